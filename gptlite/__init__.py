@@ -1,0 +1,28 @@
+"""Train small GPTs on your own text.
+
+    import gptlite
+    m = gptlite.load("runs/small")
+    m.generate("def "), m.score("some text"), m.tokenizer.encode("some text")
+
+Importing gptlite loads nothing heavy: torch comes with the first call.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gptlite.inference.load import load as load
+    from gptlite.training.launch import train as train
+
+__version__ = "0.1.0"
+__all__ = ["__version__", "load", "train"]
+
+_LAZY = {"load": "gptlite.inference.load", "train": "gptlite.training.launch"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'gptlite' has no attribute {name!r}")
+    return getattr(import_module(_LAZY[name]), name)

@@ -1,0 +1,5 @@
+"""`python -m gptlite` and `torchrun -m gptlite`."""
+
+from gptlite.cli.app import main
+
+main()

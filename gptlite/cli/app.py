@@ -1,0 +1,79 @@
+"""The `gptlite` command: its sub-commands, and the one form in which errors reach the user."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from typer.exceptions import TyperException
+
+from gptlite import __version__
+from gptlite.cli import evaluate, prepare, sample, train
+from gptlite.errors import UserError
+
+# rich_markup_mode: Rich's boxes would hide the house form of errors, and cost a tenth of a second at start-up.
+app = typer.Typer(
+    name="gptlite",
+    help="Train small GPTs on your own text, sample from them, and score them.",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("prepare")(prepare.prepare)
+app.command("train")(train.train)
+app.command("sample")(sample.sample)
+app.command("eval")(evaluate.evaluate)
+
+
+@app.callback(invoke_without_command=True)
+def top(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+) -> None:
+    if version:
+        print(f"gptlite {__version__}")
+    elif context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+def complain(problems: Sequence[str]) -> None:
+    """One line per problem, on standard error."""
+    for problem in problems:
+        print(f"error: {problem}", file=sys.stderr)
+
+
+def usage_problem(error: TyperException) -> str:
+    """What is wrong with the command line, in the house form."""
+    context = getattr(error, "ctx", None)
+    where = context.command_path if context is not None else "gptlite"
+    message = error.format_message().strip().rstrip(".").replace("\n", " ")
+    return f"{where}: {message[:1].lower()}{message[1:]}; see {where} --help"
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line; its exit code. Only bugs raise."""
+    try:
+        code = app(args=list(arguments), prog_name="gptlite", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except UserError as error:
+        complain(error.problems)
+        return error.exit_code
+    except TyperException as error:
+        complain([usage_problem(error)])
+        return UserError.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        complain(["interrupted"])
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has left (`| head`). Python would complain once more when it closes the stream.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,106 @@
+"""`gptlite eval`: how well a model knows a text."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gptlite.cli.options import CheckpointOption, RunArgument, SetOption, config_of, runs_folder
+from gptlite.cli.terminal import Console
+from gptlite.errors import DataError, RunError
+
+if TYPE_CHECKING:
+    from gptlite.config.schema import RunConfig
+    from gptlite.data.prepared import Prepared
+    from gptlite.inference.load import Model
+    from gptlite.inference.score import Score
+
+
+def evaluate(
+    run: RunArgument = None,
+    file: Annotated[
+        str | None, typer.Option("--file", "-f", metavar="FILE", help="Score this text, not the run's validation text.")
+    ] = None,
+    checkpoint: CheckpointOption = "best",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    set_: SetOption = None,
+) -> None:
+    """Score a model on its validation text, or on any file: nats per token, perplexity, bits per byte."""
+    from gptlite.runs.choosing import choose_checkpoint
+
+    console = Console()
+    found = choose_checkpoint(runs_folder(), run or "latest", checkpoint, console.say)
+    cfg = config_of(found.path, set_ or [])
+    console.say(f"checkpoint: {found.path}")
+    text = read_text(file, cfg) if file is not None else None
+    prepared = prepared_of(found.path) if text is None else None
+    # torch: not before the command line has been checked.
+    from gptlite.inference.load import load_checkpoint
+
+    model = load_checkpoint(found, cfg.run)
+    if prepared is not None:
+        score = score_validation(model, prepared, cfg)
+    else:
+        score = model.score(text or "", batch_size=cfg.eval.batch_size)
+    figures = {"checkpoint": str(found.path), "text": file or "validation", **figures_of(score)}
+    for line in [json.dumps(figures)] if as_json else table(figures):
+        print(line)
+
+
+def read_text(file: str, cfg: RunConfig) -> str:
+    """The text to score, in the encoding and normal form of the run's data. DataError if it is none."""
+    from gptlite.data.sources import open_source
+
+    if not Path(file).is_file():
+        raise DataError(f"--file = {file}: a text file; check the path")
+    (document,) = open_source(str(Path(file).absolute()), cfg.data.encoding, cfg.data.normalize).documents()
+    return document.text
+
+
+def prepared_of(checkpoint: Path) -> Prepared:
+    """The prepared text of the run that a checkpoint lies in. RunError if it was copied away from it."""
+    from gptlite.data.prepared import Prepared
+    from gptlite.runs.rundir import Run
+
+    run = Run(checkpoint.parent.parent)
+    if not run.started:
+        raise RunError(f"{checkpoint}: validation text = unknown: the folder is not in a run; score a text with --file")
+    return Prepared(Path(run.info["prepared"]))
+
+
+def score_validation(model: Model, prepared: Prepared, cfg: RunConfig) -> Score:
+    """The score of the whole validation split. RunError if it was made with another tokenizer."""
+    from gptlite.data.batches import eval_windows
+    from gptlite.inference.score import bytes_per_token, score
+
+    theirs, ours = prepared.manifest.tokenizer.fingerprint, model.tokenizer.fingerprint
+    if theirs != ours:
+        raise RunError(f"{prepared.path}: tokenizer = {theirs[:12]}: the checkpoint has {ours[:12]}; use its own data")
+    windows = eval_windows(prepared.split("val"), model.facts.model.block_size, cfg.eval.batch_size)
+    return score(model.gpt, windows, bytes_per_token(model.tokenizer), model.compute)
+
+
+def figures_of(score: Score) -> dict[str, float]:
+    """What is reported of a score."""
+    return {
+        "loss": score.loss,
+        "perplexity": score.perplexity,
+        "bits_per_byte": score.bits_per_byte,
+        "tokens": score.tokens,
+        "bytes": score.bytes,
+    }
+
+
+def table(figures: dict[str, float | str]) -> list[str]:
+    """One line per figure, with its unit."""
+    return [
+        f"text            {figures['text']}",
+        f"loss            {figures['loss']:.4f} nats per token",
+        f"perplexity      {figures['perplexity']:.3f}",
+        f"bits per byte   {figures['bits_per_byte']:.4f}",
+        f"tokens          {figures['tokens']}",
+        f"bytes           {figures['bytes']}",
+    ]

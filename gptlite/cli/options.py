@@ -1,0 +1,74 @@
+"""Options that several commands share, and what they stand for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+if TYPE_CHECKING:
+    from gptlite.config.loading import Override
+    from gptlite.config.schema import RunConfig
+    from gptlite.config.yaml12 import Value
+
+DEFAULT_CONFIG = "small.yaml"
+DEFAULT_RUNS = "runs"
+
+ConfigOption = Annotated[
+    str | None,
+    typer.Option(
+        "--config",
+        "-c",
+        metavar="FILE",
+        help=f"A config: a path, or a name in ./configs or of a built-in one. Default: {DEFAULT_CONFIG}.",
+    ),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change one key of the config. May be repeated."),
+]
+DataOption = Annotated[
+    str | None,
+    typer.Option("--data", metavar="TEXT", help="The text: a file, folder, glob or known name (data.source)."),
+]
+RunArgument = Annotated[
+    str | None, typer.Argument(metavar="[RUN]", help="A run's name or folder, or a checkpoint's. Default: the newest run.")
+]
+CheckpointOption = Annotated[
+    str, typer.Option("--checkpoint", metavar="best|latest|STEP", help="Which of the run's checkpoints.")
+]
+
+
+def read_config(config: str | None, sets: Sequence[str] | None, data: str | None) -> tuple[RunConfig, Path]:
+    """The config that a command line asks for, and the file it came from. ConfigError with every problem."""
+    from gptlite.config.finding import find_config
+    from gptlite.config.loading import Override, load_config
+
+    path = find_config(config or DEFAULT_CONFIG)
+    overrides: list[str | Override] = list(sets or ())
+    if data is not None:
+        overrides.append(Override("--data", "data.source", data))
+    return load_config(path, overrides), path
+
+
+def runs_folder(configured: str = DEFAULT_RUNS, environment: Mapping[str, str] = os.environ) -> Path:
+    """Where runs lie: run.dir where the config sets it, else GPTLITE_RUNS, else ./runs."""
+    return Path(environment.get("GPTLITE_RUNS") or configured if configured == DEFAULT_RUNS else configured)
+
+
+def used(options: Mapping[str, tuple[str, object]]) -> list[Override]:
+    """Changes of the config that options stand for, those left out without effect: {"--seed": ("sample.seed", 7)}."""
+    from gptlite.config.loading import Override
+
+    return [Override(option, key, cast("Value", value)) for option, (key, value) in options.items() if value is not None]
+
+
+def config_of(checkpoint: Path, overrides: Sequence[str | Override]) -> RunConfig:
+    """The config of the run that a checkpoint's folder lies in, changed; of a folder copied alone, the defaults."""
+    from gptlite.config.loading import load_config
+
+    saved = checkpoint.parent.parent / "config.yaml"
+    return load_config(saved if saved.is_file() else None, overrides)

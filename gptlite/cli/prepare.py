@@ -1,0 +1,45 @@
+"""`gptlite prepare`: text to token ids on disk."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from gptlite.cli.options import ConfigOption, DataOption, SetOption, read_config
+
+if TYPE_CHECKING:
+    from gptlite.data.manifest import Manifest
+
+
+def prepare(config: ConfigOption = None, set_: SetOption = None, data: DataOption = None) -> None:
+    """Turn the text of a config into token ids, once; `train` does it by itself where it has not been done."""
+    from gptlite.data.prepare import prepare as prepare_text
+
+    cfg, path = read_config(config, set_, data)
+    print(f"config: {path}", file=sys.stderr)
+    prepared = prepare_text(cfg.data, cfg.tokenizer, lambda line: print(line, file=sys.stderr))
+    for line in report(prepared.manifest):
+        print(line)
+    print(f"it lies in      {prepared.path}")
+
+
+def report(manifest: Manifest) -> list[str]:
+    """What was made of the text."""
+    names = ", ".join(source.name for source in manifest.sources)
+    lines = [
+        f"text            {names}: {sum(source.bytes for source in manifest.sources):,} bytes",
+        f"tokenizer       {manifest.tokenizer.kind}, {manifest.tokenizer.vocab_size} ids",
+    ]
+    for name, split in (("training", manifest.train), ("validation", manifest.val)):
+        per_token = split.bytes / split.tokens
+        lines.append(
+            f"{name:<15} {split.tokens:,} tokens, {split.bytes:,} bytes ({per_token:.2f} a token), "
+            f"{split.documents} documents"
+        )
+    reference = manifest.reference
+    lines += [
+        f"split           {manifest.split_rule.rule}",
+        f"bits per byte   of the validation text by xz -9: {reference.xz:.3f}, gzip -9: {reference.gzip:.3f}, "
+        f"single bytes: {reference.unigram:.3f}",
+    ]
+    return lines

@@ -1,0 +1,84 @@
+"""`gptlite sample`: let a trained model write."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gptlite.cli.options import CheckpointOption, RunArgument, SetOption, config_of, runs_folder, used
+from gptlite.cli.terminal import Console
+
+if TYPE_CHECKING:
+    from gptlite.inference.load import Model
+
+
+def sample(
+    run: RunArgument = None,
+    prompt: Annotated[str, typer.Option("--prompt", "-p", help="What the model goes on from.")] = "",
+    max_new_tokens: Annotated[
+        int | None, typer.Option("--max-new-tokens", metavar="N", help="Tokens to write (sample.max_new_tokens).")
+    ] = None,
+    temperature: Annotated[
+        float | None, typer.Option("--temperature", "-t", metavar="X", help="0: always the likeliest token; 1: as learned.")
+    ] = None,
+    top_k: Annotated[int | None, typer.Option("--top-k", metavar="N", help="Only the N likeliest tokens.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option("--top-p", metavar="P", help="Only the likeliest tokens that reach probability P.")
+    ] = None,
+    n: Annotated[int | None, typer.Option("-n", metavar="N", help="How many samples.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Equal seeds write equal text.")] = None,
+    stop: Annotated[
+        list[str] | None, typer.Option("--stop", metavar="TEXT", help="End before this text. May be repeated.")
+    ] = None,
+    checkpoint: CheckpointOption = "best",
+    set_: SetOption = None,
+) -> None:
+    """Write text with a trained model. What is not given comes from the run's config (section sample)."""
+    from gptlite.runs.choosing import choose_checkpoint
+
+    console = Console()
+    found = choose_checkpoint(runs_folder(), run or "latest", checkpoint, console.say)
+    options = {
+        "--max-new-tokens": ("sample.max_new_tokens", max_new_tokens),
+        "--temperature": ("sample.temperature", temperature),
+        "--top-k": ("sample.top_k", top_k),
+        "--top-p": ("sample.top_p", top_p),
+        "-n": ("sample.n", n),
+        "--seed": ("sample.seed", seed),
+        "--stop": ("sample.stop", stop),
+    }
+    cfg = config_of(found.path, [*(set_ or ()), *used(options)])
+    console.say(f"checkpoint: {found.path}")
+    # torch: not before the command line has been checked.
+    from gptlite.inference.generate import Decoding
+    from gptlite.inference.load import load_checkpoint
+
+    model = load_checkpoint(found, cfg.run)
+    warn_of_long_prompt(model, prompt, console.say)
+    how = Decoding(
+        cfg.sample.max_new_tokens, cfg.sample.temperature, cfg.sample.top_k, cfg.sample.top_p, tuple(cfg.sample.stop)
+    )
+    for i in range(cfg.sample.n):
+        if cfg.sample.n > 1:
+            write(f"--- {i + 1} of {cfg.sample.n}\n")
+        write(prompt)
+        for piece in model.stream(prompt, how, seed=cfg.sample.seed, sample=i):
+            write(piece)
+        write("\n")
+
+
+def warn_of_long_prompt(model: Model, prompt: str, say: Callable[[str], None]) -> None:
+    """Say so if the model cannot see all of the prompt."""
+    length, context = len(model.prompt_ids(prompt)), model.facts.model.block_size
+    if length > context:
+        say(f"prompt = {length} tokens: the model sees the last {context} of them (its block_size)")
+
+
+def write(text: str) -> None:
+    """To standard output at once; a character that it cannot show becomes "?"."""
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+    sys.stdout.flush()

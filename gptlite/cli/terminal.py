@@ -1,0 +1,37 @@
+"""The terminal as training and sampling see it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gptlite.runs.console import ConsoleSink
+    from gptlite.runs.metrics import Sink
+
+
+class Console:
+    """Lines and the progress bar, on standard error: standard output is for results."""
+
+    def __init__(self) -> None:
+        self._sink: ConsoleSink | None = None
+
+    def say(self, line: str) -> None:
+        """One line, above the bar if there is one."""
+        if self._sink is not None:
+            self._sink.say(line)
+        else:
+            print(line, file=sys.stderr, flush=True)
+
+    def begin(self, total: int, first_step: int) -> Sequence[Sink]:
+        """The bar."""
+        from gptlite.runs.console import ConsoleSink
+
+        self._sink = ConsoleSink(sys.stderr, total=total, start=first_step)
+        return [self._sink]
+
+    def progress(self, step: int, loss: float) -> None:
+        """Move the bar."""
+        if self._sink is not None:
+            self._sink.progress(step, loss)

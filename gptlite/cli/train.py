@@ -1,0 +1,105 @@
+"""`gptlite train`: train a model, or go on with one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gptlite.cli.options import ConfigOption, DataOption, SetOption, read_config, runs_folder
+from gptlite.cli.terminal import Console
+from gptlite.errors import ConfigError
+
+if TYPE_CHECKING:
+    from gptlite.training.launch import Outcome
+
+NameOption = Annotated[
+    str | None, typer.Option("--name", metavar="NAME", help="The run's name. Default: the config's, or that and a number.")
+]
+ResumeOption = Annotated[
+    str | None,
+    typer.Option("--resume", metavar="RUN", help="Go on with this run; `latest` is the newest unfinished one."),
+]
+ContinueOption = Annotated[
+    bool, typer.Option("--continue", help="With --name: go on with that run, or start it if there is none.")
+]
+
+
+def train(
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    data: DataOption = None,
+    name: NameOption = None,
+    resume: ResumeOption = None,
+    continue_: ContinueOption = False,
+) -> None:
+    """Train a model on the text of a config. Ctrl-C stops after the current update, with a checkpoint."""
+    check_combination(config, data, name, resume, continue_)
+    console = Console()
+    if resume is not None:
+        outcome = resume_run(resume, set_ or [], console)
+    else:
+        outcome = start_run(config, set_, data, name, continue_, console)
+    for line in card(outcome):
+        print(line)
+
+
+def check_combination(
+    config: str | None, data: str | None, name: str | None, resume: str | None, continue_: bool
+) -> None:
+    """ConfigError for options that would contradict each other or do nothing."""
+    problems = [
+        f"{option} = {value}: not with --resume, which goes on with a run as it was started; leave one of them out"
+        for option, value in (("--config", config), ("--data", data), ("--name", name))
+        if resume is not None and value is not None
+    ]
+    if continue_ and name is None:
+        problems.append("--continue = without --name: the run to go on with or start; add --name NAME")
+    if problems:
+        raise ConfigError(problems)
+
+
+def start_run(
+    config: str | None, sets: list[str] | None, data: str | None, name: str | None, continue_: bool, console: Console
+) -> Outcome:
+    """A new run, or with --continue whichever it takes."""
+    cfg, path = read_config(config, sets, data)
+    console.say(f"config: {path}")
+    root = runs_folder(cfg.run.dir)
+    # Importing it is cheap: it loads torch when everything else has been checked.
+    from gptlite.training.launch import claim, start
+
+    if continue_ and name is not None:
+        return claim(cfg, root=root, name=name, terminal=console)
+    return start(cfg, root=root, base=path.stem, name=name, terminal=console)
+
+
+def resume_run(wanted: str, sets: list[str], console: Console) -> Outcome:
+    """An existing run goes on."""
+    from gptlite.config.loading import load_config
+    from gptlite.runs.rundir import CONFIG, Run
+    from gptlite.training.launch import resume
+
+    run = Run.open(runs_folder(), wanted, unfinished=True)
+    console.say(f"run: {run.path}")
+    cfg = load_config(run.path / CONFIG, sets) if sets else None
+    return resume(run, cfg, terminal=console)
+
+
+def card(outcome: Outcome) -> list[str]:
+    """The end of a run: where it lies, its best figures, what to type next."""
+    run, state = outcome.run, outcome.state
+    lines = ["", f"{run.name}: {state.step} updates, {state.tokens:,} tokens, {state.elapsed:.0f} s; it lies in {run.path}"]
+    if state.best_loss is not None and state.best_bits_per_byte is not None:
+        lines.append(
+            f"best after {state.best_step}: {state.best_bits_per_byte:.3f} bits per byte, loss {state.best_loss:.4f}"
+        )
+    reference = outcome.prepared.manifest.reference
+    lines += [
+        f"the same text: xz -9 {reference.xz:.3f}, gzip -9 {reference.gzip:.3f}, single bytes {reference.unigram:.3f}",
+        "next:",
+        f"  gptlite sample {run.name} --prompt \"...\"",
+        f"  gptlite eval {run.name}",
+        f"  tensorboard --logdir {run.path.parent}",
+    ]
+    return lines

@@ -1,0 +1,102 @@
+"""Which device, which arithmetic, how many threads: rules of hardware and shape, never a measurement.
+
+Equal commands on equal machines must give equal runs, so nothing here is timed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+
+import torch
+
+from gptlite.config.schema import RunSection
+from gptlite.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Compute:
+    """What `auto` became, and why (one line per rule, for the terminal and run.json)."""
+
+    device: torch.device
+    precision: str  # fp32 | bf16: the type of matrix products; parameters are always fp32
+    attention: str  # plain | fused
+    threads: int
+    reasons: tuple[str, ...] = ()
+
+    def autocast(self) -> AbstractContextManager[object]:
+        """Matrix products in the chosen precision; norms, softmax and the loss stay in fp32."""
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.precision == "bf16")
+
+    def values(self) -> dict[str, object]:
+        """As keys of the config's `run` section."""
+        return {
+            "run.device": self.device.type,
+            "run.precision": self.precision,
+            "run.attention": self.attention,
+            "run.threads": self.threads,
+        }
+
+
+def computes_in_bf16(device: torch.device) -> bool:
+    """Whether the hardware multiplies bf16 itself; emulation is many times slower than fp32."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device) >= (8, 0)
+    if device.type == "cpu":
+        capability = torch.backends.cpu.get_cpu_capability()
+        return capability.startswith("AVX512") and bool(
+            torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+        )
+    return False
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _device(wanted: str, local_rank: int) -> tuple[torch.device, str]:
+    have = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if wanted == "auto":
+        best = next(name for name in ("cuda", "mps", "cpu") if have[name])
+        reason = f"device {best}: the first of cuda, mps, cpu that is there"
+    elif have[wanted]:
+        best, reason = wanted, f"device {wanted}: as asked"
+    else:
+        there = ", ".join(name for name, yes in have.items() if yes)
+        raise ConfigError(f"run.device = {wanted}: torch finds no such device here; use one of auto, {there}")
+    return torch.device(best, local_rank) if best == "cuda" else torch.device(best), reason
+
+
+def resolve(run: RunSection, *, local_rank: int = 0) -> Compute:
+    """Replace every `auto` of the run section. ConfigError where the device asked for is not there."""
+    device, why_device = _device(run.device, local_rank)
+    native = computes_in_bf16(device)
+    if run.precision == "auto":
+        precision = "bf16" if native else "fp32"
+        why_precision = f"precision {precision}: this {device.type} {'multiplies' if native else 'does not multiply'} bf16"
+    else:
+        precision, why_precision = run.precision, f"precision {run.precision}: as asked"
+    attention = "fused" if run.attention == "auto" else run.attention
+    threads = usable_cores() if run.threads == "auto" else run.threads
+    reasons = (why_device, why_precision, f"attention {attention}", f"threads {threads}")
+    return Compute(device, precision, attention, threads, reasons)
+
+
+@contextmanager
+def settings(compute: Compute, *, deterministic: bool) -> Iterator[None]:
+    """Apply what torch keeps as global state, and put it back."""
+    threads, before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    torch.set_num_threads(compute.threads)
+    if deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS asks for it
+        torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
+        torch.set_num_threads(threads)

@@ -1,0 +1,81 @@
+"""The processes that share one run. Every branch on rank lives here.
+
+A run of W processes takes the same batches as a run of one: process r computes its share of the rows of each
+batch, and the sums of losses and gradients are added up. `torchrun -m gptlite train ...` sets the environment.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as tdist
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Dist:
+    """This process among `world_size`; rank 0 alone writes files and the terminal."""
+
+    rank: int = 0
+    world_size: int = 1
+
+    @classmethod
+    def from_environment(cls, device: torch.device) -> Dist:
+        """Join the group that torchrun set up; a single process where there is none."""
+        world_size = int(os.environ.get("WORLD_SIZE", "1"))
+        if world_size == 1:
+            return cls()
+        tdist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        return cls(tdist.get_rank(), world_size)
+
+    @property
+    def is_main(self) -> bool:
+        return self.rank == 0
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """The sum of `tensor` over all processes, in place."""
+        if self.world_size > 1:
+            tdist.all_reduce(tensor)
+        return tensor
+
+    def sum_gradients(self, parameters: Iterable[torch.nn.Parameter]) -> None:
+        """Add up every gradient over the processes: one flat exchange, so that small models are not all latency."""
+        if self.world_size == 1:
+            return
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        flat = self.sum(torch.cat([g.flatten() for g in gradients]))
+        for gradient, part in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
+            gradient.copy_(part.view_as(gradient))
+
+    def largest(self, number: int) -> int:
+        """The largest of a number over all processes, so that all take the same turn."""
+        if self.world_size == 1:
+            return number
+        tensor = torch.tensor(number)
+        if tdist.get_backend() == "nccl":
+            tensor = tensor.cuda()
+        tdist.all_reduce(tensor, tdist.ReduceOp.MAX)
+        return int(tensor)
+
+    def from_main(self, text: str) -> str:
+        """What the main process gives here, whatever the others give."""
+        texts = [text]
+        if self.world_size > 1:
+            tdist.broadcast_object_list(texts, src=0)
+        return texts[0]
+
+    def barrier(self) -> None:
+        if self.world_size > 1:
+            tdist.barrier()
+
+    def close(self) -> None:
+        if self.world_size > 1:
+            tdist.destroy_process_group()
+
+
+def local_rank() -> int:
+    """Which of this machine's GPUs is ours."""
+    return int(os.environ.get("LOCAL_RANK", "0"))

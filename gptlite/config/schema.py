@@ -1,0 +1,291 @@
+"""Every key of a config file: type, range, default and meaning, in one place.
+
+The sections are frozen and strict: a whole number may stand for a float, nothing else is converted. `auto` values are
+replaced by what was chosen with `RunConfig.with_values`; derived numbers are properties and never written back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from gptlite.config.values import (
+    INT64_MAX,
+    Auto,
+    BelowOne,
+    Count,
+    Encoding,
+    Fraction,
+    Natural,
+    NonNegative,
+    PathText,
+    Positive,
+    Source,
+    StopTexts,
+    Text,
+)
+
+DEFAULT_BPE_VOCAB_SIZE = 1024
+DEFAULT_DECAY_FRACTION = 0.2
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A condition between keys of one section.
+
+    `remedies` takes the values of `keys` in order and returns, if they clash, what each key would have to be for the
+    others to stay as they are; an empty mapping means that they agree.
+    """
+
+    keys: tuple[str, ...]
+    remedies: Callable[..., dict[str, str]]
+
+
+class Section(BaseModel):
+    """One section of the file; its rules hold between its own keys."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+    rules: ClassVar[tuple[Rule, ...]] = ()
+
+    @model_validator(mode="after")
+    def _keep_rules(self) -> Self:
+        for rule in self.rules:
+            for key, remedy in rule.remedies(*(getattr(self, key) for key in rule.keys)).items():
+                raise ValueError(f"{key} = {getattr(self, key)}: {remedy}")
+        return self
+
+
+class RunSection(Section):
+    """How the run is computed and where it lies; nothing here changes the function that is learned."""
+
+    device: Literal["auto", "cpu", "cuda", "mps"] = Field(
+        default="auto", description="where to compute; auto takes cuda where there is one, then mps, then cpu"
+    )
+    precision: Literal["auto", "fp32", "bf16"] = Field(
+        default="auto", description="arithmetic of the model; auto takes bf16 where the hardware computes in it"
+    )
+    attention: Literal["auto", "plain", "fused"] = Field(
+        default="auto", description="plain: the equation as written; fused: the fast path that equals it"
+    )
+    threads: Auto | Count = Field(default="auto", description="CPU threads of each process; auto suits the machine")
+    compile: bool = Field(default=False, description="compile the model first: a slow start, then faster steps")
+    deterministic: bool = Field(default=False, description="only operations that repeat bit for bit, also on a GPU")
+    seed: Natural = Field(default=1337, description="decides initial weights, order of batches and dropout")
+    dir: PathText = Field(default="runs", description="folder in which runs are created")
+
+
+class DataSection(Section):
+    """The text, and how it is split and visited."""
+
+    source: Source = Field(
+        default="python-stdlib",
+        description="the text: python-stdlib (Python's own library), files, a folder, a glob, a data set's name",
+    )
+    encoding: Encoding = Field(default="utf-8", description="encoding of the text files")
+    normalize: Literal["none", "nfc"] = Field(default="none", description="Unicode normal form given to the text")
+    val_fraction: Annotated[float, Field(gt=0, le=0.5)] = Field(
+        default=0.1, description="share of the text kept for validation"
+    )
+    val_max_bytes: Count = Field(default=10_000_000, description="validation text is at most this long, in bytes")
+    order: Literal["shuffle", "random"] = Field(
+        default="shuffle", description="shuffle visits each window once per epoch, random draws with replacement"
+    )
+    dir: PathText = Field(default="data/prepared", description="folder of prepared data sets")
+
+
+def _size_belongs_to_bpe(vocab_size: int | None, kind: str) -> dict[str, str]:
+    if kind == "bpe" or vocab_size is None:
+        return {}
+    return {"vocab_size": f"null, since kind {kind} has its own size", "kind": "bpe, or set vocab_size to null"}
+
+
+class TokenizerSection(Section):
+    """How text becomes token ids."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (Rule(("vocab_size", "kind"), _size_belongs_to_bpe),)
+
+    kind: Literal["char", "bpe", "gpt2", "cl100k_base", "o200k_base"] = Field(
+        default="bpe", description="char: one id per character; bpe: trained on the text; the others are ready-made"
+    )
+    vocab_size: Annotated[int, Field(ge=257, le=INT64_MAX)] | None = Field(
+        default=None,
+        description=f"only for bpe: ids, the special token among them; null means {DEFAULT_BPE_VOCAB_SIZE}",
+    )
+
+    @property
+    def bpe_vocab_size(self) -> int:
+        """The size to train a BPE to: `vocab_size`, or its default where none is given."""
+        return DEFAULT_BPE_VOCAB_SIZE if self.vocab_size is None else self.vocab_size
+
+
+def _heads_share_the_width(n_embd: int, n_head: int) -> dict[str, str]:
+    if n_embd % n_head == 0:
+        return {}
+    near = max(1, round(n_embd / n_head)) * n_head
+    return {
+        "n_embd": f"a multiple of n_head ({n_head}), such as {near}",
+        "n_head": f"a divisor of n_embd ({n_embd})",
+    }
+
+
+class ModelSection(Section):
+    """What the model is: the keys that change its function."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (Rule(("n_embd", "n_head"), _heads_share_the_width),)
+
+    n_layer: Count = Field(default=4, description="transformer blocks")
+    n_head: Count = Field(default=4, description="attention heads per block; divides n_embd")
+    n_embd: Count = Field(default=128, description="width: numbers per token between the blocks")
+    block_size: Count = Field(default=128, description="context: the most tokens the model looks at")
+    dropout: BelowOne = Field(default=0.0, description="share of activations zeroed while training")
+    activation: Literal["relu", "gelu"] = Field(default="gelu", description="non-linearity of the feed-forward layers")
+    norm: Literal["pre", "post"] = Field(default="pre", description="LayerNorm before each branch, or after its sum")
+    position: Literal["learned", "sinusoidal", "none"] = Field(default="learned", description="position embedding")
+    scale_attention: bool = Field(default=True, description="divide attention scores by the root of the head size")
+    bias: bool = Field(default=False, description="biases in linear layers and LayerNorms")
+    tie_weights: bool = Field(default=True, description="the output layer shares the token embedding's weights")
+
+    @property
+    def head_size(self) -> int:
+        """Width of one attention head."""
+        return self.n_embd // self.n_head
+
+
+def _micro_batches_fill_the_batch(micro_batch_size: int | str, batch_size: int) -> dict[str, str]:
+    if isinstance(micro_batch_size, str) or batch_size % micro_batch_size == 0:
+        return {}
+    return {
+        "micro_batch_size": f"auto or a divisor of batch_size ({batch_size})",
+        "batch_size": f"a multiple of micro_batch_size ({micro_batch_size})",
+    }
+
+
+def _warmup_ends_in_time(warmup_steps: int, max_steps: int) -> dict[str, str]:
+    if warmup_steps <= max_steps:
+        return {}
+    return {
+        "warmup_steps": f"at most max_steps ({max_steps})",
+        "max_steps": f"at least warmup_steps ({warmup_steps}); set that lower too",
+    }
+
+
+def _decay_belongs_to_constant(decay_fraction: float | None, schedule: str) -> dict[str, str]:
+    if decay_fraction is None or schedule == "constant":
+        return {}
+    return {
+        "decay_fraction": f"null, since only schedule constant has it (schedule is {schedule})",
+        "schedule": "constant, or set decay_fraction to null",
+    }
+
+
+class TrainSection(Section):
+    """The updates: how many, of how much text, and by which rule."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(("micro_batch_size", "batch_size"), _micro_batches_fill_the_batch),
+        Rule(("warmup_steps", "max_steps"), _warmup_ends_in_time),
+        Rule(("decay_fraction", "schedule"), _decay_belongs_to_constant),
+    )
+
+    max_steps: Count = Field(default=1000, description="updates in all")
+    batch_size: Count = Field(default=16, description="sequences per update, over all processes")
+    micro_batch_size: Auto | Count = Field(
+        default="auto", description="sequences per forward pass of one process; divides batch_size"
+    )
+    optimizer: Literal["auto", "adamw", "muon"] = Field(
+        default="auto",
+        description="muon moves hidden matrices, adamw the rest; auto avoids muon where its own work is too much",
+    )
+    lr: Positive = Field(default=3e-3, description="highest learning rate")
+    warmup_steps: Natural = Field(default=50, description="updates in which the learning rate rises linearly")
+    schedule: Literal["cosine", "linear", "constant"] = Field(
+        default="cosine", description="how the learning rate goes on after the warm-up"
+    )
+    min_lr_ratio: Fraction = Field(default=0.0, description="last learning rate as a share of lr")
+    decay_fraction: Fraction | None = Field(
+        default=None,
+        description=f"only for constant: last share of training, where lr falls; null means {DEFAULT_DECAY_FRACTION}",
+    )
+    weight_decay: NonNegative = Field(default=0.1, description="decoupled decay of the hidden matrices")
+    beta1: BelowOne = Field(default=0.9, description="adamw: memory of the gradient's mean")
+    beta2: BelowOne = Field(default=0.95, description="adamw: memory of the gradient's square")
+    momentum: BelowOne = Field(default=0.95, description="muon: memory of the gradient")
+    grad_clip: Positive | None = Field(default=1.0, description="largest norm of the gradient; null does not clip")
+    patience: Count | None = Field(
+        default=None, description="stop after this many evaluations without a new best; null never stops early"
+    )
+
+    @property
+    def constant_decay(self) -> float:
+        """Under schedule constant: the share of training, at its end, in which the learning rate falls."""
+        return DEFAULT_DECAY_FRACTION if self.decay_fraction is None else self.decay_fraction
+
+
+class EvalSection(Section):
+    """The regular look at the validation text."""
+
+    every: Count = Field(default=250, description="updates between evaluations")
+    batch_size: Count = Field(default=32, description="sequences per forward pass")
+    prompt: Text = Field(default="", description="start of the sample shown at each evaluation")
+
+
+class SaveSection(Section):
+    """Checkpoints."""
+
+    every: Count = Field(default=250, description="updates between checkpoints")
+    keep: Count = Field(default=2, description="newest checkpoints kept, besides the best")
+
+
+class LogSection(Section):
+    """Metrics."""
+
+    every: Count = Field(default=10, description="updates between log lines")
+    tensorboard: bool = Field(default=True, description="write TensorBoard files beside metrics.jsonl")
+
+
+class SampleSection(Section):
+    """Defaults of `gptlite sample`."""
+
+    max_new_tokens: Count = Field(default=200, description="tokens to write")
+    temperature: NonNegative = Field(default=0.8, description="0 takes the likeliest token, higher varies more")
+    top_k: Count | None = Field(default=None, description="choose among this many likeliest tokens; null: among all")
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        default=None, description="choose among the likeliest tokens that reach this probability together; null: all"
+    )
+    n: Count = Field(default=1, description="samples to write")
+    seed: Natural = Field(default=0, description="decides the random choices")
+    stop: StopTexts = Field(default=[], description="texts at which a sample ends")
+
+
+class RunConfig(BaseModel):
+    """A complete config: one attribute per section of the file."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    run: RunSection = RunSection()
+    data: DataSection = DataSection()
+    tokenizer: TokenizerSection = TokenizerSection()
+    model: ModelSection = ModelSection()
+    train: TrainSection = TrainSection()
+    eval: EvalSection = EvalSection()
+    save: SaveSection = SaveSection()
+    log: LogSection = LogSection()
+    sample: SampleSection = SampleSection()
+
+    def with_values(self, values: Mapping[str, Any]) -> RunConfig:
+        """This config with `section.key` names set to `values`, validated again.
+
+        For values that the program computes: a refused one is a bug and raises pydantic's ValidationError, an unknown
+        section KeyError.
+
+        >>> RunConfig().with_values({"train.lr": 0.01}).train.lr
+        0.01
+        """
+        data = self.model_dump()
+        for name, value in values.items():
+            section, _, key = name.partition(".")
+            data[section][key] = value
+        return RunConfig.model_validate(data)

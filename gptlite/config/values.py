@@ -1,0 +1,58 @@
+"""The types of single values in a config: whole numbers, fractions, paths and texts, each with its range.
+
+A range stands in the type, so that validation, the JSON Schema and the words of a message come from one place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+INT64_MAX = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """Annotation: how a message names the values of this type, where its parts would not say it well."""
+
+    words: str
+
+
+def _utf8_text(text: str) -> str:
+    text.encode("utf-8")  # UnicodeEncodeError, a ValueError, on half of a surrogate pair: no file could hold it
+    return text
+
+
+def _usable_path(text: str) -> str:
+    if not text.strip() or "\0" in text:
+        raise ValueError("no path")
+    return text
+
+
+def _known_encoding(name: str) -> str:
+    try:
+        "a".encode(name)
+    except (LookupError, ValueError) as error:
+        raise ValueError("no text encoding") from error
+    return name
+
+
+Auto = Literal["auto"]
+Count = Annotated[int, Field(ge=1, le=INT64_MAX)]
+Natural = Annotated[int, Field(ge=0, le=INT64_MAX)]
+Positive = Annotated[float, Field(gt=0)]
+NonNegative = Annotated[float, Field(ge=0)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+BelowOne = Annotated[float, Field(ge=0, lt=1)]
+Text = Annotated[str, AfterValidator(_utf8_text)]
+PathText = Annotated[Text, AfterValidator(_usable_path), Accepted("the path of a folder")]
+Encoding = Annotated[
+    Text, AfterValidator(_known_encoding), Accepted("a text encoding Python knows, such as utf-8, cp1252 or utf-16")
+]
+Source = Annotated[
+    PathText | Annotated[list[PathText], Field(min_length=1)],
+    Accepted("a file, folder, glob or data set name, or a list of these"),
+]
+StopTexts = Annotated[list[Annotated[Text, Field(min_length=1)]], Accepted("a list of texts, none of them empty")]

@@ -1,0 +1,102 @@
+"""The documents of all sources with their split: read in passes, one document in memory at a time."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gptlite.data.sources import Source
+from gptlite.data.split import SplitName, SplitPlan, document_hash, plan_split
+from gptlite.errors import DataError
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """What a first pass over the text found: sizes and hashes of the documents, and so their split.
+
+    files, text_bytes: per source. skipped: files without text, by kind.
+    """
+
+    sources: tuple[Source, ...]
+    files: tuple[int, ...]
+    text_bytes: tuple[int, ...]
+    skipped: Counter[str]
+    plan: SplitPlan
+    sizes: Sequence[int]
+
+    @property
+    def is_several(self) -> bool:
+        """Whether there is more than one document: then each gets an end-of-text token before it."""
+        return len(self.sizes) > 1
+
+    def texts(self) -> Iterator[str]:
+        """Every document's whole text, in order."""
+        for source in self.sources:
+            yield from (document.text for document in source.documents())
+
+    def parts(self) -> Iterator[tuple[SplitName, str]]:
+        """Every document's training and validation part where it has one, in order."""
+        index = -1
+        for index, text in enumerate(self.texts()):
+            raw = text.encode()
+            if index >= len(self.sizes) or len(raw) != self.sizes[index]:
+                raise changed_while_read(self.sources)
+            train, val = self.plan.parts(index, raw)
+            if train:
+                yield "train", train.decode()
+            if val:
+                yield "val", val.decode()
+        if index + 1 != len(self.sizes):
+            raise changed_while_read(self.sources)
+
+    def training_texts(self) -> Iterator[str]:
+        """The training parts alone."""
+        return (text for split, text in self.parts() if split == "train")
+
+
+def scan(sources: tuple[Source, ...], val_fraction: float, val_max_bytes: int) -> Corpus:
+    """Read all text once and plan the split. DataError as Source.documents, and for text too short to be split."""
+    files, text_bytes = [], []
+    hashes, sizes = array("d"), array("q")
+    skipped = Counter[str]()
+    for source in sources:
+        before = len(sizes)
+        for document in source.documents(skipped):
+            raw = document.text.encode()
+            hashes.append(document_hash(raw))
+            sizes.append(len(raw))
+        files.append(len(sizes) - before)
+        text_bytes.append(sum(sizes[before:]))
+    plan = plan_split(np.array(hashes), np.array(sizes, np.int64), val_fraction, val_max_bytes)
+    corpus = Corpus(sources, tuple(files), tuple(text_bytes), skipped, plan, sizes)
+    _check_both_parts(corpus)
+    return corpus
+
+
+def _check_both_parts(corpus: Corpus) -> None:
+    if corpus.plan.rule.rule == "document_hash":
+        return  # whole documents, chosen so that neither side is empty
+    missing: set[SplitName] = {"train", "val"}
+    for split, _ in corpus.parts():
+        missing.discard(split)
+        if not missing:
+            return
+    size = sum(corpus.sizes)
+    raise DataError(
+        f"{_shown(corpus.sources)}: text = {size} bytes: too short for a training and a validation part; give more text"
+    )
+
+
+def changed_while_read(sources: tuple[Source, ...]) -> DataError:
+    """The text is not the one that was split."""
+    return DataError(
+        f"{_shown(sources)}: text = changed while it was read: it must stay as it is; run the command again"
+    )
+
+
+def _shown(sources: tuple[Source, ...]) -> str:
+    return ", ".join(source.spec for source in sources[:3])

@@ -1,0 +1,97 @@
+"""Reading a prepared folder: manifest, tokenizer, ids of both splits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from gptlite.data.manifest import Manifest, SplitRecord, read_manifest
+from gptlite.data.shards import document_starts, dtype_for, map_shard, verify_shard
+from gptlite.data.split import SplitName
+from gptlite.data.tokens import Ids, check_range, check_scorable, check_trainable
+from gptlite.errors import DataError
+from gptlite.tokenizers.base import Tokenizer, load
+
+TOKENIZER_FOLDER = "tokenizer"
+
+
+class Split:
+    """The ids of one split as one long row, whatever the number of files."""
+
+    def __init__(self, folder: Path, name: SplitName, record: SplitRecord, vocab_size: int) -> None:
+        self.name = f"{folder}: {name}"
+        self.n_tokens, self.n_bytes, self.n_documents = record.tokens, record.bytes, record.documents
+        self._folder, self._shards = folder, record.shards
+        self._dtype = dtype_for(vocab_size)
+        self._ids = [map_shard(folder, shard, vocab_size) for shard in record.shards]
+        self._ends = np.cumsum([shard.tokens for shard in record.shards])
+
+    def read(self, start: int, length: int) -> Ids:
+        """A copy of ids start .. start + length - 1: (length,). IndexError outside the split."""
+        check_range(start, length, self.n_tokens)
+        ids = np.empty(length, self._dtype)
+        filled, shard = 0, int(np.searchsorted(self._ends, start, "right"))
+        while filled < length:
+            inside = start + filled - int(self._ends[shard]) + len(self._ids[shard])
+            piece = self._ids[shard][inside : inside + length - filled]
+            ids[filled : filled + len(piece)] = piece
+            filled, shard = filled + len(piece), shard + 1
+        return ids
+
+    def document_starts(self) -> npt.NDArray[np.int64]:
+        """The position of each document's first id: (n_documents,)."""
+        begins = np.concatenate([[0], self._ends[:-1]])
+        starts = [document_starts(self._folder, shard).astype(np.int64) for shard in self._shards]
+        return np.concatenate([inside + begin for inside, begin in zip(starts, begins, strict=True)])
+
+
+class Prepared:
+    """A finished prepared folder. Opening checks versions and sizes; `verify` reads every byte."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.manifest: Manifest = read_manifest(path)
+        self._records: dict[SplitName, SplitRecord] = {"train": self.manifest.train, "val": self.manifest.val}
+        vocab_size = self.manifest.tokenizer.vocab_size
+        self._splits = {name: Split(path, name, record, vocab_size) for name, record in self._records.items()}
+
+    def split(self, name: SplitName) -> Split:
+        """The ids of "train" or "val"."""
+        return self._splits[name]
+
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer the ids were made with; DataError when the folder holds another one."""
+        loaded = load(self.path / TOKENIZER_FOLDER)
+        expected = self.manifest.tokenizer.fingerprint
+        if loaded.fingerprint != expected:
+            raise DataError(
+                f"{self.path / TOKENIZER_FOLDER}: fingerprint = {loaded.fingerprint[:12]}: the ids were made with "
+                f"{expected[:12]}; remove the folder {self.path} and prepare again"
+            )
+        return loaded
+
+    def check_block_size(self, block_size: int) -> None:
+        """DataError, naming the largest block_size that works, unless both splits are long enough.
+
+        A training window takes block_size + 1 tokens, the last one only as a target. Validation is scored in shorter
+        windows where it is shorter, and needs two tokens.
+        """
+        check_trainable(self.split("train"), block_size)
+        check_scorable(self.split("val"))
+
+    def verify(self) -> None:
+        """Read all of it; one DataError with every damaged file."""
+        problems: list[str] = []
+        for shard in (*self.manifest.train.shards, *self.manifest.val.shards):
+            try:
+                verify_shard(self.path, shard, self.manifest.tokenizer.vocab_size)
+            except DataError as error:
+                problems += error.problems
+        try:
+            self.tokenizer()
+        except DataError as error:
+            problems += error.problems
+        if problems:
+            raise DataError(problems)

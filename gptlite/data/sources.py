@@ -1,0 +1,198 @@
+"""Where text comes from: a file, a folder, a glob, a named data set, Python's own library."""
+
+from __future__ import annotations
+
+import difflib
+import glob
+import os
+import platform
+import sysconfig
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from gptlite.data import cards
+from gptlite.data.decoding import HEAD_BYTES, BinaryFile, decode, is_binary
+from gptlite.errors import DataError
+
+PYTHON_STDLIB = "python-stdlib"
+DOWNLOADS = Path("data/downloads")
+
+# Not the library proper: its tests (other encodings, broken on purpose), what pip installed, one huge table of help.
+_NOT_LIBRARY = frozenset(
+    {"test", "tests", "idle_test", "pydoc_data", "site-packages", "dist-packages", "__pycache__", "lib-dynload"}
+)
+
+
+@dataclass(frozen=True)
+class Document:
+    """The text of one file; `name` is its path inside the source."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Source:
+    """An opened `data.source`: which files, in which order; nothing of them is read yet.
+
+    spec: what to write into a config that is used elsewhere: an absolute path, or the name as it was given.
+    name: what to call it where paths must not matter.
+    one_file: the user named this very file, so it is never skipped.
+    """
+
+    spec: str
+    name: str
+    root: Path
+    files: tuple[Path, ...]
+    encoding: str
+    normalize: str
+    one_file: bool = False
+    card: cards.Card | None = None
+    python: str | None = None
+
+    def documents(self, skipped: Counter[str] | None = None) -> Iterator[Document]:
+        """Each file's text, in order, one at a time; of a folder or glob, binary and empty files are left out.
+
+        `skipped` counts those by kind. DataError for a file that cannot be read or decoded, for a named file without
+        text, and at the end when there was none at all.
+        """
+        counts = Counter[str]() if skipped is None else skipped
+        found = False
+        for path in self.files:
+            try:
+                text = self._text(path)
+            except BinaryFile:
+                if self.one_file:
+                    raise
+                counts["binary"] += 1
+                continue
+            if not text and not self.one_file:
+                counts["empty"] += 1
+                continue
+            if not text:
+                raise DataError(f"{path}: text = 0 bytes: a file with text is needed; check data.source")
+            found = True
+            yield Document(path.relative_to(self.root).as_posix(), text)
+        if not found:
+            raise _nothing_left(self.spec, counts)
+
+    def _text(self, path: Path) -> str:
+        try:
+            with path.open("rb") as file:
+                head = file.read(HEAD_BYTES)
+                if not self.one_file and is_binary(head, self.encoding):
+                    raise BinaryFile(f"{path}: binary")  # without reading the rest, which may be large
+                raw = head + file.read()
+        except OSError as error:
+            raise DataError(
+                f"{path}: reading = {error.strerror}: a readable file is needed; check data.source"
+            ) from error
+        return decode(raw, self.encoding, self.normalize, str(path))
+
+
+def open_source(
+    spec: str,
+    encoding: str = "utf-8",
+    normalize: str = "none",
+    *,
+    downloads: Path = DOWNLOADS,
+    leave_out: Collection[Path] = (),
+) -> Source:
+    """Find the files of `spec`; what lies in `leave_out` is no part of it.
+
+    Files come sorted by their path inside the source, hidden ones left out. A path that exists wins over the name of
+    a data set. DataError when there is nothing of that name or no file in it, StorageError for a failed download.
+    """
+    try:
+        if spec == PYTHON_STDLIB:
+            return _library(encoding, normalize)
+        path = Path(os.path.abspath(os.path.expanduser(spec)))
+        if path.is_dir():
+            files = _files_below(path, lambda name: name.startswith("."), leave_out)
+            return _several(Source(str(path), path.name or "root", path, files, encoding, normalize))
+        if path.exists():
+            return _file(path, encoding, normalize)
+        if glob.has_magic(spec):
+            return _several(_glob(path, leave_out, encoding, normalize))
+        card = cards.find_card(spec)
+        if card is not None:
+            saved = card.saved(downloads)
+            return Source(spec, spec, saved.parent, (saved,), encoding, normalize, one_file=True, card=card)
+        raise _missing(spec, path)
+    except OSError as error:
+        raise DataError(
+            f"data.source = {spec[:80]}: {error.strerror}: a file, folder or glob is needed; check the path"
+        ) from error
+
+
+def _file(path: Path, encoding: str, normalize: str) -> Source:
+    if not path.is_file():
+        raise DataError(f"{path}: kind = pipe or device: text is read more than once; save it to a file first")
+    return Source(str(path), path.name, path.parent, (path,), encoding, normalize, one_file=True)
+
+
+def _glob(pattern: Path, leave_out: Collection[Path], encoding: str, normalize: str) -> Source:
+    fixed = next(i for i, part in enumerate(pattern.parts) if glob.has_magic(part))
+    root = Path(*pattern.parts[:fixed])
+    found = {Path(name) for name in glob.glob(str(pattern), recursive=True)}
+    inside = [os.path.abspath(folder) for folder in leave_out]
+    found = {path for path in found if not any(path.is_relative_to(folder) for folder in inside)}
+    files = _sorted(root, [path for path in found if path.is_file()])
+    name = Path(root.name, *pattern.parts[fixed:]).as_posix()
+    return Source(str(pattern), name, root, files, encoding, normalize)
+
+
+def _library(encoding: str, normalize: str) -> Source:
+    root = Path(sysconfig.get_path("stdlib"))
+    files = _files_below(root, _NOT_LIBRARY.__contains__)
+    python = tuple(path for path in files if path.suffix == ".py")
+    version = platform.python_version()
+    return _several(Source(PYTHON_STDLIB, PYTHON_STDLIB, root, python, encoding, normalize, python=version))
+
+
+def _files_below(root: Path, skip: Callable[[str], bool], leave_out: Collection[Path] = ()) -> tuple[Path, ...]:
+    """Regular files under `root`, through links too, each folder once; `skip` prunes files and folders by name."""
+    found: list[Path] = []
+    visited = {os.path.realpath(folder) for folder in (root, *leave_out)}
+    for here, folders, names in os.walk(root, onerror=_raise, followlinks=True):
+        found += [path for name in names if not skip(name) and (path := Path(here, name)).is_file()]
+        enter = []
+        for name in sorted(folders):
+            real = os.path.realpath(os.path.join(here, name))
+            if not skip(name) and real not in visited:
+                visited.add(real)
+                enter.append(name)
+        folders[:] = enter
+    return _sorted(root, found)
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _sorted(root: Path, files: Collection[Path]) -> tuple[Path, ...]:
+    # By the path as text, the same on every system and wherever the source lies.
+    return tuple(sorted(files, key=lambda path: path.relative_to(root).as_posix()))
+
+
+def _several(source: Source) -> Source:
+    if not source.files:
+        raise _nothing_left(source.spec, Counter())
+    return source
+
+
+def _nothing_left(spec: str, skipped: Counter[str]) -> DataError:
+    left_out = ", ".join(f"{count} {kind}" for kind, count in sorted(skipped.items()))
+    detail = f" ({left_out} skipped)" if left_out else ""
+    return DataError(f"{spec}: text files = 0{detail}: at least one is needed; check data.source")
+
+
+def _missing(spec: str, path: Path) -> DataError:
+    kind = "match" if glob.has_magic(spec) else "file, folder or data set of that name"
+    names = [PYTHON_STDLIB, *cards.card_names()]
+    beside = os.listdir(path.parent) if path.parent.is_dir() else []
+    near = difflib.get_close_matches(Path(spec).name, [*names, *beside], n=1)
+    hint = f"did you mean {near[0]}?" if near else f"check the path; data sets: {', '.join(names)}"
+    return DataError(f"data.source = {spec[:80]}: no such {kind}; {hint}")

@@ -1,0 +1,59 @@
+"""What a user can do wrong, and the exit code of each kind.
+
+    UserError            2   configuration and input
+    ├── ConfigError      2   a config file, --set, or a command-line option
+    ├── DataError        2   text, tokenizers, prepared datasets
+    ├── RunError         2   run folders, locks, checkpoints
+    ├── Diverged         3   training that went non-finite
+    ├── StorageError     4   disk and network
+    └── Interrupted    128+n  stopped by signal n, with a checkpoint saved
+
+A message reads `where: what = value: what is accepted; what to do`; the command line puts `error: ` before it.
+Anything that is not a UserError is a bug and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class UserError(Exception):
+    """One or several problems that the user can mend, one line each."""
+
+    exit_code = 2
+
+    def __init__(self, problems: str | Sequence[str]) -> None:
+        self.problems: tuple[str, ...] = (problems,) if isinstance(problems, str) else tuple(problems)
+        super().__init__("\n".join(self.problems))
+
+
+class ConfigError(UserError):
+    """A config file, an override or a command-line option."""
+
+
+class DataError(UserError):
+    """Text, tokenizers or prepared datasets."""
+
+
+class RunError(UserError):
+    """Run folders, locks or checkpoints."""
+
+
+class Diverged(UserError):
+    """Training went non-finite."""
+
+    exit_code = 3
+
+
+class StorageError(UserError):
+    """Disk or network."""
+
+    exit_code = 4
+
+
+class Interrupted(UserError):
+    """A signal stopped the work; what was done is saved."""
+
+    def __init__(self, signum: int, message: str) -> None:
+        self.exit_code = 128 + signum
+        super().__init__(message)

@@ -1,0 +1,153 @@
+"""A trained model, ready to use: `gptlite.load("runs/small")`."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import numpy as np
+import torch
+
+from gptlite import tokenizers
+from gptlite.compute.device import Compute, resolve
+from gptlite.config.schema import ModelSection, RunSection
+from gptlite.data.batches import TokenArray, eval_windows
+from gptlite.errors import DataError, RunError
+from gptlite.inference.generate import Decoding, generate, never, sample_seed, stream_text
+from gptlite.inference.score import Score, bytes_per_token, score
+from gptlite.model.gpt import GPT
+from gptlite.model.gpt2_layout import FORMAT_VERSION, from_gpt2
+from gptlite.runs.checkpoint import Checkpoint, Damaged
+from gptlite.runs.choosing import choose_checkpoint
+from gptlite.tokenizers.base import Tokenizer
+
+SCORE_BATCH_SIZE = 32
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What config.json says beyond GPT-2's keys, under "gptlite": what a folder copied alone needs."""
+
+    model: ModelSection
+    start_id: int  # where sampling starts if the prompt is empty
+    normalize: Literal["none", "nfc"]  # given to the training text, so also to prompts
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "format_version": FORMAT_VERSION,
+            "model": self.model.model_dump(),
+            "start_id": self.start_id,
+            "normalize": self.normalize,
+        }
+
+
+def read_facts(checkpoint: Checkpoint) -> Facts:
+    """The facts in a checkpoint's config.json; RunError if they are missing or of another version."""
+    values: Mapping[str, Any] = checkpoint.read_json("config.json").get("gptlite", {})
+    version = values.get("format_version")
+    if version != FORMAT_VERSION:
+        raise RunError(
+            f"{checkpoint.path}/config.json: format_version = {version}: this gptlite reads {FORMAT_VERSION}; "
+            "use the version that wrote it"
+        )
+    return Facts(ModelSection.model_validate(values["model"]), int(values["start_id"]), values["normalize"])
+
+
+def build_model(checkpoint: Checkpoint, facts: Facts, vocab_size: int, attention: str) -> GPT:
+    """The model of a checkpoint, on the CPU. Damaged if its tensors do not fit its configuration."""
+    model = GPT(facts.model, vocab_size, attention=attention)
+    try:
+        from_gpt2(checkpoint.read_model(), model)
+    except ValueError as error:
+        raise Damaged(f"{checkpoint.path}/model.safetensors: {error}: the checkpoint does not fit itself") from error
+    return model
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model with the tokenizer and the conventions it was trained with."""
+
+    gpt: GPT
+    tokenizer: Tokenizer
+    facts: Facts
+    compute: Compute
+
+    @property
+    def ends(self) -> bool:
+        """Whether the training text was several documents, so that the model knows end-of-text."""
+        return self.facts.start_id == self.tokenizer.eot_id
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of a text in the normal form of the training text. DataError for characters that are not known."""
+        if self.facts.normalize == "nfc":
+            text = unicodedata.normalize("NFC", text)
+        return [int(i) for i in self.tokenizer.encode(text)]
+
+    def prompt_ids(self, prompt: str) -> list[int]:
+        """Ids of a prompt; an empty one becomes the id that texts start from."""
+        return self.encode(prompt) if prompt else [self.facts.start_id]
+
+    def stream(self, prompt: str, how: Decoding, *, seed: int = 0, sample: int = 0) -> Iterator[str]:
+        """What sample number `sample` adds to the prompt, piece by piece; equal arguments give equal text."""
+        rng = torch.Generator().manual_seed(sample_seed(seed, sample))
+        barred = never(self.tokenizer, ends=self.ends)
+        # In fp32: one token at a time is bound by reading the weights, and casting them would read them twice.
+        tokens = generate(self.gpt, self.prompt_ids(prompt), how, rng=rng, barred=barred, end=self.tokenizer.eot_id)
+        return stream_text(tokens, self.tokenizer, how.stop)
+
+    def generate(
+        self,
+        prompt: str = "",
+        *,
+        max_new_tokens: int = 200,
+        temperature: float = 0.8,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        stop: Sequence[str] = (),
+        seed: int = 0,
+    ) -> str:
+        """What the model adds to the prompt."""
+        how = Decoding(max_new_tokens, temperature, top_k, top_p, tuple(stop))
+        return "".join(self.stream(prompt, how, seed=seed))
+
+    def score(self, text: str, *, batch_size: int = SCORE_BATCH_SIZE) -> Score:
+        """How surprising a text is. The first token is context only, unless end-of-text can go before it."""
+        ids = self.encode(text)
+        return self.score_ids([self.tokenizer.eot_id, *ids] if self.ends else ids, batch_size=batch_size)
+
+    def score_ids(self, ids: Sequence[int], *, batch_size: int = SCORE_BATCH_SIZE) -> Score:
+        """As `score`, for ids; the first is context only."""
+        if len(ids) < 2:
+            raise DataError(f"text = {len(ids)} tokens: at least 2, since the first is only context; give more text")
+        tokens = TokenArray(np.array(ids, dtype=np.uint32), "text")
+        windows = eval_windows(tokens, self.facts.model.block_size, batch_size)
+        return score(self.gpt, windows, bytes_per_token(self.tokenizer), self.compute)
+
+
+def load(
+    run: str | Path,
+    *,
+    checkpoint: str = "best",
+    device: str = "auto",
+    root: Path = Path("runs"),
+    warn: Callable[[str], None] = lambda line: None,
+) -> Model:
+    """The model of a run (a name under `root`, or a folder) or of a checkpoint folder copied from one.
+
+    checkpoint: best, latest, or a step. RunError where there is none that is whole.
+    """
+    section = RunSection.model_validate({"device": device})
+    return load_checkpoint(choose_checkpoint(root, str(run), checkpoint, warn), section)
+
+
+def load_checkpoint(found: Checkpoint, section: RunSection) -> Model:
+    """The model of an opened checkpoint, computed as `section` says."""
+    facts = read_facts(found)
+    tokenizer = tokenizers.base.load(found.path)
+    compute = resolve(section)
+    gpt = build_model(found, facts, tokenizer.vocab_size, cast(str, compute.attention)).to(compute.device)
+    gpt.requires_grad_(False)
+    return Model(gpt, tokenizer, facts, compute)

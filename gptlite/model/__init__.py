@@ -1,0 +1,1 @@
+"""The decoder-only GPT, its attention, and its form on disk."""

@@ -1,0 +1,127 @@
+"""Masked multi-head attention: the plain equation, the fast path that must equal it, and the cache for decoding.
+
+Shapes: B sequences, T new tokens, S = tokens seen so far including the new ones (S = T without a cache),
+C = n_embd, nh = n_head, hs = head_size = C / nh. The T queries are always the last T of the S positions.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from gptlite.config.schema import ModelSection
+
+
+def dropout(x: Tensor, p: float, rng: torch.Generator | None) -> Tensor:
+    """Zero each element with probability `p` and scale the rest by 1 / (1 - p); the identity without `rng`.
+
+    The masks come from the generator that is handed down, never from global state: that is what lets a
+    resumed run draw the masks of an uninterrupted one.
+    """
+    if rng is None or p == 0.0:
+        return x
+    kept = torch.empty_like(x).bernoulli_(1.0 - p, generator=rng)
+    return x * kept / (1.0 - p)
+
+
+def causal_mask(n_queries: int, n_keys: int, device: torch.device) -> Tensor:
+    """True where query t may look at key s, that is where s <= t: (T, S) bool."""
+    return torch.ones(n_queries, n_keys, dtype=torch.bool, device=device).tril(n_keys - n_queries)
+
+
+def plain_attention(
+    q: Tensor, k: Tensor, v: Tensor, *, scale: float, p: float = 0.0, rng: torch.Generator | None = None
+) -> Tensor:
+    """softmax(Q K^T * scale, -inf above the diagonal) V: (B, nh, T, hs), 2 x (B, nh, S, hs) -> (B, nh, T, hs).
+
+    The equation of Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.1; every other path is tested against it.
+    """
+    scores = q @ k.transpose(-2, -1) * scale  # (B, nh, T, S)
+    scores = scores.masked_fill(~causal_mask(q.size(-2), k.size(-2), q.device), -math.inf)
+    weights = torch.softmax(scores, dim=-1)
+    weights = dropout(weights, p, rng).to(v.dtype)
+    return weights @ v
+
+
+def fused_attention(
+    q: Tensor, k: Tensor, v: Tensor, *, scale: float, p: float = 0.0, rng: torch.Generator | None = None
+) -> Tensor:
+    """The same function through torch's kernel, which never writes the (T, S) weights to memory.
+
+    The kernel draws dropout masks from global state, so with dropout the plain equation is used.
+    """
+    if rng is not None and p > 0.0:
+        return plain_attention(q, k, v, scale=scale, p=p, rng=rng)
+    n_queries, n_keys = q.size(-2), k.size(-2)
+    if n_queries == 1:
+        return F.scaled_dot_product_attention(q, k, v, scale=scale)
+    if n_queries == n_keys:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
+    # torch's is_causal aligns the diagonal with the first key; ours belongs to the last.
+    mask = causal_mask(n_queries, n_keys, q.device)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
+
+
+ATTENTION = {"plain": plain_attention, "fused": fused_attention}
+
+
+@dataclass
+class LayerCache:
+    """Keys and values of one layer, room for `capacity` positions: (B, nh, capacity, hs) each."""
+
+    capacity: int
+    k: Tensor | None = None
+    v: Tensor | None = None
+
+    def extend(self, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor]:
+        """Write (B, nh, T, hs) keys and values at `start`; all of them so far: 2 x (B, nh, start + T, hs)."""
+        if self.k is None or self.v is None:
+            shape = (k.size(0), k.size(1), self.capacity, k.size(3))
+            self.k, self.v = k.new_empty(shape), v.new_empty(shape)
+        end = start + k.size(2)
+        self.k[:, :, start:end] = k
+        self.v[:, :, start:end] = v
+        return self.k[:, :, :end], self.v[:, :, :end]
+
+
+@dataclass
+class KVCache:
+    """What attention remembers of the tokens already read, so that decoding reads each token once."""
+
+    n_layer: int
+    block_size: int
+    length: int = 0
+    layers: list[LayerCache] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.layers = [LayerCache(self.block_size) for _ in range(self.n_layer)]
+
+
+class CausalSelfAttention(nn.Module):
+    """All heads at once: project to Q, K, V, attend, concatenate the heads, project back."""
+
+    def __init__(self, cfg: ModelSection, attention: str) -> None:
+        super().__init__()
+        self.n_head, self.head_size = cfg.n_head, cfg.head_size
+        self.p = cfg.dropout
+        self.scale = 1.0 / math.sqrt(cfg.head_size) if cfg.scale_attention else 1.0
+        self.attend = ATTENTION[attention]
+        self.qkv = nn.Linear(cfg.n_embd, 3 * cfg.n_embd, bias=cfg.bias)
+        self.proj = nn.Linear(cfg.n_embd, cfg.n_embd, bias=cfg.bias)
+
+    def forward(
+        self, x: Tensor, *, rng: torch.Generator | None = None, cache: LayerCache | None = None, start: int = 0
+    ) -> Tensor:
+        """(B, T, C) -> (B, T, C); with a cache, x continues the `start` positions already in it."""
+        B, T, C = x.shape
+        qkv = self.qkv(x).view(B, T, 3, self.n_head, self.head_size)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)  # each (B, nh, T, hs)
+        if cache is not None:
+            k, v = cache.extend(k, v, start)
+        heads = self.attend(q, k, v, scale=self.scale, p=self.p, rng=rng)
+        concatenated = heads.transpose(1, 2).reshape(B, T, C)
+        return dropout(self.proj(concatenated), self.p, rng)

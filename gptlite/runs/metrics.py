@@ -1,0 +1,182 @@
+"""One log call, several sinks: metrics.jsonl and samples.jsonl (never lost), TensorBoard and the terminal (extras).
+
+A line of metrics.jsonl, numbers that depend on the clock under `time` only:
+
+    {"step": 10, "split": "train", "loss": 3.2, "lr": 0.0006, "time": {"elapsed": 1.9, "tokens_per_second": 10778.9}}
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from gptlite import durable
+from gptlite.errors import StorageError
+from gptlite.runs.console import ConsoleSink
+
+NO_TIME: Mapping[str, float] = MappingProxyType({})
+
+
+class Sink(Protocol):
+    """Where numbers and samples go."""
+
+    def log(self, step: int, split: str, values: Mapping[str, float], time: Mapping[str, float]) -> None:
+        """Numbers of a split at a step; those in `time` depend on the clock and are no part of the result."""
+
+    def sample(self, step: int, text: str) -> None:
+        """What the model writes at a step."""
+
+    def sync(self) -> None:
+        """Return when everything so far would survive a power cut."""
+
+    def close(self) -> None:
+        """Finish; nothing is logged after it."""
+
+
+class JsonlSink:
+    """metrics.jsonl and samples.jsonl in a run's folder, one line a call, each with the system when the call returns.
+
+    Both begin with the lines up to `resume_step`; with None they begin empty. Floats read back exactly. JSON has no
+    nan and inf: they are null, and named under `non_finite`.
+    """
+
+    def __init__(self, folder: Path, resume_step: int | None, warn: Callable[[str], None]) -> None:
+        for name in ("metrics.jsonl", "samples.jsonl"):
+            keep_lines(folder / name, resume_step, warn)
+        self._metrics = durable.OutFile.append(folder / "metrics.jsonl")
+        self._samples = durable.OutFile.append(folder / "samples.jsonl")
+
+    def log(self, step: int, split: str, values: Mapping[str, float], time: Mapping[str, float]) -> None:
+        line: dict[str, Any] = {"step": step, "split": split} | {name: _finite(x) for name, x in values.items()}
+        strange = {name: str(float(x)) for name, x in values.items() if not math.isfinite(x)}
+        line |= {"non_finite": strange} if strange else {}
+        line |= {"time": {name: _finite(x) for name, x in time.items()}} if time else {}
+        self._metrics.write(_line(line))
+
+    def sample(self, step: int, text: str) -> None:
+        self._samples.write(_line({"step": step, "text": text}))
+
+    def sync(self) -> None:
+        self._metrics.sync()
+        self._samples.sync()
+
+    def close(self) -> None:
+        self._metrics.close()
+        self._samples.close()
+
+
+def _finite(x: float) -> float | None:
+    return x if math.isfinite(x) else None
+
+
+def _line(fields: Mapping[str, Any]) -> bytes:
+    # A lone surrogate, which UTF-8 cannot hold, becomes an escape that JSON reads back.
+    return (json.dumps(fields, ensure_ascii=False, allow_nan=False) + "\n").encode(errors="backslashreplace")
+
+
+def keep_lines(path: Path, last_step: int | None, warn: Callable[[str], None]) -> None:
+    """Drop the lines after `last_step` (None: all), the torn last line that a kill leaves, and damaged ones.
+
+    `warn` is told of damaged ones. A file that needs no change is left alone, and so is a missing one.
+    """
+    with durable.storage_errors(path, "read"):
+        data = path.read_bytes() if path.exists() else b""
+    lines = data.split(b"\n")[:-1]
+    steps = [_step_of(line) for line in lines]
+    limit = -1 if last_step is None else last_step
+    kept = b"".join(line + b"\n" for line, step in zip(lines, steps, strict=True) if step is not None and step <= limit)
+    if damaged := steps.count(None):
+        warn(f"{path}: damaged lines = {damaged}: left out")
+    if kept != data:
+        durable.replace(path, kept)
+
+
+def _step_of(line: bytes) -> int | None:
+    try:
+        fields = json.loads(line)
+    except ValueError:
+        return None
+    step = fields.get("step") if isinstance(fields, dict) else None
+    return step if type(step) is int else None
+
+
+class MetricLog(AbstractContextManager["MetricLog"]):
+    """Passes everything on to its sinks.
+
+    An essential sink that fails is a StorageError. An extra one is dropped with one line to `warn`; training goes on.
+    """
+
+    def __init__(
+        self,
+        essential: Sequence[Sink] = (),
+        extras: Sequence[Sink] = (),
+        console: ConsoleSink | None = None,
+        warn: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        self._essential: list[Sink] = [*essential, *([console] if console else [])]
+        self._extras = list(extras)
+        self._console = console
+        self._warn = warn
+
+    @classmethod
+    def open(
+        cls,
+        folder: Path,
+        *,
+        resume_step: int | None,
+        extras: Sequence[Sink] = (),
+        console: ConsoleSink | None = None,
+        warn: Callable[[str], None],
+    ) -> MetricLog:
+        """The log of the run in `folder`, continued after `resume_step` (None: begun anew)."""
+        return cls([JsonlSink(folder, resume_step, warn)], extras, console, warn)
+
+    @classmethod
+    def silent(cls) -> MetricLog:
+        """A log that keeps nothing: that of every process but the main one."""
+        return cls()
+
+    def progress(self, step: int, loss: float) -> None:
+        """Move the bar to `step`; nothing is logged."""
+        if self._console:
+            self._console.progress(step, loss)
+
+    def say(self, line: str) -> None:
+        """Show a line above the bar."""
+        if self._console:
+            self._console.say(line)
+
+    def write(self, step: int, split: str, values: Mapping[str, float], time: Mapping[str, float] = NO_TIME) -> None:
+        """Log numbers of a split at a step; those in `time` depend on the clock."""
+        self._each(lambda sink: sink.log(step, split, values, time))
+
+    def sample(self, step: int, text: str) -> None:
+        """Log what the model writes at a step."""
+        self._each(lambda sink: sink.sample(step, text))
+
+    def sync(self) -> None:
+        """Make everything so far durable: before a checkpoint, so that no resume misses a line."""
+        self._each(lambda sink: sink.sync())
+
+    def close(self) -> None:
+        """Close every sink; a second call does nothing."""
+        self._each(lambda sink: sink.close())
+        self._essential, self._extras, self._console = [], [], None
+
+    def _each(self, action: Callable[[Sink], None]) -> None:
+        for sink in self._essential:
+            action(sink)
+        for sink in list(self._extras):
+            try:
+                action(sink)
+            except (StorageError, OSError, ImportError) as problem:
+                self._extras.remove(sink)
+                self._warn(f"{type(sink).__name__} is off from here on: {problem}")
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

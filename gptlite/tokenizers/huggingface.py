@@ -1,0 +1,124 @@
+"""tokenizer.json and tokenizer_config.json: our ids for whoever opens a checkpoint with Hugging Face's libraries.
+
+Both are plain JSON and are written without those libraries.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from gptlite.tokenizers.folder import END_OF_TEXT, as_json
+
+# Byte-level vocabularies spell each byte as a printable character: itself where it is one, else one from U+0100 on.
+_PRINTABLE = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
+_OTHERS = tuple(byte for byte in range(256) if byte not in _PRINTABLE)
+_CHARACTER = {byte: chr(byte) for byte in _PRINTABLE} | {byte: chr(256 + n) for n, byte in enumerate(_OTHERS)}
+_BYTE = {character: byte for byte, character in _CHARACTER.items()}
+
+
+def to_characters(token: bytes) -> str:
+    """How a byte-level vocabulary spells a token.
+
+    >>> to_characters(b" the")
+    'Ġthe'
+    """
+    return "".join(map(_CHARACTER.__getitem__, token))
+
+
+def to_bytes(spelling: str) -> bytes:
+    """The inverse of `to_characters`."""
+    return bytes(map(_BYTE.__getitem__, spelling))
+
+
+def merges_of(ranks: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """The pair that each token longer than a byte was merged from, in the order of `ranks`.
+
+    tiktoken merges any neighbours that make up a known token, the lowest rank first. When a token's last merge comes,
+    its bytes have gone through all merges of lower rank, wherever it stands, so its pair is always the same.
+    """
+    rank_of = {token: rank for rank, token in enumerate(ranks)}
+    for rank, token in enumerate(ranks):
+        if len(token) > 1:
+            left, right = _merged_below(token, rank, rank_of)
+            yield left, right
+
+
+def _merged_below(token: bytes, limit: int, rank_of: dict[bytes, int]) -> list[bytes]:
+    """What the bytes of `token` become when only merges of a rank below `limit` are made."""
+    parts = [token[at : at + 1] for at in range(len(token))]
+    while True:
+        rank, at = min((rank_of.get(parts[i] + parts[i + 1], limit), i) for i in range(len(parts) - 1))
+        if rank >= limit:
+            return parts
+        parts[at : at + 2] = [parts[at] + parts[at + 1]]
+
+
+def bpe_files(ranks: Sequence[bytes], pattern: str, eot_id: int) -> dict[str, bytes]:
+    """The files of a byte-level BPE."""
+    spelled = {token: to_characters(token) for token in ranks}
+    split = {"type": "Split", "pattern": {"Regex": _for_oniguruma(pattern)}, "behavior": "Isolated", "invert": False}
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+    return _files(
+        eot_id,
+        pre_tokenizer={"type": "Sequence", "pretokenizers": [split, byte_level]},
+        decoder=byte_level,
+        vocab={spelled[token]: rank for rank, token in enumerate(ranks)},
+        # "left right", which releases before 0.20 read too; a spelling holds no blank
+        merges=[f"{spelled[left]} {spelled[right]}" for left, right in merges_of(ranks)],
+    )
+
+
+def char_files(characters: str) -> dict[str, bytes]:
+    """The files of a character tokenizer: a BPE without merges."""
+    vocab = {character: place for place, character in enumerate(characters)}
+    return _files(len(characters), pre_tokenizer=None, decoder={"type": "Fuse"}, vocab=vocab, merges=[])
+
+
+def _for_oniguruma(pattern: str) -> str:
+    """The pattern for the engine of Hugging Face's library, which reads x{1,3}+ as a repeated group.
+
+    At the end of an alternative, where cl100k_base has it, x{1,3} finds the same.
+    """
+    return re.sub(r"(\{\d+,\d+\})\+(?=\||$)", r"\1", pattern)
+
+
+def _files(
+    eot_id: int, *, pre_tokenizer: object, decoder: object, vocab: dict[str, int], merges: list[str]
+) -> dict[str, bytes]:
+    end_of_text = {"content": END_OF_TEXT, "lstrip": False, "rstrip": False, "normalized": False, "single_word": False}
+    model = {
+        "type": "BPE",
+        "dropout": None,
+        # A name that no vocabulary has: a character without an id is then an error; without the name it is dropped.
+        "unk_token": "<|unknown|>",
+        "continuing_subword_prefix": None,
+        "end_of_word_suffix": None,
+        "fuse_unk": False,
+        "byte_fallback": False,
+        "ignore_merges": False,
+        "vocab": vocab,
+        "merges": merges,
+    }
+    tokenizer: dict[str, Any] = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [{"id": eot_id, **end_of_text, "special": True}],
+        "normalizer": None,
+        "pre_tokenizer": pre_tokenizer,
+        "post_processor": None,
+        "decoder": decoder,
+        "model": model,
+    }
+    config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": END_OF_TEXT,
+        "eos_token": END_OF_TEXT,
+        "clean_up_tokenization_spaces": False,  # else " ," loses its blank
+        "split_special_tokens": True,  # "<|endoftext|>" in a text is plain characters, as it is here
+    }
+    content = json.dumps(tokenizer, ensure_ascii=False, separators=(",", ":"))
+    return {"tokenizer.json": content.encode(), "tokenizer_config.json": as_json(config)}

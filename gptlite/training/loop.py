@@ -1,0 +1,118 @@
+"""The training loop, top to bottom."""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from types import FrameType
+
+from gptlite.compute.device import Compute
+from gptlite.compute.distributed import Dist
+from gptlite.config.schema import RunConfig
+from gptlite.data.batches import Batches
+from gptlite.errors import Interrupted
+from gptlite.inference.score import Score
+from gptlite.model.gpt import GPT
+from gptlite.runs.metrics import MetricLog
+from gptlite.training.optim import Optimizers
+from gptlite.training.state import TrainState
+from gptlite.training.step import train_step
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that training works with, decided before it starts."""
+
+    name: str  # of the run
+    cfg: RunConfig
+    model: GPT
+    optimizers: Optimizers
+    batches: Batches
+    compute: Compute
+    dist: Dist
+    evaluate: Callable[[], Score]  # on the whole validation split
+    sample: Callable[[], str]  # a few words from the fixed prompt and seed
+    save: Callable[[TrainState], None]
+    progress: Callable[[int, float], None]  # told of every update: its step and loss
+
+
+class Signals:
+    """Ctrl-C and SIGTERM, noted here and obeyed after the step; the same signal again ends the process at once."""
+
+    received = 0
+
+    def _note(self, signum: int, frame: FrameType | None) -> None:
+        self.received = signum
+        signal.signal(signum, signal.SIG_DFL)
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        before = {signum: signal.signal(signum, self._note) for signum in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for signum, handler in before.items():
+                signal.signal(signum, handler)
+
+
+def due(step: int, every: int, last: int) -> bool:
+    """Whether what happens every so many steps happens after `step`; it also happens after the last one."""
+    return step % every == 0 or step == last
+
+
+def out_of_patience(state: TrainState, patience: int | None) -> bool:
+    """Whether so many evaluations in a row brought no new best."""
+    return patience is not None and state.evaluations_since_best >= patience
+
+
+def train(job: Job, state: TrainState, log: MetricLog, signals: Signals) -> TrainState:
+    """Update until max_steps or until patience ends; log, evaluate and save what is due on the way.
+
+    Interrupted, with the state saved, after a signal. Diverged before an update that is not finite: the last
+    checkpoint stands.
+    """
+    cfg, last = job.cfg, job.cfg.train.max_steps
+    if state.step == 0:
+        state = look(job, state, log)
+    started_at = time.perf_counter() - state.elapsed
+    since, seconds = state.step, 0.0  # of updates alone, since the last log line
+    while state.step < last and not out_of_patience(state, cfg.train.patience):
+        began_at = time.perf_counter()
+        stats = train_step(job.model, job.optimizers, job.batches, state.step, cfg, job.compute, job.dist)
+        state = state.after(stats.loss, cfg.train.batch_size * cfg.model.block_size)
+        seconds += time.perf_counter() - began_at
+        state = replace(state, elapsed=time.perf_counter() - started_at)
+        job.progress(state.step, stats.loss)
+        if due(state.step, cfg.log.every, last):
+            tokens_per_second = (state.step - since) * cfg.train.batch_size * cfg.model.block_size / seconds
+            values = {"loss": state.mean_loss, "lr": stats.lr, "grad_norm": stats.grad_norm, "tokens": state.tokens}
+            log.write(state.step, "train", values, {"elapsed": state.elapsed, "tokens_per_second": tokens_per_second})
+            state, since, seconds = state.logged(), state.step, 0.0
+        if due(state.step, cfg.eval.every, last):
+            state = look(job, state, log)
+        stopped_by = job.dist.largest(signals.received)
+        ends = state.step == last or out_of_patience(state, cfg.train.patience)
+        if due(state.step, cfg.save.every, last) or state.is_new_best or stopped_by or ends:
+            log.sync()
+            job.save(state)
+        if stopped_by and not ends:
+            raise Interrupted(
+                stopped_by,
+                f"run {job.name}: signal = {signal.Signals(stopped_by).name}: stopped after step {state.step} of {last} "
+                f"and saved; go on with: gptlite train --resume {job.name}",
+            )
+    return state
+
+
+def look(job: Job, state: TrainState, log: MetricLog) -> TrainState:
+    """Evaluate, and write down what the model writes by now."""
+    score = job.evaluate()
+    values = {"loss": score.loss, "bits_per_byte": score.bits_per_byte, "perplexity": score.perplexity}
+    log.write(state.step, "val", values, {"elapsed": state.elapsed})
+    log.sample(state.step, job.sample())
+    # A loss that is not finite is no best, and no reason to stop: the next update sees for itself.
+    return state.seen(score) if math.isfinite(score.loss) else state

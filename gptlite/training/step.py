@@ -1,0 +1,113 @@
+"""One update of the parameters."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from gptlite.compute.device import Compute
+from gptlite.compute.distributed import Dist
+from gptlite.config.schema import RunConfig
+from gptlite.data.batches import Batches
+from gptlite.data.order import mix
+from gptlite.errors import ConfigError, Diverged
+from gptlite.model.gpt import GPT, nats
+from gptlite.training.optim import Optimizers, set_lr
+from gptlite.training.schedule import lr_at
+
+DROPOUT_STREAM = 4  # data.order has 1 to 3
+
+# Measured on CPUs: beyond about this many tokens a forward pass outgrows the caches and slows per token.
+CPU_MICRO_TOKENS = 4096
+GPU_MICRO_TOKENS = 65536
+
+
+@dataclass(frozen=True)
+class StepStats:
+    """What one update showed: mean loss in nats per token, norm of the whole gradient before clipping."""
+
+    loss: float
+    grad_norm: float
+    lr: float
+
+
+def rows_per_process(batch_size: int, world_size: int) -> int:
+    """Sequences of each update that one process computes. ConfigError where they cannot be shared evenly."""
+    if batch_size % world_size:
+        raise ConfigError(
+            f"train.batch_size = {batch_size}: a multiple of the {world_size} processes; change one of the two"
+        )
+    return batch_size // world_size
+
+
+def choose_micro_batch_size(cfg: RunConfig, compute: Compute, world_size: int) -> tuple[int, str]:
+    """What `auto` becomes, and why: the largest divisor of a process's rows whose tokens fit the device's budget."""
+    rows = rows_per_process(cfg.train.batch_size, world_size)
+    given = cfg.train.micro_batch_size
+    if given != "auto":
+        if rows % given:
+            raise ConfigError(
+                f"train.micro_batch_size = {given}: a divisor of the {rows} sequences that each of {world_size} "
+                "processes has of a batch; change it or train.batch_size"
+            )
+        return given, f"micro_batch_size {given}: as asked"
+    budget = CPU_MICRO_TOKENS if compute.device.type == "cpu" else GPU_MICRO_TOKENS
+    fitting = [n for n in range(1, rows + 1) if rows % n == 0 and n * cfg.model.block_size <= budget]
+    size = max(fitting, default=1)
+    return size, f"micro_batch_size {size}: at most {budget} tokens a pass"
+
+
+def dropout_rng(cfg: RunConfig, step: int, micro_step: int, rank: int, device: torch.device) -> torch.Generator | None:
+    """The generator of one forward pass's dropout masks: a pure function of its arguments. None without dropout."""
+    if cfg.model.dropout == 0.0:
+        return None
+    seed = int(mix(cfg.run.seed, DROPOUT_STREAM, step, micro_step, rank)[0])
+    return torch.Generator(device).manual_seed(seed >> 1)  # torch takes 63 bits
+
+
+def accumulate_gradients(
+    model: GPT, batches: Batches, step: int, cfg: RunConfig, compute: Compute, dist: Dist
+) -> torch.Tensor:
+    """Add the gradient of the mean loss of batch `step` to the parameters; this process's part of that loss.
+
+    Every micro-batch is divided by the tokens of the whole batch, so that however the batch is cut up, over time
+    or over processes, the sum is the same mean.
+    """
+    rows = rows_per_process(cfg.train.batch_size, dist.world_size)
+    micro = cfg.train.micro_batch_size
+    assert isinstance(micro, int), "choose_micro_batch_size comes first"
+    tokens = cfg.train.batch_size * cfg.model.block_size
+    total = torch.zeros((), device=compute.device)
+    for micro_step in range(rows // micro):
+        x, y = batches.rows(step, dist.rank * rows + micro_step * micro, micro)  # (micro, T) each
+        rng = dropout_rng(cfg, step, micro_step, dist.rank, compute.device)
+        with compute.autocast():
+            logits = model(x.to(compute.device), rng=rng)
+        loss = nats(logits, y.to(compute.device)) / tokens
+        loss.backward()  # type: ignore[no-untyped-call]
+        total = total + loss.detach()
+    return total
+
+
+def train_step(
+    model: GPT, optimizers: Optimizers, batches: Batches, step: int, cfg: RunConfig, compute: Compute, dist: Dist
+) -> StepStats:
+    """Update `step` (the first is 0) in place. Diverged, before anything changes, if loss or gradient is not finite."""
+    lr = lr_at(step, cfg.train)
+    loss = dist.sum(accumulate_gradients(model, batches, step, cfg, compute, dist))
+    dist.sum_gradients(model.parameters())
+    limit = math.inf if cfg.train.grad_clip is None else cfg.train.grad_clip
+    grad_norm = torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
+    stats = StepStats(loss.item(), grad_norm.item(), lr)
+    if not (math.isfinite(stats.loss) and math.isfinite(stats.grad_norm)):
+        raise Diverged(
+            f"step {step + 1}: loss = {stats.loss:.4g}, norm of the gradient = {stats.grad_norm:.4g}: both must be "
+            f"finite; lower train.lr (now {lr:.3g}) or lengthen train.warmup_steps"
+        )
+    set_lr(optimizers, lr)
+    for optimizer in optimizers:
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+    return stats

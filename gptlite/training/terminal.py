@@ -1,0 +1,35 @@
+"""What a training shows while it runs; the library itself never prints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from gptlite.runs.metrics import Sink
+
+
+class Terminal(Protocol):
+    """Someone who is told how it goes."""
+
+    def say(self, line: str) -> None:
+        """One line."""
+
+    def begin(self, total: int, first_step: int) -> Sequence[Sink]:
+        """Training is about to go from `first_step` to `total`: sinks that want its numbers."""
+
+    def progress(self, step: int, loss: float) -> None:
+        """An update was made."""
+
+
+class Silent:
+    """Nobody."""
+
+    def say(self, line: str) -> None:
+        """See Terminal."""
+
+    def begin(self, total: int, first_step: int) -> Sequence[Sink]:
+        """See Terminal."""
+        return ()
+
+    def progress(self, step: int, loss: float) -> None:
+        """See Terminal."""

@@ -1,0 +1,72 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from gptlite.config.documents import SCHEMA_LINE, commented, heading_of, schema_text, write_again
+from gptlite.config.loading import json_schema, load_config
+from gptlite.config.schema import RunConfig
+from gptlite.config.yaml12 import read
+
+FOLDER = Path(__file__).parents[2] / "configs"
+SHIPPED = sorted(FOLDER.glob("*.yaml"))
+AGAIN = "it follows from the schema; write it again with `python -m gptlite.config.documents`"
+
+
+def test_there_are_shipped_configs():
+    assert {"small.yaml", "char.yaml", "tiny.yaml"} <= {path.name for path in SHIPPED}
+
+
+def test_the_schema_file_is_the_schema():
+    assert (FOLDER / "schema.json").read_text("utf-8") == schema_text(), f"configs/schema.json: {AGAIN}"
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
+def test_a_shipped_config_loads_names_the_schema_and_has_every_key(path):
+    text = path.read_text("utf-8")
+    assert load_config(path)
+    assert text.startswith(SCHEMA_LINE + "\n")
+    every_key = {section: set(keys) for section, keys in RunConfig().model_dump().items()}
+    assert {section: set(keys) for section, keys in read(text).plain().items()} == every_key
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
+def test_the_comments_of_a_shipped_config_say_what_the_schema_says(path):
+    text = path.read_text("utf-8")
+    assert text == commented(load_config(path), heading_of(text)), f"{path.name}: {AGAIN}"
+
+
+def test_the_schema_says_range_default_and_meaning():
+    schema = json.loads(json.dumps(json_schema()))
+    lr = schema["properties"]["train"]["properties"]["lr"]
+    assert lr == {"type": "number", "exclusiveMinimum": 0, "default": 0.003, "description": "highest learning rate"}
+    device = schema["properties"]["run"]["properties"]["device"]
+    assert device["enum"] == ["auto", "cpu", "cuda", "mps"]
+    assert schema["additionalProperties"] is schema["properties"]["train"]["additionalProperties"] is False
+
+
+def test_the_schema_covers_every_key_and_needs_no_other_document():
+    schema = json_schema()
+    keys = {name: set(section["properties"]) for name, section in schema["properties"].items()}
+    assert keys == {section: set(keys) for section, keys in RunConfig().model_dump().items()}
+    assert "$ref" not in json.dumps(schema)
+
+
+def test_small_and_char_differ_only_in_the_tokenizer():
+    small, char = (load_config(FOLDER / f"{name}.yaml") for name in ("small", "char"))
+    assert (small.tokenizer.kind, char.tokenizer.kind) == ("bpe", "char")
+    assert small.with_values({"tokenizer.kind": "char", "tokenizer.vocab_size": None}) == char
+
+
+def test_writing_again_keeps_heading_and_values_and_adds_the_rest(tmp_path):
+    path = tmp_path / "my.yaml"
+    path.write_text("# my heading\n# goes on\ntrain: {lr: 1e-5}  # not kept\n")
+    write_again(tmp_path)
+    text = path.read_text()
+    assert text.startswith("# my heading\n# goes on\n\n# ")
+    assert "not kept" not in text
+    assert "  # highest learning rate (a number > 0; default 0.003)\n  lr: 1.0e-05\n" in text
+    assert load_config(path) == RunConfig().with_values({"train.lr": 1e-5})
+    assert json.loads((tmp_path / "schema.json").read_text()) == json_schema()
+    write_again(tmp_path)
+    assert path.read_text() == text

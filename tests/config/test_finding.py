@@ -1,0 +1,70 @@
+from pathlib import Path
+
+import pytest
+
+from gptlite.config import finding
+from gptlite.config.finding import builtin_folder, find_config
+from gptlite.errors import ConfigError
+
+SHIPPED = Path(__file__).parents[2] / "configs"
+
+
+@pytest.fixture(autouse=True)
+def _empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def write(path):
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("")
+    return path
+
+
+@pytest.mark.parametrize("name", ["small.yaml", "small"])
+def test_a_shipped_config_is_found_by_name_in_an_empty_folder(name):
+    assert find_config(name) == SHIPPED / "small.yaml"
+
+
+def test_the_path_as_given_comes_first_then_configs_then_the_shipped_ones():
+    in_configs = write("configs/small.yaml")
+    assert find_config("small") == in_configs
+    here = write("small.yaml")
+    assert find_config("small") == here
+    assert find_config("configs/small.yaml") == in_configs
+
+
+def test_a_path_is_taken_whatever_its_ending(tmp_path):
+    path = write(tmp_path / "a" / "b.conf")
+    assert find_config(path) == path
+
+
+def test_a_folder_of_the_same_name_does_not_hide_a_config():
+    Path("small").mkdir()
+    assert find_config("small") == SHIPPED / "small.yaml"
+
+
+def test_an_installed_package_reads_the_folders_inside_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(finding, "__file__", str(tmp_path / "gptlite" / "config" / "finding.py"))
+    assert builtin_folder("data") == tmp_path / "data"
+    inside = tmp_path / "gptlite" / "builtin" / "data"
+    inside.mkdir(parents=True)
+    assert builtin_folder("data") == inside
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("smal.yaml", "--config = smal.yaml: no such file here, in configs/ or built in; .* did you mean small.yaml?"),
+        ("elsewhere/my.yaml", "there are char.yaml, mine.yaml, small.yaml, tiny.yaml; name one of these"),
+        ("configs", "this is a folder"),
+        ("", '--config = "": '),
+        ("a\0b", r'--config = "a\\x00b": '),
+        ("x" * 9000, "xxx[.][.][.]: no such file"),
+    ],
+)
+def test_a_missing_config_says_where_it_looked_and_what_there_is(name, message):
+    write("configs/mine.yaml")
+    with pytest.raises(ConfigError, match=message) as caught:
+        find_config(name)
+    assert len(str(caught.value)) < 200

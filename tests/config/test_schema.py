@@ -1,0 +1,122 @@
+import dataclasses
+
+import pytest
+from pydantic import ValidationError
+
+from gptlite.config.accepted import SECTIONS, accepted, accepts
+from gptlite.config.schema import ModelSection, RunConfig, TokenizerSection, TrainSection
+
+ALL_KEYS = [(section, key) for section, model in SECTIONS.items() for key in model.model_fields]
+
+
+def test_head_size_divides_the_width():
+    assert ModelSection(n_embd=160, n_head=5).head_size == 32
+
+
+def test_a_bpe_without_a_size_has_1024_ids():
+    assert TokenizerSection(vocab_size=None).bpe_vocab_size == 1024
+    assert TokenizerSection(vocab_size=300).bpe_vocab_size == 300
+
+
+def test_a_constant_schedule_falls_in_its_last_fifth_unless_told():
+    assert TrainSection(schedule="constant").constant_decay == 0.2
+    assert TrainSection(schedule="constant", decay_fraction=0.0).constant_decay == 0.0
+
+
+@pytest.mark.parametrize(
+    ("section", "values"),
+    [
+        (ModelSection, {"n_embd": 130, "n_head": 4}),
+        (TrainSection, {"batch_size": 16, "micro_batch_size": 3}),
+        (TrainSection, {"batch_size": 16, "micro_batch_size": 32}),
+        (TrainSection, {"max_steps": 10, "warmup_steps": 11}),
+        (TrainSection, {"schedule": "cosine", "decay_fraction": 0.1}),
+        (TokenizerSection, {"kind": "char", "vocab_size": 300}),
+    ],
+)
+def test_values_that_contradict_each_other_are_refused(section, values):
+    with pytest.raises(ValidationError, match=next(iter(values))):
+        section(**values)
+
+
+def test_with_values_replaces_and_validates_again():
+    cfg = RunConfig().with_values({"train.micro_batch_size": 8, "run.device": "cpu"})
+    assert (cfg.train.micro_batch_size, cfg.run.device, cfg.train.lr) == (8, "cpu", RunConfig().train.lr)
+    with pytest.raises(ValidationError, match="micro_batch_size"):
+        RunConfig().with_values({"train.micro_batch_size": 7})
+    with pytest.raises(ValidationError, match="no_such"):
+        RunConfig().with_values({"train.no_such": 7})
+
+
+def test_a_config_cannot_be_changed_in_place():
+    with pytest.raises(ValidationError, match="frozen"):
+        RunConfig().train.lr = 1.0
+
+
+def test_two_configs_share_no_list():
+    RunConfig().sample.stop.append("x")
+    assert RunConfig().sample.stop == []
+
+
+@pytest.mark.parametrize(("section", "key"), ALL_KEYS)
+def test_every_key_has_a_meaning_and_words_for_what_it_takes(section, key):
+    field = SECTIONS[section].model_fields[key]
+    assert field.description
+    assert not field.description.endswith(".")
+    assert accepted(section, key)
+    assert accepts(section, key, field.default)
+
+
+# Zero, one and what lies just outside each range, by the meaning of the quantity.
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        ("run.seed", [0, 2**63 - 1], [-1, 2**63, 1.0, True]),
+        ("run.threads", ["auto", 1], [0, "1", "Auto", None, True]),
+        ("run.compile", [True, False], [1, 0, "yes", None]),
+        ("run.dir", ["runs", "~/x y"], ["", " ", "a\0b", 3, None, ["runs"]]),
+        ("data.source", ["a.txt", ["a", "b"]], ["", [], [""], ["a", 1], 3, None, {"a": 1}]),
+        ("data.encoding", ["utf-8", "UTF8", "cp1252"], ["utf-99", "base64", "rot13", "undefined", "", "\0", "ü", None]),
+        ("data.val_fraction", [0.5, 1e-9], [0, 0.0, 0.51, "0.1", None]),
+        ("tokenizer.kind", ["char", "o200k_base"], ["Char", "gpt4", None]),
+        ("tokenizer.vocab_size", [257, None], [256, 0, "257", 300.0]),
+        ("model.dropout", [0, 0.0, 0.999], [1, 1.0, -0.1, float("nan")]),
+        ("train.lr", [1, 3e-4], [0, 0.0, -1.0, float("nan"), float("inf"), True, "3e-4", 10**400]),
+        ("train.min_lr_ratio", [0, 1], [1.01, -0.01]),
+        ("train.grad_clip", [None, 0.1], [0, float("inf")]),
+        ("train.patience", [None, 1], [0, 1.5]),
+        ("eval.prompt", ["", "a\n\0"], [None, 3, "\ud800"]),
+        ("sample.temperature", [0, 0.0, 5.0], [-0.1, None]),
+        ("sample.top_p", [None, 1, 1.0, 0.1], [0, 0.0, 1.1]),
+        ("sample.stop", [[], ["a"]], ["a", [""], [1], None]),
+    ],
+)
+def test_a_key_takes_its_range_and_nothing_else(name, good, bad):
+    section, _, key = name.partition(".")
+    assert [value for value in good if not accepts(section, key, value)] == []
+    assert [value for value in bad if accepts(section, key, value)] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("run.device", "auto, cpu, cuda or mps"),
+        ("run.compile", "true or false"),
+        ("run.seed", "a whole number >= 0"),
+        ("train.micro_batch_size", "auto or a whole number >= 1"),
+        ("tokenizer.vocab_size", "a whole number >= 257 or null"),
+        ("data.val_fraction", "a number > 0 and <= 0.5"),
+        ("train.min_lr_ratio", "a number from 0 to 1"),
+        ("train.grad_clip", "a number > 0 or null"),
+        ("eval.prompt", "text"),
+    ],
+)
+def test_the_words_say_the_range(name, words):
+    assert accepted(*name.split(".")) == words
+
+
+def test_rules_speak_of_keys_that_exist():
+    for name, section in SECTIONS.items():
+        for rule in section.rules:
+            assert dataclasses.is_dataclass(rule)
+            assert set(rule.keys) <= set(section.model_fields), name

@@ -1,0 +1,23 @@
+"""What every test needs: where the repository is, and an environment that does not steer the outcome."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+# Before any test imports the libraries that read them.
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ.pop("GPTLITE_RUNS", None)
+
+# The same examples every time, and no stop-watch on a machine that does other things too.
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.load_profile("repeatable")
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """The top of the repository."""
+    return Path(__file__).resolve().parent.parent

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from gptlite.data import hashes
+from gptlite.data.hashes import HashCache
+from gptlite.errors import DataError
+
+
+def later() -> int:
+    return time.time_ns() + 10_000_000_000
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Every file whose content is hashed."""
+    seen: list[Path] = []
+    real = hashes._digest
+
+    def counting(path: Path) -> str:
+        seen.append(path)
+        return real(path)
+
+    monkeypatch.setattr(hashes, "_digest", counting)
+    return seen
+
+
+def test_an_unchanged_file_is_read_once(tmp_path: Path, reads: list[Path]) -> None:
+    book = tmp_path / "book.txt"
+    book.write_text("text")
+    for _ in range(3):
+        cache = HashCache(tmp_path / "cache", later)
+        assert cache.sha256(book) == hashlib.sha256(b"text").hexdigest()
+        cache.save()
+    assert reads == [book]
+
+
+def test_a_change_of_equal_length_and_mtime_is_noticed(tmp_path: Path) -> None:
+    book = tmp_path / "book.txt"
+    book.write_text("text")
+    cache = HashCache(tmp_path, later)
+    first = cache.sha256(book)
+    before = book.stat()
+    time.sleep(0.02)
+    book.write_text("Text")
+    os.utime(book, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert cache.sha256(book) != first
+
+
+def test_a_file_written_just_now_is_not_trusted(tmp_path: Path, reads: list[Path]) -> None:
+    book = tmp_path / "book.txt"
+    book.write_text("text")
+    cache = HashCache(tmp_path, lambda: book.stat().st_mtime_ns + 1_000_000_000)
+    assert cache.sha256(book) == cache.sha256(book)
+    assert len(reads) == 2
+
+
+def test_of_a_binary_file_only_the_head_is_read(tmp_path: Path, reads: list[Path]) -> None:
+    (tmp_path / "b").write_bytes(b"\1\0\2")
+    (tmp_path / "t").write_bytes("wide".encode("utf-16"))
+    cache = HashCache(tmp_path, later)
+    assert cache.text_sha256(tmp_path / "b") is None
+    assert reads == []
+    assert cache.text_sha256(tmp_path / "t") == hashlib.sha256("wide".encode("utf-16")).hexdigest()
+    assert cache.sha256(tmp_path / "b") == hashlib.sha256(b"\1\0\2").hexdigest()
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format_version": 9, "files": 3}', b"\xff"])
+def test_a_damaged_cache_costs_only_time(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / hashes.FILE_NAME).write_bytes(content)
+    (tmp_path / "t").write_text("text")
+    cache = HashCache(tmp_path, later)
+    assert cache.sha256(tmp_path / "t") == hashlib.sha256(b"text").hexdigest()
+    cache.save()
+    assert HashCache(tmp_path, later)._entries
+
+
+def test_files_that_are_gone_are_forgotten_and_errors_name_them(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a")
+    (tmp_path / "b").write_text("b")
+    cache = HashCache(tmp_path, later)
+    cache.sha256(tmp_path / "a")
+    (tmp_path / "a").unlink()
+    cache.sha256(tmp_path / "b")
+    cache.save()
+    assert list(HashCache(tmp_path)._entries) == [f"any:{tmp_path / 'b'}"]
+    with pytest.raises(DataError, match="a: reading = No such file or directory"):
+        cache.sha256(tmp_path / "a")

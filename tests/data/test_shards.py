@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import hashlib
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gptlite.data.shards import Shard, ShardWriter, document_starts, map_shard, verify_shard
+from gptlite.errors import DataError
+
+
+def write(folder: Path, documents: list[list[int]], vocab_size: int = 300, shard_tokens: int = 10) -> tuple[Shard, ...]:
+    with ShardWriter(folder, "train", vocab_size, shard_tokens) as writer:
+        for ids in documents:
+            writer.add(ids)
+        return writer.finish()
+
+
+def test_the_bytes_on_disk_are_the_documented_format(tmp_path: Path) -> None:
+    (shard,) = write(tmp_path, [[1, 258], [3]])
+    ids = bytes([1, 0, 2, 1, 3, 0])
+    header = struct.pack("<8sIIQQ", b"GPTLITE\0", 1, 1, 3, 2) + hashlib.sha256(ids).digest()
+    assert (tmp_path / "train-00000.bin").read_bytes() == header + ids
+    assert (tmp_path / "train-00000.idx").read_bytes() == struct.pack("<QQ", 0, 2)
+    assert (shard.file, shard.tokens, shard.documents) == ("train-00000.bin", 3, 2)
+
+
+@pytest.mark.parametrize(("vocab_size", "item_bytes"), [(65536, 2), (65537, 4)])
+def test_two_bytes_are_used_where_every_id_fits(tmp_path: Path, vocab_size: int, item_bytes: int) -> None:
+    (shard,) = write(tmp_path, [[vocab_size - 1]], vocab_size)
+    assert (tmp_path / shard.file).stat().st_size == 64 + item_bytes
+    assert map_shard(tmp_path, shard, vocab_size).tolist() == [vocab_size - 1]
+
+
+def test_an_id_outside_the_vocabulary_is_never_written(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError):
+        write(tmp_path, [[300]])
+
+
+@settings(max_examples=25, deadline=None)  # each writes and syncs a file per shard
+@given(st.lists(st.lists(st.integers(0, 299), min_size=1, max_size=25), min_size=1), st.integers(1, 12))
+def test_documents_go_on_in_the_next_shard(
+    tmp_path_factory: pytest.TempPathFactory, documents: list[list[int]], shard_tokens: int
+) -> None:
+    folder = tmp_path_factory.mktemp("shards")
+    shards = write(folder, documents, shard_tokens=shard_tokens)
+    parts = [map_shard(folder, shard, 300) for shard in shards]
+    assert np.concatenate(parts).tolist() == [i for ids in documents for i in ids]
+    assert [len(part) for part in parts[:-1]] == [shard_tokens] * (len(parts) - 1)
+    firsts = [int(part[at]) for part, shard in zip(parts, shards, strict=True) for at in document_starts(folder, shard)]
+    assert firsts == [ids[0] for ids in documents]
+    for shard in shards:
+        verify_shard(folder, shard, 300)
+
+
+def test_every_damaged_byte_is_found(tmp_path: Path) -> None:
+    (shard,) = write(tmp_path, [[1, 2], [3]])
+    for name in ("train-00000.bin", "train-00000.idx"):
+        good = (tmp_path / name).read_bytes()
+        for at in range(len(good)):
+            (tmp_path / name).write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
+            with pytest.raises(DataError, match=f"{name}: (header|sha256) = differs from manifest.json"):
+                verify_shard(tmp_path, shard, 300)
+        (tmp_path / name).write_bytes(good)
+
+
+@pytest.mark.parametrize("name", ["train-00000.bin", "train-00000.idx"])
+def test_opening_notices_a_missing_or_shortened_file(tmp_path: Path, name: str) -> None:
+    (shard,) = write(tmp_path, [[1, 2, 3]])
+    size = (tmp_path / name).stat().st_size
+    (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:-1])
+    with pytest.raises(DataError, match=f"{name}: size = {size - 1} bytes, {size} were written: .* prepare again"):
+        map_shard(tmp_path, shard, 300)
+    (tmp_path / name).unlink()
+    with pytest.raises(DataError, match=f"{name}: size = no such file: the prepared data is damaged"):
+        map_shard(tmp_path, shard, 300)
+
+
+def test_a_writer_that_is_stopped_leaves_no_valid_header(tmp_path: Path) -> None:
+    with ShardWriter(tmp_path, "train", 300) as writer:
+        writer.add([1, 2, 3])
+    assert not any((tmp_path / "train-00000.bin").read_bytes())

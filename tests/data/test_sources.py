@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sysconfig
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from gptlite.data.sources import open_source
+from gptlite.errors import DataError
+
+
+def write(folder: Path, files: dict[str, str | bytes]) -> Path:
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return folder
+
+
+def texts(spec: Path | str, **options: str) -> dict[str, str]:
+    return {document.name: document.text for document in open_source(str(spec), **options).documents()}
+
+
+def test_a_folder_is_searched_in_sorted_order_without_hidden_binary_and_empty_files(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {"b/2.txt": "two", "b.txt": "b", "a.txt": "a\r\n", ".git/x": "no", ".hidden": "no", "c.png": b"\0\1", "e": ""}
+        | {"late.bin": b"x" * 9000 + b"\0"},
+    )
+    source, skipped = open_source(str(tmp_path)), Counter[str]()
+    found = [(document.name, document.text) for document in source.documents(skipped)]
+    assert found == [("a.txt", "a\r\n"), ("b.txt", "b"), ("b/2.txt", "two")]
+    assert skipped == {"binary": 2, "empty": 1}
+    assert (source.spec, source.name) == (str(tmp_path), tmp_path.name)
+
+
+def test_a_linked_folder_is_searched_once_even_in_a_circle(tmp_path: Path) -> None:
+    write(tmp_path, {"in/a.txt": "a", "out/b.txt": "b"})
+    (tmp_path / "in/back").symlink_to(tmp_path / "in")
+    (tmp_path / "in/there").symlink_to(tmp_path / "out")
+    assert texts(tmp_path / "in") == {"a.txt": "a", "there/b.txt": "b"}
+
+
+def test_folders_to_leave_out_are_not_searched(tmp_path: Path) -> None:
+    write(tmp_path, {"a.txt": "a", "prepared/manifest.json": "{}"})
+    for spec in (tmp_path, tmp_path / "**/*"):
+        source = open_source(str(spec), leave_out=[tmp_path / "prepared"])
+        assert [path.name for path in source.files] == ["a.txt"]
+
+
+def test_a_glob_takes_files_and_is_named_without_the_path_before_it(tmp_path: Path) -> None:
+    write(tmp_path, {"t/a.txt": "a", "t/x/b.txt": "b", "t/c.md": "c", "t/d.txt/e": "e"})
+    assert texts(tmp_path / "t/**/*.txt") == {"a.txt": "a", "x/b.txt": "b"}
+    assert open_source(str(tmp_path / "t/*.txt")).name == "t/*.txt"
+
+
+def test_a_file_whose_name_looks_like_a_glob_is_a_file(tmp_path: Path) -> None:
+    write(tmp_path, {"a[1].txt": "one", "a1.txt": "other"})
+    assert texts(tmp_path / "a[1].txt") == {"a[1].txt": "one"}
+
+
+def test_relative_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, {"a.txt": "a"})
+    monkeypatch.chdir(tmp_path)
+    assert open_source("a.txt").spec == str(tmp_path / "a.txt")
+    assert open_source("*.txt").spec == str(tmp_path / "*.txt")
+
+
+def test_a_path_wins_over_a_data_set_of_that_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, {"tinyshakespeare": "mine"})
+    monkeypatch.chdir(tmp_path)
+    assert texts("tinyshakespeare") == {"tinyshakespeare": "mine"}
+
+
+def test_encoding_and_normal_form_apply(tmp_path: Path) -> None:
+    write(tmp_path, {"a.txt": "e\u0301\u00df".encode("utf-16")})
+    assert texts(tmp_path / "a.txt", encoding="utf-16", normalize="nfc") == {"a.txt": "\u00e9\u00df"}
+    assert texts(tmp_path, encoding="utf-16") == {"a.txt": "e\u0301\u00df"}
+
+
+@pytest.mark.parametrize(
+    ("files", "spec", "message"),
+    [
+        ({"e.txt": ""}, "e.txt", "{}/e.txt: text = 0 bytes: a file with text is needed; check data.source"),
+        ({"e.txt": b"\xef\xbb\xbf"}, "e.txt",
+            "{}/e.txt: text = 0 bytes: a file with text is needed; check data.source"),
+        (
+            {"b.bin": b"\1\2\0\3"},
+            "b.bin",
+            "{}/b.bin: byte 2 = 0x00: text is needed and this is a binary file; choose another file",
+        ),
+        (
+            {"t/a.txt": "ok", "t/b.txt": b"\xe9"},
+            "t",
+            "{}/t/b.txt: byte 0 = 0xe9: not valid utf-8; mend the file or set data.encoding to its encoding",
+        ),
+        (
+            {"t/b": b"\0", "t/c": b"\0", "t/d": ""},
+            "t",
+            "{}/t: text files = 0 (2 binary, 1 empty skipped): at least one is needed; check data.source",
+        ),
+        ({"t/.a": "x"}, "t", "{}/t: text files = 0: at least one is needed; check data.source"),
+        ({"book.txt": "x"}, "bok.txt", "data.source = {}/bok.txt: no such file, folder or data set of that name; "
+            "did you mean book.txt?"),
+        ({"a": "x"}, "*.txt", "{}/*.txt: text files = 0: at least one is needed; check data.source"),
+    ],
+)  # fmt: skip
+def test_what_is_no_text_is_refused(tmp_path: Path, files: dict[str, str], spec: str, message: str) -> None:
+    write(tmp_path, files)
+    with pytest.raises(DataError, match=f"^{re.escape(message.format(tmp_path))}$"):
+        texts(tmp_path / spec)
+
+
+def test_a_misspelt_data_set_gets_a_suggestion() -> None:
+    with pytest.raises(DataError, match=r"^data.source = tinyshakspeare: .*; did you mean tinyshakespeare\?$"):
+        open_source("tinyshakspeare")
+    with pytest.raises(DataError, match="check the path; data sets: python-stdlib, tinyshakespeare"):
+        open_source("/nowhere/zzzzzzzz")
+
+
+def test_a_text_given_as_a_path_is_one_line_of_error() -> None:
+    with pytest.raises(DataError, match=r"^data.source = x{80}: File name too long: "):
+        open_source("x" * 5000)
+
+
+def test_a_pipe_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(DataError, match="kind = pipe or device: text is read more than once; save it to a file first"):
+        open_source(str(tmp_path / "pipe"))
+
+
+def test_a_file_that_goes_away_is_an_error_of_the_user(tmp_path: Path) -> None:
+    source = open_source(str(write(tmp_path, {"a.txt": "a"}) / "a.txt"))
+    (tmp_path / "a.txt").unlink()
+    with pytest.raises(DataError, match=r"a\.txt: reading = No such file or directory: a readable file is needed"):
+        list(source.documents())
+
+
+def test_the_library_comes_without_its_tests_and_names_the_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left_out = [
+        "test/a.py",
+        "json/tests/b.py",
+        "idlelib/idle_test/c.py",
+        "pydoc_data/topics.py",
+        "site-packages/p/q.py",
+    ]
+    kept = {"os.py": "import sys\n", "json/__init__.py": "x = 1\n", "unittest/case.py": "y\n"}
+    write(tmp_path, dict.fromkeys(left_out, "no") | kept | {"a.txt": "no", "json/empty.py": ""})
+    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path))
+    source = open_source("python-stdlib")
+    assert {document.name: document.text for document in source.documents()} == kept
+    assert (source.spec, source.name, source.python) == ("python-stdlib", "python-stdlib", platform.python_version())
+
+
+def test_the_real_library_is_found() -> None:
+    names = {path.relative_to(sysconfig.get_path("stdlib")).as_posix() for path in open_source("python-stdlib").files}
+    assert {"os.py", "argparse.py", "json/decoder.py"} <= names
+    assert len(names) > 400

@@ -1,0 +1,157 @@
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from gptlite.config.schema import ModelSection
+from gptlite.model.attention import KVCache
+from gptlite.model.gpt import GPT, IGNORED, nats, sinusoids
+
+
+def gpt(vocab_size: int = 11, attention: str = "fused", seed: int = 0, **values) -> GPT:
+    cfg = ModelSection(**{"n_layer": 2, "n_head": 2, "n_embd": 8, "block_size": 12, **values})
+    return GPT(cfg, vocab_size, attention=attention, rng=torch.Generator().manual_seed(seed)).double()
+
+
+def random_idx(*shape: int, vocab_size: int = 11, seed: int = 0) -> torch.Tensor:
+    return torch.randint(vocab_size, shape, generator=torch.Generator().manual_seed(seed))
+
+
+VARIANTS = [
+    {},
+    {"norm": "post"},
+    {"position": "sinusoidal"},
+    {"position": "none"},
+    {"bias": True, "activation": "relu", "tie_weights": False},
+    {"scale_attention": False, "n_head": 1},
+]
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_later_tokens_do_not_change_earlier_logits(variant):
+    model = gpt(**variant)
+    a = random_idx(2, 12)
+    b = a.clone()
+    b[:, 7:] = (b[:, 7:] + 1) % 11
+    torch.testing.assert_close(model(a)[:, :7], model(b)[:, :7], rtol=0, atol=1e-12)
+    assert not torch.allclose(model(a)[:, 7:], model(b)[:, 7:])
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@pytest.mark.parametrize("attention", ["plain", "fused"])
+def test_reading_through_a_cache_in_pieces_gives_the_logits_of_one_reading(variant, attention):
+    model = gpt(attention=attention, **variant)
+    idx = random_idx(2, 12)
+    cache = KVCache(model.cfg.n_layer, model.cfg.block_size)
+    pieces = [model(idx[:, a:b], cache=cache) for a, b in itertools.pairwise([0, 5, 6, 9, 12])]
+    torch.testing.assert_close(torch.cat(pieces, dim=1), model(idx), rtol=0, atol=1e-12)
+
+
+def test_without_positions_the_order_of_earlier_tokens_is_invisible_to_the_last_in_one_layer():
+    model = gpt(n_layer=1, position="none")
+    idx = random_idx(1, 9)
+    shuffled = torch.cat([idx[:, [3, 0, 7, 1, 6, 2, 5, 4]], idx[:, 8:]], dim=1)
+    torch.testing.assert_close(model(idx)[:, -1], model(shuffled)[:, -1], rtol=0, atol=1e-12)
+    learned = gpt(n_layer=1)
+    assert not torch.allclose(learned(idx)[:, -1], learned(shuffled)[:, -1])
+
+
+@pytest.mark.parametrize("variant", [{}, {"norm": "post"}, {"tie_weights": False}], ids=str)
+def test_initial_loss_is_that_of_guessing(variant):
+    cfg = ModelSection(n_layer=4, n_head=4, n_embd=128, block_size=64, **variant)
+    model = GPT(cfg, 1024, rng=torch.Generator().manual_seed(0))
+    idx = random_idx(8, 65, vocab_size=1024)
+    loss = nats(model(idx[:, :-1]), idx[:, 1:]).item() / (8 * 64)
+    if cfg.norm == "pre" or not cfg.tie_weights:
+        assert loss == pytest.approx(math.log(1024), rel=0.02)
+    else:
+        # Tied and ending in a unit norm, a logit's variance is C * 0.02^2; half of it is added to ln V.
+        assert loss == pytest.approx(math.log(1024) + 128 * 0.02**2 / 2, rel=0.02)
+
+
+def test_the_position_table_is_that_of_the_paper_up_to_its_scale():
+    table = sinusoids(6, 8).double()
+    scale = 0.02 * math.sqrt(2)
+    for pos, i in itertools.product(range(6), range(4)):
+        angle = pos / 10000 ** (2 * i / 8)
+        assert table[pos, 2 * i].item() == pytest.approx(scale * math.sin(angle), abs=1e-8)
+        assert table[pos, 2 * i + 1].item() == pytest.approx(scale * math.cos(angle), abs=1e-8)
+
+
+def reference_logits(model: GPT, idx: np.ndarray) -> np.ndarray:
+    """The model once more from the papers, in numpy, one head and one position at a time."""
+    cfg = model.cfg
+    w = {name: p.detach().numpy() for name, p in model.named_parameters()}
+
+    def norm(x: np.ndarray, name: str) -> np.ndarray:
+        centred = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+        return centred * w[f"{name}.weight"] + w[f"{name}.bias"]
+
+    def linear(x: np.ndarray, name: str) -> np.ndarray:
+        return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
+
+    x = w["token_embedding.weight"][idx] + w["position_embedding.weight"][: len(idx)]
+    for layer in range(cfg.n_layer):
+        at = f"blocks.{layer}"
+        q, k, v = np.split(linear(norm(x, f"{at}.ln_1"), f"{at}.attn.qkv"), 3, axis=-1)
+        mixed = np.zeros_like(x)
+        for head in range(cfg.n_head):
+            columns = slice(head * cfg.head_size, (head + 1) * cfg.head_size)
+            for t in range(len(idx)):
+                scores = np.array([q[t, columns] @ k[s, columns] for s in range(t + 1)]) / math.sqrt(cfg.head_size)
+                weights = np.exp(scores) / np.exp(scores).sum()
+                mixed[t, columns] = weights @ v[: t + 1, columns]
+        x = x + linear(mixed, f"{at}.attn.proj")
+        h = linear(norm(x, f"{at}.ln_2"), f"{at}.mlp.up")
+        h = 0.5 * h * (1 + np.tanh(math.sqrt(2 / math.pi) * (h + 0.044715 * h**3)))
+        x = x + linear(h, f"{at}.mlp.down")
+    return norm(x, "ln_f") @ w["token_embedding.weight"].T
+
+
+def test_the_logits_are_those_of_the_equations_written_out_in_numpy():
+    model = gpt(bias=True)
+    with torch.no_grad():
+        for i, p in enumerate(model.parameters()):
+            p.add_(0.3 * torch.randn(p.shape, dtype=p.dtype, generator=torch.Generator().manual_seed(i)))
+    idx = random_idx(1, 10)
+    np.testing.assert_allclose(model(idx)[0].detach().numpy(), reference_logits(model, idx[0].numpy()), atol=1e-10)
+
+
+def test_nats_add_up_minus_log_probabilities_and_leave_out_ignored_targets():
+    logits = torch.log(torch.tensor([[[0.5, 0.25, 0.25], [0.1, 0.1, 0.8], [1.0, 1.0, 1.0]]]))
+    targets = torch.tensor([[1, 2, IGNORED]])
+    assert nats(logits, targets).item() == pytest.approx(-math.log(0.25) - math.log(0.8))
+
+
+def test_parameters_are_counted_by_hand_and_tied_ones_once():
+    # per layer: 8*24 + 8*8 + 8*32 + 32*8 weights and two norms of 8; tables 11*8 and 12*8; a last norm of 8.
+    per_layer = 8 * 24 + 8 * 8 + 8 * 32 + 32 * 8 + 2 * 8
+    assert gpt().n_parameters() == 2 * per_layer + 11 * 8 + 12 * 8 + 8
+    assert gpt(tie_weights=False).n_parameters() - gpt().n_parameters() == 11 * 8
+
+
+def test_equal_seeds_give_equal_models_and_the_seed_matters():
+    idx = random_idx(1, 5)
+    assert torch.equal(gpt(seed=1)(idx), gpt(seed=1)(idx))
+    assert not torch.equal(gpt(seed=1)(idx), gpt(seed=2)(idx))
+
+
+@pytest.mark.parametrize("variant", [*VARIANTS, {"dropout": 0.1}], ids=str)
+def test_one_batch_is_overfitted(variant):
+    model = gpt(n_embd=32, **variant)
+    idx = random_idx(2, 13)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for step in range(150):
+        optimizer.zero_grad()
+        rng = torch.Generator().manual_seed(step)
+        nats(model(idx[:, :-1], rng=rng), idx[:, 1:]).backward()
+        optimizer.step()
+    assert nats(model(idx[:, :-1]), idx[:, 1:]).item() / 24 < 0.15
+
+
+def test_dropout_acts_only_when_a_generator_is_given():
+    model, idx = gpt(dropout=0.5), random_idx(2, 12)
+    assert torch.equal(model(idx), gpt()(idx))
+    assert not torch.equal(model(idx, rng=torch.Generator().manual_seed(0)), model(idx))

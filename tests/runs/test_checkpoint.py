@@ -1,0 +1,238 @@
+"""Checkpoints come back bit for bit, or are noticed not to."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import safetensors
+import torch
+
+from gptlite import durable
+from gptlite.errors import RunError
+from gptlite.runs.checkpoint import Checkpoint, Damaged, prune, save_checkpoint, valid_checkpoints
+from gptlite.runs.choosing import latest
+from gptlite.runs.manifest import dump_manifest
+
+Save = Callable[..., Checkpoint]
+FILES = ["MANIFEST.json", "config.json", "model.safetensors", "optimizer.safetensors", "state.json"]
+
+
+def steps(folder: Path) -> list[int]:
+    return [each.step for each in valid_checkpoints(folder, check_hashes=True)]
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_tensors_and_state_come_back_exactly(save: Save, folder: Path) -> None:
+    save(7, score=1.5)
+    found = Checkpoint.open(folder / "step-00000007")
+    assert (found.step, found.score, found.state) == (7, 1.5, {"step": 7})
+    model, optimizer = found.read_model(), found.read_optimizer()
+    assert torch.equal(model["wte"], torch.full((3, 2), 7.0))
+    assert model["bias"].dtype == torch.bfloat16
+    assert optimizer["wte.exp_avg"].tolist() == [[0.0, 2.0, 4.0], [1.0, 3.0, 5.0]]  # it was a transposed view
+    assert optimizer["wte.step"].item() == 7
+
+
+def test_the_official_reader_opens_the_tensors_and_finds_what_transformers_asks_for(save: Save) -> None:
+    with safetensors.safe_open(save(1).path / "model.safetensors", framework="np") as file:
+        assert file.metadata() == {"format": "pt"}
+        assert file.get_tensor("wte").tolist() == [[1.0, 1.0]] * 3
+
+
+def test_equal_content_gives_equal_bytes_in_any_order_of_names(save: Save, tmp_path: Path) -> None:
+    a, b = torch.zeros(3), torch.ones(2, 2)
+    one = save_checkpoint(tmp_path / "1", 1, {}, {"m.safetensors": {"a": a, "b": b}})
+    two = save_checkpoint(tmp_path / "2", 1, {}, {"m.safetensors": {"b": b, "a": a}})
+    assert content(one.path) == content(two.path)
+
+
+def test_a_valid_checkpoint_is_never_written_again(folder: Path) -> None:
+    first = save_checkpoint(folder, 1, {"state.json": b"{}"}, {})
+    before = (first.path / "state.json").stat()
+    assert save_checkpoint(folder, 1, {"state.json": b"{ }"}, {}) == first
+    assert (first.path / "state.json").stat() == before
+
+
+def test_a_damaged_checkpoint_of_the_same_step_is_replaced(save: Save, folder: Path) -> None:
+    path = save(1).path / "model.safetensors"
+    data = path.read_bytes()
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))  # the size still fits
+    save(1)
+    assert path.read_bytes() == data
+    assert [each.name for each in folder.iterdir()] == ["step-00000001"]
+
+
+def test_a_checkpoint_copied_alone_under_another_name_opens(save: Save, tmp_path: Path) -> None:
+    (save(3).path).rename(tmp_path / "my favourite")
+    assert Checkpoint.open(tmp_path / "my favourite").step == 3
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_deleting_or_cutting_any_file_is_noticed_and_the_one_before_is_used(
+    save: Save, folder: Path, name: str
+) -> None:
+    save(1)
+    path = save(2).path / name
+    whole = path.read_bytes()
+    for length in [None, *range(0, len(whole), max(1, len(whole) // 20))]:
+        path.unlink() if length is None else path.write_bytes(whole[:length])
+        warnings: list[str] = []
+        found = latest(folder, warnings.append, check_hashes=False)
+        assert found is not None
+        assert found.step == 1
+        assert len(warnings) == 1
+        assert f"step-00000002/{name}: " in warnings[0]
+        assert warnings[0].endswith("; using step 1 instead")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_flipped_bit_is_noticed(save: Save, folder: Path, name: str) -> None:
+    save(1)
+    path = save(2).path / name
+    whole = path.read_bytes()
+    draw = random.Random(name)
+    for _ in range(200):
+        at = draw.randrange(len(whole) * 8)
+        path.write_bytes(whole[: at // 8] + bytes([whole[at // 8] ^ 1 << at % 8]) + whole[at // 8 + 1 :])
+        with pytest.raises(Damaged, match=name):
+            Checkpoint.open(path.parent)
+    path.write_bytes(whole)
+    assert steps(folder) == [1, 2]
+
+
+def test_swapped_files_and_renamed_folders_are_noticed(save: Save, folder: Path) -> None:
+    one, two = save(1).path, save(2).path
+    (one / "model.safetensors").rename(folder / "x")
+    (two / "model.safetensors").rename(one / "model.safetensors")
+    (folder / "x").rename(two / "model.safetensors")
+    assert steps(folder) == []
+    two.rename(folder / "step-00000009")
+    assert [each.step for each in valid_checkpoints(folder)] == [1]  # by name and sizes: 9 is not its step
+
+
+def test_another_format_version_is_refused_by_name_and_not_passed_over(save: Save, folder: Path) -> None:
+    save(1)
+    path = save(2).path / "MANIFEST.json"
+    fields = json.loads(path.read_text())
+    path.write_text(path.read_text().replace('"format_version": 1', '"format_version": 3'))
+    with pytest.raises(Damaged, match="its content changed"):  # one flipped bit makes 3 of 1
+        Checkpoint.open(path.parent)
+    del fields["sha256"]
+    path.write_bytes(sealed({**fields, "format_version": 3}))
+    with pytest.raises(RunError, match=r"MANIFEST\.json: format_version = 3: this gptlite reads 1; use the version"):
+        latest(folder, pytest.fail)
+
+
+def sealed(fields: dict[str, object]) -> bytes:
+    """A manifest of any content with the right sha256 of itself, made as the format says."""
+    digest = hashlib.sha256((json.dumps(fields, indent=2, sort_keys=True) + "\n").encode()).hexdigest()
+    return json.dumps({**fields, "sha256": digest}).encode()
+
+
+@pytest.mark.parametrize("name", ["../state.json", "/etc/passwd", "..", "", "a\\b", "c:x"])
+def test_a_manifest_cannot_name_a_file_outside_its_folder(tmp_path: Path, name: str) -> None:
+    (tmp_path / "MANIFEST.json").write_bytes(dump_manifest(1, None, {name: {"size": 0, "sha256": "0"}}))
+    with pytest.raises(Damaged, match="it is no checkpoint of ours"):
+        Checkpoint.open(tmp_path)
+
+
+@pytest.mark.parametrize("files", [[], {"a": 1}, {"a": {}}, {"a": {"size": "1", "sha256": ""}}])
+def test_a_sealed_manifest_of_another_shape_is_refused(tmp_path: Path, files: object) -> None:
+    (tmp_path / "MANIFEST.json").write_bytes(sealed({"format_version": 1, "step": 1, "score": None, "files": files}))
+    with pytest.raises(Damaged, match="it is no checkpoint of ours"):
+        Checkpoint.open(tmp_path)
+
+
+def tensor_file(header: object, payload: bytes = b"") -> bytes:
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + payload
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\x80\x05}.",  # a pickle
+        struct.pack("<Q", 1 << 62) + b"{}",
+        struct.pack("<Q", 99_000_000) + b"{}",
+        tensor_file({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 400]}}, b"1234"),
+        tensor_file({n: {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]} for n in "ab"}, b"1234"),
+        tensor_file({"a": {"dtype": "F32", "shape": [1 << 62, 1 << 62], "data_offsets": [0, 4]}}, b"1234"),
+        tensor_file({"a": {"dtype": "F33", "shape": [1], "data_offsets": [0, 4]}}, b"1234"),
+        tensor_file({"a": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}}, b"1234"),
+        tensor_file([1, 2]),
+    ],
+    ids=["empty", "pickle", "huge", "long", "outside", "overlap", "overflow", "dtype", "negative", "list"],
+)
+def test_a_hostile_tensor_file_is_an_error_and_never_run(tmp_path: Path, data: bytes) -> None:
+    found = save_checkpoint(tmp_path, 1, {"model.safetensors": data}, {})
+    with pytest.raises(RunError, match=r"model\.safetensors: content = .*: a safetensors file"):
+        found.read_model()
+
+
+def test_asking_for_a_file_that_was_not_saved_names_those_that_were(save: Save) -> None:
+    with pytest.raises(RunError, match=r"file = extra\.json: one of config\.json, model\.safetensors, "):
+        save(1).read_json("extra.json")
+
+
+def test_names_that_are_no_checkpoints_are_no_checkpoints(save: Save, folder: Path) -> None:
+    path = save(1).path
+    for name in ["step-1", "step-00000002.tmp-9-ab", "step-00000003.bak", "Step-00000004", "step-00000005"]:
+        (folder / name).mkdir()
+    (folder / "step-00000006").touch()
+    assert steps(folder) == [1]
+    assert path.is_dir()
+
+
+def test_prune_keeps_the_newest_the_best_and_the_protected(save: Save, folder: Path) -> None:
+    for step, score in [(1, 3.0), (2, 1.0), (3, 1.0), (4, None), (5, 2.0), (6, 2.0), (7, 2.5)]:
+        save(step, score=score)
+    prune(folder, 2, {4}, newest=7, warn=pytest.fail)
+    assert steps(folder) == [2, 4, 6, 7]
+    prune(folder, 1, newest=7, warn=pytest.fail)
+    assert steps(folder) == [2, 7]
+
+
+def test_prune_counts_only_valid_checkpoints(save: Save, folder: Path) -> None:
+    for step in (1, 2, 3):
+        save(step)
+    (folder / "step-00000002" / "state.json").unlink()
+    prune(folder, 2, newest=3, warn=pytest.fail)
+    assert steps(folder) == [1, 3]
+
+
+def test_prune_does_not_trust_what_a_resume_has_passed_over(save: Save, folder: Path) -> None:
+    save(2)
+    late = save(3).path / "model.safetensors"
+    late.write_bytes(late.read_bytes()[:-1] + b"?")  # the size fits, so only the resume from 1 knew better
+    save(1)
+    prune(folder, 1, newest=2, warn=pytest.fail)
+    assert steps(folder) == [2]
+
+
+def test_a_failing_prune_is_a_warning(save: Save, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for step in (1, 2):
+        save(step)
+
+    def no_rename(call: Callable[..., object], *args: object) -> object:
+        if call is os.rename:
+            raise PermissionError(13, "")
+        return call(*args)
+
+    monkeypatch.setattr(durable, "syscall", no_rename)
+    warnings: list[str] = []
+    prune(folder, 1, newest=2, warn=warnings.append)
+    assert len(warnings) == 1
+    assert "old checkpoints stay: " in warnings[0]
+    assert "step-00000001: remove = Permission denied" in warnings[0]
+    assert steps(folder) == [1, 2]

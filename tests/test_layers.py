@@ -1,0 +1,179 @@
+"""The order of the house: who may import whom, who may import torch, who may print, and how long things get.
+
+Sources are read, not run, except once: the files without torch are imported where torch cannot be.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+FILES = sorted(p.relative_to(REPOSITORY).as_posix() for p in (REPOSITORY / "gptlite").rglob("*.py"))
+
+# A file imports from its own room and from those before it.
+ROOMS = (
+    *("errors", "durable", "config", "compute", "tokenizers", "data", "model"),
+    *("runs", "inference", "training", "interop", "views", "cli"),
+)
+TORCH_ROOMS = {"compute", "model", "inference", "training", "interop"}
+TORCH_FILES = {"gptlite/data/batches.py", "gptlite/runs/checkpoint.py"}
+DOORS = {"gptlite/__init__.py", "gptlite/__main__.py"}  # they open any room, the package itself only when asked
+
+# The aim is 300 and 50; the rest is room for a file that would not be clearer in two.
+MAX_FILE_LINES = 320
+MAX_FUNCTION_LINES = 60
+NAMES_WITHOUT_A_PURPOSE = re.compile(r"(^|_)(utils?|helpers?|common|misc)(_|$)")
+
+
+def room_of(path: str) -> str:
+    """The room of a file: gptlite/durable.py -> durable, gptlite/model/gpt.py -> model."""
+    return PurePosixPath(path).parts[1].removesuffix(".py")
+
+
+def may_use_torch(path: str) -> bool:
+    return room_of(path) in TORCH_ROOMS or path in TORCH_FILES
+
+
+def imports(path: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """(line, dotted name) of everything imported, inside functions too; `from a import b` gives a.b."""
+    package = PurePosixPath(path).parent.parts
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            start = package[: len(package) - node.level + 1] if node.level else ()
+            yield from ((node.lineno, ".".join([*start, *filter(None, [node.module]), a.name])) for a in node.names)
+        elif isinstance(node, ast.Call) and re.search(r"\b(import_module|__import__)$", ast.unparse(node.func)):
+            name = node.args[0] if node.args else None
+            plain = isinstance(name, ast.Constant) and not str(name.value).startswith(".")
+            yield node.lineno, str(name.value) if plain else "<computed>"
+
+
+def import_breaches(path: str, tree: ast.AST) -> Iterator[str]:
+    room = room_of(path)
+    for line, name in imports(path, tree):
+        top, _, rest = name.partition(".")
+        other = rest.partition(".")[0]
+        if path in DOORS:
+            continue
+        if name == "<computed>":
+            yield f"{path}:{line}: imports a computed name"
+        elif top == "gptlite" and other in ROOMS and ROOMS.index(other) > ROOMS.index(room):
+            yield f"{path}:{line}: {room} imports {other}, which comes after it"
+        elif top == "gptlite" and other not in ROOMS and name != "gptlite.__version__":
+            yield f"{path}:{line}: imports {name}, which is no room"
+        elif (top == "torch" or name.startswith("safetensors.torch")) and not may_use_torch(path):
+            yield f"{path}:{line}: imports {name}"
+
+
+def print_breaches(path: str, tree: ast.AST, inside: str = "") -> Iterator[str]:
+    if room_of(path) == "cli" or inside == "ConsoleSink":
+        return
+    for node in ast.iter_child_nodes(tree):
+        name = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+        if name in {"print", "typer.echo"} or re.fullmatch(r"sys\.std(out|err)\.write", name):
+            yield f"{path}:{node.lineno}: {name}"
+        yield from print_breaches(path, node, node.name if isinstance(node, ast.ClassDef) else inside)
+
+
+def size_breaches(path: str, tree: ast.AST, n_lines: int) -> Iterator[str]:
+    if n_lines > MAX_FILE_LINES:
+        yield f"{path}: {n_lines} lines"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            size = (node.end_lineno or node.lineno) - node.lineno + 1
+            if size > MAX_FUNCTION_LINES:
+                yield f"{path}:{node.lineno}: {node.name} has {size} lines"
+
+
+def breaches(path: str, source: str) -> list[str]:
+    """What is wrong with a file of the package, one line each."""
+    tree = ast.parse(source, path)
+    found = [] if path in DOORS or room_of(path) in ROOMS else [f"{path}: {room_of(path)} is no room"]
+    if found:
+        return found
+    if NAMES_WITHOUT_A_PURPOSE.search(PurePosixPath(path).stem):
+        found.append(f"{path}: a name without a purpose")
+    return [
+        *found,
+        *import_breaches(path, tree),
+        *print_breaches(path, tree),
+        *size_breaches(path, tree, source.count("\n")),
+    ]
+
+
+@pytest.mark.parametrize("path", FILES)
+def test_the_file_keeps_the_order_of_the_house(path: str) -> None:
+    assert breaches(path, (REPOSITORY / path).read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "complaint"),
+    [
+        ("gptlite/config/x.py", "from gptlite.data.shards import verify", "config imports data"),
+        ("gptlite/config/x.py", "def f():\n    import gptlite.model", "config imports model"),
+        ("gptlite/runs/x.py", "from ..training import loop", "runs imports training"),
+        ("gptlite/errors.py", "from . import durable", "errors imports durable"),
+        ("gptlite/errors.py", "from gptlite import durable", "errors imports durable"),
+        ("gptlite/model/x.py", "import importlib\nimportlib.import_module('gptlite.cli')", "model imports cli"),
+        ("gptlite/model/x.py", "from importlib import import_module\nimport_module(f'gptlite.{x}')", "computed"),
+        ("gptlite/cli/x.py", "from gptlite import load", "no room"),
+        ("gptlite/runs/x.py", "import torch.utils.tensorboard", "imports torch"),
+        ("gptlite/cli/x.py", "def f():\n    from torch import Tensor", "imports torch"),
+        ("gptlite/data/shards.py", "from safetensors.torch import save", "imports safetensors.torch"),
+        ("gptlite/model/gpt.py", "class A:\n    def f(self):\n        print(1)", "print"),
+        ("gptlite/views/x.py", "import sys\nsys.stderr.write('')", "sys.stderr.write"),
+        ("gptlite/model/tensor_utils.py", "", "without a purpose"),
+        ("gptlite/attic/x.py", "", "attic is no room"),
+        ("gptlite/model/x.py", "\n" * 321, "321 lines"),
+        ("gptlite/model/x.py", "def f():\n" + "    x = 1\n" * 60, "f has 61 lines"),
+    ],
+)
+def test_a_breach_is_seen(path: str, source: str, complaint: str) -> None:
+    assert [complaint in breach for breach in breaches(path, source)] == [True]
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("gptlite/__init__.py", "def __getattr__(name):\n    from gptlite.training import loop"),
+        ("gptlite/data/batches.py", "import torch\nfrom gptlite.data.shards import map_shard"),
+        ("gptlite/runs/metrics.py", "class ConsoleSink:\n    def log(self):\n        print(1)"),
+        ("gptlite/cli/app.py", "from gptlite import __version__\nprint(__version__)"),
+        ("gptlite/model/x.py", "\n" * 320),
+    ],
+)
+def test_what_is_allowed_passes(path: str, source: str) -> None:
+    assert breaches(path, source) == []
+
+
+def test_files_without_torch_are_imported_where_torch_cannot_be() -> None:
+    # A file can reach torch through a neighbour that may use it; only an import tells.
+    paths = [path for path in FILES if not may_use_torch(path) and path != "gptlite/__main__.py"]
+    names = [path.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for path in paths]
+    code = f"import sys; sys.modules['torch'] = None\nfor name in {names!r}: __import__(name)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_package_that_is_imported_is_declared() -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = (line for name, lines in project["optional-dependencies"].items() if name != "dev" for line in lines)
+    declared = {re.split(r"[^\w-]", line)[0].lower().replace("-", "_") for line in (*project["dependencies"], *extras)}
+    named_otherwise = {"yaml", "tiktoken_ext"}  # by pyyaml and tiktoken
+    known = declared | named_otherwise | sys.stdlib_module_names | {"gptlite"}
+    unknown = {
+        f"{path}:{line}: {name}"
+        for path in FILES
+        for line, name in imports(path, ast.parse((REPOSITORY / path).read_text(encoding="utf-8")))
+        if name.partition(".")[0] not in known and path not in DOORS
+    }
+    assert unknown == set()
