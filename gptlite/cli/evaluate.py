@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -94,7 +95,7 @@ def figures_of(score: Score) -> dict[str, float]:
     }
 
 
-def table(figures: dict[str, float | str]) -> list[str]:
+def table(figures: Mapping[str, object]) -> list[str]:
     """One line per figure, with its unit."""
     return [
         f"text            {figures['text']}",

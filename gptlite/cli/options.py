@@ -35,7 +35,8 @@ DataOption = Annotated[
     typer.Option("--data", metavar="TEXT", help="The text: a file, folder, glob or known name (data.source)."),
 ]
 RunArgument = Annotated[
-    str | None, typer.Argument(metavar="[RUN]", help="A run's name or folder, or a checkpoint's. Default: the newest run.")
+    str | None,
+    typer.Argument(metavar="[RUN]", help="A run's name or folder, or a checkpoint's. Default: the newest run."),
 ]
 CheckpointOption = Annotated[
     str, typer.Option("--checkpoint", metavar="best|latest|STEP", help="Which of the run's checkpoints.")
@@ -63,7 +64,9 @@ def used(options: Mapping[str, tuple[str, object]]) -> list[Override]:
     """Changes of the config that options stand for, those left out without effect: {"--seed": ("sample.seed", 7)}."""
     from gptlite.config.loading import Override
 
-    return [Override(option, key, cast("Value", value)) for option, (key, value) in options.items() if value is not None]
+    return [
+        Override(option, key, cast("Value", value)) for option, (key, value) in options.items() if value is not None
+    ]
 
 
 def config_of(checkpoint: Path, overrides: Sequence[str | Override]) -> RunConfig:

@@ -22,7 +22,8 @@ def sample(
         int | None, typer.Option("--max-new-tokens", metavar="N", help="Tokens to write (sample.max_new_tokens).")
     ] = None,
     temperature: Annotated[
-        float | None, typer.Option("--temperature", "-t", metavar="X", help="0: always the likeliest token; 1: as learned.")
+        float | None,
+        typer.Option("--temperature", "-t", metavar="X", help="0: always the likeliest token; 1: as learned."),
     ] = None,
     top_k: Annotated[int | None, typer.Option("--top-k", metavar="N", help="Only the N likeliest tokens.")] = None,
     top_p: Annotated[

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from gptlite.training.launch import Outcome
 
 NameOption = Annotated[
-    str | None, typer.Option("--name", metavar="NAME", help="The run's name. Default: the config's, or that and a number.")
+    str | None,
+    typer.Option("--name", metavar="NAME", help="The run's name. Default: the config's, or that and a number."),
 ]
 ResumeOption = Annotated[
     str | None,
@@ -89,7 +90,10 @@ def resume_run(wanted: str, sets: list[str], console: Console) -> Outcome:
 def card(outcome: Outcome) -> list[str]:
     """The end of a run: where it lies, its best figures, what to type next."""
     run, state = outcome.run, outcome.state
-    lines = ["", f"{run.name}: {state.step} updates, {state.tokens:,} tokens, {state.elapsed:.0f} s; it lies in {run.path}"]
+    lines = [
+        "",
+        f"{run.name}: {state.step} updates, {state.tokens:,} tokens, {state.elapsed:.0f} s; it lies in {run.path}",
+    ]
     if state.best_loss is not None and state.best_bits_per_byte is not None:
         lines.append(
             f"best after {state.best_step}: {state.best_bits_per_byte:.3f} bits per byte, loss {state.best_loss:.4f}"
@@ -98,7 +102,7 @@ def card(outcome: Outcome) -> list[str]:
     lines += [
         f"the same text: xz -9 {reference.xz:.3f}, gzip -9 {reference.gzip:.3f}, single bytes {reference.unigram:.3f}",
         "next:",
-        f"  gptlite sample {run.name} --prompt \"...\"",
+        f'  gptlite sample {run.name} --prompt "..."',
         f"  gptlite eval {run.name}",
         f"  tensorboard --logdir {run.path.parent}",
     ]

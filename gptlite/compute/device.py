@@ -78,7 +78,9 @@ def resolve(run: RunSection, *, local_rank: int = 0) -> Compute:
     native = computes_in_bf16(device)
     if run.precision == "auto":
         precision = "bf16" if native else "fp32"
-        why_precision = f"precision {precision}: this {device.type} {'multiplies' if native else 'does not multiply'} bf16"
+        why_precision = (
+            f"precision {precision}: this {device.type} {'multiplies' if native else 'does not multiply'} bf16"
+        )
     else:
         precision, why_precision = run.precision, f"precision {run.precision}: as asked"
     attention = "fused" if run.attention == "auto" else run.attention

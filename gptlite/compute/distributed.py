@@ -47,7 +47,8 @@ class Dist:
             return
         gradients = [p.grad for p in parameters if p.grad is not None]
         flat = self.sum(torch.cat([g.flatten() for g in gradients]))
-        for gradient, part in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
+        parts = torch.split(flat, [g.numel() for g in gradients])
+        for gradient, part in zip(gradients, parts, strict=True):
             gradient.copy_(part.view_as(gradient))
 
     def largest(self, number: int) -> int:

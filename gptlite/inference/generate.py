@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from gptlite.data.order import mix
 from gptlite.model.attention import KVCache
 from gptlite.model.gpt import GPT
 from gptlite.tokenizers.base import StreamDecoder, Tokenizer
@@ -147,5 +147,5 @@ def _could_begin(text: str, stop: Sequence[str]) -> int:
 
 
 def sample_seed(seed: int, i: int) -> int:
-    """The generator seed of sample `i`: samples of one call differ, and sample i never depends on how many there are."""
-    return int(np.random.SeedSequence((seed, i)).generate_state(1, np.uint64)[0] >> np.uint64(1))
+    """The generator seed of sample `i`: samples of one call differ, whatever their number."""
+    return mix(seed, i) >> 1  # torch takes 63 bits

@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -148,6 +148,6 @@ def load_checkpoint(found: Checkpoint, section: RunSection) -> Model:
     facts = read_facts(found)
     tokenizer = tokenizers.base.load(found.path)
     compute = resolve(section)
-    gpt = build_model(found, facts, tokenizer.vocab_size, cast(str, compute.attention)).to(compute.device)
+    gpt = build_model(found, facts, tokenizer.vocab_size, compute.attention).to(compute.device)
     gpt.requires_grad_(False)
     return Model(gpt, tokenizer, facts, compute)

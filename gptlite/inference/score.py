@@ -47,9 +47,7 @@ def bytes_per_token(tokenizer: Tokenizer) -> Tensor:
 
 
 @torch.no_grad()
-def score(
-    model: GPT, windows: Iterable[tuple[Tensor, Tensor]], lengths: Tensor, compute: Compute
-) -> Score:
+def score(model: GPT, windows: Iterable[tuple[Tensor, Tensor]], lengths: Tensor, compute: Compute) -> Score:
     """Add up the surprise over windows of (x, y), each (B, T) int64; targets of IGNORED are not scored.
 
     lengths: bytes of each id, from `bytes_per_token`.
@@ -63,4 +61,3 @@ def score(
         tokens += scored.numel()
         text_bytes += int(lengths[scored].sum())
     return Score(total, tokens, text_bytes)
-

@@ -56,9 +56,11 @@ class Block(nn.Module):
         """(B, T, C) -> (B, T, C)."""
         if self.norm_first:
             x = x + self.attn(self.ln_1(x), rng=rng, cache=cache, start=start)
-            return x + self.mlp(self.ln_2(x), rng=rng)
-        x = self.ln_1(x + self.attn(x, rng=rng, cache=cache, start=start))
-        return self.ln_2(x + self.mlp(x, rng=rng))
+            x = x + self.mlp(self.ln_2(x), rng=rng)
+        else:
+            x = self.ln_1(x + self.attn(x, rng=rng, cache=cache, start=start))
+            x = self.ln_2(x + self.mlp(x, rng=rng))
+        return x
 
 
 def sinusoids(block_size: int, n_embd: int) -> Tensor:

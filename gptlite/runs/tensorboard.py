@@ -18,14 +18,14 @@ _EVENT_FILE = re.compile(r"events\.out\.tfevents\.(\d+)\.")
 class TensorBoardSink:
     """Scalars under train/, val/ and speed/, the config and the samples as text, in event files in `folder`.
 
-    Nothing is imported or written before the first call. A new file says first that all events after `resume_step`
-    (None: all events) are void, so that the curves of a resumed run are unbroken and have no step twice. Each event is
-    written by the caller's thread: an error is the caller's, at once.
+    Nothing is imported or written before the first call. Each resume adds a file, which says first that earlier events
+    after `resume_step` are void: the curves are unbroken and have no step twice. With None, earlier files go. Every
+    event is written by the caller's thread: an error is the caller's, at once.
     """
 
     def __init__(self, folder: Path, resume_step: int | None, config: str = "") -> None:
         self._folder = folder
-        self._first_step = 0 if resume_step is None else resume_step + 1
+        self._resume_step = resume_step
         self._config = config
         self._file: durable.OutFile | None = None
         self._records: Any = None
@@ -60,6 +60,8 @@ class TensorBoardSink:
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.summary.writer.record_writer import RecordWriter  # type: ignore[import-untyped]
 
+        if self._resume_step is None:
+            durable.remove_tree(self._folder)
         durable.make_dirs(self._folder)
         # Readers take files in the order of their names: of two made in one second, or after a clock went back, the
         # later must sort after the earlier.
@@ -67,10 +69,12 @@ class TensorBoardSink:
         stamp = max([int(clock.time()), *(earlier + 1 for earlier in stamps)])
         self._file = durable.OutFile.create(self._folder / f"events.out.tfevents.{stamp:010d}.{socket.gethostname()}")
         self._records = RecordWriter(self._file)
-        start = Event(wall_time=clock.time(), step=self._first_step, session_log={"status": "START"})
+        # Every file needs the START, the first too: TensorBoard takes the first that it sees for no restart.
+        first_step = 0 if self._resume_step is None else self._resume_step + 1
+        start = Event(wall_time=clock.time(), step=first_step, session_log={"status": "START"})
         for event in (Event(wall_time=clock.time(), file_version="brain.Event:2"), start):
             self._records.write(event.SerializeToString())
-        if self._config and (self._first_step == 0 or not stamps):
+        if self._config and not stamps:
             self._write(0, [_text("config", self._config)])
 
 

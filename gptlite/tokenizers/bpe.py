@@ -10,7 +10,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from gptlite.errors import DataError
 from gptlite.tokenizers import huggingface
-from gptlite.tokenizers.folder import META_FILE, as_json, describe, join_tokens, read_bytes
+from gptlite.tokenizers.folder import META_FILE, as_json, checked_ids, describe, read_bytes
 
 if TYPE_CHECKING:
     import tiktoken
@@ -59,7 +59,7 @@ class BpeTokenizer:
 
     kind: str
     pattern: str
-    ranks: tuple[bytes, ...]
+    ranks: tuple[bytes, ...] = field(repr=False)
     vocab_size: int
     requested_vocab_size: int
 
@@ -108,7 +108,7 @@ class BpeTokenizer:
 
     def decode_bytes(self, ids: Iterable[int]) -> bytes:
         """See Tokenizer."""
-        return join_tokens(self._tokens, ids)
+        return b"".join(map(self._tokens.__getitem__, checked_ids(ids, self.vocab_size).tolist()))
 
     def decode(self, ids: Iterable[int]) -> str:
         """See Tokenizer."""
@@ -177,8 +177,8 @@ def train_bpe(texts: Iterable[str], vocab_size: int) -> BpeTokenizer:
 
 
 def _blocks(texts: Iterable[str]) -> Iterator[str]:
-    """The texts in blocks: the trainer keeps eighty bytes for each byte of a block while it cuts it, and spreads blocks,
-    not the inside of one, over the cores."""
+    """The texts in blocks: while it cuts one, the trainer keeps eighty bytes for each of its bytes, and it spreads
+    blocks, not the inside of one, over the cores."""
     for text in texts:
         start = 0
         while start < len(text):

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from gptlite.errors import DataError
 from gptlite.tokenizers import huggingface
-from gptlite.tokenizers.folder import META_FILE, as_json, describe, join_tokens
+from gptlite.tokenizers.folder import META_FILE, as_json, checked_ids, describe
 
 _UNKNOWN = 0xFFFFFFFF
 _SHOWN = 5  # unknown characters named in one message
@@ -74,11 +74,12 @@ class CharTokenizer:
 
     def decode_bytes(self, ids: Iterable[int]) -> bytes:
         """See Tokenizer."""
-        return join_tokens(self._tokens, ids)
+        return self.decode(ids).encode()
 
     def decode(self, ids: Iterable[int]) -> str:
         """See Tokenizer."""
-        return self.decode_bytes(ids).decode("utf-8", "replace")
+        array = checked_ids(ids, self.vocab_size)
+        return _code_points(self.characters)[array[array != self.eot_id]].tobytes().decode("utf-32-le")
 
     def files(self) -> dict[str, bytes]:
         """See Tokenizer."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from gptlite.errors import DataError, StorageError
 
@@ -66,12 +67,11 @@ def read_meta(folder: Path) -> dict[str, Any]:
     return dict(meta)
 
 
-def join_tokens(tokens: Sequence[bytes], ids: Iterable[int]) -> bytes:
-    """The bytes of each id, one after the other. DataError for an id that `tokens` does not have."""
-    ids = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
-    if ids and (min(ids) < 0 or max(ids) >= len(tokens)):
-        wrong = next(i for i in ids if not 0 <= i < len(tokens))
-        raise DataError(
-            f"ids: token id = {wrong}: the tokenizer has 0 to {len(tokens) - 1}; use the one they came from"
-        )
-    return b"".join(map(tokens.__getitem__, ids))
+def checked_ids(ids: Iterable[int], vocab_size: int) -> npt.NDArray[np.int64]:
+    """The ids as an array, (n,). DataError for one outside 0 .. vocab_size - 1."""
+    array = np.asarray(ids, np.int64) if isinstance(ids, np.ndarray) else np.fromiter(ids, np.int64)
+    outside = (array < 0) | (array >= vocab_size)
+    if outside.any():
+        wrong = array[outside][0]
+        raise DataError(f"ids: token id = {wrong}: the tokenizer has 0 to {vocab_size - 1}; use the one they came from")
+    return array

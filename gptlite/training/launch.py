@@ -1,19 +1,20 @@
 """Starting and continuing runs. What can be refused is refused before torch is loaded and before anything is written.
 
-    start      a new run                    gptlite train [--name NAME]
-    resume     an existing run goes on      gptlite train --resume RUN
-    claim      whichever it takes           gptlite train --name NAME --continue
+start      a new run                    gptlite train [--name NAME]
+resume     an existing run goes on      gptlite train --resume RUN
+claim      whichever it takes           gptlite train --name NAME --continue
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gptlite.config.loading import parse_config
+from gptlite.config.loading import find_config, load_config, parse_config
 from gptlite.config.schema import RunConfig
 from gptlite.data.prepare import prepare
 from gptlite.data.prepared import Prepared
@@ -37,6 +38,19 @@ class Outcome:
     run: Run
     prepared: Prepared
     state: TrainState
+
+
+def train(
+    config: str | Path = "small.yaml",
+    overrides: Sequence[str] = (),
+    *,
+    name: str | None = None,
+    root: str | Path = "runs",
+    terminal: Terminal | None = None,
+) -> Outcome:
+    """From Python: train a new run on a config found as the command line finds it, `overrides` as after --set."""
+    path = find_config(config)
+    return start(load_config(path, overrides), root=Path(root), base=path.stem, name=name, terminal=terminal)
 
 
 def is_main() -> bool:
@@ -130,7 +144,9 @@ def _prepare(cfg: RunConfig, terminal: Terminal) -> tuple[Prepared, RunConfig]:
 def absolute_source(cfg: RunConfig) -> str | list[str]:
     """data.source as it can be written into a config that is used elsewhere."""
     given, data = cfg.data.source, cfg.data
-    opened = [open_source(spec, data.encoding, data.normalize).spec for spec in ([given] if isinstance(given, str) else given)]
+    opened = [
+        open_source(spec, data.encoding, data.normalize).spec for spec in ([given] if isinstance(given, str) else given)
+    ]
     return opened[0] if isinstance(given, str) else opened
 
 

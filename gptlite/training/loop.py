@@ -100,10 +100,11 @@ def train(job: Job, state: TrainState, log: MetricLog, signals: Signals) -> Trai
             log.sync()
             job.save(state)
         if stopped_by and not ends:
+            name = signal.Signals(stopped_by).name
             raise Interrupted(
                 stopped_by,
-                f"run {job.name}: signal = {signal.Signals(stopped_by).name}: stopped after step {state.step} of {last} "
-                f"and saved; go on with: gptlite train --resume {job.name}",
+                f"run {job.name}: signal = {name}: stopped and saved after step {state.step} of {last}; "
+                f"go on with: gptlite train --resume {job.name}",
             )
     return state
 

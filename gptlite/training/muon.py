@@ -73,9 +73,7 @@ class Muon(torch.optim.Optimizer):
                 if parameter.grad is None:
                     continue
                 update = self._nesterov(parameter, group["momentum"])
-                for target, matrix in zip(
-                    parameter.chunk(group["parts"]), update.chunk(group["parts"]), strict=True
-                ):
+                for target, matrix in zip(parameter.chunk(group["parts"]), update.chunk(group["parts"]), strict=True):
                     wide = matrix if matrix.size(0) <= matrix.size(1) else matrix.mT
                     by_shape[wide.shape].append(wide)
                     targets[wide.shape].append((target, group))

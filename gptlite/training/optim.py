@@ -62,7 +62,8 @@ def build_optimizers(model: GPT, cfg: TrainSection, compute: Compute) -> Optimiz
     assert cfg.optimizer != "auto", "choose_optimizer comes first"
     hidden = hidden_matrices(model)
     by_muon = hidden if cfg.optimizer == "muon" else {}
-    decayed, plain = [], []
+    decayed: list[torch.nn.Parameter] = []
+    plain: list[torch.nn.Parameter] = []
     for name, p in model.named_parameters():
         if name not in by_muon:
             multiplies = name in hidden or name == "head.weight"
@@ -93,7 +94,7 @@ def set_lr(optimizers: Optimizers, lr: float) -> None:
 
 def named_state(model: GPT, optimizers: Optimizers) -> dict[str, Tensor]:
     """Optimizer state by parameter: `blocks.0.attn.qkv.weight/momentum` -> tensor."""
-    names = {p: name for name, p in model.named_parameters()}
+    names: dict[Tensor, str] = {p: name for name, p in model.named_parameters()}
     return {
         f"{names[p]}/{key}": value
         for optimizer in optimizers

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-import gptlite
+from gptlite import __version__
 from gptlite.compute.device import Compute, resolve, settings
 from gptlite.compute.distributed import Dist, local_rank
 from gptlite.config.loading import dump_config
@@ -99,7 +99,7 @@ def description(plan: Plan, prepared: Prepared) -> dict[str, Any]:
     packages = ("torch", "numpy", "tiktoken", "safetensors")
     versions = {name: importlib.metadata.version(name) for name in packages}
     return {
-        "versions": {"gptlite": gptlite.__version__, "python": platform.python_version(), **versions},
+        "versions": {"gptlite": __version__, "python": platform.python_version(), **versions},
         "git_commit": git_commit(),
         "argv": sys.argv,
         "host": platform.node(),

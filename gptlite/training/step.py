@@ -63,7 +63,7 @@ def dropout_rng(cfg: RunConfig, step: int, micro_step: int, rank: int, device: t
     """The generator of one forward pass's dropout masks: a pure function of its arguments. None without dropout."""
     if cfg.model.dropout == 0.0:
         return None
-    seed = int(mix(cfg.run.seed, DROPOUT_STREAM, step, micro_step, rank)[0])
+    seed = mix(cfg.run.seed, DROPOUT_STREAM, step, micro_step, rank)
     return torch.Generator(device).manual_seed(seed >> 1)  # torch takes 63 bits
 
 

@@ -20,12 +20,12 @@ from gptlite.runs.choosing import best, latest
 from gptlite.runs.records import read_record
 
 SIZE = 3000
+FILES = {"model.safetensors": b"\4" * SIZE, "optimizer.safetensors": b"o" * SIZE, "state.json": b"{}"}
 
 
 def save_and_prune(folder: Path, step: int, score: float, warn: Callable[[str], None] = pytest.fail) -> None:
     """What training does at a step that is due and the best so far, in its order; two of three checkpoints stay."""
-    files = {"model.safetensors": bytes([step]) * SIZE, "optimizer.safetensors": b"o" * SIZE, "state.json": b"{}"}
-    save_checkpoint(folder, step, files, {}, score=score)
+    save_checkpoint(folder, step, FILES, {}, score=score)
     write_pointer(folder, "latest", step)
     write_pointer(folder, "best", step)
     prune(folder, 1, newest=step, warn=warn)
@@ -277,7 +277,10 @@ def test_a_power_cut_at_any_call_leaves_the_newest_or_the_one_before(
     disk = Disk(tmp_path / "live", cut_now)
     with monkeypatch.context() as patch:
         patch.setattr(durable, "syscall", disk.syscall)
+        save_checkpoint(tmp_path / "live", 4, FILES, {}, score=1.0)
+        cut_now()
+        assert survived[:8] == [3] * 8
+        assert survived[-8:] == [4] * 8  # saved means saved
         save_and_prune(tmp_path / "live", 4, 1.0)
     cut_now()
-    assert survived[:8] == [3] * 8
     assert survived[-8:] == [4] * 8

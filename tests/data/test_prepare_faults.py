@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gptlite import durable
+from gptlite.config.schema import DataSection, TokenizerSection
+from gptlite.data import cards, hashes
+from gptlite.data import prepare as module
+from gptlite.data.corpus import scan
+from gptlite.data.prepare import prepare
+from gptlite.data.prepared import Prepared
+from gptlite.data.sources import open_source
+from gptlite.errors import DataError, RunError, StorageError
+
+Section = Callable[..., DataSection]
+Tree = Callable[[Path], dict[str, str]]
+CHAR = TokenizerSection(kind="char")
+POEMS = {f"poem {i}.txt": f"Poem number {i}\n{'la ' * (i % 7)}\n" for i in range(60)}
+
+
+class Killed(BaseException):
+    """Stands for a SIGKILL: nothing on disk changes after it."""
+
+
+def kill_at(call: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """From the given file operation on, every one raises Killed; the names of those that happened."""
+    happened: list[str] = []
+
+    def syscall(operation: Callable[..., Any], *arguments: Any) -> Any:
+        if len(happened) >= call:
+            raise Killed
+        happened.append(operation.__name__)
+        return operation(*arguments)
+
+    monkeypatch.setattr(durable, "syscall", syscall)
+    return happened
+
+
+def test_a_kill_at_any_file_operation_leaves_nothing_half_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: Section, tree: Tree
+) -> None:
+    files = {"a.txt": "one text\n" * 20, "b.txt": "and another\n" * 20}
+    (tmp_path / "undisturbed").mkdir()
+    with monkeypatch.context() as patch:
+        operations = kill_at(10**9, patch)
+        undisturbed = prepare(section(tmp_path / "undisturbed", files), CHAR)
+    assert len(operations) > 30
+    for call in range(0, len(operations), 3):
+        folder = tmp_path / str(call)
+        folder.mkdir()
+        data = section(folder, files)
+        with monkeypatch.context() as patch:
+            kill_at(call, patch)
+            with pytest.raises(Killed):
+                prepare(data, CHAR)
+        final = folder / "prepared" / undisturbed.path.name
+        assert not final.exists() or tree(final) == tree(undisturbed.path)
+        assert tree(prepare(data, CHAR).path) == tree(undisturbed.path)
+        assert [path.name for path in final.parent.iterdir() if path.is_dir()] == [final.name]
+
+
+def test_an_error_while_writing_takes_the_unfinished_folder_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: Section
+) -> None:
+    def full(*_: object) -> Any:
+        raise StorageError("disk: write = No space left on device: the disk is full")
+
+    monkeypatch.setattr(module.ShardWriter, "finish", full)
+    with pytest.raises(StorageError, match="No space left"):
+        prepare(section(tmp_path, POEMS), CHAR)
+    assert [path for path in (tmp_path / "prepared").iterdir() if path.is_dir()] == []
+
+
+def test_a_folder_without_its_manifest_is_made_again(tmp_path: Path, section: Section, tree: Tree) -> None:
+    first = prepare(section(tmp_path, POEMS), CHAR)
+    before = tree(first.path)
+    (first.path / "manifest.json").unlink()
+    (first.path / "train-00000.bin").write_bytes(b"half")
+    assert tree(prepare(section(tmp_path, POEMS), CHAR).path) == before
+
+
+def test_two_processes_that_race_end_with_one_folder(tmp_path: Path, section: Section) -> None:
+    data = section(tmp_path, POEMS)
+    code = (
+        "import sys\nfrom gptlite.config.schema import DataSection, TokenizerSection\n"
+        "from gptlite.data.prepare import prepare\n"
+        "data = DataSection(source=sys.argv[1], dir=sys.argv[2])\n"
+        "print(prepare(data, TokenizerSection(kind='char')).path)"
+    )
+    arguments = [sys.executable, "-c", code, str(data.source), data.dir]
+    racers = [subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    one, two = (racer.communicate(timeout=60)[0].strip() for racer in racers)
+    assert one == two
+    assert [racer.returncode for racer in racers] == [0, 0]
+    Prepared(Path(one)).verify()
+    assert [path.name for path in Path(data.dir).iterdir() if path.is_dir()] == [Path(one).name]
+
+
+def test_a_second_process_waits_for_the_first_and_takes_its_folder(tmp_path: Path, section: Section) -> None:
+    data = section(tmp_path, POEMS)
+    made = prepare(data, CHAR).path
+    aside = made.rename(made.with_name("aside"))
+    lines: list[str] = []
+    with durable.lock(made.with_name(f".{made.name}.lock"), "the first"):
+        thread = threading.Thread(target=lambda: prepare(data, CHAR, lines.append))
+        thread.start()
+        while not any(line.startswith("waiting: ") for line in lines):
+            assert thread.is_alive()
+            time.sleep(0.01)
+        aside.rename(made)
+        (made / "mark").touch()
+    thread.join(10)
+    assert (made / "mark").exists()  # it was not made again
+    assert "held by the first, pid " in next(line for line in lines if line.startswith("waiting: "))
+
+
+@pytest.mark.parametrize("change", ["Poem number 7, longer", "meoP number 7\n\n"])
+def test_text_that_changes_meanwhile_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, section: Section
+) -> None:
+    data = section(tmp_path, POEMS)
+    build = module.build
+
+    def meddle(*arguments: Any) -> Any:
+        tokenizer = build(*arguments)
+        (tmp_path / "texts" / "poem 7.txt").write_bytes(change.encode())
+        return tokenizer
+
+    monkeypatch.setattr(module, "build", meddle)
+    with pytest.raises(DataError, match=r"texts: text = changed while it was read: .*; run the command again"):
+        prepare(data, CHAR)
+    assert [path for path in (tmp_path / "prepared").iterdir() if path.is_dir()] == []
+
+
+def test_a_file_that_is_added_or_taken_away_meanwhile_is_noticed(tmp_path: Path, section: Section) -> None:
+    section(tmp_path, POEMS)
+    corpus = scan((open_source(str(tmp_path / "texts")),), 0.1, 10**6)
+    fewer = dataclasses.replace(corpus.sources[0], files=corpus.sources[0].files[:-1])
+    for files in (fewer, dataclasses.replace(fewer, files=(*corpus.sources[0].files, corpus.sources[0].files[-1]))):
+        with pytest.raises(DataError, match="changed while it was read"):
+            list(dataclasses.replace(corpus, sources=(files,)).parts())
+
+
+def test_a_system_without_locks_is_told_so_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: Section
+) -> None:
+    def refuse(path: Path, holder: str) -> Any:
+        raise RunError(f"{path}: platform = win32: training needs file locks")
+
+    monkeypatch.setattr(durable, "lock", refuse)
+    with pytest.raises(RunError, match="needs file locks"):
+        prepare(section(tmp_path, POEMS), CHAR)
+
+
+def test_a_data_set_whose_text_was_edited_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "to be or not to be\n" * 20
+    card = cards.Card("plays", "plays", "file:///nowhere", hashlib.sha256(text.encode()).hexdigest(), len(text), "none")
+    monkeypatch.setattr(cards, "find_card", {"plays": card}.get)
+    monkeypatch.chdir(tmp_path)
+    downloaded = tmp_path / "data/downloads/plays.txt"
+    downloaded.parent.mkdir(parents=True)
+    downloaded.write_text(text)
+    data = DataSection(source="plays", dir="prepared")
+    assert prepare(data, CHAR).path.name.startswith("plays-")
+    downloaded.write_text(text.replace("not", "yes"))
+    with pytest.raises(DataError, match=r"plays\.txt: text = sha256 [0-9a-f]{12}: plays has [0-9a-f]{12}; delete it"):
+        prepare(data, CHAR)
+
+
+@pytest.mark.parametrize("text", ["a", "\u20ac", "a\u20ac"])
+def test_a_document_too_short_to_be_split_is_refused(tmp_path: Path, text: str, section: Section) -> None:
+    size = len(text.encode())
+    message = f"{tmp_path}/texts/a.txt: text = {size} bytes: too short for a training and a validation part; "
+    with pytest.raises(DataError, match=f"^{re.escape(message)}give more text$"):
+        prepare(section(tmp_path, {"a.txt": text}, val_fraction=0.1), CHAR)
+    assert not (tmp_path / "prepared").exists()
+
+
+def test_a_bad_text_is_refused_before_anything_is_written(tmp_path: Path, section: Section) -> None:
+    data = section(tmp_path, {"a.txt": "x"}, source=str(tmp_path / "texts"))
+    (tmp_path / "texts" / "b.txt").write_bytes(b"caf\xe9 au lait")
+    with pytest.raises(DataError, match=r"b\.txt: byte 3 = 0xe9: not valid utf-8; it looks like cp1252"):
+        prepare(data, CHAR)
+    assert not (tmp_path / "prepared").exists()
+
+
+def test_a_shared_folder_that_cannot_be_written_to_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: Section
+) -> None:
+    first = prepare(section(tmp_path, POEMS), CHAR)
+    (tmp_path / "prepared" / hashes.FILE_NAME).unlink(missing_ok=True)
+    monkeypatch.setattr(hashes, "_SETTLED_NS", -1)
+
+    def refuse(path: Path, data: bytes) -> None:
+        raise StorageError(f"{path}: replace = Read-only file system: a writable place is needed")
+
+    monkeypatch.setattr(durable, "replace", refuse)
+    lines: list[str] = []
+    assert prepare(section(tmp_path, POEMS), CHAR, lines.append).path == first.path
+    assert len(lines) == 1
+    assert lines[0].startswith("warning: ")
+    assert lines[0].endswith("Read-only file system: a writable place is needed; the text is read again next time")
+
+
+def test_unreadable_folders_for_output_are_storage_errors(tmp_path: Path, section: Section) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(StorageError, match=f"{re.escape(str(tmp_path / 'file'))}.*create folder = Not a directory"):
+        prepare(section(tmp_path, POEMS, dir=os.fspath(tmp_path / "file" / "x")), CHAR)

@@ -1,0 +1,181 @@
+"""What reaches the terminal: a bar that never wraps, lines above it, and nothing that harms a training."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+import pytest
+
+from gptlite.runs.console import ConsoleSink, one_line
+from gptlite.runs.metrics import MetricLog
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+class Clock:
+    """A clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def train(console: ConsoleSink, clock: Clock, first: int, last: int, seconds: float = 1.0) -> None:
+    for step in range(first, last + 1):
+        clock.seconds += seconds
+        console.progress(step, 3.0)
+        if step % 10 == 0:
+            console.log(step, "train", {"loss": 2.5}, {"tokens_per_second": 12345.6})
+
+
+def screens(text: str) -> list[str]:
+    """Each state of each line of a terminal that text made."""
+    return [part for part in re.split(r"[\r\n]|\x1b\[A", text) if part.strip()]
+
+
+def test_the_bar_shows_loss_bits_per_byte_speed_and_time_left() -> None:
+    stream, clock = Terminal(), Clock()
+    console = ConsoleSink(stream, total=100, now=clock)
+    console.log(0, "val", {"loss": 5.0, "bits_per_byte": 7.25}, {})
+    train(console, clock, 1, 40)
+    console.close()
+    last = screens(stream.getvalue())[-1]
+    assert last.startswith(" 40%|")
+    assert last.endswith("| 40/100  loss 2.500  val 7.250 bpb  12.3k tok/s  01:00 left")
+
+
+def test_a_resumed_bar_starts_where_the_run_stopped_and_knows_its_pace_from_now_on() -> None:
+    stream, clock = Terminal(), Clock()
+    console = ConsoleSink(stream, total=100, start=60, now=clock)
+    train(console, clock, 61, 80, seconds=2.0)
+    console.close()
+    assert screens(stream.getvalue())[-1].startswith(" 80%|")
+    assert screens(stream.getvalue())[-1].endswith("00:40 left")
+
+
+@pytest.mark.parametrize("total", [100, 10_000_000])
+def test_neither_bar_nor_sample_line_reaches_column_80(total: int) -> None:
+    stream, clock = Terminal(), Clock()
+    console = ConsoleSink(stream, total=total, now=clock)
+    console.log(0, "val", {"bits_per_byte": 12.5}, {})
+    console.sample(0, "漢字 text\n" * 40)
+    train(console, clock, 1, 100, seconds=99.0)
+    console.sample(total, "x" * 500)
+    console.close()
+    assert max(columns(line) for line in screens(stream.getvalue())) <= 79
+
+
+def columns(text: str) -> int:
+    return sum(2 if "\u2e80" <= c <= "\uffef" else 1 for c in text)
+
+
+@pytest.fixture
+def narrow() -> Iterator[tuple[TextIO, int]]:
+    """A real terminal of 40 columns, and the end to read it from."""
+    import fcntl
+    import struct
+    import termios
+
+    reader, writer = pty.openpty()
+    fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 40, 0, 0))
+    with os.fdopen(writer, "w", encoding="utf-8") as stream:
+        yield stream, reader
+    os.close(reader)
+
+
+def test_a_narrow_terminal_is_not_wrapped_either(narrow: tuple[TextIO, int]) -> None:
+    stream, reader = narrow
+    clock = Clock()
+    console = ConsoleSink(stream, total=1000, now=clock)
+    console.log(0, "val", {"bits_per_byte": 2.5}, {})
+    console.sample(0, "x" * 100)
+    train(console, clock, 1, 20)
+    console.close()
+    stream.flush()
+    shown = screens(os.read(reader, 65536).decode())
+    assert "   0      2.500  " + "x" * 22 in shown
+    assert max(map(len, shown)) <= 39
+
+
+def test_lines_are_printed_above_the_bar_which_stays_last() -> None:
+    stream, clock = Terminal(), Clock()
+    console = ConsoleSink(stream, total=100, now=clock)
+    train(console, clock, 1, 10)
+    console.say("a line")
+    train(console, clock, 11, 20)
+    console.close()
+    console.say("the end")
+    parts = screens(stream.getvalue())
+    assert [part for part in parts if "%|" not in part] == ["a line", "the end"]
+    assert "20/100" in parts[-2]
+
+
+def test_an_evaluation_is_one_line_of_step_score_and_sample_under_one_heading() -> None:
+    stream = io.StringIO()
+    console = ConsoleSink(stream, total=1000)
+    for step, score in ((0, 8.0), (250, 2.125)):
+        console.log(step, "val", {"bits_per_byte": score}, {})
+        console.sample(step, "To be,\tor\r\nnot\x1b[31m " + "y" * 80)
+    console.close()
+    text = "To be, or↵not [31m " + "y" * 41
+    assert len(text) == 60
+    assert stream.getvalue().splitlines() == [
+        "step  bits/byte  sample",
+        f"   0      8.000  {text}",
+        f" 250      2.125  {text}",
+    ]
+
+
+def test_without_a_terminal_there_are_plain_lines_at_a_modest_rate() -> None:
+    stream, clock = io.StringIO(), Clock()
+    console = ConsoleSink(stream, total=100, now=clock)
+    train(console, clock, 1, 100, seconds=0.6)  # a log point every 6 seconds
+    console.close()
+    shown = stream.getvalue().splitlines()
+    assert shown[0] == "step 10/100  loss 2.500  12.3k tok/s  00:54 left"
+    assert [line.split()[1] for line in shown] == ["10/100", "30/100", "50/100", "70/100", "90/100", "100/100"]
+    assert "\r" not in stream.getvalue()
+
+
+def test_a_closed_pipe_does_not_end_training(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w", buffering=1, encoding="utf-8") as stream:
+        console = ConsoleSink(stream, total=10)
+        with MetricLog.open(tmp_path, resume_step=None, console=console, warn=console.say) as log:
+            log.say("hello")
+            log.progress(1, 1.0)
+            log.write(1, "train", {"loss": 1.0})
+            log.sample(1, "text")
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), writer)  # so that closing the stream can flush
+    assert (tmp_path / "metrics.jsonl").read_text().count("\n") == 1
+
+
+def test_a_terminal_without_the_characters_gets_question_marks(tmp_path: Path) -> None:
+    with (tmp_path / "out").open("w", encoding="ascii") as stream:
+        console = ConsoleSink(stream, total=10)
+        console.sample(0, "grüß\n")
+        console.close()
+    assert (tmp_path / "out").read_text().splitlines()[1].endswith("gr???")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("a\nb", "a↵b"), ("a\x00\x1b[2Jb", "a  [2Jb"), ("漢字漢字", "漢字漢"), ("", ""), ("\u202eabc", " abc")],
+)
+def test_a_sample_is_made_harmless_and_cut_to_its_columns(text: str, line: str) -> None:
+    assert one_line(text, 7) == line

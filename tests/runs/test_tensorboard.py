@@ -1,0 +1,163 @@
+"""TensorBoard's own reader sees one unbroken curve, with every step once."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator as PluginEventAccumulator
+
+from gptlite import durable
+from gptlite.runs.metrics import MetricLog
+from gptlite.runs.tensorboard import TensorBoardSink
+
+
+def read(folder: Path) -> EventAccumulator:
+    """As the library for reading event files in scripts sees them."""
+    events = EventAccumulator(str(folder), size_guidance={"scalars": 0})
+    events.Reload()
+    return events
+
+
+def shown(folder: Path) -> PluginEventAccumulator:
+    """As the pages of TensorBoard show them: another reader, which alone voids texts."""
+    events = PluginEventAccumulator(str(folder), size_guidance={"tensors": 0})
+    events.Reload()
+    return events
+
+
+def curve(folder: Path, tag: str) -> list[tuple[int, float]]:
+    """(step, value) of a tag, on which both readers agree."""
+    read_values = [(event.step, event.value) for event in read(folder).Scalars(tag)]
+    shown_values = [(event.step, event.tensor_proto.float_val[0]) for event in shown(folder).Tensors(tag)]
+    assert shown_values == read_values
+    return read_values
+
+
+def texts(folder: Path, tag: str) -> list[tuple[int, str]]:
+    return [(event.step, event.tensor_proto.string_val[0].decode()) for event in shown(folder).Tensors(tag)]
+
+
+def write(sink: TensorBoardSink, first: int, last: int) -> None:
+    for step in range(first, last + 1):
+        sink.log(step, "train", {"loss": 0.5**step}, {"tokens_per_second": 100.0 + step, "elapsed": 9.0})
+        sink.sample(step, f"sample {step}")
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from gptlite.runs.tensorboard import TensorBoardSink
+
+resume_step, last = (None if value == "None" else int(value) for value in sys.argv[2:])
+sink = TensorBoardSink(Path(sys.argv[1]), resume_step, "steps: 1")
+for step in range(1 if resume_step is None else resume_step + 1, last + 1):
+    sink.log(step, "train", {"loss": 0.5 ** step}, {"tokens_per_second": 100.0 + step})
+    sink.sample(step, f"sample {step}")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def killed(folder: Path, resume_step: int | None, last: int) -> None:
+    """A training from `resume_step` that is killed right after it logged step `last`."""
+    subprocess.run([sys.executable, "-c", KILLED, folder, str(resume_step), str(last)], check=False)
+
+
+def test_tags_stand_in_groups_and_text_is_shown_as_it_is(tmp_path: Path) -> None:
+    sink = TensorBoardSink(tmp_path, None, "run:\n  seed: 1")
+    sink.log(10, "train", {"loss": 3.0, "lr": 0.5, "grad_norm": 2.0, "tokens": 640}, {"tokens_per_second": 64.0})
+    sink.log(10, "val", {"loss": 2.0, "bits_per_byte": 1.5, "perplexity": 8.0, "tokens": 9}, {"elapsed": 1.0})
+    sink.sample(10, "# to be\nor <b>")
+    sink.close()
+    assert set(read(tmp_path).Tags()["scalars"]) == {
+        *("train/loss", "train/lr", "train/grad_norm", "speed/tokens_per_second"),
+        *("val/loss", "val/bits_per_byte", "val/perplexity"),
+    }
+    assert curve(tmp_path, "val/bits_per_byte") == [(10, 1.5)]
+    assert texts(tmp_path, "samples") == [(10, "    # to be\n    or <b>")]  # Markdown for: as it is
+    assert texts(tmp_path, "config") == [(0, "    run:\n      seed: 1")]
+    assert read(tmp_path).SummaryMetadata("samples").plugin_data.plugin_name == "text"
+
+
+def test_after_kills_and_resumes_the_curve_is_unbroken_and_no_step_is_there_twice(tmp_path: Path) -> None:
+    killed(tmp_path, None, 30)
+    killed(tmp_path, 20, 27)  # resumed at 20, killed before the next save
+    sink = TensorBoardSink(tmp_path, 20, "steps: 1")
+    write(sink, 21, 40)
+    sink.close()
+    for tag, value in (("train/loss", lambda s: 0.5**s), ("speed/tokens_per_second", lambda s: 100.0 + s)):
+        assert curve(tmp_path, tag) == [(step, value(step)) for step in range(1, 41)]
+    assert texts(tmp_path, "samples") == [(step, f"    sample {step}") for step in range(1, 41)]
+    assert len(texts(tmp_path, "config")) == 1
+
+
+def test_a_run_begun_anew_leaves_nothing_of_what_was_before(tmp_path: Path) -> None:
+    killed(tmp_path, None, 5)
+    sink = TensorBoardSink(tmp_path, None, "steps: 2")
+    write(sink, 3, 4)
+    sink.close()
+    assert [step for step, _ in curve(tmp_path, "train/loss")] == [3, 4]
+    assert texts(tmp_path, "config") == [(0, "    steps: 2")]
+
+
+def test_a_record_torn_by_a_kill_does_not_hide_what_comes_after(tmp_path: Path) -> None:
+    killed(tmp_path, None, 10)
+    (torn,) = tmp_path.iterdir()
+    torn.write_bytes(torn.read_bytes()[:-7])
+    sink = TensorBoardSink(tmp_path, 8)
+    write(sink, 9, 12)
+    sink.close()
+    assert [step for step, _ in curve(tmp_path, "train/loss")] == list(range(1, 13))
+
+
+def test_a_clock_that_goes_back_does_not_disturb_the_order_of_the_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for now, (resume_step, last) in zip((2e9, 2e9, 1e9), ((None, 6), (4, 7), (5, 9)), strict=True):
+        monkeypatch.setattr(time, "time", lambda now=now: now)
+        sink = TensorBoardSink(tmp_path, resume_step)
+        write(sink, 1 if resume_step is None else resume_step + 1, last)
+        sink.close()
+    assert len(list(tmp_path.iterdir())) == 3
+    assert [step for step, _ in curve(tmp_path, "train/loss")] == list(range(1, 10))
+
+
+def test_a_full_disk_under_tensorboard_costs_one_warning_and_no_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(call: Callable[..., Any], *args: Any) -> Any:
+        if call is os.open and "tfevents" in str(args[0]):
+            raise OSError(errno.ENOSPC, "")
+        return call(*args)
+
+    monkeypatch.setattr(durable, "syscall", full)
+    warnings: list[str] = []
+    sink = TensorBoardSink(tmp_path / "tb", None)
+    with MetricLog.open(tmp_path, resume_step=None, extras=[sink], warn=warnings.append) as log:
+        for step in (1, 2, 3):
+            log.write(step, "train", {"loss": 1.0})
+    assert len(warnings) == 1
+    assert "TensorBoardSink is off from here on: " in warnings[0]
+    assert "No space left on device" in warnings[0]
+    assert (tmp_path / "metrics.jsonl").read_text().count("\n") == 3
+
+
+def test_nothing_is_imported_or_written_before_the_first_number_and_torch_never(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from gptlite.runs.tensorboard import TensorBoardSink\n"
+        "sink = TensorBoardSink(Path(sys.argv[1]), None)\n"
+        "print('tensorboard' in sys.modules, Path(sys.argv[1]).exists())\n"
+        "sink.log(1, 'train', {'loss': 1.0}, {}); sink.sync(); sink.close()\n"
+        "print('tensorboard' in sys.modules, 'torch' in sys.modules, len(list(Path(sys.argv[1]).iterdir())))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "tb"], capture_output=True, text=True, check=True)
+    assert done.stdout == "False False\nTrue False 1\n"

@@ -1,0 +1,181 @@
+"""The split pattern and the BPE trained on the user's text."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiktoken
+import tokenizers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gptlite.errors import DataError
+from gptlite.tokenizers import bpe as module
+from gptlite.tokenizers.bpe import PATTERN, BpeTokenizer, train_bpe
+from gptlite.tokenizers.huggingface import bpe_files
+
+BYTES = tuple(bytes([byte]) for byte in range(256))
+ONIGURUMA = tokenizers.pre_tokenizers.Split(tokenizers.Regex(PATTERN), "isolated")
+
+
+def pieces_in_training(text: str) -> list[str]:
+    return [piece for piece, _ in ONIGURUMA.pre_tokenize_str(text)]
+
+
+def pieces_in_tiktoken(text: str) -> list[str]:
+    """With every part of the text in the vocabulary, each piece is one token."""
+    parts = {text[i:j].encode() for i in range(len(text)) for j in range(i + 1, len(text) + 1)} - set(BYTES)
+    ranks = {part: rank for rank, part in enumerate([*BYTES, *sorted(parts)])}
+    encoding = tiktoken.Encoding("parts", pat_str=PATTERN, mergeable_ranks=ranks, special_tokens={})
+    return [piece.decode() for piece in encoding.decode_tokens_bytes(encoding.encode_ordinary(text))]
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        ["don", "'t", " we", "\u2019ll", " '", "90", "s"],
+        ["it", "'s", " '", "text", "'", " f", "('", "text", "'"],
+        ["cafe\u0301", " \u0928\u092e\u0938\u094d\u0924\u0947", "!"],
+        ["in", " 123", "456", "7", "."],
+        ["if", " x", ":", "\n       ", " return", " 1", "\n"],
+        ["end", ".\n\n", "New", " line", ",\r\n", "next"],
+        ["\n\t\t", "x", "(y", ")", " ==", " z"],
+        ["a", "   ", " b", "  "],
+        ["\u4e2d\u6587", "\u3002", "\u0663\u0664"],
+        [" " * 256, " " * 256, " " * 87, " x"],
+    ],
+)
+def test_text_is_cut_where_a_reader_would_cut_it(pieces: list[str]) -> None:
+    assert pieces_in_training("".join(pieces)) == pieces
+    if len("".join(pieces)) < 100:
+        assert pieces_in_tiktoken("".join(pieces)) == pieces
+
+
+awkward = st.sampled_from(
+    [*"a'\u2019tsl1 \n\r\t.!_", "\u0301", "\u00a0", "\u0928", "\u094d", "\ufe0f", "\u4e2d", "\u0663", "\x1c"]
+)
+
+
+@settings(max_examples=300)
+@given(st.one_of(st.text(max_size=25), st.lists(awkward, max_size=25).map("".join)))
+def test_the_trainer_and_tiktoken_cut_alike_and_lose_nothing(text: str) -> None:
+    pieces = pieces_in_training(text)
+    assert "".join(pieces) == text
+    assert pieces_in_tiktoken(text) == pieces
+
+
+def test_every_character_is_a_letter_a_digit_or_a_blank_to_both_engines_alike() -> None:
+    # Tokens of a letter, digit or blank and the first byte of a longer character show whether the two share a piece.
+    ranks = (*BYTES, *(before + bytes([lead]) for before in (b"a", b"1", b"\n") for lead in range(0xC2, 0xF5)))
+    ours = BpeTokenizer("bpe", PATTERN, ranks, len(ranks) + 1, len(ranks) + 1)
+    theirs = tokenizers.Tokenizer.from_buffer(bpe_files(ranks, PATTERN, len(ranks))["tokenizer.json"])
+    assigned = (chr(c) for c in range(0x80, 0x110000) if unicodedata.category(chr(c)) not in {"Cn", "Co", "Cs"})
+    lines = [f"a{c}.1{c}.\n{c}." for c in assigned]
+    assert len(lines) > 140_000
+    for start in range(0, len(lines), 10_000):
+        text = "".join(lines[start : start + 10_000])
+        assert ours.encode(text).tolist() == theirs.encode(text).ids
+
+
+def test_the_commonest_pairs_are_merged_first_and_single_ones_never() -> None:
+    # ab 4 times, then blank-ab 3 times; abc would come from a pair that occurs once.
+    tokenizer = train_bpe(["ab ab ab abc"], 300)
+    assert tokenizer.ranks == (*BYTES, b"ab", b" ab")
+    assert (tokenizer.vocab_size, tokenizer.requested_vocab_size, tokenizer.eot_id) == (259, 300, 258)
+    assert tokenizer.encode("ab abc").tolist() == [256, 257, ord("c")]
+
+
+def test_the_size_that_is_asked_for_counts_end_of_text(bpe: BpeTokenizer) -> None:
+    assert bpe.vocab_size == bpe.requested_vocab_size == len(bpe.token_bytes()) == 400
+    assert (len(bpe.ranks), bpe.eot_id) == (399, 399)
+
+
+def test_the_smallest_vocabulary_is_the_bytes_and_end_of_text() -> None:
+    tokenizer = train_bpe(["aaaa aaaa"], 257)
+    assert tokenizer.encode("aé").tolist() == [97, 0xC3, 0xA9]
+    assert (tokenizer.vocab_size, tokenizer.eot_id) == (257, 256)
+
+
+def test_text_without_pairs_trains_to_the_bytes() -> None:
+    assert train_bpe([], 300).ranks == train_bpe(["", "a"], 300).ranks == BYTES
+
+
+@given(st.text())
+def test_decoding_undoes_encoding_for_text_never_seen(bpe: BpeTokenizer, text: str) -> None:
+    ids = bpe.encode(text)
+    assert ids.dtype == np.uint32
+    assert bpe.decode_bytes(ids) == text.encode()
+    assert bpe.decode(ids) == text
+
+
+def test_end_of_text_in_a_text_is_plain_characters(bpe: BpeTokenizer) -> None:
+    ids = bpe.encode("a<|endoftext|>b")
+    assert bpe.eot_id not in ids
+    assert bpe.decode([*ids, bpe.eot_id]) == "a<|endoftext|>b"
+
+
+def test_bytes_that_utf8_does_not_use_have_no_text(bpe: BpeTokenizer) -> None:
+    without = [i for i, token in enumerate(bpe.token_bytes()) if not token]
+    assert without == [0xC0, 0xC1, *range(0xF5, 0x100), bpe.eot_id]
+
+
+def test_training_does_not_depend_on_where_a_long_text_is_cut(
+    monkeypatch: pytest.MonkeyPatch, repository: Path
+) -> None:
+    text = "".join(p.read_text("utf-8") for p in sorted((repository / "gptlite").glob("*.py"))) + " \n\n  x\n" * 9
+    whole = train_bpe([text], 700)
+    monkeypatch.setattr(module, "_BLOCK", 50)
+    assert train_bpe([text], 700).ranks == whole.ranks
+
+
+def test_training_gives_the_same_ids_in_another_process_with_one_thread(repository: Path) -> None:
+    text = (repository / "gptlite" / "errors.py").read_text("utf-8")
+    code = (
+        "from pathlib import Path\nfrom gptlite.tokenizers.bpe import train_bpe\n"
+        "print(train_bpe([Path('gptlite/errors.py').read_text('utf-8')] * 3, 500).fingerprint)"
+    )
+    environment = {**os.environ, "RAYON_NUM_THREADS": "1", "PYTHONHASHSEED": "7"}
+    done = subprocess.run([sys.executable, "-c", code], cwd=repository, env=environment, capture_output=True, text=True)
+    assert done.stdout.strip() == train_bpe([text] * 3, 500).fingerprint, done.stderr
+
+
+def test_an_error_of_the_source_comes_through_training() -> None:
+    def texts() -> Iterator[str]:
+        yield "abc abc"
+        raise DataError("book.txt: bad byte")
+
+    with pytest.raises(DataError, match=r"book\.txt: bad byte"):
+        train_bpe(texts(), 300)
+
+
+@pytest.mark.parametrize("unit", [" ", "\n ", "\t", "a", "7", "!", "\u4e2d", "a\u0301"])
+def test_a_million_of_one_character_take_ten_times_as_long_as_a_tenth(unit: str) -> None:
+    tokenizer = train_bpe([unit * 1000], 270)
+    elapsed = []
+    for n in (100_000, 1_000_000):
+        text = unit * (n // len(unit)) + "x"
+        started_at = time.perf_counter()
+        ids = tokenizer.encode(text)
+        elapsed.append(time.perf_counter() - started_at)
+        assert tokenizer.decode(ids) == text
+    assert elapsed[1] < 40 * elapsed[0] + 0.5  # a quadratic one takes a hundred times as long
+
+
+def test_half_a_surrogate_pair_is_refused(bpe: BpeTokenizer) -> None:
+    with pytest.raises(DataError, match=re.escape("text: character 2 = U+DCFF: half of a surrogate pair")):
+        bpe.encode("ab\udcff")
+
+
+def test_what_tiktoken_cannot_cut_is_refused() -> None:
+    backtracking = BpeTokenizer("gpt2", r"\S+|\s+(?!\S)|\s", BYTES, 257, 257)
+    with pytest.raises(DataError, match=r"^text: tokenizer\.kind = gpt2: a run of a million"):
+        backtracking.encode(" " * 1_000_001 + "x")

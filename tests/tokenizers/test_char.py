@@ -1,0 +1,87 @@
+"""Character tokenizers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gptlite.errors import DataError
+from gptlite.tokenizers.char import CharTokenizer
+
+
+def test_ids_follow_the_code_points_and_end_of_text_is_last() -> None:
+    tokenizer = CharTokenizer.of(["bö\n", "\U0001f600b"])
+    assert tokenizer.encode("\nbö\U0001f600").tolist() == [0, 1, 2, 3]
+    assert (tokenizer.vocab_size, tokenizer.eot_id) == (5, 4)
+    assert list(tokenizer.token_bytes()) == [b"\n", b"b", "ö".encode(), "\U0001f600".encode(), b""]
+
+
+@given(st.lists(st.text(), min_size=1))
+def test_decoding_undoes_encoding(texts: list[str]) -> None:
+    tokenizer = CharTokenizer.of(texts)
+    for text in texts:
+        ids = tokenizer.encode(text)
+        assert ids.dtype == np.uint32
+        assert ids.shape == (len(text),)
+        assert tokenizer.decode(ids) == text
+
+
+def test_end_of_text_in_a_text_is_plain_characters() -> None:
+    tokenizer = CharTokenizer.of(["<|endoftext|>"])
+    assert tokenizer.eot_id not in tokenizer.encode("<|endoftext|>")
+    assert tokenizer.decode([0, tokenizer.eot_id, 0]) == "<<"
+
+
+def test_every_unknown_character_is_named_with_its_first_place() -> None:
+    with pytest.raises(DataError) as caught:
+        CharTokenizer("ab").encode("a\u2603b\U0001f600a\u2603")
+    assert caught.value.problems == (
+        "text: unknown characters = '\u2603' (U+2603, first at character 1), '\U0001f600' (U+1F600, first at "
+        "character 3): the tokenizer knows the 2 characters of its training text; "
+        "change the text, or train on text that has them",
+    )
+
+
+@pytest.mark.parametrize("code_point", [0, 96, 99, 100, *range(195, 200), 0x10FFFF])
+def test_code_points_beside_and_far_from_the_known_ones_are_unknown(code_point: int) -> None:
+    with pytest.raises(DataError, match=f"U.{code_point:04X}, first at character 1"):
+        CharTokenizer("ab").encode(f"a{chr(code_point)}")
+
+
+def test_of_many_unknown_characters_five_are_named() -> None:
+    with pytest.raises(DataError, match=r"'1'.*'5'.* and 4 more: ") as caught:
+        CharTokenizer("ab").encode("a123456789987654321")
+    assert "'6'" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("known", "text", "unknown", "form"),
+    [
+        ("caf\u00e9", "cafe\u0301", "U+0301", "NFC"),
+        ("cafe\u0301", "caf\u00e9", "U+00E9", "NFD"),
+        ("fi", "\ufb01", "U+FB01", "NFKC"),
+        ("\ud55c", "\u1112\u1161\u11ab", "U+1161", "NFC"),  # one Korean syllable from three letters
+    ],
+)
+def test_a_normal_form_that_is_known_is_suggested(known: str, text: str, unknown: str, form: str) -> None:
+    with pytest.raises(DataError, match=rf"{unknown.replace('+', '.')}, first at character \d, known .* to {form}\)"):
+        CharTokenizer.of([known]).encode(text)
+
+
+def test_no_form_is_suggested_where_none_helps() -> None:
+    with pytest.raises(DataError, match=r"'é' \(U.00E9, first at character 0\):"):
+        CharTokenizer("xyz").encode("é")
+
+
+def test_a_lone_surrogate_is_an_unknown_character() -> None:
+    with pytest.raises(DataError, match=r"'\\udcff' \(U.DCFF, first at character 1\)"):
+        CharTokenizer("ab").encode("a\udcff")
+
+
+def test_a_tokenizer_of_no_text_knows_nothing() -> None:
+    tokenizer = CharTokenizer.of([""])
+    assert tokenizer.encode("").tolist() == []
+    with pytest.raises(DataError, match="0 characters"):
+        tokenizer.encode("a")

@@ -1,0 +1,215 @@
+"""A run that was stopped anywhere and resumed ends as one that was left alone."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from gptlite.config.schema import RunConfig
+from gptlite.errors import ConfigError, Diverged, Interrupted, RunError
+from gptlite.runs.checkpoint import Checkpoint, valid_checkpoints
+from gptlite.runs.rundir import Run
+from gptlite.training import launch, loop
+
+HARD = {
+    "model.dropout": 0.2,
+    "train.micro_batch_size": 2,
+    "run.precision": "bf16",
+    "train.optimizer": "muon",
+    "log.every": 3,
+    "save.every": 5,
+}
+
+
+class Crash(Exception):
+    """What a power cut looks like from inside."""
+
+
+def numbers(run: Run) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in line.items() if key != "time"} for line in lines]
+
+
+def final(run: Run) -> Checkpoint:
+    return valid_checkpoints(run.checkpoints, check_hashes=True)[-1]
+
+
+def assert_same_end(a: Run, b: Run) -> None:
+    one, other = final(a), final(b)
+    assert one.step == other.step
+    for read in (Checkpoint.read_model, Checkpoint.read_optimizer):
+        left, right = read(one), read(other)
+        assert left.keys() == right.keys()
+        assert all(torch.equal(left[name], right[name]) for name in left)
+    assert numbers(a) == numbers(b)
+    assert (a.path / "samples.jsonl").read_text() == (b.path / "samples.jsonl").read_text()
+
+
+def start(cfg: RunConfig, root: Path, name: str) -> Run:
+    return launch.start(cfg, root=root, base="tiny", name=name).run
+
+
+def crash_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    real = loop.train_step
+
+    def train_step(model, optimizers, batches, at, *rest):
+        if at == step:
+            raise Crash
+        return real(model, optimizers, batches, at, *rest)
+
+    monkeypatch.setattr(loop, "train_step", train_step)
+
+
+@pytest.mark.parametrize("values", [{}, HARD], ids=["plain", "dropout-accumulation-bf16-muon"])
+@pytest.mark.parametrize("steps", [(1,), (5, 9), (11,)], ids=str)
+def test_a_run_that_crashed_and_was_resumed_equals_one_left_alone(tiny, tmp_path, monkeypatch, values, steps):
+    cfg = tiny.with_values(values)
+    whole = start(cfg, tmp_path / "runs", "whole")
+    for i, step in enumerate(steps):
+        with monkeypatch.context() as patch:
+            crash_at(patch, step)
+            with pytest.raises(Crash):
+                start(cfg, tmp_path / "runs", "cut") if i == 0 else launch.resume(Run(tmp_path / "runs" / "cut"))
+    cut = launch.resume(Run(tmp_path / "runs" / "cut")).run
+    assert_same_end(whole, cut)
+
+
+def test_the_final_state_depends_on_the_seed(tiny, tmp_path):
+    a = start(tiny, tmp_path, "a")
+    b = start(tiny.with_values({"run.seed": 1}), tmp_path, "b")
+    with pytest.raises(AssertionError):
+        assert_same_end(a, b)
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_after_the_update_and_says_how_to_go_on(tiny, tmp_path, monkeypatch, signum):
+    whole = start(tiny, tmp_path, "whole")
+    real = loop.train_step
+
+    def train_step(model, optimizers, batches, at, *rest):
+        if at == 6:
+            signal.raise_signal(signum)
+        return real(model, optimizers, batches, at, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "train_step", train_step)
+        with pytest.raises(Interrupted, match="gptlite train --resume cut") as stopped:
+            start(tiny, tmp_path, "cut")
+    assert stopped.value.exit_code == 128 + signum
+    cut = Run(tmp_path / "cut")
+    assert final(cut).step == 7
+    assert not cut.finished
+    launch.resume(cut)
+    assert cut.finished
+    assert_same_end(whole, cut)
+
+
+def test_the_saved_config_repeats_the_run_from_another_folder(tiny, tmp_path, monkeypatch):
+    from gptlite.config.loading import load_config
+
+    first = start(tiny, tmp_path / "runs", "first")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    saved = load_config(first.path / "config.yaml")
+    assert "first" not in first.config_text()
+    assert Path(saved.data.source).is_absolute()
+    assert not [value for section in saved.model_dump().values() for value in section.values() if value == "auto"]
+    assert_same_end(first, start(saved, tmp_path / "runs", "second"))
+
+
+def test_a_run_goes_on_without_its_text(tiny, tmp_path, monkeypatch):
+    text = tmp_path / "moved.txt"
+    text.write_bytes(Path(tiny.data.source).read_bytes())
+    cfg = tiny.with_values({"data.source": str(text)})
+    whole = start(cfg, tmp_path / "runs", "whole")
+    with monkeypatch.context() as patch:
+        crash_at(patch, 6)
+        with pytest.raises(Crash):
+            start(cfg, tmp_path / "runs", "cut")
+    text.unlink()
+    assert_same_end(whole, launch.resume(Run(tmp_path / "runs" / "cut")).run)
+
+
+def test_continue_starts_a_run_once_and_then_goes_on_with_it(tiny, tmp_path, monkeypatch):
+    whole = start(tiny, tmp_path, "whole")
+    with monkeypatch.context() as patch:
+        crash_at(patch, 5)
+        with pytest.raises(Crash):
+            launch.claim(tiny, root=tmp_path, name="y")
+    run = launch.claim(tiny, root=tmp_path, name="y").run
+    assert_same_end(whole, run)
+    again = launch.claim(tiny, root=tmp_path, name="y")
+    assert again.state.step == 12
+    assert_same_end(whole, run)
+
+
+def test_what_would_change_the_result_is_refused_and_both_sides_are_named(tiny, tmp_path):
+    run = start(tiny, tmp_path, "a")
+    wanted = tiny.with_values({"train.lr": 0.5, "model.n_embd": 32, "train.max_steps": 14})
+    with pytest.raises(ConfigError) as refused:
+        launch.resume(run, wanted)
+    assert any("train.lr = 0.5: it was started with 0.003" in problem for problem in refused.value.problems)
+    assert any("model.n_embd = 32: it was started with 16" in problem for problem in refused.value.problems)
+    assert not any("max_steps" in problem for problem in refused.value.problems)
+
+
+def test_a_finished_run_goes_on_when_it_is_given_more_updates(tiny, tmp_path):
+    run = start(tiny, tmp_path, "a")
+    longer = launch.resume(run, tiny.with_values({"train.max_steps": 14, "run.threads": 1}))
+    assert longer.state.step == final(run).step == 14
+    assert [line["step"] for line in numbers(run) if line["split"] == "train"] == list(range(1, 15))
+
+
+def test_a_hand_edited_model_is_refused_before_anything_is_read_wrongly(tiny, tmp_path):
+    run = start(tiny, tmp_path, "a")
+    run.write_config(run.config_text().replace("n_layer: 1", "n_layer: 2"))
+    with pytest.raises(RunError, match=r"model\.n_layer = 1: config\.yaml has 2"):
+        launch.resume(run)
+
+
+def test_other_text_under_the_same_name_is_refused(tiny, tmp_path):
+    text = tmp_path / "moved.txt"
+    text.write_bytes(Path(tiny.data.source).read_bytes())
+    cfg = tiny.with_values({"data.source": str(text)})
+    launch.claim(cfg, root=tmp_path / "runs", name="y")
+    text.write_text(text.read_text() + "more")
+    with pytest.raises(RunError, match="the text or its settings are now"):
+        launch.claim(cfg, root=tmp_path / "runs", name="y")
+
+
+def test_patience_ends_a_run_and_keeps_the_best(tiny, tmp_path, monkeypatch):
+    cfg = tiny.with_values({"train.patience": 2, "eval.every": 2, "train.lr": 1e-9, "train.max_steps": 40})
+    from gptlite.inference.score import Score
+    from gptlite.training import session
+
+    scores = iter([5.0, 4.0, 4.5, 4.1, 3.0, 3.0, 3.0])
+    monkeypatch.setattr(session, "evaluator", lambda *_: lambda: Score(next(scores) * 10, 10, 10))
+    outcome = launch.start(cfg, root=tmp_path, base="tiny")
+    # Evaluations after 0, 2, 4, 6 updates: 5, 4, 4.5, 4.1; the third and fourth bring nothing.
+    assert outcome.state.step == 6
+    assert outcome.state.best_step == 2
+    assert {c.step for c in valid_checkpoints(outcome.run.checkpoints)} >= {2, 6}
+    assert outcome.run.finished
+
+
+def test_divergence_keeps_the_last_checkpoint_and_the_run_unfinished(tiny, tmp_path, monkeypatch):
+    real = loop.train_step
+
+    def train_step(model, optimizers, batches, at, *rest):
+        if at == 6:
+            with torch.no_grad():
+                model.token_embedding.weight.fill_(float("nan"))
+        return real(model, optimizers, batches, at, *rest)
+
+    monkeypatch.setattr(loop, "train_step", train_step)
+    with pytest.raises(Diverged, match="step 7: loss = nan"):
+        start(tiny, tmp_path, "a")
+    run = Run(tmp_path / "a")
+    assert final(run).step == 4
+    assert all(t.isfinite().all() for t in final(run).read_model().values())
+    assert not run.finished

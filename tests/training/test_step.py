@@ -1,0 +1,128 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from gptlite.compute.device import Compute
+from gptlite.compute.distributed import Dist
+from gptlite.config.schema import RunConfig
+from gptlite.data.batches import Batches, TokenArray
+from gptlite.errors import ConfigError, Diverged
+from gptlite.model.gpt import GPT
+from gptlite.training.optim import build_optimizers
+from gptlite.training.step import choose_micro_batch_size, dropout_rng, train_step
+
+CPU = Compute(torch.device("cpu"), "fp32", "fused", 1)
+VOCAB_SIZE = 13
+# Four tokens out of five are the same one: something to learn in 50 updates.
+TEXT = TokenArray(
+    np.random.default_rng(0).integers(-4 * VOCAB_SIZE, VOCAB_SIZE, 3000).clip(0).astype(np.uint16), "text"
+)
+
+
+def config(**values) -> RunConfig:
+    base = {
+        "model.n_layer": 2,
+        "model.n_head": 2,
+        "model.n_embd": 16,
+        "model.block_size": 8,
+        "train.batch_size": 8,
+        "train.micro_batch_size": 8,
+        "train.optimizer": "adamw",
+        "train.max_steps": 50,
+        "train.warmup_steps": 5,
+        "train.lr": 1e-2,
+    }
+    return RunConfig().with_values({**base, **values})
+
+
+def losses(cfg: RunConfig, dtype: torch.dtype, steps: int = 50) -> list[float]:
+    model = GPT(cfg.model, VOCAB_SIZE, rng=torch.Generator().manual_seed(0)).to(dtype)
+    optimizers = build_optimizers(model, cfg.train, CPU)
+    batches = Batches(TEXT, cfg.model.block_size, cfg.train.batch_size, seed=1)
+    return [train_step(model, optimizers, batches, step, cfg, CPU, Dist()).loss for step in range(steps)]
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "dtype", "tolerance"),
+    [
+        ("adamw", torch.float64, 1e-12),
+        ("muon", torch.float64, 1e-12),
+        ("adamw", torch.float32, 2e-4),
+        ("muon", torch.float32, 3e-3),
+    ],
+    ids=str,
+)
+def test_a_batch_gives_the_same_losses_however_it_is_cut_up(optimizer, dtype, tolerance):
+    whole, halves, rows = (
+        losses(config(**{"train.optimizer": optimizer, "train.micro_batch_size": size}), dtype) for size in (8, 4, 1)
+    )
+    assert whole[-1] < whole[0] - 0.01
+    assert halves == pytest.approx(whole, rel=tolerance, abs=0)
+    assert rows == pytest.approx(whole, rel=tolerance, abs=0)
+
+
+def test_dropout_masks_follow_from_seed_step_micro_step_and_rank_alone():
+    cfg = config(**{"model.dropout": 0.5})
+
+    def draw(*place: int) -> list[float]:
+        rng = dropout_rng(cfg, *place, torch.device("cpu"))
+        assert rng is not None
+        return torch.rand(4, generator=rng).tolist()
+
+    assert draw(3, 1, 0) == draw(3, 1, 0)
+    assert len({tuple(draw(*place)) for place in [(3, 1, 0), (4, 1, 0), (3, 2, 0), (3, 1, 1)]}) == 4
+    assert dropout_rng(config(), 0, 0, 0, torch.device("cpu")) is None
+
+
+@pytest.mark.parametrize("poison", [math.nan, math.inf])
+def test_a_loss_or_gradient_that_is_not_finite_stops_before_the_update(poison):
+    cfg = config()
+    model = GPT(cfg.model, VOCAB_SIZE, rng=torch.Generator().manual_seed(0))
+    optimizers = build_optimizers(model, cfg.train, CPU)
+    with torch.no_grad():
+        model.token_embedding.weight[3, 3] = poison
+    before = [p.detach().clone() for p in model.parameters()]
+    with pytest.raises(Diverged, match=r"step 1: loss = nan.*lower train\.lr \(now 0\.002\)") as raised:
+        train_step(model, optimizers, Batches(TEXT, 8, 8, seed=1), 0, cfg, CPU, Dist())
+    assert raised.value.exit_code == 3
+    assert all(torch.equal(a, b) or a.isnan().any() for a, b in zip(before, model.parameters(), strict=True))
+    assert not any(optimizer.state for optimizer in optimizers)
+
+
+def test_an_infinite_gradient_of_a_finite_loss_stops_too():
+    cfg = config()
+    model = GPT(cfg.model, VOCAB_SIZE, rng=torch.Generator().manual_seed(0))
+    model.ln_f.weight.register_hook(lambda gradient: gradient * math.inf)
+    with pytest.raises(Diverged, match=r"norm of the gradient = (inf|nan)"):
+        train_step(model, build_optimizers(model, cfg.train, CPU), Batches(TEXT, 8, 8, seed=1), 0, cfg, CPU, Dist())
+
+
+def test_clipping_bounds_the_norm_that_the_optimizer_sees():
+    cfg = config(**{"train.grad_clip": 1e-3})
+    model = GPT(cfg.model, VOCAB_SIZE, rng=torch.Generator().manual_seed(0))
+    seen: list[float] = []
+
+    class Watch(torch.optim.SGD):
+        def step(self, closure=None):
+            seen.append(math.sqrt(sum(p.grad.square().sum().item() for p in model.parameters())))
+
+    stats = train_step(model, [Watch(model.parameters())], Batches(TEXT, 8, 8, seed=1), 0, cfg, CPU, Dist())
+    assert stats.grad_norm > 0.01
+    assert seen[0] == pytest.approx(1e-3, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "block_size", "world_size", "expected"),
+    [(16, 128, 1, 16), (48, 128, 1, 24), (64, 256, 2, 16), (7, 4096, 1, 1), (3, 8192, 1, 1)],
+)
+def test_micro_batch_size_is_the_largest_divisor_that_fits_4096_tokens(batch_size, block_size, world_size, expected):
+    cfg = config(**{"train.batch_size": batch_size, "model.block_size": block_size, "train.micro_batch_size": "auto"})
+    assert choose_micro_batch_size(cfg, CPU, world_size)[0] == expected
+
+
+def test_a_batch_that_the_processes_cannot_share_is_refused():
+    cfg = config(**{"train.micro_batch_size": "auto"})
+    with pytest.raises(ConfigError, match=r"train\.batch_size = 8: a multiple of the 3 processes"):
+        choose_micro_batch_size(cfg, CPU, 3)
