@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -12,6 +11,7 @@ from typer.exceptions import TyperException
 
 from gptlite import __version__
 from gptlite.cli import evaluate, prepare, sample, train
+from gptlite.cli.terminal import drop_output
 from gptlite.errors import UserError
 
 # rich_markup_mode: Rich's boxes would hide the house form of errors, and cost a tenth of a second at start-up.
@@ -45,10 +45,10 @@ def complain(problems: Sequence[str]) -> None:
         print(f"error: {problem}", file=sys.stderr)
 
 
-def usage_problem(error: TyperException) -> str:
+def usage_problem(error: TyperException, arguments: Sequence[str]) -> str:
     """What is wrong with the command line, in the house form."""
-    context = getattr(error, "ctx", None)
-    where = context.command_path if context is not None else "gptlite"
+    commands = [command.name for command in app.registered_commands]
+    where = " ".join(["gptlite", *(word for word in arguments[:1] if word in commands)])
     message = error.format_message().strip().rstrip(".").replace("\n", " ")
     return f"{where}: {message[:1].lower()}{message[1:]}; see {where} --help"
 
@@ -63,14 +63,13 @@ def run(arguments: Sequence[str]) -> int:
         complain(error.problems)
         return error.exit_code
     except TyperException as error:
-        complain([usage_problem(error)])
+        complain([usage_problem(error, arguments)])
         return UserError.exit_code
     except (KeyboardInterrupt, typer.Abort):
         complain(["interrupted"])
         return 130
     except BrokenPipeError:
-        # Whoever read our output has left (`| head`). Python would complain once more when it closes the stream.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
         return 0
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gptlite.cli.options import CheckpointOption, RunArgument, SetOption, config_of, runs_folder, used
-from gptlite.cli.terminal import Console
+from gptlite.cli.terminal import Console, emit
 
 if TYPE_CHECKING:
     from gptlite.inference.load import Model
@@ -64,11 +63,11 @@ def sample(
     )
     for i in range(cfg.sample.n):
         if cfg.sample.n > 1:
-            write(f"--- {i + 1} of {cfg.sample.n}\n")
-        write(prompt)
+            emit(f"--- {i + 1} of {cfg.sample.n}\n")
+        emit(prompt)
         for piece in model.stream(prompt, how, seed=cfg.sample.seed, sample=i):
-            write(piece)
-        write("\n")
+            emit(piece)
+        emit("\n")
 
 
 def warn_of_long_prompt(model: Model, prompt: str, say: Callable[[str], None]) -> None:
@@ -76,10 +75,3 @@ def warn_of_long_prompt(model: Model, prompt: str, say: Callable[[str], None]) -
     length, context = len(model.prompt_ids(prompt)), model.facts.model.block_size
     if length > context:
         say(f"prompt = {length} tokens: the model sees the last {context} of them (its block_size)")
-
-
-def write(text: str) -> None:
-    """To standard output at once; a character that it cannot show becomes "?"."""
-    encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
-    sys.stdout.flush()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+import typer
 
 if TYPE_CHECKING:
     from gptlite.runs.console import ConsoleSink
@@ -35,3 +38,19 @@ class Console:
         """Move the bar."""
         if self._sink is not None:
             self._sink.progress(step, loss)
+
+
+def emit(text: str) -> None:
+    """Results to standard output, at once; a character that it cannot show becomes "?"."""
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+        sys.stdout.flush()
+    except BrokenPipeError:  # Typer would make it exit code 1
+        drop_output()
+        raise typer.Exit(0) from None
+
+
+def drop_output() -> None:
+    """Whoever read our output has left (`| head`): no more of it, and no complaint when Python closes the stream."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

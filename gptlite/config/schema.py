@@ -30,6 +30,7 @@ from gptlite.config.values import (
 
 DEFAULT_BPE_VOCAB_SIZE = 1024
 DEFAULT_DECAY_FRACTION = 0.2
+DEFAULT_MOMENTUM = 0.95
 
 
 @dataclass(frozen=True)
@@ -181,6 +182,12 @@ def _decay_belongs_to_constant(decay_fraction: float | None, schedule: str) -> d
     }
 
 
+def _momentum_belongs_to_muon(momentum: float | None, optimizer: str) -> dict[str, str]:
+    if momentum is None or optimizer != "adamw":
+        return {}
+    return {"momentum": "null, since optimizer adamw has beta1 and beta2", "optimizer": "muon, or set momentum to null"}
+
+
 class TrainSection(Section):
     """The updates: how many, of how much text, and by which rule."""
 
@@ -188,6 +195,7 @@ class TrainSection(Section):
         Rule(("micro_batch_size", "batch_size"), _micro_batches_fill_the_batch),
         Rule(("warmup_steps", "max_steps"), _warmup_ends_in_time),
         Rule(("decay_fraction", "schedule"), _decay_belongs_to_constant),
+        Rule(("momentum", "optimizer"), _momentum_belongs_to_muon),
     )
 
     max_steps: Count = Field(default=1000, description="updates in all")
@@ -212,11 +220,18 @@ class TrainSection(Section):
     weight_decay: NonNegative = Field(default=0.1, description="decoupled decay of the hidden matrices")
     beta1: BelowOne = Field(default=0.9, description="adamw: memory of the gradient's mean")
     beta2: BelowOne = Field(default=0.95, description="adamw: memory of the gradient's square")
-    momentum: BelowOne = Field(default=0.95, description="muon: memory of the gradient")
+    momentum: BelowOne | None = Field(
+        default=None, description=f"only for muon: memory of the gradient; null means {DEFAULT_MOMENTUM}"
+    )
     grad_clip: Positive | None = Field(default=1.0, description="largest norm of the gradient; null does not clip")
     patience: Count | None = Field(
         default=None, description="stop after this many evaluations without a new best; null never stops early"
     )
+
+    @property
+    def muon_momentum(self) -> float:
+        """Under Muon: the memory of the gradient."""
+        return DEFAULT_MOMENTUM if self.momentum is None else self.momentum
 
     @property
     def constant_decay(self) -> float:

@@ -212,7 +212,7 @@ def prune(folder: Path, keep: int, protect: Collection[int] = (), *, newest: int
         valid = [each for each in scan(folder, check_hashes=False) if isinstance(each, Checkpoint)]
         valid = [each for each in valid if each.step <= newest]
         scored = [each for each in valid if each.score is not None]
-        kept = {newest, *protect, *(each.step for each in valid[:keep])}
+        kept = {*protect, *(each.step for each in valid[:keep])}
         kept |= {min(scored, key=lambda each: rank(each, None)).step} if scored else set()
         for each in valid[::-1]:
             if each.step not in kept:

@@ -83,5 +83,5 @@ def _text(tag: str, text: str) -> dict[str, Any]:
     from tensorboard.plugins.text.metadata import create_summary_metadata  # type: ignore[import-untyped]
 
     shown = "\n".join("    " + line for line in text.split("\n")).encode(errors="replace")
-    tensor = {"dtype": "DT_STRING", "tensor_shape": {"dim": [{"size": 1}]}, "string_val": [shown]}
+    tensor = {"dtype": "DT_STRING", "tensor_shape": {}, "string_val": [shown]}
     return {"tag": tag, "metadata": create_summary_metadata(tag, ""), "tensor": tensor}

@@ -1,7 +1,7 @@
 """Byte-pair encoding: trained here with Hugging Face's trainer, run by tiktoken, saved as a list of ranks.
 
 A BPE first cuts text into pieces with a regular expression and then merges bytes inside each piece. The pattern must
-cut alike in three engines: the trainer's and tokenizer.json's (Oniguruma), and tiktoken's (Rust, fancy-regex).
+cut alike in two engines: that of the trainer and of tokenizer.json (Oniguruma), and that of tiktoken (fancy-regex).
 """
 
 from __future__ import annotations

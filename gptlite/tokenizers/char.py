@@ -79,7 +79,8 @@ class CharTokenizer:
     def decode(self, ids: Iterable[int]) -> str:
         """See Tokenizer."""
         array = checked_ids(ids, self.vocab_size)
-        return _code_points(self.characters)[array[array != self.eot_id]].tobytes().decode("utf-32-le")
+        code_points = _code_points(self.characters)[array[array != self.eot_id]]
+        return str(code_points.tobytes(), "utf-32-le")
 
     def files(self) -> dict[str, bytes]:
         """See Tokenizer."""

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from gptlite.compute.device import Compute, computes_in_bf16
 from gptlite.config.schema import RunConfig, TrainSection
+from gptlite.errors import ConfigError
 from gptlite.model.gpt import GPT
 from gptlite.training.muon import Muon, orthogonalise_flops
 
@@ -51,7 +52,14 @@ def choose_optimizer(model: GPT, cfg: RunConfig) -> tuple[str, str]:
         return cfg.train.optimizer, f"optimizer {cfg.train.optimizer}: as asked"
     ours, models = muon_flops(model), update_flops(model, cfg.train.batch_size * cfg.model.block_size)
     share = f"{ours / 1e9:.3g} GFLOP an update on top of the model's {models / 1e9:.3g}"
-    return ("muon", f"optimizer muon: {share}") if ours <= models else ("adamw", f"optimizer adamw: Muon costs {share}")
+    if ours <= models:
+        return "muon", f"optimizer muon: {share}"
+    if cfg.train.momentum is not None:
+        raise ConfigError(
+            f"train.momentum = {cfg.train.momentum}: null, since auto takes adamw here (Muon costs {share}); "
+            "or set train.optimizer to muon"
+        )
+    return "adamw", f"optimizer adamw: Muon costs {share}"
 
 
 def build_optimizers(model: GPT, cfg: TrainSection, compute: Compute) -> Optimizers:
@@ -79,7 +87,7 @@ def build_optimizers(model: GPT, cfg: TrainSection, compute: Compute) -> Optimiz
     muon = Muon(
         [{"params": [p], "parts": parts(name)} for name, p in by_muon.items()],
         lr=cfg.lr,
-        momentum=cfg.momentum,
+        momentum=cfg.muon_momentum,
         weight_decay=cfg.weight_decay,
         dtype=torch.bfloat16 if fast else None,
     )

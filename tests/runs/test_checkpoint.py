@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -143,6 +144,35 @@ def sealed(fields: dict[str, object]) -> bytes:
 def test_a_manifest_cannot_name_a_file_outside_its_folder(tmp_path: Path, name: str) -> None:
     (tmp_path / "MANIFEST.json").write_bytes(dump_manifest(1, None, {name: {"size": 0, "sha256": "0"}}))
     with pytest.raises(Damaged, match="it is no checkpoint of ours"):
+        Checkpoint.open(tmp_path)
+
+
+def test_a_manifest_with_a_number_that_json_lacks_is_damaged(save: Save) -> None:
+    path = save(1).path / "MANIFEST.json"
+    path.write_text(path.read_text().replace('"score": null', '"score": NaN'))
+    with pytest.raises(Damaged, match="its content changed"):
+        Checkpoint.open(path.parent)
+
+
+def test_a_file_that_the_disk_cannot_read_counts_as_damaged(
+    save: Save, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(1), save(2)
+    whole = durable.sha256_of
+
+    def bad_sector(path: Path) -> str:
+        if path == folder / "step-00000002" / "model.safetensors":
+            with durable.storage_errors(path, "read"):
+                raise OSError(errno.EIO, "")
+        return whole(path)
+
+    monkeypatch.setattr(durable, "sha256_of", bad_sector)
+    assert steps(folder) == [1]
+
+
+def test_a_file_that_cannot_even_be_looked_at_counts_as_damaged(tmp_path: Path) -> None:
+    (tmp_path / "MANIFEST.json").write_bytes(dump_manifest(1, None, {"n" * 300: {"size": 0, "sha256": "0"}}))
+    with pytest.raises(Damaged, match="file = File name too long"):
         Checkpoint.open(tmp_path)
 
 

@@ -76,6 +76,7 @@ def test_tags_stand_in_groups_and_text_is_shown_as_it_is(tmp_path: Path) -> None
     sink.log(10, "train", {"loss": 3.0, "lr": 0.5, "grad_norm": 2.0, "tokens": 640}, {"tokens_per_second": 64.0})
     sink.log(10, "val", {"loss": 2.0, "bits_per_byte": 1.5, "perplexity": 8.0, "tokens": 9}, {"elapsed": 1.0})
     sink.sample(10, "# to be\nor <b>")
+    sink.sync()
     sink.close()
     assert set(read(tmp_path).Tags()["scalars"]) == {
         *("train/loss", "train/lr", "train/grad_norm", "speed/tokens_per_second"),

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gptlite.cli import app
+
+CONFIG = """\
+data: {source: story.txt}
+tokenizer: {kind: char}
+model: {n_layer: 1, n_head: 2, n_embd: 16, block_size: 16}
+train: {max_steps: 6, batch_size: 8, warmup_steps: 2}
+eval: {every: 3}
+save: {every: 3}
+log: {every: 1, tensorboard: false}
+run: {threads: 1}
+"""
+
+
+def write_story(folder: Path) -> None:
+    words = ["the cat ", "a dog ", "sat on ", "ran to ", "the mat. ", "the hill.\n"]
+    rng = np.random.default_rng(0)
+    (folder / "story.txt").write_text("".join(words[i] for i in rng.integers(0, len(words), 2000)))
+    (folder / "nano.yaml").write_text(CONFIG)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command line left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+Gptlite = Callable[..., Result]
+
+
+@pytest.fixture
+def gptlite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Gptlite:
+    """Runs a command line inside this process, in an empty folder with a text and a config."""
+    write_story(tmp_path)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> Result:
+        capfd.readouterr()
+        code = app.run(arguments)
+        return Result(code, *capfd.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def trained(gptlite: Gptlite) -> Path:
+    """A finished run named nano in the folder of `gptlite`."""
+    result = gptlite("train", "-c", "nano.yaml")
+    assert result.code == 0, result.err
+    return Path("runs/nano")

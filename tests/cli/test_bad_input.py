@@ -1,0 +1,159 @@
+"""Every mistake of a user: one line that says where, what and what to do, the exit code, and nothing half-written."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from gptlite import durable
+from gptlite.runs.rundir import Run
+
+
+def set_(key: str, value: object) -> list[str]:
+    return ["--set", f"{key}={value}"]
+
+
+CASES = [
+    pytest.param(
+        ["--data", "gone.txt"],
+        "data.source = gone.txt: no such file, folder or data set of that name",
+        id="missing-file",
+    ),
+    pytest.param(["--data", "empty.txt"], "empty.txt: text = 0 bytes: a file with text is needed", id="empty-file"),
+    pytest.param(["--data", "binary.txt"], "binary.txt: byte 3 = 0x00: text is needed", id="binary-file"),
+    pytest.param(["--data", "latin.txt"], "latin.txt: byte 3 = 0xe9", id="another-encoding"),
+    pytest.param(["--data", "short.txt"], "set model.block_size to at most 8", id="shorter-than-a-block"),
+    pytest.param(set_("train.learning_rate", 1), "no such key; did you mean train.lr?", id="unknown-key"),
+    pytest.param(set_("model.n_layer", "two"), "model.n_layer = two: a whole number >= 1", id="wrong-type"),
+    pytest.param(set_("model.dropout", 1.5), "model.dropout = 1.5: a number >= 0 and < 1", id="out-of-range"),
+    pytest.param(set_("train.lr", ".nan"), "train.lr = .nan: a number > 0", id="nan"),
+    pytest.param(set_("model.n_embd", 15), "model.n_embd = 15: a multiple of n_head (2)", id="heads"),
+    pytest.param(
+        [*set_("tokenizer.kind", "bpe"), *set_("tokenizer.vocab_size", 256)],
+        "tokenizer.vocab_size = 256: a whole number >= 257",
+        id="vocab-size",
+    ),
+    pytest.param(["-c", "gone.yaml"], "--config = gone.yaml: no such file", id="missing-config"),
+    pytest.param(["--continue"], "--continue = without --name", id="continue-without-name"),
+    pytest.param(["--resume", "gone"], "run = gone: a run's name or folder", id="resume-nothing"),
+    pytest.param(["--resume", "a", "--data", "b"], "--data = b: not with --resume", id="resume-with-data"),
+    pytest.param(["--name", "a/b"], "--name = a/b: the name of a folder", id="name-with-slash"),
+    pytest.param(set_("run.device", "cuda"), "run.device = cuda: torch finds no such device here", id="no-such-device"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), CASES)
+def test_train_refuses_it_in_one_line_and_writes_no_run(gptlite, arguments, message):
+    Path("empty.txt").write_bytes(b"")
+    Path("binary.txt").write_bytes(bytes(range(3, -1, -1)) * 9)
+    Path("latin.txt").write_bytes("caf\xe9 au lait".encode("latin-1"))
+    Path("short.txt").write_text("0123456789")
+    result = gptlite(
+        "train", *([] if "-c" in arguments or "--resume" in arguments else ["-c", "nano.yaml"]), *arguments
+    )
+    errors = [line for line in result.err.splitlines() if line.startswith("error: ")]
+    assert result.code == 2
+    assert len(errors) == 1
+    assert message in errors[0]
+    assert "Traceback" not in result.err
+    assert not Path("runs").exists()
+
+
+def test_every_problem_of_a_config_is_reported_at_once_with_its_line(gptlite):
+    Path("bad.yaml").write_text("train:\n  lr: fast\n  momentun: 0.9\nmodel:\n  n_layer: 0\n")
+    result = gptlite("train", "-c", "bad.yaml")
+    assert result.code == 2
+    errors = [line for line in result.err.splitlines() if line.startswith("error: ")]
+    assert [line.split(": ")[1] for line in errors] == ["bad.yaml:2", "bad.yaml:3", "bad.yaml:5"]
+
+
+def test_an_explicit_name_in_use_names_resume_and_a_free_name(gptlite, trained):
+    result = gptlite("train", "-c", "nano.yaml", "--name", "nano")
+    assert result.code == 2
+    assert "--resume nano" in result.err
+    assert "nano-2" in result.err
+    assert not Path("runs/nano-2").exists()
+
+
+def test_a_locked_run_is_refused_and_the_holder_named(gptlite, trained):
+    with Run(trained).lock():
+        result = gptlite("train", "--resume", "nano")
+    assert result.code == 2
+    assert f"pid {os.getpid()}" in result.err
+
+
+@pytest.mark.parametrize("command", ["sample", "eval"])
+def test_a_folder_that_is_no_run_is_refused(gptlite, command):
+    Path("things").mkdir()
+    result = gptlite(command, "things")
+    assert result.code == 2
+    assert "error: things: run = no config.yaml in it" in result.err
+
+
+@pytest.mark.parametrize("command", ["sample", "eval"])
+def test_without_any_run_the_next_step_is_named(gptlite, command):
+    result = gptlite(command)
+    assert result.code == 2
+    assert "start one with gptlite train" in result.err
+
+
+def test_a_folder_that_cannot_be_made_ends_with_exit_4(gptlite):
+    Path("occupied").write_text("a file")
+    result = gptlite("train", "-c", "nano.yaml", "--set", "run.dir=occupied/runs")
+    assert result.code == 4
+    assert "error: occupied" in result.err
+
+
+def test_a_folder_that_must_not_be_written_ends_with_exit_4(gptlite, monkeypatch):
+    def refuse(call, *arguments):
+        if call is os.mkdir:
+            raise PermissionError(errno.EACCES, "")
+        return call(*arguments)
+
+    gptlite("prepare", "-c", "nano.yaml")
+    monkeypatch.setattr(durable, "syscall", refuse)
+    result = gptlite("train", "-c", "nano.yaml")
+    assert result.code == 4
+    assert "Permission denied" in result.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["tran"], "gptlite: no such command 'tran'"),
+        (["train", "--nmae", "x"], "gptlite train: no such option: --nmae"),
+        (["train", "--name"], "gptlite train: option '--name' requires an argument"),
+        (["train", "surplus"], "gptlite train: got unexpected extra argument"),
+        (["sample", "--top-k", "many"], "gptlite sample: invalid value for '--top-k'"),
+    ],
+)
+def test_usage_errors_take_the_same_form(gptlite, arguments, message):
+    result = gptlite(*arguments)
+    assert result.code == 2
+    assert result.err.startswith(f"error: {message}")
+    assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--temperature", "-1"], "--temperature: sample.temperature = -1.0: a number >= 0"),
+        (["--top-p", "0"], "--top-p: sample.top_p = 0.0: a number > 0"),
+        (["-n", "0"], "-n: sample.n = 0: a whole number >= 1"),
+        (["--checkpoint", "5"], "checkpoint = 5: best, latest or a step that was saved: 3, 6"),
+        (["--prompt", "caf\u00e9"], "'\u00e9' (U+00E9, first at character 3)"),
+    ],
+)
+def test_sample_refuses_what_it_cannot_do(gptlite, trained, arguments, message):
+    result = gptlite("sample", *arguments)
+    assert result.code == 2
+    assert message in result.err
+
+
+def test_eval_refuses_a_text_that_it_cannot_score(gptlite, trained):
+    Path("one.txt").write_text("a")
+    assert "1 tokens: at least 2" in gptlite("eval", "--file", "one.txt").err
+    assert gptlite("eval", "--file", "gone.txt").code == 2

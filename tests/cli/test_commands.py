@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gptlite as package
+from gptlite.cli.options import runs_folder
+from gptlite.config.loading import load_config
+
+
+def test_train_shows_the_config_used_the_samples_and_what_to_type_next(gptlite):
+    result = gptlite("train", "-c", "nano.yaml")
+    assert result.code == 0
+    assert "config: nano.yaml" in result.err
+    lines = result.err.splitlines()
+    steps = [line.split()[0] for line in lines if line.strip() and line.split()[0] in {"0", "3", "6"}]
+    assert steps == ["0", "3", "6"]
+    assert "gptlite sample nano" in result.out
+    assert "gptlite eval nano" in result.out
+    assert "tensorboard --logdir runs" in result.out
+
+
+def test_runs_without_a_name_are_numbered_after_their_config(gptlite):
+    for name in ("nano", "nano-2", "nano-3"):
+        assert gptlite("train", "-c", "nano.yaml").code == 0
+        assert Path("runs", name, "config.yaml").is_file()
+
+
+def test_resume_latest_takes_the_newest_unfinished_run(gptlite, trained):
+    (trained / "finished.json").unlink()
+    assert gptlite("train", "-c", "nano.yaml").code == 0
+    result = gptlite("train", "--resume", "latest")
+    assert result.code == 0
+    assert "run: runs/nano\n" in result.err
+
+
+def test_resume_takes_changes_that_do_not_change_the_past(gptlite, trained):
+    assert gptlite("train", "--resume", "nano", "--set", "train.max_steps=8").code == 0
+    assert (trained / "checkpoints/step-00000008").is_dir()
+    refused = gptlite("train", "--resume", "nano", "--set", "train.lr=1")
+    assert refused.code == 2
+    assert "train.lr = 1.0: it was started with 0.003" in refused.err
+
+
+def test_greedy_samples_are_equal_and_seeds_change_the_others(gptlite, trained):
+    greedy = [gptlite("sample", "--prompt", "the ", "-t", "0", "--seed", str(seed)).out for seed in (1, 2)]
+    assert greedy[0] == greedy[1]
+    assert greedy[0].startswith("the ")
+    drawn = [gptlite("sample", "--prompt", "the ", "--seed", str(seed)).out for seed in (1, 1, 2)]
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_several_samples_differ_and_the_first_is_that_of_one(gptlite, trained):
+    one = gptlite("sample", "--max-new-tokens", "30").out
+    three = gptlite("sample", "--max-new-tokens", "30", "-n", "3").out
+    texts = [part.split("\n", 1)[1] for part in three.split("--- ")[1:]]
+    assert texts[0] == one
+    assert len(set(texts)) == 3
+
+
+def test_a_sample_goes_on_past_the_context_and_a_long_prompt_is_accepted(gptlite, trained):
+    result = gptlite("sample", "--prompt", "the cat sat on the mat.", "--max-new-tokens", "50")
+    assert result.code == 0
+    assert "prompt = 23 tokens: the model sees the last 16 of them" in result.err
+    assert len(result.out.strip("\n")) >= 23 + 40
+
+
+def test_sampling_ends_before_a_stop_text(gptlite, trained):
+    free = gptlite("sample", "--prompt", "the", "--max-new-tokens", "60").out.strip("\n")
+    stop = free[20:22]
+    stopped = gptlite("sample", "--prompt", "the", "--max-new-tokens", "60", "--stop", stop).out.strip("\n")
+    assert stopped == free[: free.index(stop, 3)]
+
+
+def test_eval_of_the_validation_text_is_the_number_that_training_wrote(gptlite, trained):
+    logged = [json.loads(line) for line in (trained / "metrics.jsonl").read_text().splitlines()]
+    last = [line for line in logged if line["split"] == "val"][-1]
+    shown = json.loads(gptlite("eval", "nano", "--checkpoint", "6", "--json").out)
+    assert shown["loss"] == pytest.approx(last["loss"], rel=1e-6)
+    assert shown["bits_per_byte"] == pytest.approx(last["bits_per_byte"], rel=1e-6)
+
+
+def test_eval_of_a_file_counts_its_bytes(gptlite, trained):
+    Path("more.txt").write_text("the cat sat on the hill.\n")
+    shown = json.loads(gptlite("eval", "--file", "more.txt", "--json").out)
+    assert (shown["tokens"], shown["bytes"]) == (24, 24)
+    assert "bits per byte" in gptlite("eval", "--file", "more.txt").out
+
+
+def test_a_checkpoint_folder_copied_alone_samples_and_scores_a_file(gptlite, trained, tmp_path):
+    copied = tmp_path / "elsewhere"
+    shutil.copytree(trained / "checkpoints/step-00000006", copied)
+    shutil.rmtree("runs")
+    shutil.rmtree("data")
+    assert gptlite("sample", str(copied), "--prompt", "the").code == 0
+    assert gptlite("eval", str(copied), "--file", "story.txt").code == 0
+    refused = gptlite("eval", str(copied))
+    assert refused.code == 2
+    assert "score a text with --file" in refused.err
+
+
+def test_prepare_prints_what_it_made_and_where(gptlite):
+    result = gptlite("prepare", "-c", "nano.yaml")
+    assert result.code == 0
+    assert "story.txt" in result.out
+    folder = Path(result.out.splitlines()[-1].split()[-1])
+    assert (folder / "manifest.json").is_file()
+    assert gptlite("prepare", "-c", "nano.yaml").out == result.out
+
+
+def test_the_folder_of_runs_is_the_configs_then_the_environments_then_runs():
+    assert runs_folder("mine", {"GPTLITE_RUNS": "theirs"}) == Path("mine")
+    assert runs_folder("runs", {"GPTLITE_RUNS": "theirs"}) == Path("theirs")
+    assert runs_folder("runs", {}) == Path("runs")
+
+
+def test_gptlite_runs_moves_every_command(gptlite, monkeypatch):
+    monkeypatch.setenv("GPTLITE_RUNS", "other")
+    assert gptlite("train", "-c", "nano.yaml").code == 0
+    assert Path("other/nano/config.yaml").is_file()
+    assert gptlite("sample").code == 0
+    assert gptlite("train", "--resume", "nano").code == 0
+
+
+def test_from_python_a_run_is_loaded_used_and_scored(gptlite, trained):
+    model = package.load("runs/nano")
+    assert isinstance(model.generate("the ", max_new_tokens=5), str)
+    assert model.tokenizer.decode(model.tokenizer.encode("the cat")) == "the cat"
+    assert 0 < model.score("the cat sat on the mat.").bits_per_byte < 10
+
+
+def test_from_python_a_run_is_trained(gptlite):
+    outcome = package.train("nano.yaml", ["train.max_steps=2"], name="mine")
+    assert outcome.state.step == 2
+    assert load_config(outcome.run.path / "config.yaml").train.max_steps == 2
+
+
+def command_line(*arguments: str, code: str | None = None) -> subprocess.CompletedProcess[str]:
+    program = ["-c", code] if code else ["-m", "gptlite", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(Path(package.__file__).parents[1])}
+    return subprocess.run([sys.executable, *program], capture_output=True, text=True, env=environment, check=False)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["train", "-c", "gone.yaml"], ["--version"]])
+def test_help_and_config_errors_do_without_torch(arguments, tmp_path):
+    code = f"import sys\nfrom gptlite.cli.app import run\nrun({arguments!r})\nassert 'torch' not in sys.modules"
+    result = command_line(code=code)
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_locked_run_and_a_name_in_use_are_refused_without_torch(gptlite, trained):
+    code = """
+import sys
+from pathlib import Path
+from gptlite.cli.app import run
+from gptlite.runs.rundir import Run
+with Run(Path("runs/nano")).lock():
+    assert run(["train", "--resume", "nano"]) == 2
+assert run(["train", "-c", "nano.yaml", "--name", "nano"]) == 2
+assert "torch" not in sys.modules
+"""
+    result = command_line(code=code)
+    assert result.returncode == 0, result.stderr
+
+
+def test_output_into_a_closed_pipe_ends_quietly(gptlite, trained):
+    sample = (
+        f"{sys.executable} -m gptlite sample --max-new-tokens 3000 2>errors.txt | head -c 5; echo ${{PIPESTATUS[0]}}"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(package.__file__).parents[1])}
+    done = subprocess.run(["bash", "-c", sample], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout.endswith("0\n")
+    assert len(done.stdout) == 5 + len("0\n")
+    assert "Traceback" not in Path("errors.txt").read_text()
