@@ -25,11 +25,10 @@ class Dist:
     @classmethod
     def from_environment(cls, device: torch.device) -> Dist:
         """Join the group that torchrun set up; a single process where there is none."""
-        world_size = int(os.environ.get("WORLD_SIZE", "1"))
-        if world_size == 1:
+        if world_size() == 1:
             return cls()
         tdist.init_process_group("nccl" if device.type == "cuda" else "gloo")
-        return cls(tdist.get_rank(), world_size)
+        return cls(tdist.get_rank(), tdist.get_world_size())
 
     @property
     def is_main(self) -> bool:
@@ -80,3 +79,8 @@ class Dist:
 def local_rank() -> int:
     """Which of this machine's GPUs is ours."""
     return int(os.environ.get("LOCAL_RANK", "0"))
+
+
+def world_size() -> int:
+    """How many processes torchrun started for this run; 1 without it."""
+    return int(os.environ.get("WORLD_SIZE", "1"))

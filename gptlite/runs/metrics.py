@@ -17,7 +17,6 @@ from typing import Any, Protocol
 
 from gptlite import durable
 from gptlite.errors import StorageError
-from gptlite.runs.console import ConsoleSink
 
 NO_TIME: Mapping[str, float] = MappingProxyType({})
 
@@ -111,45 +110,20 @@ class MetricLog(AbstractContextManager["MetricLog"]):
     An essential sink that fails is a StorageError. An extra one is dropped with one line to `warn`; training goes on.
     """
 
-    def __init__(
-        self,
-        essential: Sequence[Sink] = (),
-        extras: Sequence[Sink] = (),
-        console: ConsoleSink | None = None,
-        warn: Callable[[str], None] = lambda line: None,
-    ) -> None:
-        self._essential: list[Sink] = [*essential, *([console] if console else [])]
-        self._extras = list(extras)
-        self._console = console
-        self._warn = warn
+    def __init__(self, essential: Sequence[Sink], extras: Sequence[Sink], warn: Callable[[str], None]) -> None:
+        self._essential, self._extras, self._warn = list(essential), list(extras), warn
 
     @classmethod
     def open(
-        cls,
-        folder: Path,
-        *,
-        resume_step: int | None,
-        extras: Sequence[Sink] = (),
-        console: ConsoleSink | None = None,
-        warn: Callable[[str], None],
+        cls, folder: Path, *, resume_step: int | None, extras: Sequence[Sink] = (), warn: Callable[[str], None]
     ) -> MetricLog:
         """The log of the run in `folder`, continued after `resume_step` (None: begun anew)."""
-        return cls([JsonlSink(folder, resume_step, warn)], extras, console, warn)
+        return cls([JsonlSink(folder, resume_step, warn)], extras, warn)
 
     @classmethod
     def silent(cls) -> MetricLog:
         """A log that keeps nothing: that of every process but the main one."""
-        return cls()
-
-    def progress(self, step: int, loss: float) -> None:
-        """Move the bar to `step`; nothing is logged."""
-        if self._console:
-            self._console.progress(step, loss)
-
-    def say(self, line: str) -> None:
-        """Show a line above the bar."""
-        if self._console:
-            self._console.say(line)
+        return cls([], [], lambda line: None)
 
     def write(self, step: int, split: str, values: Mapping[str, float], time: Mapping[str, float] = NO_TIME) -> None:
         """Log numbers of a split at a step; those in `time` depend on the clock."""
@@ -166,7 +140,7 @@ class MetricLog(AbstractContextManager["MetricLog"]):
     def close(self) -> None:
         """Close every sink; a second call does nothing."""
         self._each(lambda sink: sink.close())
-        self._essential, self._extras, self._console = [], [], None
+        self._essential, self._extras = [], []
 
     def _each(self, action: Callable[[Sink], None]) -> None:
         for sink in self._essential:

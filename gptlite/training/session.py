@@ -17,7 +17,7 @@ import torch
 
 from gptlite import __version__
 from gptlite.compute.device import Compute, resolve, settings
-from gptlite.compute.distributed import Dist, local_rank
+from gptlite.compute.distributed import Dist, local_rank, world_size
 from gptlite.config.loading import dump_config
 from gptlite.config.schema import RunConfig
 from gptlite.data.batches import Batches, eval_windows
@@ -84,12 +84,18 @@ def begin(cfg: RunConfig, prepared: Prepared, create: Callable[[], Run], termina
 
 
 def go_on(cfg: RunConfig, prepared: Prepared, run: Run, terminal: Terminal) -> TrainState:
-    """Train an existing run from its newest valid checkpoint, from the beginning where it has none. It is locked."""
+    """Train an existing run from its newest valid checkpoint, from the beginning where it has none. It is locked.
+
+    With another number of processes the rows of each are cut up anew; the batches stay the same.
+    """
+    if run.info["world_size"] != world_size():
+        cfg = cfg.with_values({"train.micro_batch_size": "auto"})
     plan = decide(cfg, prepared.manifest.tokenizer.vocab_size)
     checkpoint = latest(run.checkpoints, terminal.say)
     plan.dist.barrier()  # every process has read before the main one tidies
     if plan.dist.is_main:
         run.remove_leftovers()
+        run.write_info({**run.info, "world_size": plan.dist.world_size})
         run.write_config(dump_config(plan.cfg))
     return sit(plan, prepared, run, checkpoint, terminal)
 

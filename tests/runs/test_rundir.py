@@ -35,6 +35,11 @@ def test_an_explicit_name_in_use_is_an_error_that_names_both_ways_on(tmp_path: P
         Run.create(tmp_path, "small", "config")
     expected = "--name = small: already used; continue it with --resume small, or take a free name such as small-3"
     assert str(refused.value) == expected
+    with pytest.raises(RunError) as refused:
+        Run.check_free(tmp_path, "small")
+    assert str(refused.value) == expected
+    Run.check_free(tmp_path / "runs", "small")
+    assert not (tmp_path / "runs").exists()
 
 
 def test_trainings_that_race_for_names_get_different_ones(tmp_path: Path) -> None:
