@@ -69,7 +69,9 @@ def test_a_run_killed_three_times_ends_bit_for_bit_as_one_left_alone(tmp_path):
         kill_after(gptlite(tmp_path, "-c", "hard.yaml", "--name", "cut", "--continue"), cut, step)
     finish(gptlite(tmp_path, "--resume", "cut"))
 
-    ends = [valid_checkpoints(Run(tmp_path / "runs" / name).checkpoints, check_hashes=True)[-1] for name in ("whole", "cut")]
+    ends = [
+        valid_checkpoints(Run(tmp_path / "runs" / name).checkpoints, check_hashes=True)[-1] for name in ("whole", "cut")
+    ]
     for name in ("model.safetensors", "optimizer.safetensors"):
         whole, resumed = (end.read_tensors(name) for end in ends)
         assert whole.keys() == resumed.keys()

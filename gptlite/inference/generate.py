@@ -53,7 +53,8 @@ class Context:
             self._clear()
         self.window += new
         device = self.model.token_embedding.weight.device
-        logits = self.model(torch.tensor([new], device=device), cache=self.cache)
+        # Not through a compiled call: every length would be compiled anew.
+        logits = self.model.forward(torch.tensor([new], device=device), cache=self.cache)
         last: Tensor = logits[0, -1]
         return (last.float() if last.dtype == torch.bfloat16 else last).cpu()
 

@@ -1,0 +1,53 @@
+"""What the README says is true."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import typer
+
+from gptlite.cli.app import app
+from gptlite.config.finding import find_config
+from gptlite.config.loading import load_config
+
+
+@pytest.fixture(scope="session")
+def readme(repository: Path) -> str:
+    return (repository / "README.md").read_text(encoding="utf-8")
+
+
+def test_every_file_it_links_to_exists(readme, repository):
+    links = re.findall(r"\]\(([^)#]+)\)", readme)
+    assert links
+    assert [link for link in links if not link.startswith("http") and not (repository / link).exists()] == []
+
+
+def test_the_scripts_it_names_can_be_run(readme, repository):
+    scripts = set(re.findall(r"scripts/\w+", readme))
+    assert {"scripts/quickstart", "scripts/test"} <= scripts
+    assert all((repository / script).stat().st_mode & 0o111 for script in scripts)
+
+
+def test_every_command_and_option_it_shows_exists(readme):
+    group = typer.main.get_command(app)
+    known = {
+        name: {option for parameter in command.params for option in parameter.opts}
+        for name, command in group.commands.items()
+    }
+    shown = re.findall(r"gptlite (prepare|train|sample|eval)\b([^`\n#]*)", readme)
+    assert {command for command, _ in shown} == set(known)
+    for command, rest in shown:
+        options = set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", rest.replace("--json", "--json ")))
+        assert options <= known[command], (command, options - known[command])
+
+
+def test_the_configs_it_names_are_built_in(readme):
+    for name in re.search(r"built-in name \(([^)]*)\)", readme)[1].replace("`", "").split(", "):
+        load_config(find_config(name))
+
+
+def test_the_keys_it_sets_exist(readme):
+    for override in re.findall(r"--set (\S+=\S+?)[`\s]", readme):
+        load_config(None, [override])
