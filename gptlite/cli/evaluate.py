@@ -66,7 +66,7 @@ def prepared_of(checkpoint: Path) -> Prepared:
     from gptlite.data.prepared import Prepared
     from gptlite.runs.rundir import Run
 
-    run = Run(checkpoint.parent.parent)
+    run = Run(checkpoint.absolute().parent.parent)
     if not run.started:
         raise RunError(f"{checkpoint}: validation text = unknown: the folder is not in a run; score a text with --file")
     return Prepared(Path(run.info["prepared"]))

@@ -70,8 +70,13 @@ def used(options: Mapping[str, tuple[str, object]]) -> list[Override]:
 
 
 def config_of(checkpoint: Path, overrides: Sequence[str | Override]) -> RunConfig:
-    """The config of the run that a checkpoint's folder lies in, changed; of a folder copied alone, the defaults."""
-    from gptlite.config.loading import load_config
+    """The config of the run that a checkpoint's folder lies in, changed; of a folder copied alone, the defaults.
 
-    saved = checkpoint.parent.parent / "config.yaml"
-    return load_config(saved if saved.is_file() else None, overrides)
+    How it is computed is decided anew: a model that was trained on a GPU is used on a laptop.
+    """
+    from gptlite.config.loading import Override, load_config
+
+    folder = checkpoint.absolute().parent
+    saved = folder.parent / "config.yaml"
+    anew = [Override("saved", f"run.{key}", "auto") for key in ("device", "precision", "attention", "threads")]
+    return load_config(saved if folder.name == "checkpoints" and saved.is_file() else None, [*anew, *overrides])

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -90,6 +94,7 @@ def resume_run(wanted: str, sets: list[str], console: Console) -> Outcome:
 def card(outcome: Outcome) -> list[str]:
     """The end of a run: where it lies, its best figures, what to type next."""
     run, state = outcome.run, outcome.state
+    compressors = outcome.prepared.manifest.reference
     lines = [
         "",
         f"{run.name}: {state.step} updates, {state.tokens:,} tokens, {state.elapsed:.0f} s; it lies in {run.path}",
@@ -98,12 +103,17 @@ def card(outcome: Outcome) -> list[str]:
         lines.append(
             f"best after {state.best_step}: {state.best_bits_per_byte:.3f} bits per byte, loss {state.best_loss:.4f}"
         )
-    reference = outcome.prepared.manifest.reference
-    lines += [
-        f"the same text: xz -9 {reference.xz:.3f}, gzip -9 {reference.gzip:.3f}, single bytes {reference.unigram:.3f}",
+    return [
+        *lines,
+        f"the same text by xz -9: {compressors.xz:.3f}, by gzip -9: {compressors.gzip:.3f}",
         "next:",
-        f'  gptlite sample {run.name} --prompt "..."',
-        f"  gptlite eval {run.name}",
-        f"  tensorboard --logdir {run.path.parent}",
+        f'  {program("gptlite")} sample {shlex.quote(run.name)} --prompt "..."',
+        f"  {program('gptlite')} eval {shlex.quote(run.name)}",
+        f"  {program('tensorboard')} --logdir {shlex.quote(str(run.path.parent))}",
     ]
-    return lines
+
+
+def program(name: str) -> str:
+    """How the calling shell reaches a program of this environment: by name where PATH has it, else by its path."""
+    beside_python = Path(sys.executable).parent / name
+    return shlex.quote(str(beside_python)) if shutil.which(name) is None and beside_python.exists() else name

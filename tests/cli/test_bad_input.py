@@ -157,3 +157,11 @@ def test_eval_refuses_a_text_that_it_cannot_score(gptlite, trained):
     Path("one.txt").write_text("a")
     assert "1 tokens: at least 2" in gptlite("eval", "--file", "one.txt").err
     assert gptlite("eval", "--file", "gone.txt").code == 2
+
+
+def test_training_that_diverges_ends_with_exit_3_and_one_line(gptlite):
+    result = gptlite("train", "-c", "nano.yaml", "--set", "train.lr=1e30", "--set", "train.optimizer=adamw")
+    assert result.code == 3
+    errors = [line for line in result.err.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    assert "lower train.lr" in errors[0]
