@@ -57,6 +57,8 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command line; its exit code. Only bugs raise."""
     try:
         code = app(args=list(arguments), prog_name="gptlite", standalone_mode=False)
+        if code == 130:  # Typer's answer to Ctrl-C, where no training was there to save anything
+            complain(["interrupted"])
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except UserError as error:
@@ -65,9 +67,6 @@ def run(arguments: Sequence[str]) -> int:
     except TyperException as error:
         complain([usage_problem(error, arguments)])
         return UserError.exit_code
-    except (KeyboardInterrupt, typer.Abort):
-        complain(["interrupted"])
-        return 130
     except BrokenPipeError:
         drop_output()
         return 0

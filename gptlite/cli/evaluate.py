@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gptlite.cli.options import CheckpointOption, RunArgument, SetOption, config_of, runs_folder
+from gptlite.cli.options import CheckpointOption, RunArgument, SetOption, check_keys
 from gptlite.cli.terminal import Console
 from gptlite.errors import DataError, RunError
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gptlite.data.prepared import Prepared
     from gptlite.inference.load import Model
     from gptlite.inference.score import Score
+    from gptlite.runs.checkpoint import Checkpoint
 
 
 def evaluate(
@@ -25,27 +26,31 @@ def evaluate(
     file: Annotated[
         str | None, typer.Option("--file", "-f", metavar="FILE", help="Score this text, not the run's validation text.")
     ] = None,
-    checkpoint: CheckpointOption = "best",
+    checkpoint: CheckpointOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     set_: SetOption = None,
 ) -> None:
     """Score a model on its validation text, or on any file: nats per token, perplexity, bits per byte."""
-    from gptlite.runs.choosing import choose_checkpoint
+    from gptlite.runs.choosing import choose_checkpoint, config_of
+    from gptlite.runs.rundir import runs_folder
 
     console = Console()
+    sets = check_keys("eval", set_, ["eval.batch_size", "run.*", "data.dir", "data.encoding", "data.normalize"])
     found = choose_checkpoint(runs_folder(), run or "latest", checkpoint, console.say)
-    cfg = config_of(found.path, set_ or [])
+    cfg = config_of(found, sets)
     console.say(f"checkpoint: {found.path}")
     text = read_text(file, cfg) if file is not None else None
-    prepared = prepared_of(found.path) if text is None else None
+    prepared = prepared_of(found, cfg) if text is None else None
     # torch: not before the command line has been checked.
+    from gptlite.compute.device import settings
     from gptlite.inference.load import load_checkpoint
 
     model = load_checkpoint(found, cfg.run)
-    if prepared is not None:
-        score = score_validation(model, prepared, cfg)
-    else:
-        score = model.score(text or "", batch_size=cfg.eval.batch_size)
+    with settings(model.compute, deterministic=cfg.run.deterministic):
+        if prepared is not None:
+            score = score_validation(model, prepared, cfg)
+        else:
+            score = model.score(text or "", batch_size=cfg.eval.batch_size)
     figures = {"checkpoint": str(found.path), "text": file or "validation", **figures_of(score)}
     for line in [json.dumps(figures)] if as_json else table(figures):
         print(line)
@@ -61,27 +66,32 @@ def read_text(file: str, cfg: RunConfig) -> str:
     return document.text
 
 
-def prepared_of(checkpoint: Path) -> Prepared:
-    """The prepared text of the run that a checkpoint lies in. RunError if it was copied away from it."""
-    from gptlite.data.prepared import Prepared
-    from gptlite.runs.rundir import Run
+def prepared_of(checkpoint: Checkpoint, cfg: RunConfig) -> Prepared:
+    """The prepared text of the run that a checkpoint lies in, whole. RunError if it is in none, or its text is gone."""
+    from gptlite.runs.choosing import run_of
+    from gptlite.training.launch import find_text
 
-    run = Run(checkpoint.absolute().parent.parent)
-    if not run.started:
-        raise RunError(f"{checkpoint}: validation text = unknown: the folder is not in a run; score a text with --file")
-    return Prepared(Path(run.info["prepared"]))
+    run = run_of(checkpoint)
+    if run is None:
+        raise RunError(
+            f"{checkpoint.path}: validation text = unknown: the folder is not in a run; score a text with --file"
+        )
+    prepared = find_text(run, cfg)
+    if prepared is None:
+        raise RunError(
+            f"{run.path}: prepared text = {run.recorded('prepared', str)}: gone; say where it is now with "
+            f"--set data.dir=FOLDER, or score a text with --file"
+        )
+    prepared.verify()
+    return prepared
 
 
 def score_validation(model: Model, prepared: Prepared, cfg: RunConfig) -> Score:
     """The score of the whole validation split. RunError if it was made with another tokenizer."""
-    from gptlite.data.batches import eval_windows
-    from gptlite.inference.score import bytes_per_token, score
-
     theirs, ours = prepared.manifest.tokenizer.fingerprint, model.tokenizer.fingerprint
     if theirs != ours:
         raise RunError(f"{prepared.path}: tokenizer = {theirs[:12]}: the checkpoint has {ours[:12]}; use its own data")
-    windows = eval_windows(prepared.split("val"), model.facts.model.block_size, cfg.eval.batch_size)
-    return score(model.gpt, windows, bytes_per_token(model.tokenizer), model.compute)
+    return model.score_tokens(prepared.split("val"), batch_size=cfg.eval.batch_size)
 
 
 def figures_of(score: Score) -> dict[str, float]:

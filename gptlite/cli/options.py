@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
+
+from gptlite.errors import ConfigError
 
 if TYPE_CHECKING:
     from gptlite.config.loading import Override
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from gptlite.config.yaml12 import Value
 
 DEFAULT_CONFIG = "small.yaml"
-DEFAULT_RUNS = "runs"
 
 ConfigOption = Annotated[
     str | None,
@@ -39,7 +39,8 @@ RunArgument = Annotated[
     typer.Argument(metavar="[RUN]", help="A run's name or folder, or a checkpoint's. Default: the newest run."),
 ]
 CheckpointOption = Annotated[
-    str, typer.Option("--checkpoint", metavar="best|latest|STEP", help="Which of the run's checkpoints.")
+    str | None,
+    typer.Option("--checkpoint", metavar="best|latest|STEP", help="Which of the run's checkpoints. Default: best."),
 ]
 
 
@@ -55,11 +56,6 @@ def read_config(config: str | None, sets: Sequence[str] | None, data: str | None
     return load_config(path, overrides), path
 
 
-def runs_folder(configured: str = DEFAULT_RUNS, environment: Mapping[str, str] = os.environ) -> Path:
-    """Where runs lie: run.dir where the config sets it, else GPTLITE_RUNS, else ./runs."""
-    return Path(environment.get("GPTLITE_RUNS") or configured if configured == DEFAULT_RUNS else configured)
-
-
 def used(options: Mapping[str, tuple[str, object]]) -> list[Override]:
     """Changes of the config that options stand for, those left out without effect: {"--seed": ("sample.seed", 7)}."""
     from gptlite.config.loading import Override
@@ -69,14 +65,13 @@ def used(options: Mapping[str, tuple[str, object]]) -> list[Override]:
     ]
 
 
-def config_of(checkpoint: Path, overrides: Sequence[str | Override]) -> RunConfig:
-    """The config of the run that a checkpoint's folder lies in, changed; of a folder copied alone, the defaults.
-
-    How it is computed is decided anew: a model that was trained on a GPU is used on a laptop.
-    """
-    from gptlite.config.loading import Override, load_config
-
-    folder = checkpoint.absolute().parent
-    saved = folder.parent / "config.yaml"
-    anew = [Override("saved", f"run.{key}", "auto") for key in ("device", "precision", "attention", "threads")]
-    return load_config(saved if folder.name == "checkpoints" and saved.is_file() else None, [*anew, *overrides])
+def check_keys(command: str, overrides: Sequence[str] | None, accepted: Sequence[str]) -> list[str]:
+    """The --set options of a command that uses only some keys; ConfigError for those that would do nothing."""
+    problems = [
+        f"--set: {key}: gptlite {command} uses {', '.join(accepted)}; leave it out"
+        for override in overrides or ()
+        if not (key := override.partition("=")[0].strip()).startswith(tuple(a.rstrip("*") for a in accepted))
+    ]
+    if problems:
+        raise ConfigError(problems)
+    return list(overrides or ())

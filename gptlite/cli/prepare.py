@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from gptlite.cli.options import ConfigOption, DataOption, SetOption, read_config
 
@@ -11,13 +13,20 @@ if TYPE_CHECKING:
     from gptlite.data.manifest import Manifest
 
 
-def prepare(config: ConfigOption = None, set_: SetOption = None, data: DataOption = None) -> None:
+def prepare(
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    data: DataOption = None,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="What to call the folder. Default: after the text.")
+    ] = None,
+) -> None:
     """Turn the text of a config into token ids, once; `train` does it by itself where it has not been done."""
     from gptlite.data.prepare import prepare as prepare_text
 
     cfg, path = read_config(config, set_, data)
     print(f"config: {path}", file=sys.stderr)
-    prepared = prepare_text(cfg.data, cfg.tokenizer, lambda line: print(line, file=sys.stderr))
+    prepared = prepare_text(cfg.data, cfg.tokenizer, lambda line: print(line, file=sys.stderr), name=name)
     for line in report(prepared.manifest):
         print(line)
     print(f"it lies in      {prepared.path}")

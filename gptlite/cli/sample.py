@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gptlite.cli.options import CheckpointOption, RunArgument, SetOption, config_of, runs_folder, used
+from gptlite.cli.options import CheckpointOption, RunArgument, SetOption, check_keys, used
 from gptlite.cli.terminal import Console, emit
 
 if TYPE_CHECKING:
@@ -33,13 +33,15 @@ def sample(
     stop: Annotated[
         list[str] | None, typer.Option("--stop", metavar="TEXT", help="End before this text. May be repeated.")
     ] = None,
-    checkpoint: CheckpointOption = "best",
+    checkpoint: CheckpointOption = None,
     set_: SetOption = None,
 ) -> None:
     """Write text with a trained model. What is not given comes from the run's config (section sample)."""
-    from gptlite.runs.choosing import choose_checkpoint
+    from gptlite.runs.choosing import choose_checkpoint, config_of
+    from gptlite.runs.rundir import runs_folder
 
     console = Console()
+    sets = check_keys("sample", set_, ["sample.*", "run.device", "run.threads", "run.attention"])
     found = choose_checkpoint(runs_folder(), run or "latest", checkpoint, console.say)
     options = {
         "--max-new-tokens": ("sample.max_new_tokens", max_new_tokens),
@@ -50,9 +52,10 @@ def sample(
         "--seed": ("sample.seed", seed),
         "--stop": ("sample.stop", stop),
     }
-    cfg = config_of(found.path, [*(set_ or ()), *used(options)])
+    cfg = config_of(found, [*sets, *used(options)])
     console.say(f"checkpoint: {found.path}")
     # torch: not before the command line has been checked.
+    from gptlite.compute.device import settings
     from gptlite.inference.generate import Decoding
     from gptlite.inference.load import load_checkpoint
 
@@ -61,13 +64,14 @@ def sample(
     how = Decoding(
         cfg.sample.max_new_tokens, cfg.sample.temperature, cfg.sample.top_k, cfg.sample.top_p, tuple(cfg.sample.stop)
     )
-    for i in range(cfg.sample.n):
-        if cfg.sample.n > 1:
-            emit(f"--- {i + 1} of {cfg.sample.n}\n")
-        emit(prompt)
-        for piece in model.stream(prompt, how, seed=cfg.sample.seed, sample=i):
-            emit(piece)
-        emit("\n")
+    with settings(model.compute, deterministic=cfg.run.deterministic):
+        for i in range(cfg.sample.n):
+            if cfg.sample.n > 1:
+                emit(f"--- {i + 1} of {cfg.sample.n}\n")
+            emit(prompt)
+            for piece in model.stream(prompt, how, seed=cfg.sample.seed, sample=i):
+                emit(piece)
+            emit("\n")
 
 
 def warn_of_long_prompt(model: Model, prompt: str, say: Callable[[str], None]) -> None:

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gptlite.cli.options import ConfigOption, DataOption, SetOption, read_config, runs_folder
+from gptlite.cli.options import ConfigOption, DataOption, SetOption, read_config
 from gptlite.cli.terminal import Console
 from gptlite.errors import ConfigError
 
 if TYPE_CHECKING:
     from gptlite.training.launch import Outcome
+    from gptlite.training.terminal import Terminal
 
 NameOption = Annotated[
     str | None,
@@ -40,13 +41,18 @@ def train(
 ) -> None:
     """Train a model on the text of a config. Ctrl-C stops after the current update, with a checkpoint."""
     check_combination(config, data, name, resume, continue_)
-    console = Console()
+    # Importing it is cheap: it loads torch when everything else has been checked.
+    from gptlite.training.launch import is_main
+    from gptlite.training.terminal import Silent
+
+    terminal = Console() if is_main() else Silent()
     if resume is not None:
-        outcome = resume_run(resume, set_ or [], console)
+        outcome = resume_run(resume, set_ or [], terminal)
     else:
-        outcome = start_run(config, set_, data, name, continue_, console)
-    for line in card(outcome):
-        print(line)
+        outcome = start_run(config, set_, data, name, continue_, terminal)
+    if is_main():
+        for line in card(outcome):
+            print(line)
 
 
 def check_combination(
@@ -65,30 +71,28 @@ def check_combination(
 
 
 def start_run(
-    config: str | None, sets: list[str] | None, data: str | None, name: str | None, continue_: bool, console: Console
+    config: str | None, sets: list[str] | None, data: str | None, name: str | None, continue_: bool, terminal: Terminal
 ) -> Outcome:
     """A new run, or with --continue whichever it takes."""
     cfg, path = read_config(config, sets, data)
-    console.say(f"config: {path}")
-    root = runs_folder(cfg.run.dir)
-    # Importing it is cheap: it loads torch when everything else has been checked.
+    terminal.say(f"config: {path}")
     from gptlite.training.launch import claim, start
 
     if continue_ and name is not None:
-        return claim(cfg, root=root, name=name, terminal=console)
-    return start(cfg, root=root, base=path.stem, name=name, terminal=console)
+        return claim(cfg, name=name, terminal=terminal)
+    return start(cfg, base=path.stem, name=name, terminal=terminal)
 
 
-def resume_run(wanted: str, sets: list[str], console: Console) -> Outcome:
+def resume_run(wanted: str, sets: list[str], terminal: Terminal) -> Outcome:
     """An existing run goes on."""
     from gptlite.config.loading import load_config
-    from gptlite.runs.rundir import CONFIG, Run
+    from gptlite.runs.rundir import CONFIG, Run, runs_folder
     from gptlite.training.launch import resume
 
     run = Run.open(runs_folder(), wanted, unfinished=True)
-    console.say(f"run: {run.path}")
+    terminal.say(f"run: {run.path}")
     cfg = load_config(run.path / CONFIG, sets) if sets else None
-    return resume(run, cfg, terminal=console)
+    return resume(run, cfg, terminal=terminal)
 
 
 def card(outcome: Outcome) -> list[str]:
@@ -107,8 +111,8 @@ def card(outcome: Outcome) -> list[str]:
         *lines,
         f"the same text by xz -9: {compressors.xz:.3f}, by gzip -9: {compressors.gzip:.3f}",
         "next:",
-        f'  {program("gptlite")} sample {shlex.quote(run.name)} --prompt "..."',
-        f"  {program('gptlite')} eval {shlex.quote(run.name)}",
+        f'  {program("gptlite")} sample {shlex.quote(run.handle)} --prompt "..."',
+        f"  {program('gptlite')} eval {shlex.quote(run.handle)}",
         f"  {program('tensorboard')} --logdir {shlex.quote(str(run.path.parent))}",
     ]
 

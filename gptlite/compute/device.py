@@ -53,10 +53,9 @@ def computes_in_bf16(device: torch.device) -> bool:
 
 
 def usable_cores() -> int:
-    """Cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """Cores that this process may run on, shared with the processes that torchrun started beside it."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
 
 
 def _device(wanted: str, local_rank: int) -> tuple[torch.device, str]:

@@ -7,7 +7,7 @@ batch, and the sums of losses and gradients are added up. `torchrun -m gptlite t
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -17,18 +17,23 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Dist:
-    """This process among `world_size`; rank 0 alone writes files and the terminal."""
+    """This process among `world_size`; rank 0 alone writes files and the terminal. Exchanges happen on `device`."""
 
     rank: int = 0
     world_size: int = 1
+    device: str = "cpu"
 
     @classmethod
     def from_environment(cls, device: torch.device) -> Dist:
         """Join the group that torchrun set up; a single process where there is none."""
         if world_size() == 1:
             return cls()
-        tdist.init_process_group("nccl" if device.type == "cuda" else "gloo")
-        return cls(tdist.get_rank(), tdist.get_world_size())
+        if device.type == "cuda":
+            torch.cuda.set_device(device)  # collectives of objects use the current one
+            tdist.init_process_group("nccl", device_id=device)
+        else:
+            tdist.init_process_group("gloo")
+        return cls(tdist.get_rank(), tdist.get_world_size(), str(device))
 
     @property
     def is_main(self) -> bool:
@@ -54,11 +59,16 @@ class Dist:
         """The largest of a number over all processes, so that all take the same turn."""
         if self.world_size == 1:
             return number
-        tensor = torch.tensor(number)
-        if tdist.get_backend() == "nccl":
-            tensor = tensor.cuda()
+        tensor = torch.tensor(number, device=self.device)
         tdist.all_reduce(tensor, tdist.ReduceOp.MAX)
         return int(tensor)
+
+    def sum_numbers(self, numbers: Sequence[float]) -> list[float]:
+        """The sum of each number over all processes, in double precision."""
+        if self.world_size == 1:
+            return list(numbers)
+        summed: list[float] = self.sum(torch.tensor(numbers, dtype=torch.float64, device=self.device)).tolist()
+        return summed
 
     def from_main(self, text: str) -> str:
         """What the main process gives here, whatever the others give."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -71,7 +72,9 @@ class RunSection(Section):
     attention: Literal["auto", "plain", "fused"] = Field(
         default="auto", description="plain: the equation as written; fused: the fast path that equals it"
     )
-    threads: Auto | Count = Field(default="auto", description="CPU threads of each process; auto suits the machine")
+    threads: Auto | Annotated[int, Field(ge=1, le=1024)] = Field(
+        default="auto", description="CPU threads of each process; auto suits the machine"
+    )
     compile: bool = Field(default=False, description="compile the model first: a slow start, then faster steps")
     deterministic: bool = Field(default=False, description="only operations that repeat bit for bit, also on a GPU")
     seed: Natural = Field(default=1337, description="decides initial weights, order of batches and dropout")
@@ -95,6 +98,16 @@ class DataSection(Section):
         default="shuffle", description="shuffle visits each window once per epoch, random draws with replacement"
     )
     dir: PathText = Field(default="data/prepared", description="folder of prepared data sets")
+
+    @property
+    def folder(self) -> Path:
+        """`dir`, with ~ for the home folder."""
+        return Path(self.dir).expanduser()
+
+    @property
+    def sources(self) -> list[str]:
+        """`source`, one or several."""
+        return [self.source] if isinstance(self.source, str) else self.source
 
 
 def _size_belongs_to_bpe(vocab_size: int | None, kind: str) -> dict[str, str]:

@@ -32,23 +32,26 @@ def _say_nothing(line: str) -> None:
     pass
 
 
-def find_prepared(data: DataSection, tokenizer: TokenizerSection) -> Prepared | None:
-    """The finished folder of this text and these keys, if there is one. Errors as `prepare`; nothing is written."""
-    recipe = read_recipe(data, tokenizer, HashCache(Path(data.dir)))
-    return _finished(Path(data.dir) / recipe.folder_name)
+def fingerprint(data: DataSection, tokenizer: TokenizerSection) -> str:
+    """What the manifest of this text and these keys says, or would say. DataError where the text is not there."""
+    return read_recipe(data, tokenizer, HashCache(data.folder)).fingerprint
 
 
-def prepare(data: DataSection, tokenizer: TokenizerSection, report: Report = _say_nothing) -> Prepared:
+def prepare(
+    data: DataSection, tokenizer: TokenizerSection, report: Report = _say_nothing, *, name: str | None = None
+) -> Prepared:
     """The prepared folder of this text and these keys: the finished one, or a new one.
 
-    Beside the folders, data.dir holds two kinds of hidden files: the remembered hashes, and a lock per folder.
+    The fingerprint that ends a folder's name decides; before it stands `name`, or what the text is called. Beside
+    the folders, data.dir holds two kinds of hidden files: the remembered hashes, and a lock per folder.
     `report` gets lines for the user. DataError for text that cannot be used, before anything is written; StorageError
     for disk and network. A killed build leaves nothing under the final name, and the next one starts over.
     """
-    cache = HashCache(Path(data.dir))
+    cache = HashCache(data.folder)
     recipe = read_recipe(data, tokenizer, cache)
-    folder = Path(data.dir) / recipe.folder_name
-    prepared = _finished(folder) or _build(folder, recipe, data, tokenizer, cache, report)
+    prepared = _finished(recipe, data.folder)
+    if prepared is None:
+        prepared = _build(data.folder / recipe.folder_name(name), recipe, data, tokenizer, cache, report)
     try:
         cache.save()
     except StorageError as error:  # a prepared folder may be shared and read-only
@@ -56,8 +59,9 @@ def prepare(data: DataSection, tokenizer: TokenizerSection, report: Report = _sa
     return prepared
 
 
-def _finished(folder: Path) -> Prepared | None:
-    return Prepared(folder) if (folder / manifest.FILE_NAME).exists() else None
+def _finished(recipe: Recipe, parent: Path) -> Prepared | None:
+    found = sorted(path.parent for path in parent.glob(f"[!.]*-{recipe.short}/{manifest.FILE_NAME}"))
+    return Prepared(found[0]) if found else None
 
 
 def _build(
@@ -78,7 +82,7 @@ def _build(
         )
     durable.make_dirs(folder.parent)
     with _turn(folder, report):
-        if (finished := _finished(folder)) is not None:
+        if (finished := _finished(recipe, folder.parent)) is not None:
             return finished  # made by the process that had the lock
         for leftover in (folder, *folder.parent.glob(f"{folder.name}{durable.TEMP_MARK}*")):
             durable.remove_tree(leftover)

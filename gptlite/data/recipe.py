@@ -33,18 +33,22 @@ class Recipe:
     fingerprint: str
 
     @property
-    def folder_name(self) -> str:
-        """`<name of the first source>-<fingerprint>`."""
+    def short(self) -> str:
+        """As much of the fingerprint as stands in the folder's name."""
+        return self.fingerprint[:_SHOWN]
+
+    def folder_name(self, name: str | None = None) -> str:
+        """`<name>-<fingerprint>`; without a name, that of the first source."""
         first, more = self.sources[0], len(self.sources) - 1
-        name = Path(first.name).stem if first.one_file else Path(first.name).parts[0]
-        name = re.sub(r"[^\w-]+", "-", unicodedata.normalize("NFC", name)).strip("-_")[:_LONGEST_NAME] or "data"
-        return f"{name}{f'-and-{more}-more' if more else ''}-{self.fingerprint[:_SHOWN]}"
+        called = Path(first.name).stem if first.one_file else Path(first.name).parts[0]
+        called = re.sub(r"[^\w-]+", "-", unicodedata.normalize("NFC", name or called)).strip("-_")[:_LONGEST_NAME]
+        and_more = f"-and-{more}-more" if more and name is None else ""
+        return f"{called or 'data'}{and_more}-{self.short}"
 
 
 def read_recipe(data: DataSection, tokenizer: TokenizerSection, cache: HashCache) -> Recipe:
     """Open and hash the sources. DataError for what cannot be opened or read, StorageError for a failed download."""
-    specs = [data.source] if isinstance(data.source, str) else data.source
-    sources = tuple(open_source(spec, data.encoding, data.normalize, leave_out=(Path(data.dir),)) for spec in specs)
+    sources = tuple(open_source(spec, data.encoding, data.normalize, leave_out=(data.folder,)) for spec in data.sources)
     sha256s = tuple(_sha256(source, cache) for source in sources)
     decides = {
         "format_version": manifest.FORMAT_VERSION,

@@ -127,6 +127,13 @@ def open_source(
         ) from error
 
 
+def absolute(spec: str) -> str:
+    """`spec` as it can be written into a config that is used from another folder; whether it is there or not."""
+    path = os.path.abspath(os.path.expanduser(spec))
+    is_name = spec == PYTHON_STDLIB or (not os.path.exists(path) and cards.find_card(spec) is not None)
+    return spec if is_name else path
+
+
 def _file(path: Path, encoding: str, normalize: str) -> Source:
     if not path.is_file():
         raise DataError(f"{path}: kind = pipe or device: text is read more than once; save it to a file first")

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gptlite.data.order import mix
+from gptlite.errors import ConfigError
 from gptlite.model.attention import KVCache
 from gptlite.model.gpt import GPT
 from gptlite.tokenizers.base import StreamDecoder, Tokenizer
@@ -25,12 +26,24 @@ class Decoding:
     top_p: float | None = None
     stop: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        accepted = {
+            "max_new_tokens": (self.max_new_tokens >= 1, "a whole number >= 1"),
+            "temperature": (0 <= self.temperature < math.inf, "a number >= 0"),
+            "top_k": (self.top_k is None or self.top_k >= 1, "a whole number >= 1, or None"),
+            "top_p": (self.top_p is None or 0 < self.top_p <= 1, "a number > 0 and <= 1, or None"),
+            "stop": ("" not in self.stop, "texts that are not empty"),
+        }
+        problems = [f"{key} = {getattr(self, key)}: {words}" for key, (fits, words) in accepted.items() if not fits]
+        if problems:
+            raise ConfigError(problems)
+
 
 class Context:
     """What the model has read, through a cache.
 
-    Positions are learned, so they end at block_size: when the window is full, reading starts anew from its last
-    half, and goes on from there. A first reading longer than the window keeps its last block_size tokens.
+    The model has block_size positions: when the window is full, reading starts anew from its last half, and goes
+    on from there. A first reading longer than the window keeps its last block_size tokens.
     """
 
     def __init__(self, model: GPT) -> None:
@@ -82,7 +95,8 @@ def choose(logits: Tensor, how: Decoding, rng: torch.Generator) -> int:
     """The next token: temperature, then top-k, then top-p, then a draw: (V,) -> id. Temperature 0 is greedy."""
     if how.temperature == 0:
         return int(logits.argmax())
-    logits = logits / how.temperature
+    # The largest becomes 0 first, so that no temperature, however low, makes it infinite.
+    logits = (logits - logits.max()).double() / how.temperature
     if how.top_k is not None:
         logits = keep_top_k(logits, how.top_k)
     if how.top_p is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,18 +12,22 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from gptlite import tokenizers
 from gptlite.compute.device import Compute, resolve
+from gptlite.config.loading import Override
 from gptlite.config.schema import ModelSection, RunSection
-from gptlite.data.batches import TokenArray, eval_windows
-from gptlite.errors import DataError, RunError
+from gptlite.data.batches import eval_windows
+from gptlite.data.tokens import TokenArray, Tokens
+from gptlite.errors import RunError
 from gptlite.inference.generate import Decoding, generate, never, sample_seed, stream_text
 from gptlite.inference.score import Score, bytes_per_token, score
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import FORMAT_VERSION, from_gpt2
 from gptlite.runs.checkpoint import Checkpoint, Damaged
-from gptlite.runs.choosing import choose_checkpoint
+from gptlite.runs.choosing import choose_checkpoint, config_of
+from gptlite.runs.rundir import runs_folder
 from gptlite.tokenizers.base import Tokenizer
 
 SCORE_BATCH_SIZE = 32
@@ -116,31 +122,35 @@ class Model:
     def score(self, text: str, *, batch_size: int = SCORE_BATCH_SIZE) -> Score:
         """How surprising a text is. The first token is context only, unless end-of-text can go before it."""
         ids = self.encode(text)
-        return self.score_ids([self.tokenizer.eot_id, *ids] if self.ends else ids, batch_size=batch_size)
+        ids = [self.tokenizer.eot_id, *ids] if self.ends else ids
+        return self.score_tokens(TokenArray(np.array(ids, dtype=np.uint32), "text"), batch_size=batch_size)
 
-    def score_ids(self, ids: Sequence[int], *, batch_size: int = SCORE_BATCH_SIZE) -> Score:
-        """As `score`, for ids; the first is context only."""
-        if len(ids) < 2:
-            raise DataError(f"text = {len(ids)} tokens: at least 2, since the first is only context; give more text")
-        tokens = TokenArray(np.array(ids, dtype=np.uint32), "text")
+    def score_tokens(
+        self, tokens: Tokens, *, batch_size: int = SCORE_BATCH_SIZE, first: int = 0, stride: int = 1
+    ) -> Score:
+        """The score of ids; the first is context only. Of its batches, only every `stride`-th from `first` on."""
         windows = eval_windows(tokens, self.facts.model.block_size, batch_size)
-        return score(self.gpt, windows, bytes_per_token(self.tokenizer), self.compute)
+        return score(self.gpt, itertools.islice(windows, first, None, stride), self._lengths, self.compute)
+
+    @functools.cached_property
+    def _lengths(self) -> Tensor:
+        return bytes_per_token(self.tokenizer)
 
 
 def load(
     run: str | Path,
     *,
-    checkpoint: str = "best",
+    checkpoint: str | None = None,
     device: str = "auto",
-    root: Path = Path("runs"),
+    root: Path | None = None,
     warn: Callable[[str], None] = lambda line: None,
 ) -> Model:
-    """The model of a run (a name under `root`, or a folder) or of a checkpoint folder copied from one.
+    """The model of a run (a folder, or a name under `root`, else GPTLITE_RUNS, else ./runs) or of a checkpoint folder.
 
-    checkpoint: best, latest, or a step. RunError where there is none that is whole.
+    checkpoint: best (the default), latest, or a step. RunError where there is none that is whole.
     """
-    section = RunSection.model_validate({"device": device})
-    return load_checkpoint(choose_checkpoint(root, str(run), checkpoint, warn), section)
+    found = choose_checkpoint(runs_folder() if root is None else root, str(run), checkpoint, warn)
+    return load_checkpoint(found, config_of(found, [Override("device", "run.device", device)]).run)
 
 
 def load_checkpoint(found: Checkpoint, section: RunSection) -> Model:

@@ -105,13 +105,13 @@ class GPT(nn.Module):
     @torch.no_grad()
     def initialise(self, rng: torch.Generator | None) -> None:
         """Normal(0, 0.02) weights, zero biases, unit norms; the order of parameters decides the draws."""
-        # 2 * n_layer branches add into the residual stream; shrinking the last projection of each keeps its
-        # variance flat with depth (Radford et al. 2019, section 2.3).
-        branch_std = INIT_STD / math.sqrt(2 * self.cfg.n_layer)
         for name, parameter in self.named_parameters():
-            if parameter.ndim == 2:
-                last_of_branch = name.endswith(("attn.proj.weight", "mlp.down.weight"))
-                parameter.normal_(0.0, branch_std if last_of_branch else INIT_STD, generator=rng)
+            if name.endswith(("attn.proj.weight", "mlp.down.weight")):
+                # Each branch ends in zeros, so that every block begins as the identity and depth costs nothing at
+                # the start (Zhang et al. 2019, arXiv 1901.09321). GPT-2's 0.02 / sqrt(2 n_layer) learned slower.
+                parameter.zero_()
+            elif parameter.ndim == 2:
+                parameter.normal_(0.0, INIT_STD, generator=rng)
             else:
                 parameter.fill_(1.0 if name.endswith("weight") else 0.0)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from gptlite.config.loading import Override, load_config
+from gptlite.config.schema import RunConfig
 from gptlite.errors import RunError
 from gptlite.runs.checkpoint import Checkpoint, open_step, pointed_at, rank, scan, step_folders
 from gptlite.runs.manifest import MANIFEST, Damaged
-from gptlite.runs.rundir import Run
+from gptlite.runs.rundir import CONFIG, Run
 
 
 def latest(folder: Path, warn: Callable[[str], None], *, check_hashes: bool = True) -> Checkpoint | None:
@@ -81,14 +83,33 @@ def find_checkpoint(folder: Path, which: str, warn: Callable[[str], None]) -> Ch
     return open_step(steps[int(which)], check_hashes=True)
 
 
-def choose_checkpoint(root: Path, run: str, which: str, warn: Callable[[str], None]) -> Checkpoint:
-    """The checkpoint `which` of a run (a name under `root`, or a folder), or the one in a checkpoint's own folder.
+def choose_checkpoint(root: Path, run: str, which: str | None, warn: Callable[[str], None]) -> Checkpoint:
+    """The checkpoint `which` (None: best) of a run (a name under `root`, or a folder), or of a checkpoint's own folder.
 
     A RunError when there is none that is whole.
     """
     if run and (Path(run) / MANIFEST).is_file():
+        if which is not None:
+            raise RunError(f"--checkpoint = {which}: not with a checkpoint's own folder ({run}); leave it out")
         return Checkpoint.open(Path(run))
-    return find_checkpoint(Run.open(root, run).checkpoints, which, warn)
+    return find_checkpoint(Run.open(root, run).checkpoints, which or "best", warn)
+
+
+def run_of(checkpoint: Checkpoint) -> Run | None:
+    """The run that a checkpoint lies in; None for a folder that was copied away from it."""
+    folder = checkpoint.path.resolve().parent
+    run = Run(folder.parent)
+    return run if folder == run.checkpoints and run.started else None
+
+
+def config_of(checkpoint: Checkpoint, overrides: Sequence[str | Override]) -> RunConfig:
+    """The config of the run that a checkpoint lies in, changed; for a folder copied away from it, the defaults.
+
+    Device and threads are chosen anew: a model that was trained on a GPU is used on a laptop.
+    """
+    run = run_of(checkpoint)
+    anew = [Override("saved", f"run.{key}", "auto") for key in ("device", "attention", "threads")]
+    return load_config(run.path / CONFIG if run is not None else None, [*anew, *overrides])
 
 
 def _fallback(damaged: list[Damaged], instead: Checkpoint) -> str:

@@ -9,20 +9,30 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from gptlite import durable
 from gptlite.errors import RunError
 from gptlite.runs.records import read_record, write_record
 
+T = TypeVar("T")
+
 CONFIG = "config.yaml"
+DEFAULT_FOLDER = "runs"
 _MAX_NAME_BYTES = 200  # file systems take 255; unfinished files carry a suffix
 _RESERVED = ("latest", "best")
+
+
+def runs_folder(configured: str = DEFAULT_FOLDER, environment: Mapping[str, str] = os.environ) -> Path:
+    """Where runs lie: run.dir where it is not the default, else the environment's GPTLITE_RUNS, else ./runs."""
+    chosen = environment.get("GPTLITE_RUNS") or configured if configured == DEFAULT_FOLDER else configured
+    return Path(chosen).expanduser()
 
 
 @dataclass(frozen=True)
@@ -37,7 +47,7 @@ class Run:
 
         Processes that race for a name get different ones. A RunError when an explicit name is in use or unfit.
         """
-        _check_name(name if name is not None else base, "--name" if name is not None else "run name from the config")
+        cls.check_name(name, base)
         durable.make_dirs(root)
         if name is None:
             return cls(next(path for path in _numbered(root, base) if durable.create_dir(path)))
@@ -46,10 +56,15 @@ class Run:
         return cls(root / name)
 
     @classmethod
-    def check_free(cls, root: Path, name: str) -> None:
-        """The RunError that `create` would raise for an explicit name, without making anything."""
-        _check_name(name, "--name")
-        if (root / name).exists():
+    def check_name(cls, name: str | None, base: str) -> None:
+        """A RunError for a name that is no name."""
+        _check_name(name if name is not None else base, "--name" if name is not None else "run name from the config")
+
+    @classmethod
+    def check_free(cls, root: Path, name: str | None, base: str) -> None:
+        """The RunError that `create` would raise for these names, without making anything."""
+        cls.check_name(name, base)
+        if name is not None and (root / name).exists():
             raise _in_use(root, name)
 
     @classmethod
@@ -107,6 +122,11 @@ class Run:
         return self.path.resolve().name
 
     @property
+    def handle(self) -> str:
+        """What commands find it by: its name if it lies where they look for names, else its path."""
+        return self.name if self.path.resolve().parent == runs_folder().resolve() else str(self.path)
+
+    @property
     def checkpoints(self) -> Path:
         """The folder of checkpoints, whether it exists yet or not."""
         return self.path / "checkpoints"
@@ -134,6 +154,13 @@ class Run:
     def info(self) -> dict[str, Any]:
         """What run.json says."""
         return read_record(self.path / "run.json")
+
+    def recorded(self, key: str, kind: type[T]) -> T:
+        """What run.json says of one thing; a RunError when it says nothing, or nothing of that kind."""
+        value = self.info.get(key)
+        if type(value) is not kind:
+            raise RunError(f"{self.path / 'run.json'}: {key} = {value}: the run is damaged; start a new one")
+        return value
 
     def config_text(self) -> str:
         """config.yaml as it was written."""

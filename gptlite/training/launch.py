@@ -1,4 +1,4 @@
-"""Starting and continuing runs. What can be refused is refused before torch is loaded and before anything is written.
+"""Starting and continuing runs. What can be refused is refused before torch is loaded and before a run is made.
 
 start      a new run                    gptlite train [--name NAME]
 resume     an existing run goes on      gptlite train --resume RUN
@@ -8,19 +8,19 @@ claim      whichever it takes           gptlite train --name NAME --continue
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gptlite.config.loading import find_config, load_config, parse_config
 from gptlite.config.schema import RunConfig
-from gptlite.data.prepare import prepare
+from gptlite.data.prepare import fingerprint, prepare
 from gptlite.data.prepared import Prepared
-from gptlite.data.sources import open_source
-from gptlite.errors import ConfigError, RunError
-from gptlite.runs.rundir import Run
+from gptlite.data.sources import absolute
+from gptlite.errors import ConfigError, DataError, RunError
+from gptlite.runs.rundir import CONFIG, Run, runs_folder
 from gptlite.training.terminal import Silent, Terminal
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # What a resumed run may change: when things are looked at, and how long training goes on (the schedule of learning
 # rates follows the new length).
-MAY_CHANGE = ("train.max_steps", "train.patience", "eval.", "save.", "log.", "sample.", "run.dir")
+MAY_CHANGE = ("train.max_steps", "train.patience", "eval.", "save.", "log.", "sample.")
 
 
 @dataclass(frozen=True)
@@ -40,124 +40,141 @@ class Outcome:
     state: TrainState
 
 
-def train(
-    config: str | Path = "small.yaml",
-    overrides: Sequence[str] = (),
-    *,
-    name: str | None = None,
-    root: str | Path = "runs",
-    terminal: Terminal | None = None,
-) -> Outcome:
-    """From Python: train a new run on a config found as the command line finds it, `overrides` as after --set."""
-    path = find_config(config)
-    return start(load_config(path, overrides), root=Path(root), base=path.stem, name=name, terminal=terminal)
-
-
 def is_main() -> bool:
     """Whether this process is the one that writes: torchrun numbers them."""
     return os.environ.get("RANK", "0") == "0"
 
 
+def train(
+    config: str | Path = "small.yaml",
+    overrides: Sequence[str] = (),
+    *,
+    name: str | None = None,
+    terminal: Terminal | None = None,
+) -> Outcome:
+    """From Python: train a new run on a config found as the command line finds it, `overrides` as after --set."""
+    path = find_config(config)
+    return start(load_config(path, overrides), base=path.stem, name=name, terminal=terminal)
+
+
 def start(
-    cfg: RunConfig, *, root: Path, base: str, name: str | None = None, terminal: Terminal | None = None
+    cfg: RunConfig, *, base: str, name: str | None = None, root: Path | None = None, terminal: Terminal | None = None
 ) -> Outcome:
-    """Train a new run: `name`, or the first free one of base, base-2, ..."""
-    terminal = terminal or Silent()
-    if name is not None and is_main():
-        Run.check_free(root, name)
-    prepared, cfg = _prepare(cfg, terminal)
-    # torch: not before everything that needs none has been checked.
-    from gptlite.training.session import begin
-
-    run, state = begin(cfg, prepared, lambda: Run.create(root, name, base), terminal)
-    return Outcome(run, prepared, state)
+    """Train a new run in `root` (None: where the config and the environment say): `name`, or the first free one of
+    base, base-2, ..."""
+    terminal, root = terminal or Silent(), root or runs_folder(cfg.run.dir)
+    if is_main():
+        Run.check_free(root, name, base)
+    return _start(cfg, lambda: Run.create(root, name, base), terminal)
 
 
-def resume(
-    run: Run, wanted: RunConfig | None = None, *, prepared: Prepared | None = None, terminal: Terminal | None = None
-) -> Outcome:
+def claim(cfg: RunConfig, *, name: str, root: Path | None = None, terminal: Terminal | None = None) -> Outcome:
+    """Continue the run `name`, or start it if it is absent: a command line that can be given again and again."""
+    terminal, root = terminal or Silent(), root or runs_folder(cfg.run.dir)
+    run = Run(root / name)
+    if run.started:
+        _check_text(run, cfg)
+        return resume(run, with_absolute_paths(cfg), terminal=terminal)
+    Run.check_name(name, name)
+    return _start(cfg, lambda: Run.claim(root, name), terminal)
+
+
+def resume(run: Run, wanted: RunConfig | None = None, *, terminal: Terminal | None = None) -> Outcome:
     """Continue a run from its newest valid checkpoint.
 
-    wanted: the config asked for now, and prepared: its text; ConfigError or RunError where they contradict what the
-    run was started with. None of them: as it was.
+    wanted: the config asked for now; ConfigError where it contradicts what the run was started with. None: as it was.
     """
     terminal = terminal or Silent()
-    with _lock(run):
-        saved = parse_config(run.config_text(), str(run.path / "config.yaml"))
+    with run.lock() if is_main() else nullcontext():
+        saved = parse_config(run.config_text(), str(run.path / CONFIG))
         cfg = reconcile(saved, wanted, run.name) if wanted is not None else saved
-        text = _prepared_of(run, cfg, terminal)
-        if prepared is not None and prepared.manifest.fingerprint != text.manifest.fingerprint:
-            raise RunError(
-                f"run {run.name}: data = {text.path.name}: the text or its settings are now {prepared.path.name}; "
-                "put the old text back, or start a run of another name"
-            )
+        prepared = _prepared_of(run, cfg, terminal)
         from gptlite.training.session import go_on
 
-        return Outcome(run, text, go_on(cfg, text, run, terminal))
+        return Outcome(run, prepared, go_on(cfg, prepared, run, terminal))
 
 
-def claim(cfg: RunConfig, *, root: Path, name: str, terminal: Terminal | None = None) -> Outcome:
-    """Continue the run `name`, or start it if it is absent: a command line that can be given again and again."""
-    terminal = terminal or Silent()
-    prepared, cfg = _prepare(cfg, terminal)
-    run = Run.claim(root, name) if is_main() else Run(root / name)
-    if run.started:
-        return resume(run, cfg, prepared=prepared, terminal=terminal)
-    from gptlite.training.session import begin
-
-    run, state = begin(cfg, prepared, lambda: run, terminal)
-    return Outcome(run, prepared, state)
+def with_absolute_paths(cfg: RunConfig) -> RunConfig:
+    """Sources that are paths, and the folder of prepared data, as they can be written into a run's config."""
+    given = cfg.data.source
+    source = absolute(given) if isinstance(given, str) else [absolute(spec) for spec in given]
+    folder = str(cfg.data.folder.absolute())
+    try:
+        f"{source}{folder}".encode()
+    except UnicodeEncodeError:
+        raise DataError(f"{folder!r}: name = not UTF-8: a path that can be written down; rename the folder") from None
+    return cfg.with_values({"data.source": source, "data.dir": folder})
 
 
 def reconcile(saved: RunConfig, wanted: RunConfig, name: str) -> RunConfig:
     """The config to go on with: `saved`, with what may change taken from `wanted`. ConfigError for all that may not."""
     changes: dict[str, object] = {}
     problems = []
+    before, defaults = saved.model_dump(), RunConfig().model_dump()
     for section, values in wanted.model_dump().items():
-        before = saved.model_dump()[section]
         for key, value in values.items():
-            full = f"{section}.{key}"
-            if value == before[key] or value == "auto":
+            was = before[section][key]
+            # `auto` asks for what the rules chose, and that is what was saved.
+            if value == was or (value == "auto" == defaults[section][key]):
                 continue
-            if full.startswith(MAY_CHANGE):
-                changes[full] = value
+            if f"{section}.{key}".startswith(MAY_CHANGE):
+                changes[f"{section}.{key}"] = value
             else:
                 problems.append(
-                    f"run {name}: {full} = {value}: it was started with {before[key]}; leave it so, or start a new run"
+                    f"run {name}: {section}.{key} = {value}: it was started with {was}; leave it so, or start a new run"
                 )
     if problems:
         raise ConfigError(problems)
     return saved.with_values(changes)
 
 
-def _prepare(cfg: RunConfig, terminal: Terminal) -> tuple[Prepared, RunConfig]:
-    """The prepared text, long enough for the model, and the config with absolute paths.
+def _start(cfg: RunConfig, create: Callable[[], Run], terminal: Terminal) -> Outcome:
+    if cfg.run.device != "auto":
+        from gptlite.compute.device import resolve
 
-    Every process calls it: one makes the folder, the others wait for it.
-    """
+        resolve(cfg.run)  # before minutes of preparing text
     prepared = prepare(cfg.data, cfg.tokenizer, terminal.say)
     prepared.check_block_size(cfg.model.block_size)
-    folder = Path(cfg.data.dir).expanduser().absolute()
-    return prepared, cfg.with_values({"data.source": absolute_source(cfg), "data.dir": str(folder)})
+    prepared.verify()
+    cfg = with_absolute_paths(cfg)
+    # torch: not before everything that needs none has been checked.
+    from gptlite.training.session import begin
 
-
-def absolute_source(cfg: RunConfig) -> str | list[str]:
-    """data.source as it can be written into a config that is used elsewhere."""
-    given, data = cfg.data.source, cfg.data
-    opened = [
-        open_source(spec, data.encoding, data.normalize).spec for spec in ([given] if isinstance(given, str) else given)
-    ]
-    return opened[0] if isinstance(given, str) else opened
+    run, state = begin(cfg, prepared, create, terminal)
+    return Outcome(run, prepared, state)
 
 
 def _prepared_of(run: Run, cfg: RunConfig, terminal: Terminal) -> Prepared:
-    """The text of a run: the folder it names; prepared again from the sources if that is gone."""
-    folder = Path(run.info["prepared"])
-    if (folder / "manifest.json").is_file():
-        return Prepared(folder)
-    terminal.say(f"{folder} is gone: preparing the text again")
-    return _prepare(cfg, terminal)[0]
+    """The text of a run, whole: from the folder it names, or where its project was moved to; else prepared again."""
+    prepared = find_text(run, cfg)
+    if prepared is None:
+        terminal.say(f"{run.recorded('prepared', str)} is gone: preparing the text again")
+        prepared = prepare(cfg.data, cfg.tokenizer, terminal.say)
+    _check_same(run, prepared.manifest.fingerprint)
+    prepared.verify()
+    return prepared
 
 
-def _lock(run: Run) -> AbstractContextManager[None]:
-    return run.lock() if is_main() else nullcontext()
+def find_text(run: Run, cfg: RunConfig) -> Prepared | None:
+    """The prepared folder of a run; None where it is neither in its place nor in today's data.dir."""
+    recorded = Path(run.recorded("prepared", str))
+    places = (recorded, cfg.data.folder / recorded.name, RunConfig().data.folder / recorded.name)
+    return next((Prepared(place) for place in places if (place / "manifest.json").is_file()), None)
+
+
+def _check_text(run: Run, cfg: RunConfig) -> None:
+    """RunError where the text that `cfg` names is there and is not the one that the run was started with."""
+    try:
+        now = fingerprint(cfg.data, cfg.tokenizer)
+    except DataError:  # a run needs its text no more once it is prepared
+        return
+    _check_same(run, now)
+
+
+def _check_same(run: Run, now: str) -> None:
+    before = run.recorded("data", str)
+    if now != before:
+        raise RunError(
+            f"run {run.name}: data = {now[:12]}: it was started with {before[:12]}, and the text or its settings have "
+            "changed; put the old text back, or start a new run"
+        )

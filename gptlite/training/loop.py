@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -12,15 +13,16 @@ from types import FrameType
 
 from gptlite.compute.device import Compute
 from gptlite.compute.distributed import Dist
-from gptlite.config.schema import RunConfig
+from gptlite.config.schema import RunConfig, TrainSection
 from gptlite.data.batches import Batches
 from gptlite.errors import Interrupted
 from gptlite.inference.score import Score
 from gptlite.model.gpt import GPT
 from gptlite.runs.metrics import MetricLog
 from gptlite.training.optim import Optimizers
+from gptlite.training.schedule import lr_at
 from gptlite.training.state import TrainState
-from gptlite.training.step import train_step
+from gptlite.training.step import diverged, train_step
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class Job:
     """All that training works with, decided before it starts."""
 
     name: str  # of the run
+    handle: str  # what a command finds it by
     cfg: RunConfig
     model: GPT
     optimizers: Optimizers
@@ -64,9 +67,10 @@ def due(step: int, every: int, last: int) -> bool:
     return step % every == 0 or step == last
 
 
-def out_of_patience(state: TrainState, patience: int | None) -> bool:
-    """Whether so many evaluations in a row brought no new best."""
-    return patience is not None and state.evaluations_since_best >= patience
+def is_over(state: TrainState, cfg: TrainSection) -> bool:
+    """Whether all updates are done, or `patience` evaluations in a row brought no new best."""
+    impatient = cfg.patience is not None and state.evaluations_since_best >= cfg.patience
+    return state.step >= cfg.max_steps or impatient
 
 
 def train(job: Job, state: TrainState, log: MetricLog, signals: Signals) -> TrainState:
@@ -76,11 +80,13 @@ def train(job: Job, state: TrainState, log: MetricLog, signals: Signals) -> Trai
     checkpoint stands.
     """
     cfg, last = job.cfg, job.cfg.train.max_steps
-    if state.step == 0:
+    if state.best_step is None:
         state = look(job, state, log)
+        log.sync()
+        job.save(state)
     started_at = time.perf_counter() - state.elapsed
     since, seconds = state.step, 0.0  # of updates alone, since the last log line
-    while state.step < last and not out_of_patience(state, cfg.train.patience):
+    while not is_over(state, cfg.train):
         began_at = time.perf_counter()
         stats = train_step(job.model, job.optimizers, job.batches, state.step, cfg, job.compute, job.dist)
         state = state.after(stats.loss, cfg.train.batch_size * cfg.model.block_size)
@@ -95,7 +101,7 @@ def train(job: Job, state: TrainState, log: MetricLog, signals: Signals) -> Trai
         if due(state.step, cfg.eval.every, last):
             state = look(job, state, log)
         stopped_by = job.dist.largest(signals.received)
-        ends = state.step == last or out_of_patience(state, cfg.train.patience)
+        ends = is_over(state, cfg.train)
         if due(state.step, cfg.save.every, last) or state.is_new_best or stopped_by or ends:
             log.sync()
             job.save(state)
@@ -104,16 +110,17 @@ def train(job: Job, state: TrainState, log: MetricLog, signals: Signals) -> Trai
             raise Interrupted(
                 stopped_by,
                 f"run {job.name}: signal = {name}: stopped and saved after step {state.step} of {last}; "
-                f"go on with: gptlite train --resume {job.name}",
+                f"go on with: gptlite train --resume {shlex.quote(job.handle)}",
             )
     return state
 
 
 def look(job: Job, state: TrainState, log: MetricLog) -> TrainState:
-    """Evaluate, and write down what the model writes by now."""
+    """Evaluate, and write down what the model writes by now. Diverged if the loss is not finite."""
     score = job.evaluate()
+    if not math.isfinite(score.loss):
+        raise diverged(state.step, f"validation loss = {score.loss}", lr_at(max(0, state.step - 1), job.cfg.train))
     values = {"loss": score.loss, "bits_per_byte": score.bits_per_byte, "perplexity": score.perplexity}
     log.write(state.step, "val", values, {"elapsed": state.elapsed})
     log.sample(state.step, job.sample())
-    # A loss that is not finite is no best, and no reason to stop: the next update sees for itself.
-    return state.seen(score) if math.isfinite(score.loss) else state
+    return state.seen(score)

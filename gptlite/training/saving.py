@@ -11,11 +11,10 @@ from torch import Tensor
 
 from gptlite.config.schema import RunConfig
 from gptlite.errors import RunError
-from gptlite.inference.load import Facts, read_facts
+from gptlite.inference.load import Model, read_facts
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import from_gpt2, generation_config, hf_config, to_gpt2
 from gptlite.runs.checkpoint import Checkpoint
-from gptlite.tokenizers.base import Tokenizer
 from gptlite.training.optim import Optimizers, load_named_state, named_state
 from gptlite.training.state import TrainState
 
@@ -38,14 +37,15 @@ def as_json(values: Mapping[str, Any]) -> bytes:
     return (json.dumps(values, indent=2, sort_keys=True) + "\n").encode()
 
 
-def files_of(model: GPT, tokenizer: Tokenizer, facts: Facts, identity: Identity, state: TrainState) -> dict[str, bytes]:
+def files_of(model: Model, identity: Identity, state: TrainState) -> dict[str, bytes]:
     """Every file of a checkpoint but its tensors. Hugging Face opens the folder as it is, where GPT-2 can say it."""
-    config = hf_config(model.cfg, tokenizer.vocab_size, tokenizer.eot_id)
+    tokenizer, facts = model.tokenizer, model.facts
+    config = hf_config(facts.model, tokenizer.vocab_size, tokenizer.eot_id)
     record = {"format_version": FORMAT_VERSION, "train": state.to_json(), "identity": identity.to_json()}
     return {
         **tokenizer.files(),
         "config.json": as_json({**config, "gptlite": facts.to_json()}),
-        "generation_config.json": as_json(generation_config(model.cfg, tokenizer.eot_id)),
+        "generation_config.json": as_json(generation_config(facts.model, tokenizer.eot_id)),
         "state.json": as_json(record),
     }
 

@@ -7,8 +7,8 @@ import importlib.metadata
 import platform
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,19 +20,20 @@ from gptlite.compute.device import Compute, resolve, settings
 from gptlite.compute.distributed import Dist, local_rank, world_size
 from gptlite.config.loading import dump_config
 from gptlite.config.schema import RunConfig
-from gptlite.data.batches import Batches, eval_windows
+from gptlite.data.batches import Batches
 from gptlite.data.prepared import Prepared
+from gptlite.data.tokens import Tokens
+from gptlite.errors import ConfigError, RunError
 from gptlite.inference.generate import Decoding
 from gptlite.inference.load import Facts, Model
-from gptlite.inference.score import Score, bytes_per_token, score
+from gptlite.inference.score import Score
 from gptlite.model.gpt import GPT
 from gptlite.runs.checkpoint import Checkpoint, prune, save_checkpoint, write_pointer
 from gptlite.runs.choosing import latest
 from gptlite.runs.metrics import MetricLog, Sink
 from gptlite.runs.rundir import Run
 from gptlite.runs.tensorboard import TensorBoardSink
-from gptlite.tokenizers.base import Tokenizer
-from gptlite.training.loop import Job, Signals, train
+from gptlite.training.loop import Job, Signals, is_over, train
 from gptlite.training.optim import Optimizers, build_optimizers, choose_optimizer
 from gptlite.training.saving import Identity, files_of, restore, tensors_of
 from gptlite.training.state import TrainState
@@ -72,12 +73,30 @@ def decide(cfg: RunConfig, vocab_size: int) -> Plan:
     return Plan(cfg, compute, dist, model, optimizers, (*compute.reasons, why_optimizer, why_micro))
 
 
+@contextmanager
+def memory_errors(cfg: RunConfig) -> Iterator[None]:
+    """A model or batch that does not fit is the user's to mend; torch has several ways to say so."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not isinstance(error, torch.OutOfMemoryError) and "allocate memory" not in str(error):
+            raise
+        raise ConfigError(
+            f"memory = full: {cfg.model.n_layer} layers of {cfg.model.n_embd} and {cfg.train.micro_batch_size} "
+            f"sequences of {cfg.model.block_size} a pass do not fit; lower train.micro_batch_size or the model's size"
+        ) from error
+
+
 def begin(cfg: RunConfig, prepared: Prepared, create: Callable[[], Run], terminal: Terminal) -> tuple[Run, TrainState]:
     """Train a new run. Its folder is made when nothing can be refused any more."""
-    plan = decide(cfg, prepared.manifest.tokenizer.vocab_size)
+    with memory_errors(cfg):
+        plan = decide(cfg, prepared.manifest.tokenizer.vocab_size)
+    model_of(plan, prepared).encode(cfg.eval.prompt)  # an unknown character is found here, or at every evaluation
     run = Run(Path(plan.dist.from_main(str(create().path) if plan.dist.is_main else "")))
     with run.lock() if plan.dist.is_main else nullcontext():
         if plan.dist.is_main:
+            if run.started:
+                raise RunError(f"run {run.name}: start = taken: another process was faster; give the command again")
             run.write_info(description(plan, prepared))
             run.write_config(dump_config(plan.cfg))
         return run, sit(plan, prepared, run, None, terminal)
@@ -88,16 +107,32 @@ def go_on(cfg: RunConfig, prepared: Prepared, run: Run, terminal: Terminal) -> T
 
     With another number of processes the rows of each are cut up anew; the batches stay the same.
     """
-    if run.info["world_size"] != world_size():
+    if run.recorded("world_size", int) != world_size():
         cfg = cfg.with_values({"train.micro_batch_size": "auto"})
-    plan = decide(cfg, prepared.manifest.tokenizer.vocab_size)
+    with memory_errors(cfg):
+        plan = decide(cfg, prepared.manifest.tokenizer.vocab_size)
     checkpoint = latest(run.checkpoints, terminal.say)
     plan.dist.barrier()  # every process has read before the main one tidies
     if plan.dist.is_main:
         run.remove_leftovers()
-        run.write_info({**run.info, "world_size": plan.dist.world_size})
+        now = {key: value for key, value in description(plan, prepared).items() if key not in ("argv", "git_commit")}
+        run.write_info({**run.info, **now, "resumed_by": sys.argv})
         run.write_config(dump_config(plan.cfg))
     return sit(plan, prepared, run, checkpoint, terminal)
+
+
+def model_of(plan: Plan, prepared: Prepared) -> Model:
+    """The model in training, as sampling and scoring use it."""
+    facts = Facts(plan.cfg.model, prepared.manifest.start_id, plan.cfg.data.normalize)
+    return Model(plan.model, prepared.tokenizer(), facts, plan.compute)
+
+
+def check_length(state: TrainState, cfg: RunConfig) -> None:
+    """ConfigError for a run that is asked to end before where it is."""
+    if cfg.train.max_steps < state.step:
+        raise ConfigError(
+            f"train.max_steps = {cfg.train.max_steps}: at least {state.step}, which the run has done; give more"
+        )
 
 
 def description(plan: Plan, prepared: Prepared) -> dict[str, Any]:
@@ -115,6 +150,7 @@ def description(plan: Plan, prepared: Prepared) -> dict[str, Any]:
         "reasons": list(plan.reasons),
         "parameters": plan.model.n_parameters(),
         "prepared": str(prepared.path.absolute()),
+        "data": prepared.manifest.fingerprint,
     }
 
 
@@ -129,30 +165,33 @@ def git_commit() -> str | None:
 
 def sit(plan: Plan, prepared: Prepared, run: Run, checkpoint: Checkpoint | None, terminal: Terminal) -> TrainState:
     """Train to the end, from `checkpoint` if there is one, and say in the run's folder that it is finished."""
-    cfg, tokenizer = plan.cfg, prepared.tokenizer()
-    facts = Facts(cfg.model, prepared.manifest.start_id, cfg.data.normalize)
+    cfg, model = plan.cfg, model_of(plan, prepared)
     identity = Identity(prepared.manifest.tokenizer.fingerprint, prepared.manifest.fingerprint, cfg.train.optimizer)
     state, resume_step = TrainState(), None
     if checkpoint is not None:
         state = restore(checkpoint, plan.model, plan.optimizers, identity, cfg)
         resume_step = state.step
+        check_length(state, cfg)
+        if plan.dist.is_main and run.finished and not is_over(state, cfg.train):
+            run.reopen()
     train_split = prepared.split("train")
     job = Job(
         run.name,
+        run.handle,
         cfg,
         plan.model,
         plan.optimizers,
         Batches(train_split, cfg.model.block_size, cfg.train.batch_size, cfg.run.seed, cfg.data.order),
         plan.compute,
         plan.dist,
-        evaluate=evaluator(plan, prepared, tokenizer),
-        sample=sampler(plan, tokenizer, facts),
-        save=functools.partial(save, run, plan, tokenizer, facts, identity, terminal.say),
+        evaluate=functools.partial(evaluate, model, prepared.split("val"), cfg.eval.batch_size, plan.dist),
+        sample=functools.partial(sample, model, cfg),
+        save=functools.partial(save, run, plan, model, identity, terminal.say),
         progress=terminal.progress,
     )
     signals = Signals()
     deterministic = settings(plan.compute, deterministic=cfg.run.deterministic)
-    with signals.watched(), deterministic, open_log(plan, run, resume_step, terminal) as log:
+    with memory_errors(cfg), signals.watched(), deterministic, open_log(plan, run, resume_step, terminal) as log:
         state = train(job, state, log, signals)
     if plan.dist.is_main:
         run.finish({"step": state.step, "best_step": state.best_step, "best_bits_per_byte": state.best_bits_per_byte})
@@ -173,15 +212,14 @@ def open_log(plan: Plan, run: Run, resume_step: int | None, terminal: Terminal) 
 def save(
     run: Run,
     plan: Plan,
-    tokenizer: Tokenizer,
-    facts: Facts,
+    model: Model,
     identity: Identity,
     say: Callable[[str], None],
     state: TrainState,
 ) -> None:
     """Write a checkpoint, point at it, and only then remove old ones: a valid one is there at every instant."""
     if plan.dist.is_main:
-        files = files_of(plan.model, tokenizer, facts, identity, state)
+        files = files_of(model, identity, state)
         tensors = tensors_of(plan.model, plan.optimizers)
         loss = state.best_loss if state.is_new_best else None
         save_checkpoint(run.checkpoints, state.step, files, tensors, score=loss)
@@ -193,34 +231,19 @@ def save(
     plan.dist.barrier()
 
 
-def evaluator(plan: Plan, prepared: Prepared, tokenizer: Tokenizer) -> Callable[[], Score]:
-    """Scores the whole validation split, its windows in fixed order and shared by the processes."""
-    lengths = bytes_per_token(tokenizer)
-    cfg, dist = plan.cfg, plan.dist
-
-    def evaluate() -> Score:
-        windows = eval_windows(prepared.split("val"), cfg.model.block_size, cfg.eval.batch_size)
-        ours = (window for i, window in enumerate(windows) if i % dist.world_size == dist.rank)
-        part = score(plan.model, ours, lengths, plan.compute)
-        whole = torch.tensor([part.nats, part.tokens, part.bytes], dtype=torch.float64, device=plan.compute.device)
-        nats, tokens, text_bytes = dist.sum(whole).tolist()
-        return Score(nats, int(tokens), int(text_bytes))
-
-    return evaluate
+def evaluate(model: Model, split: Tokens, batch_size: int, dist: Dist) -> Score:
+    """The score of the whole split, its windows in fixed order and shared by the processes."""
+    part = model.score_tokens(split, batch_size=batch_size, first=dist.rank, stride=dist.world_size)
+    nats, tokens, text_bytes = dist.sum_numbers([part.nats, part.tokens, part.bytes])
+    return Score(nats, int(tokens), int(text_bytes))
 
 
-def sampler(plan: Plan, tokenizer: Tokenizer, facts: Facts) -> Callable[[], str]:
-    """Writes the same number of characters from the same prompt and seed each time it is called."""
-    model = Model(plan.model, tokenizer, facts, plan.compute)
-    how = Decoding(max_new_tokens=SAMPLE_CHARACTERS, temperature=plan.cfg.sample.temperature)
-    prompt = plan.cfg.eval.prompt
-
-    def sample() -> str:
-        added = ""
-        for piece in model.stream(prompt, how, seed=SAMPLE_SEED):
-            added += piece
-            if len(added) >= SAMPLE_CHARACTERS:
-                break
-        return prompt + added[:SAMPLE_CHARACTERS]
-
-    return sample
+def sample(model: Model, cfg: RunConfig) -> str:
+    """What the model adds to the fixed prompt with the fixed seed, up to SAMPLE_CHARACTERS characters."""
+    how = Decoding(max_new_tokens=SAMPLE_CHARACTERS, temperature=cfg.sample.temperature)
+    added = ""
+    for piece in model.stream(cfg.eval.prompt, how, seed=SAMPLE_SEED):
+        added += piece
+        if len(added) >= SAMPLE_CHARACTERS:
+            break
+    return added[:SAMPLE_CHARACTERS]

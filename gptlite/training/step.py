@@ -91,6 +91,14 @@ def accumulate_gradients(
     return total
 
 
+def diverged(step: int, what: str, lr: float) -> Diverged:
+    """The error for figures of `step` that are not finite."""
+    return Diverged(
+        f"step {step}: {what}: only finite numbers; start a new run with a lower train.lr (it was {lr:.3g}) "
+        "or more train.warmup_steps"
+    )
+
+
 def train_step(
     model: GPT, optimizers: Optimizers, batches: Batches, step: int, cfg: RunConfig, compute: Compute, dist: Dist
 ) -> StepStats:
@@ -102,10 +110,7 @@ def train_step(
     grad_norm = torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
     stats = StepStats(loss.item(), grad_norm.item(), lr)
     if not (math.isfinite(stats.loss) and math.isfinite(stats.grad_norm)):
-        raise Diverged(
-            f"step {step + 1}: loss = {stats.loss:.4g}, norm of the gradient = {stats.grad_norm:.4g}: both must be "
-            f"finite; lower train.lr (now {lr:.3g}) or lengthen train.warmup_steps"
-        )
+        raise diverged(step + 1, f"loss = {stats.loss:.4g}, norm of the gradient = {stats.grad_norm:.4g}", lr)
     set_lr(optimizers, lr)
     for optimizer in optimizers:
         optimizer.step()

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import gptlite as package
-from gptlite.cli.options import runs_folder
 from gptlite.config.loading import load_config
+from gptlite.runs.rundir import runs_folder
 
 
 def test_train_shows_the_config_used_the_samples_and_what_to_type_next(gptlite):

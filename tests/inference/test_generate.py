@@ -32,8 +32,8 @@ def gpt(**values) -> GPT:
     cfg = ModelSection(**{"n_layer": 2, "n_head": 2, "n_embd": 8, "block_size": 6, **values})
     model = GPT(cfg, V, rng=torch.Generator().manual_seed(0)).double()
     with torch.no_grad():
-        for p in model.parameters():
-            p.mul_(10)
+        for i, p in enumerate(model.parameters()):
+            p.add_(0.5 * torch.randn(p.shape, dtype=p.dtype, generator=torch.Generator().manual_seed(i)))
     return model
 
 

@@ -11,8 +11,14 @@ from gptlite.model.gpt import GPT, IGNORED, nats, sinusoids
 
 
 def gpt(vocab_size: int = 11, attention: str = "fused", seed: int = 0, **values) -> GPT:
+    """A model that has moved away from its initial values, where every block is the identity."""
     cfg = ModelSection(**{"n_layer": 2, "n_head": 2, "n_embd": 8, "block_size": 12, **values})
-    return GPT(cfg, vocab_size, attention=attention, rng=torch.Generator().manual_seed(seed)).double()
+    rng = torch.Generator().manual_seed(seed)
+    model = GPT(cfg, vocab_size, attention=attention, rng=rng).double()
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(0.3 * torch.randn(p.shape, dtype=p.dtype, generator=rng))
+    return model
 
 
 def random_idx(*shape: int, vocab_size: int = 11, seed: int = 0) -> torch.Tensor:
@@ -112,9 +118,6 @@ def reference_logits(model: GPT, idx: np.ndarray) -> np.ndarray:
 
 def test_the_logits_are_those_of_the_equations_written_out_in_numpy():
     model = gpt(bias=True)
-    with torch.no_grad():
-        for i, p in enumerate(model.parameters()):
-            p.add_(0.3 * torch.randn(p.shape, dtype=p.dtype, generator=torch.Generator().manual_seed(i)))
     idx = random_idx(1, 10)
     np.testing.assert_allclose(model(idx)[0].detach().numpy(), reference_logits(model, idx[0].numpy()), atol=1e-10)
 
@@ -130,6 +133,13 @@ def test_parameters_are_counted_by_hand_and_tied_ones_once():
     per_layer = 8 * 24 + 8 * 8 + 8 * 32 + 32 * 8 + 2 * 8
     assert gpt().n_parameters() == 2 * per_layer + 11 * 8 + 12 * 8 + 8
     assert gpt(tie_weights=False).n_parameters() - gpt().n_parameters() == 11 * 8
+
+
+def test_every_block_begins_as_the_identity():
+    cfg = ModelSection(n_layer=2, n_head=2, n_embd=8, block_size=12)
+    block = GPT(cfg, 11, rng=torch.Generator().manual_seed(0)).blocks[1]
+    x = torch.randn(2, 12, 8)
+    assert torch.equal(block(x), x)
 
 
 def test_equal_seeds_give_equal_models_and_the_seed_matters():

@@ -139,6 +139,6 @@ def test_a_checkpoint_is_chosen_by_run_or_by_its_own_folder(save: Save, folder: 
     own = save(1).path
     (folder.parent / "config.yaml").touch()
     assert choose_checkpoint(tmp_path, "small", "latest", pytest.fail).step == 1
-    assert choose_checkpoint(tmp_path / "no", str(own), "best", pytest.fail).path == own
+    assert choose_checkpoint(tmp_path / "no", str(own), None, pytest.fail).path == own
     with pytest.raises(RunError, match=r"run = other: a run's name or folder; there are small"):
         choose_checkpoint(tmp_path, "other", "best", pytest.fail)

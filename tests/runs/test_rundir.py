@@ -36,9 +36,9 @@ def test_an_explicit_name_in_use_is_an_error_that_names_both_ways_on(tmp_path: P
     expected = "--name = small: already used; continue it with --resume small, or take a free name such as small-3"
     assert str(refused.value) == expected
     with pytest.raises(RunError) as refused:
-        Run.check_free(tmp_path, "small")
+        Run.check_free(tmp_path, "small", "base")
     assert str(refused.value) == expected
-    Run.check_free(tmp_path / "runs", "small")
+    Run.check_free(tmp_path / "runs", "small", "base")
     assert not (tmp_path / "runs").exists()
 
 

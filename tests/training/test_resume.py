@@ -98,7 +98,7 @@ def test_a_signal_saves_after_the_update_and_says_how_to_go_on(tiny, tmp_path, m
 
     with monkeypatch.context() as patch:
         patch.setattr(loop, "train_step", train_step)
-        with pytest.raises(Interrupted, match="gptlite train --resume cut") as stopped:
+        with pytest.raises(Interrupted, match=r"gptlite train --resume \S*/cut$") as stopped:
             start(tiny, tmp_path, "cut")
     assert stopped.value.exit_code == 128 + signum
     cut = Run(tmp_path / "cut")
@@ -178,7 +178,7 @@ def test_other_text_under_the_same_name_is_refused(tiny, tmp_path):
     cfg = tiny.with_values({"data.source": str(text)})
     launch.claim(cfg, root=tmp_path / "runs", name="y")
     text.write_text(text.read_text() + "more")
-    with pytest.raises(RunError, match="the text or its settings are now"):
+    with pytest.raises(RunError, match="the text or its settings have changed"):
         launch.claim(cfg, root=tmp_path / "runs", name="y")
 
 
@@ -188,7 +188,7 @@ def test_patience_ends_a_run_and_keeps_the_best(tiny, tmp_path, monkeypatch):
     from gptlite.training import session
 
     scores = iter([5.0, 4.0, 4.5, 4.1, 3.0, 3.0, 3.0])
-    monkeypatch.setattr(session, "evaluator", lambda *_: lambda: Score(next(scores) * 10, 10, 10))
+    monkeypatch.setattr(session, "evaluate", lambda *_: Score(next(scores) * 10, 10, 10))
     outcome = launch.start(cfg, root=tmp_path, base="tiny")
     # Evaluations after 0, 2, 4, 6 updates: 5, 4, 4.5, 4.1; the third and fourth bring nothing.
     assert outcome.state.step == 6

@@ -84,7 +84,7 @@ def test_a_loss_or_gradient_that_is_not_finite_stops_before_the_update(poison):
     with torch.no_grad():
         model.token_embedding.weight[3, 3] = poison
     before = [p.detach().clone() for p in model.parameters()]
-    with pytest.raises(Diverged, match=r"step 1: loss = nan.*lower train\.lr \(now 0\.002\)") as raised:
+    with pytest.raises(Diverged, match=r"step 1: loss = nan.*lower train\.lr \(it was 0\.002\)") as raised:
         train_step(model, optimizers, Batches(TEXT, 8, 8, seed=1), 0, cfg, CPU, Dist())
     assert raised.value.exit_code == 3
     assert all(torch.equal(a, b) or a.isnan().any() for a, b in zip(before, model.parameters(), strict=True))
