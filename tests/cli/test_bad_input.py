@@ -165,3 +165,59 @@ def test_training_that_diverges_ends_with_exit_3_and_one_line(gptlite):
     errors = [line for line in result.err.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1
     assert "lower train.lr" in errors[0]
+
+
+def test_a_model_that_is_no_longer_finite_at_an_evaluation_ends_with_exit_3(gptlite):
+    wild = ["train.lr=1e30", "train.warmup_steps=0", "train.optimizer=adamw", "eval.every=1"]
+    result = gptlite("train", "-c", "nano.yaml", *(word for value in wild for word in ("--set", value)))
+    assert result.code == 3
+    assert "validation loss = nan" in result.err
+
+
+def test_damaged_ids_are_refused_by_resume_and_eval_and_the_file_is_named(gptlite, trained):
+    (shard,) = Path("data/prepared").glob("*/train-00000.bin")
+    content = bytearray(shard.read_bytes())
+    content[-1] ^= 0xFF
+    shard.write_bytes(content)
+    for arguments in (["train", "--resume", "nano", "--set", "train.max_steps=8"], ["eval"]):
+        result = gptlite(*arguments)
+        assert result.code == 2
+        assert "train-00000.bin" in result.err
+
+
+@pytest.mark.parametrize("content", ["{}", '{"format_version": 1}', '{"format_version": 1, "prepared": 3}', "rubbish"])
+def test_a_damaged_run_json_is_one_line(gptlite, trained, content):
+    (trained / "run.json").write_text(content)
+    for arguments in (["train", "--resume", "nano"], ["eval"]):
+        result = gptlite(*arguments)
+        assert result.code == 2
+        assert "run.json" in result.err
+        assert "Traceback" not in result.err
+
+
+def test_an_evaluation_prompt_of_unknown_characters_is_found_before_the_run_is_made(gptlite):
+    result = gptlite("train", "-c", "nano.yaml", "--set", "eval.prompt=\u0416")
+    assert result.code == 2
+    assert "U+0416" in result.err
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "key"), [("sample", "train.lr=7"), ("sample", "run.dir=x"), ("eval", "model.n_layer=9")]
+)
+def test_keys_that_a_command_does_not_use_are_refused(gptlite, trained, command, key):
+    result = gptlite(command, "--set", key)
+    assert result.code == 2
+    assert f"--set: {key.partition('=')[0]}: gptlite {command} uses" in result.err
+
+
+def test_a_checkpoint_is_not_chosen_twice(gptlite, trained):
+    result = gptlite("sample", "runs/nano/checkpoints/step-00000006", "--checkpoint", "best")
+    assert result.code == 2
+    assert "--checkpoint = best: not with a checkpoint's own folder" in result.err
+
+
+def test_an_end_before_what_was_done_is_refused(gptlite, trained):
+    result = gptlite("train", "--resume", "nano", "--set", "train.max_steps=4")
+    assert result.code == 2
+    assert "train.max_steps = 4: at least 6" in result.err

@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -181,3 +182,55 @@ def test_output_into_a_closed_pipe_ends_quietly(gptlite, trained):
     assert done.stdout.endswith("0\n")
     assert len(done.stdout) == 5 + len("0\n")
     assert "Traceback" not in Path("errors.txt").read_text()
+
+
+def test_a_finished_run_that_goes_on_is_unfinished_until_it_ends_again(gptlite, trained, monkeypatch):
+    from gptlite.training import loop
+
+    real = loop.train_step
+
+    def train_step(model, optimizers, batches, at, *rest):
+        if at == 7:
+            signal.raise_signal(signal.SIGTERM)
+        return real(model, optimizers, batches, at, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "train_step", train_step)
+        assert gptlite("train", "--resume", "nano", "--set", "train.max_steps=10").code == 143
+    assert gptlite("train", "--resume", "latest").code == 0
+    assert (trained / "checkpoints/step-00000010").is_dir()
+
+
+def test_the_first_evaluation_is_saved_since_it_is_the_best_so_far(gptlite):
+    assert gptlite("train", "-c", "nano.yaml", "--set", "save.keep=9").code == 0
+    assert Path("runs/nano/checkpoints/step-00000000").is_dir()
+
+
+def test_commands_are_printed_so_that_they_find_a_run_that_lies_elsewhere(gptlite):
+    result = gptlite("train", "-c", "nano.yaml", "--set", "run.dir=far/away")
+    sample = next(line for line in result.out.splitlines() if " sample " in line)
+    assert shlex.split(sample)[-3] == "far/away/nano"
+    assert gptlite("sample", "far/away/nano").code == 0
+
+
+def test_a_project_that_was_moved_evaluates_and_goes_on(gptlite, trained, tmp_path, monkeypatch):
+    (tmp_path / "moved").mkdir()
+    for name in ("runs", "data"):
+        shutil.move(name, tmp_path / "moved" / name)
+    monkeypatch.chdir(tmp_path / "moved")
+    assert gptlite("eval").code == 0
+    assert gptlite("train", "--resume", "nano", "--set", "train.max_steps=8").code == 0
+
+
+def test_prepare_names_its_folder_and_training_finds_it(gptlite):
+    assert gptlite("prepare", "-c", "nano.yaml", "--name", "tale").code == 0
+    assert gptlite("train", "-c", "nano.yaml").code == 0
+    (folder,) = (path for path in Path("data/prepared").iterdir() if path.is_dir())
+    assert folder.name.startswith("tale-")
+
+
+def test_from_python_the_environment_says_where_runs_lie(gptlite, monkeypatch):
+    monkeypatch.setenv("GPTLITE_RUNS", "other")
+    outcome = package.train("nano.yaml", ["train.max_steps=2", "train.warmup_steps=1"], name="mine")
+    assert outcome.run.path == Path("other/mine")
+    assert package.load("mine").generate("the ", max_new_tokens=3)
