@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
+from gptlite.compute.allocator import keep_pages
 from gptlite.config.schema import RunSection
 from gptlite.errors import ConfigError
 
@@ -90,7 +91,8 @@ def resolve(run: RunSection, *, local_rank: int = 0) -> Compute:
 
 @contextmanager
 def settings(compute: Compute, *, deterministic: bool) -> Iterator[None]:
-    """Apply what torch keeps as global state, and put it back."""
+    """Apply what torch keeps as global state, and put it back; memory that was used is kept for the process."""
+    keep_pages()
     threads, before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
     torch.set_num_threads(compute.threads)
     if deterministic:
