@@ -14,7 +14,7 @@ import pytest
 from gptlite.config.schema import DataSection, TokenizerSection
 from gptlite.data import hashes
 from gptlite.data import prepare as module
-from gptlite.data.prepare import find_prepared, prepare
+from gptlite.data.prepare import fingerprint, prepare
 from gptlite.data.prepared import Prepared
 
 Section = Callable[..., DataSection]
@@ -122,14 +122,20 @@ def test_a_second_prepare_builds_nothing_and_reads_nothing(
     assert tree(tmp_path / "prepared") == before
 
 
-def test_nothing_is_found_and_nothing_written_before_prepare(tmp_path: Path, section: Section) -> None:
+def test_the_fingerprint_is_known_before_prepare_and_nothing_is_written_for_it(
+    tmp_path: Path, section: Section
+) -> None:
     data = section(tmp_path, POEMS)
-    assert find_prepared(data, CHAR) is None
+    known = fingerprint(data, CHAR)
     assert not (tmp_path / "prepared").exists()
-    made = prepare(data, CHAR)
-    found = find_prepared(data, CHAR)
-    assert found is not None
-    assert found.path == made.path
+    assert prepare(data, CHAR).manifest.fingerprint == known
+
+
+def test_a_folder_may_be_named_and_is_found_under_that_name(tmp_path: Path, section: Section) -> None:
+    data = section(tmp_path, POEMS)
+    named = prepare(data, CHAR, name="my poems")
+    assert named.path.name == f"my-poems-{named.manifest.fingerprint[:12]}"
+    assert prepare(data, CHAR).path == prepare(data, CHAR, name="other").path == named.path
 
 
 def test_the_folder_does_not_depend_on_where_the_text_lies(tmp_path: Path, section: Section, tree: Tree) -> None:
@@ -158,7 +164,6 @@ def test_whatever_changes_the_output_changes_the_name(tmp_path: Path, change: di
     before = prepare(section(tmp_path, files), CHAR).path.name
     files |= change.pop("files", {})
     tokenizer = change.pop("tokenizer", CHAR)
-    assert find_prepared(section(tmp_path, files), CHAR) is None or change or tokenizer != CHAR
     after = prepare(section(tmp_path, files, **change), tokenizer).path.name
     assert before.rpartition("-")[0] == after.rpartition("-")[0] == "texts"
     assert before != after
