@@ -48,6 +48,6 @@ def test_the_configs_it_names_are_built_in(readme):
         load_config(find_config(name))
 
 
-def test_the_keys_it_sets_exist(readme):
+def test_the_keys_it_sets_exist_and_fit_the_default_config(readme):
     for override in re.findall(r"--set (\S+=\S+?)[`\s]", readme):
-        load_config(None, [override])
+        load_config(find_config("small"), [override])

@@ -29,7 +29,7 @@ from gptlite.config.values import (
     Text,
 )
 
-DEFAULT_BPE_VOCAB_SIZE = 1024
+DEFAULT_BPE_VOCAB_SIZE = 4096
 DEFAULT_DECAY_FRACTION = 0.2
 DEFAULT_MOMENTUM = 0.95
 

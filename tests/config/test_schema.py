@@ -13,8 +13,8 @@ def test_head_size_divides_the_width():
     assert ModelSection(n_embd=160, n_head=5).head_size == 32
 
 
-def test_a_bpe_without_a_size_has_1024_ids():
-    assert TokenizerSection(vocab_size=None).bpe_vocab_size == 1024
+def test_a_bpe_without_a_size_has_4096_ids():
+    assert TokenizerSection(vocab_size=None).bpe_vocab_size == 4096
     assert TokenizerSection(vocab_size=300).bpe_vocab_size == 300
 
 
