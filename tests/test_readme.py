@@ -11,6 +11,7 @@ import typer
 from gptlite.cli.app import app
 from gptlite.config.finding import find_config
 from gptlite.config.loading import load_config
+from gptlite.errors import ConfigError
 
 
 @pytest.fixture(scope="session")
@@ -51,3 +52,14 @@ def test_the_configs_it_names_are_built_in(readme):
 def test_the_keys_it_sets_exist_and_fit_the_default_config(readme):
     for override in re.findall(r"--set (\S+=\S+?)[`\s]", readme):
         load_config(find_config("small"), [override])
+
+
+def test_the_errors_it_shows_are_the_ones_that_appear(readme, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = [""] * 12
+    lines[5], lines[6], lines[10], lines[11] = "train:", "  learning_rate: 0.001", "model:", "  n_embd: 130"
+    Path("my.yaml").write_text("\n".join(lines))
+    with pytest.raises(ConfigError) as refused:
+        load_config(Path("my.yaml"))
+    shown = re.findall(r"^error: (my\.yaml.*)$", readme, re.MULTILINE)
+    assert list(refused.value.problems) == shown

@@ -73,7 +73,12 @@ def check_combination(
 def start_run(
     config: str | None, sets: list[str] | None, data: str | None, name: str | None, continue_: bool, terminal: Terminal
 ) -> Outcome:
-    """A new run, or with --continue whichever it takes."""
+    """A new run, or with --continue whichever it takes; with nothing but a name, an existing run goes on as it is."""
+    from gptlite.runs.rundir import Run, runs_folder
+
+    only_a_name = config is None and not sets and data is None
+    if continue_ and name is not None and only_a_name and Run(runs_folder() / name).started:
+        return resume_run(name, [], terminal)
     cfg, path = read_config(config, sets, data)
     terminal.say(f"config: {path}")
     from gptlite.training.launch import claim, start

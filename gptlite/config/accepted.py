@@ -113,7 +113,10 @@ def _repairs(section: str, key: str, value: Value) -> Iterator[Value]:
         yield write(value)  # digits, true and false are text only between quotes
     if not isinstance(value, str) or len(value) > MAX_SHOWN:
         return
-    bare = re.sub(r"(?<=\d)[_, ](?=\d)", "", value.strip().lower())  # 1_000 and 1,000 are texts
+    bare = value.strip().lower()
+    if re.fullmatch(r"-?[1-9]\d{0,2}([_, ]\d{3})+", bare):  # 1_000 and 1,000 are texts
+        bare = re.sub(r"[_, ]", "", bare)
+    bare = re.sub(r"(?<=\d),(?=\d)", ".", bare)  # the decimal comma of half the world
     yield resolve(bare)
     if bare in ("yes", "on", "no", "off"):
         yield bare in ("yes", "on")

@@ -52,6 +52,8 @@ def prepare(
     prepared = _finished(recipe, data.folder)
     if prepared is None:
         prepared = _build(data.folder / recipe.folder_name(name), recipe, data, tokenizer, cache, report)
+    if name is not None and prepared.path.name != recipe.folder_name(name):
+        report(f"the text is prepared already, as {prepared.path.name}: the name {name} is not used")
     try:
         cache.save()
     except StorageError as error:  # a prepared folder may be shared and read-only

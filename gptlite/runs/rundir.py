@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import itertools
 import os
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -204,7 +205,8 @@ def _numbered(root: Path, base: str) -> Iterator[Path]:
 def _in_use(root: Path, name: str) -> RunError:
     free = next(path.name for path in _numbered(root, name) if not path.exists())
     return RunError(
-        f"--name = {name}: already used; continue it with --resume {name}, or take a free name such as {free}"
+        f"--name = {name}: already used; continue it with --resume {shlex.quote(name)}, or take a free name such as "
+        f"{shlex.quote(free)}"
     )
 
 

@@ -172,6 +172,10 @@ def sit(plan: Plan, prepared: Prepared, run: Run, checkpoint: Checkpoint | None,
         state = restore(checkpoint, plan.model, plan.optimizers, identity, cfg)
         resume_step = state.step
         check_length(state, cfg)
+        if is_over(state, cfg.train):
+            terminal.say(
+                f"{run.name} came to its end after update {state.step}; to go further, give --set train.max_steps=N"
+            )
         if plan.dist.is_main and run.finished and not is_over(state, cfg.train):
             run.reopen()
     train_split = prepared.split("train")

@@ -234,3 +234,9 @@ def test_from_python_the_environment_says_where_runs_lie(gptlite, monkeypatch):
     outcome = package.train("nano.yaml", ["train.max_steps=2", "train.warmup_steps=1"], name="mine")
     assert outcome.run.path == Path("other/mine")
     assert package.load("mine").generate("the ", max_new_tokens=3)
+
+
+def test_continue_with_nothing_but_a_name_goes_on_with_the_run_as_it_is(gptlite, trained):
+    result = gptlite("train", "--name", "nano", "--continue")
+    assert result.code == 0
+    assert "nano came to its end after update 6; to go further, give --set train.max_steps=N" in result.err

@@ -263,3 +263,12 @@ def test_a_dump_names_every_key():
     ]
     dumped = dump_config(RunConfig()).splitlines()
     assert [line.split(":")[0] + ":" for line in dumped] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [("0,001", "write 0.001"), ("1,5", "write 1.5"), ("1,000", "write 1000"), ("1_000", "write 1000")],
+)
+def test_a_comma_is_a_thousands_mark_or_a_decimal_point_and_never_dropped_from_a_fraction(text, meant):
+    with pytest.raises(ConfigError, match=rf"{meant}$"):
+        load_config(None, [f"train.lr={text}"])

@@ -35,7 +35,7 @@ def test_char_knows_all_texts_and_bpe_learns_from_the_training_texts_alone() -> 
     assert char.decode(range(3)) == "abc"
     bpe = build(TokenizerSection(kind="bpe", vocab_size=300), never, lambda: ["ab ab ab abc"])
     assert (bpe.kind, bpe.vocab_size, bpe.requested_vocab_size) == ("bpe", 259, 300)
-    assert build(TokenizerSection(), never, lambda: ["ab ab"]).requested_vocab_size == 1024
+    assert build(TokenizerSection(), never, lambda: ["ab ab"]).requested_vocab_size == 4096
 
 
 def test_a_named_encoding_reads_no_text(gpt2_cache: Path) -> None:
@@ -46,7 +46,7 @@ def test_the_recipe_tells_tokenizers_apart_before_they_are_made() -> None:
     sections = [TokenizerSection(kind=kind) for kind in ("char", "bpe", "gpt2", "cl100k_base")]
     recipes = [json.dumps(recipe_of(s)) for s in [*sections, TokenizerSection(kind="bpe", vocab_size=300)]]
     assert len(set(recipes)) == 5
-    assert recipe_of(TokenizerSection(kind="bpe", vocab_size=1024)) == recipe_of(TokenizerSection(kind="bpe"))
+    assert recipe_of(TokenizerSection(kind="bpe", vocab_size=4096)) == recipe_of(TokenizerSection(kind="bpe"))
 
 
 @pytest.mark.parametrize("made", KINDS, indirect=True)
