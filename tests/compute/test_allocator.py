@@ -1,30 +1,24 @@
 from __future__ import annotations
 
-import subprocess
-import sys
+from types import SimpleNamespace
 
 import pytest
 
-PROGRAM = """
-import resource, sys
-import torch
-from gptlite.compute.allocator import keep_pages
-if sys.argv[1] == "keep":
-    keep_pages()
-torch.set_num_threads(1)
-def faults():
-    torch.ones(12_000_000).sum()  # 48 MB
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-first = faults()
-print(faults() - first)
-"""
+from gptlite.compute import allocator
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the setting is glibc's")
-def test_a_large_buffer_is_zeroed_by_the_system_once_and_not_at_every_use():
-    def second_use(mode: str) -> int:
-        done = subprocess.run([sys.executable, "-c", PROGRAM, mode], capture_output=True, text=True, check=True)
-        return int(done.stdout)
+def test_glibc_is_asked_to_keep_what_it_would_map_anew_or_trim(monkeypatch):
+    asked = []
+    library = SimpleNamespace(mallopt=lambda *setting: asked.append(setting))
+    monkeypatch.setattr(allocator.sys, "platform", "linux")
+    monkeypatch.setattr(allocator.ctypes, "CDLL", lambda _: library)
+    allocator.keep_pages()
+    assert asked == [(-3, 2**31 - 1), (-1, 2**31 - 1)]  # M_MMAP_THRESHOLD and M_TRIM_THRESHOLD in malloc.h
 
-    # 48 MB are 11,719 pages of 4 KiB; huge pages may make them fewer.
-    assert second_use("keep") < second_use("give") / 4
+
+@pytest.mark.parametrize("platform", ["darwin", "linux"])
+def test_a_system_without_mallopt_is_left_alone(monkeypatch, platform):
+    monkeypatch.setattr(allocator.sys, "platform", platform)
+    monkeypatch.setattr(allocator.ctypes, "CDLL", lambda _: SimpleNamespace())
+    allocator.keep_pages()
+    assert allocator.ctypes.CDLL(None) == SimpleNamespace()
