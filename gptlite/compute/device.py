@@ -23,7 +23,7 @@ class Compute:
 
     device: torch.device
     precision: str  # fp32 | bf16: the type of matrix products; parameters are always fp32
-    attention: str  # plain | fused
+    attention: str  # plain | batched | fused
     threads: int
     reasons: tuple[str, ...] = ()
 

@@ -69,8 +69,8 @@ class RunSection(Section):
     precision: Literal["auto", "fp32", "bf16"] = Field(
         default="auto", description="arithmetic of the model; auto takes bf16 where the hardware computes in it"
     )
-    attention: Literal["auto", "plain", "fused"] = Field(
-        default="auto", description="plain: the equation as written; fused: the fast path that equals it"
+    attention: Literal["auto", "plain", "batched", "fused"] = Field(
+        default="auto", description="plain: the equation as written; batched, fused: the fast paths that equal it"
     )
     threads: Auto | Annotated[int, Field(ge=1, le=1024)] = Field(
         default="auto", description="CPU threads of each process; auto suits the machine"

@@ -1,4 +1,4 @@
-"""Masked multi-head attention: the plain equation, the fast path that must equal it, and the cache for decoding.
+"""Masked multi-head attention: the plain equation, the fast paths that must equal it, and the cache for decoding.
 
 Shapes: B sequences, T new tokens, S = tokens seen so far including the new ones (S = T without a cache),
 C = n_embd, nh = n_head, hs = head_size = C / nh. The T queries are always the last T of the S positions.
@@ -14,18 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gptlite.config.schema import ModelSection
-
-
-def dropout(x: Tensor, p: float, rng: torch.Generator | None) -> Tensor:
-    """Zero each element with probability `p` and scale the rest by 1 / (1 - p); the identity without `rng`.
-
-    The masks come from the generator that is handed down, never from global state: that is what lets a
-    resumed run draw the masks of an uninterrupted one.
-    """
-    if rng is None or p == 0.0:
-        return x
-    kept = torch.empty_like(x).bernoulli_(1.0 - p, generator=rng)
-    return x * kept / (1.0 - p)
+from gptlite.model.dropout import Masks, dropout
 
 
 def causal_mask(n_queries: int, n_keys: int, device: torch.device) -> Tensor:
@@ -34,7 +23,7 @@ def causal_mask(n_queries: int, n_keys: int, device: torch.device) -> Tensor:
 
 
 def plain_attention(
-    q: Tensor, k: Tensor, v: Tensor, *, scale: float, p: float = 0.0, rng: torch.Generator | None = None
+    q: Tensor, k: Tensor, v: Tensor, *, scale: float, p: float = 0.0, masks: Masks | None = None
 ) -> Tensor:
     """softmax(Q K^T * scale, -inf above the diagonal) V: (B, nh, T, hs), 2 x (B, nh, S, hs) -> (B, nh, T, hs).
 
@@ -43,19 +32,35 @@ def plain_attention(
     scores = q @ k.transpose(-2, -1) * scale  # (B, nh, T, S)
     scores = scores.masked_fill(~causal_mask(q.size(-2), k.size(-2), q.device), -math.inf)
     weights = torch.softmax(scores, dim=-1)
-    weights = dropout(weights, p, rng).to(v.dtype)
+    weights = dropout(weights, p, masks).to(v.dtype)
     return weights @ v
 
 
+def batched_attention(
+    q: Tensor, k: Tensor, v: Tensor, *, scale: float, p: float = 0.0, masks: Masks | None = None
+) -> Tensor:
+    """The same function as two batched matrix products over all B x nh heads.
+
+    Scaling and masking happen inside the first product, so the scores are written once: for short sequences on a CPU
+    that beats the fused kernel, whose blocks are then too small to fill the machine.
+    """
+    blocked = torch.zeros(q.size(-2), k.size(-2), dtype=q.dtype, device=q.device)
+    blocked.masked_fill_(~causal_mask(q.size(-2), k.size(-2), q.device), -math.inf)
+    queries, keys, values = q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)  # (B nh, T or S, hs)
+    scores = torch.baddbmm(blocked, queries, keys.mT, alpha=scale)  # (B nh, T, S)
+    weights = dropout(torch.softmax(scores, dim=-1), p, masks)
+    return torch.bmm(weights.to(values.dtype), values).view(q.shape)
+
+
 def fused_attention(
-    q: Tensor, k: Tensor, v: Tensor, *, scale: float, p: float = 0.0, rng: torch.Generator | None = None
+    q: Tensor, k: Tensor, v: Tensor, *, scale: float, p: float = 0.0, masks: Masks | None = None
 ) -> Tensor:
     """The same function through torch's kernel, which never writes the (T, S) weights to memory.
 
-    The kernel draws dropout masks from global state, so with dropout the plain equation is used.
+    The kernel draws dropout masks from global state, so with dropout the batched products are used.
     """
-    if rng is not None and p > 0.0:
-        return plain_attention(q, k, v, scale=scale, p=p, rng=rng)
+    if masks is not None and p > 0.0:
+        return batched_attention(q, k, v, scale=scale, p=p, masks=masks)
     n_queries, n_keys = q.size(-2), k.size(-2)
     if n_queries == 1:
         return F.scaled_dot_product_attention(q, k, v, scale=scale)
@@ -66,7 +71,7 @@ def fused_attention(
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
 
 
-ATTENTION = {"plain": plain_attention, "fused": fused_attention}
+ATTENTION = {"plain": plain_attention, "batched": batched_attention, "fused": fused_attention}
 
 
 @dataclass
@@ -114,7 +119,7 @@ class CausalSelfAttention(nn.Module):
         self.proj = nn.Linear(cfg.n_embd, cfg.n_embd, bias=cfg.bias)
 
     def forward(
-        self, x: Tensor, *, rng: torch.Generator | None = None, cache: LayerCache | None = None, start: int = 0
+        self, x: Tensor, *, masks: Masks | None = None, cache: LayerCache | None = None, start: int = 0
     ) -> Tensor:
         """(B, T, C) -> (B, T, C); with a cache, x continues the `start` positions already in it."""
         B, T, C = x.shape
@@ -122,6 +127,6 @@ class CausalSelfAttention(nn.Module):
         q, k, v = qkv.permute(2, 0, 3, 1, 4)  # each (B, nh, T, hs)
         if cache is not None:
             k, v = cache.extend(k, v, start)
-        heads = self.attend(q, k, v, scale=self.scale, p=self.p, rng=rng)
+        heads = self.attend(q, k, v, scale=self.scale, p=self.p, masks=masks)
         concatenated = heads.transpose(1, 2).reshape(B, T, C)
-        return dropout(self.proj(concatenated), self.p, rng)
+        return dropout(self.proj(concatenated), self.p, masks)

@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gptlite.config.schema import ModelSection
-from gptlite.data.batches import IGNORED
-from gptlite.model.attention import CausalSelfAttention, KVCache, LayerCache, dropout
+from gptlite.model.attention import CausalSelfAttention, KVCache, LayerCache
+from gptlite.model.dropout import Masks, dropout
 
 INIT_STD = 0.02
 
@@ -28,11 +28,11 @@ class MLP(nn.Module):
         self.up = nn.Linear(cfg.n_embd, 4 * cfg.n_embd, bias=cfg.bias)
         self.down = nn.Linear(4 * cfg.n_embd, cfg.n_embd, bias=cfg.bias)
 
-    def forward(self, x: Tensor, *, rng: torch.Generator | None = None) -> Tensor:
+    def forward(self, x: Tensor, *, masks: Masks | None = None) -> Tensor:
         """(B, T, C) -> (B, T, C)."""
         h = self.up(x)
         h = F.relu(h) if self.activation == "relu" else F.gelu(h, approximate="tanh")
-        return dropout(self.down(h), self.p, rng)
+        return dropout(self.down(h), self.p, masks)
 
 
 class Block(nn.Module):
@@ -51,15 +51,15 @@ class Block(nn.Module):
         self.mlp = MLP(cfg)
 
     def forward(
-        self, x: Tensor, *, rng: torch.Generator | None = None, cache: LayerCache | None = None, start: int = 0
+        self, x: Tensor, *, masks: Masks | None = None, cache: LayerCache | None = None, start: int = 0
     ) -> Tensor:
         """(B, T, C) -> (B, T, C)."""
         if self.norm_first:
-            x = x + self.attn(self.ln_1(x), rng=rng, cache=cache, start=start)
-            x = x + self.mlp(self.ln_2(x), rng=rng)
+            x = x + self.attn(self.ln_1(x), masks=masks, cache=cache, start=start)
+            x = x + self.mlp(self.ln_2(x), masks=masks)
         else:
-            x = self.ln_1(x + self.attn(x, rng=rng, cache=cache, start=start))
-            x = self.ln_2(x + self.mlp(x, rng=rng))
+            x = self.ln_1(x + self.attn(x, masks=masks, cache=cache, start=start))
+            x = self.ln_2(x + self.mlp(x, masks=masks))
         return x
 
 
@@ -79,7 +79,7 @@ def sinusoids(block_size: int, n_embd: int) -> Tensor:
 class GPT(nn.Module):
     """Token ids to the logits of the next token.
 
-    Nothing random happens inside without `rng`, so there is no train/eval mode: a forward pass with a generator
+    Nothing random happens inside without `masks`, so there is no train/eval mode: a forward pass that is given them
     drops, one without does not.
     """
 
@@ -123,10 +123,10 @@ class GPT(nn.Module):
             return self.get_buffer("position_table")[start:end]
         return None
 
-    def forward(self, idx: Tensor, *, rng: torch.Generator | None = None, cache: KVCache | None = None) -> Tensor:
-        """Logits for the token after each position: (B, T) int64 -> (B, T, V).
+    def features(self, idx: Tensor, *, masks: Masks | None = None, cache: KVCache | None = None) -> Tensor:
+        """What the head reads at each position: (B, T) int64 -> (B, T, C).
 
-        rng: draws the dropout masks; without it nothing is dropped. cache: idx continues what it has read.
+        masks: draws the dropout masks; without them nothing is dropped. cache: idx continues what it has read.
         """
         start = cache.length if cache is not None else 0
         end = start + idx.size(1)
@@ -135,23 +135,19 @@ class GPT(nn.Module):
         position = self.positions(start, end)
         if position is not None:
             x = x + position
-        x = dropout(x, self.cfg.dropout, rng)
+        x = dropout(x, self.cfg.dropout, masks)
         for i, block in enumerate(self.blocks):
-            x = block(x, rng=rng, cache=cache.layers[i] if cache is not None else None, start=start)
+            x = block(x, masks=masks, cache=cache.layers[i] if cache is not None else None, start=start)
         if cache is not None:
             cache.length = end
-        logits: Tensor = self.head(self.ln_f(x))
+        normed: Tensor = self.ln_f(x)
+        return normed
+
+    def forward(self, idx: Tensor, *, masks: Masks | None = None, cache: KVCache | None = None) -> Tensor:
+        """Logits for the token after each position: (B, T) int64 -> (B, T, V); the rest as for `features`."""
+        logits: Tensor = self.head(self.features(idx, masks=masks, cache=cache))
         return logits
 
     def n_parameters(self) -> int:
         """Trained numbers, tied weights counted once."""
         return sum(p.numel() for p in self.parameters())
-
-
-def nats(logits: Tensor, targets: Tensor) -> Tensor:
-    """Sum of -log p(target) over all scored targets: (B, T, V), (B, T) -> scalar, in nats, at least fp32.
-
-    Targets equal to IGNORED are left out.
-    """
-    logits = logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits
-    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="sum")

@@ -13,7 +13,9 @@ from gptlite.config.schema import RunConfig
 from gptlite.data.batches import Batches
 from gptlite.data.order import mix
 from gptlite.errors import ConfigError, Diverged
-from gptlite.model.gpt import GPT, nats
+from gptlite.model.dropout import Masks
+from gptlite.model.gpt import GPT
+from gptlite.model.loss import head_nats
 from gptlite.training.optim import Optimizers, set_lr
 from gptlite.training.schedule import lr_at
 
@@ -59,12 +61,11 @@ def choose_micro_batch_size(cfg: RunConfig, compute: Compute, world_size: int) -
     return size, f"micro_batch_size {size}: at most {budget} tokens a pass"
 
 
-def dropout_rng(cfg: RunConfig, step: int, micro_step: int, rank: int, device: torch.device) -> torch.Generator | None:
-    """The generator of one forward pass's dropout masks: a pure function of its arguments. None without dropout."""
+def dropout_masks(cfg: RunConfig, step: int, micro_step: int, rank: int) -> Masks | None:
+    """The masks of one forward pass: a pure function of its arguments. None without dropout."""
     if cfg.model.dropout == 0.0:
         return None
-    seed = mix(cfg.run.seed, DROPOUT_STREAM, step, micro_step, rank)
-    return torch.Generator(device).manual_seed(seed >> 1)  # torch takes 63 bits
+    return Masks(mix(cfg.run.seed, DROPOUT_STREAM, step, micro_step, rank))
 
 
 def accumulate_gradients(
@@ -82,10 +83,10 @@ def accumulate_gradients(
     total = torch.zeros((), device=compute.device)
     for micro_step in range(rows // micro):
         x, y = batches.rows(step, dist.rank * rows + micro_step * micro, micro)  # (micro, T) each
-        rng = dropout_rng(cfg, step, micro_step, dist.rank, compute.device)
+        masks = dropout_masks(cfg, step, micro_step, dist.rank)
         with compute.autocast():
-            logits = model(x.to(compute.device), rng=rng)
-        loss = nats(logits, y.to(compute.device)) / tokens
+            features = model.features(x.to(compute.device), masks=masks)
+            loss = head_nats(features, model.head.weight, y.to(compute.device)) / tokens
         loss.backward()  # type: ignore[no-untyped-call]
         total = total + loss.detach()
     return total

@@ -11,7 +11,7 @@ from gptlite.data.batches import Batches, TokenArray
 from gptlite.errors import ConfigError, Diverged
 from gptlite.model.gpt import GPT
 from gptlite.training.optim import build_optimizers
-from gptlite.training.step import choose_micro_batch_size, dropout_rng, train_step
+from gptlite.training.step import choose_micro_batch_size, dropout_masks, train_step
 
 CPU = Compute(torch.device("cpu"), "fp32", "fused", 1)
 VOCAB_SIZE = 13
@@ -66,14 +66,14 @@ def test_a_batch_gives_the_same_losses_however_it_is_cut_up(optimizer, dtype, to
 def test_dropout_masks_follow_from_seed_step_micro_step_and_rank_alone():
     cfg = config(**{"model.dropout": 0.5})
 
-    def draw(*place: int) -> list[float]:
-        rng = dropout_rng(cfg, *place, torch.device("cpu"))
-        assert rng is not None
-        return torch.rand(4, generator=rng).tolist()
+    def draw(*place: int) -> list[bool]:
+        masks = dropout_masks(cfg, *place)
+        assert masks is not None
+        return masks.dropped((64,), 0.5, torch.device("cpu")).tolist()
 
     assert draw(3, 1, 0) == draw(3, 1, 0)
     assert len({tuple(draw(*place)) for place in [(3, 1, 0), (4, 1, 0), (3, 2, 0), (3, 1, 1)]}) == 4
-    assert dropout_rng(config(), 0, 0, 0, torch.device("cpu")) is None
+    assert dropout_masks(config(), 0, 0, 0) is None
 
 
 @pytest.mark.parametrize("poison", [math.nan, math.inf])

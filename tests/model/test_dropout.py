@@ -1,0 +1,76 @@
+import math
+
+import pytest
+import torch
+
+from gptlite.model import dropout as module
+from gptlite.model.dropout import Masks, dropout, hashes
+
+CPU = torch.device("cpu")
+
+
+def hash_of(x: int, key: tuple[int, int]) -> int:
+    """The same arithmetic in Python's whole numbers, modulo 2**32."""
+    x = (x + key[0]) % 2**32
+    x = ((x ^ (x >> 16)) * 0x85EBCA6B + key[1]) % 2**32
+    x = ((x ^ (x >> 13)) * 0xC2B2AE35) % 2**32
+    return x ^ (x >> 16)
+
+
+@pytest.mark.parametrize("key", [(0, 0), (-5, 77), (2**31 - 1, -(2**31))])
+def test_the_hash_is_that_of_unsigned_32_bit_arithmetic(key):
+    got = [x % 2**32 for x in hashes(1000, 50, key, CPU).tolist()]
+    assert got == [hash_of(x, key) for x in range(1000, 1050)]
+
+
+def test_without_keys_it_is_the_finaliser_of_murmur3():
+    # 1 -> 0x514e28b7, as published with smhasher (seed 1, empty key: only the finaliser acts).
+    assert hashes(1, 1, (0, 0), CPU).item() == 0x514E28B7
+
+
+@pytest.mark.parametrize("p", [0.1, 0.25, 0.5, 0.9])
+def test_the_share_that_is_dropped_is_p_within_four_standard_deviations(p):
+    n = 1_000_000
+    dropped = Masks(3).dropped((1000, 1000), p, CPU)
+    deviation = math.sqrt(p * (1 - p) / n)
+    assert abs(dropped.double().mean().item() - p) < 4 * deviation
+    # Neighbours, rows and halves of a hash know nothing of one another: both dropped with probability p * p.
+    flat = dropped.flatten()
+    for distance in (1, 2, 1000, 65536):
+        both = (flat[distance:] & flat[:-distance]).double().mean().item()
+        assert abs(both - p * p) < 5 * math.sqrt(p * p * (1 - p * p) / n) + 4 * deviation * p
+
+
+def test_masks_of_one_pass_differ_and_those_of_equal_seeds_are_equal():
+    def draw(seed):
+        masks = Masks(seed)
+        return [masks.dropped((64, 64), 0.5, CPU) for _ in range(3)]
+
+    first, again, other = draw(7), draw(7), draw(8)
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+    # Two masks that know nothing of each other agree on about half of their 4,096 elements (standard deviation 32).
+    for a, b in [(first[0], first[1]), (first[1], first[2]), *zip(first, other, strict=True)]:
+        assert 1900 < int((a == b).sum()) < 2200
+
+
+def test_a_mask_does_not_depend_on_how_it_is_cut_into_chunks(monkeypatch):
+    shape = (7, 143)
+    whole = Masks(1).dropped(shape, 0.3, CPU)
+    monkeypatch.setattr(module, "CHUNK", 10)
+    assert torch.equal(Masks(1).dropped(shape, 0.3, CPU), whole)
+
+
+def test_what_is_kept_is_scaled_up_and_gradients_go_through_it_alone():
+    x = torch.ones(1000, dtype=torch.float64, requires_grad=True)
+    before = torch.random.get_rng_state()
+    y = dropout(x, 0.25, Masks(3))
+    y.sum().backward()
+    assert sorted(set(y.tolist())) == pytest.approx([0.0, 4 / 3])
+    assert torch.equal(x.grad, y)
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_no_masks_or_no_probability_change_nothing():
+    x = torch.randn(5)
+    assert dropout(x, 0.5, None) is x
+    assert dropout(x, 0.0, Masks(0)) is x
