@@ -21,22 +21,54 @@ ITERATIONS = 5
 def orthogonalise(matrices: Tensor, dtype: torch.dtype) -> Tensor:
     """Push every singular value of each matrix to about 1: (n, rows, cols) with rows <= cols -> the same shape.
 
-    With X = U S V^T, each iteration X <- a X + (b A + c A^2) X, A = X X^T, maps S by an odd polynomial that is
+    With X = U S V^T, each iteration X <- (a I + b A + c A^2) X, A = X X^T, maps S by an odd polynomial that is
     steepest at zero, so that five of them bring (0, 1] into about (0.7, 1.2).
     """
-    a, b, c = NEWTON_SCHULZ
     X = matrices.to(dtype)
     X = X / X.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)
+    by_gram = through_gram(*X.shape[-2:]) and X.element_size() >= 4  # bytes: fp32 or better
+    X = gram_factor(X @ X.mT) @ X if by_gram else newton_schulz(X)
+    return X.to(matrices.dtype)
+
+
+def newton_schulz(X: Tensor) -> Tensor:
+    """The iteration as it stands above: (n, rows, cols) -> the same shape."""
+    a, b, c = NEWTON_SCHULZ
     for _ in range(ITERATIONS):
         A = X @ X.mT
         polynomial = torch.baddbmm(A, A, A, beta=b, alpha=c)
         X = torch.baddbmm(X, polynomial, X, beta=a)
-    return X.to(matrices.dtype)
+    return X
+
+
+def gram_factor(A: Tensor) -> Tensor:
+    """Q with Q X = newton_schulz(X), from A = X X^T alone: (n, rows, rows) -> the same shape.
+
+    Every factor P of X is a polynomial in A, so they commute, and X <- P X means A <- P A P: a wide X need not be
+    touched before the end. A holds the squares of the singular values, for which bf16 has too few digits.
+    """
+    a, b, c = NEWTON_SCHULZ
+    identity = torch.eye(A.size(-1), dtype=A.dtype, device=A.device)
+    Q: Tensor | None = None
+    for i in range(ITERATIONS):
+        P = torch.baddbmm(A, A, A, beta=b, alpha=c) + a * identity
+        Q = P if Q is None else P @ Q
+        if i + 1 < ITERATIONS:
+            A = P @ A @ P
+    assert Q is not None
+    return Q
+
+
+def through_gram(rows: int, cols: int) -> bool:
+    """Whether the products of `gram_factor` are less work than those of `newton_schulz`."""
+    return cols > 1.5 * rows
 
 
 def orthogonalise_flops(rows: int, cols: int) -> int:
-    """Multiplications and additions of `orthogonalise` for one matrix."""
+    """Multiplications and additions of `orthogonalise` for one fp32 matrix."""
     m, n = min(rows, cols), max(rows, cols)
+    if through_gram(m, n):
+        return 4 * m * m * n + (8 * ITERATIONS - 6) * m**3
     return ITERATIONS * (4 * m * m * n + 2 * m**3)
 
 

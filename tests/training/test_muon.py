@@ -1,7 +1,8 @@
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
-from gptlite.training.muon import Muon, orthogonalise, orthogonalise_flops
+from gptlite.training.muon import Muon, gram_factor, newton_schulz, orthogonalise, orthogonalise_flops
 
 
 def normal(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -72,6 +73,25 @@ def test_the_update_has_the_root_mean_square_of_a_typical_adamw_update():
     assert p.detach().square().mean().sqrt().item() == pytest.approx(0.2, rel=0.2)
 
 
-def test_flops_of_one_matrix_are_those_of_its_products():
-    # 2 x 3: X X^T is 2*2*2*3, A A is 2*2*2*2, B X is 2*2*2*3; five times over, rows and columns in any order.
-    assert orthogonalise_flops(2, 3) == orthogonalise_flops(3, 2) == 5 * (24 + 16 + 24)
+@pytest.mark.parametrize("shape", [(16, 16), (16, 64), (5, 7)])
+def test_the_way_through_the_gram_matrix_gives_the_iteration_as_written(shape):
+    X = normal(3, *shape).double()
+    X = X / X.norm(dim=(-2, -1), keepdim=True)
+    torch.testing.assert_close(gram_factor(X @ X.mT) @ X, newton_schulz(X), rtol=0, atol=1e-10)
+    single = X.float()
+    torch.testing.assert_close(gram_factor(single @ single.mT) @ single, newton_schulz(single), rtol=0, atol=1e-4)
+
+
+def test_a_direction_with_no_gradient_stays_without_and_the_others_are_not_hurt():
+    X = normal(1, 16, 64)
+    X[:, 8:] = X[:, :8]  # rank 8 of 16
+    X = X / X.norm()
+    torch.testing.assert_close(gram_factor(X @ X.mT) @ X, newton_schulz(X), rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (3, 2), (4, 4), (4, 16), (16, 4)])
+def test_flops_of_one_matrix_are_those_that_torch_counts(shape):
+    wide = normal(1, min(shape), max(shape))
+    with FlopCounterMode(display=False) as counter:
+        orthogonalise(wide, torch.float32)
+    assert orthogonalise_flops(*shape) == counter.get_total_flops()
