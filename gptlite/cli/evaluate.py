@@ -35,7 +35,7 @@ def evaluate(
     from gptlite.runs.rundir import runs_folder
 
     console = Console()
-    sets = check_keys("eval", set_, ["eval.batch_size", "run.*", "data.dir", "data.encoding", "data.normalize"])
+    sets = check_keys("eval", set_)
     found = choose_checkpoint(runs_folder(), run or "latest", checkpoint, console.say)
     cfg = config_of(found, sets)
     console.say(f"checkpoint: {found.path}")

@@ -41,7 +41,7 @@ def sample(
     from gptlite.runs.rundir import runs_folder
 
     console = Console()
-    sets = check_keys("sample", set_, ["sample.*", "run.device", "run.threads", "run.attention"])
+    sets = check_keys("sample", set_)
     found = choose_checkpoint(runs_folder(), run or "latest", checkpoint, console.say)
     options = {
         "--max-new-tokens": ("sample.max_new_tokens", max_new_tokens),

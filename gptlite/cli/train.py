@@ -56,12 +56,12 @@ def train(
 
 
 def check_combination(
-    config: str | None, data: str | None, name: str | None, resume: str | None, continue_: bool
+    config: str | None, data: list[str] | None, name: str | None, resume: str | None, continue_: bool
 ) -> None:
     """ConfigError for options that would contradict each other or do nothing."""
     problems = [
         f"{option} = {value}: not with --resume, which goes on with a run as it was started; leave one of them out"
-        for option, value in (("--config", config), ("--data", data), ("--name", name))
+        for option, value in (("--config", config), ("--data", " ".join(data or ()) or None), ("--name", name))
         if resume is not None and value is not None
     ]
     if continue_ and name is None:
@@ -71,12 +71,17 @@ def check_combination(
 
 
 def start_run(
-    config: str | None, sets: list[str] | None, data: str | None, name: str | None, continue_: bool, terminal: Terminal
+    config: str | None,
+    sets: list[str] | None,
+    data: list[str] | None,
+    name: str | None,
+    continue_: bool,
+    terminal: Terminal,
 ) -> Outcome:
     """A new run, or with --continue whichever it takes; with nothing but a name, an existing run goes on as it is."""
     from gptlite.runs.rundir import Run, runs_folder
 
-    only_a_name = config is None and not sets and data is None
+    only_a_name = config is None and not sets and not data
     if continue_ and name is not None and only_a_name and Run(runs_folder() / name).started:
         return resume_run(name, [], terminal)
     cfg, path = read_config(config, sets, data)

@@ -118,6 +118,20 @@ def test_prepare_prints_what_it_made_and_where(gptlite):
     assert gptlite("prepare", "-c", "nano.yaml").out == result.out
 
 
+def test_several_texts_are_several_sources_in_their_order(gptlite):
+    Path("more.txt").write_text("the cat sat on the hill.\n" * 40)
+    result = gptlite("prepare", "-c", "nano.yaml", "--data", "more.txt", "--data", "story.txt")
+    assert result.code == 0
+    given = json.loads(Path(result.out.splitlines()[-1].split()[-1], "manifest.json").read_text())["sources"]
+    assert [source["name"] for source in given] == ["more.txt", "story.txt"]
+
+
+def test_help_is_shown_whatever_else_was_typed(gptlite):
+    result = gptlite("train", "surplus", "--name", "a", "--name", "b", "--help")
+    assert result.code == 0
+    assert "--resume" in result.out
+
+
 def test_the_folder_of_runs_is_the_configs_then_the_environments_then_runs():
     assert runs_folder("mine", {"GPTLITE_RUNS": "theirs"}) == Path("mine")
     assert runs_folder("runs", {"GPTLITE_RUNS": "theirs"}) == Path("theirs")
