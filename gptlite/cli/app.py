@@ -75,5 +75,5 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def main() -> None:
-    """The console script."""
+    """Run the words that the program was started with, and leave with the exit code."""
     sys.exit(run(sys.argv[1:]))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -68,10 +69,21 @@ def sample(
         for i in range(cfg.sample.n):
             if cfg.sample.n > 1:
                 emit(f"--- {i + 1} of {cfg.sample.n}\n")
-            emit(prompt)
-            for piece in model.stream(prompt, how, seed=cfg.sample.seed, sample=i):
-                emit(piece)
-            emit("\n")
+            with whole_lines():
+                emit(prompt)
+                for piece in model.stream(prompt, how, seed=cfg.sample.seed, sample=i):
+                    emit(piece)
+
+
+@contextmanager
+def whole_lines() -> Iterator[None]:
+    """End the line that was begun, also where Ctrl-C cuts it short: what is said of that has a line of its own."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        emit("\n")
+        raise
+    emit("\n")
 
 
 def warn_of_long_prompt(model: Model, prompt: str, say: Callable[[str], None]) -> None:

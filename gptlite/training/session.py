@@ -180,8 +180,6 @@ def sit(plan: Plan, prepared: Prepared, run: Run, checkpoint: Checkpoint | None,
             run.reopen()
     train_split = prepared.split("train")
     job = Job(
-        run.name,
-        run.handle,
         cfg,
         plan.model,
         plan.optimizers,
@@ -193,7 +191,7 @@ def sit(plan: Plan, prepared: Prepared, run: Run, checkpoint: Checkpoint | None,
         save=functools.partial(save, run, plan, model, identity, terminal.say),
         progress=terminal.progress,
     )
-    signals = Signals()
+    signals = Signals(run.name, run.handle, terminal.say_at_once)
     deterministic = settings(plan.compute, deterministic=cfg.run.deterministic)
     with memory_errors(cfg), signals.watched(), deterministic, open_log(plan, run, resume_step, terminal) as log:
         state = train(job, state, log, signals)

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 import gptlite as package
+from gptlite.cli.terminal import Console
 from gptlite.config.loading import load_config
+from gptlite.inference.load import Model
 from gptlite.runs.rundir import runs_folder
 
 
@@ -196,6 +198,44 @@ def test_output_into_a_closed_pipe_ends_quietly(gptlite, trained):
     assert done.stdout.endswith("0\n")
     assert len(done.stdout) == 5 + len("0\n")
     assert "Traceback" not in Path("errors.txt").read_text()
+
+
+@pytest.mark.parametrize(("handler", "code", "out"), [("default_int_handler", 130, ""), ("SIG_IGN", 0, "gptlite ")])
+def test_ctrl_c_while_the_program_loads_ends_it_quietly_unless_it_is_ignored(handler, code, out):
+    program = f"""
+import signal, sys
+from importlib.abc import MetaPathFinder
+from gptlite.__main__ import main
+
+class PressCtrlC(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "gptlite.cli":
+            signal.raise_signal(signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.{handler})
+sys.meta_path.insert(0, PressCtrlC())
+sys.argv = ["gptlite", "--version"]
+main()
+"""
+    result = command_line(code=program)
+    assert (result.returncode, result.stderr) == (code, "")
+    assert result.stdout.startswith(out)
+
+
+def test_a_sample_cut_short_ends_its_line_before_the_error(gptlite, trained, monkeypatch):
+    def stream(*_, **__):
+        yield "half a li"
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Model, "stream", stream)
+    result = gptlite("sample", "--prompt", "the ", "-n", "2")
+    assert (result.code, result.out) == (130, "--- 1 of 2\nthe half a li\n")
+    assert result.err.endswith("error: interrupted\n")
+
+
+def test_what_a_signal_handler_says_passes_a_stream_that_is_in_use(capfd):
+    Console().say_at_once("stopping")
+    assert capfd.readouterr().err == "stopping\n"
 
 
 def test_a_finished_run_that_goes_on_is_unfinished_until_it_ends_again(gptlite, trained, monkeypatch):
