@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from gptlite.errors import ConfigError
+from gptlite.errors import ConfigError, naming
 
 if TYPE_CHECKING:
     from gptlite.config.loading import Override
@@ -62,6 +63,11 @@ def read_config(config: str | None, sets: Sequence[str] | None, data: Sequence[s
     if data:
         overrides.append(Override("--data", "data.source", data[0] if len(data) == 1 else list(data)))
     return load_config(path, overrides), path
+
+
+def naming_text(data: Sequence[str] | None) -> AbstractContextManager[None]:
+    """Errors about the text name --data where it was given."""
+    return naming("data.source", "--data") if data else nullcontext()
 
 
 def used(options: Mapping[str, tuple[str, object]]) -> list[Override]:

@@ -10,6 +10,7 @@ import typer
 
 from gptlite.cli.options import CheckpointOption, RunArgument, SetOption, check_keys, used
 from gptlite.cli.terminal import Console, emit
+from gptlite.errors import naming
 
 if TYPE_CHECKING:
     from gptlite.inference.load import Model
@@ -88,6 +89,7 @@ def whole_lines() -> Iterator[None]:
 
 def warn_of_long_prompt(model: Model, prompt: str, say: Callable[[str], None]) -> None:
     """Say so if the model cannot see all of the prompt."""
-    length, context = len(model.prompt_ids(prompt)), model.facts.model.block_size
+    with naming("text", "--prompt"):
+        length, context = len(model.prompt_ids(prompt)), model.facts.model.block_size
     if length > context:
         say(f"prompt = {length} tokens: the model sees the last {context} of them (its block_size)")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gptlite.cli.options import ConfigOption, DataOption, SetOption, read_config
+from gptlite.cli.options import ConfigOption, DataOption, SetOption, naming_text, read_config
 from gptlite.cli.terminal import Console
 from gptlite.errors import ConfigError
 
@@ -88,9 +88,10 @@ def start_run(
     terminal.say(f"config: {path}")
     from gptlite.training.launch import claim, start
 
-    if continue_ and name is not None:
-        return claim(cfg, name=name, terminal=terminal)
-    return start(cfg, base=path.stem, name=name, terminal=terminal)
+    with naming_text(data):
+        if continue_ and name is not None:
+            return claim(cfg, name=name, terminal=terminal)
+        return start(cfg, base=path.stem, name=name, terminal=terminal)
 
 
 def resume_run(wanted: str, sets: list[str], terminal: Terminal) -> Outcome:
@@ -108,7 +109,7 @@ def resume_run(wanted: str, sets: list[str], terminal: Terminal) -> Outcome:
 def card(outcome: Outcome) -> list[str]:
     """The end of a run: where it lies, its best figures, what to type next."""
     run, state = outcome.run, outcome.state
-    compressors = outcome.prepared.manifest.reference
+    manifest = outcome.prepared.manifest
     lines = [
         "",
         f"{run.name}: {state.step} updates, {state.tokens:,} tokens, {state.elapsed:.0f} s; it lies in {run.path}",
@@ -117,9 +118,10 @@ def card(outcome: Outcome) -> list[str]:
         lines.append(
             f"best after {state.best_step}: {state.best_bits_per_byte:.3f} bits per byte, loss {state.best_loss:.4f}"
         )
+    if manifest.compressors_tell:
+        lines.append(f"the same text by xz -9: {manifest.reference.xz:.3f}, by gzip -9: {manifest.reference.gzip:.3f}")
     return [
         *lines,
-        f"the same text by xz -9: {compressors.xz:.3f}, by gzip -9: {compressors.gzip:.3f}",
         "next:",
         f'  {program("gptlite")} sample {shlex.quote(run.handle)} --prompt "..."',
         f"  {program('gptlite')} eval {shlex.quote(run.handle)}",

@@ -21,7 +21,7 @@ from gptlite.data.prepared import TOKENIZER_FOLDER, Prepared
 from gptlite.data.recipe import Recipe, read_recipe
 from gptlite.data.reference import ReferenceLines, ReferenceMeter
 from gptlite.data.shards import Shard, ShardWriter
-from gptlite.errors import RunError, StorageError
+from gptlite.errors import RunError, StorageError, counted
 from gptlite.tokenizers.base import Tokenizer, build
 
 Report = Callable[[str], None]
@@ -201,4 +201,4 @@ def _start_id(counts: np.ndarray, tokenizer: Tokenizer) -> int:
 def _describe(corpus: Corpus) -> str:
     names = ", ".join(source.name for source in corpus.sources[:3])
     skipped = "".join(f", {count} {kind} skipped" for kind, count in sorted(corpus.skipped.items()))
-    return f"{names}: {sum(corpus.files)} files, {sum(corpus.text_bytes):,} bytes of text{skipped}"
+    return f"{names}: {counted(sum(corpus.files), 'file')}, {sum(corpus.text_bytes):,} bytes of text{skipped}"

@@ -72,7 +72,7 @@ class Source:
                 counts["empty"] += 1
                 continue
             if not text:
-                raise DataError(f"{path}: text = 0 bytes: a file with text is needed; check data.source")
+                raise DataError(f"{path}: text = 0 bytes: a file with text is needed; choose another file")
             found = True
             yield Document(path.relative_to(self.root).as_posix(), text)
         if not found:
@@ -87,7 +87,7 @@ class Source:
                 raw = head + file.read()
         except OSError as error:
             raise DataError(
-                f"{path}: reading = {error.strerror}: a readable file is needed; check data.source"
+                f"{path}: reading = {error.strerror}: a readable file is needed; check the file and its permissions"
             ) from error
         return decode(raw, self.encoding, self.normalize, str(path))
 
@@ -193,7 +193,7 @@ def _several(source: Source) -> Source:
 def _nothing_left(spec: str, skipped: Counter[str]) -> DataError:
     left_out = ", ".join(f"{count} {kind}" for kind, count in sorted(skipped.items()))
     detail = f" ({left_out} skipped)" if left_out else ""
-    return DataError(f"{spec}: text files = 0{detail}: at least one is needed; check data.source")
+    return DataError(f"{spec}: text files = 0{detail}: at least one is needed; check the path")
 
 
 def _missing(spec: str, path: Path) -> DataError:

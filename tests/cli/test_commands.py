@@ -120,6 +120,16 @@ def test_prepare_prints_what_it_made_and_where(gptlite):
     assert gptlite("prepare", "-c", "nano.yaml").out == result.out
 
 
+def test_prepare_counts_in_words_and_compares_with_compressors_only_where_headers_do_not_decide(gptlite):
+    Path("short.txt").write_text("the cat sat on the mat.\n" * 40)
+    short = gptlite("prepare", "-c", "nano.yaml", "--data", "short.txt")
+    assert "short.txt: 1 file, 960 bytes of text" in short.err
+    assert "validation      96 tokens, 96 bytes (1.00 a token), 1 document\n" in short.out
+    assert "split           validation is the end of the document\n" in short.out
+    assert "bits per byte   of the validation text by single bytes: " in short.out
+    assert "by xz -9: " in gptlite("prepare", "-c", "nano.yaml").out
+
+
 def test_several_texts_are_several_sources_in_their_order(gptlite):
     Path("more.txt").write_text("the cat sat on the hill.\n" * 40)
     result = gptlite("prepare", "-c", "nano.yaml", "--data", "more.txt", "--data", "story.txt")

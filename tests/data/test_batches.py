@@ -71,7 +71,7 @@ def test_a_batch_may_be_larger_than_the_text() -> None:
             64,
             "train = 64 tokens: model.block_size = 64 needs 65; set model.block_size to at most 63, or give more text",
         ),
-        (1, "train = 1 tokens: model.block_size = 64 needs 65; give more text"),
+        (1, "train = 1 token: model.block_size = 64 needs 65; give more text"),
     ],
 )
 def test_a_text_shorter_than_a_block_names_the_largest_that_works(n_tokens: int, message: str) -> None:
@@ -100,7 +100,7 @@ def test_evaluation_pads_only_the_last_window() -> None:
 
 
 def test_one_token_cannot_be_scored() -> None:
-    with pytest.raises(DataError, match=r"^train = 1 tokens: at least 2 are needed to score one; give more text$"):
+    with pytest.raises(DataError, match=r"^train = 1 token: at least 2 are needed to score one; give more text$"):
         list(eval_windows(counting(1), 8, 4))
 
 

@@ -67,7 +67,7 @@ def test_block_sizes_that_do_not_fit_name_the_largest_that_does(prepared: Prepar
 def test_a_validation_part_of_one_token_cannot_be_scored(tmp_path: Path) -> None:
     (tmp_path / "book.txt").write_text("0123456789")
     made = prepare(DataSection(source=str(tmp_path / "book.txt"), dir=str(tmp_path)), TokenizerSection(kind="char"))
-    with pytest.raises(DataError, match=r"val = 1 tokens: at least 2 are needed to score one; give more text$"):
+    with pytest.raises(DataError, match=r"val = 1 token: at least 2 are needed to score one; give more text$"):
         made.check_block_size(4)
 
 

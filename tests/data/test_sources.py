@@ -85,9 +85,9 @@ def test_encoding_and_normal_form_apply(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "spec", "message"),
     [
-        ({"e.txt": ""}, "e.txt", "{}/e.txt: text = 0 bytes: a file with text is needed; check data.source"),
+        ({"e.txt": ""}, "e.txt", "{}/e.txt: text = 0 bytes: a file with text is needed; choose another file"),
         ({"e.txt": b"\xef\xbb\xbf"}, "e.txt",
-            "{}/e.txt: text = 0 bytes: a file with text is needed; check data.source"),
+            "{}/e.txt: text = 0 bytes: a file with text is needed; choose another file"),
         (
             {"b.bin": b"\1\2\0\3"},
             "b.bin",
@@ -101,12 +101,12 @@ def test_encoding_and_normal_form_apply(tmp_path: Path) -> None:
         (
             {"t/b": b"\0", "t/c": b"\0", "t/d": ""},
             "t",
-            "{}/t: text files = 0 (2 binary, 1 empty skipped): at least one is needed; check data.source",
+            "{}/t: text files = 0 (2 binary, 1 empty skipped): at least one is needed; check the path",
         ),
-        ({"t/.a": "x"}, "t", "{}/t: text files = 0: at least one is needed; check data.source"),
+        ({"t/.a": "x"}, "t", "{}/t: text files = 0: at least one is needed; check the path"),
         ({"book.txt": "x"}, "bok.txt", "data.source = {}/bok.txt: no such file, folder or data set of that name; "
             "did you mean book.txt?"),
-        ({"a": "x"}, "*.txt", "{}/*.txt: text files = 0: at least one is needed; check data.source"),
+        ({"a": "x"}, "*.txt", "{}/*.txt: text files = 0: at least one is needed; check the path"),
     ],
 )  # fmt: skip
 def test_what_is_no_text_is_refused(tmp_path: Path, files: dict[str, str], spec: str, message: str) -> None:
