@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import pydoc
 import shlex
 import shutil
 import signal
@@ -163,6 +164,24 @@ def test_from_python_a_run_is_loaded_used_and_scored(gptlite, trained):
     assert isinstance(model.generate("the ", max_new_tokens=5), str)
     assert model.tokenizer.decode(model.tokenizer.encode("the cat")) == "the cat"
     assert 0 < model.score("the cat sat on the mat.").bits_per_byte < 10
+
+
+def test_from_python_a_model_is_shown_in_one_line(gptlite, trained):
+    # 16 * 18 + 16 * 16 for the tables, 12 * 16 * 16 for the layer, 3 * 16 for the LayerNorms, the head is tied
+    shown = "<Model: 3,664 parameters, 1 layer of 16, context 16, char tokenizer of 18 ids, on cpu>"
+    assert str(package.load("runs/nano")) == shown
+
+
+@pytest.mark.parametrize("given", [5, 0, None, b"the"])
+def test_from_python_only_a_text_can_be_continued_or_scored(gptlite, trained, given):
+    model = package.load("runs/nano")
+    for use in (model.generate, model.score):
+        with pytest.raises(TypeError, match="a str is expected"):
+            use(given)
+
+
+def test_from_python_help_shows_names(gptlite):
+    assert "lambda" not in pydoc.render_doc(package.load)
 
 
 def test_from_python_a_run_is_trained(gptlite):
