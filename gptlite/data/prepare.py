@@ -76,6 +76,8 @@ def _build(
 ) -> Prepared:
     corpus = scan(recipe.sources, data.val_fraction, data.val_max_bytes)
     report(_describe(corpus))
+    if left_out := [name for source in corpus.sources for name in source.left_out]:
+        report(f"left out, since gptlite wrote it: {', '.join(left_out[:3])}{', ...' * (len(left_out) > 3)}")
     tokenizer = build(section, corpus.texts, corpus.training_texts)
     if tokenizer.vocab_size < tokenizer.requested_vocab_size:
         report(

@@ -131,6 +131,16 @@ def test_prepare_counts_in_words_and_compares_with_compressors_only_where_header
     assert "by xz -9: " in gptlite("prepare", "-c", "nano.yaml").out
 
 
+def test_a_folder_that_runs_and_prepared_data_lie_in_does_not_feed_on_them(gptlite, trained):
+    shutil.copytree("data", "old")
+    result = gptlite("prepare", "-c", "nano.yaml", "--data", ".")
+    assert result.code == 0
+    name = next(Path("old/prepared").glob("story-*")).name
+    assert f": 2 files, {sum(Path(file).stat().st_size for file in ('nano.yaml', 'story.txt')):,} bytes" in result.err
+    assert f"left out, since gptlite wrote it: data/prepared, old/prepared/{name}, runs/nano\n" in result.err
+    assert gptlite("prepare", "-c", "nano.yaml", "--data", "**/*").code == 0
+
+
 def test_several_texts_are_several_sources_in_their_order(gptlite):
     Path("more.txt").write_text("the cat sat on the hill.\n" * 40)
     result = gptlite("prepare", "-c", "nano.yaml", "--data", "more.txt", "--data", "story.txt")
