@@ -14,7 +14,8 @@ Anything that is not a UserError is a bug and keeps its traceback.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 
 class UserError(Exception):
@@ -57,3 +58,24 @@ class Interrupted(UserError):
     def __init__(self, signum: int, message: str) -> None:
         self.exit_code = 128 + signum
         super().__init__(message)
+
+
+@contextmanager
+def naming(word: str, typed: str) -> Iterator[None]:
+    """Name what the user typed in messages that begin with another word for it: the library says `text = 1 token`, and
+    whoever gave a file reads `a.txt = 1 token`."""
+    try:
+        yield
+    except UserError as error:
+        starts = (f"{word} =", f"{word}:")
+        error.problems = tuple(typed + p.removeprefix(word) if p.startswith(starts) else p for p in error.problems)
+        raise
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "file"), counted(1200, "token")
+    ('1 file', '1,200 tokens')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -9,8 +9,8 @@ import pytest
 import typer
 
 from gptlite.cli.app import app
-from gptlite.config.finding import find_config
-from gptlite.config.loading import load_config
+from gptlite.config.finding import builtin_folder, find_config
+from gptlite.config.loading import dump_config, load_config
 from gptlite.errors import ConfigError
 
 
@@ -44,14 +44,19 @@ def test_every_command_and_option_it_shows_exists(readme):
         assert options <= known[command], (command, options - known[command])
 
 
-def test_the_configs_it_names_are_built_in(readme):
-    for name in re.search(r"built-in name \(([^)]*)\)", readme)[1].replace("`", "").split(", "):
-        load_config(find_config(name))
+def test_the_configs_it_names_are_built_in_and_differ(readme, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # where no other config is to be found
+    names = re.search(r"built-in name \(([^)]*)\)", readme)[1].replace("`", "").split(", ")
+    found = {name: find_config(name) for name in names}
+    assert {path.parent for path in found.values()} == {builtin_folder("configs")}
+    assert len({dump_config(load_config(path)) for path in found.values()}) == len(names) > 1
 
 
-def test_the_keys_it_sets_exist_and_fit_the_default_config(readme):
-    for override in re.findall(r"--set (\S+=\S+?)[`\s]", readme):
-        load_config(find_config("small"), [override])
+def test_the_keys_it_sets_change_the_default_config(readme):
+    default = load_config(find_config("small"))
+    overrides = re.findall(r"--set (\S+=\S+?)[`\s]", readme)
+    assert overrides
+    assert [override for override in overrides if load_config(find_config("small"), [override]) == default] == []
 
 
 def test_the_errors_it_shows_are_the_ones_that_appear(readme, tmp_path, monkeypatch):

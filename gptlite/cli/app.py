@@ -12,20 +12,22 @@ from typer.exceptions import TyperException
 from gptlite import __version__
 from gptlite.cli import evaluate, prepare, sample, train
 from gptlite.cli.terminal import drop_output
+from gptlite.cli.usage import Command, Commands
 from gptlite.errors import UserError
 
 # rich_markup_mode: Rich's boxes would hide the house form of errors, and cost a tenth of a second at start-up.
 app = typer.Typer(
     name="gptlite",
+    cls=Commands,
     help="Train small GPTs on your own text, sample from them, and score them.",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("prepare")(prepare.prepare)
-app.command("train")(train.train)
-app.command("sample")(sample.sample)
-app.command("eval")(evaluate.evaluate)
+app.command("prepare", cls=Command)(prepare.prepare)
+app.command("train", cls=Command)(train.train)
+app.command("sample", cls=Command)(sample.sample)
+app.command("eval", cls=Command)(evaluate.evaluate)
 
 
 @app.callback(invoke_without_command=True)
@@ -73,5 +75,5 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def main() -> None:
-    """The console script."""
+    """Run the words that the program was started with, and leave with the exit code."""
     sys.exit(run(sys.argv[1:]))

@@ -11,7 +11,7 @@ import typer
 
 from gptlite.cli.options import CheckpointOption, RunArgument, SetOption, check_keys
 from gptlite.cli.terminal import Console
-from gptlite.errors import DataError, RunError
+from gptlite.errors import DataError, RunError, naming
 
 if TYPE_CHECKING:
     from gptlite.config.schema import RunConfig
@@ -35,7 +35,7 @@ def evaluate(
     from gptlite.runs.rundir import runs_folder
 
     console = Console()
-    sets = check_keys("eval", set_, ["eval.batch_size", "run.*", "data.dir", "data.encoding", "data.normalize"])
+    sets = check_keys("eval", set_)
     found = choose_checkpoint(runs_folder(), run or "latest", checkpoint, console.say)
     cfg = config_of(found, sets)
     console.say(f"checkpoint: {found.path}")
@@ -50,7 +50,8 @@ def evaluate(
         if prepared is not None:
             score = score_validation(model, prepared, cfg)
         else:
-            score = model.score(text or "", batch_size=cfg.eval.batch_size)
+            with naming("text", str(file)):
+                score = model.score(text or "", batch_size=cfg.eval.batch_size)
     figures = {"checkpoint": str(found.path), "text": file or "validation", **figures_of(score)}
     for line in [json.dumps(figures)] if as_json else table(figures):
         print(line)
@@ -60,8 +61,10 @@ def read_text(file: str, cfg: RunConfig) -> str:
     """The text to score, in the encoding and normal form of the run's data. DataError if it is none."""
     from gptlite.data.sources import open_source
 
-    if not Path(file).is_file():
-        raise DataError(f"--file = {file}: a text file; check the path")
+    if Path(file).is_dir():
+        raise DataError(f"--file = {file}: a text file, and this is a folder; name a file in it")
+    if not Path(file).exists():
+        raise DataError(f"--file = {file}: no such file; check the path")
     (document,) = open_source(str(Path(file).absolute()), cfg.data.encoding, cfg.data.normalize).documents()
     return document.text
 

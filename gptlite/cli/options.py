@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from gptlite.errors import ConfigError
+from gptlite.errors import ConfigError, naming
 
 if TYPE_CHECKING:
     from gptlite.config.loading import Override
@@ -16,6 +17,12 @@ if TYPE_CHECKING:
     from gptlite.config.yaml12 import Value
 
 DEFAULT_CONFIG = "small.yaml"
+
+# Keys that --set takes where a command uses only some; "run.*" stands for a section.
+SETTABLE = {
+    "sample": ("sample.*", "run.device", "run.threads", "run.attention"),
+    "eval": ("eval.batch_size", "run.*", "data.dir", "data.encoding", "data.normalize"),
+}
 
 ConfigOption = Annotated[
     str | None,
@@ -31,8 +38,10 @@ SetOption = Annotated[
     typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change one key of the config. May be repeated."),
 ]
 DataOption = Annotated[
-    str | None,
-    typer.Option("--data", metavar="TEXT", help="The text: a file, folder, glob or known name (data.source)."),
+    list[str] | None,
+    typer.Option(
+        "--data", metavar="TEXT", help="The text: a file, folder, glob or known name (data.source). May be repeated."
+    ),
 ]
 RunArgument = Annotated[
     str | None,
@@ -44,16 +53,21 @@ CheckpointOption = Annotated[
 ]
 
 
-def read_config(config: str | None, sets: Sequence[str] | None, data: str | None) -> tuple[RunConfig, Path]:
+def read_config(config: str | None, sets: Sequence[str] | None, data: Sequence[str] | None) -> tuple[RunConfig, Path]:
     """The config that a command line asks for, and the file it came from. ConfigError with every problem."""
     from gptlite.config.finding import find_config
     from gptlite.config.loading import Override, load_config
 
     path = find_config(config or DEFAULT_CONFIG)
     overrides: list[str | Override] = list(sets or ())
-    if data is not None:
-        overrides.append(Override("--data", "data.source", data))
+    if data:
+        overrides.append(Override("--data", "data.source", data[0] if len(data) == 1 else list(data)))
     return load_config(path, overrides), path
+
+
+def naming_text(data: Sequence[str] | None) -> AbstractContextManager[None]:
+    """Errors about the text name --data where it was given."""
+    return naming("data.source", "--data") if data else nullcontext()
 
 
 def used(options: Mapping[str, tuple[str, object]]) -> list[Override]:
@@ -65,12 +79,17 @@ def used(options: Mapping[str, tuple[str, object]]) -> list[Override]:
     ]
 
 
-def check_keys(command: str, overrides: Sequence[str] | None, accepted: Sequence[str]) -> list[str]:
+def settable(command: str, key: str) -> bool:
+    """Whether --set of a command takes a key."""
+    return command not in SETTABLE or key.startswith(tuple(accepted.rstrip("*") for accepted in SETTABLE[command]))
+
+
+def check_keys(command: str, overrides: Sequence[str] | None) -> list[str]:
     """The --set options of a command that uses only some keys; ConfigError for those that would do nothing."""
     problems = [
-        f"--set: {key}: gptlite {command} uses {', '.join(accepted)}; leave it out"
+        f"--set: {key}: gptlite {command} uses {', '.join(SETTABLE[command])}; leave it out"
         for override in overrides or ()
-        if not (key := override.partition("=")[0].strip()).startswith(tuple(a.rstrip("*") for a in accepted))
+        if not settable(command, key := override.partition("=")[0].strip())
     ]
     if problems:
         raise ConfigError(problems)

@@ -7,10 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gptlite.cli.options import ConfigOption, DataOption, SetOption, read_config
+from gptlite.cli.options import ConfigOption, DataOption, SetOption, naming_text, read_config
+from gptlite.errors import counted
 
 if TYPE_CHECKING:
     from gptlite.data.manifest import Manifest
+    from gptlite.data.split import RuleName
+
+
+SPLIT_RULES: dict[RuleName, str] = {
+    "document_hash": "validation is whole documents, chosen by their content",
+    "tail_of_each_document": "validation is the end of each document",
+    "tail_of_the_document": "validation is the end of the document",
+}
 
 
 def prepare(
@@ -26,7 +35,8 @@ def prepare(
 
     cfg, path = read_config(config, set_, data)
     print(f"config: {path}", file=sys.stderr)
-    prepared = prepare_text(cfg.data, cfg.tokenizer, lambda line: print(line, file=sys.stderr), name=name)
+    with naming_text(data):
+        prepared = prepare_text(cfg.data, cfg.tokenizer, lambda line: print(line, file=sys.stderr), name=name)
     for line in report(prepared.manifest):
         print(line)
     print(f"it lies in      {prepared.path}")
@@ -42,13 +52,13 @@ def report(manifest: Manifest) -> list[str]:
     for name, split in (("training", manifest.train), ("validation", manifest.val)):
         per_token = split.bytes / split.tokens
         lines.append(
-            f"{name:<15} {split.tokens:,} tokens, {split.bytes:,} bytes ({per_token:.2f} a token), "
-            f"{split.documents} documents"
+            f"{name:<15} {counted(split.tokens, 'token')}, {split.bytes:,} bytes ({per_token:.2f} a token), "
+            f"{counted(split.documents, 'document')}"
         )
     reference = manifest.reference
+    compressors = f"xz -9: {reference.xz:.3f}, gzip -9: {reference.gzip:.3f}, " if manifest.compressors_tell else ""
     lines += [
-        f"split           {manifest.split_rule.rule}",
-        f"bits per byte   of the validation text by xz -9: {reference.xz:.3f}, gzip -9: {reference.gzip:.3f}, "
-        f"single bytes: {reference.unigram:.3f}",
+        f"split           {SPLIT_RULES[manifest.split_rule.rule]}",
+        f"bits per byte   of the validation text by {compressors}single bytes: {reference.unigram:.3f}",
     ]
     return lines

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gptlite.cli.options import CheckpointOption, RunArgument, SetOption, check_keys, used
 from gptlite.cli.terminal import Console, emit
+from gptlite.errors import naming
 
 if TYPE_CHECKING:
     from gptlite.inference.load import Model
@@ -41,7 +43,7 @@ def sample(
     from gptlite.runs.rundir import runs_folder
 
     console = Console()
-    sets = check_keys("sample", set_, ["sample.*", "run.device", "run.threads", "run.attention"])
+    sets = check_keys("sample", set_)
     found = choose_checkpoint(runs_folder(), run or "latest", checkpoint, console.say)
     options = {
         "--max-new-tokens": ("sample.max_new_tokens", max_new_tokens),
@@ -68,14 +70,26 @@ def sample(
         for i in range(cfg.sample.n):
             if cfg.sample.n > 1:
                 emit(f"--- {i + 1} of {cfg.sample.n}\n")
-            emit(prompt)
-            for piece in model.stream(prompt, how, seed=cfg.sample.seed, sample=i):
-                emit(piece)
-            emit("\n")
+            with whole_lines():
+                emit(prompt)
+                for piece in model.stream(prompt, how, seed=cfg.sample.seed, sample=i):
+                    emit(piece)
+
+
+@contextmanager
+def whole_lines() -> Iterator[None]:
+    """End the line that was begun, also where Ctrl-C cuts it short: what is said of that has a line of its own."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        emit("\n")
+        raise
+    emit("\n")
 
 
 def warn_of_long_prompt(model: Model, prompt: str, say: Callable[[str], None]) -> None:
     """Say so if the model cannot see all of the prompt."""
-    length, context = len(model.prompt_ids(prompt)), model.facts.model.block_size
+    with naming("text", "--prompt"):
+        length, context = len(model.prompt_ids(prompt)), model.facts.model.block_size
     if length > context:
         say(f"prompt = {length} tokens: the model sees the last {context} of them (its block_size)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -26,6 +27,12 @@ class Console:
             self._sink.say(line)
         else:
             print(line, file=sys.stderr, flush=True)
+
+    def say_at_once(self, line: str) -> None:
+        """One line from a signal handler: past the stream, which a handler must not enter a second time."""
+        start = "\n" if sys.stderr.isatty() else ""  # the bar's line stays as it is
+        with contextlib.suppress(OSError):  # a terminal that is gone, as for the bar
+            os.write(sys.stderr.fileno(), f"{start}{line}\n".encode())
 
     def begin(self, total: int, first_step: int) -> Sequence[Sink]:
         """The bar."""

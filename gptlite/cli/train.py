@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gptlite.cli.options import ConfigOption, DataOption, SetOption, read_config
+from gptlite.cli.options import ConfigOption, DataOption, SetOption, naming_text, read_config
 from gptlite.cli.terminal import Console
 from gptlite.errors import ConfigError
 
@@ -56,12 +56,12 @@ def train(
 
 
 def check_combination(
-    config: str | None, data: str | None, name: str | None, resume: str | None, continue_: bool
+    config: str | None, data: list[str] | None, name: str | None, resume: str | None, continue_: bool
 ) -> None:
     """ConfigError for options that would contradict each other or do nothing."""
     problems = [
         f"{option} = {value}: not with --resume, which goes on with a run as it was started; leave one of them out"
-        for option, value in (("--config", config), ("--data", data), ("--name", name))
+        for option, value in (("--config", config), ("--data", " ".join(data or ()) or None), ("--name", name))
         if resume is not None and value is not None
     ]
     if continue_ and name is None:
@@ -71,21 +71,27 @@ def check_combination(
 
 
 def start_run(
-    config: str | None, sets: list[str] | None, data: str | None, name: str | None, continue_: bool, terminal: Terminal
+    config: str | None,
+    sets: list[str] | None,
+    data: list[str] | None,
+    name: str | None,
+    continue_: bool,
+    terminal: Terminal,
 ) -> Outcome:
     """A new run, or with --continue whichever it takes; with nothing but a name, an existing run goes on as it is."""
     from gptlite.runs.rundir import Run, runs_folder
 
-    only_a_name = config is None and not sets and data is None
+    only_a_name = config is None and not sets and not data
     if continue_ and name is not None and only_a_name and Run(runs_folder() / name).started:
         return resume_run(name, [], terminal)
     cfg, path = read_config(config, sets, data)
     terminal.say(f"config: {path}")
     from gptlite.training.launch import claim, start
 
-    if continue_ and name is not None:
-        return claim(cfg, name=name, terminal=terminal)
-    return start(cfg, base=path.stem, name=name, terminal=terminal)
+    with naming_text(data):
+        if continue_ and name is not None:
+            return claim(cfg, name=name, terminal=terminal)
+        return start(cfg, base=path.stem, name=name, terminal=terminal)
 
 
 def resume_run(wanted: str, sets: list[str], terminal: Terminal) -> Outcome:
@@ -103,7 +109,7 @@ def resume_run(wanted: str, sets: list[str], terminal: Terminal) -> Outcome:
 def card(outcome: Outcome) -> list[str]:
     """The end of a run: where it lies, its best figures, what to type next."""
     run, state = outcome.run, outcome.state
-    compressors = outcome.prepared.manifest.reference
+    manifest = outcome.prepared.manifest
     lines = [
         "",
         f"{run.name}: {state.step} updates, {state.tokens:,} tokens, {state.elapsed:.0f} s; it lies in {run.path}",
@@ -112,9 +118,10 @@ def card(outcome: Outcome) -> list[str]:
         lines.append(
             f"best after {state.best_step}: {state.best_bits_per_byte:.3f} bits per byte, loss {state.best_loss:.4f}"
         )
+    if manifest.compressors_tell:
+        lines.append(f"the same text by xz -9: {manifest.reference.xz:.3f}, by gzip -9: {manifest.reference.gzip:.3f}")
     return [
         *lines,
-        f"the same text by xz -9: {compressors.xz:.3f}, by gzip -9: {compressors.gzip:.3f}",
         "next:",
         f'  {program("gptlite")} sample {shlex.quote(run.handle)} --prompt "..."',
         f"  {program('gptlite')} eval {shlex.quote(run.handle)}",

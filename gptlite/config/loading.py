@@ -5,7 +5,7 @@
     dump_config(cfg)                        the complete YAML, which parse_config reads back to an equal config
 
 A problem reads `file:line: section.key = value: what is accepted`, or `--set: ...`. An override replaces what the file
-says, and the file's problem with it. An empty file or section stands for its defaults.
+says, and the file's problem with it. An empty section stands for its defaults.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def _take_text(draft: _Draft, text: str, where: str) -> None:
     except YamlError as error:
         raise ConfigError(f"{where}:{error.line}: {error.reason}") from error
     if root.value is None:
-        return
+        root = Node({}, root.line)
     if not isinstance(root.value, dict):
         names = ", ".join(SECTIONS)
         raise ConfigError(f"{where}:{root.line}: {shown(root.plain())}: a config is a mapping with sections {names}")
@@ -160,6 +160,8 @@ def _take_text(draft: _Draft, text: str, where: str) -> None:
             _take_section(draft, name, node, where)
         else:
             draft.complain(_Place(where, node.line), _unknown_section(name, node))
+    if not draft.entries and not draft.problems:
+        draft.complain(_Place(where), "no key in it: a config sets at least one; fill it in, or name another file")
 
 
 def _take_section(draft: _Draft, section: str, node: Node, where: str) -> None:

@@ -13,10 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gptlite.data.order import Order, Random, Shuffle, mix
-from gptlite.data.tokens import TokenArray, Tokens, check_scorable, check_trainable
-
-__all__ = ["IGNORED", "Batches", "EvalWindows", "TokenArray", "eval_windows", "mix"]
+from gptlite.data.order import Order, Random, Shuffle
+from gptlite.data.tokens import Tokens, check_scorable, check_trainable
 
 IGNORED = -100  # a target that is not scored
 
@@ -36,15 +34,6 @@ class Batches:
         self._split, self._block_size, self._batch_size = split, block_size, batch_size
         kind = Shuffle if order == "shuffle" else Random
         self._order: Order = kind(split.n_tokens, block_size, seed)
-
-    @property
-    def n_windows(self) -> int:
-        """Windows per epoch."""
-        return self._order.n_windows
-
-    def epoch_of(self, step: int) -> float:
-        """How many times the windows have been seen before `step`."""
-        return step * self._batch_size / self.n_windows
 
     def rows(self, step: int, first_row: int = 0, n_rows: int | None = None) -> tuple[Tensor, Tensor]:
         """Rows first_row .. first_row + n_rows - 1 of the batch of `step`: x, y, each (n_rows, T) int64.

@@ -55,7 +55,7 @@ class HashCache:
             settled = _signature(path) == before and self._now_ns() - max(before[1], before[2]) > _SETTLED_NS
         except OSError as error:
             raise DataError(
-                f"{path}: reading = {error.strerror}: a readable file is needed; check data.source"
+                f"{path}: reading = {error.strerror}: a readable file is needed; check the file and its permissions"
             ) from error
         if settled:
             self._entries[key] = [*before, digest]

@@ -68,6 +68,11 @@ class Manifest:
     val: SplitRecord
     reference: ReferenceLines  # of the validation text, in bits per byte
 
+    @property
+    def compressors_tell(self) -> bool:
+        """Whether the validation text is so long that what xz and gzip make of it is more than their headers."""
+        return self.val.bytes >= 1000
+
     def to_json(self) -> bytes:
         """The file's bytes."""
         return (json.dumps(dataclasses.asdict(self), indent=1, ensure_ascii=False) + "\n").encode()

@@ -76,8 +76,6 @@ def _feistel(index: U64, a: int, b: int, keys: list[U64]) -> U64:
 class Order(Protocol):
     """A rule that says where each row's window starts."""
 
-    n_windows: int
-
     def starts(self, rows: U64) -> npt.NDArray[np.int64]:
         """Starts of the windows of rows (n,), numbered through all steps: (n,)."""
         ...
@@ -100,10 +98,9 @@ class Shuffle:
 
 
 class Random:
-    """Any start, drawn anew for each row. n_windows counts the windows that fill the text once, to speak of epochs."""
+    """Any start, drawn anew for each row."""
 
     def __init__(self, n_tokens: int, block_size: int, seed: int) -> None:
-        self.n_windows = max(1, (n_tokens - block_size) // block_size)
         self._starts, self._seed = n_tokens - block_size, seed
 
     def starts(self, rows: U64) -> npt.NDArray[np.int64]:

@@ -21,7 +21,7 @@ from gptlite.data.prepared import TOKENIZER_FOLDER, Prepared
 from gptlite.data.recipe import Recipe, read_recipe
 from gptlite.data.reference import ReferenceLines, ReferenceMeter
 from gptlite.data.shards import Shard, ShardWriter
-from gptlite.errors import RunError, StorageError
+from gptlite.errors import RunError, StorageError, counted
 from gptlite.tokenizers.base import Tokenizer, build
 
 Report = Callable[[str], None]
@@ -76,6 +76,8 @@ def _build(
 ) -> Prepared:
     corpus = scan(recipe.sources, data.val_fraction, data.val_max_bytes)
     report(_describe(corpus))
+    if left_out := [name for source in corpus.sources for name in source.left_out]:
+        report(f"left out, since gptlite wrote it: {', '.join(left_out[:3])}{', ...' * (len(left_out) > 3)}")
     tokenizer = build(section, corpus.texts, corpus.training_texts)
     if tokenizer.vocab_size < tokenizer.requested_vocab_size:
         report(
@@ -201,4 +203,4 @@ def _start_id(counts: np.ndarray, tokenizer: Tokenizer) -> int:
 def _describe(corpus: Corpus) -> str:
     names = ", ".join(source.name for source in corpus.sources[:3])
     skipped = "".join(f", {count} {kind} skipped" for kind, count in sorted(corpus.skipped.items()))
-    return f"{names}: {sum(corpus.files)} files, {sum(corpus.text_bytes):,} bytes of text{skipped}"
+    return f"{names}: {counted(sum(corpus.files), 'file')}, {sum(corpus.text_bytes):,} bytes of text{skipped}"

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from gptlite.data.manifest import Manifest, SplitRecord, read_manifest
-from gptlite.data.shards import document_starts, dtype_for, map_shard, verify_shard
+from gptlite.data.shards import dtype_for, map_shard, verify_shard
 from gptlite.data.split import SplitName
 from gptlite.data.tokens import Ids, check_range, check_scorable, check_trainable
 from gptlite.errors import DataError
@@ -22,8 +21,7 @@ class Split:
 
     def __init__(self, folder: Path, name: SplitName, record: SplitRecord, vocab_size: int) -> None:
         self.name = f"{folder}: {name}"
-        self.n_tokens, self.n_bytes, self.n_documents = record.tokens, record.bytes, record.documents
-        self._folder, self._shards = folder, record.shards
+        self.n_tokens = record.tokens
         self._dtype = dtype_for(vocab_size)
         self._ids = [map_shard(folder, shard, vocab_size) for shard in record.shards]
         self._ends = np.cumsum([shard.tokens for shard in record.shards])
@@ -39,12 +37,6 @@ class Split:
             ids[filled : filled + len(piece)] = piece
             filled, shard = filled + len(piece), shard + 1
         return ids
-
-    def document_starts(self) -> npt.NDArray[np.int64]:
-        """The position of each document's first id: (n_documents,)."""
-        begins = np.concatenate([[0], self._ends[:-1]])
-        starts = [document_starts(self._folder, shard).astype(np.int64) for shard in self._shards]
-        return np.concatenate([inside + begin for inside, begin in zip(starts, begins, strict=True)])
 
 
 class Prepared:

@@ -139,11 +139,6 @@ def map_shard(folder: Path, shard: Shard, vocab_size: int) -> npt.NDArray[np.uns
     return np.memmap(path, dtype, "r", offset=_HEADER.size, shape=(shard.tokens,))
 
 
-def document_starts(folder: Path, shard: Shard) -> npt.NDArray[np.uint64]:
-    """Where documents begin in a shard: (documents,)."""
-    return np.fromfile((folder / shard.file).with_suffix(".idx"), "<u8")
-
-
 def verify_shard(folder: Path, shard: Shard, vocab_size: int) -> None:
     """Read all of a shard; DataError when any byte of it differs from what was written."""
     ids = map_shard(folder, shard, vocab_size)

@@ -6,6 +6,7 @@ import difflib
 import glob
 import os
 import platform
+import re
 import sysconfig
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from gptlite.data import cards
 from gptlite.data.decoding import HEAD_BYTES, BinaryFile, decode, is_binary
-from gptlite.errors import DataError
+from gptlite.errors import DataError, counted
 
 PYTHON_STDLIB = "python-stdlib"
 DOWNLOADS = Path("data/downloads")
@@ -23,6 +24,10 @@ DOWNLOADS = Path("data/downloads")
 _NOT_LIBRARY = frozenset(
     {"test", "tests", "idle_test", "pydoc_data", "site-packages", "dist-packages", "__pycache__", "lib-dynload"}
 )
+
+# Files by which a run and a prepared data set are known.
+_OWN = (("config.yaml", "run.json"), ("manifest.json", "train-00000.bin", "train-00000.idx"))
+_ESCAPED = re.compile(r"\[([*?[])\]")  # as glob.escape writes a character that stands for itself
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,7 @@ class Source:
     spec: what to write into a config that is used elsewhere: an absolute path, or the name as it was given.
     name: what to call it where paths must not matter.
     one_file: the user named this very file, so it is never skipped.
+    left_out: folders that gptlite itself wrote, which are no text.
     """
 
     spec: str
@@ -51,6 +57,7 @@ class Source:
     one_file: bool = False
     card: cards.Card | None = None
     python: str | None = None
+    left_out: tuple[str, ...] = ()
 
     def documents(self, skipped: Counter[str] | None = None) -> Iterator[Document]:
         """Each file's text, in order, one at a time; of a folder or glob, binary and empty files are left out.
@@ -72,11 +79,18 @@ class Source:
                 counts["empty"] += 1
                 continue
             if not text:
-                raise DataError(f"{path}: text = 0 bytes: a file with text is needed; check data.source")
+                raise DataError(f"{path}: text = 0 bytes: a file with text is needed; choose another file")
             found = True
             yield Document(path.relative_to(self.root).as_posix(), text)
         if not found:
-            raise _nothing_left(self.spec, counts)
+            raise self.without_text(counts)
+
+    def without_text(self, skipped: Counter[str]) -> DataError:
+        """The error for a source in which no text was found."""
+        left_out = [f"{count} {kind}" for kind, count in sorted(skipped.items())]
+        left_out += [counted(len(self.left_out), "folder") + " that gptlite wrote"] if self.left_out else []
+        detail = f" ({', '.join(left_out)} skipped)" if left_out else ""
+        return DataError(f"{self.spec}: text files = 0{detail}: at least one is needed; check the path")
 
     def _text(self, path: Path) -> str:
         try:
@@ -87,7 +101,7 @@ class Source:
                 raw = head + file.read()
         except OSError as error:
             raise DataError(
-                f"{path}: reading = {error.strerror}: a readable file is needed; check data.source"
+                f"{path}: reading = {error.strerror}: a readable file is needed; check the file and its permissions"
             ) from error
         return decode(raw, self.encoding, self.normalize, str(path))
 
@@ -102,16 +116,17 @@ def open_source(
 ) -> Source:
     """Find the files of `spec`; what lies in `leave_out` is no part of it.
 
-    Files come sorted by their path inside the source, hidden ones left out. A path that exists wins over the name of
-    a data set. DataError when there is nothing of that name or no file in it, StorageError for a failed download.
+    Files come sorted by their path inside the source. Of a folder and a `**` glob, hidden files are left out, and runs
+    and prepared data sets. A path that exists wins over the name of a data set. DataError when there is nothing of
+    that name or no file in it, StorageError for a failed download.
     """
     try:
         if spec == PYTHON_STDLIB:
             return _library(encoding, normalize)
-        path = Path(os.path.abspath(os.path.expanduser(spec)))
+        path = Path(_absolute(spec))
         if path.is_dir():
-            files = _files_below(path, lambda name: name.startswith("."), leave_out)
-            return _several(Source(str(path), path.name or "root", path, files, encoding, normalize))
+            files, own = _files_below(path, lambda name: name.startswith("."), leave_out)
+            return _several(Source(str(path), path.name or "root", path, files, encoding, normalize, left_out=own))
         if path.exists():
             return _file(path, encoding, normalize)
         if glob.has_magic(spec):
@@ -129,9 +144,17 @@ def open_source(
 
 def absolute(spec: str) -> str:
     """`spec` as it can be written into a config that is used from another folder; whether it is there or not."""
-    path = os.path.abspath(os.path.expanduser(spec))
+    path = _absolute(spec)
     is_name = spec == PYTHON_STDLIB or (not os.path.exists(path) and cards.find_card(spec) is not None)
     return spec if is_name else path
+
+
+def _absolute(spec: str) -> str:
+    """The path or glob from the root on; of a relative glob, the part in front of it stands for itself."""
+    spec = os.path.expanduser(spec)
+    path = os.path.abspath(spec)
+    is_glob = glob.has_magic(spec) and not os.path.exists(path)
+    return os.path.abspath(os.path.join(glob.escape(os.getcwd()), spec)) if is_glob else path
 
 
 def _file(path: Path, encoding: str, normalize: str) -> Source:
@@ -141,38 +164,62 @@ def _file(path: Path, encoding: str, normalize: str) -> Source:
 
 
 def _glob(pattern: Path, leave_out: Collection[Path], encoding: str, normalize: str) -> Source:
-    fixed = next(i for i, part in enumerate(pattern.parts) if glob.has_magic(part))
-    root = Path(*pattern.parts[:fixed])
+    is_fixed = [not glob.has_magic(_ESCAPED.sub("", part)) for part in pattern.parts[:-1]]
+    fixed = [*is_fixed, False].index(False)
+    root = Path(*(_ESCAPED.sub(r"\1", part) for part in pattern.parts[:fixed]))
     found = {Path(name) for name in glob.glob(str(pattern), recursive=True)}
-    inside = [os.path.abspath(folder) for folder in leave_out]
-    found = {path for path in found if not any(path.is_relative_to(folder) for folder in inside)}
-    files = _sorted(root, [path for path in found if path.is_file()])
+    folders = {folder for path in found for folder in path.parents}
+    own = folders & {Path(os.path.abspath(folder)) for folder in leave_out}
+    if "**" in pattern.parts:  # it searches; without, it may well name a run's files
+        own |= {folder for folder in folders if root in folder.parents and is_own(folder)}
+    files = _sorted(root, [path for path in found if path.is_file() and own.isdisjoint(path.parents)])
     name = Path(root.name, *pattern.parts[fixed:]).as_posix()
-    return Source(str(pattern), name, root, files, encoding, normalize)
+    return Source(str(pattern), name, root, files, encoding, normalize, left_out=_names(root, own))
 
 
 def _library(encoding: str, normalize: str) -> Source:
     root = Path(sysconfig.get_path("stdlib"))
-    files = _files_below(root, _NOT_LIBRARY.__contains__)
+    files, _ = _files_below(root, _NOT_LIBRARY.__contains__)
     python = tuple(path for path in files if path.suffix == ".py")
     version = platform.python_version()
     return _several(Source(PYTHON_STDLIB, PYTHON_STDLIB, root, python, encoding, normalize, python=version))
 
 
-def _files_below(root: Path, skip: Callable[[str], bool], leave_out: Collection[Path] = ()) -> tuple[Path, ...]:
-    """Regular files under `root`, through links too, each folder once; `skip` prunes files and folders by name."""
+def _files_below(
+    root: Path, skip: Callable[[str], bool], leave_out: Collection[Path] = ()
+) -> tuple[tuple[Path, ...], tuple[str, ...]]:
+    """Regular files under `root`, through links too, each folder once; `skip` prunes files and folders by name.
+
+    And the folders that were left out: gptlite's own, among them `leave_out`.
+    """
     found: list[Path] = []
-    visited = {os.path.realpath(folder) for folder in (root, *leave_out)}
+    own: list[Path] = []
+    visited, ours = {os.path.realpath(root)}, {os.path.realpath(folder) for folder in leave_out}
     for here, folders, names in os.walk(root, onerror=_raise, followlinks=True):
         found += [path for name in names if not skip(name) and (path := Path(here, name)).is_file()]
         enter = []
         for name in sorted(folders):
-            real = os.path.realpath(os.path.join(here, name))
-            if not skip(name) and real not in visited:
-                visited.add(real)
+            folder = Path(here, name)
+            real = os.path.realpath(folder)
+            if skip(name) or real in visited:
+                continue
+            visited.add(real)
+            if real in ours or is_own(folder):
+                own.append(folder)
+            else:
                 enter.append(name)
         folders[:] = enter
-    return _sorted(root, found)
+    return _sorted(root, found), _names(root, own)
+
+
+def is_own(folder: Path) -> bool:
+    """Whether gptlite wrote the folder: a run or a prepared data set."""
+    return any(all((folder / name).is_file() for name in names) for names in _OWN)
+
+
+def _names(root: Path, folders: Collection[Path]) -> tuple[str, ...]:
+    """The folders by their path in `root`, those that lie in another of them left out."""
+    return tuple(sorted(f.relative_to(root).as_posix() for f in folders if not any(p in folders for p in f.parents)))
 
 
 def _raise(error: OSError) -> None:
@@ -186,14 +233,8 @@ def _sorted(root: Path, files: Collection[Path]) -> tuple[Path, ...]:
 
 def _several(source: Source) -> Source:
     if not source.files:
-        raise _nothing_left(source.spec, Counter())
+        raise source.without_text(Counter())
     return source
-
-
-def _nothing_left(spec: str, skipped: Counter[str]) -> DataError:
-    left_out = ", ".join(f"{count} {kind}" for kind, count in sorted(skipped.items()))
-    detail = f" ({left_out} skipped)" if left_out else ""
-    return DataError(f"{spec}: text files = 0{detail}: at least one is needed; check data.source")
 
 
 def _missing(spec: str, path: Path) -> DataError:

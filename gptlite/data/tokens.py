@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from gptlite.errors import DataError
+from gptlite.errors import DataError, counted
 
 Ids: TypeAlias = npt.NDArray[np.unsignedinteger[Any]]
 
@@ -58,11 +58,14 @@ def check_trainable(tokens: Tokens, block_size: int) -> None:
     largest = tokens.n_tokens - 1
     advice = f"set model.block_size to at most {largest}, or give more text" if largest > 0 else "give more text"
     raise DataError(
-        f"{tokens.name} = {tokens.n_tokens} tokens: model.block_size = {block_size} needs {block_size + 1}; {advice}"
+        f"{tokens.name} = {counted(tokens.n_tokens, 'token')}: "
+        f"model.block_size = {block_size} needs {block_size + 1}; {advice}"
     )
 
 
 def check_scorable(tokens: Tokens) -> None:
     """DataError when there is no token with one before it."""
     if tokens.n_tokens < 2:
-        raise DataError(f"{tokens.name} = {tokens.n_tokens} tokens: at least 2 are needed to score one; give more text")
+        raise DataError(
+            f"{tokens.name} = {counted(tokens.n_tokens, 'token')}: at least 2 are needed to score one; give more text"
+        )

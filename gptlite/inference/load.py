@@ -20,7 +20,7 @@ from gptlite.config.loading import Override
 from gptlite.config.schema import ModelSection, RunSection
 from gptlite.data.batches import eval_windows
 from gptlite.data.tokens import TokenArray, Tokens
-from gptlite.errors import RunError
+from gptlite.errors import RunError, counted
 from gptlite.inference.generate import Decoding, generate, never, sample_seed, stream_text
 from gptlite.inference.score import Score, bytes_per_token, score
 from gptlite.model.gpt import GPT
@@ -81,6 +81,13 @@ class Model:
     facts: Facts
     compute: Compute
 
+    def __repr__(self) -> str:
+        shape, vocabulary = self.facts.model, f"{self.tokenizer.kind} tokenizer of {self.tokenizer.vocab_size:,} ids"
+        return (
+            f"<Model: {self.gpt.n_parameters():,} parameters, {counted(shape.n_layer, 'layer')} of {shape.n_embd}, "
+            f"context {shape.block_size}, {vocabulary}, on {self.compute.device}>"
+        )
+
     @property
     def ends(self) -> bool:
         """Whether the training text was several documents, so that the model knows end-of-text."""
@@ -88,13 +95,15 @@ class Model:
 
     def encode(self, text: str) -> list[int]:
         """Ids of a text in the normal form of the training text. DataError for characters that are not known."""
+        if not isinstance(text, str):
+            raise TypeError(f"text = {text!r}: a str is expected, not {type(text).__name__}")
         if self.facts.normalize == "nfc":
             text = unicodedata.normalize("NFC", text)
         return [int(i) for i in self.tokenizer.encode(text)]
 
     def prompt_ids(self, prompt: str) -> list[int]:
         """Ids of a prompt; an empty one becomes the id that texts start from."""
-        return self.encode(prompt) if prompt else [self.facts.start_id]
+        return [self.facts.start_id] if prompt == "" else self.encode(prompt)
 
     def stream(self, prompt: str, how: Decoding, *, seed: int = 0, sample: int = 0) -> Iterator[str]:
         """What sample number `sample` adds to the prompt, piece by piece; equal arguments give equal text."""
@@ -137,17 +146,22 @@ class Model:
         return bytes_per_token(self.tokenizer)
 
 
+def say_nothing(line: str) -> None:
+    """What becomes of warnings unless someone wants them."""
+
+
 def load(
     run: str | Path,
     *,
     checkpoint: str | None = None,
     device: str = "auto",
     root: Path | None = None,
-    warn: Callable[[str], None] = lambda line: None,
+    warn: Callable[[str], None] = say_nothing,
 ) -> Model:
     """The model of a run (a folder, or a name under `root`, else GPTLITE_RUNS, else ./runs) or of a checkpoint folder.
 
-    checkpoint: best (the default), latest, or a step. RunError where there is none that is whole.
+    checkpoint: best (the default), latest, or a step. warn: told in a line of each damaged checkpoint passed over.
+    RunError where there is none that is whole.
     """
     found = choose_checkpoint(runs_folder() if root is None else root, str(run), checkpoint, warn)
     return load_checkpoint(found, config_of(found, [Override("device", "run.device", device)]).run)

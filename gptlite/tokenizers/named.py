@@ -6,9 +6,12 @@ like every tokenizer, and then needs neither.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from gptlite.errors import StorageError
@@ -22,6 +25,7 @@ _FILES = {
     "o200k_base": (f"{_HOST}/encodings/o200k_base.tiktoken",),
 }
 NAMES = tuple(_FILES)
+TIMEOUT = 30.0  # seconds without a byte
 
 
 def load_named(kind: str) -> BpeTokenizer:
@@ -32,12 +36,26 @@ def load_named(kind: str) -> BpeTokenizer:
     from tiktoken_ext.openai_public import ENCODING_CONSTRUCTORS  # type: ignore[import-untyped]
 
     try:
-        parts = ENCODING_CONSTRUCTORS[kind]()
+        with _time_limit():
+            parts = ENCODING_CONSTRUCTORS[kind]()
     except (OSError, ValueError) as error:  # no network, no space, no rights; or what came has the wrong checksum
         raise _unavailable(kind, error) from error
     ranks = sorted(parts["mergeable_ranks"], key=parts["mergeable_ranks"].__getitem__)
     vocab_size = parts["special_tokens"][END_OF_TEXT] + 1
     return BpeTokenizer(kind, parts["pat_str"], tuple(ranks), vocab_size, vocab_size)
+
+
+@contextlib.contextmanager
+def _time_limit() -> Iterator[None]:
+    """Let downloads give up: tiktoken asks without a time-out, and then the one of sockets does not count either."""
+    import requests  # not before an encoding is asked for: it takes a tenth of a second
+
+    usual = requests.get
+    requests.get = functools.partial(usual, timeout=TIMEOUT)
+    try:
+        yield
+    finally:
+        requests.get = usual
 
 
 def _unavailable(kind: str, error: OSError | ValueError) -> StorageError:

@@ -29,8 +29,6 @@ from gptlite.training.step import diverged, train_step
 class Job:
     """All that training works with, decided before it starts."""
 
-    name: str  # of the run
-    handle: str  # what a command finds it by
     cfg: RunConfig
     model: GPT
     optimizers: Optimizers
@@ -44,13 +42,32 @@ class Job:
 
 
 class Signals:
-    """Ctrl-C and SIGTERM, noted here and obeyed after the step; the same signal again ends the process at once."""
+    """Ctrl-C and SIGTERM, noted here and obeyed after the update; the same signal again gives up at once.
 
-    received = 0
+    name, handle: of the run. tell: called inside the signal handler with a line for the user.
+    """
+
+    def __init__(self, name: str, handle: str, tell: Callable[[str], None]) -> None:
+        self.received = 0
+        self._name, self._handle, self._tell = name, handle, tell
 
     def _note(self, signum: int, frame: FrameType | None) -> None:
         self.received = signum
-        signal.signal(signum, signal.SIG_DFL)
+        signal.signal(signum, self._give_up)
+        again = "; press again to give up" if signum == signal.SIGINT else ""
+        self._tell(f"stopping after this update{again}")
+
+    def _give_up(self, signum: int, frame: FrameType | None) -> None:
+        signal.signal(signum, signal.SIG_DFL)  # a third one needs nobody's help
+        raise self.interrupted(signum, "told twice, stopped at once; the last checkpoint stands")
+
+    def interrupted(self, signum: int, how: str) -> Interrupted:
+        """The error that ends training after a signal, saying how it ended and how to go on."""
+        return Interrupted(
+            signum,
+            f"run {self._name}: signal = {signal.Signals(signum).name}: {how}; "
+            f"go on with: gptlite train --resume {shlex.quote(self._handle)}",
+        )
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -106,12 +123,7 @@ def train(job: Job, state: TrainState, log: MetricLog, signals: Signals) -> Trai
             log.sync()
             job.save(state)
         if stopped_by and not ends:
-            name = signal.Signals(stopped_by).name
-            raise Interrupted(
-                stopped_by,
-                f"run {job.name}: signal = {name}: stopped and saved after step {state.step} of {last}; "
-                f"go on with: gptlite train --resume {shlex.quote(job.handle)}",
-            )
+            raise signals.interrupted(stopped_by, f"stopped and saved after step {state.step} of {last}")
     return state
 
 

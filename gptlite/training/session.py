@@ -23,7 +23,7 @@ from gptlite.config.schema import RunConfig
 from gptlite.data.batches import Batches
 from gptlite.data.prepared import Prepared
 from gptlite.data.tokens import Tokens
-from gptlite.errors import ConfigError, RunError
+from gptlite.errors import ConfigError, RunError, naming
 from gptlite.inference.generate import Decoding
 from gptlite.inference.load import Facts, Model
 from gptlite.inference.score import Score
@@ -91,7 +91,8 @@ def begin(cfg: RunConfig, prepared: Prepared, create: Callable[[], Run], termina
     """Train a new run. Its folder is made when nothing can be refused any more."""
     with memory_errors(cfg):
         plan = decide(cfg, prepared.manifest.tokenizer.vocab_size)
-    model_of(plan, prepared).encode(cfg.eval.prompt)  # an unknown character is found here, or at every evaluation
+    with naming("text", "eval.prompt"):  # an unknown character is found here, or at every evaluation
+        model_of(plan, prepared).encode(cfg.eval.prompt)
     run = Run(Path(plan.dist.from_main(str(create().path) if plan.dist.is_main else "")))
     with run.lock() if plan.dist.is_main else nullcontext():
         if plan.dist.is_main:
@@ -180,8 +181,6 @@ def sit(plan: Plan, prepared: Prepared, run: Run, checkpoint: Checkpoint | None,
             run.reopen()
     train_split = prepared.split("train")
     job = Job(
-        run.name,
-        run.handle,
         cfg,
         plan.model,
         plan.optimizers,
@@ -193,7 +192,7 @@ def sit(plan: Plan, prepared: Prepared, run: Run, checkpoint: Checkpoint | None,
         save=functools.partial(save, run, plan, model, identity, terminal.say),
         progress=terminal.progress,
     )
-    signals = Signals()
+    signals = Signals(run.name, run.handle, terminal.say_at_once)
     deterministic = settings(plan.compute, deterministic=cfg.run.deterministic)
     with memory_errors(cfg), signals.watched(), deterministic, open_log(plan, run, resume_step, terminal) as log:
         state = train(job, state, log, signals)

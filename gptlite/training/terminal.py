@@ -14,6 +14,9 @@ class Terminal(Protocol):
     def say(self, line: str) -> None:
         """One line."""
 
+    def say_at_once(self, line: str) -> None:
+        """One line from a signal handler, which may have come in the middle of another one."""
+
     def begin(self, total: int, first_step: int) -> Sequence[Sink]:
         """Training is about to go from `first_step` to `total`: sinks that want its numbers."""
 
@@ -25,6 +28,9 @@ class Silent:
     """Nobody."""
 
     def say(self, line: str) -> None:
+        """See Terminal."""
+
+    def say_at_once(self, line: str) -> None:
         """See Terminal."""
 
     def begin(self, total: int, first_step: int) -> Sequence[Sink]:

@@ -19,7 +19,7 @@ def set_(key: str, value: object) -> list[str]:
 CASES = [
     pytest.param(
         ["--data", "gone.txt"],
-        "data.source = gone.txt: no such file, folder or data set of that name",
+        "error: --data = gone.txt: no such file, folder or data set of that name",
         id="missing-file",
     ),
     pytest.param(["--data", "empty.txt"], "empty.txt: text = 0 bytes: a file with text is needed", id="empty-file"),
@@ -37,6 +37,10 @@ CASES = [
         id="vocab-size",
     ),
     pytest.param(["-c", "gone.yaml"], "--config = gone.yaml: no such file", id="missing-config"),
+    pytest.param(
+        set_("data.source", "gone.txt"), "error: data.source = gone.txt: no such file", id="missing-file-of-the-config"
+    ),
+    pytest.param(["-c", "nothing.yaml"], "nothing.yaml: no key in it", id="empty-config"),
     pytest.param(["--continue"], "--continue = without --name", id="continue-without-name"),
     pytest.param(["--resume", "gone"], "run = gone: a run's name or folder", id="resume-nothing"),
     pytest.param(["--resume", "a", "--data", "b"], "--data = b: not with --resume", id="resume-with-data"),
@@ -48,6 +52,7 @@ CASES = [
 @pytest.mark.parametrize(("arguments", "message"), CASES)
 def test_train_refuses_it_in_one_line_and_writes_no_run(gptlite, arguments, message):
     Path("empty.txt").write_bytes(b"")
+    Path("nothing.yaml").write_bytes(b"")
     Path("binary.txt").write_bytes(bytes(range(3, -1, -1)) * 9)
     Path("latin.txt").write_bytes("caf\xe9 au lait".encode("latin-1"))
     Path("short.txt").write_text("0123456789")
@@ -124,9 +129,29 @@ def test_a_folder_that_must_not_be_written_ends_with_exit_4(gptlite, monkeypatch
     ("arguments", "message"),
     [
         (["tran"], "gptlite: no such command 'tran'"),
-        (["train", "--nmae", "x"], "gptlite train: no such option: --nmae"),
+        (["train", "--nmae", "x"], "gptlite train: no such option: --nmae; did you mean --name?"),
+        (["train", "--hlep"], "gptlite train: no such option: --hlep; see gptlite train --help"),
+        (["train", "--lr", "0.01"], "gptlite train: no such option: --lr; did you mean --set train.lr=0.01?"),
+        (
+            ["train", "--max-steps=9"],
+            "gptlite train: no such option: --max-steps; did you mean --set train.max_steps=9?",
+        ),
+        (
+            ["train", "--epochs", "3"],
+            "gptlite train: no such option: --epochs; did you mean --set train.max_steps=VALUE?",
+        ),
+        (["train", "--file", "x"], "gptlite train: no such option: --file; did you mean --data?"),
+        (["train", "-x"], "gptlite train: no such option: -x; see gptlite train --help"),
+        (["sample", "--n-samples", "3"], "gptlite sample: no such option: --n-samples; did you mean -n?"),
+        (["sample", "--lr", "3"], "gptlite sample: no such option: --lr; see gptlite sample --help"),
+        (["--verison"], "gptlite: no such option: --verison; did you mean --version?"),
         (["train", "--name"], "gptlite train: option '--name' requires an argument"),
-        (["train", "surplus"], "gptlite train: got unexpected extra argument"),
+        (["train", "a b"], "gptlite train: unexpected argument: a b; did you mean --data 'a b'?"),
+        (["train", "a.yaml"], "gptlite train: unexpected argument: a.yaml; did you mean --config a.yaml?"),
+        (["prepare", *"abcd"], "gptlite prepare: unexpected argument: a, b, c and 1 more; put --data before each"),
+        (["eval", "run", "a.txt"], "gptlite eval: unexpected argument: a.txt; did you mean --file a.txt?"),
+        (["train", "--config", "a", "-c", "b"], "--config = given 2 times: it takes one value"),
+        (["sample", "--seed", "1", "--seed", "1"], "--seed = given 2 times: it takes one value"),
         (["sample", "--top-k", "many"], "gptlite sample: invalid value for '--top-k'"),
     ],
 )
@@ -144,7 +169,7 @@ def test_usage_errors_take_the_same_form(gptlite, arguments, message):
         (["--top-p", "0"], "--top-p: sample.top_p = 0.0: a number > 0"),
         (["-n", "0"], "-n: sample.n = 0: a whole number >= 1"),
         (["--checkpoint", "5"], "checkpoint = 5: best, latest or a step that was saved: 3, 6"),
-        (["--prompt", "caf\u00e9"], "'\u00e9' (U+00E9, first at character 3)"),
+        (["--prompt", "cat\u00e9"], "error: --prompt: unknown characters = '\u00e9' (U+00E9, first at character 3)"),
     ],
 )
 def test_sample_refuses_what_it_cannot_do(gptlite, trained, arguments, message):
@@ -155,8 +180,17 @@ def test_sample_refuses_what_it_cannot_do(gptlite, trained, arguments, message):
 
 def test_eval_refuses_a_text_that_it_cannot_score(gptlite, trained):
     Path("one.txt").write_text("a")
-    assert "1 tokens: at least 2" in gptlite("eval", "--file", "one.txt").err
-    assert gptlite("eval", "--file", "gone.txt").code == 2
+    Path("other.txt").write_text("cat\u00e9")
+    Path("things").mkdir()
+    for file, message in {
+        "one.txt": "one.txt = 1 token: at least 2 are needed",
+        "other.txt": "other.txt: unknown characters = '\u00e9'",
+        "things": "--file = things: a text file, and this is a folder",
+        "gone.txt": "--file = gone.txt: no such file",
+    }.items():
+        result = gptlite("eval", "--file", file)
+        assert result.code == 2
+        assert f"error: {message}" in result.err
 
 
 def test_training_that_diverges_ends_with_exit_3_and_one_line(gptlite):
@@ -198,7 +232,7 @@ def test_a_damaged_run_json_is_one_line(gptlite, trained, content):
 def test_an_evaluation_prompt_of_unknown_characters_is_found_before_the_run_is_made(gptlite):
     result = gptlite("train", "-c", "nano.yaml", "--set", "eval.prompt=\u0416")
     assert result.code == 2
-    assert "U+0416" in result.err
+    assert "error: eval.prompt: unknown characters = '\u0416' (U+0416" in result.err
     assert not Path("runs").exists()
 
 

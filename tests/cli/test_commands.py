@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import pydoc
 import shlex
 import shutil
 import signal
@@ -12,7 +13,9 @@ from pathlib import Path
 import pytest
 
 import gptlite as package
+from gptlite.cli.terminal import Console
 from gptlite.config.loading import load_config
+from gptlite.inference.load import Model
 from gptlite.runs.rundir import runs_folder
 
 
@@ -118,6 +121,40 @@ def test_prepare_prints_what_it_made_and_where(gptlite):
     assert gptlite("prepare", "-c", "nano.yaml").out == result.out
 
 
+def test_prepare_counts_in_words_and_compares_with_compressors_only_where_headers_do_not_decide(gptlite):
+    Path("short.txt").write_text("the cat sat on the mat.\n" * 40)
+    short = gptlite("prepare", "-c", "nano.yaml", "--data", "short.txt")
+    assert "short.txt: 1 file, 960 bytes of text" in short.err
+    assert "validation      96 tokens, 96 bytes (1.00 a token), 1 document\n" in short.out
+    assert "split           validation is the end of the document\n" in short.out
+    assert "bits per byte   of the validation text by single bytes: " in short.out
+    assert "by xz -9: " in gptlite("prepare", "-c", "nano.yaml").out
+
+
+def test_a_folder_that_runs_and_prepared_data_lie_in_does_not_feed_on_them(gptlite, trained):
+    shutil.copytree("data", "old")
+    result = gptlite("prepare", "-c", "nano.yaml", "--data", ".")
+    assert result.code == 0
+    name = next(Path("old/prepared").glob("story-*")).name
+    assert f": 2 files, {sum(Path(file).stat().st_size for file in ('nano.yaml', 'story.txt')):,} bytes" in result.err
+    assert f"left out, since gptlite wrote it: data/prepared, old/prepared/{name}, runs/nano\n" in result.err
+    assert gptlite("prepare", "-c", "nano.yaml", "--data", "**/*").code == 0
+
+
+def test_several_texts_are_several_sources_in_their_order(gptlite):
+    Path("more.txt").write_text("the cat sat on the hill.\n" * 40)
+    result = gptlite("prepare", "-c", "nano.yaml", "--data", "more.txt", "--data", "story.txt")
+    assert result.code == 0
+    given = json.loads(Path(result.out.splitlines()[-1].split()[-1], "manifest.json").read_text())["sources"]
+    assert [source["name"] for source in given] == ["more.txt", "story.txt"]
+
+
+def test_help_is_shown_whatever_else_was_typed(gptlite):
+    result = gptlite("train", "surplus", "--name", "a", "--name", "b", "--help")
+    assert result.code == 0
+    assert "--resume" in result.out
+
+
 def test_the_folder_of_runs_is_the_configs_then_the_environments_then_runs():
     assert runs_folder("mine", {"GPTLITE_RUNS": "theirs"}) == Path("mine")
     assert runs_folder("runs", {"GPTLITE_RUNS": "theirs"}) == Path("theirs")
@@ -137,6 +174,24 @@ def test_from_python_a_run_is_loaded_used_and_scored(gptlite, trained):
     assert isinstance(model.generate("the ", max_new_tokens=5), str)
     assert model.tokenizer.decode(model.tokenizer.encode("the cat")) == "the cat"
     assert 0 < model.score("the cat sat on the mat.").bits_per_byte < 10
+
+
+def test_from_python_a_model_is_shown_in_one_line(gptlite, trained):
+    # 16 * 18 + 16 * 16 for the tables, 12 * 16 * 16 for the layer, 3 * 16 for the LayerNorms, the head is tied
+    shown = "<Model: 3,664 parameters, 1 layer of 16, context 16, char tokenizer of 18 ids, on cpu>"
+    assert str(package.load("runs/nano")) == shown
+
+
+@pytest.mark.parametrize("given", [5, 0, None, b"the"])
+def test_from_python_only_a_text_can_be_continued_or_scored(gptlite, trained, given):
+    model = package.load("runs/nano")
+    for use in (model.generate, model.score):
+        with pytest.raises(TypeError, match="a str is expected"):
+            use(given)
+
+
+def test_from_python_help_shows_names(gptlite):
+    assert "lambda" not in pydoc.render_doc(package.load)
 
 
 def test_from_python_a_run_is_trained(gptlite):
@@ -182,6 +237,44 @@ def test_output_into_a_closed_pipe_ends_quietly(gptlite, trained):
     assert done.stdout.endswith("0\n")
     assert len(done.stdout) == 5 + len("0\n")
     assert "Traceback" not in Path("errors.txt").read_text()
+
+
+@pytest.mark.parametrize(("handler", "code", "out"), [("default_int_handler", 130, ""), ("SIG_IGN", 0, "gptlite ")])
+def test_ctrl_c_while_the_program_loads_ends_it_quietly_unless_it_is_ignored(handler, code, out):
+    program = f"""
+import signal, sys
+from importlib.abc import MetaPathFinder
+from gptlite.__main__ import main
+
+class PressCtrlC(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "gptlite.cli":
+            signal.raise_signal(signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.{handler})
+sys.meta_path.insert(0, PressCtrlC())
+sys.argv = ["gptlite", "--version"]
+main()
+"""
+    result = command_line(code=program)
+    assert (result.returncode, result.stderr) == (code, "")
+    assert result.stdout.startswith(out)
+
+
+def test_a_sample_cut_short_ends_its_line_before_the_error(gptlite, trained, monkeypatch):
+    def stream(*_, **__):
+        yield "half a li"
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Model, "stream", stream)
+    result = gptlite("sample", "--prompt", "the ", "-n", "2")
+    assert (result.code, result.out) == (130, "--- 1 of 2\nthe half a li\n")
+    assert result.err.endswith("error: interrupted\n")
+
+
+def test_what_a_signal_handler_says_passes_a_stream_that_is_in_use(capfd):
+    Console().say_at_once("stopping")
+    assert capfd.readouterr().err == "stopping\n"
 
 
 def test_a_finished_run_that_goes_on_is_unfinished_until_it_ends_again(gptlite, trained, monkeypatch):

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-import pytest
-
 from gptlite.compute import allocator
 
 
@@ -16,9 +14,23 @@ def test_glibc_is_asked_to_keep_what_it_would_map_anew_or_trim(monkeypatch):
     assert asked == [(-3, 2**31 - 1), (-1, 2**31 - 1)]  # M_MMAP_THRESHOLD and M_TRIM_THRESHOLD in malloc.h
 
 
-@pytest.mark.parametrize("platform", ["darwin", "linux"])
-def test_a_system_without_mallopt_is_left_alone(monkeypatch, platform):
-    monkeypatch.setattr(allocator.sys, "platform", platform)
-    monkeypatch.setattr(allocator.ctypes, "CDLL", lambda _: SimpleNamespace())
+def test_other_systems_are_not_asked(monkeypatch):
+    asked = []
+    monkeypatch.setattr(allocator.sys, "platform", "darwin")
+    monkeypatch.setattr(allocator.ctypes, "CDLL", lambda _: SimpleNamespace(mallopt=lambda *setting: asked.append(1)))
     allocator.keep_pages()
-    assert allocator.ctypes.CDLL(None) == SimpleNamespace()
+    assert asked == []
+
+
+def test_a_c_library_without_mallopt_is_left_alone(monkeypatch):
+    looked_for = []
+
+    class Library:
+        def __getattr__(self, name):
+            looked_for.append(name)
+            raise AttributeError(name)
+
+    monkeypatch.setattr(allocator.sys, "platform", "linux")
+    monkeypatch.setattr(allocator.ctypes, "CDLL", lambda _: Library())
+    allocator.keep_pages()
+    assert looked_for == ["mallopt"]

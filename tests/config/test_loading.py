@@ -35,9 +35,15 @@ def test_nothing_given_means_the_defaults():
     assert load_config(None) == RunConfig()
 
 
-@pytest.mark.parametrize("text", ["", "# comment\n", "---\n", "train:\n", "train: {}\nmodel:\n  # n_layer: 3\n"])
-def test_an_empty_file_or_section_means_its_defaults(text):
-    assert parse_config(text, "my.yaml") == RunConfig()
+@pytest.mark.parametrize("text", ["train:\n", "train: {}\nmodel:\n  # n_layer: 3\n"])
+def test_an_empty_section_means_its_defaults(text):
+    assert parse_config(f"{text}log: {{every: 7}}\n", "my.yaml") == RunConfig().with_values({"log.every": 7})
+
+
+@pytest.mark.parametrize("text", ["", "# comment\n", "---\n", "{}", "train:\n"])
+def test_a_file_without_a_key_is_refused(text):
+    with pytest.raises(ConfigError, match=r"^my\.yaml: no key in it: a config sets at least one; "):
+        parse_config(text, "my.yaml")
 
 
 def test_values_of_the_file_are_taken():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gptlite.data.sources import open_source
+from gptlite.data.sources import absolute, open_source
 from gptlite.errors import DataError
 
 
@@ -50,6 +50,29 @@ def test_folders_to_leave_out_are_not_searched(tmp_path: Path) -> None:
     for spec in (tmp_path, tmp_path / "**/*"):
         source = open_source(str(spec), leave_out=[tmp_path / "prepared"])
         assert [path.name for path in source.files] == ["a.txt"]
+        assert source.left_out == ("prepared",)
+
+
+RUN = {"config.yaml": "x", "run.json": "{}", "checkpoints/step-1/state.json": "{}"}
+PREPARED = {"manifest.json": "{}", "train-00000.bin": "x", "train-00000.idx": "x", "tokenizer/tokenizer.json": "{}"}
+
+
+def test_runs_and_prepared_data_are_no_text(tmp_path: Path) -> None:
+    files = {"a.txt": "a", "b/config.yaml": "no run", "b/manifest.json": "not prepared"}
+    write(tmp_path, files)
+    write(tmp_path / "b/runs/small", RUN)
+    write(tmp_path / "story-1234", PREPARED)
+    for spec in (tmp_path, tmp_path / "**/*"):
+        assert texts(spec) == files
+        assert open_source(str(spec)).left_out == ("b/runs/small", "story-1234")
+
+
+def test_a_run_that_is_named_is_read(tmp_path: Path) -> None:
+    write(tmp_path / "runs/small", RUN)
+    assert texts(tmp_path / "runs/small") == RUN
+    assert texts(tmp_path / "runs/*/run.json") == {"small/run.json": "{}"}
+    with pytest.raises(DataError, match=r"text files = 0 \(1 folder that gptlite wrote skipped\): at least one"):
+        open_source(str(tmp_path / "runs"))
 
 
 def test_a_glob_takes_files_and_is_named_without_the_path_before_it(tmp_path: Path) -> None:
@@ -70,6 +93,22 @@ def test_relative_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.Monk
     assert open_source("*.txt").spec == str(tmp_path / "*.txt")
 
 
+@pytest.mark.parametrize("name", ["a[1]", "what?", "*"])
+def test_the_name_of_the_working_folder_is_no_pattern(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    folder = write(tmp_path / name, {"in/x.txt": "x", "y.txt": "y"})
+    write(tmp_path / "a1", {"in/z.txt": "z"})
+    monkeypatch.chdir(folder)
+    assert texts("**/*.txt") == {"in/x.txt": "x", "y.txt": "y"}
+    source = open_source("../*/in/*.txt" if name == "a[1]" else "in/*.txt")
+    assert {document.text for document in source.documents()} == ({"x", "z"} if name == "a[1]" else {"x"})
+    monkeypatch.chdir(tmp_path)
+    again = open_source(source.spec)
+    assert (again.files, again.name) == (source.files, source.name)
+    assert absolute(source.spec) == source.spec
+
+
 def test_a_path_wins_over_a_data_set_of_that_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, {"tinyshakespeare": "mine"})
     monkeypatch.chdir(tmp_path)
@@ -85,9 +124,9 @@ def test_encoding_and_normal_form_apply(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "spec", "message"),
     [
-        ({"e.txt": ""}, "e.txt", "{}/e.txt: text = 0 bytes: a file with text is needed; check data.source"),
+        ({"e.txt": ""}, "e.txt", "{}/e.txt: text = 0 bytes: a file with text is needed; choose another file"),
         ({"e.txt": b"\xef\xbb\xbf"}, "e.txt",
-            "{}/e.txt: text = 0 bytes: a file with text is needed; check data.source"),
+            "{}/e.txt: text = 0 bytes: a file with text is needed; choose another file"),
         (
             {"b.bin": b"\1\2\0\3"},
             "b.bin",
@@ -101,12 +140,12 @@ def test_encoding_and_normal_form_apply(tmp_path: Path) -> None:
         (
             {"t/b": b"\0", "t/c": b"\0", "t/d": ""},
             "t",
-            "{}/t: text files = 0 (2 binary, 1 empty skipped): at least one is needed; check data.source",
+            "{}/t: text files = 0 (2 binary, 1 empty skipped): at least one is needed; check the path",
         ),
-        ({"t/.a": "x"}, "t", "{}/t: text files = 0: at least one is needed; check data.source"),
+        ({"t/.a": "x"}, "t", "{}/t: text files = 0: at least one is needed; check the path"),
         ({"book.txt": "x"}, "bok.txt", "data.source = {}/bok.txt: no such file, folder or data set of that name; "
             "did you mean book.txt?"),
-        ({"a": "x"}, "*.txt", "{}/*.txt: text files = 0: at least one is needed; check data.source"),
+        ({"a": "x"}, "*.txt", "{}/*.txt: text files = 0: at least one is needed; check the path"),
     ],
 )  # fmt: skip
 def test_what_is_no_text_is_refused(tmp_path: Path, files: dict[str, str], spec: str, message: str) -> None:

@@ -8,7 +8,8 @@ import torch
 
 from gptlite.compute.device import Compute
 from gptlite.config.schema import ModelSection
-from gptlite.data.batches import TokenArray, eval_windows
+from gptlite.data.batches import eval_windows
+from gptlite.data.tokens import TokenArray
 from gptlite.inference.score import Score, bytes_per_token, score
 from gptlite.model.gpt import GPT
 from gptlite.tokenizers.char import CharTokenizer

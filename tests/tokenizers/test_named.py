@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import requests
+from tiktoken.load import read_file_cached
 from tiktoken_ext import openai_public
 
 from gptlite.errors import StorageError
+from gptlite.tokenizers import named
 from gptlite.tokenizers.base import Tokenizer, load
 from gptlite.tokenizers.named import load_named
 
@@ -22,7 +26,7 @@ FILES = {
 
 @pytest.fixture
 def offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(url: str) -> None:
+    def refuse(url: str, timeout: float) -> None:
         raise requests.exceptions.ConnectionError("Max retries exceeded\nwith url")
 
     monkeypatch.setattr(requests, "get", refuse)
@@ -65,6 +69,21 @@ def test_offline_each_missing_file_is_named_in_one_line(
             f"TIKTOKEN_CACHE_DIR names (now {tmp_path})"
         )
         assert "\n" not in line
+
+
+def test_a_download_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes the connection and never answers
+        rescue = threading.Timer(10, silent.shutdown, [socket.SHUT_RDWR])  # without the limit: fail, do not hang
+        rescue.start()
+        usual, url = requests.get, f"http://127.0.0.1:{silent.getsockname()[1]}"
+        monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
+        monkeypatch.setenv("NO_PROXY", "*")
+        monkeypatch.setattr(named, "TIMEOUT", 0.1)
+        monkeypatch.setitem(openai_public.ENCODING_CONSTRUCTORS, "cl100k_base", lambda: read_file_cached(url))
+        with pytest.raises(StorageError, match=r"failed \(ReadTimeout\)"):
+            load_named("cl100k_base")
+        rescue.cancel()
+        assert requests.get is usual
 
 
 def test_a_file_that_is_there_is_not_asked_for(

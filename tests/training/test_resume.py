@@ -15,6 +15,7 @@ from gptlite.errors import ConfigError, Diverged, Interrupted, RunError
 from gptlite.runs.checkpoint import Checkpoint, valid_checkpoints
 from gptlite.runs.rundir import Run
 from gptlite.training import launch, loop
+from gptlite.training.terminal import Silent
 
 HARD = {
     "model.dropout": 0.2,
@@ -86,26 +87,60 @@ def test_the_final_state_depends_on_the_seed(tiny, tmp_path):
         assert_same_end(a, b)
 
 
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_saves_after_the_update_and_says_how_to_go_on(tiny, tmp_path, monkeypatch, signum):
-    whole = start(tiny, tmp_path, "whole")
+class Listener(Silent):
+    """Hears what is said while a signal is handled."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def say_at_once(self, line: str) -> None:
+        self.heard.append(line)
+
+
+def signal_in(monkeypatch: pytest.MonkeyPatch, step: int, *signums: int) -> None:
     real = loop.train_step
 
     def train_step(model, optimizers, batches, at, *rest):
-        if at == 6:
-            signal.raise_signal(signum)
+        if at == step:
+            for signum in signums:
+                signal.raise_signal(signum)
         return real(model, optimizers, batches, at, *rest)
 
+    monkeypatch.setattr(loop, "train_step", train_step)
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_after_the_update_and_says_how_to_go_on(tiny, tmp_path, monkeypatch, signum):
+    whole = start(tiny, tmp_path, "whole")
+    listener = Listener()
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "train_step", train_step)
+        signal_in(patch, 6, signum)
         with pytest.raises(Interrupted, match=r"gptlite train --resume \S*/cut$") as stopped:
-            start(tiny, tmp_path, "cut")
+            launch.start(tiny, root=tmp_path, base="tiny", name="cut", terminal=listener)
     assert stopped.value.exit_code == 128 + signum
+    again = "; press again to give up" if signum == signal.SIGINT else ""
+    assert listener.heard == [f"stopping after this update{again}"]
     cut = Run(tmp_path / "cut")
     assert final(cut).step == 7
     assert not cut.finished
     launch.resume(cut)
     assert cut.finished
+    assert_same_end(whole, cut)
+
+
+def test_the_same_signal_again_gives_up_at_once_and_the_last_checkpoint_stands(tiny, tmp_path, monkeypatch):
+    whole = start(tiny, tmp_path, "whole")
+    with monkeypatch.context() as patch:
+        signal_in(patch, 6, signal.SIGINT, signal.SIGINT)
+        with pytest.raises(
+            Interrupted, match=r"signal = SIGINT: told twice, .*gptlite train --resume \S*/cut$"
+        ) as ended:
+            start(tiny, tmp_path, "cut")
+    assert ended.value.exit_code == 130
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    cut = Run(tmp_path / "cut")
+    assert final(cut).step == 4
+    launch.resume(cut)
     assert_same_end(whole, cut)
 
 

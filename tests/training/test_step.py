@@ -7,7 +7,8 @@ import torch
 from gptlite.compute.device import Compute
 from gptlite.compute.distributed import Dist
 from gptlite.config.schema import RunConfig
-from gptlite.data.batches import Batches, TokenArray
+from gptlite.data.batches import Batches
+from gptlite.data.tokens import TokenArray
 from gptlite.errors import ConfigError, Diverged
 from gptlite.model.gpt import GPT
 from gptlite.training.optim import build_optimizers
