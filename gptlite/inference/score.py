@@ -11,8 +11,7 @@ from torch import Tensor
 
 from gptlite.compute.device import Compute
 from gptlite.data.batches import IGNORED
-from gptlite.model.gpt import GPT
-from gptlite.model.loss import head_nats
+from gptlite.model.gpt import GPT, nats
 from gptlite.tokenizers.base import Tokenizer
 
 
@@ -56,8 +55,8 @@ def score(model: GPT, windows: Iterable[tuple[Tensor, Tensor]], lengths: Tensor,
     total, tokens, text_bytes = 0.0, 0, 0
     for x, y in windows:
         with compute.autocast():
-            features = model.features(x.to(compute.device))
-            total += float(head_nats(features, model.head.weight, y.to(compute.device)))
+            logits = model(x.to(compute.device))
+        total += float(nats(logits, y.to(compute.device)))
         scored = y[y != IGNORED]
         tokens += scored.numel()
         text_bytes += int(lengths[scored].sum())

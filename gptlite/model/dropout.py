@@ -16,7 +16,7 @@ from torch import Tensor
 
 from gptlite.data.order import mix
 
-CHUNK = 1 << 16  # hashes at a time on a CPU: their six passes stay in its cache
+CHUNK = 1 << 18  # hashes at a time on a CPU: few enough for its cache, many enough for its threads
 LEVELS = 1 << 16  # a mask compares 16 bits, so probabilities are multiples of 1 / 65,536
 
 

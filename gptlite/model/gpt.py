@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gptlite.config.schema import ModelSection
+from gptlite.data.batches import IGNORED
 from gptlite.model.attention import CausalSelfAttention, KVCache, LayerCache
 from gptlite.model.dropout import Masks, dropout
 
@@ -123,8 +124,8 @@ class GPT(nn.Module):
             return self.get_buffer("position_table")[start:end]
         return None
 
-    def features(self, idx: Tensor, *, masks: Masks | None = None, cache: KVCache | None = None) -> Tensor:
-        """What the head reads at each position: (B, T) int64 -> (B, T, C).
+    def forward(self, idx: Tensor, *, masks: Masks | None = None, cache: KVCache | None = None) -> Tensor:
+        """Logits for the token after each position: (B, T) int64 -> (B, T, V).
 
         masks: draws the dropout masks; without them nothing is dropped. cache: idx continues what it has read.
         """
@@ -140,14 +141,18 @@ class GPT(nn.Module):
             x = block(x, masks=masks, cache=cache.layers[i] if cache is not None else None, start=start)
         if cache is not None:
             cache.length = end
-        normed: Tensor = self.ln_f(x)
-        return normed
-
-    def forward(self, idx: Tensor, *, masks: Masks | None = None, cache: KVCache | None = None) -> Tensor:
-        """Logits for the token after each position: (B, T) int64 -> (B, T, V); the rest as for `features`."""
-        logits: Tensor = self.head(self.features(idx, masks=masks, cache=cache))
+        logits: Tensor = self.head(self.ln_f(x))
         return logits
 
     def n_parameters(self) -> int:
         """Trained numbers, tied weights counted once."""
         return sum(p.numel() for p in self.parameters())
+
+
+def nats(logits: Tensor, targets: Tensor) -> Tensor:
+    """Sum of -log p(target) over all scored targets: (B, T, V), (B, T) -> scalar, in nats, at least fp32.
+
+    Targets equal to IGNORED are left out.
+    """
+    logits = logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="sum")

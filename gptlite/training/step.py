@@ -14,8 +14,7 @@ from gptlite.data.batches import Batches
 from gptlite.data.order import mix
 from gptlite.errors import ConfigError, Diverged
 from gptlite.model.dropout import Masks
-from gptlite.model.gpt import GPT
-from gptlite.model.loss import head_nats
+from gptlite.model.gpt import GPT, nats
 from gptlite.training.optim import Optimizers, set_lr
 from gptlite.training.schedule import lr_at
 
@@ -85,8 +84,8 @@ def accumulate_gradients(
         x, y = batches.rows(step, dist.rank * rows + micro_step * micro, micro)  # (micro, T) each
         masks = dropout_masks(cfg, step, micro_step, dist.rank)
         with compute.autocast():
-            features = model.features(x.to(compute.device), masks=masks)
-            loss = head_nats(features, model.head.weight, y.to(compute.device)) / tokens
+            logits = model(x.to(compute.device), masks=masks)
+        loss = nats(logits, y.to(compute.device)) / tokens
         loss.backward()  # type: ignore[no-untyped-call]
         total = total + loss.detach()
     return total

@@ -8,8 +8,7 @@ import torch
 from gptlite.config.schema import ModelSection
 from gptlite.model.attention import KVCache
 from gptlite.model.dropout import Masks
-from gptlite.model.gpt import GPT, sinusoids
-from gptlite.model.loss import nats
+from gptlite.model.gpt import GPT, IGNORED, nats, sinusoids
 
 
 def gpt(vocab_size: int = 11, attention: str = "fused", seed: int = 0, **values) -> GPT:
@@ -122,6 +121,12 @@ def test_the_logits_are_those_of_the_equations_written_out_in_numpy():
     model = gpt(bias=True)
     idx = random_idx(1, 10)
     np.testing.assert_allclose(model(idx)[0].detach().numpy(), reference_logits(model, idx[0].numpy()), atol=1e-10)
+
+
+def test_nats_add_up_minus_log_probabilities_and_leave_out_ignored_targets():
+    logits = torch.log(torch.tensor([[[0.5, 0.25, 0.25], [0.1, 0.1, 0.8], [1.0, 1.0, 1.0]]]))
+    targets = torch.tensor([[1, 2, IGNORED]])
+    assert nats(logits, targets).item() == pytest.approx(-math.log(0.25) - math.log(0.8))
 
 
 def test_parameters_are_counted_by_hand_and_tied_ones_once():
