@@ -73,7 +73,8 @@ class RunSection(Section):
         default="auto", description="plain: the equation as written; fused: the fast path that equals it"
     )
     threads: Auto | Annotated[int, Field(ge=1, le=1024)] = Field(
-        default="auto", description="CPU threads of each process; auto suits the machine"
+        default="auto",
+        description="CPU threads of each process; auto: the cores it may use, at most $GPTLITE_THREADS",
     )
     compile: bool = Field(default=False, description="compile the model first: a slow start, then faster steps")
     deterministic: bool = Field(default=False, description="only operations that repeat bit for bit, also on a GPU")
