@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from gptlite import __version__
+from gptlite.compute.compiling import choose_compile
 from gptlite.compute.device import Compute, resolve, settings
 from gptlite.compute.distributed import Dist, local_rank, world_size
 from gptlite.config.loading import dump_config
@@ -60,17 +61,19 @@ def decide(cfg: RunConfig, vocab_size: int) -> Plan:
     """Replace every `auto`, meet the other processes, build the model (the same for a seed on every device)."""
     compute = resolve(cfg.run, local_rank=local_rank())
     dist = Dist.from_environment(compute.device)
+    compiled, why_compiled = choose_compile(cfg.run.compile, compute.device)
     rng = torch.Generator().manual_seed(cfg.run.seed)
     model = GPT(cfg.model, vocab_size, attention=compute.attention, rng=rng)
     optimizer, why_optimizer = choose_optimizer(model, cfg)
     micro, why_micro = choose_micro_batch_size(cfg, compute, dist.world_size)
-    choices = {**compute.values(), "train.optimizer": optimizer, "train.micro_batch_size": micro}
-    cfg = cfg.with_values(choices)
+    choices = {"run.compile": compiled, "train.optimizer": optimizer, "train.micro_batch_size": micro}
+    cfg = cfg.with_values({**compute.values(), **choices})
     model = model.to(compute.device)
-    if cfg.run.compile:
+    if compiled:
         model.compile()
     optimizers = build_optimizers(model, cfg.train, compute)
-    return Plan(cfg, compute, dist, model, optimizers, (*compute.reasons, why_optimizer, why_micro))
+    reasons = (*compute.reasons, why_compiled, why_optimizer, why_micro)
+    return Plan(cfg, compute, dist, model, optimizers, reasons)
 
 
 @contextmanager
