@@ -56,6 +56,21 @@ class Plan:
     optimizers: Optimizers
     reasons: Sequence[str]
 
+    def __str__(self) -> str:
+        """The choices on one line."""
+        run, train = self.cfg.run, self.cfg.train
+        words = [
+            run.device,
+            run.precision,
+            f"{run.attention} attention",
+            "compiled" if run.compile else "",
+            f"{self.dist.world_size} processes" if self.dist.world_size > 1 else "",
+            f"{run.threads} thread{'s' if run.threads != 1 else ''}",
+            train.optimizer,
+            f"{train.micro_batch_size} sequences a pass",
+        ]
+        return f"{', '.join(filter(None, words))}; reasons in run.json"
+
 
 def decide(cfg: RunConfig, vocab_size: int) -> Plan:
     """Replace every `auto`, meet the other processes, build the model (the same for a seed on every device)."""
@@ -119,9 +134,16 @@ def go_on(cfg: RunConfig, prepared: Prepared, run: Run, terminal: Terminal) -> T
     if plan.dist.is_main:
         run.remove_leftovers()
         now = {key: value for key, value in description(plan, prepared).items() if key not in ("argv", "git_commit")}
+        now["reasons"] = reasons_so_far(run.recorded("reasons", list), plan.reasons)
         run.write_info({**run.info, **now, "resumed_by": sys.argv})
         run.write_config(dump_config(plan.cfg))
     return sit(plan, prepared, run, checkpoint, terminal)
+
+
+def reasons_so_far(before: Sequence[str], now: Sequence[str]) -> list[str]:
+    """The reasons of a run that goes on: of what stands in its config, "as asked" now, those it was started with."""
+    first = {reason.split()[0]: reason for reason in before}
+    return [first.get(reason.split()[0], reason) if reason.endswith("as asked") else reason for reason in now]
 
 
 def model_of(plan: Plan, prepared: Prepared) -> Model:
@@ -168,6 +190,7 @@ def git_commit() -> str | None:
 
 def sit(plan: Plan, prepared: Prepared, run: Run, checkpoint: Checkpoint | None, terminal: Terminal) -> TrainState:
     """Train to the end, from `checkpoint` if there is one, and say in the run's folder that it is finished."""
+    terminal.say(str(plan))
     cfg, model = plan.cfg, model_of(plan, prepared)
     identity = Identity(prepared.manifest.tokenizer.fingerprint, prepared.manifest.fingerprint, cfg.train.optimizer)
     state, resume_step = TrainState(), None
