@@ -10,7 +10,8 @@ from hypothesis import settings
 
 # Before any test imports the libraries that read them.
 os.environ["HF_HUB_OFFLINE"] = "1"
-os.environ.pop("GPTLITE_RUNS", None)
+for name in ("GPTLITE_RUNS", "GPTLITE_THREADS"):
+    os.environ.pop(name, None)
 
 # The same examples every time, and no stop-watch on a machine that does other things too.
 settings.register_profile("repeatable", derandomize=True, deadline=None)

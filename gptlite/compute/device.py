@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from gptlite.compute.allocator import keep_pages
+from gptlite.compute.threads import choose_threads
 from gptlite.config.schema import RunSection
 from gptlite.errors import ConfigError
 
@@ -53,12 +54,6 @@ def computes_in_bf16(device: torch.device) -> bool:
     return False
 
 
-def usable_cores() -> int:
-    """Cores that this process may run on, shared with the processes that torchrun started beside it."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
-
-
 def _device(wanted: str, local_rank: int) -> tuple[torch.device, str]:
     have = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if wanted == "auto":
@@ -84,8 +79,11 @@ def resolve(run: RunSection, *, local_rank: int = 0) -> Compute:
     else:
         precision, why_precision = run.precision, f"precision {run.precision}: as asked"
     attention = "fused" if run.attention == "auto" else run.attention
-    threads = usable_cores() if run.threads == "auto" else run.threads
-    reasons = (why_device, why_precision, f"attention {attention}", f"threads {threads}")
+    if run.threads == "auto":
+        threads, why_threads = choose_threads()
+    else:
+        threads, why_threads = run.threads, f"threads {run.threads}: as asked"
+    reasons = (why_device, why_precision, f"attention {attention}", why_threads)
     return Compute(device, precision, attention, threads, reasons)
 
 

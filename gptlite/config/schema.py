@@ -26,6 +26,7 @@ from gptlite.config.values import (
     Positive,
     Source,
     StopTexts,
+    Switch,
     Text,
 )
 
@@ -73,9 +74,12 @@ class RunSection(Section):
         default="auto", description="plain: the equation as written; batched, fused: the fast paths that equal it"
     )
     threads: Auto | Annotated[int, Field(ge=1, le=1024)] = Field(
-        default="auto", description="CPU threads of each process; auto suits the machine"
+        default="auto",
+        description="CPU threads of each process; auto: the cores it may use, at most $GPTLITE_THREADS",
     )
-    compile: bool = Field(default=False, description="compile the model first: a slow start, then faster steps")
+    compile: Switch = Field(
+        default="auto", description="compile the model first: a slow start, then faster steps; auto does so on a GPU"
+    )
     deterministic: bool = Field(default=False, description="only operations that repeat bit for bit, also on a GPU")
     seed: Natural = Field(default=1337, description="decides initial weights, order of batches and dropout")
     dir: PathText = Field(default="runs", description="folder in which runs are created")

@@ -40,6 +40,7 @@ def _known_encoding(name: str) -> str:
 
 
 Auto = Literal["auto"]
+Switch = Annotated[Auto | bool, Accepted("auto, true or false")]
 Count = Annotated[int, Field(ge=1, le=INT64_MAX)]
 Natural = Annotated[int, Field(ge=0, le=INT64_MAX)]
 Positive = Annotated[float, Field(gt=0)]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gptlite.compute.threads import choose_threads
 from gptlite.config.loading import find_config, load_config, parse_config
 from gptlite.config.schema import RunConfig
 from gptlite.data.prepare import fingerprint, prepare
@@ -129,10 +130,13 @@ def reconcile(saved: RunConfig, wanted: RunConfig, name: str) -> RunConfig:
 
 
 def _start(cfg: RunConfig, create: Callable[[], Run], terminal: Terminal) -> Outcome:
+    # What may be refused, before minutes of preparing text.
+    if cfg.run.threads == "auto":
+        choose_threads()
     if cfg.run.device != "auto":
         from gptlite.compute.device import resolve
 
-        resolve(cfg.run)  # before minutes of preparing text
+        resolve(cfg.run)
     prepared = prepare(cfg.data, cfg.tokenizer, terminal.say)
     prepared.check_block_size(cfg.model.block_size)
     prepared.verify()

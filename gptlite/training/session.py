@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from gptlite import __version__
+from gptlite.compute.compiling import choose_compile
 from gptlite.compute.device import Compute, resolve, settings
 from gptlite.compute.distributed import Dist, local_rank, world_size
 from gptlite.config.loading import dump_config
@@ -55,22 +56,39 @@ class Plan:
     optimizers: Optimizers
     reasons: Sequence[str]
 
+    def __str__(self) -> str:
+        """The choices on one line."""
+        run, train = self.cfg.run, self.cfg.train
+        words = [
+            run.device,
+            run.precision,
+            f"{run.attention} attention",
+            "compiled" if run.compile else "",
+            f"{self.dist.world_size} processes" if self.dist.world_size > 1 else "",
+            f"{run.threads} thread{'s' if run.threads != 1 else ''}",
+            train.optimizer,
+            f"{train.micro_batch_size} sequences a pass",
+        ]
+        return f"{', '.join(filter(None, words))}; reasons in run.json"
+
 
 def decide(cfg: RunConfig, vocab_size: int) -> Plan:
     """Replace every `auto`, meet the other processes, build the model (the same for a seed on every device)."""
     compute = resolve(cfg.run, local_rank=local_rank())
     dist = Dist.from_environment(compute.device)
+    compiled, why_compiled = choose_compile(cfg.run.compile, compute.device)
     rng = torch.Generator().manual_seed(cfg.run.seed)
     model = GPT(cfg.model, vocab_size, attention=compute.attention, rng=rng)
     optimizer, why_optimizer = choose_optimizer(model, cfg)
     micro, why_micro = choose_micro_batch_size(cfg, compute, dist.world_size)
-    choices = {**compute.values(), "train.optimizer": optimizer, "train.micro_batch_size": micro}
-    cfg = cfg.with_values(choices)
+    choices = {"run.compile": compiled, "train.optimizer": optimizer, "train.micro_batch_size": micro}
+    cfg = cfg.with_values({**compute.values(), **choices})
     model = model.to(compute.device)
-    if cfg.run.compile:
+    if compiled:
         model.compile()
     optimizers = build_optimizers(model, cfg.train, compute)
-    return Plan(cfg, compute, dist, model, optimizers, (*compute.reasons, why_optimizer, why_micro))
+    reasons = (*compute.reasons, why_compiled, why_optimizer, why_micro)
+    return Plan(cfg, compute, dist, model, optimizers, reasons)
 
 
 @contextmanager
@@ -117,9 +135,16 @@ def go_on(cfg: RunConfig, prepared: Prepared, run: Run, terminal: Terminal) -> T
     if plan.dist.is_main:
         run.remove_leftovers()
         now = {key: value for key, value in description(plan, prepared).items() if key not in ("argv", "git_commit")}
+        now["reasons"] = reasons_so_far(run.recorded("reasons", list), plan.reasons)
         run.write_info({**run.info, **now, "resumed_by": sys.argv})
         run.write_config(dump_config(plan.cfg))
     return sit(plan, prepared, run, checkpoint, terminal)
+
+
+def reasons_so_far(before: Sequence[str], now: Sequence[str]) -> list[str]:
+    """The reasons of a run that goes on: of what stands in its config, "as asked" now, those it was started with."""
+    first = {reason.split()[0]: reason for reason in before}
+    return [first.get(reason.split()[0], reason) if reason.endswith("as asked") else reason for reason in now]
 
 
 def model_of(plan: Plan, prepared: Prepared) -> Model:
@@ -166,6 +191,7 @@ def git_commit() -> str | None:
 
 def sit(plan: Plan, prepared: Prepared, run: Run, checkpoint: Checkpoint | None, terminal: Terminal) -> TrainState:
     """Train to the end, from `checkpoint` if there is one, and say in the run's folder that it is finished."""
+    terminal.say(str(plan))
     cfg, model = plan.cfg, model_of(plan, prepared)
     identity = Identity(prepared.manifest.tokenizer.fingerprint, prepared.manifest.fingerprint, cfg.train.optimizer)
     state, resume_step = TrainState(), None

@@ -236,6 +236,16 @@ def test_an_evaluation_prompt_of_unknown_characters_is_found_before_the_run_is_m
     assert not Path("runs").exists()
 
 
+@pytest.mark.parametrize("command", ["train", "sample", "eval"])
+def test_a_wrong_limit_of_threads_in_the_environment_is_named(gptlite, trained, monkeypatch, command):
+    monkeypatch.setenv("GPTLITE_THREADS", "many")
+    arguments = ["-c", "nano.yaml", "--set", "run.threads=auto", "--set", "data.dir=new"] if command == "train" else []
+    result = gptlite(command, *arguments)
+    assert result.code == 2
+    assert "error: GPTLITE_THREADS = many: a whole number >= 1; correct it, or unset it" in result.err
+    assert not Path("new").exists()
+
+
 @pytest.mark.parametrize(
     ("command", "key"), [("sample", "train.lr=7"), ("sample", "run.dir=x"), ("eval", "model.n_layer=9")]
 )

@@ -33,6 +33,19 @@ def test_train_shows_the_config_used_the_samples_and_what_to_type_next(gptlite):
     assert all(shutil.which(command[0]) for command in commands)
 
 
+def test_what_auto_became_is_one_line_and_the_reasons_lie_in_the_run(gptlite):
+    chosen = ["run.device=cpu", "run.precision=fp32", "run.attention=plain", "train.optimizer=adamw"]
+    shown = gptlite("train", "-c", "nano.yaml", *(word for value in chosen for word in ("--set", value))).err
+    line = "cpu, fp32, plain attention, 1 thread, adamw, 8 sequences a pass; reasons in run.json"
+    assert shown.splitlines().count(line) == 1
+    reasons = json.loads(Path("runs/nano/run.json").read_text())["reasons"]
+    assert reasons[1] == "precision fp32: as asked"
+    assert reasons[-1] == "micro_batch_size 8: at most 4096 tokens a pass"
+    assert [reason.split()[0] for reason in reasons] == [
+        *("device", "precision", "attention", "threads", "compile", "optimizer", "micro_batch_size")
+    ]
+
+
 def test_runs_without_a_name_are_numbered_after_their_config(gptlite):
     for name in ("nano", "nano-2", "nano-3"):
         assert gptlite("train", "-c", "nano.yaml").code == 0

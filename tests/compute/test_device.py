@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gptlite.compute import device
-from gptlite.compute.device import computes_in_bf16, resolve, settings, usable_cores
+from gptlite.compute.device import computes_in_bf16, resolve, settings
+from gptlite.compute.threads import choose_threads
 from gptlite.config.schema import RunSection
 
 
@@ -13,7 +13,7 @@ def test_auto_is_replaced_by_what_the_machine_has_and_every_choice_has_a_reason(
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     chosen = resolve(RunSection())
     assert chosen.device.type == "cpu"
-    assert chosen.threads == usable_cores() >= 1
+    assert (chosen.threads, chosen.reasons[-1]) == choose_threads()
     assert "auto" not in chosen.values().values()
     assert len(chosen.reasons) == len(chosen.values())
 
@@ -42,9 +42,11 @@ def test_gpus_multiply_bf16_from_ampere_on(monkeypatch, capability, expected):
     assert computes_in_bf16(torch.device("cuda", 0)) == expected
 
 
-def test_only_affine_cores_count(monkeypatch):
-    monkeypatch.setattr(device.os, "sched_getaffinity", lambda _: {2, 5, 7}, raising=False)
-    assert usable_cores() == 3
+def test_threads_that_are_asked_for_are_taken_whatever_auto_would(monkeypatch):
+    monkeypatch.setenv("GPTLITE_THREADS", "1")
+    chosen = resolve(RunSection(device="cpu", threads=7))
+    assert chosen.threads == 7
+    assert "threads 7: as asked" in chosen.reasons
 
 
 def test_settings_are_applied_and_put_back():

@@ -73,7 +73,7 @@ def test_every_key_has_a_meaning_and_words_for_what_it_takes(section, key):
     [
         ("run.seed", [0, 2**63 - 1], [-1, 2**63, 1.0, True]),
         ("run.threads", ["auto", 1], [0, "1", "Auto", None, True]),
-        ("run.compile", [True, False], [1, 0, "yes", None]),
+        ("run.compile", ["auto", True, False], [1, 0, "yes", "true", None]),
         ("run.dir", ["runs", "~/x y"], ["", " ", "a\0b", 3, None, ["runs"]]),
         ("data.source", ["a.txt", ["a", "b"]], ["", [], [""], ["a", 1], 3, None, {"a": 1}]),
         ("data.encoding", ["utf-8", "UTF8", "cp1252"], ["utf-99", "base64", "rot13", "undefined", "", "\0", "ü", None]),
@@ -101,7 +101,7 @@ def test_a_key_takes_its_range_and_nothing_else(name, good, bad):
     ("name", "words"),
     [
         ("run.device", "auto, cpu, cuda or mps"),
-        ("run.compile", "true or false"),
+        ("run.compile", "auto, true or false"),
         ("run.seed", "a whole number >= 0"),
         ("train.micro_batch_size", "auto or a whole number >= 1"),
         ("tokenizer.vocab_size", "a whole number >= 257 or null"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from gptlite.compute.threads import choose_threads
 from gptlite.config.schema import RunConfig
 from gptlite.errors import ConfigError, Diverged, Interrupted, RunError
 from gptlite.runs.checkpoint import Checkpoint, valid_checkpoints
@@ -155,6 +157,28 @@ def test_the_saved_config_repeats_the_run_from_another_folder(tiny, tmp_path, mo
     assert Path(saved.data.source).is_absolute()
     assert not [value for section in saved.model_dump().values() for value in section.values() if value == "auto"]
     assert_same_end(first, start(saved, tmp_path / "runs", "second"))
+
+
+def test_a_run_keeps_what_was_chosen_and_why_where_auto_would_choose_otherwise(tiny, tmp_path, monkeypatch):
+    cfg = tiny.with_values({"run.threads": "auto", "train.max_steps": 6})
+    monkeypatch.setenv("GPTLITE_THREADS", "1")
+    whole = start(cfg, tmp_path, "whole")
+    with monkeypatch.context() as patch:
+        crash_at(patch, 4)
+        with pytest.raises(Crash):
+            start(cfg, tmp_path, "cut")
+    cut = Run(tmp_path / "cut")
+    config, info = cut.config_text(), cut.info
+    assert "threads: 1\n" in config
+    assert "threads 1: GPTLITE_THREADS allows no more" in info["reasons"]
+    # Another machine, where auto would take three.
+    monkeypatch.setenv("GPTLITE_THREADS", "3")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(9), raising=False)
+    assert choose_threads(tmp_path)[0] == 3
+    launch.claim(cfg, root=tmp_path, name="cut")
+    assert cut.config_text() == config
+    assert cut.info["reasons"] == info["reasons"]
+    assert_same_end(whole, cut)
 
 
 def test_a_run_goes_on_without_its_text(tiny, tmp_path, monkeypatch):

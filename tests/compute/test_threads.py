@@ -1,0 +1,111 @@
+"""The files are those of the kernel's documentation: admin-guide/cgroup-v2, scheduler/sched-bwc, proc(5)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gptlite.compute.threads import choose_threads
+from gptlite.errors import ConfigError
+
+V2 = "31 23 0:28 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
+V1 = "33 31 0:30 {top} /sys/fs/cgroup/cpu,cpuacct rw,nosuid - cgroup cgroup rw,cpu,cpuacct\n"
+ROOT = "23 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
+MEMORY = "34 31 0:31 / /sys/fs/cgroup/memory rw - cgroup cg rw,memory\n"
+
+
+@pytest.fixture(autouse=True)
+def eight_cores(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(3, 11)), raising=False)
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+
+
+def machine(root: Path, groups: str, mounts: str, limits: dict[str, str]) -> Path:
+    """A machine with these files, which say where the process is and what limits it has."""
+    files = {"proc/self/cgroup": groups, "proc/self/mountinfo": ROOT + MEMORY + mounts, **limits}
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+def test_without_limits_every_core_that_the_process_may_run_on_counts(tmp_path):
+    assert choose_threads(tmp_path) == (8, "threads 8: the cores this process may use")
+
+
+def test_a_system_without_affinity_counts_all_cores(tmp_path, monkeypatch):
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 5)
+    assert choose_threads(tmp_path)[0] == 5
+
+
+@pytest.mark.parametrize(
+    ("limit", "threads", "reason"),
+    [
+        ("150000 100000\n", 2, "the cgroup allows 1.5 cores"),
+        ("20000 100000\n", 1, "the cgroup allows 0.2 cores"),
+        ("700000 100000\n", 7, "the cgroup allows 7 cores"),
+        ("750000 100000\n", 8, "the cores this process may use"),
+        ("6400000 100000\n", 8, "the cores this process may use"),
+        ("max 100000\n", 8, "the cores this process may use"),
+        ("", 8, "the cores this process may use"),
+    ],
+)
+def test_a_quota_of_version_2_is_rounded_up_to_threads(tmp_path, limit, threads, reason):
+    root = machine(tmp_path, "0::/\n", V2, {"sys/fs/cgroup/cpu.max": limit})
+    assert choose_threads(root) == (threads, f"threads {threads}: {reason}")
+
+
+@pytest.mark.parametrize(("quota", "threads"), [("300000", 3), ("-1", 8)])
+def test_a_quota_of_version_1(tmp_path, quota, threads):
+    folder = "sys/fs/cgroup/cpu,cpuacct/batch"
+    limits = {f"{folder}/cpu.cfs_quota_us": f"{quota}\n", f"{folder}/cpu.cfs_period_us": "100000\n"}
+    root = machine(tmp_path, "5:memory:/x\n4:cpu,cpuacct:/batch\n0::/\n", V2 + V1.format(top="/"), limits)
+    assert choose_threads(root)[0] == threads
+
+
+def test_the_tightest_of_the_groups_around_the_process_decides(tmp_path):
+    limits = {
+        "sys/fs/cgroup/user.slice/cpu.max": "200000 100000\n",
+        "sys/fs/cgroup/user.slice/job/cpu.max": "500000 100000\n",
+        "sys/fs/cgroup/user.slice/another/cpu.max": "100000 100000\n",
+    }
+    assert choose_threads(machine(tmp_path, "0::/user.slice/job\n", V2, limits))[0] == 2
+
+
+@pytest.mark.parametrize("group", ["/docker/f00", "/docker/f00/inner", "/elsewhere"])
+def test_a_container_that_sees_only_its_own_group_finds_it_at_the_mount(tmp_path, group):
+    folder = "sys/fs/cgroup/cpu,cpuacct"
+    limits = {f"{folder}/cpu.cfs_quota_us": "250000\n", f"{folder}/cpu.cfs_period_us": "100000\n"}
+    root = machine(tmp_path, f"4:cpu,cpuacct:{group}\n", V1.format(top="/docker/f00"), limits)
+    assert choose_threads(root) == (3, "threads 3: the cgroup allows 2.5 cores")
+
+
+@pytest.mark.parametrize(("processes", "threads"), [("2", 4), ("3", 2), ("16", 1)])
+def test_processes_of_one_machine_share_its_cores(tmp_path, monkeypatch, processes, threads):
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", processes)
+    reason = f"threads {threads}: the cores this process may use, shared by {processes} processes"
+    assert choose_threads(tmp_path) == (threads, reason)
+
+
+@pytest.mark.parametrize(
+    ("cap", "threads", "reason"),
+    [
+        ("3", 3, "GPTLITE_THREADS allows no more"),
+        ("8", 8, "the cores this process may use"),
+        ("100", 8, "the cores this process may use"),
+        ("", 8, "the cores this process may use"),
+    ],
+)
+def test_the_variable_is_an_upper_limit(tmp_path, monkeypatch, cap, threads, reason):
+    monkeypatch.setenv("GPTLITE_THREADS", cap)
+    assert choose_threads(tmp_path) == (threads, f"threads {threads}: {reason}")
+
+
+@pytest.mark.parametrize("cap", ["0", "-1", "two", "1.5", " ", "\u0663"])
+def test_a_variable_that_is_no_number_of_threads_is_named(tmp_path, monkeypatch, cap):
+    monkeypatch.setenv("GPTLITE_THREADS", cap)
+    with pytest.raises(ConfigError, match=f"^GPTLITE_THREADS = {cap}: a whole number >= 1; correct it"):
+        choose_threads(tmp_path)
