@@ -171,7 +171,7 @@ def load_checkpoint(found: Checkpoint, section: RunSection) -> Model:
     """The model of an opened checkpoint, computed as `section` says."""
     facts = read_facts(found)
     tokenizer = tokenizers.base.load(found.path)
-    compute = resolve(section)
+    compute = resolve(section, facts.model.block_size)
     gpt = build_model(found, facts, tokenizer.vocab_size, compute.attention).to(compute.device)
     gpt.requires_grad_(False)
     return Model(gpt, tokenizer, facts, compute)
