@@ -146,6 +146,7 @@ class ModelSection(Section):
 class TrainSection(Section):
     """The updates: how many, of how much text, and by which rule."""
 
+    alternatives = frozenset({"max_steps", "max_minutes"})
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(("micro_batch_size", "batch_size"), micro_batches_fill_the_batch),
         Rule(("max_steps", "max_minutes"), one_length),

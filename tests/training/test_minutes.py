@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from gptlite.config.finding import find_config
 from gptlite.config.loading import load_config
 from gptlite.config.schema import RunConfig
 from gptlite.errors import ConfigError, Interrupted
@@ -87,6 +88,13 @@ def test_minutes_that_leave_no_time_end_after_the_first_look(one_minute, tmp_pat
     run = launch.start(one_minute.with_values({"train.max_minutes": 0.05}), root=tmp_path, base="tiny", name="c").run
     assert run.finished
     assert valid_checkpoints(run.checkpoints, check_hashes=True)[-1].step == 0
+
+
+def test_minutes_on_the_command_line_replace_the_updates_of_the_config_and_back():
+    shipped = find_config("small.yaml")
+    cfg = load_config(shipped, ["train.max_minutes=3"])
+    assert (cfg.train.updates, cfg.train.max_minutes) == (None, 3)
+    assert load_config(shipped, ["train.max_minutes=null"]).train.updates == load_config(shipped).train.updates
 
 
 def test_a_run_has_one_length():
