@@ -11,7 +11,7 @@ from benchmarks.figures import Figure, Spread, table
 from benchmarks.sizes import SIZES, Size
 from benchmarks.worker import Turn, Worker, WorkerFailed, timed
 
-TINY = Size(n_layer=1, n_head=2, n_embd=16, block_size=256, batch_size=2, vocab_size=13)  # room for a sample
+TINY = Size(n_layer=1, n_head=2, n_embd=16, block_size=256, batch_size=2, vocab_size=33)  # room for a sample
 
 # As much of nanoGPT's interface as is used, with a model of its own.
 FAKE_NANOGPT = """
