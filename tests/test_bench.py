@@ -8,6 +8,7 @@ import pytest
 from benchmarks import steps
 from benchmarks.contest import Contest
 from benchmarks.figures import Figure, Spread, table
+from benchmarks.machine import Others
 from benchmarks.sizes import SIZES, Size
 from benchmarks.worker import Turn, Worker, WorkerFailed, timed
 
@@ -105,6 +106,21 @@ def test_contenders_take_turns_forth_and_back_as_long_as_a_turn_lasts(monkeypatc
     warm_up = [(a, 1), (b, 1), (a, 1), (b, 1)]
     assert asked == [*warm_up, (a, 4), (b, 1), (b, 1), (a, 4), (a, 4), (b, 1)]
     assert contest.seconds == {"a": [1.0, 2.0, 3.0], "b": [4.0, 5.0, 6.0]}
+
+
+def test_what_others_took_is_what_was_busy_without_us(monkeypatch: pytest.MonkeyPatch) -> None:
+    def at(moment: float, busy: float | None, ours: float) -> None:
+        monkeypatch.setattr("time.monotonic", lambda: moment)
+        monkeypatch.setattr("benchmarks.machine.busy_seconds", lambda: busy)
+        monkeypatch.setattr("benchmarks.machine.our_seconds", lambda: ours)
+
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    at(100.0, busy=50.0, ours=3.0)
+    others = Others()
+    at(110.0, busy=56.0, ours=5.0)
+    assert others.share() == 0.2  # 6 core-seconds, 2 of them ours, of 20
+    at(110.0, busy=None, ours=5.0)
+    assert others.share() is None
 
 
 def made_up(size: str, native: str) -> list[Figure]:

@@ -14,6 +14,8 @@ from benchmarks import machine, program, sampling, steps
 from benchmarks.figures import Figure, table
 from benchmarks.sizes import SAMPLED, SIZES
 
+QUIET = 0.03  # of the processor, left to others
+
 
 def chosen(accepted: tuple[str, ...]) -> dict[str, Any]:
     """An option that takes some of these names."""
@@ -84,8 +86,12 @@ def main() -> None:
     arguments = parse()
     facts = machine.ask()
     print("{cpu}, {cores} cores, {memory_gib} GiB, {capability}; torch {torch}, commit {commit}".format(**facts))
+    others = machine.Others()
     rows, figures = measure(arguments, facts)
+    facts["others"] = others.share()
     print("\n" + table([figure.cells() for figure in figures]))
+    if facts["others"] is not None and facts["others"] > QUIET:
+        print(f"\nother processes took {100 * facts['others']:.0f} % of the processor meanwhile: measure again without")
     if arguments.json:
         record = {"what": arguments.what, "machine": facts, "rows": rows, "figures": [f.to_json() for f in figures]}
         arguments.json.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")

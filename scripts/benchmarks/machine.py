@@ -6,8 +6,10 @@ import importlib.metadata
 import json
 import os
 import platform
+import resource
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -48,6 +50,36 @@ def facts() -> dict[str, Any]:
         "commit": commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+
+
+class Others:
+    """How much of the processor went to other processes since this was made; ours are those that have ended by then."""
+
+    def __init__(self) -> None:
+        self._began_at, self._busy, self._ours = time.monotonic(), busy_seconds(), our_seconds()
+
+    def share(self) -> float | None:
+        """0 to 1; None where the system does not tell."""
+        busy = busy_seconds()
+        if busy is None or self._busy is None:
+            return None
+        theirs = (busy - self._busy) - (our_seconds() - self._ours)
+        return max(0.0, theirs / (time.monotonic() - self._began_at) / (os.cpu_count() or 1))
+
+
+def busy_seconds() -> float | None:
+    """Core-seconds since the start of the system that were neither idle nor spent waiting for a disk."""
+    stat = Path("/proc/stat")
+    if not stat.exists():
+        return None
+    user, nice, system, _, _, irq, softirq, steal = map(int, stat.read_text(encoding="utf-8").split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def our_seconds() -> float:
+    """Core-seconds of this process and of its children that have ended."""
+    usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 def ask() -> dict[str, Any]:
