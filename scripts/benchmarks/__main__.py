@@ -1,0 +1,102 @@
+"""The command line of scripts/bench."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks import machine, program, sampling, steps
+from benchmarks.figures import Figure, table
+from benchmarks.sizes import SAMPLED, SIZES
+
+QUIET = 0.03  # of the processor, left to others
+
+
+def chosen(accepted: tuple[str, ...]) -> dict[str, Any]:
+    """An option that takes some of these names."""
+
+    def names(text: str) -> list[str]:
+        unknown = [name for name in text.split(",") if name not in accepted]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"{','.join(unknown)}: one or several of {','.join(accepted)}")
+        return text.split(",")
+
+    return {"type": names, "default": list(accepted), "metavar": "A,B", "help": f"of {','.join(accepted)} (all)"}
+
+
+def positive(text: str) -> int:
+    if not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text}: a whole number >= 1")
+    return int(text)
+
+
+def checkout(text: str) -> Path:
+    if not (Path(text) / "model.py").is_file():
+        raise argparse.ArgumentTypeError(f"{text}: the folder of a nanoGPT checkout, with model.py in it")
+    return Path(text)
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scripts/bench", description="Measure; exit 1 if a limit is missed.")
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument("--json", type=Path, metavar="FILE", help="write the figures here too")
+    whats = parser.add_subparsers(dest="what", required=True)
+
+    def add(name: str, meaning: str, sizes: tuple[str, ...] = ()) -> argparse.ArgumentParser:
+        what = whats.add_parser(name, help=meaning, description=meaning, parents=[shared])
+        if sizes:
+            what.add_argument("--sizes", **chosen(sizes))
+            what.add_argument("--rounds", type=positive, default=7, metavar="N", help="turns of each contender (7)")
+        return what
+
+    against = add("steps", "training steps against Hugging Face and nanoGPT", tuple(SIZES))
+    against.add_argument("--nanogpt", type=checkout, metavar="CHECKOUT", help="a checkout of nanoGPT to compare with")
+    add("sampling", "sampling against Hugging Face", SAMPLED)
+    add("start", "how fast the program answers, and comes to its first update")
+    add("quickstart", "the training of scripts/quickstart")
+    add("shakespeare", "nanoGPT's CPU setting").add_argument("text", type=Path, help="tiny Shakespeare")
+    arguments = parser.parse_args()
+    if arguments.what in ("steps", "sampling") and importlib.util.find_spec("transformers") is None:
+        parser.error(f"{arguments.what} compares with transformers, which is not installed: pip install -e '.[dev]'")
+    return arguments
+
+
+def measure(arguments: argparse.Namespace, facts: dict[str, Any]) -> tuple[list[dict[str, Any]], list[Figure]]:
+    """Rows of a table, where the command has one, and figures."""
+    if arguments.what == "steps":
+        return steps.measure(
+            arguments.sizes, arguments.nanogpt, arguments.rounds, multiplies_bf16=facts["multiplies_bf16"]
+        )
+    if arguments.what == "sampling":
+        return sampling.measure(arguments.sizes, arguments.rounds)
+    with tempfile.TemporaryDirectory() as scratch:
+        if arguments.what == "start":
+            return [], program.start(Path(scratch))
+        if arguments.what == "quickstart":
+            return [], program.quickstart(Path(scratch))
+        return [], program.shakespeare(Path(scratch), arguments.text)
+
+
+def main() -> None:
+    arguments = parse()
+    facts = machine.ask()
+    print("{cpu}, {cores} cores, {memory_gib} GiB, {capability}; torch {torch}, commit {commit}".format(**facts))
+    others = machine.Others()
+    rows, figures = measure(arguments, facts)
+    facts["others"] = others.share()
+    print("\n" + table([figure.cells() for figure in figures]))
+    if facts["others"] is not None and facts["others"] > QUIET:
+        print(f"\nother processes took {100 * facts['others']:.0f} % of the processor meanwhile: measure again without")
+    if arguments.json:
+        record = {"what": arguments.what, "machine": facts, "rows": rows, "figures": [f.to_json() for f in figures]}
+        arguments.json.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    sys.exit(not all(figure.holds for figure in figures))
+
+
+if __name__ == "__main__":
+    main()

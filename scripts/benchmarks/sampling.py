@@ -1,0 +1,36 @@
+"""`scripts/bench sampling`: gptlite against Hugging Face's `generate`, one sequence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.contest import Contest
+from benchmarks.figures import Figure, Spread, table
+from benchmarks.sizes import N_NEW, SIZES
+
+LEAST_RATIO = {"six": 3.0, "gpt2": 2.0}  # to Hugging Face
+HUGGING_FACE, GPTLITE = "Hugging Face", "gptlite"
+
+
+def measure(names: list[str], rounds: int) -> tuple[list[dict[str, Any]], list[Figure]]:
+    """Rows of the table, printed as they come, and the figures that have limits."""
+    rows: list[dict[str, Any]] = []
+    figures = []
+    for name in names:
+        shape = SIZES[name].shape()
+        with Contest.of(
+            {HUGGING_FACE: ("samplers.hugging_face", shape), GPTLITE: ("samplers.gptlite", shape)}
+        ) as contest:
+            contest.play(rounds)
+        cells = [[name, "tokens/s", "times Hugging Face", "(min to max)", "threads"]]
+        for contender, seconds in contest.seconds.items():
+            ratio = Spread.of_ratios(contest.seconds[HUGGING_FACE], seconds)
+            speed = Spread.of(N_NEW / s for s in seconds)
+            threads = contest.workers[contender].facts["threads"]
+            rows.append({"size": name, "contender": contender, "seconds": seconds, "threads": threads})
+            spread = f"{ratio.low:.2f} to {ratio.high:.2f}"
+            cells.append([contender, f"{speed.median:.0f}", f"{ratio.median:.2f}", spread, str(threads)])
+            if contender == GPTLITE:
+                figures.append(Figure(f"{name}: times Hugging Face", ratio, "x", at_least=LEAST_RATIO.get(name)))
+        print(f"\n{SIZES[name]}\n{table(cells)}", flush=True)
+    return rows, figures

@@ -1,0 +1,148 @@
+"""Training steps, each as its project takes them, and the machine's matrix product. Runs inside a worker.
+
+All train on uniformly random ids: what they are does not change the work.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmarks.sizes import Size
+from benchmarks.worker import Contender, timed
+
+N_TOKENS = 1_000_000
+NANOGPT_LR, NANOGPT_BETAS, NANOGPT_DECAY, GRAD_CLIP = 6e-4, (0.9, 0.95), 0.1, 1.0  # its train.py
+
+_kept = ExitStack()  # what must stay entered while the worker lives
+
+
+def random_ids(vocab_size: int) -> np.ndarray[Any, np.dtype[np.uint16]]:
+    return np.random.default_rng(0).integers(0, vocab_size, N_TOKENS, dtype=np.uint16)
+
+
+def windows(size: Size) -> Callable[[], tuple[Tensor, Tensor]]:
+    """Batches at random places, drawn as nanoGPT does: x, y, each (batch_size, block_size) int64."""
+    ids = random_ids(size.vocab_size)
+
+    def draw() -> tuple[Tensor, Tensor]:
+        starts = torch.randint(len(ids) - size.block_size, (size.batch_size,)).tolist()
+        rows = torch.stack([torch.from_numpy(ids[i : i + size.block_size + 1].astype(np.int64)) for i in starts])
+        return rows[:, :-1].contiguous(), rows[:, 1:].contiguous()
+
+    return draw
+
+
+def steps_of(
+    loss: Callable[[Tensor, Tensor], Tensor], model: torch.nn.Module, optimizer: torch.optim.Optimizer, size: Size
+) -> Contender:
+    """The plain loop: batch, loss, gradient, clipping, update."""
+    draw = windows(size)
+
+    def step() -> None:
+        loss(*draw()).backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(model.parameters(), GRAD_CLIP)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    return timed(step), {"threads": torch.get_num_threads()}
+
+
+# Each imports its own project only, so that none is charged with another's memory.
+
+
+def nanogpt(checkout: str, **shape: int) -> Contender:
+    """nanoGPT's model and optimizer, in fp32 and without compiling, as its README tells CPU users."""
+    size = Size(**shape)
+    spec = importlib.util.spec_from_file_location("nanogpt_model", f"{checkout}/model.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where its dataclasses look for themselves
+    spec.loader.exec_module(module)
+    names = ("n_layer", "n_head", "n_embd", "block_size", "vocab_size")
+    config = module.GPTConfig(**{name: shape[name] for name in names}, bias=False, dropout=0.0)
+    model = module.GPT(config)
+    optimizer = model.configure_optimizers(NANOGPT_DECAY, NANOGPT_LR, NANOGPT_BETAS, "cpu")
+    return steps_of(lambda x, y: model(x, y)[1], model, optimizer, size)
+
+
+def hugging_face(precision: str, **shape: int) -> Contender:
+    """GPT2LMHeadModel and torch's AdamW, in fp32 or under bf16 autocast."""
+    from benchmarks.hugging_face import build
+
+    size = Size(**shape)
+    model = build(size).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=NANOGPT_LR, betas=NANOGPT_BETAS, weight_decay=NANOGPT_DECAY)
+
+    def loss(x: Tensor, y: Tensor) -> Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
+            logits = model(input_ids=x, use_cache=False).logits
+        return torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), y.flatten())
+
+    return steps_of(loss, model, optimizer, size)
+
+
+def gptlite(optimizer: str, **shape: int) -> Contender:
+    """What `gptlite train` does: every `auto` decided by the program, its own train_step on its own batches."""
+    from gptlite.compute.device import settings
+    from gptlite.config.schema import RunConfig
+    from gptlite.data.batches import Batches, TokenArray
+    from gptlite.training.optim import muon_flops, update_flops
+    from gptlite.training.session import decide
+    from gptlite.training.step import train_step
+
+    size = Size(**shape)
+    wanted = {
+        **{f"model.{name}": shape[name] for name in ("n_layer", "n_head", "n_embd", "block_size")},
+        "model.activation": "relu",
+        "run.device": "cpu",
+        "train.batch_size": size.batch_size,
+        "train.optimizer": optimizer,
+        "train.max_steps": 10**9,  # the benchmark decides when to end
+    }
+    plan = decide(RunConfig().with_values(wanted), size.vocab_size)
+    _kept.enter_context(settings(plan.compute, deterministic=plan.cfg.run.deterministic))
+    tokens = TokenArray(random_ids(size.vocab_size), "random ids")
+    batches = Batches(tokens, size.block_size, size.batch_size, plan.cfg.run.seed, plan.cfg.data.order)
+    done = 0
+
+    def step() -> None:
+        nonlocal done
+        train_step(plan.model, plan.optimizers, batches, done, plan.cfg, plan.compute, plan.dist)
+        done += 1
+
+    own = muon_flops(plan.model) if optimizer == "muon" else 0
+    return timed(step), {
+        "threads": torch.get_num_threads(),
+        "precision": plan.compute.precision,
+        "reasons": plan.reasons,
+        "model_flops": update_flops(plan.model, size.batch_size * size.block_size),
+        "optimizer_flops": own,
+    }
+
+
+PEAK_SHAPES = ((1024, 1024, 1024), (2048, 2048, 2048), (4096, 1024, 1024))
+
+
+def matrix_product(precision: str) -> Contender:
+    """A unit is one GFLOP of multiplying at the shape that suits the machine best, into memory that is there."""
+    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
+    units = []
+    for m, k, n in PEAK_SHAPES:
+        a, b, out = torch.randn(m, k, dtype=dtype), torch.randn(k, n, dtype=dtype), torch.empty(m, n, dtype=dtype)
+        units.append((timed(functools.partial(torch.mm, a, b, out=out)), 2 * m * k * n / 1e9))
+
+    def turn(times: int) -> float:
+        share = times / len(units)
+        return min(multiply(max(1, round(share / gflop))) / gflop for multiply, gflop in units)
+
+    return turn, {"threads": torch.get_num_threads()}

@@ -1,0 +1,200 @@
+"""The machinery of scripts/bench: figures worked out by hand, and workers of tiny models. Nothing is timed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from benchmarks import steps
+from benchmarks.contest import Contest
+from benchmarks.figures import Figure, Spread, table
+from benchmarks.machine import Others
+from benchmarks.sizes import SIZES, Size
+from benchmarks.worker import Turn, Worker, WorkerFailed, timed
+
+TINY = Size(n_layer=1, n_head=2, n_embd=16, block_size=256, batch_size=2, vocab_size=33)  # room for a sample
+
+# As much of nanoGPT's interface as is used, with a model of its own.
+FAKE_NANOGPT = """
+from dataclasses import dataclass
+import torch
+
+@dataclass
+class GPTConfig:
+    n_layer: int
+    n_head: int
+    n_embd: int
+    block_size: int
+    vocab_size: int
+    bias: bool
+    dropout: float
+
+class GPT(torch.nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        print("a line that is no answer")
+        self.table = torch.nn.Embedding(config.vocab_size, config.vocab_size)
+
+    def configure_optimizers(self, weight_decay, learning_rate, betas, device_type):
+        assert device_type == "cpu"
+        return torch.optim.AdamW(self.parameters(), lr=learning_rate, betas=betas, weight_decay=weight_decay)
+
+    def forward(self, idx, targets):
+        logits = self.table(idx)
+        return logits, torch.nn.functional.cross_entropy(logits.view(-1, logits.size(-1)), targets.view(-1))
+"""
+
+
+class FakeWorker:
+    """Takes so many seconds a unit, turn by turn, and notes what it was asked for."""
+
+    def __init__(self, seconds: list[float], asked: list[tuple[object, int]], **facts: object) -> None:
+        self.seconds, self.asked, self.facts, self.peak_memory = iter(seconds), asked, {"threads": 2, **facts}, 2**20
+
+    def turn(self, times: int = 1) -> float:
+        self.asked.append((self, times))
+        return next(self.seconds)
+
+
+def test_a_spread_is_the_median_and_the_extremes_of_the_rounds() -> None:
+    assert Spread.of([3.0, 1.0, 2.0]) == Spread(2.0, 1.0, 3.0)
+
+
+def test_ratios_are_taken_round_by_round() -> None:
+    # The second round is slow for both: 4/2, 40/10, 9/3. The ratio of the medians would be 9/3 too, of the means 53/15.
+    assert Spread.of_ratios([4.0, 40.0, 6.0], [2.0, 10.0, 2.0]) == Spread(3.0, 2.0, 4.0)
+
+
+@pytest.mark.parametrize(
+    ("at_least", "at_most", "verdict"),
+    [
+        (None, None, ""),
+        (1.5, None, "holds"),
+        (1.6, None, "MISSED"),
+        (None, 1.5, "holds"),
+        (None, 1.4, "MISSED"),
+    ],
+)
+def test_a_figure_is_held_to_the_least_or_the_most_it_may_be(
+    at_least: float | None, at_most: float | None, verdict: str
+) -> None:
+    figure = Figure("speed", Spread(1.5, 1.0, 9.0), "x", at_least=at_least, at_most=at_most)
+    assert figure.cells()[-1] == verdict
+    assert figure.to_json()["holds"] is figure.holds is (verdict != "MISSED")
+
+
+def test_a_table_has_words_to_the_left_and_numbers_to_the_right() -> None:
+    assert table([["small", "ms", "x"], ["nanoGPT", "5.0", "1"]]) == "small    ms   x\nnanoGPT  5.0  1"
+    assert table([["a", "ms/step"], ["b", "5.0"]]) == "a  ms/step\nb      5.0"
+
+
+def test_a_turn_of_several_units_begins_with_one_that_does_not_count() -> None:
+    done: list[int] = []
+    turn: Turn = timed(lambda: done.append(1))
+    turn(1)
+    assert len(done) == 1
+    turn(4)
+    assert len(done) == 1 + 5
+
+
+def test_contenders_take_turns_forth_and_back_as_long_as_a_turn_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.contest.TURN_SECONDS", 1.0)
+    asked: list[tuple[object, int]] = []
+    a, b = FakeWorker([9.0, 0.25, 1.0, 2.0, 3.0], asked), FakeWorker([9.0, 5.0, 4.0, 5.0, 6.0], asked)
+    contest = Contest({"a": a, "b": b})  # type: ignore[dict-item]
+    contest.play(3)
+    warm_up = [(a, 1), (b, 1), (a, 1), (b, 1)]
+    assert asked == [*warm_up, (a, 4), (b, 1), (b, 1), (a, 4), (a, 4), (b, 1)]
+    assert contest.seconds == {"a": [1.0, 2.0, 3.0], "b": [4.0, 5.0, 6.0]}
+
+
+def test_what_others_took_is_what_was_busy_without_us(monkeypatch: pytest.MonkeyPatch) -> None:
+    def at(moment: float, busy: float | None, ours: float) -> None:
+        monkeypatch.setattr("time.monotonic", lambda: moment)
+        monkeypatch.setattr("benchmarks.machine.busy_seconds", lambda: busy)
+        monkeypatch.setattr("benchmarks.machine.our_seconds", lambda: ours)
+
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    at(100.0, busy=50.0, ours=3.0)
+    others = Others()
+    at(110.0, busy=56.0, ours=5.0)
+    assert others.share() == 0.2  # 6 core-seconds, 2 of them ours, of 20
+    at(110.0, busy=None, ours=5.0)
+    assert others.share() is None
+
+
+def made_up(size: str, native: str) -> list[Figure]:
+    """nanoGPT takes 8 s, gptlite 2 s with AdamW and 4 s with Muon; the peak is 1 GFLOP in 0.5 s."""
+    asked: list[tuple[object, int]] = []
+    flops = {"model_flops": 3 * 10**9, "precision": native}
+    workers = {
+        "nanoGPT": FakeWorker([], asked),
+        "gptlite adamw": FakeWorker([], asked, **flops, optimizer_flops=0),
+        "gptlite muon": FakeWorker([], asked, **flops, optimizer_flops=10**9),
+        "peak fp32": FakeWorker([], asked),
+        "peak bf16": FakeWorker([], asked),
+    }
+    seconds = {"nanoGPT": [8.0], "gptlite adamw": [2.0], "gptlite muon": [4.0], "peak fp32": [1.0], "peak bf16": [1.0]}
+    seconds[f"peak {native}"] = [0.5]
+    contest = Contest(workers, seconds)  # type: ignore[arg-type]
+    return steps.figures_of(steps.rows_of(size, contest, "nanoGPT"), native)
+
+
+def test_speed_share_and_memory_follow_from_the_turns() -> None:
+    values = {figure.name: figure.value.median for figure in made_up("six", "bf16")}
+    assert values == {
+        "six adamw: times nanoGPT": 4.0,
+        "six adamw: peak memory": 1.0,
+        "six adamw: share of the peak": 0.75,  # 3 GFLOP at 0.5 s each, in 2 s
+        "six muon: times nanoGPT": 2.0,
+        "six muon: peak memory": 1.0,
+        "six muon: share of the peak": 0.5,  # 4 GFLOP at 0.5 s each, in 4 s
+    }
+
+
+def test_limits_are_those_of_the_arithmetic_that_the_machine_has() -> None:
+    assert [f.holds for f in made_up("six", "bf16")] == [False, True, False, False, True, False]  # 4.5, 3.2 and 85 %
+    assert all(f.holds for f in made_up("six", "fp32"))  # 1.3, and no share
+    assert all(f.holds for f in made_up("bpe", "bf16"))  # only memory is limited
+
+
+def test_a_worker_answers_turns_and_says_why_it_cannot() -> None:
+    with Worker("trainers.matrix_product", precision="fp32") as worker:
+        assert worker.facts["threads"] >= 1
+        assert worker.turn() > 0
+        assert worker.peak_memory > 10 * 2**20  # torch alone is more
+    with pytest.raises(WorkerFailed, match=r"(?s)trainers.nanogpt: exit code = 1; .*/nowhere/model\.py"):
+        Worker("trainers.nanogpt", checkout="/nowhere", **SIZES["small"].shape())
+
+
+@pytest.mark.slow
+def test_every_contender_trains_a_tiny_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "model.py").write_text(FAKE_NANOGPT)
+    monkeypatch.setitem(SIZES, "tiny", TINY)
+    monkeypatch.setattr("benchmarks.contest.TURN_SECONDS", 0.001)
+    rows, figures = steps.measure(["tiny"], tmp_path, 2, multiplies_bf16=False)
+    everyone = ["nanoGPT", "Hugging Face fp32", "gptlite adamw", "gptlite muon"]
+    assert [row["contender"] for row in rows] == everyone
+    assert all(len(row["seconds"]) == 2 for row in rows)
+    printed = capsys.readouterr().out.splitlines()
+    assert next(line for line in printed if line.startswith("nanoGPT ")).split()[3:6] == ["1.00", "1.00", "to"]
+    assert {figure.name for figure in figures if figure.at_most} == {
+        "tiny adamw: peak memory",
+        "tiny muon: peak memory",
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        ("trainers.hugging_face", {"precision": "bf16"}),  # emulated where the machine does not have it
+        ("samplers.hugging_face", {}),
+        ("samplers.gptlite", {}),
+    ],
+)
+def test_the_other_contenders_work_too(function: str, arguments: dict[str, str]) -> None:
+    with Worker(function, **arguments, **TINY.shape()) as worker:
+        assert worker.turn() > 0
