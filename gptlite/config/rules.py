@@ -28,9 +28,7 @@ class Section(BaseModel):
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
     rules: ClassVar[tuple[Rule, ...]] = ()
-    alternatives: ClassVar[frozenset[str]] = (
-        frozenset()
-    )  # overriding one replaces the file's others
+    alternatives: ClassVar[frozenset[str]] = frozenset()  # overriding one replaces the file's others
 
     @model_validator(mode="after")
     def _keep_rules(self) -> Self:

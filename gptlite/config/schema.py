@@ -43,7 +43,7 @@ from gptlite.config.values import (
 
 DEFAULT_BPE_VOCAB_SIZE = 4096
 DEFAULT_DECAY_FRACTION = 0.2
-DEFAULT_MOMENTUM = 0.95
+DEFAULT_MOMENTUM = 0.9
 
 
 class RunSection(Section):

@@ -7,7 +7,7 @@ import math
 from gptlite.config.schema import RunConfig, TrainSection
 
 # By optimizer: the highest rate, and the rate times n_embd where that is less.
-LR_RULES = {"muon": (0.015, 2.0), "adamw": (0.01, 0.5)}
+LR_RULES = {"muon": (0.02, 3.0), "adamw": (0.01, 0.5)}
 
 
 def choose_lr(cfg: RunConfig) -> tuple[float, str]:

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks import machine, program, sampling, steps
+from benchmarks import machine, program, sampling, steps, sweep
 from benchmarks.figures import Figure, table
 from benchmarks.sizes import SAMPLED, SIZES
 
@@ -60,6 +60,9 @@ def parse() -> argparse.Namespace:
     add("start", "how fast the program answers, and comes to its first update")
     add("quickstart", "the training of scripts/quickstart")
     add("shakespeare", "nanoGPT's CPU setting").add_argument("text", type=Path, help="tiny Shakespeare")
+    swept = add("sweep", "train.lr: auto against a quarter to four times of it")
+    swept.add_argument("text", type=Path, help="tiny Shakespeare")
+    swept.add_argument("--steps", type=positive, default=300, metavar="N", help="updates of each run (300)")
     arguments = parser.parse_args()
     if arguments.what in ("steps", "sampling") and importlib.util.find_spec("transformers") is None:
         parser.error(f"{arguments.what} compares with transformers, which is not installed: pip install -e '.[dev]'")
@@ -79,6 +82,8 @@ def measure(arguments: argparse.Namespace, facts: dict[str, Any]) -> tuple[list[
             return [], program.start(Path(scratch))
         if arguments.what == "quickstart":
             return [], program.quickstart(Path(scratch))
+        if arguments.what == "sweep":
+            return sweep.measure(arguments.text, arguments.steps, Path(scratch))
         return [], program.shakespeare(Path(scratch), arguments.text)
 
 

@@ -48,7 +48,7 @@ def gptlite(**shape: int) -> Contender:
         n_layer=size.n_layer, n_head=size.n_head, n_embd=size.n_embd, block_size=size.block_size, activation="relu"
     )
     tokenizer = CharTokenizer("".join(chr(0x20 + i) for i in range(size.vocab_size - 1)))
-    compute = resolve(RunSection(device="cpu"))
+    compute = resolve(RunSection(device="cpu"), size.block_size)
     gpt = GPT(section, tokenizer.vocab_size, attention=compute.attention).requires_grad_(False)
     model = Model(gpt, tokenizer, Facts(section, start_id=0, normalize="none"), compute)
 

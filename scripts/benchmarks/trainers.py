@@ -95,7 +95,8 @@ def gptlite(optimizer: str, **shape: int) -> Contender:
     """What `gptlite train` does: every `auto` decided by the program, its own train_step on its own batches."""
     from gptlite.compute.device import settings
     from gptlite.config.schema import RunConfig
-    from gptlite.data.batches import Batches, TokenArray
+    from gptlite.data.batches import Batches
+    from gptlite.data.tokens import TokenArray
     from gptlite.training.optim import muon_flops, update_flops
     from gptlite.training.session import decide
     from gptlite.training.step import train_step
