@@ -275,11 +275,11 @@ main()
 
 
 def test_a_sample_cut_short_ends_its_line_before_the_error(gptlite, trained, monkeypatch):
-    def stream(*_, **__):
+    def cut_short():
         yield "half a li"
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Model, "stream", stream)
+    monkeypatch.setattr(Model, "samples", lambda *_, **__: iter([cut_short()]))
     result = gptlite("sample", "--prompt", "the ", "-n", "2")
     assert (result.code, result.out) == (130, "--- 1 of 2\nthe half a li\n")
     assert result.err.endswith("error: interrupted\n")
