@@ -157,9 +157,11 @@ class TextStream:
 
     def _take(self, text: str, *, last: bool) -> str:
         held = self._held + text
-        found = [at for s in self._stop if (at := held.find(s)) >= 0]
-        self.ended = last or bool(found)
-        ready = min(found) if found else len(held) if last else len(held) - _could_begin(held, self._stop)
+        cut = min((at for s in self._stop if (at := held.find(s)) >= 0), default=len(held))
+        # A stop text that came whole can still turn out to lie behind one that began before it.
+        sure = len(held) if last else len(held) - _could_begin(held, self._stop)
+        ready = min(cut, sure)
+        self.ended = last or ready == cut < len(held)
         self._held = held[ready:]
         return held[:ready]
 

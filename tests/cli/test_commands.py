@@ -92,9 +92,9 @@ def test_a_sample_goes_on_past_the_context_and_a_long_prompt_is_accepted(gptlite
 
 
 def test_sampling_ends_before_a_stop_text(gptlite, trained):
-    free = gptlite("sample", "--prompt", "the", "--max-new-tokens", "60").out.strip("\n")
+    free = gptlite("sample", "--prompt", "the", "--max-new-tokens", "60").out.removesuffix("\n")
     stop = free[20:22]
-    stopped = gptlite("sample", "--prompt", "the", "--max-new-tokens", "60", "--stop", stop).out.strip("\n")
+    stopped = gptlite("sample", "--prompt", "the", "--max-new-tokens", "60", "--stop", stop).out.removesuffix("\n")
     assert stopped == free[: free.index(stop, 3)]
 
 
