@@ -46,7 +46,7 @@ class Decoding:
 def keep_top_k(logits: Tensor, k: int) -> Tensor:
     """Only the k likeliest of each row stay, -inf elsewhere: (B, V) -> (B, V). Ties keep the lower ids."""
     k = min(k, logits.size(-1))
-    return _keep(logits, logits.topk(k).values[:, -1:], torch.full_like(logits[:, :1], k))
+    return _keep(logits, logits.topk(k).values[:, -1:], k)
 
 
 def keep_top_p(logits: Tensor, p: float) -> Tensor:
@@ -64,7 +64,7 @@ def keep_top_p(logits: Tensor, p: float) -> Tensor:
         k *= 16
 
 
-def _keep(logits: Tensor, least: Tensor, n: Tensor) -> Tensor:
+def _keep(logits: Tensor, least: Tensor, n: Tensor | int) -> Tensor:
     """What is above `least` stays, and of what equals it the lower ids, `n` in all: (B, V), (B, 1), (B, 1)."""
     above, equal = logits > least, logits == least
     room = n - above.sum(-1, keepdim=True)
@@ -87,14 +87,16 @@ def choose(logits: Tensor, how: Decoding, rngs: Sequence[torch.Generator]) -> li
     logits: (B, V). What a row draws depends on that row and its generator alone.
     """
     if how.temperature == 0:
-        return [int(token) for token in logits.argmax(-1)]
+        greedy: list[int] = logits.argmax(-1).tolist()
+        return greedy
     # The largest becomes 0 first, so that no temperature, however low, makes it infinite.
     logits = (logits - logits.amax(-1, keepdim=True)).double() / how.temperature
     if how.top_k is not None:
         logits = keep_top_k(logits, how.top_k)
     if how.top_p is not None:
         logits = keep_top_p(logits, how.top_p)
-    return [int(token) for token in draw(logits, rngs)]
+    drawn: list[int] = draw(logits, rngs).tolist()
+    return drawn
 
 
 def never(tokenizer: Tokenizer, *, ends: bool) -> Tensor:

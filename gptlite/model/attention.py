@@ -89,10 +89,10 @@ class CausalSelfAttention(nn.Module):
     def forward(self, x: Tensor, *, masks: Masks | None = None, cache: LayerCache | None = None) -> Tensor:
         """(B, T, C) -> (B, T, C); with a cache, x continues what is in it."""
         B, T, C = x.shape
-        qkv = self.qkv(x).view(B, T, 3, self.n_head, self.head_size)
-        q, k, v = qkv.permute(2, 0, 3, 1, 4)  # each (B, nh, T, hs)
+        qkv = self.qkv(x).view(B, T, 3, self.n_head, self.head_size).permute(2, 0, 3, 1, 4)
+        q, k, v = qkv  # each (B, nh, T, hs)
         if cache is not None:
-            k, v = cache.extend(k, v)
+            k, v = cache.extend(qkv[1:])
         if cache is not None and cache.place.seen is not None:
             heads = F.scaled_dot_product_attention(q, k, v, attn_mask=cache.place.seen, scale=self.scale)
         else:

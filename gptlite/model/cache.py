@@ -28,21 +28,19 @@ class Place:
 
 @dataclass(frozen=True)
 class LayerCache:
-    """Keys and values of one layer, room for `capacity` positions of each row: (B, nh, capacity, hs) each."""
+    """Keys and values of one layer, room for `capacity` positions of each row: (2, B, nh, capacity, hs)."""
 
-    k: Tensor
-    v: Tensor
+    kv: Tensor
     place: Place
 
-    def extend(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Write (B, nh, T, hs) new keys and values in their place; all of them: 2 x (B, nh, S, hs)."""
+    def extend(self, kv: Tensor) -> Tensor:
+        """Write (2, B, nh, T, hs) new keys and values in their place; all of them: (2, B, nh, S, hs)."""
         at = self.place.positions
-        for memory, new in ((self.k, k), (self.v, v)):
-            if isinstance(at, slice):
-                memory[:, :, at] = new
-            else:
-                memory[torch.arange(at.numel(), device=at.device), :, at] = new[:, :, 0]
-        return self.k[:, :, : self.place.n_keys], self.v[:, :, : self.place.n_keys]
+        if isinstance(at, slice):
+            self.kv[:, :, :, at] = kv
+        else:
+            self.kv[:, torch.arange(at.numel(), device=at.device), :, at] = kv[:, :, :, 0].transpose(0, 1)
+        return self.kv[:, :, :, : self.place.n_keys]
 
 
 class KVCache:
@@ -69,9 +67,9 @@ class KVCache:
         seen = torch.arange(n_keys, device=self.memory.device) <= positions[:, None]
         return Place(positions, n_keys, seen[:, None, None])
 
-    def layer(self, i: int, place: Place) -> LayerCache:
-        """The part of layer `i`."""
-        return LayerCache(self.memory[i, 0], self.memory[i, 1], place)
+    def layers(self, place: Place) -> list[LayerCache]:
+        """The part of each layer."""
+        return [LayerCache(self.memory[i], place) for i in range(self.memory.size(0))]
 
     def select(self, rows: Sequence[int]) -> None:
         """Keep these rows, in this order; a row may come more than once."""

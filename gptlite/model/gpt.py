@@ -133,8 +133,9 @@ class GPT(nn.Module):
         if position is not None:
             x = x + position
         x = dropout(x, self.cfg.dropout, masks)
-        for i, block in enumerate(self.blocks):
-            x = block(x, masks=masks, cache=cache.layer(i, place) if cache is not None else None)
+        layers = cache.layers(place) if cache is not None else [None] * len(self.blocks)
+        for block, layer in zip(self.blocks, layers, strict=True):
+            x = block(x, masks=masks, cache=layer)
         normed: Tensor = self.ln_f(x)
         return normed
 
