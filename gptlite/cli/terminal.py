@@ -34,11 +34,11 @@ class Console:
         with contextlib.suppress(OSError):  # a terminal that is gone, as for the bar
             os.write(sys.stderr.fileno(), f"{start}{line}\n".encode())
 
-    def begin(self, total: int, first_step: int) -> Sequence[Sink]:
+    def begin(self, total: float, start: float, *, in_seconds: bool) -> Sequence[Sink]:
         """The bar."""
         from gptlite.runs.console import ConsoleSink
 
-        self._sink = ConsoleSink(sys.stderr, total=total, start=first_step)
+        self._sink = ConsoleSink(sys.stderr, total=total, start=start, in_seconds=in_seconds)
         return [self._sink]
 
     def progress(self, step: int, loss: float) -> None:

@@ -70,6 +70,10 @@ class Dist:
         summed: list[float] = self.sum(torch.tensor(numbers, dtype=torch.float64, device=self.device)).tolist()
         return summed
 
+    def number_of_main(self, number: float) -> float:
+        """The main process's number, on every process: of clocks, so that all take the same turn."""
+        return self.sum_numbers([number if self.is_main else 0.0])[0]
+
     def from_main(self, text: str) -> str:
         """What the main process gives here, whatever the others give."""
         texts = [text]

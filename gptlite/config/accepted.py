@@ -12,7 +12,8 @@ import annotated_types
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from gptlite.config.schema import RunConfig, Section
+from gptlite.config.rules import Section
+from gptlite.config.schema import RunConfig
 from gptlite.config.values import INT64_MAX, Accepted
 from gptlite.config.yaml12 import Value, resolve, write
 

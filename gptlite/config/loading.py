@@ -10,7 +10,7 @@ says, and the file's problem with it. An empty section stands for its defaults.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,12 @@ class _Draft:
         self.problems.append((place, f"{place}: {text}"))
         if len(self.problems) == MAX_PROBLEMS:
             raise self.error(f"{place.name}: {MAX_PROBLEMS} problems so far, and reading ends; is this the right file?")
+
+    def forget(self, section: str, keys: Collection[str]) -> None:
+        """Take back what the file says of `keys`."""
+        for name in [(section, key) for key in keys]:
+            if name in self.entries and self.entries[name].place.rank == 0:
+                del self.entries[name]
 
     def error(self, *last: str) -> ConfigError:
         """Every problem in the order of lines, then of options."""
@@ -202,6 +208,8 @@ def _take_override(draft: _Draft, override: str | Override, rank: int) -> None:
     place = _Place(override.where, rank=rank)
     section, dot, key = override.key.partition(".")
     if section in SECTIONS and key in SECTIONS[section].model_fields:
+        if key in SECTIONS[section].alternatives and override.value is not None:
+            draft.forget(section, SECTIONS[section].alternatives)
         draft.entries[section, key] = _Entry(place, override.value)
     elif section in SECTIONS and not dot:
         text = f"{section} = {shown(override.value)}: section.key=value; {section} is a whole section"

@@ -6,13 +6,24 @@ replaced by what was chosen with `RunConfig.with_values`; derived numbers are pr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
+from gptlite.config.rules import (
+    DEFAULT_MAX_STEPS,
+    Rule,
+    Section,
+    decay_belongs_to_constant,
+    heads_share_the_width,
+    micro_batches_fill_the_batch,
+    momentum_belongs_to_muon,
+    one_length,
+    size_belongs_to_bpe,
+    warmup_ends_in_time,
+)
 from gptlite.config.values import (
     INT64_MAX,
     Auto,
@@ -33,32 +44,6 @@ from gptlite.config.values import (
 DEFAULT_BPE_VOCAB_SIZE = 4096
 DEFAULT_DECAY_FRACTION = 0.2
 DEFAULT_MOMENTUM = 0.95
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A condition between keys of one section.
-
-    `remedies` takes the values of `keys` in order and returns, if they clash, what each key would have to be for the
-    others to stay as they are; an empty mapping means that they agree.
-    """
-
-    keys: tuple[str, ...]
-    remedies: Callable[..., dict[str, str]]
-
-
-class Section(BaseModel):
-    """One section of the file; its rules hold between its own keys."""
-
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
-    rules: ClassVar[tuple[Rule, ...]] = ()
-
-    @model_validator(mode="after")
-    def _keep_rules(self) -> Self:
-        for rule in self.rules:
-            for key, remedy in rule.remedies(*(getattr(self, key) for key in rule.keys)).items():
-                raise ValueError(f"{key} = {getattr(self, key)}: {remedy}")
-        return self
 
 
 class RunSection(Section):
@@ -114,16 +99,10 @@ class DataSection(Section):
         return [self.source] if isinstance(self.source, str) else self.source
 
 
-def _size_belongs_to_bpe(vocab_size: int | None, kind: str) -> dict[str, str]:
-    if kind == "bpe" or vocab_size is None:
-        return {}
-    return {"vocab_size": f"null, since kind {kind} has its own size", "kind": "bpe, or set vocab_size to null"}
-
-
 class TokenizerSection(Section):
     """How text becomes token ids."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (Rule(("vocab_size", "kind"), _size_belongs_to_bpe),)
+    rules: ClassVar[tuple[Rule, ...]] = (Rule(("vocab_size", "kind"), size_belongs_to_bpe),)
 
     kind: Literal["char", "bpe", "gpt2", "cl100k_base", "o200k_base"] = Field(
         default="bpe", description="char: one id per character; bpe: trained on the text; the others are ready-made"
@@ -139,27 +118,19 @@ class TokenizerSection(Section):
         return DEFAULT_BPE_VOCAB_SIZE if self.vocab_size is None else self.vocab_size
 
 
-def _heads_share_the_width(n_embd: int, n_head: int) -> dict[str, str]:
-    if n_embd % n_head == 0:
-        return {}
-    near = max(1, round(n_embd / n_head)) * n_head
-    return {
-        "n_embd": f"a multiple of n_head ({n_head}), such as {near}",
-        "n_head": f"a divisor of n_embd ({n_embd})",
-    }
-
-
 class ModelSection(Section):
     """What the model is: the keys that change its function."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (Rule(("n_embd", "n_head"), _heads_share_the_width),)
+    rules: ClassVar[tuple[Rule, ...]] = (Rule(("n_embd", "n_head"), heads_share_the_width),)
 
     n_layer: Count = Field(default=4, description="transformer blocks")
     n_head: Count = Field(default=4, description="attention heads per block; divides n_embd")
     n_embd: Count = Field(default=128, description="width: numbers per token between the blocks")
     block_size: Count = Field(default=128, description="context: the most tokens the model looks at")
     dropout: BelowOne = Field(default=0.0, description="share of activations zeroed while training")
-    activation: Literal["relu", "gelu"] = Field(default="gelu", description="non-linearity of the feed-forward layers")
+    activation: Literal["relu", "gelu"] = Field(
+        default="relu", description="non-linearity of the feed-forward layers; relu is much the cheaper on a CPU"
+    )
     norm: Literal["pre", "post"] = Field(default="pre", description="LayerNorm before each branch, or after its sum")
     position: Literal["learned", "sinusoidal", "none"] = Field(default="learned", description="position embedding")
     scale_attention: bool = Field(default=True, description="divide attention scores by the root of the head size")
@@ -172,50 +143,26 @@ class ModelSection(Section):
         return self.n_embd // self.n_head
 
 
-def _micro_batches_fill_the_batch(micro_batch_size: int | str, batch_size: int) -> dict[str, str]:
-    if isinstance(micro_batch_size, str) or batch_size % micro_batch_size == 0:
-        return {}
-    return {
-        "micro_batch_size": f"auto or a divisor of batch_size ({batch_size})",
-        "batch_size": f"a multiple of micro_batch_size ({micro_batch_size})",
-    }
-
-
-def _warmup_ends_in_time(warmup_steps: int, max_steps: int) -> dict[str, str]:
-    if warmup_steps <= max_steps:
-        return {}
-    return {
-        "warmup_steps": f"at most max_steps ({max_steps})",
-        "max_steps": f"at least warmup_steps ({warmup_steps}); set that lower too",
-    }
-
-
-def _decay_belongs_to_constant(decay_fraction: float | None, schedule: str) -> dict[str, str]:
-    if decay_fraction is None or schedule == "constant":
-        return {}
-    return {
-        "decay_fraction": f"null, since only schedule constant has it (schedule is {schedule})",
-        "schedule": "constant, or set decay_fraction to null",
-    }
-
-
-def _momentum_belongs_to_muon(momentum: float | None, optimizer: str) -> dict[str, str]:
-    if momentum is None or optimizer != "adamw":
-        return {}
-    return {"momentum": "null, since optimizer adamw has beta1 and beta2", "optimizer": "muon, or set momentum to null"}
-
-
 class TrainSection(Section):
     """The updates: how many, of how much text, and by which rule."""
 
+    alternatives = frozenset({"max_steps", "max_minutes"})
     rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(("micro_batch_size", "batch_size"), _micro_batches_fill_the_batch),
-        Rule(("warmup_steps", "max_steps"), _warmup_ends_in_time),
-        Rule(("decay_fraction", "schedule"), _decay_belongs_to_constant),
-        Rule(("momentum", "optimizer"), _momentum_belongs_to_muon),
+        Rule(("micro_batch_size", "batch_size"), micro_batches_fill_the_batch),
+        Rule(("max_steps", "max_minutes"), one_length),
+        Rule(("warmup_steps", "max_steps", "max_minutes"), warmup_ends_in_time),
+        Rule(("decay_fraction", "schedule"), decay_belongs_to_constant),
+        Rule(("momentum", "optimizer"), momentum_belongs_to_muon),
     )
 
-    max_steps: Count = Field(default=1000, description="updates in all")
+    max_steps: Count | None = Field(
+        default=None, description=f"updates in all; null means {DEFAULT_MAX_STEPS}, or as many as max_minutes allows"
+    )
+    max_minutes: Positive | None = Field(
+        default=None,
+        description="instead of max_steps: minutes of training, evaluations and checkpoints included; the learning "
+        "rate follows the clock, so a resumed run does not repeat bit for bit",
+    )
     batch_size: Count = Field(default=16, description="sequences per update, over all processes")
     micro_batch_size: Auto | Count = Field(
         default="auto", description="sequences per forward pass of one process; divides batch_size"
@@ -224,10 +171,10 @@ class TrainSection(Section):
         default="auto",
         description="muon moves hidden matrices, adamw the rest; auto avoids muon where its own work is too much",
     )
-    lr: Positive = Field(default=3e-3, description="highest learning rate")
+    lr: Auto | Positive = Field(default="auto", description="highest learning rate; auto suits optimizer and width")
     warmup_steps: Natural = Field(default=50, description="updates in which the learning rate rises linearly")
     schedule: Literal["cosine", "linear", "constant"] = Field(
-        default="cosine", description="how the learning rate goes on after the warm-up"
+        default="linear", description="how the learning rate goes on after the warm-up"
     )
     min_lr_ratio: Fraction = Field(default=0.0, description="last learning rate as a share of lr")
     decay_fraction: Fraction | None = Field(
@@ -244,6 +191,18 @@ class TrainSection(Section):
     patience: Count | None = Field(
         default=None, description="stop after this many evaluations without a new best; null never stops early"
     )
+
+    @property
+    def updates(self) -> int | None:
+        """Updates in all; None where max_minutes says how long."""
+        default = DEFAULT_MAX_STEPS if self.max_minutes is None else None
+        return default if self.max_steps is None else self.max_steps
+
+    @property
+    def highest_lr(self) -> float:
+        """`lr`, once `auto` has been replaced."""
+        assert not isinstance(self.lr, str), "choose_lr comes first"
+        return self.lr
 
     @property
     def muon_momentum(self) -> float:

@@ -22,6 +22,7 @@ SYNONYMS = {
     "model.tie_weights": "tie_word_embeddings tied_embeddings weight_tying tie_embeddings",
     "train.max_steps": "max_iters steps num_steps n_steps iterations num_iterations train_steps total_steps updates "
     "epochs max_epochs num_epochs n_epochs num_train_epochs num_train_steps",
+    "train.max_minutes": "minutes max_time time_limit time_budget duration max_seconds max_hours",
     "train.batch_size": "global_batch_size total_batch_size train_batch_size bs",
     "train.micro_batch_size": "gradient_accumulation_steps grad_accum_steps grad_accum accumulation accumulation_steps "
     "per_device_train_batch_size device_batch_size microbatch microbatch_size",

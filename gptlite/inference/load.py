@@ -181,7 +181,7 @@ def load_checkpoint(found: Checkpoint, section: RunSection, *, decoding: bool = 
     """The model of an opened checkpoint, computed as `section` says; decoding: as in `load`."""
     facts = read_facts(found)
     tokenizer = tokenizers.base.load(found.path)
-    compute = resolve(section)
+    compute = resolve(section, facts.model.block_size)
     gpt = build_model(found, facts, tokenizer.vocab_size, compute.attention).to(compute.device)
     gpt.requires_grad_(False)
     if decoding and compute.device.type == "cpu":

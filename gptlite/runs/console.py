@@ -20,15 +20,24 @@ class ConsoleSink:
     """On a terminal a progress bar with loss, val bits per byte (bpb), tokens/s and time left, and lines above it;
     elsewhere plain lines, one per evaluation and one of progress every ten seconds.
 
+    The way from `start` to `total` is counted in updates or, `in_seconds`, by the clock from now on.
     Nothing wraps at 80 columns but what is given to `say`. A stream that no longer takes anything is left alone.
     """
 
     def __init__(
-        self, stream: TextIO, *, total: int, start: int = 0, now: Callable[[], float] = clock.monotonic
+        self,
+        stream: TextIO,
+        *,
+        total: float,
+        start: float = 0,
+        in_seconds: bool = False,
+        now: Callable[[], float] = clock.monotonic,
     ) -> None:
-        self._stream, self._total, self._step, self._now = stream, total, start, now
+        self._stream, self._total, self._now = stream, total, now
+        self._step = 0 if in_seconds else int(start)
+        self._zero = now() - start if in_seconds else None
         self._facts: dict[str, str] = {}
-        self._pace_from: tuple[int, float] | None = None
+        self._pace_from: tuple[float, float] | None = None
         self._bits_per_byte: float | None = None
         self._said_header = self._closed = False
         self._last_plain = -_PLAIN_INTERVAL
@@ -38,8 +47,8 @@ class ConsoleSink:
         """Move the bar to `step`, and show the loss of that update."""
         if loss is not None:
             self._facts["loss"] = f"loss {loss:.3f}"
-        self._pace_from = self._pace_from or (step, self._now())
         self._step = step
+        self._pace_from = self._pace_from or (self._at(), self._now())
         self._draw()
 
     def log(self, step: int, split: str, values: Mapping[str, float], time: Mapping[str, float]) -> None:
@@ -96,14 +105,24 @@ class ConsoleSink:
                 return
             bar = self._bar = self._new_bar() if self._bar is None else self._bar
             bar.ncols = self._columns()
-            bar.set_description_str("".join(f"  {fact}" for fact in self._shown()), refresh=final)
-            bar.update(self._step - bar.n)
+            bar.set_description_str("  ".join([self._way(), *self._shown()]), refresh=final)
+            bar.update(self._at() - bar.n)
 
     def _new_bar(self) -> tqdm[NoReturn]:
         from tqdm import tqdm
 
-        form = "{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}{desc}"
-        return tqdm(total=self._total, initial=self._step, file=self._stream, bar_format=form, ncols=self._columns())
+        form = "{percentage:3.0f}%|{bar}| {desc}"
+        return tqdm(total=self._total, initial=self._at(), file=self._stream, bar_format=form, ncols=self._columns())
+
+    def _at(self) -> float:
+        """How far training is, in the unit of the total."""
+        return self._step if self._zero is None else min(self._now() - self._zero, self._total)
+
+    def _way(self) -> str:
+        """40/100 updates, or 00:40/01:40."""
+        if self._zero is None:
+            return f"{self._step}/{self._total}"
+        return f"{_span(self._at())}/{_span(self._total)}"
 
     def _shown(self) -> Iterator[str]:
         yield from (self._facts[name] for name in ("loss", "val", "speed") if name in self._facts)
@@ -112,16 +131,17 @@ class ConsoleSink:
             yield f"{_span(seconds)} left"
 
     def _seconds_left(self) -> float | None:
-        if self._pace_from is None or self._step <= self._pace_from[0]:
+        if self._pace_from is None or self._at() <= self._pace_from[0]:
             return None
-        steps, elapsed = self._step - self._pace_from[0], self._now() - self._pace_from[1]
-        return (self._total - self._step) * elapsed / steps
+        done, elapsed = self._at() - self._pace_from[0], self._now() - self._pace_from[1]
+        return (self._total - self._at()) * elapsed / done
 
     def _plain_line(self) -> None:
-        due = self._now() - self._last_plain >= _PLAIN_INTERVAL or self._step == self._total
+        due = self._now() - self._last_plain >= _PLAIN_INTERVAL or self._at() == self._total
         if due and not self._stream.isatty():
             self._last_plain = self._now()
-            self.say("  ".join([f"step {self._step}/{self._total}", *self._shown()]))
+            step = "step" if self._zero is None else f"step {self._step} "
+            self.say("  ".join([f"{step} {self._way()}", *self._shown()]))
 
     def _columns(self) -> int:
         """Columns that can be filled without wrapping."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # What a resumed run may change: when things are looked at, and how long training goes on (the schedule of learning
 # rates follows the new length).
-MAY_CHANGE = ("train.max_steps", "train.patience", "eval.", "save.", "log.", "sample.")
+MAY_CHANGE = ("train.max_steps", "train.max_minutes", "train.patience", "eval.", "save.", "log.", "sample.")
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def _start(cfg: RunConfig, create: Callable[[], Run], terminal: Terminal) -> Out
     if cfg.run.device != "auto":
         from gptlite.compute.device import resolve
 
-        resolve(cfg.run)
+        resolve(cfg.run, cfg.model.block_size)
     prepared = prepare(cfg.data, cfg.tokenizer, terminal.say)
     prepared.check_block_size(cfg.model.block_size)
     prepared.verify()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import shlex
 import signal
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from time import perf_counter
 from types import FrameType
 
 from gptlite.compute.device import Compute
@@ -79,59 +79,93 @@ class Signals:
                 signal.signal(signum, handler)
 
 
-def due(step: int, every: int, last: int) -> bool:
-    """Whether what happens every so many steps happens after `step`; it also happens after the last one."""
-    return step % every == 0 or step == last
+class Clock:
+    """Seconds of training so far, over all sittings; every process reads the main one's."""
+
+    def __init__(self, dist: Dist, so_far: float) -> None:
+        self._dist, self._zero = dist, perf_counter() - so_far
+
+    def __call__(self) -> float:
+        return self._dist.number_of_main(perf_counter() - self._zero)
+
+
+def due(step: int, every: int, ends: bool) -> bool:
+    """Whether what happens every so many steps happens after `step`; it also happens at the end."""
+    return step % every == 0 or ends
+
+
+def time_gone(state: TrainState, cfg: TrainSection) -> float | None:
+    """Under max_minutes, the share of the time for updates that is gone; the last evaluation and checkpoint come after
+    it and are expected to take as long as those before. None where updates are counted."""
+    if cfg.max_minutes is None:
+        return None
+    seconds = 60 * cfg.max_minutes - state.ending
+    return min(1.0, state.elapsed / seconds) if seconds > 0 else 1.0
 
 
 def is_over(state: TrainState, cfg: TrainSection) -> bool:
-    """Whether all updates are done, or `patience` evaluations in a row brought no new best."""
+    """Whether updates or minutes are used up, or `patience` evaluations in a row brought no new best."""
     impatient = cfg.patience is not None and state.evaluations_since_best >= cfg.patience
-    return state.step >= cfg.max_steps or impatient
+    used_up = time_gone(state, cfg) == 1.0 if cfg.updates is None else state.step >= cfg.updates
+    return used_up or impatient
+
+
+def progress_words(state: TrainState, cfg: TrainSection) -> str:
+    """How far training is: step 40 of 100; step 40, 0.5 of 3 minutes."""
+    if cfg.max_minutes is None:
+        return f"step {state.step} of {cfg.updates}"
+    return f"step {state.step}, {state.elapsed / 60:.1f} of {cfg.max_minutes:g} minutes"
 
 
 def train(job: Job, state: TrainState, log: MetricLog, signals: Signals) -> TrainState:
-    """Update until max_steps or until patience ends; log, evaluate and save what is due on the way.
+    """Update until steps, minutes or patience end; log, evaluate and save what is due on the way.
 
     Interrupted, with the state saved, after a signal. Diverged before an update that is not finite: the last
     checkpoint stands.
     """
-    cfg, last = job.cfg, job.cfg.train.max_steps
+    cfg, clock = job.cfg, Clock(job.dist, state.elapsed)
     if state.best_step is None:
         state = look(job, state, log)
         log.sync()
         job.save(state)
-    started_at = time.perf_counter() - state.elapsed
+        state = state.paused_until(clock(), looked_and_saved=True)
     since, seconds = state.step, 0.0  # of updates alone, since the last log line
-    while not is_over(state, cfg.train):
-        began_at = time.perf_counter()
-        stats = train_step(job.model, job.optimizers, job.batches, state.step, cfg, job.compute, job.dist)
+    ends = is_over(state, cfg.train)
+    while not ends:
+        began_at, gone = perf_counter(), time_gone(state, cfg.train)
+        stats = train_step(job.model, job.optimizers, job.batches, state.step, cfg, job.compute, job.dist, gone)
         state = state.after(stats.loss, cfg.train.batch_size * cfg.model.block_size)
-        seconds += time.perf_counter() - began_at
-        state = replace(state, elapsed=time.perf_counter() - started_at)
+        seconds += perf_counter() - began_at
+        state = replace(state, elapsed=clock())
         job.progress(state.step, stats.loss)
-        if due(state.step, cfg.log.every, last):
+        ends = is_over(state, cfg.train)
+        if due(state.step, cfg.log.every, ends):
             tokens_per_second = (state.step - since) * cfg.train.batch_size * cfg.model.block_size / seconds
             values = {"loss": state.mean_loss, "lr": stats.lr, "grad_norm": stats.grad_norm, "tokens": state.tokens}
             log.write(state.step, "train", values, {"elapsed": state.elapsed, "tokens_per_second": tokens_per_second})
             state, since, seconds = state.logged(), state.step, 0.0
-        if due(state.step, cfg.eval.every, last):
+        looks = due(state.step, cfg.eval.every, ends)
+        if looks:
             state = look(job, state, log)
+            ends = is_over(state, cfg.train)
         stopped_by = job.dist.largest(signals.received)
-        ends = is_over(state, cfg.train)
-        if due(state.step, cfg.save.every, last) or state.is_new_best or stopped_by or ends:
+        saves = due(state.step, cfg.save.every, ends) or state.is_new_best or stopped_by > 0
+        if saves:
             log.sync()
             job.save(state)
         if stopped_by and not ends:
-            raise signals.interrupted(stopped_by, f"stopped and saved after step {state.step} of {last}")
-    return state
+            raise signals.interrupted(stopped_by, f"stopped and saved after {progress_words(state, cfg.train)}")
+        if (looks or saves) and not ends:
+            state = state.paused_until(clock(), looked_and_saved=looks and saves)
+    return replace(state, elapsed=clock())
 
 
 def look(job: Job, state: TrainState, log: MetricLog) -> TrainState:
     """Evaluate, and write down what the model writes by now. Diverged if the loss is not finite."""
     score = job.evaluate()
     if not math.isfinite(score.loss):
-        raise diverged(state.step, f"validation loss = {score.loss}", lr_at(max(0, state.step - 1), job.cfg.train))
+        lr = lr_at(max(0, state.step - 1), job.cfg.train, time_gone(state, job.cfg.train))
+        raise diverged(state.step, f"validation loss = {score.loss}", lr)
     values = {"loss": score.loss, "bits_per_byte": score.bits_per_byte, "perplexity": score.perplexity}
     log.write(state.step, "val", values, {"elapsed": state.elapsed})
     log.sample(state.step, job.sample())

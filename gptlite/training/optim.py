@@ -78,7 +78,7 @@ def build_optimizers(model: GPT, cfg: TrainSection, compute: Compute) -> Optimiz
             (decayed if multiplies else plain).append(p)
     groups = [{"params": decayed, "weight_decay": cfg.weight_decay}, {"params": plain, "weight_decay": 0.0}]
     adamw = torch.optim.AdamW(
-        [g for g in groups if g["params"]], lr=cfg.lr, betas=(cfg.beta1, cfg.beta2), eps=1e-8, fused=True
+        [g for g in groups if g["params"]], lr=cfg.highest_lr, betas=(cfg.beta1, cfg.beta2), eps=1e-8, fused=True
     )
     if not by_muon:
         return [adamw]
@@ -86,7 +86,7 @@ def build_optimizers(model: GPT, cfg: TrainSection, compute: Compute) -> Optimiz
     fast = compute.precision == "bf16" and computes_in_bf16(compute.device)
     muon = Muon(
         [{"params": [p], "parts": parts(name)} for name, p in by_muon.items()],
-        lr=cfg.lr,
+        lr=cfg.highest_lr,
         momentum=cfg.muon_momentum,
         weight_decay=cfg.weight_decay,
         dtype=torch.bfloat16 if fast else None,

@@ -4,23 +4,47 @@ from __future__ import annotations
 
 import math
 
-from gptlite.config.schema import TrainSection
+from gptlite.config.schema import RunConfig, TrainSection
+
+# By optimizer: the highest rate, and the rate times n_embd where that is less.
+LR_RULES = {"muon": (0.015, 2.0), "adamw": (0.01, 0.5)}
 
 
-def lr_at(step: int, cfg: TrainSection) -> float:
+def choose_lr(cfg: RunConfig) -> tuple[float, str]:
+    """What `train.lr: auto` becomes, and why, once the optimizer is chosen: the rule of the sweep in README.md.
+
+    An AdamW update moves each weight by about lr, so what it adds to the sum over a width of n_embd grows with both
+    (Yang et al. 2022, arXiv 2203.03466): lr falls as 1 / n_embd. Muon's updates have orthogonal rows, which do not add
+    up like that; narrow models share one rate.
+
+    >>> choose_lr(RunConfig().with_values({"train.optimizer": "adamw", "model.n_embd": 768}))[0]
+    0.00065
+    """
+    if not isinstance(cfg.train.lr, str):
+        return cfg.train.lr, f"lr {cfg.train.lr:.3g}: as asked"
+    highest, times_width = LR_RULES[cfg.train.optimizer]
+    lr = float(f"{min(highest, times_width / cfg.model.n_embd):.2g}")
+    return lr, f"lr {lr:.2g}: {cfg.train.optimizer} at width {cfg.model.n_embd}"
+
+
+def lr_at(step: int, cfg: TrainSection, time_gone: float | None = None) -> float:
     """Learning rate of update `step` (the first is 0): linear warm-up, then the decay to lr * min_lr_ratio.
 
     cosine and linear decay from the end of the warm-up on; constant holds until its last `constant_decay` of the
     updates and falls linearly there. The rate reaches the minimum where one more update would follow the last.
 
+    time_gone: under max_minutes, the share of the time that is gone. The decay follows it instead of the updates,
+    from the beginning on, since nobody knows when the warm-up will end.
+
     >>> lr_at(0, TrainSection(lr=1e-3, warmup_steps=10))
     0.0001
     """
-    if step < cfg.warmup_steps:
-        return cfg.lr * (step + 1) / cfg.warmup_steps
-    start = cfg.warmup_steps
+    at, start, end = float(step), float(cfg.warmup_steps), float(cfg.updates or 0)
+    if time_gone is not None:
+        at, start, end = time_gone, 0.0, 1.0
     if cfg.schedule == "constant":
-        start = max(start, cfg.max_steps - round(cfg.constant_decay * cfg.max_steps))
-    progress = max(0.0, (step - start) / max(1, cfg.max_steps - start))
+        start = max(start, end - cfg.constant_decay * end)
+    progress = 0.0 if at <= start else min(1.0, (at - start) / (end - start))
     shape = 0.5 * (1 + math.cos(math.pi * progress)) if cfg.schedule == "cosine" else 1 - progress
-    return cfg.lr * (cfg.min_lr_ratio + (1 - cfg.min_lr_ratio) * shape)
+    lr = cfg.highest_lr * (cfg.min_lr_ratio + (1 - cfg.min_lr_ratio) * shape)
+    return lr * (step + 1) / cfg.warmup_steps if step < cfg.warmup_steps else lr

@@ -31,12 +31,13 @@ from gptlite.inference.score import Score
 from gptlite.model.gpt import GPT
 from gptlite.runs.checkpoint import Checkpoint, prune, save_checkpoint, write_pointer
 from gptlite.runs.choosing import latest
-from gptlite.runs.metrics import MetricLog, Sink
+from gptlite.runs.metrics import MetricLog
 from gptlite.runs.rundir import Run
 from gptlite.runs.tensorboard import TensorBoardSink
 from gptlite.training.loop import Job, Signals, is_over, train
 from gptlite.training.optim import Optimizers, build_optimizers, choose_optimizer
 from gptlite.training.saving import Identity, files_of, restore, tensors_of
+from gptlite.training.schedule import choose_lr
 from gptlite.training.state import TrainState
 from gptlite.training.step import choose_micro_batch_size
 from gptlite.training.terminal import Terminal
@@ -67,6 +68,7 @@ class Plan:
             f"{self.dist.world_size} processes" if self.dist.world_size > 1 else "",
             f"{run.threads} thread{'s' if run.threads != 1 else ''}",
             train.optimizer,
+            f"lr {train.lr}",
             f"{train.micro_batch_size} sequences a pass",
         ]
         return f"{', '.join(filter(None, words))}; reasons in run.json"
@@ -74,20 +76,21 @@ class Plan:
 
 def decide(cfg: RunConfig, vocab_size: int) -> Plan:
     """Replace every `auto`, meet the other processes, build the model (the same for a seed on every device)."""
-    compute = resolve(cfg.run, local_rank=local_rank())
+    compute = resolve(cfg.run, cfg.model.block_size, local_rank=local_rank())
     dist = Dist.from_environment(compute.device)
     compiled, why_compiled = choose_compile(cfg.run.compile, compute.device)
     rng = torch.Generator().manual_seed(cfg.run.seed)
     model = GPT(cfg.model, vocab_size, attention=compute.attention, rng=rng)
     optimizer, why_optimizer = choose_optimizer(model, cfg)
+    cfg = cfg.with_values({**compute.values(), "run.compile": compiled, "train.optimizer": optimizer})
+    lr, why_lr = choose_lr(cfg)
     micro, why_micro = choose_micro_batch_size(cfg, compute, dist.world_size)
-    choices = {"run.compile": compiled, "train.optimizer": optimizer, "train.micro_batch_size": micro}
-    cfg = cfg.with_values({**compute.values(), **choices})
+    cfg = cfg.with_values({"train.lr": lr, "train.micro_batch_size": micro})
     model = model.to(compute.device)
     if compiled:
         model.compile()
     optimizers = build_optimizers(model, cfg.train, compute)
-    reasons = (*compute.reasons, why_compiled, why_optimizer, why_micro)
+    reasons = (*compute.reasons, why_compiled, why_optimizer, why_lr, why_micro)
     return Plan(cfg, compute, dist, model, optimizers, reasons)
 
 
@@ -155,9 +158,9 @@ def model_of(plan: Plan, prepared: Prepared) -> Model:
 
 def check_length(state: TrainState, cfg: RunConfig) -> None:
     """ConfigError for a run that is asked to end before where it is."""
-    if cfg.train.max_steps < state.step:
+    if cfg.train.updates is not None and cfg.train.updates < state.step:
         raise ConfigError(
-            f"train.max_steps = {cfg.train.max_steps}: at least {state.step}, which the run has done; give more"
+            f"train.max_steps = {cfg.train.updates}: at least {state.step}, which the run has done; give more"
         )
 
 
@@ -192,6 +195,8 @@ def git_commit() -> str | None:
 def sit(plan: Plan, prepared: Prepared, run: Run, checkpoint: Checkpoint | None, terminal: Terminal) -> TrainState:
     """Train to the end, from `checkpoint` if there is one, and say in the run's folder that it is finished."""
     terminal.say(str(plan))
+    if plan.cfg.train.max_minutes is not None:
+        terminal.say("train.max_minutes: the clock says where this run ends; resumed, it does not repeat bit for bit")
     cfg, model = plan.cfg, model_of(plan, prepared)
     identity = Identity(prepared.manifest.tokenizer.fingerprint, prepared.manifest.fingerprint, cfg.train.optimizer)
     state, resume_step = TrainState(), None
@@ -200,8 +205,9 @@ def sit(plan: Plan, prepared: Prepared, run: Run, checkpoint: Checkpoint | None,
         resume_step = state.step
         check_length(state, cfg)
         if is_over(state, cfg.train):
+            length = "max_steps" if cfg.train.max_minutes is None else "max_minutes"
             terminal.say(
-                f"{run.name} came to its end after update {state.step}; to go further, give --set train.max_steps=N"
+                f"{run.name} came to its end after update {state.step}; to go further, give --set train.{length}=N"
             )
         if plan.dist.is_main and run.finished and not is_over(state, cfg.train):
             run.reopen()
@@ -220,7 +226,7 @@ def sit(plan: Plan, prepared: Prepared, run: Run, checkpoint: Checkpoint | None,
     )
     signals = Signals(run.name, run.handle, terminal.say_at_once)
     deterministic = settings(plan.compute, deterministic=cfg.run.deterministic)
-    with memory_errors(cfg), signals.watched(), deterministic, open_log(plan, run, resume_step, terminal) as log:
+    with memory_errors(cfg), signals.watched(), deterministic, open_log(plan, run, resume_step, state, terminal) as log:
         state = train(job, state, log, signals)
     if plan.dist.is_main:
         run.finish({"step": state.step, "best_step": state.best_step, "best_bits_per_byte": state.best_bits_per_byte})
@@ -228,11 +234,15 @@ def sit(plan: Plan, prepared: Prepared, run: Run, checkpoint: Checkpoint | None,
     return state
 
 
-def open_log(plan: Plan, run: Run, resume_step: int | None, terminal: Terminal) -> MetricLog:
+def open_log(plan: Plan, run: Run, resume_step: int | None, state: TrainState, terminal: Terminal) -> MetricLog:
     """The files and the terminal of the main process; nothing for the others."""
     if not plan.dist.is_main:
         return MetricLog.silent()
-    extras: list[Sink] = list(terminal.begin(plan.cfg.train.max_steps, resume_step or 0))
+    train = plan.cfg.train
+    if train.max_minutes is None:
+        extras = [*terminal.begin(train.updates or 0, state.step, in_seconds=False)]
+    else:
+        extras = [*terminal.begin(60 * train.max_minutes, state.elapsed, in_seconds=True)]
     if plan.cfg.log.tensorboard:
         extras.append(TensorBoardSink(run.path / "tb", resume_step, config=dump_config(plan.cfg)))
     return MetricLog.open(run.path, resume_step=resume_step, extras=extras, warn=terminal.say)

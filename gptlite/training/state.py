@@ -23,7 +23,8 @@ class TrainState:
     best_loss: float | None = None
     best_bits_per_byte: float | None = None
     evaluations_since_best: int = 0
-    elapsed: float = 0.0  # seconds of training, over all sessions
+    elapsed: float = 0.0  # seconds of training, evaluations and checkpoints included, over all sessions
+    ending: float = 0.0  # seconds that the newest evaluation and its checkpoint took: the last ones will, too
 
     def after(self, loss: float, tokens: int) -> TrainState:
         """One update later."""
@@ -55,6 +56,10 @@ class TrainState:
             best_bits_per_byte=score.bits_per_byte,
             evaluations_since_best=0,
         )
+
+    def paused_until(self, now: float, *, looked_and_saved: bool) -> TrainState:
+        """After a look or a save, or both, that ended `now`, in seconds of training."""
+        return replace(self, elapsed=now, ending=now - self.elapsed if looked_and_saved else self.ending)
 
     @property
     def is_new_best(self) -> bool:

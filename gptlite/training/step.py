@@ -100,10 +100,20 @@ def diverged(step: int, what: str, lr: float) -> Diverged:
 
 
 def train_step(
-    model: GPT, optimizers: Optimizers, batches: Batches, step: int, cfg: RunConfig, compute: Compute, dist: Dist
+    model: GPT,
+    optimizers: Optimizers,
+    batches: Batches,
+    step: int,
+    cfg: RunConfig,
+    compute: Compute,
+    dist: Dist,
+    time_gone: float | None = None,
 ) -> StepStats:
-    """Update `step` (the first is 0) in place. Diverged, before anything changes, if loss or gradient is not finite."""
-    lr = lr_at(step, cfg.train)
+    """Update `step` (the first is 0) in place. Diverged, before anything changes, if loss or gradient is not finite.
+
+    time_gone: under max_minutes, the share of the time that is gone.
+    """
+    lr = lr_at(step, cfg.train, time_gone)
     loss = dist.sum(accumulate_gradients(model, batches, step, cfg, compute, dist))
     dist.sum_gradients(model.parameters())
     limit = math.inf if cfg.train.grad_clip is None else cfg.train.grad_clip

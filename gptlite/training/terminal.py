@@ -17,8 +17,8 @@ class Terminal(Protocol):
     def say_at_once(self, line: str) -> None:
         """One line from a signal handler, which may have come in the middle of another one."""
 
-    def begin(self, total: int, first_step: int) -> Sequence[Sink]:
-        """Training is about to go from `first_step` to `total`: sinks that want its numbers."""
+    def begin(self, total: float, start: float, *, in_seconds: bool) -> Sequence[Sink]:
+        """Training is about to go from `start` to `total`, in updates or in seconds: sinks that want its numbers."""
 
     def progress(self, step: int, loss: float) -> None:
         """An update was made."""
@@ -33,7 +33,7 @@ class Silent:
     def say_at_once(self, line: str) -> None:
         """See Terminal."""
 
-    def begin(self, total: int, first_step: int) -> Sequence[Sink]:
+    def begin(self, total: float, start: float, *, in_seconds: bool) -> Sequence[Sink]:
         """See Terminal."""
         return ()
 

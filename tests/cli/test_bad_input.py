@@ -29,7 +29,7 @@ CASES = [
     pytest.param(set_("train.learning_rate", 1), "no such key; did you mean train.lr?", id="unknown-key"),
     pytest.param(set_("model.n_layer", "two"), "model.n_layer = two: a whole number >= 1", id="wrong-type"),
     pytest.param(set_("model.dropout", 1.5), "model.dropout = 1.5: a number >= 0 and < 1", id="out-of-range"),
-    pytest.param(set_("train.lr", ".nan"), "train.lr = .nan: a number > 0", id="nan"),
+    pytest.param(set_("train.lr", ".nan"), "train.lr = .nan: auto or a number > 0", id="nan"),
     pytest.param(set_("model.n_embd", 15), "model.n_embd = 15: a multiple of n_head (2)", id="heads"),
     pytest.param(
         [*set_("tokenizer.kind", "bpe"), *set_("tokenizer.vocab_size", 256)],

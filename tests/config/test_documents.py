@@ -39,7 +39,11 @@ def test_the_comments_of_a_shipped_config_say_what_the_schema_says(path):
 def test_the_schema_says_range_default_and_meaning():
     schema = json.loads(json.dumps(json_schema()))
     lr = schema["properties"]["train"]["properties"]["lr"]
-    assert lr == {"type": "number", "exclusiveMinimum": 0, "default": 0.003, "description": "highest learning rate"}
+    assert lr == {
+        "anyOf": [{"const": "auto", "type": "string"}, {"exclusiveMinimum": 0, "type": "number"}],
+        "default": "auto",
+        "description": "highest learning rate; auto suits optimizer and width",
+    }
     device = schema["properties"]["run"]["properties"]["device"]
     assert device["enum"] == ["auto", "cpu", "cuda", "mps"]
     assert schema["additionalProperties"] is schema["properties"]["train"]["additionalProperties"] is False
@@ -67,7 +71,8 @@ def test_writing_again_keeps_heading_and_values_and_adds_the_rest(tmp_path):
     text = path.read_text()
     assert text.startswith("# my heading\n# goes on\n\n# ")
     assert "not kept" not in text
-    assert "  # highest learning rate (a number > 0; default 0.003)\n  lr: 1.0e-05\n" in text
+    meaning = "highest learning rate; auto suits optimizer and width (auto or a number > 0; default auto)"
+    assert f"  # {meaning}\n  lr: 1.0e-05\n" in text
     assert load_config(path) == RunConfig().with_values({"train.lr": 1e-5})
     assert json.loads((tmp_path / "schema.json").read_text()) == json_schema()
     write_again(tmp_path)

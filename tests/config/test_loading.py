@@ -85,17 +85,17 @@ optim:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("train: {lr: '3e-4'}", '1: train.lr = "3e-4": a number > 0; write 0.0003'),
-        ("train: {max_steps: 1e3}", "1: train.max_steps = 1000.0: a whole number >= 1; write 1000"),
-        ("train: {max_steps: 1_000}", "1: train.max_steps = 1_000: a whole number >= 1; write 1000"),
-        ("train: {max_steps: 1.5}", "1: train.max_steps = 1.5: a whole number >= 1"),
-        ("train: {max_steps: 99999999999999999999}", "1: train.max_steps = 99999999999999999999: a whole number >= 1, below 2**63"),  # noqa: E501
-        ("train: {lr: .nan}", "1: train.lr = .nan: a number > 0"),
-        ("train: {lr: 1e999}", "1: train.lr = .inf: a number > 0"),
-        ("train: {lr:}", "1: train.lr = null: a number > 0"),
-        ("train: {lr: true}", "1: train.lr = true: a number > 0"),
-        ("train: {lr: [1, 2]}", "1: train.lr = [1, 2]: a number > 0"),
-        ("train: {lr: {a: 1}}", "1: train.lr = {a: 1}: a number > 0"),
+        ("train: {lr: '3e-4'}", '1: train.lr = "3e-4": auto or a number > 0; write 0.0003'),
+        ("train: {max_steps: 1e3}", "1: train.max_steps = 1000.0: a whole number >= 1 or null; write 1000"),
+        ("train: {max_steps: 1_000}", "1: train.max_steps = 1_000: a whole number >= 1 or null; write 1000"),
+        ("train: {max_steps: 1.5}", "1: train.max_steps = 1.5: a whole number >= 1 or null"),
+        ("train: {max_steps: 99999999999999999999}", "1: train.max_steps = 99999999999999999999: a whole number >= 1 or null, below 2**63"),  # noqa: E501
+        ("train: {lr: .nan}", "1: train.lr = .nan: auto or a number > 0"),
+        ("train: {lr: 1e999}", "1: train.lr = .inf: auto or a number > 0"),
+        ("train: {lr:}", "1: train.lr = null: auto or a number > 0"),
+        ("train: {lr: true}", "1: train.lr = true: auto or a number > 0"),
+        ("train: {lr: [1, 2]}", "1: train.lr = [1, 2]: auto or a number > 0"),
+        ("train: {lr: {a: 1}}", "1: train.lr = {a: 1}: auto or a number > 0"),
         ("train: {patience: None}", "1: train.patience = None: a whole number >= 1 or null; write null"),
         ("train: {schedule: cosin}", "1: train.schedule = cosin: cosine, linear or constant; write cosine"),
         ("log: {tensorboard: on}", "1: log.tensorboard = on: true or false; write true"),
@@ -114,7 +114,7 @@ optim:
         ("model: {qqq: 3}", "1: model.qqq = 3: no such key; the built-in small.yaml shows every key"),
         ("model:\nrun:\nmodel:\n", "3: model: given before in line 1; keep one of them"),
         ("tokenizer: {kind: gpt2, vocab_size: 300}", "1: tokenizer.vocab_size = 300: null, since kind gpt2 has its own size"),  # noqa: E501
-        ("train: {decay_fraction: 0}", "1: train.decay_fraction = 0: null, since only schedule constant has it (schedule is cosine)"),  # noqa: E501
+        ("train: {decay_fraction: 0}", "1: train.decay_fraction = 0: null, since only schedule constant has it (schedule is linear)"),  # noqa: E501
         ("train: {micro_batch_size: 3}", "1: train.micro_batch_size = 3: auto or a divisor of batch_size (16)"),
         ("train: {max_steps: 10}", "1: train.max_steps = 10: at least warmup_steps (50); set that lower too"),
         ("run: {dir:}", "1: run.dir = null: the path of a folder"),

@@ -112,13 +112,17 @@ def reference_logits(model: GPT, idx: np.ndarray) -> np.ndarray:
                 mixed[t, columns] = weights @ v[: t + 1, columns]
         x = x + linear(mixed, f"{at}.attn.proj")
         h = linear(norm(x, f"{at}.ln_2"), f"{at}.mlp.up")
-        h = 0.5 * h * (1 + np.tanh(math.sqrt(2 / math.pi) * (h + 0.044715 * h**3)))
+        if cfg.activation == "relu":
+            h = np.maximum(h, 0)
+        else:
+            h = 0.5 * h * (1 + np.tanh(math.sqrt(2 / math.pi) * (h + 0.044715 * h**3)))
         x = x + linear(h, f"{at}.mlp.down")
     return norm(x, "ln_f") @ w["token_embedding.weight"].T
 
 
-def test_the_logits_are_those_of_the_equations_written_out_in_numpy():
-    model = gpt(bias=True)
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+def test_the_logits_are_those_of_the_equations_written_out_in_numpy(activation):
+    model = gpt(bias=True, activation=activation)
     idx = random_idx(1, 10)
     np.testing.assert_allclose(model(idx)[0].detach().numpy(), reference_logits(model, idx[0].numpy()), atol=1e-10)
 

@@ -57,6 +57,16 @@ def test_the_bar_shows_loss_bits_per_byte_speed_and_time_left() -> None:
     assert last.endswith("| 40/100  loss 2.500  val 7.250 bpb  12.3k tok/s  01:00 left")
 
 
+def test_under_max_minutes_the_bar_is_filled_by_the_clock() -> None:
+    stream, clock = Terminal(), Clock()
+    console = ConsoleSink(stream, total=180.0, start=20.0, in_seconds=True, now=clock)
+    train(console, clock, 1, 70)
+    console.close()
+    last = screens(stream.getvalue())[-1]
+    assert last.startswith(" 50%|")
+    assert last.endswith("| 01:30/03:00  loss 2.500  12.3k tok/s  01:30 left")
+
+
 def test_a_resumed_bar_starts_where_the_run_stopped_and_knows_its_pace_from_now_on() -> None:
     stream, clock = Terminal(), Clock()
     console = ConsoleSink(stream, total=100, start=60, now=clock)

@@ -25,7 +25,9 @@ def gpt(**values) -> GPT:
 @pytest.mark.parametrize("tie_weights", [True, False])
 def test_every_parameter_has_one_optimizer_and_only_multiplying_matrices_decay(optimizer, tie_weights):
     model = gpt(tie_weights=tie_weights)
-    groups = [g for o in build_optimizers(model, TrainSection(optimizer=optimizer), CPU) for g in o.param_groups]
+    groups = [
+        g for o in build_optimizers(model, TrainSection(lr=0.003, optimizer=optimizer), CPU) for g in o.param_groups
+    ]
     owned = [p for g in groups for p in g["params"]]
     assert len(owned) == len({id(p) for p in owned}) == len(list(model.parameters()))
     decayed = {id(p) for g in groups if g["weight_decay"] > 0 for p in g["params"]}
@@ -63,7 +65,7 @@ def test_state_put_back_by_name_continues_bit_for_bit(optimizer):
         for o in optimizers:
             o.step()
 
-    section = TrainSection(optimizer=optimizer)
+    section = TrainSection(lr=0.003, optimizer=optimizer)
     first = gpt()
     before = build_optimizers(first, section, CPU)
     step(first, before, 1)
@@ -79,7 +81,7 @@ def test_state_put_back_by_name_continues_bit_for_bit(optimizer):
 
 def test_state_of_another_model_is_refused_by_name():
     model = gpt()
-    optimizers = build_optimizers(model, TrainSection(optimizer="adamw"), CPU)
+    optimizers = build_optimizers(model, TrainSection(lr=0.003, optimizer="adamw"), CPU)
     with pytest.raises(ValueError, match=r"blocks\.9\.mlp\.up\.weight, which the model does not have"):
         load_named_state(model, optimizers, {"blocks.9.mlp.up.weight/exp_avg": torch.zeros(2)})
     with pytest.raises(ValueError, match=r"has shape \(2,\), not \(11, 8\)"):

@@ -1,7 +1,7 @@
 import pytest
 
-from gptlite.config.schema import TrainSection
-from gptlite.training.schedule import lr_at
+from gptlite.config.schema import RunConfig, TrainSection
+from gptlite.training.schedule import choose_lr, lr_at
 
 
 def section(**values) -> TrainSection:
@@ -36,3 +36,24 @@ def test_constant_decays_over_its_last_part():
 
 def test_a_run_that_is_all_warm_up_still_has_a_rate():
     assert lr_at(109, section(warmup_steps=110)) == pytest.approx(1.0)
+
+
+def test_under_max_minutes_the_decay_follows_the_share_of_time_that_is_gone_and_the_warm_up_the_updates():
+    cfg = section(max_steps=None, max_minutes=3, schedule="linear")
+    assert [lr_at(500, cfg, gone) for gone in (0.0, 0.25, 1.0)] == pytest.approx([1.0, 0.75, 0.0])
+    assert lr_at(4, cfg, 0.5) == pytest.approx(0.5 * 0.5)
+    held = section(max_steps=None, max_minutes=3, schedule="constant", decay_fraction=0.4)
+    assert [lr_at(500, held, gone) for gone in (0.6, 0.8, 1.0)] == pytest.approx([1.0, 0.5, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "n_embd", "expected"),
+    [("adamw", 32, 0.01), ("adamw", 100, 0.005), ("adamw", 384, 0.0013), ("muon", 100, 0.015), ("muon", 400, 0.005)],
+)
+def test_the_learning_rate_that_auto_chooses_falls_with_the_width_of_wide_models(optimizer, n_embd, expected):
+    cfg = RunConfig().with_values({"train.optimizer": optimizer, "model.n_embd": n_embd})
+    assert choose_lr(cfg)[0] == expected
+
+
+def test_a_learning_rate_that_is_asked_for_is_taken():
+    assert choose_lr(RunConfig().with_values({"train.lr": 0.7})) == (0.7, "lr 0.7: as asked")
