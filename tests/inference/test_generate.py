@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gptlite.config.schema import ModelSection
+from gptlite.inference.engine import Contexts
 from gptlite.inference.generate import (
     Decoding,
     TextStream,
@@ -195,12 +196,15 @@ def test_samples_come_in_order_and_each_as_it_would_alone_however_many_are_decod
     assert together == [re.split("ab|fa", text)[0] for text in free]
 
 
-def test_the_first_of_several_samples_streams_while_the_others_are_decoded_with_it():
-    model = gpt()
+def test_the_first_of_several_samples_streams_while_the_others_are_decoded_with_it(monkeypatch):
+    reads, read = [], Contexts.read
+    monkeypatch.setattr(Contexts, "read", lambda self, tokens: reads.append(len(tokens)) or read(self, tokens))
     barred = torch.tensor([False] * 6 + [True])
     rngs = [torch.Generator().manual_seed(i) for i in range(3)]
-    samples = write(model, [[1]] * 3, Decoding(8), rngs=rngs, barred=barred, tokenizer=CharTokenizer("abcdef"))
-    assert [len(list(map(len, pieces))) for pieces in samples] == [8, 8, 8]
+    samples = write(gpt(), [[1]] * 3, Decoding(8), rngs=rngs, barred=barred, tokenizer=CharTokenizer("abcdef"))
+    counts = [[len(reads) for _ in pieces] for pieces in samples]
+    assert counts == [list(range(8)), [7] * 8, [7] * 8]
+    assert reads == [3] * 7
 
 
 BPE = train_bpe(["naïve café 日本語 text, naïve café"], 280)
