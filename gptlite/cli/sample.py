@@ -61,18 +61,18 @@ def sample(
     from gptlite.inference.generate import Decoding
     from gptlite.inference.load import load_checkpoint
 
-    model = load_checkpoint(found, cfg.run)
+    model = load_checkpoint(found, cfg.run, decoding=True)
     warn_of_long_prompt(model, prompt, console.say)
     how = Decoding(
         cfg.sample.max_new_tokens, cfg.sample.temperature, cfg.sample.top_k, cfg.sample.top_p, tuple(cfg.sample.stop)
     )
     with settings(model.compute, deterministic=cfg.run.deterministic):
-        for i in range(cfg.sample.n):
+        for i, pieces in enumerate(model.samples(prompt, how, seed=cfg.sample.seed, n=cfg.sample.n)):
             if cfg.sample.n > 1:
                 emit(f"--- {i + 1} of {cfg.sample.n}\n")
             with whole_lines():
                 emit(prompt)
-                for piece in model.stream(prompt, how, seed=cfg.sample.seed, sample=i):
+                for piece in pieces:
                     emit(piece)
 
 

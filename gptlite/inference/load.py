@@ -21,7 +21,8 @@ from gptlite.config.schema import ModelSection, RunSection
 from gptlite.data.batches import eval_windows
 from gptlite.data.tokens import TokenArray, Tokens
 from gptlite.errors import RunError, counted
-from gptlite.inference.generate import Decoding, generate, never, sample_seed, stream_text
+from gptlite.inference.engine import store_for_decoding
+from gptlite.inference.generate import Decoding, never, sample_seed, write
 from gptlite.inference.score import Score, bytes_per_token, score
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import FORMAT_VERSION, from_gpt2
@@ -105,13 +106,20 @@ class Model:
         """Ids of a prompt; an empty one becomes the id that texts start from."""
         return [self.facts.start_id] if prompt == "" else self.encode(prompt)
 
-    def stream(self, prompt: str, how: Decoding, *, seed: int = 0, sample: int = 0) -> Iterator[str]:
-        """What sample number `sample` adds to the prompt, piece by piece; equal arguments give equal text."""
-        rng = torch.Generator().manual_seed(sample_seed(seed, sample))
+    def samples(self, prompt: str, how: Decoding, *, seed: int = 0, n: int = 1) -> Iterator[Iterator[str]]:
+        """What `n` samples add to the prompt: the pieces of one, then those of the next.
+
+        Sample i is the same for every `n`, up to the rounding of logits: its generator follows from (seed, i).
+        """
+        rngs = [torch.Generator().manual_seed(sample_seed(seed, i)) for i in range(n)]
         barred = never(self.tokenizer, ends=self.ends)
         # In fp32: one token at a time is bound by reading the weights, and casting them would read them twice.
-        tokens = generate(self.gpt, self.prompt_ids(prompt), how, rng=rng, barred=barred, end=self.tokenizer.eot_id)
-        return stream_text(tokens, self.tokenizer, how.stop)
+        prompts = [self.prompt_ids(prompt)] * n
+        return write(self.gpt, prompts, how, rngs=rngs, barred=barred, tokenizer=self.tokenizer)
+
+    def stream(self, prompt: str, how: Decoding, *, seed: int = 0) -> Iterator[str]:
+        """What the first sample adds to the prompt, piece by piece; equal arguments give equal text."""
+        return next(self.samples(prompt, how, seed=seed))
 
     def generate(
         self,
@@ -156,22 +164,26 @@ def load(
     checkpoint: str | None = None,
     device: str = "auto",
     root: Path | None = None,
+    decoding: bool = False,
     warn: Callable[[str], None] = say_nothing,
 ) -> Model:
     """The model of a run (a folder, or a name under `root`, else GPTLITE_RUNS, else ./runs) or of a checkpoint folder.
 
-    checkpoint: best (the default), latest, or a step. warn: told in a line of each damaged checkpoint passed over.
+    checkpoint: best (the default), latest, or a step. decoding: whether it will only write; on a CPU it then does so
+    faster, and scores more slowly. warn: told in a line of each damaged checkpoint passed over.
     RunError where there is none that is whole.
     """
     found = choose_checkpoint(runs_folder() if root is None else root, str(run), checkpoint, warn)
-    return load_checkpoint(found, config_of(found, [Override("device", "run.device", device)]).run)
+    return load_checkpoint(found, config_of(found, [Override("device", "run.device", device)]).run, decoding=decoding)
 
 
-def load_checkpoint(found: Checkpoint, section: RunSection) -> Model:
-    """The model of an opened checkpoint, computed as `section` says."""
+def load_checkpoint(found: Checkpoint, section: RunSection, *, decoding: bool = False) -> Model:
+    """The model of an opened checkpoint, computed as `section` says; decoding: as in `load`."""
     facts = read_facts(found)
     tokenizer = tokenizers.base.load(found.path)
     compute = resolve(section, facts.model.block_size)
     gpt = build_model(found, facts, tokenizer.vocab_size, compute.attention).to(compute.device)
     gpt.requires_grad_(False)
+    if decoding and compute.device.type == "cpu":
+        store_for_decoding(gpt)
     return Model(gpt, tokenizer, facts, compute)

@@ -1,4 +1,4 @@
-"""Masked multi-head attention: the plain equation, the fast paths that must equal it, and the cache for decoding.
+"""Masked multi-head attention: the plain equation, and the fast paths that must equal it.
 
 Shapes: B sequences, T new tokens, S = tokens seen so far including the new ones (S = T without a cache),
 C = n_embd, nh = n_head, hs = head_size = C / nh. The T queries are always the last T of the S positions.
@@ -7,13 +7,13 @@ C = n_embd, nh = n_head, hs = head_size = C / nh. The T queries are always the l
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gptlite.config.schema import ModelSection
+from gptlite.model.cache import LayerCache
 from gptlite.model.dropout import Masks, dropout
 
 
@@ -74,38 +74,6 @@ def fused_attention(
 ATTENTION = {"plain": plain_attention, "batched": batched_attention, "fused": fused_attention}
 
 
-@dataclass
-class LayerCache:
-    """Keys and values of one layer, room for `capacity` positions: (B, nh, capacity, hs) each."""
-
-    capacity: int
-    k: Tensor | None = None
-    v: Tensor | None = None
-
-    def extend(self, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor]:
-        """Write (B, nh, T, hs) keys and values at `start`; all of them so far: 2 x (B, nh, start + T, hs)."""
-        if self.k is None or self.v is None:
-            shape = (k.size(0), k.size(1), self.capacity, k.size(3))
-            self.k, self.v = k.new_empty(shape), v.new_empty(shape)
-        end = start + k.size(2)
-        self.k[:, :, start:end] = k
-        self.v[:, :, start:end] = v
-        return self.k[:, :, :end], self.v[:, :, :end]
-
-
-@dataclass
-class KVCache:
-    """What attention remembers of the tokens already read, so that decoding reads each token once."""
-
-    n_layer: int
-    block_size: int
-    length: int = 0
-    layers: list[LayerCache] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.layers = [LayerCache(self.block_size) for _ in range(self.n_layer)]
-
-
 class CausalSelfAttention(nn.Module):
     """All heads at once: project to Q, K, V, attend, concatenate the heads, project back."""
 
@@ -118,15 +86,16 @@ class CausalSelfAttention(nn.Module):
         self.qkv = nn.Linear(cfg.n_embd, 3 * cfg.n_embd, bias=cfg.bias)
         self.proj = nn.Linear(cfg.n_embd, cfg.n_embd, bias=cfg.bias)
 
-    def forward(
-        self, x: Tensor, *, masks: Masks | None = None, cache: LayerCache | None = None, start: int = 0
-    ) -> Tensor:
-        """(B, T, C) -> (B, T, C); with a cache, x continues the `start` positions already in it."""
+    def forward(self, x: Tensor, *, masks: Masks | None = None, cache: LayerCache | None = None) -> Tensor:
+        """(B, T, C) -> (B, T, C); with a cache, x continues what is in it."""
         B, T, C = x.shape
-        qkv = self.qkv(x).view(B, T, 3, self.n_head, self.head_size)
-        q, k, v = qkv.permute(2, 0, 3, 1, 4)  # each (B, nh, T, hs)
+        qkv = self.qkv(x).view(B, T, 3, self.n_head, self.head_size).permute(2, 0, 3, 1, 4)
+        q, k, v = qkv  # each (B, nh, T, hs)
         if cache is not None:
-            k, v = cache.extend(k, v, start)
-        heads = self.attend(q, k, v, scale=self.scale, p=self.p, masks=masks)
+            k, v = cache.extend(qkv[1:])
+        if cache is not None and cache.place.seen is not None:
+            heads = F.scaled_dot_product_attention(q, k, v, attn_mask=cache.place.seen, scale=self.scale)
+        else:
+            heads = self.attend(q, k, v, scale=self.scale, p=self.p, masks=masks)
         concatenated = heads.transpose(1, 2).reshape(B, T, C)
         return dropout(self.proj(concatenated), self.p, masks)

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from gptlite.config.schema import ModelSection
 from gptlite.data.batches import IGNORED
-from gptlite.model.attention import CausalSelfAttention, KVCache, LayerCache
+from gptlite.model.attention import CausalSelfAttention
+from gptlite.model.cache import KVCache, LayerCache, Place
 from gptlite.model.dropout import Masks, dropout
 
 INIT_STD = 0.02
@@ -51,15 +52,13 @@ class Block(nn.Module):
         self.ln_2 = nn.LayerNorm(cfg.n_embd, bias=cfg.bias)
         self.mlp = MLP(cfg)
 
-    def forward(
-        self, x: Tensor, *, masks: Masks | None = None, cache: LayerCache | None = None, start: int = 0
-    ) -> Tensor:
+    def forward(self, x: Tensor, *, masks: Masks | None = None, cache: LayerCache | None = None) -> Tensor:
         """(B, T, C) -> (B, T, C)."""
         if self.norm_first:
-            x = x + self.attn(self.ln_1(x), masks=masks, cache=cache, start=start)
+            x = x + self.attn(self.ln_1(x), masks=masks, cache=cache)
             x = x + self.mlp(self.ln_2(x), masks=masks)
         else:
-            x = self.ln_1(x + self.attn(x, masks=masks, cache=cache, start=start))
+            x = self.ln_1(x + self.attn(x, masks=masks, cache=cache))
             x = self.ln_2(x + self.mlp(x, masks=masks))
         return x
 
@@ -116,32 +115,36 @@ class GPT(nn.Module):
             else:
                 parameter.fill_(1.0 if name.endswith("weight") else 0.0)
 
-    def positions(self, start: int, end: int) -> Tensor | None:
-        """Rows start..end of the position table, (T, C); None where the model has none."""
-        if self.cfg.position == "learned":
-            return self.position_embedding.weight[start:end]
-        if self.cfg.position == "sinusoidal":
-            return self.get_buffer("position_table")[start:end]
-        return None
+    def positions(self, which: slice | Tensor) -> Tensor | None:
+        """These rows of the position table: (T, C), or (B, 1, C) for one position per row; None where there is none."""
+        if self.cfg.position == "none":
+            return None
+        learned = self.cfg.position == "learned"
+        table = self.position_embedding.weight if learned else self.get_buffer("position_table")
+        return table[which] if isinstance(which, slice) else table[which, None]
+
+    def hidden(self, idx: Tensor, *, masks: Masks | None = None, cache: KVCache | None = None) -> Tensor:
+        """What the head turns into logits: (B, T) int64 -> (B, T, C); see `forward`."""
+        place = cache.advance(idx.size(1)) if cache is not None else Place(slice(0, idx.size(1)), idx.size(1))
+        n_keys, block_size = place.n_keys, self.cfg.block_size
+        assert n_keys <= block_size, f"{n_keys} positions in a model with block_size {block_size}"
+        x = self.token_embedding(idx)  # (B, T, C)
+        position = self.positions(place.positions)
+        if position is not None:
+            x = x + position
+        x = dropout(x, self.cfg.dropout, masks)
+        layers = cache.layers(place) if cache is not None else [None] * len(self.blocks)
+        for block, layer in zip(self.blocks, layers, strict=True):
+            x = block(x, masks=masks, cache=layer)
+        normed: Tensor = self.ln_f(x)
+        return normed
 
     def forward(self, idx: Tensor, *, masks: Masks | None = None, cache: KVCache | None = None) -> Tensor:
         """Logits for the token after each position: (B, T) int64 -> (B, T, V).
 
         masks: draws the dropout masks; without them nothing is dropped. cache: idx continues what it has read.
         """
-        start = cache.length if cache is not None else 0
-        end = start + idx.size(1)
-        assert end <= self.cfg.block_size, f"{end} positions in a model with block_size {self.cfg.block_size}"
-        x = self.token_embedding(idx)  # (B, T, C)
-        position = self.positions(start, end)
-        if position is not None:
-            x = x + position
-        x = dropout(x, self.cfg.dropout, masks)
-        for i, block in enumerate(self.blocks):
-            x = block(x, masks=masks, cache=cache.layers[i] if cache is not None else None, start=start)
-        if cache is not None:
-            cache.length = end
-        logits: Tensor = self.head(self.ln_f(x))
+        logits: Tensor = self.head(self.hidden(idx, masks=masks, cache=cache))
         return logits
 
     def n_parameters(self) -> int:

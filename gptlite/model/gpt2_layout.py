@@ -57,7 +57,7 @@ def to_gpt2(model: GPT) -> dict[str, Tensor]:
         tensor = parameter.detach()
         out[gpt2_name(name)] = tensor.t().contiguous() if _is_transposed(name) else tensor
     if cfg.position != "learned":
-        table = model.positions(0, cfg.block_size)
+        table = model.positions(slice(0, cfg.block_size))
         empty = torch.zeros(cfg.block_size, cfg.n_embd)
         out["transformer.wpe.weight"] = table.clone() if table is not None else empty
     if not cfg.bias:

@@ -92,9 +92,9 @@ def test_a_sample_goes_on_past_the_context_and_a_long_prompt_is_accepted(gptlite
 
 
 def test_sampling_ends_before_a_stop_text(gptlite, trained):
-    free = gptlite("sample", "--prompt", "the", "--max-new-tokens", "60").out.strip("\n")
+    free = gptlite("sample", "--prompt", "the", "--max-new-tokens", "60").out.removesuffix("\n")
     stop = free[20:22]
-    stopped = gptlite("sample", "--prompt", "the", "--max-new-tokens", "60", "--stop", stop).out.strip("\n")
+    stopped = gptlite("sample", "--prompt", "the", "--max-new-tokens", "60", "--stop", stop).out.removesuffix("\n")
     assert stopped == free[: free.index(stop, 3)]
 
 
@@ -275,11 +275,11 @@ main()
 
 
 def test_a_sample_cut_short_ends_its_line_before_the_error(gptlite, trained, monkeypatch):
-    def stream(*_, **__):
+    def cut_short():
         yield "half a li"
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Model, "stream", stream)
+    monkeypatch.setattr(Model, "samples", lambda *_, **__: iter([cut_short()]))
     result = gptlite("sample", "--prompt", "the ", "-n", "2")
     assert (result.code, result.out) == (130, "--- 1 of 2\nthe half a li\n")
     assert result.err.endswith("error: interrupted\n")

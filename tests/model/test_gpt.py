@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gptlite.config.schema import ModelSection
-from gptlite.model.attention import KVCache
+from gptlite.model.cache import KVCache
 from gptlite.model.dropout import Masks
 from gptlite.model.gpt import GPT, IGNORED, nats, sinusoids
 
@@ -51,7 +51,7 @@ def test_later_tokens_do_not_change_earlier_logits(variant):
 def test_reading_through_a_cache_in_pieces_gives_the_logits_of_one_reading(variant, attention):
     model = gpt(attention=attention, **variant)
     idx = random_idx(2, 12)
-    cache = KVCache(model.cfg.n_layer, model.cfg.block_size)
+    cache = KVCache(model.cfg, 2, model.cfg.block_size, like=model.token_embedding.weight)
     pieces = [model(idx[:, a:b], cache=cache) for a, b in itertools.pairwise([0, 5, 6, 9, 12])]
     torch.testing.assert_close(torch.cat(pieces, dim=1), model(idx), rtol=0, atol=1e-12)
 

@@ -1,0 +1,154 @@
+"""Rows decoded together against rows alone, and against reading every window anew without a cache."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from gptlite.config.schema import ModelSection
+from gptlite.inference.engine import Contexts, rows_at_once, store_for_decoding
+from gptlite.model.gpt import GPT
+
+V = 7
+
+
+def gpt(seed: int = 0, vocab_size: int = V, **values) -> GPT:
+    cfg = ModelSection(**{"n_layer": 2, "n_head": 2, "n_embd": 8, "block_size": 6, **values})
+    model = GPT(cfg, vocab_size, rng=torch.Generator().manual_seed(seed))
+    with torch.no_grad():
+        for i, p in enumerate(model.parameters()):
+            p.add_(0.1 * torch.randn(p.shape, dtype=p.dtype, generator=torch.Generator().manual_seed(i)))
+    return model.requires_grad_(False)
+
+
+def windows(n_prompt: int, n_new: int, block_size: int) -> list[range]:
+    """What the model sees after the prompt and after each new token: the rule, stated once more.
+
+    A window grows to block_size; then it starts anew from its last half, the new token included.
+    """
+    start = max(0, n_prompt - block_size)
+    seen = [range(start, n_prompt)]
+    for end in range(n_prompt + 1, n_prompt + n_new + 1):
+        if end - start > block_size:
+            start = end - max(1, block_size // 2)
+        seen.append(range(start, end))
+    return seen
+
+
+def anew(model: GPT, tokens: list[int], n_prompt: int) -> Tensor:
+    """Logits after the prompt and after each later token, every window read without a cache: (1 + n_new, V)."""
+    seen = windows(n_prompt, len(tokens) - n_prompt, model.cfg.block_size)
+    return torch.stack([model(torch.tensor([[tokens[i] for i in window]]))[0, -1] for window in seen])
+
+
+def together(model: GPT, rows: list[list[int]], lengths: list[int]) -> Tensor:
+    """The same of several rows that begin with prompts of these lengths, read at once: (B, 1 + n_new, V)."""
+    n_new = len(rows[0]) - lengths[0]
+    contexts = Contexts(model, [row[:n] for row, n in zip(rows, lengths, strict=True)], n_new)
+    logits = [contexts.logits]
+    for i in range(n_new):
+        contexts.read([row[n + i] for row, n in zip(rows, lengths, strict=True)])
+        logits.append(contexts.logits)
+    return torch.stack(logits, dim=1)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_together_is_alone_is_read_anew_for_random_shapes_ragged_prompts_and_lengths_past_the_context(seed):
+    rng = np.random.default_rng(seed)
+    n_head, block_size = int(rng.integers(1, 4)), int(rng.integers(1, 12))
+    model = gpt(
+        seed,
+        n_layer=int(rng.integers(1, 4)),
+        n_head=n_head,
+        n_embd=n_head * 2 * int(rng.integers(1, 5)),
+        block_size=block_size,
+        position=str(rng.choice(["learned", "sinusoidal", "none"])),
+        norm=str(rng.choice(["pre", "post"])),
+        tie_weights=bool(rng.integers(2)),
+        scale_attention=bool(rng.integers(2)),
+    )
+    if rng.integers(2):
+        store_for_decoding(model)
+    lengths = rng.integers(1, 2 * block_size + 2, int(rng.integers(1, 6))).tolist()
+    n_new = int(rng.integers(0, 3 * block_size + 2))
+    rows = [rng.integers(0, V, n + n_new).tolist() for n in lengths]
+    read = together(model, rows, lengths)
+    for row, n, logits in zip(rows, lengths, read, strict=True):
+        torch.testing.assert_close(logits, anew(model, row, n), rtol=0, atol=1e-5)
+        torch.testing.assert_close(logits, together(model, [row], [n])[0], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("attention", ["plain", "batched", "fused"])
+def test_every_attention_reads_rows_of_different_lengths(attention):
+    model = GPT(gpt().cfg, V, attention=attention)
+    model.load_state_dict(gpt().state_dict())
+    rows = [np.random.default_rng(n).integers(0, V, n + 9).tolist() for n in (1, 5, 8)]
+    for row, n, logits in zip(rows, (1, 5, 8), together(model, rows, [1, 5, 8]), strict=True):
+        torch.testing.assert_close(logits, anew(model, row, n), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("position", ["learned", "sinusoidal", "none"])
+def test_decoding_past_the_context_is_exact_in_double_precision(position):
+    model = gpt(position=position).double()
+    tokens = np.random.default_rng(0).integers(0, V, 40).tolist()
+    torch.testing.assert_close(together(model, [tokens], [1])[0], anew(model, tokens, 1), rtol=0, atol=1e-12)
+
+
+def test_rows_that_leave_or_are_copied_do_not_disturb_the_others():
+    model = gpt().double()
+    texts = [np.random.default_rng(n).integers(0, V, n).tolist() for n in (6, 2, 4)]
+    contexts = Contexts(model, texts, 20)
+    tokens = np.random.default_rng(0).integers(0, V, 20).tolist()
+    for i, token in enumerate(tokens):
+        if i == 3:
+            contexts.select([2, 1, 1])
+            texts = [texts[2], texts[1], texts[1]]
+        if i == 9:
+            contexts.select([1])
+            texts = [texts[1]]
+        new = [(token + row) % V for row in range(len(texts))]
+        contexts.read(new)
+        texts = [[*text, t] for text, t in zip(texts, new, strict=True)]
+    torch.testing.assert_close(contexts.logits[0], anew(model, texts[0], 2)[-1], rtol=0, atol=1e-12)
+
+
+def test_of_a_prompt_longer_than_the_context_the_last_tokens_are_seen():
+    model = gpt()
+    tokens = np.random.default_rng(0).integers(0, V, 20).tolist()
+    long, short = Contexts(model, [tokens], 1), Contexts(model, [tokens[-6:]], 1)
+    torch.testing.assert_close(long.logits, short.logits, rtol=0, atol=0)
+
+
+def test_a_beginning_that_rows_share_is_read_once(monkeypatch):
+    model = gpt()
+    read = []
+    hidden = model.hidden
+    monkeypatch.setattr(model, "hidden", lambda idx, **rest: read.append(tuple(idx.shape)) or hidden(idx, **rest))
+    contexts = Contexts(model, [[1, 2, 3]] * 5, 1)
+    contexts.read([0, 1, 2, 3, 4])
+    assert read == [(1, 3), (5, 1)]
+    assert contexts.logits.shape == (5, V)
+
+
+def test_the_caches_of_texts_decoded_together_are_bounded():
+    small = ModelSection(n_layer=6, n_head=6, n_embd=384, block_size=256)  # 4.7 MB a row
+    medium = ModelSection(n_layer=12, n_head=12, n_embd=768, block_size=1024)  # 75.5 MB a row
+    huge = ModelSection(n_layer=96, n_head=96, n_embd=96 * 128, block_size=8192)  # 77 GB a row
+    assert [rows_at_once(cfg) for cfg in (small, medium, huge)] == [64, 14, 1]
+
+
+@pytest.mark.parametrize("tie_weights", [True, False])
+def test_large_weights_are_stored_by_columns_and_the_logits_stay(tie_weights):
+    plain, stored = (gpt(vocab_size=40, tie_weights=tie_weights) for _ in range(2))
+    store_for_decoding(stored)
+    block, before = stored.blocks[0], plain.blocks[0]
+    for layer in (block.attn.qkv, block.mlp.up, stored.head):
+        assert layer.weight.stride() == (1, layer.out_features)
+    for layer in (block.attn.proj, block.mlp.down):
+        assert layer.weight.stride() == (layer.in_features, 1)
+    assert torch.equal(block.mlp.up.weight, before.mlp.up.weight)
+    assert (stored.head.weight is stored.token_embedding.weight) == tie_weights
+    idx = torch.arange(6)[None]
+    torch.testing.assert_close(stored(idx), plain(idx), rtol=0, atol=1e-5)
