@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gptlite.training.uncompiled import Optimizer
+
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
 ITERATIONS = 5
 
@@ -72,7 +74,7 @@ def orthogonalise_flops(rows: int, cols: int) -> int:
     return ITERATIONS * (4 * m * m * n + 2 * m**3)
 
 
-class Muon(torch.optim.Optimizer):
+class Muon(Optimizer):
     """Nesterov momentum, orthogonalised, with decoupled weight decay.
 
     The update is scaled by 0.2 sqrt(max(rows, cols)), which gives it the root mean square of a typical AdamW

@@ -12,6 +12,7 @@ from gptlite.config.schema import RunConfig, TrainSection
 from gptlite.errors import ConfigError
 from gptlite.model.gpt import GPT
 from gptlite.training.muon import Muon, orthogonalise_flops
+from gptlite.training.uncompiled import AdamW
 
 Optimizers = Sequence[torch.optim.Optimizer]
 
@@ -80,7 +81,7 @@ def build_optimizers(model: GPT, cfg: TrainSection, compute: Compute) -> Optimiz
             multiplies = name in hidden or name == "head.weight"
             (decayed if multiplies else plain).append(p)
     groups = [{"params": decayed, "weight_decay": cfg.weight_decay}, {"params": plain, "weight_decay": 0.0}]
-    adamw = torch.optim.AdamW(
+    adamw = AdamW(
         [g for g in groups if g["params"]], lr=cfg.highest_lr, betas=(cfg.beta1, cfg.beta2), eps=1e-8, fused=True
     )
     for group in adamw.param_groups:
