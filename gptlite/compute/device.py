@@ -114,5 +114,6 @@ def settings(compute: Compute, *, deterministic: bool) -> Iterator[None]:
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(before)
+        if deterministic != before:  # the call loads torch's compiler, which takes more than a second
+            torch.use_deterministic_algorithms(before)
         torch.set_num_threads(threads)

@@ -1,0 +1,27 @@
+"""What the program loads before it does anything; each of these once cost its users a second or more."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+
+def test_training_sampling_and_scoring_load_no_compiler(tmp_path: Path) -> None:
+    (tmp_path / "story.txt").write_text("the cat sat on the mat. " * 40, encoding="utf-8")
+    program = """
+import sys
+from gptlite.__main__ import main
+tiny = "model.n_layer=1 model.n_head=1 model.n_embd=8 model.block_size=8 train.max_steps=1 train.warmup_steps=0"
+sets = [word for value in f"{tiny} tokenizer.kind=char run.threads=1".split() for word in ("--set", value)]
+for line in (["train", "--data", "story.txt", *sets], ["sample", "--max-new-tokens", "2"], ["eval"]):
+    sys.argv = ["gptlite", *line]
+    try:
+        main()
+    except SystemExit as end:
+        assert not end.code, end.code
+assert "torch" in sys.modules
+assert "torch._dynamo" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
