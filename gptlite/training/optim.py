@@ -104,7 +104,7 @@ def set_lr(optimizers: Optimizers, lr: float) -> None:
     """The learning rate of the next update; each group takes its share of it."""
     for optimizer in optimizers:
         for group in optimizer.param_groups:
-            group["lr"] = lr * group["lr_share"]
+            group["lr"] = lr * group.get("lr_share", 1.0)
 
 
 def named_state(model: GPT, optimizers: Optimizers) -> dict[str, Tensor]:

@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.figures import Figure, Spread
 
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
-WIDTHS = {"narrow": (2, 64), "middle": (4, 128), "wide": (4, 256)}  # layers, n_embd
+WIDTHS = {"narrow": (2, 64), "middle": (4, 128), "wide": (4, 192)}  # layers, n_embd
 HEAD_SIZE = 32
 PACKAGES = ("asyncio", "email", "http", "importlib", "json", "logging", "multiprocessing", "unittest", "urllib", "xml")
 WORST = 0.02  # how much more than the best bits per byte found auto may end with

@@ -56,7 +56,10 @@ def test_an_installed_package_reads_the_folders_inside_it(tmp_path, monkeypatch)
     ("name", "message"),
     [
         ("smal.yaml", "--config = smal.yaml: no such file here, in configs/ or built in; .* did you mean small.yaml?"),
-        ("elsewhere/my.yaml", "there are char.yaml, mine.yaml, small.yaml, tiny.yaml; name one of these"),
+        (
+            "elsewhere/my.yaml",
+            "there are char.yaml, mine.yaml, shakespeare-char.yaml, small.yaml, tiny.yaml; name one of these",
+        ),
         ("configs", "this is a folder"),
         ("", '--config = "": '),
         ("a\0b", r'--config = "a\\x00b": '),
