@@ -7,18 +7,17 @@ import math
 from gptlite.config.schema import RunConfig, TrainSection
 
 # By optimizer: the highest rate, and the rate times n_embd where that is less.
-LR_RULES = {"muon": (0.02, 3.0), "adamw": (0.01, 0.5)}
+LR_RULES = {"muon": (0.04, 3.2), "adamw": (0.002, 0.4)}
 
 
 def choose_lr(cfg: RunConfig) -> tuple[float, str]:
-    """What `train.lr: auto` becomes, and why, once the optimizer is chosen: the rule of the sweep in README.md.
+    """What `train.lr: auto` becomes, and why, once the optimizer is chosen: the rule of the sweep in configs/README.md.
 
-    An AdamW update moves each weight by about lr, so what it adds to the sum over a width of n_embd grows with both
-    (Yang et al. 2022, arXiv 2203.03466): lr falls as 1 / n_embd. Muon's updates have orthogonal rows, which do not add
-    up like that; narrow models share one rate.
+    An update moves each weight by about lr, so what it adds to a sum over a width of n_embd grows with both (Yang et
+    al. 2022, arXiv 2203.03466): lr falls as 1 / n_embd. Narrow models share one rate.
 
     >>> choose_lr(RunConfig().with_values({"train.optimizer": "adamw", "model.n_embd": 768}))[0]
-    0.00065
+    0.00052
     """
     if not isinstance(cfg.train.lr, str):
         return cfg.train.lr, f"lr {cfg.train.lr:.3g}: as asked"

@@ -36,7 +36,7 @@ def test_train_shows_the_config_used_the_samples_and_what_to_type_next(gptlite):
 def test_what_auto_became_is_one_line_and_the_reasons_lie_in_the_run(gptlite):
     chosen = ["run.device=cpu", "run.precision=fp32", "run.attention=plain", "train.optimizer=adamw"]
     shown = gptlite("train", "-c", "nano.yaml", *(word for value in chosen for word in ("--set", value))).err
-    line = "cpu, fp32, plain attention, 1 thread, adamw, lr 0.01, 8 sequences a pass; reasons in run.json"
+    line = "cpu, fp32, plain attention, 1 thread, adamw, lr 0.002, 8 sequences a pass; reasons in run.json"
     assert shown.splitlines().count(line) == 1
     reasons = json.loads(Path("runs/nano/run.json").read_text())["reasons"]
     assert reasons[1] == "precision fp32: as asked"
@@ -65,7 +65,7 @@ def test_resume_takes_changes_that_do_not_change_the_past(gptlite, trained):
     assert (trained / "checkpoints/step-00000008").is_dir()
     refused = gptlite("train", "--resume", "nano", "--set", "train.lr=1")
     assert refused.code == 2
-    assert "train.lr = 1.0: it was started with 0.015" in refused.err
+    assert "train.lr = 1.0: it was started with 0.04" in refused.err
 
 
 def test_greedy_samples_are_equal_and_seeds_change_the_others(gptlite, trained):

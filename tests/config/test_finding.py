@@ -70,4 +70,4 @@ def test_a_missing_config_says_where_it_looked_and_what_there_is(name, message):
     write("configs/mine.yaml")
     with pytest.raises(ConfigError, match=message) as caught:
         find_config(name)
-    assert len(str(caught.value)) < 200
+    assert len(str(caught.value)) < 240

@@ -212,7 +212,7 @@ def test_what_would_change_the_result_is_refused_and_both_sides_are_named(tiny, 
     wanted = tiny.with_values({"train.lr": 0.5, "model.n_embd": 32, "train.max_steps": 14})
     with pytest.raises(ConfigError) as refused:
         launch.resume(run, wanted)
-    assert any("train.lr = 0.5: it was started with 0.015" in problem for problem in refused.value.problems)
+    assert any("train.lr = 0.5: it was started with 0.04" in problem for problem in refused.value.problems)
     assert any("model.n_embd = 32: it was started with 16" in problem for problem in refused.value.problems)
     assert not any("max_steps" in problem for problem in refused.value.problems)
 

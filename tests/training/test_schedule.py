@@ -48,7 +48,7 @@ def test_under_max_minutes_the_decay_follows_the_share_of_time_that_is_gone_and_
 
 @pytest.mark.parametrize(
     ("optimizer", "n_embd", "expected"),
-    [("adamw", 32, 0.01), ("adamw", 100, 0.005), ("adamw", 384, 0.0013), ("muon", 100, 0.015), ("muon", 400, 0.005)],
+    [("adamw", 32, 0.002), ("adamw", 400, 0.001), ("adamw", 768, 0.00052), ("muon", 64, 0.04), ("muon", 400, 0.008)],
 )
 def test_the_learning_rate_that_auto_chooses_falls_with_the_width_of_wide_models(optimizer, n_embd, expected):
     cfg = RunConfig().with_values({"train.optimizer": optimizer, "model.n_embd": n_embd})
