@@ -96,7 +96,7 @@ def due(step: int, every: int, ends: bool) -> bool:
 
 def time_gone(state: TrainState, cfg: TrainSection) -> float | None:
     """Under max_minutes, the share of the time for updates that is gone; the last evaluation and checkpoint come after
-    it and are expected to take as long as those before. None where updates are counted."""
+    it and are expected to take as long as the newest before, if there was one. None where updates are counted."""
     if cfg.max_minutes is None:
         return None
     seconds = 60 * cfg.max_minutes - state.ending
@@ -117,6 +117,16 @@ def progress_words(state: TrainState, cfg: TrainSection) -> str:
     return f"step {state.step}, {state.elapsed / 60:.1f} of {cfg.max_minutes:g} minutes"
 
 
+def set_out(job: Job, state: TrainState, log: MetricLog) -> None:
+    """Before the first update: what the model writes while it knows nothing, and a checkpoint to go back to.
+
+    No evaluation: it would make the first update wait, to find the surprise of a guess among all tokens.
+    """
+    log.sample(state.step, job.sample())
+    log.sync()
+    job.save(state)
+
+
 def train(job: Job, state: TrainState, log: MetricLog, signals: Signals) -> TrainState:
     """Update until steps, minutes or patience end; log, evaluate and save what is due on the way.
 
@@ -124,11 +134,6 @@ def train(job: Job, state: TrainState, log: MetricLog, signals: Signals) -> Trai
     checkpoint stands.
     """
     cfg, clock = job.cfg, Clock(job.dist, state.elapsed)
-    if state.best_step is None:
-        state = look(job, state, log)
-        log.sync()
-        job.save(state)
-        state = state.paused_until(clock(), looked_and_saved=True)
     since, seconds = state.step, 0.0  # of updates alone, since the last log line
     ends = is_over(state, cfg.train)
     while not ends:

@@ -34,7 +34,7 @@ from gptlite.runs.choosing import latest
 from gptlite.runs.metrics import MetricLog
 from gptlite.runs.rundir import Run
 from gptlite.runs.tensorboard import TensorBoardSink
-from gptlite.training.loop import Job, Signals, is_over, train
+from gptlite.training.loop import Job, Signals, is_over, set_out, train
 from gptlite.training.optim import Optimizers, build_optimizers, choose_optimizer
 from gptlite.training.saving import Identity, files_of, restore, tensors_of
 from gptlite.training.schedule import choose_lr
@@ -227,6 +227,8 @@ def sit(plan: Plan, prepared: Prepared, run: Run, checkpoint: Checkpoint | None,
     signals = Signals(run.name, run.handle, terminal.say_at_once)
     deterministic = settings(plan.compute, deterministic=cfg.run.deterministic)
     with memory_errors(cfg), signals.watched(), deterministic, open_log(plan, run, resume_step, state, terminal) as log:
+        if checkpoint is None:
+            set_out(job, state, log)
         state = train(job, state, log, signals)
     if plan.dist.is_main:
         run.finish({"step": state.step, "best_step": state.best_step, "best_bits_per_byte": state.best_bits_per_byte})

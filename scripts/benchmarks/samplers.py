@@ -35,10 +35,12 @@ def hugging_face(**shape: int) -> Contender:
     return timed(write), {"threads": torch.get_num_threads()}
 
 
-def gptlite(**shape: int) -> Contender:
-    """`Model.generate`, with a tokenizer of as many characters as there are ids."""
+def gptlite(n: int, **shape: int) -> Contender:
+    """`n` samples by `gptlite sample`, with a tokenizer of as many characters as there are ids."""
     from gptlite.compute.device import resolve, settings
     from gptlite.config.schema import ModelSection, RunSection
+    from gptlite.inference.engine import store_for_decoding
+    from gptlite.inference.generate import Decoding
     from gptlite.inference.load import Facts, Model
     from gptlite.model.gpt import GPT
     from gptlite.tokenizers.char import CharTokenizer
@@ -50,13 +52,12 @@ def gptlite(**shape: int) -> Contender:
     tokenizer = CharTokenizer("".join(chr(0x20 + i) for i in range(size.vocab_size - 1)))
     compute = resolve(RunSection(device="cpu"), size.block_size)
     gpt = GPT(section, tokenizer.vocab_size, attention=compute.attention).requires_grad_(False)
+    store_for_decoding(gpt)
     model = Model(gpt, tokenizer, Facts(section, start_id=0, normalize="none"), compute)
 
     def write() -> None:
         with settings(compute, deterministic=False):
-            written = model.generate(
-                tokenizer.characters[:N_PROMPT], max_new_tokens=N_NEW, temperature=TEMPERATURE, seed=1
-            )
-        assert len(written) == N_NEW
+            written = model.samples(tokenizer.characters[:N_PROMPT], Decoding(N_NEW, TEMPERATURE), seed=1, n=n)
+            assert [len("".join(pieces)) for pieces in written] == [N_NEW] * n
 
     return timed(write), {"threads": compute.threads}

@@ -1,4 +1,4 @@
-"""`scripts/bench sampling`: gptlite against Hugging Face's `generate`, one sequence."""
+"""`scripts/bench sampling`: gptlite against Hugging Face's `generate`, one sequence; and sixteen at once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from benchmarks.figures import Figure, Spread, table
 from benchmarks.sizes import N_NEW, SIZES
 
 LEAST_RATIO = {"six": 3.0, "gpt2": 2.0}  # to Hugging Face
-HUGGING_FACE, GPTLITE = "Hugging Face", "gptlite"
+LEAST_BATCHED = {"six": 10.0}  # tokens per second, to those of one row
+ROWS = 16
+HUGGING_FACE, GPTLITE, BATCHED = "Hugging Face", "gptlite", f"gptlite, {ROWS} rows"
 
 
 def measure(names: list[str], rounds: int) -> tuple[list[dict[str, Any]], list[Figure]]:
@@ -19,11 +21,17 @@ def measure(names: list[str], rounds: int) -> tuple[list[dict[str, Any]], list[F
     for name in names:
         shape = SIZES[name].shape()
         with Contest.of(
-            {HUGGING_FACE: ("samplers.hugging_face", shape), GPTLITE: ("samplers.gptlite", shape)}
+            {
+                HUGGING_FACE: ("samplers.hugging_face", shape),
+                GPTLITE: ("samplers.gptlite", {**shape, "n": 1}),
+                BATCHED: ("samplers.gptlite", {**shape, "n": ROWS}),
+            }
         ) as contest:
             contest.play(rounds)
         cells = [[name, "tokens/s", "times Hugging Face", "(min to max)", "threads"]]
         for contender, seconds in contest.seconds.items():
+            n_rows = ROWS if contender == BATCHED else 1
+            seconds = [s / n_rows for s in seconds]  # of 200 tokens
             ratio = Spread.of_ratios(contest.seconds[HUGGING_FACE], seconds)
             speed = Spread.of(N_NEW / s for s in seconds)
             threads = contest.workers[contender].facts["threads"]
@@ -32,5 +40,9 @@ def measure(names: list[str], rounds: int) -> tuple[list[dict[str, Any]], list[F
             cells.append([contender, f"{speed.median:.0f}", f"{ratio.median:.2f}", spread, str(threads)])
             if contender == GPTLITE:
                 figures.append(Figure(f"{name}: times Hugging Face", ratio, "x", at_least=LEAST_RATIO.get(name)))
+            if contender == BATCHED:
+                to_one = Spread.of_ratios(contest.seconds[GPTLITE], seconds)
+                least = LEAST_BATCHED.get(name)
+                figures.append(Figure(f"{name}: {ROWS} rows, tokens/s, to one", to_one, "x", at_least=least))
         print(f"\n{SIZES[name]}\n{table(cells)}", flush=True)
     return rows, figures

@@ -27,7 +27,7 @@ class Hands:
 
 @pytest.fixture
 def hands(monkeypatch: pytest.MonkeyPatch) -> Hands:
-    """Every update takes 2 seconds, every evaluation 3."""
+    """Every update takes 2 seconds, every evaluation 4."""
     hands = Hands()
     real_step, real_look = loop.train_step, loop.look
 
@@ -36,7 +36,7 @@ def hands(monkeypatch: pytest.MonkeyPatch) -> Hands:
         return real_step(*args)
 
     def look(*args):
-        hands.seconds += 3
+        hands.seconds += 4
         return real_look(*args)
 
     monkeypatch.setattr(loop, "perf_counter", hands)
@@ -58,12 +58,12 @@ def rates(run: Run) -> list[float]:
 
 def test_updates_and_evaluations_fill_the_minutes_and_the_rate_falls_with_the_clock(one_minute, tmp_path, hands):
     run = launch.start(one_minute, root=tmp_path, base="tiny", name="a").run
-    # 3 for the first look, 10 updates, 3 for the second, 10, 3; 4 more updates end at 57, when 3 are left for a look.
+    # 10 updates end at 20, a look at 24, 10 updates at 44, a look at 48, 4 updates at 56: the last look takes the rest.
     assert hands.seconds == 60
     assert run.finished
     assert valid_checkpoints(run.checkpoints, check_hashes=True)[-1].step == 24
-    at = [3 + 2 * i + 3 * (i // 10) for i in range(24)]
-    assert rates(run) == pytest.approx([1 - seconds / 57 for seconds in at])
+    first = [1 - 2 * i / 60 for i in range(10)]  # how long a look takes is known after the first
+    assert rates(run) == pytest.approx([*first, *(1 - (2 * i + 4 * (i // 10)) / 56 for i in range(10, 24))])
 
 
 def test_a_stopped_run_goes_on_with_the_time_that_was_left(one_minute, tmp_path, hands, monkeypatch):
@@ -84,10 +84,10 @@ def test_a_stopped_run_goes_on_with_the_time_that_was_left(one_minute, tmp_path,
     assert len(rates(run)) == 24
 
 
-def test_minutes_that_leave_no_time_end_after_the_first_look(one_minute, tmp_path, hands):
+def test_minutes_that_are_used_up_at_once_end_with_a_look(one_minute, tmp_path, hands):
     run = launch.start(one_minute.with_values({"train.max_minutes": 0.05}), root=tmp_path, base="tiny", name="c").run
     assert run.finished
-    assert valid_checkpoints(run.checkpoints, check_hashes=True)[-1].step == 0
+    assert valid_checkpoints(run.checkpoints, check_hashes=True)[-1].step == 2
 
 
 def test_minutes_on_the_command_line_replace_the_updates_of_the_config_and_back():

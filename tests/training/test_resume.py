@@ -249,10 +249,10 @@ def test_patience_ends_a_run_and_keeps_the_best(tiny, tmp_path, monkeypatch):
     scores = iter([5.0, 4.0, 4.5, 4.1, 3.0, 3.0, 3.0])
     monkeypatch.setattr(session, "evaluate", lambda *_: Score(next(scores) * 10, 10, 10))
     outcome = launch.start(cfg, root=tmp_path, base="tiny")
-    # Evaluations after 0, 2, 4, 6 updates: 5, 4, 4.5, 4.1; the third and fourth bring nothing.
-    assert outcome.state.step == 6
-    assert outcome.state.best_step == 2
-    assert {c.step for c in valid_checkpoints(outcome.run.checkpoints)} >= {2, 6}
+    # Evaluations after 2, 4, 6, 8 updates: 5, 4, 4.5, 4.1; the third and fourth bring nothing.
+    assert outcome.state.step == 8
+    assert outcome.state.best_step == 4
+    assert {c.step for c in valid_checkpoints(outcome.run.checkpoints)} >= {4, 8}
     assert outcome.run.finished
 
 
