@@ -13,7 +13,10 @@ def choose_compile(wanted: bool | Literal["auto"], device: torch.device) -> tupl
     """What `run.compile` becomes, and why. ConfigError where it is true and torch cannot compile on this machine."""
     if wanted == "auto" and device.type == "cuda":
         obstacle = why_not(device)
-        return not obstacle, f"compile false: {obstacle}" if obstacle else "compile true: this GPU gains by it"
+        return (
+            not obstacle,
+            f"compile false: {obstacle}" if obstacle else "compile true: torch can compile for this GPU",
+        )
     if wanted == "auto":
         # On CPUs a compiled step took 0.9 to 1.4 times as long as a plain one, after a minute of compiling.
         return False, f"compile false: on {device.type} it seldom pays for its slow start"

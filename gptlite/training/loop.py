@@ -80,13 +80,14 @@ class Signals:
 
 
 class Clock:
-    """Seconds of training so far, over all sittings; every process reads the main one's."""
+    """Seconds of training so far, over all sittings. Given `dist`, every process reads the main one's, together."""
 
-    def __init__(self, dist: Dist, so_far: float) -> None:
-        self._dist, self._zero = dist, perf_counter() - so_far
+    def __init__(self, so_far: float, dist: Dist | None) -> None:
+        self._zero, self._dist = perf_counter() - so_far, dist
 
     def __call__(self) -> float:
-        return self._dist.number_of_main(perf_counter() - self._zero)
+        seconds = perf_counter() - self._zero
+        return seconds if self._dist is None else self._dist.number_of_main(seconds)
 
 
 def due(step: int, every: int, ends: bool) -> bool:
@@ -133,7 +134,9 @@ def train(job: Job, state: TrainState, log: MetricLog, signals: Signals) -> Trai
     Interrupted, with the state saved, after a signal. Diverged before an update that is not finite: the last
     checkpoint stands.
     """
-    cfg, clock = job.cfg, Clock(job.dist, state.elapsed)
+    cfg = job.cfg
+    # Only where the clock decides do all processes have to agree on it, after every update.
+    clock = Clock(state.elapsed, None if cfg.train.max_minutes is None else job.dist)
     since, seconds = state.step, 0.0  # of updates alone, since the last log line
     ends = is_over(state, cfg.train)
     while not ends:

@@ -78,7 +78,7 @@ class Muon(Optimizer):
     """Nesterov momentum, orthogonalised, with decoupled weight decay.
 
     The update is scaled by 0.2 sqrt(max(rows, cols)), which gives it the root mean square of a typical AdamW
-    update (Liu et al. 2025, arXiv 2502.16982): one learning rate serves both.
+    update (Liu et al. 2025, arXiv 2502.16982), so that the learning rates of the two compare.
 
     A group's `parts` cuts its matrices into that many equal blocks of rows, orthogonalised on their own: Q, K
     and V are stored as one matrix but are three maps.

@@ -24,7 +24,7 @@ from gptlite.config.schema import RunConfig
 from gptlite.data.batches import Batches
 from gptlite.data.prepared import Prepared
 from gptlite.data.tokens import Tokens
-from gptlite.errors import ConfigError, RunError, naming
+from gptlite.errors import ConfigError, RunError, counted, naming
 from gptlite.inference.generate import Decoding
 from gptlite.inference.load import Facts, Model
 from gptlite.inference.score import Score
@@ -66,7 +66,7 @@ class Plan:
             f"{run.attention} attention",
             "compiled" if run.compile else "",
             f"{self.dist.world_size} processes" if self.dist.world_size > 1 else "",
-            f"{run.threads} thread{'s' if run.threads != 1 else ''}",
+            counted(run.threads, "thread"),
             train.optimizer,
             f"lr {train.lr}",
             f"{train.micro_batch_size} sequences a pass",

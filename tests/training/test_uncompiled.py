@@ -33,4 +33,5 @@ for optimizer in optimizers:
     optimizer.zero_grad()
 assert "torch._dynamo" not in sys.modules
 """
-    subprocess.run([sys.executable, "-c", program], check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
