@@ -71,7 +71,8 @@ def _device(wanted: str, local_rank: int) -> tuple[torch.device, str]:
 
 def _attention(wanted: str, device: torch.device, precision: str, block_size: int) -> tuple[str, str]:
     """Which of model.attention's paths. In fp32 they measured alike up to 256 tokens, and the fused kernel needs the
-    least memory; a CPU's bf16 kernel is slow in the backward pass: sketches with two products took 0.55 to 0.8 of it."""
+    least memory. A CPU's bf16 kernel is slow in the backward pass: with two products a sketch's step took 0.57 to 0.8
+    of the time."""
     if wanted != "auto":
         return wanted, f"attention {wanted}: as asked"
     if device.type == "cpu" and precision == "bf16" and block_size <= LONGEST_BATCHED:
