@@ -66,7 +66,7 @@ class Plan:
             f"{run.attention} attention",
             "compiled" if run.compile else "",
             f"{self.dist.world_size} processes" if self.dist.world_size > 1 else "",
-            counted(run.threads, "thread"),
+            counted(self.compute.threads, "thread"),
             train.optimizer,
             f"lr {train.lr}",
             f"{train.micro_batch_size} sequences a pass",
