@@ -7,6 +7,8 @@ C = n_embd, nh = n_head, hs = head_size = C / nh. The T queries are always the l
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -16,36 +18,79 @@ from gptlite.config.schema import ModelSection
 from gptlite.model.cache import LayerCache
 from gptlite.model.dropout import Masks, dropout
 
+# True where a query may look at a key, of a shape that broadcasts to (B, nh, T, S); None: at its own and before.
+Visible: TypeAlias = Tensor | None
+
 
 def causal_mask(n_queries: int, n_keys: int, device: torch.device) -> Tensor:
     """True where query t may look at key s, that is where s <= t: (T, S) bool."""
     return torch.ones(n_queries, n_keys, dtype=torch.bool, device=device).tril(n_keys - n_queries)
 
 
-def plain_attention(
-    q: Tensor, k: Tensor, v: Tensor, *, scale: float, p: float = 0.0, masks: Masks | None = None
-) -> Tensor:
-    """softmax(Q K^T * scale, -inf above the diagonal) V: (B, nh, T, hs), 2 x (B, nh, S, hs) -> (B, nh, T, hs).
+@dataclass(frozen=True)
+class Equation:
+    """Every step of the attention of Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.1."""
 
-    The equation of Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.1; every other path is tested against it.
+    scores: Tensor  # Q K^T * scale: (B, nh, T, S)
+    masked: Tensor  # -inf where a query may not look
+    weights: Tensor  # softmax over the keys: rows of sum 1
+    heads: Tensor  # weights V: (B, nh, T, hs)
+
+
+def equation(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    scale: float,
+    p: float = 0.0,
+    masks: Masks | None = None,
+    visible: Visible = None,
+) -> Equation:
+    """softmax(Q K^T * scale, -inf where a query may not look) V, step by step; dropout falls on the weights."""
+    visible = causal_mask(q.size(-2), k.size(-2), q.device) if visible is None else visible
+    scores = q @ k.transpose(-2, -1) * scale
+    masked = scores.masked_fill(~visible, -math.inf)
+    weights = torch.softmax(masked, dim=-1)
+    return Equation(scores, masked, weights, dropout(weights, p, masks).to(v.dtype) @ v)
+
+
+def plain_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    scale: float,
+    p: float = 0.0,
+    masks: Masks | None = None,
+    visible: Visible = None,
+) -> Tensor:
+    """The equation as it is written: (B, nh, T, hs), 2 x (B, nh, S, hs) -> (B, nh, T, hs).
+
+    Every other path is tested against it.
     """
-    scores = q @ k.transpose(-2, -1) * scale  # (B, nh, T, S)
-    scores = scores.masked_fill(~causal_mask(q.size(-2), k.size(-2), q.device), -math.inf)
-    weights = torch.softmax(scores, dim=-1)
-    weights = dropout(weights, p, masks).to(v.dtype)
-    return weights @ v
+    return equation(q, k, v, scale=scale, p=p, masks=masks, visible=visible).heads
 
 
 def batched_attention(
-    q: Tensor, k: Tensor, v: Tensor, *, scale: float, p: float = 0.0, masks: Masks | None = None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    scale: float,
+    p: float = 0.0,
+    masks: Masks | None = None,
+    visible: Visible = None,
 ) -> Tensor:
     """The same function as two batched matrix products over all B x nh heads.
 
     Scaling and masking happen inside the first product, so the scores are written once: for short sequences on a CPU
     that beats the fused kernel, whose blocks are then too small to fill the machine.
     """
-    blocked = torch.zeros(q.size(-2), k.size(-2), dtype=q.dtype, device=q.device)
-    blocked.masked_fill_(~causal_mask(q.size(-2), k.size(-2), q.device), -math.inf)
+    visible = causal_mask(q.size(-2), k.size(-2), q.device) if visible is None else visible
+    blocked = torch.zeros(visible.shape, dtype=q.dtype, device=q.device).masked_fill_(~visible, -math.inf)
+    if blocked.dim() > 2:
+        blocked = blocked.expand(*q.shape[:-1], k.size(-2)).flatten(0, 1)  # (B nh, T, S)
     queries, keys, values = q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)  # (B nh, T or S, hs)
     scores = torch.baddbmm(blocked, queries, keys.mT, alpha=scale)  # (B nh, T, S)
     weights = dropout(torch.softmax(scores, dim=-1), p, masks)
@@ -53,22 +98,28 @@ def batched_attention(
 
 
 def fused_attention(
-    q: Tensor, k: Tensor, v: Tensor, *, scale: float, p: float = 0.0, masks: Masks | None = None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    scale: float,
+    p: float = 0.0,
+    masks: Masks | None = None,
+    visible: Visible = None,
 ) -> Tensor:
     """The same function through torch's kernel, which never writes the (T, S) weights to memory.
 
     The kernel draws dropout masks from global state, so with dropout the batched products are used.
     """
     if masks is not None and p > 0.0:
-        return batched_attention(q, k, v, scale=scale, p=p, masks=masks)
+        return batched_attention(q, k, v, scale=scale, p=p, masks=masks, visible=visible)
     n_queries, n_keys = q.size(-2), k.size(-2)
-    if n_queries == 1:
-        return F.scaled_dot_product_attention(q, k, v, scale=scale)
-    if n_queries == n_keys:
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
-    # torch's is_causal aligns the diagonal with the first key; ours belongs to the last.
-    mask = causal_mask(n_queries, n_keys, q.device)
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
+    if visible is None and n_queries == n_keys:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=n_queries > 1, scale=scale)
+    if visible is None and n_queries > 1:
+        # torch's is_causal aligns the diagonal with the first key; ours belongs to the last.
+        visible = causal_mask(n_queries, n_keys, q.device)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=visible, scale=scale)
 
 
 ATTENTION = {"plain": plain_attention, "batched": batched_attention, "fused": fused_attention}
@@ -93,9 +144,7 @@ class CausalSelfAttention(nn.Module):
         q, k, v = qkv  # each (B, nh, T, hs)
         if cache is not None:
             k, v = cache.extend(qkv[1:])
-        if cache is not None and cache.place.seen is not None:
-            heads = F.scaled_dot_product_attention(q, k, v, attn_mask=cache.place.seen, scale=self.scale)
-        else:
-            heads = self.attend(q, k, v, scale=self.scale, p=self.p, masks=masks)
+        visible = cache.place.visible if cache is not None else None
+        heads = self.attend(q, k, v, scale=self.scale, p=self.p, masks=masks, visible=visible)
         concatenated = heads.transpose(1, 2).reshape(B, T, C)
         return dropout(self.proj(concatenated), self.p, masks)

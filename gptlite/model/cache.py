@@ -18,12 +18,12 @@ from gptlite.config.schema import ModelSection
 class Place:
     """Where the T new tokens of each row stand: `positions` is one slice for all rows, or (B,) if they differ.
 
-    seen: True at the keys that the one new token of each row may look at, (B, 1, 1, S); None if it is all of them.
+    visible: True at the keys that the one new token of each row may look at, (B, 1, 1, S); None if it is all of them.
     """
 
     positions: slice | Tensor
     n_keys: int  # S
-    seen: Tensor | None = None
+    visible: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ class KVCache:
             return Place(slice(starts[0], n_keys), n_keys)
         assert n_tokens == 1, "rows of different lengths read one token at a time"
         positions = torch.tensor(starts, device=self.memory.device)
-        seen = torch.arange(n_keys, device=self.memory.device) <= positions[:, None]
-        return Place(positions, n_keys, seen[:, None, None])
+        visible = torch.arange(n_keys, device=self.memory.device) <= positions[:, None]
+        return Place(positions, n_keys, visible[:, None, None])
 
     def layers(self, place: Place) -> list[LayerCache]:
         """The part of each layer."""

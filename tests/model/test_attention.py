@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from gptlite.model.attention import batched_attention, causal_mask, fused_attention, plain_attention
+from gptlite.model.attention import batched_attention, causal_mask, equation, fused_attention, plain_attention
 from gptlite.model.dropout import Masks
 
 
@@ -37,6 +37,29 @@ def test_fast_attention_equals_the_plain_equation_forward_and_backward(fast, n_q
     expected = torch.autograd.grad(plain, inputs, seed)
     gradients = torch.autograd.grad(got, inputs, seed)
     torch.testing.assert_close(gradients, expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("attend", [plain_attention, batched_attention, fused_attention])
+def test_what_a_row_may_not_look_at_changes_nothing_on_every_path(attend):
+    lengths = torch.tensor([2, 5])
+    q, k, v = (x.detach() for x in qkv(1, 5))
+    visible = (torch.arange(5) < lengths[:, None])[:, None, None]  # (B, 1, 1, S)
+    together = attend(q, k, v, scale=0.4, visible=visible)
+    for row, n in enumerate(lengths.tolist()):
+        alone = plain_attention(q[[row]], k[[row], :, :n], v[[row], :, :n], scale=0.4)
+        torch.testing.assert_close(together[[row]], alone, rtol=1e-10, atol=1e-12)
+
+
+def test_the_steps_of_the_equation_are_those_of_its_parts():
+    q, k, v = (x.detach() for x in qkv(4, 4))
+    steps = equation(q, k, v, scale=0.5)
+    torch.testing.assert_close(steps.scores, torch.einsum("bhtd,bhsd->bhts", q, k) / 2)
+    past = torch.ones(4, 4).tril().bool()
+    assert torch.equal(steps.masked[..., past], steps.scores[..., past])
+    assert bool((steps.masked[..., ~past] == -math.inf).all())
+    torch.testing.assert_close(steps.weights.sum(-1), torch.ones(2, 3, 4, dtype=torch.float64))
+    assert bool((steps.weights[..., ~past] == 0).all())
+    torch.testing.assert_close(steps.heads, plain_attention(q, k, v, scale=0.5), rtol=0, atol=0)
 
 
 def test_the_last_query_sees_every_key_and_the_first_one_only_the_past():
