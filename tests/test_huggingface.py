@@ -9,6 +9,8 @@ import torch
 
 import gptlite
 from gptlite.cli import app
+from gptlite.inference.beam import BeamSearch
+from gptlite.inference.choosing import Decoding
 
 CONFIG = """\
 data: {source: story.txt}
@@ -49,3 +51,9 @@ def test_a_copied_checkpoint_gives_our_logits_and_our_ids(tmp_path, monkeypatch,
     idx = torch.tensor([ids[:32]])
     with torch.no_grad():
         torch.testing.assert_close(theirs(idx).logits, ours.gpt(idx), rtol=0, atol=1e-5)
+        prompt = torch.tensor([ours.encode("Der Zug")])
+        options = {"attention_mask": torch.ones_like(prompt), "max_new_tokens": 16, "do_sample": False}
+        greedy = theirs.generate(prompt, **options)[0, prompt.size(1) :]
+        beams = theirs.generate(prompt, **options, num_beams=3, early_stopping="never")[0, prompt.size(1) :]
+    assert next(ours.samples("Der Zug", Decoding(16, 0.0))).whole().tokens == greedy.tolist()
+    assert list(ours.search("Der Zug", BeamSearch(3, 16))[0][1].tokens) == beams.tolist()

@@ -4,37 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
-from gptlite.cli.options import CheckpointOption, RunArgument, SetOption, check_keys, used
+from gptlite import durable
+from gptlite.cli import sample_options as options
+from gptlite.cli.interactive import converse
+from gptlite.cli.options import CheckpointOption, RunArgument, SetOption, check_keys
+from gptlite.cli.prompts import read_prompts, usable_prompt
 from gptlite.cli.terminal import Console, emit
-from gptlite.errors import naming
+from gptlite.cli.writing import Show, Writer
+from gptlite.errors import ConfigError, StorageError, naming
 
 if TYPE_CHECKING:
-    from gptlite.inference.load import Model
+    from gptlite.config.schema import RunConfig
+    from gptlite.runs.checkpoint import Checkpoint
 
 
 def sample(
+    context: typer.Context,
     run: RunArgument = None,
-    prompt: Annotated[str, typer.Option("--prompt", "-p", help="What the model goes on from.")] = "",
-    max_new_tokens: Annotated[
-        int | None, typer.Option("--max-new-tokens", metavar="N", help="Tokens to write (sample.max_new_tokens).")
-    ] = None,
-    temperature: Annotated[
-        float | None,
-        typer.Option("--temperature", "-t", metavar="X", help="0: always the likeliest token; 1: as learned."),
-    ] = None,
-    top_k: Annotated[int | None, typer.Option("--top-k", metavar="N", help="Only the N likeliest tokens.")] = None,
-    top_p: Annotated[
-        float | None, typer.Option("--top-p", metavar="P", help="Only the likeliest tokens that reach probability P.")
-    ] = None,
-    n: Annotated[int | None, typer.Option("-n", metavar="N", help="How many samples.")] = None,
-    seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Equal seeds write equal text.")] = None,
-    stop: Annotated[
-        list[str] | None, typer.Option("--stop", metavar="TEXT", help="End before this text. May be repeated.")
-    ] = None,
+    prompt: options.Prompt = None,
+    prompt_file: options.PromptFile = None,
+    max_new_tokens: options.MaxNewTokens = None,
+    temperature: options.Temperature = None,
+    top_k: options.TopK = None,
+    top_p: options.TopP = None,
+    min_p: options.MinP = None,
+    repetition_penalty: options.RepetitionPenalty = None,
+    beams: options.Beams = None,
+    length_penalty: options.LengthPenalty = None,
+    n: options.Number = None,
+    seed: options.Seed = None,
+    stop: options.Stop = None,
+    stop_tokens: options.StopToken = None,
+    unknown: options.Unknown = "error",
+    stream: options.Stream = None,
+    explain: options.Explain = False,
+    as_json: options.Json = False,
+    out: options.Out = None,
+    interactive: options.Interactive = False,
+    logprob: options.Logprob = None,
     checkpoint: CheckpointOption = None,
     set_: SetOption = None,
 ) -> None:
@@ -43,53 +56,42 @@ def sample(
     from gptlite.runs.rundir import runs_folder
 
     console = Console()
+    overrides = options.overrides(context.params)
     sets = check_keys("sample", set_)
     found = choose_checkpoint(runs_folder(), run or "latest", checkpoint, console.say)
-    options = {
-        "--max-new-tokens": ("sample.max_new_tokens", max_new_tokens),
-        "--temperature": ("sample.temperature", temperature),
-        "--top-k": ("sample.top_k", top_k),
-        "--top-p": ("sample.top_p", top_p),
-        "-n": ("sample.n", n),
-        "--seed": ("sample.seed", seed),
-        "--stop": ("sample.stop", stop),
-    }
-    cfg = config_of(found, [*sets, *used(options)])
+    cfg = config_of(found, [*sets, *overrides])
+    options.refuse_idle({**context.params, "beams": cfg.sample.beams}, sets, overrides)
+    prompts = read_prompts(prompt, prompt_file, cfg.data.encoding)
+    if "" in (logprob or ()):
+        raise ConfigError('--logprob = "": a text of one character or more')
+    if out is not None and not Path(out).absolute().parent.is_dir():
+        raise StorageError(f"--out = {out}: a file in a folder that is there; make the folder first")
     console.say(f"checkpoint: {found.path}")
-    # torch: not before the command line has been checked.
-    from gptlite.compute.device import settings
-    from gptlite.inference.generate import Decoding
-    from gptlite.inference.load import load_checkpoint
-
-    model = load_checkpoint(found, cfg.run, decoding=True)
-    warn_of_long_prompt(model, prompt, console.say)
-    how = Decoding(
-        cfg.sample.max_new_tokens, cfg.sample.temperature, cfg.sample.top_k, cfg.sample.top_p, tuple(cfg.sample.stop)
-    )
-    with settings(model.compute, deterministic=cfg.run.deterministic):
-        for i, pieces in enumerate(model.samples(prompt, how, seed=cfg.sample.seed, n=cfg.sample.n)):
-            if cfg.sample.n > 1:
-                emit(f"--- {i + 1} of {cfg.sample.n}\n")
-            with whole_lines():
-                emit(prompt)
-                for piece in pieces:
-                    emit(piece)
+    show = Show(stream=stream is not False, explain=explain, as_json=as_json)
+    texts: list[str] = []
+    with writer_of(found, cfg, emit if out is None else texts.append, show) as writer:
+        usable = partial(usable_prompt, writer.model, skip=unknown == "skip", say=console.say)
+        if interactive:
+            converse(lambda line: writer.write([usable("prompt", line)]), console.say)
+        elif logprob:
+            writer.judge([usable(*prompt) for prompt in prompts], logprob)
+        else:
+            writer.write([usable(*prompt) for prompt in prompts])
+    if out is not None:
+        durable.replace(Path(out), "".join(texts).encode())
 
 
 @contextmanager
-def whole_lines() -> Iterator[None]:
-    """End the line that was begun, also where Ctrl-C cuts it short: what is said of that has a line of its own."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        emit("\n")
-        raise
-    emit("\n")
+def writer_of(found: Checkpoint, cfg: RunConfig, put: Callable[[str], None], show: Show) -> Iterator[Writer]:
+    """A checkpoint's model, ready to write."""
+    # torch: not before the command line has been checked.
+    from gptlite.compute.device import settings
+    from gptlite.inference.load import load_checkpoint
 
-
-def warn_of_long_prompt(model: Model, prompt: str, say: Callable[[str], None]) -> None:
-    """Say so if the model cannot see all of the prompt."""
-    with naming("text", "--prompt"):
-        length, context = len(model.prompt_ids(prompt)), model.facts.model.block_size
-    if length > context:
-        say(f"prompt = {length} tokens: the model sees the last {context} of them (its block_size)")
+    model = load_checkpoint(found, cfg.run, decoding=True)
+    with (
+        settings(model.compute, deterministic=cfg.run.deterministic),
+        naming("width", "--beams"),
+        naming("stop_tokens", "--stop-token"),
+    ):
+        yield Writer(model, cfg.sample, put, show)

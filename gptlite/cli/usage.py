@@ -104,7 +104,7 @@ def _meant(command: str, typed: str, value: str, known: Collection[str]) -> list
     # Another program's word for a key may count in another unit: epochs are no steps.
     values = {key: shlex.quote(value) if value and key.endswith(f".{word}") else "VALUE" for key in keys}
     as_set = [f"--set {key}={values[key]}" for key in keys]
-    return own or as_set or difflib.get_close_matches(typed, known, n=1)
+    return own or as_set or difflib.get_close_matches(typed, known, n=1, cutoff=0.7)
 
 
 def _option_of_key(key: str) -> str:

@@ -102,3 +102,31 @@ def momentum_belongs_to_muon(momentum: float | None, optimizer: str) -> dict[str
     if momentum is None or optimizer != "adamw":
         return {}
     return {"momentum": "null, since optimizer adamw has beta1 and beta2", "optimizer": "muon, or set momentum to null"}
+
+
+def draws_only(key: str) -> Rule:
+    """A key that narrows what is drawn has no place in a search with beams."""
+
+    def remedies(value: float | None, beams: int | None) -> dict[str, str]:
+        if value is None or beams is None:
+            return {}
+        return {key: "null, since beams draw nothing; or set beams to null", "beams": f"null, or set {key} to null"}
+
+    return Rule((key, "beams"), remedies)
+
+
+def no_more_than_beams(n: int, beams: int | None) -> dict[str, str]:
+    """A search ends with as many texts as it has beams."""
+    if beams is None or n <= beams:
+        return {}
+    return {"n": f"at most as many as beams ({beams})", "beams": f"at least n ({n})"}
+
+
+def penalty_belongs_to_beams(length_penalty: float | None, beams: int | None) -> dict[str, str]:
+    """length_penalty is for beam search."""
+    if length_penalty is None or beams is not None:
+        return {}
+    return {
+        "length_penalty": "null, since only beams have it",
+        "beams": "a number of beams, or set length_penalty to null",
+    }

@@ -17,10 +17,13 @@ from gptlite.config.rules import (
     Rule,
     Section,
     decay_belongs_to_constant,
+    draws_only,
     heads_share_the_width,
     micro_batches_fill_the_batch,
     momentum_belongs_to_muon,
+    no_more_than_beams,
     one_length,
+    penalty_belongs_to_beams,
     size_belongs_to_bpe,
     warmup_ends_in_time,
 )
@@ -37,6 +40,7 @@ from gptlite.config.values import (
     Positive,
     Source,
     StopTexts,
+    StopTokens,
     Switch,
     Text,
 )
@@ -44,6 +48,7 @@ from gptlite.config.values import (
 DEFAULT_BPE_VOCAB_SIZE = 4096
 DEFAULT_DECAY_FRACTION = 0.2
 DEFAULT_MOMENTUM = 0.9
+DEFAULT_LENGTH_PENALTY = 1.0
 
 
 class RunSection(Section):
@@ -240,15 +245,43 @@ class LogSection(Section):
 class SampleSection(Section):
     """Defaults of `gptlite sample`."""
 
+    rules: ClassVar[tuple[Rule, ...]] = (
+        *map(draws_only, ("top_k", "top_p", "min_p", "repetition_penalty")),
+        Rule(("n", "beams"), no_more_than_beams),
+        Rule(("length_penalty", "beams"), penalty_belongs_to_beams),
+    )
+
     max_new_tokens: Count = Field(default=200, description="tokens to write")
-    temperature: NonNegative = Field(default=0.8, description="0 takes the likeliest token, higher varies more")
+    temperature: NonNegative = Field(
+        default=0.8, description="0 takes the likeliest token, higher varies more; beams draw nothing"
+    )
     top_k: Count | None = Field(default=None, description="choose among this many likeliest tokens; null: among all")
     top_p: Annotated[float, Field(gt=0, le=1)] | None = Field(
         default=None, description="choose among the likeliest tokens that reach this probability together; null: all"
     )
-    n: Count = Field(default=1, description="samples to write")
+    min_p: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        default=None, description="choose among what is at least this probable, as a share of the likeliest; null: all"
+    )
+    repetition_penalty: Positive | None = Field(
+        default=None, description="above 1: tokens that stand in the text already become less likely; null: they do not"
+    )
+    n: Count = Field(default=1, description="samples to write; with beams the n best, at most as many as beams")
     seed: Natural = Field(default=0, description="decides the random choices")
     stop: StopTexts = Field(default=[], description="texts at which a sample ends")
+    stop_tokens: StopTokens = Field(default=[], description="token ids at which a sample ends")
+    beams: Count | None = Field(
+        default=None, description="search for the likeliest text with this many beams; null: draw token by token"
+    )
+    length_penalty: float | None = Field(
+        default=None,
+        description="only with beams: texts compare by log p / length ** this; null means "
+        f"{DEFAULT_LENGTH_PENALTY:g}, the mean per token",
+    )
+
+    @property
+    def beam_length_penalty(self) -> float:
+        """With beams: the power of the length by which log p is divided."""
+        return DEFAULT_LENGTH_PENALTY if self.length_penalty is None else self.length_penalty
 
 
 class RunConfig(BaseModel):

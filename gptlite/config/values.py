@@ -57,3 +57,4 @@ Source = Annotated[
     Accepted("a file, folder, glob or data set name, or a list of these"),
 ]
 StopTexts = Annotated[list[Annotated[Text, Field(min_length=1)]], Accepted("a list of texts, none of them empty")]
+StopTokens = Annotated[list[Natural], Accepted("a list of token ids")]

@@ -1,4 +1,4 @@
-"""Decoding: choosing the next token of several samples at once, and the text that they become.
+"""Decoding: several samples written together, token by token, and the text that each becomes.
 
 Shapes: B samples, V = vocab_size.
 """
@@ -7,106 +7,42 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
 from gptlite.data.order import mix
-from gptlite.errors import ConfigError
+from gptlite.inference.choosing import Decoding, choose
 from gptlite.inference.engine import Contexts, rows_at_once
+from gptlite.inference.texts import TextStream
 from gptlite.model.gpt import GPT
-from gptlite.tokenizers.base import StreamDecoder, Tokenizer
+from gptlite.tokenizers.base import Tokenizer
+
+# Why a text ended: max_new_tokens, end-of-text, one of stop_tokens, one of the stop texts.
+Reason: TypeAlias = Literal["length", "end of text", "stop token", "stop text"]
 
 
 @dataclass(frozen=True)
-class Decoding:
-    """How the next token is chosen, and when to stop."""
+class Step:
+    """One token more of every sample that still goes on; what they are drawn from, before any filter: (B, V)."""
 
-    max_new_tokens: int = 200
-    temperature: float = 0.8  # 0: the likeliest token
-    top_k: int | None = None
-    top_p: float | None = None
-    stop: tuple[str, ...] = ()
+    samples: Sequence[int]  # which sample each row is
+    tokens: Sequence[int]
+    logits: Tensor
 
-    def __post_init__(self) -> None:
-        accepted = {
-            "max_new_tokens": (self.max_new_tokens >= 1, "a whole number >= 1"),
-            "temperature": (0 <= self.temperature < math.inf, "a number >= 0"),
-            "top_k": (self.top_k is None or self.top_k >= 1, "a whole number >= 1, or None"),
-            "top_p": (self.top_p is None or 0 < self.top_p <= 1, "a number > 0 and <= 1, or None"),
-            "stop": ("" not in self.stop, "texts that are not empty"),
-        }
-        problems = [f"{key} = {getattr(self, key)}: {words}" for key, (fits, words) in accepted.items() if not fits]
-        if problems:
-            raise ConfigError(problems)
+    def logprobs(self) -> list[float]:
+        """log p(token) of the model itself, in nats, one a row."""
+        chosen = self.logits.gather(-1, torch.tensor(self.tokens)[:, None])[:, 0]
+        of_each: list[float] = (chosen - self.logits.logsumexp(-1)).tolist()
+        return of_each
 
-
-def keep_top_k(logits: Tensor, k: int) -> Tensor:
-    """Only the k likeliest of each row stay, -inf elsewhere: (B, V) -> (B, V). Ties keep the lower ids."""
-    k = min(k, logits.size(-1))
-    return _keep(logits, logits.topk(k).values[:, -1:], k)
-
-
-def keep_top_p(logits: Tensor, p: float) -> Tensor:
-    """The fewest likeliest of each row that together reach probability p stay (Holtzman et al. 2019): as above."""
-    total = logits.logsumexp(-1, keepdim=True)
-    k, vocab_size = 256, logits.size(-1)
-    while True:
-        # Sorting all of a large vocabulary would take longer than the model: more only where these do not suffice.
-        top = logits.topk(min(k, vocab_size)).values
-        probabilities = (top - total).exp()
-        before = probabilities.cumsum(-1) - probabilities
-        n = ((before < p) & (probabilities > 0)).sum(-1, keepdim=True)
-        if k >= vocab_size or bool((n < k).all()):
-            return _keep(logits, top.gather(-1, n - 1), n)
-        k *= 16
-
-
-def _keep(logits: Tensor, least: Tensor, n: Tensor | int) -> Tensor:
-    """What is above `least` stays, and of what equals it the lower ids, `n` in all: (B, V), (B, 1), (B, 1)."""
-    above, equal = logits > least, logits == least
-    room = n - above.sum(-1, keepdim=True)
-    return logits.masked_fill(~(above | (equal & (equal.cumsum(-1) <= room))), -math.inf)
-
-
-def draw(logits: Tensor, rngs: Sequence[torch.Generator]) -> Tensor:
-    """An id of each row, drawn from its softmax with one number of its own generator: (B, V) -> (B,).
-
-    The first id whose cumulative weight passes a uniform share of the whole: never one of weight 0.
-    """
-    cumulative = torch.softmax(logits, dim=-1).cumsum(-1)
-    share = torch.stack([torch.rand(1, dtype=logits.dtype, generator=rng) for rng in rngs])
-    return torch.searchsorted(cumulative, share * cumulative[:, -1:], right=True)[:, 0]
-
-
-def choose(logits: Tensor, how: Decoding, rngs: Sequence[torch.Generator]) -> list[int]:
-    """The next token of each row: temperature, then top-k, then top-p, then a draw. Temperature 0 is greedy.
-
-    logits: (B, V). What a row draws depends on that row and its generator alone.
-    """
-    if how.temperature == 0:
-        greedy: list[int] = logits.argmax(-1).tolist()
-        return greedy
-    # The largest becomes 0 first, so that no temperature, however low, makes it infinite.
-    logits = (logits - logits.amax(-1, keepdim=True)).double() / how.temperature
-    if how.top_k is not None:
-        logits = keep_top_k(logits, how.top_k)
-    if how.top_p is not None:
-        logits = keep_top_p(logits, how.top_p)
-    drawn: list[int] = draw(logits, rngs).tolist()
-    return drawn
-
-
-def never(tokenizer: Tokenizer, *, ends: bool) -> Tensor:
-    """True for ids that must not be drawn: those that no text produces: (V,) bool.
-
-    End-of-text counts among them unless the model has learned from texts that end.
-    """
-    barred = torch.tensor([not piece for piece in tokenizer.token_bytes()])
-    barred[tokenizer.eot_id] = not ends
-    return barred
+    def likeliest(self, n: int) -> list[list[tuple[int, float]]]:
+        """Of each row the n likeliest tokens with their log p, the likeliest first."""
+        logprobs, ids = torch.log_softmax(self.logits, dim=-1).topk(min(n, self.logits.size(-1)))
+        return [list(zip(*row, strict=True)) for row in zip(ids.tolist(), logprobs.tolist(), strict=True)]
 
 
 def decode(
@@ -116,65 +52,88 @@ def decode(
     *,
     rngs: Sequence[torch.Generator],
     barred: Tensor,
-    end: int,
-    ended: set[int],
-) -> Iterator[dict[int, int]]:
-    """What follows the prompts (at least one id each), decoded together: at each step {sample: its next token}.
+    going: set[int],
+) -> Iterator[Step]:
+    """What follows the prompts (at least one id each), decoded together, up to max_new_tokens.
 
-    A sample ends at max_new_tokens, before end-of-text, or when the caller puts it into `ended`.
+    going: the samples that go on, all at first; whoever takes the steps removes those that have ended.
     """
     contexts = Contexts(model, prompts, how.max_new_tokens - 1)
-    going = list(range(len(prompts)))
+    samples = list(range(len(prompts)))
+    seen = seen_in(prompts, barred.numel()) if how.repetition_penalty is not None else None
     for left in range(how.max_new_tokens - 1, -1, -1):
-        tokens = choose(contexts.logits.masked_fill(barred, -math.inf), how, [rngs[sample] for sample in going])
-        step = {sample: token for sample, token in zip(going, tokens, strict=True) if token != end}
-        ended.update(set(going) - set(step))
-        yield step
-        rows = [row for row, sample in enumerate(going) if sample not in ended]
+        allowed = contexts.logits.masked_fill(barred, -math.inf)
+        tokens = choose(allowed, how, [rngs[sample] for sample in samples], seen)
+        yield Step(samples, tokens, contexts.logits)
+        rows = [row for row, sample in enumerate(samples) if sample in going]
         if not rows or not left:
             return
         contexts.select(rows)
-        going = [going[row] for row in rows]
-        contexts.read([step[sample] for sample in going])
+        samples, tokens = [samples[row] for row in rows], [tokens[row] for row in rows]
+        contexts.read(tokens)
+        if seen is not None:
+            seen = seen[rows]
+            seen[range(len(rows)), tokens] = True
 
 
-class TextStream:
-    """The text of one sample as its tokens come: never half a character; it ends before the first stop text.
+def seen_in(texts: Sequence[Sequence[int]], vocab_size: int) -> Tensor:
+    """True for the tokens that stand in each text: (B, V)."""
+    seen = torch.zeros(len(texts), vocab_size, dtype=torch.bool)
+    for row, ids in zip(seen, texts, strict=True):
+        row[list(ids)] = True
+    return seen
 
-    What could be the beginning of a stop text is held back until it is known not to be one.
+
+class Sample:
+    """A text in the making: iterating over it gives its pieces as they come; the other facts are complete after that.
+
+    A stop text cuts the text, not the tokens: the last of these may reach beyond its end.
     """
 
-    def __init__(self, tokenizer: Tokenizer, stop: Sequence[str] = ()) -> None:
-        self._decoder, self._stop = StreamDecoder(tokenizer), stop
-        self._held = ""
-        self.ended = False
+    def __init__(self, stream: TextStream, ends: Mapping[int, Reason], more: Callable[[], bool]) -> None:
+        """more: writes one more token of every sample of a batch; False if there is nothing left to write."""
+        self.tokens: list[int] = []
+        self.logprobs: list[float] = []  # of the tokens, by the model itself, in nats
+        self.likeliest: list[list[tuple[int, float]]] = []  # at each token, if asked for
+        self.text = ""
+        self.reason: Reason | None = None  # why it ended
+        self._stream, self._ends, self._more = stream, ends, more
+        self._waiting: deque[str] = deque()
 
-    def feed(self, token: int) -> str:
-        """The text that is certain with this token, perhaps none; nothing once a stop text has come."""
-        return "" if self.ended else self._take(self._decoder.feed(token), last=False)
+    def __iter__(self) -> Iterator[str]:
+        while True:
+            while self._waiting:
+                yield self._waiting.popleft()
+            if self.reason is not None or not self._more():
+                break
+        self.reason = self.reason or "length"
+        self._take(self._stream.finish())
+        yield from self._waiting
+        self._waiting.clear()
 
-    def finish(self) -> str:
-        """What was held back, when no more tokens come."""
-        return "" if self.ended else self._take(self._decoder.flush(), last=True)
+    def whole(self) -> Sample:
+        """Itself, written to the end."""
+        for _ in self:
+            pass
+        return self
 
-    def _take(self, text: str, *, last: bool) -> str:
-        held = self._held + text
-        cut = min((at for s in self._stop if (at := held.find(s)) >= 0), default=len(held))
-        # A stop text that came whole can still turn out to lie behind one that began before it.
-        sure = len(held) if last else len(held) - _could_begin(held, self._stop)
-        ready = min(cut, sure)
-        self.ended = last or ready == cut < len(held)
-        self._held = held[ready:]
-        return held[:ready]
+    def add(self, token: int, logprob: float, likeliest: list[tuple[int, float]] | None) -> None:
+        """One token more, or the end."""
+        self.reason = self._ends.get(token)
+        if self.reason is not None:
+            return
+        self.tokens.append(token)
+        self.logprobs.append(logprob)
+        if likeliest is not None:
+            self.likeliest.append(likeliest)
+        self._take(self._stream.feed(token))
+        if self._stream.ended:
+            self.reason = "stop text"
 
-
-def _could_begin(text: str, stop: Sequence[str]) -> int:
-    """Length of the longest end of `text` that begins a stop text."""
-    longest = max((len(s) for s in stop), default=0)
-    for size in range(min(len(text), longest - 1), 0, -1):
-        if any(s.startswith(text[-size:]) for s in stop):
-            return size
-    return 0
+    def _take(self, piece: str) -> None:
+        if piece:
+            self.text += piece
+            self._waiting.append(piece)
 
 
 def write(
@@ -185,39 +144,45 @@ def write(
     rngs: Sequence[torch.Generator],
     barred: Tensor,
     tokenizer: Tokenizer,
-) -> Iterator[Iterator[str]]:
-    """For each prompt in order, what the model adds to it, piece by piece. As many as fit are decoded together.
+    n_likeliest: int = 0,
+) -> Iterator[Sample]:
+    """What the model adds to each prompt, in order. As many as fit are decoded together.
 
-    What comes of later samples while an earlier one is read waits for its turn.
+    What comes of later samples while an earlier one is read waits for its turn. n_likeliest: how many of the likeliest
+    tokens each sample notes at each of its tokens.
     """
     n = rows_at_once(model.cfg)
     for first in range(0, len(prompts), n):
         part = slice(first, first + n)
-        ended: set[int] = set()
-        steps = decode(model, prompts[part], how, rngs=rngs[part], barred=barred, end=tokenizer.eot_id, ended=ended)
-        texts = [TextStream(tokenizer, how.stop) for _ in prompts[part]]
-        waiting: list[deque[str]] = [deque() for _ in texts]
-        for sample in range(len(texts)):
-            yield _pieces(sample, steps, texts, waiting, ended)
+        going = set(range(len(prompts[part])))
+        steps = decode(model, prompts[part], how, rngs=rngs[part], barred=barred, going=going)
+        yield from _written(steps, going, how, tokenizer, n_likeliest)
 
 
-def _pieces(
-    sample: int, steps: Iterator[dict[int, int]], texts: list[TextStream], waiting: list[deque[str]], ended: set[int]
-) -> Iterator[str]:
-    """The text of one of the samples that are decoded together, taking steps of all as it needs them."""
-    while True:
-        while waiting[sample]:
-            yield waiting[sample].popleft()
-        step = next(steps, None) if sample not in ended else None
+def _written(
+    steps: Iterator[Step], going: set[int], how: Decoding, tokenizer: Tokenizer, n_likeliest: int
+) -> list[Sample]:
+    """The samples that are decoded together; whichever is iterated over takes steps of all."""
+
+    def more() -> bool:
+        step = next(steps, None)
         if step is None:
-            break
-        for other, token in step.items():
-            if piece := texts[other].feed(token):
-                waiting[other].append(piece)
-            if texts[other].ended:
-                ended.add(other)
-    if piece := texts[sample].finish():
-        yield piece
+            return False
+        likeliest = step.likeliest(n_likeliest) if n_likeliest else [None] * len(step.samples)
+        for number, token, logprob, rivals in zip(step.samples, step.tokens, step.logprobs(), likeliest, strict=True):
+            samples[number].add(token, logprob, rivals)
+            if samples[number].reason is not None:
+                going.remove(number)
+        return True
+
+    ends = ends_of(tokenizer, how.stop_tokens)
+    samples = [Sample(TextStream(tokenizer, how.stop), ends, more) for _ in going]
+    return samples
+
+
+def ends_of(tokenizer: Tokenizer, stop_tokens: Sequence[int]) -> dict[int, Reason]:
+    """The tokens that end a text, which are no part of it, each with the reason."""
+    return {**dict.fromkeys(stop_tokens, "stop token"), tokenizer.eot_id: "end of text"}
 
 
 def sample_seed(seed: int, i: int) -> int:

@@ -20,10 +20,13 @@ from gptlite.config.loading import Override
 from gptlite.config.schema import ModelSection, RunSection
 from gptlite.data.batches import eval_windows
 from gptlite.data.tokens import TokenArray, Tokens
-from gptlite.errors import RunError, counted
-from gptlite.inference.engine import store_for_decoding
-from gptlite.inference.generate import Decoding, never, sample_seed, write
+from gptlite.errors import ConfigError, RunError, counted
+from gptlite.inference.beam import BeamSearch, Hypothesis, beam_search
+from gptlite.inference.choosing import Decoding, never
+from gptlite.inference.engine import Contexts, rows_at_once, store_for_decoding
+from gptlite.inference.generate import Reason, Sample, Step, ends_of, sample_seed, write
 from gptlite.inference.score import Score, bytes_per_token, score
+from gptlite.inference.texts import whole_text
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import FORMAT_VERSION, from_gpt2
 from gptlite.runs.checkpoint import Checkpoint, Damaged
@@ -98,28 +101,39 @@ class Model:
         """Ids of a text in the normal form of the training text. DataError for characters that are not known."""
         if not isinstance(text, str):
             raise TypeError(f"text = {text!r}: a str is expected, not {type(text).__name__}")
-        if self.facts.normalize == "nfc":
-            text = unicodedata.normalize("NFC", text)
-        return [int(i) for i in self.tokenizer.encode(text)]
+        return [int(i) for i in self.tokenizer.encode(self._normal(text))]
+
+    def _normal(self, text: str) -> str:
+        return unicodedata.normalize("NFC", text) if self.facts.normalize == "nfc" else text
+
+    def known(self, text: str) -> str:
+        """The text in the normal form of the training text, without what the tokenizer does not know."""
+        return self.tokenizer.known(self._normal(text))
 
     def prompt_ids(self, prompt: str) -> list[int]:
         """Ids of a prompt; an empty one becomes the id that texts start from."""
         return [self.facts.start_id] if prompt == "" else self.encode(prompt)
 
-    def samples(self, prompt: str, how: Decoding, *, seed: int = 0, n: int = 1) -> Iterator[Iterator[str]]:
-        """What `n` samples add to the prompt: the pieces of one, then those of the next.
+    def samples(
+        self, prompts: str | Sequence[str], how: Decoding, *, seed: int = 0, n: int = 1, n_likeliest: int = 0
+    ) -> Iterator[Sample]:
+        """`n` samples of each prompt: all of the first, then those of the next.
 
-        Sample i is the same for every `n`, up to the rounding of logits: its generator follows from (seed, i).
+        Sample i of a prompt is the same for every `n` and beside any other prompts, up to the rounding of logits: its
+        generator follows from (seed, i). n_likeliest: how many alternatives are noted at each token.
         """
-        rngs = [torch.Generator().manual_seed(sample_seed(seed, i)) for i in range(n)]
-        barred = never(self.tokenizer, ends=self.ends)
+        self._check_stop_tokens(how.stop_tokens)
+        texts = [self.prompt_ids(prompt) for prompt in ([prompts] if isinstance(prompts, str) else prompts)]
         # In fp32: one token at a time is bound by reading the weights, and casting them would read them twice.
-        prompts = [self.prompt_ids(prompt)] * n
-        return write(self.gpt, prompts, how, rngs=rngs, barred=barred, tokenizer=self.tokenizer)
-
-    def stream(self, prompt: str, how: Decoding, *, seed: int = 0) -> Iterator[str]:
-        """What the first sample adds to the prompt, piece by piece; equal arguments give equal text."""
-        return next(self.samples(prompt, how, seed=seed))
+        return write(
+            self.gpt,
+            [ids for ids in texts for _ in range(n)],
+            how,
+            rngs=[torch.Generator().manual_seed(sample_seed(seed, i)) for _ in texts for i in range(n)],
+            barred=self.barred,
+            tokenizer=self.tokenizer,
+            n_likeliest=n_likeliest,
+        )
 
     def generate(
         self,
@@ -129,12 +143,56 @@ class Model:
         temperature: float = 0.8,
         top_k: int | None = None,
         top_p: float | None = None,
+        min_p: float | None = None,
+        repetition_penalty: float | None = None,
         stop: Sequence[str] = (),
+        stop_tokens: Sequence[int] = (),
         seed: int = 0,
     ) -> str:
-        """What the model adds to the prompt."""
-        how = Decoding(max_new_tokens, temperature, top_k, top_p, tuple(stop))
-        return "".join(self.stream(prompt, how, seed=seed))
+        """What the model adds to the prompt; equal arguments give equal text."""
+        how = Decoding(
+            max_new_tokens, temperature, top_k, top_p, min_p, repetition_penalty, tuple(stop), tuple(stop_tokens)
+        )
+        return next(self.samples(prompt, how, seed=seed)).whole().text
+
+    def search(self, prompt: str, how: BeamSearch) -> list[tuple[str, Hypothesis]]:
+        """The best continuations that beam search finds, each with its text, the best first."""
+        self._check_stop_tokens(how.stop_tokens)
+        most = rows_at_once(self.facts.model)
+        if how.width > most:
+            raise ConfigError(f"width = {how.width}: at most {most} beams of this model fit; lower it")
+        ends = ends_of(self.tokenizer, how.stop_tokens)
+
+        def ending(tokens: Sequence[int]) -> Reason | None:
+            stopped = how.stop and any(stop in self.tokenizer.decode(tokens) for stop in how.stop)
+            return "stop text" if stopped else ends.get(tokens[-1])
+
+        found = beam_search(self.gpt, self.prompt_ids(prompt), how, barred=self.barred, ending=ending)
+        return [(whole_text(self.tokenizer, hypothesis.tokens, how.stop), hypothesis) for hypothesis in found]
+
+    @torch.inference_mode()
+    def logprobs(self, prompt: str, continuation: str) -> list[float]:
+        """log p of each token of a continuation, in nats, as if the model had written it after the prompt.
+
+        Prompt and continuation become tokens separately, as they do in sampling.
+        """
+        tokens = self.encode(continuation)
+        contexts, of_each = Contexts(self.gpt, [self.prompt_ids(prompt)], len(tokens)), list[float]()
+        for before, token in zip([None, *tokens], tokens, strict=False):
+            if before is not None:
+                contexts.read([before])
+            of_each += Step([0], [token], contexts.logits).logprobs()
+        return of_each
+
+    def _check_stop_tokens(self, ids: Sequence[int]) -> None:
+        unknown = [token for token in ids if not 0 <= token < self.tokenizer.vocab_size]
+        if unknown:
+            raise ConfigError(f"stop_tokens = {unknown[0]}: an id from 0 to {self.tokenizer.vocab_size - 1}")
+
+    @functools.cached_property
+    def barred(self) -> Tensor:
+        """True for ids that are never written: (V,) bool."""
+        return never(self.tokenizer, ends=self.ends)
 
     def score(self, text: str, *, batch_size: int = SCORE_BATCH_SIZE) -> Score:
         """How surprising a text is. The first token is context only, unless end-of-text can go before it."""

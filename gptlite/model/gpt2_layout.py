@@ -7,7 +7,7 @@ the same function. Post-LN has no GPT-2 form: it is saved under `model_type: gpt
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -108,6 +108,16 @@ def hf_config(cfg: ModelSection, vocab_size: int, eot_id: int) -> dict[str, Any]
     }
 
 
-def generation_config(cfg: ModelSection, eot_id: int) -> dict[str, Any]:
-    """generation_config.json: GPT-2 in Hugging Face indexes out of its position table past max_length."""
-    return {"max_length": cfg.block_size, "bos_token_id": eot_id, "eos_token_id": eot_id, "pad_token_id": eot_id}
+def generation_config(cfg: ModelSection, eot_id: int, barred: Sequence[int]) -> dict[str, Any]:
+    """generation_config.json: GPT-2 in Hugging Face indexes out of its position table past max_length.
+
+    barred: ids that are never written.
+    """
+    never = {"suppress_tokens": list(barred)} if barred else {}
+    return {
+        "max_length": cfg.block_size,
+        "bos_token_id": eot_id,
+        "eos_token_id": eot_id,
+        "pad_token_id": eot_id,
+        **never,
+    }

@@ -60,6 +60,10 @@ class Tokenizer(Protocol):
         """
         ...
 
+    def known(self, text: str) -> str:
+        """The text without what `encode` refuses."""
+        ...
+
     def token_bytes(self) -> Sequence[bytes]:
         """The UTF-8 bytes of each id, vocab_size of them; b"" for end-of-text and for ids that no text can produce."""
         ...

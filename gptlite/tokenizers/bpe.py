@@ -102,6 +102,10 @@ class BpeTokenizer:
                 "for it; shorten the run, or use tokenizer.kind=bpe"
             ) from error
 
+    def known(self, text: str) -> str:
+        """See Tokenizer: lone surrogates alone have no bytes."""
+        return text.encode("utf-8", "ignore").decode()
+
     def token_bytes(self) -> list[bytes]:
         """See Tokenizer."""
         return self._tokens

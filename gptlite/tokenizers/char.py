@@ -68,6 +68,10 @@ class CharTokenizer:
             raise self._unknown(text, np.flatnonzero(ids == _UNKNOWN))
         return ids
 
+    def known(self, text: str) -> str:
+        """See Tokenizer."""
+        return "".join(character for character in text if character in self._known)
+
     def token_bytes(self) -> list[bytes]:
         """See Tokenizer."""
         return self._tokens
@@ -89,6 +93,10 @@ class CharTokenizer:
     @cached_property
     def _meta(self) -> dict[str, object]:
         return describe(self.kind, self.vocab_size, characters=self.characters)
+
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        return frozenset(self.characters)
 
     @cached_property
     def _tokens(self) -> list[bytes]:

@@ -25,7 +25,7 @@ from gptlite.data.batches import Batches
 from gptlite.data.prepared import Prepared
 from gptlite.data.tokens import Tokens
 from gptlite.errors import ConfigError, RunError, counted, naming
-from gptlite.inference.generate import Decoding
+from gptlite.inference.choosing import Decoding
 from gptlite.inference.load import Facts, Model
 from gptlite.inference.score import Score
 from gptlite.model.gpt import GPT
@@ -282,9 +282,8 @@ def evaluate(model: Model, split: Tokens, batch_size: int, dist: Dist) -> Score:
 def sample(model: Model, cfg: RunConfig) -> str:
     """What the model adds to the fixed prompt with the fixed seed, up to SAMPLE_CHARACTERS characters."""
     how = Decoding(max_new_tokens=SAMPLE_CHARACTERS, temperature=cfg.sample.temperature)
-    added = ""
-    for piece in model.stream(cfg.eval.prompt, how, seed=SAMPLE_SEED):
-        added += piece
-        if len(added) >= SAMPLE_CHARACTERS:
+    written = next(model.samples(cfg.eval.prompt, how, seed=SAMPLE_SEED))
+    for _ in written:
+        if len(written.text) >= SAMPLE_CHARACTERS:
             break
-    return added[:SAMPLE_CHARACTERS]
+    return written.text[:SAMPLE_CHARACTERS]

@@ -39,8 +39,8 @@ def gptlite(n: int, **shape: int) -> Contender:
     """`n` samples by `gptlite sample`, with a tokenizer of as many characters as there are ids."""
     from gptlite.compute.device import resolve, settings
     from gptlite.config.schema import ModelSection, RunSection
+    from gptlite.inference.choosing import Decoding
     from gptlite.inference.engine import store_for_decoding
-    from gptlite.inference.generate import Decoding
     from gptlite.inference.load import Facts, Model
     from gptlite.model.gpt import GPT
     from gptlite.tokenizers.char import CharTokenizer

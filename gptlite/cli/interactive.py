@@ -1,0 +1,63 @@
+"""Asking for one prompt after the other."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from gptlite import durable
+from gptlite.errors import UserError
+
+MARK = "> "
+N_REMEMBERED = 1000
+
+
+def converse(answer: Callable[[str], None], say: Callable[[str], None]) -> None:
+    """Answer each line, until the input ends (Ctrl-D). Ctrl-C stops an answer; an empty line asks the same again.
+
+    What was typed can be called back with the arrow keys, also the next time.
+    """
+    say("a line is a prompt; an empty line repeats the last one; Ctrl-C stops a text, Ctrl-D ends")
+    prompt = ""
+    with line_history():
+        while True:
+            try:
+                prompt = input(MARK) or prompt
+            except EOFError:
+                print()
+                return
+            except KeyboardInterrupt:
+                print()
+                continue
+            try:
+                answer(prompt)
+            except KeyboardInterrupt:
+                say("stopped")
+            except UserError as error:
+                for problem in error.problems:
+                    say(f"error: {problem}")
+
+
+@contextlib.contextmanager
+def line_history() -> Iterator[None]:
+    """On a terminal: the lines typed earlier, read now and kept at the end, in the user's folder for such state."""
+    try:
+        import readline
+    except ImportError:  # a Python without it: lines are read as they are
+        yield
+        return
+    if not sys.stdin.isatty():
+        yield
+        return
+    file = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "gptlite" / "history"
+    if file.exists():
+        readline.read_history_file(file)
+    readline.set_history_length(N_REMEMBERED)
+    try:
+        yield
+    finally:
+        durable.make_dirs(file.parent)
+        readline.write_history_file(file)

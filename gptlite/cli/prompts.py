@@ -1,0 +1,71 @@
+"""Where prompts come from: the command line, files, standard input."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gptlite.errors import ConfigError, DataError, StorageError, counted, naming
+
+if TYPE_CHECKING:
+    from gptlite.inference.load import Model
+
+STANDARD_INPUT = "-"
+
+
+def read_prompts(typed: Sequence[str] | None, files: Sequence[str] | None, encoding: str) -> list[tuple[str, str]]:
+    """(what it is called in messages, text) of every prompt, those of the command line first; an empty one if there is
+    none.
+
+    Of files and standard input the last newline is left out, since editors and `echo` add it. ConfigError if standard
+    input is asked for twice; DataError for what is no text.
+    """
+    typed, files = typed or [], files or []
+    if typed.count(STANDARD_INPUT) > 1:
+        raise ConfigError("--prompt = -: once, since standard input can be read once; leave the others out")
+    texts = [("--prompt", _standard_input(encoding) if text == STANDARD_INPUT else text) for text in typed]
+    texts += [(f"--prompt-file {file}", _decoded(_read(file), f"--prompt-file = {file}", encoding)) for file in files]
+    return texts or [("--prompt", "")]
+
+
+def _standard_input(encoding: str) -> str:
+    return _decoded(sys.stdin.buffer.read(), "standard input", encoding)
+
+
+def _read(file: str) -> bytes:
+    if Path(file).is_dir():
+        raise DataError(f"--prompt-file = {file}: a text file, and this is a folder; name a file in it")
+    try:
+        return Path(file).read_bytes()
+    except FileNotFoundError:
+        raise DataError(f"--prompt-file = {file}: no such file; check the path") from None
+    except OSError as error:
+        raise StorageError(f"--prompt-file = {file}: {error.strerror}; check the path") from None
+
+
+def _decoded(data: bytes, name: str, encoding: str) -> str:
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError as error:
+        problem = f"{name}: byte {error.start} = {data[error.start]:#04x}: text in {encoding}; convert it"
+        raise DataError(problem) from None
+    return text.removesuffix("\n").removesuffix("\r")
+
+
+def usable_prompt(model: Model, where: str, prompt: str, *, skip: bool, say: Callable[[str], None]) -> str:
+    """A prompt that the model can read: as it is, or without unknown characters where these are to be skipped.
+
+    Says so where the model does not see all of it. DataError for unknown characters that are not to be skipped.
+    """
+    if skip:
+        known = model.known(prompt)
+        if len(known) < len(prompt):
+            say(f"{where}: {counted(len(prompt) - len(known), 'unknown character')} left out")
+        prompt = known
+    with naming("text", where):
+        length, context = len(model.prompt_ids(prompt)), model.facts.model.block_size
+    if length > context:
+        say(f"{where} = {length} tokens: the model sees the last {context} of them (its block_size)")
+    return prompt

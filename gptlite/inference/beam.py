@@ -1,0 +1,127 @@
+"""Beam search: the continuation that scores best, rather than one that is drawn.
+
+Shapes: W beams, V = vocab_size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gptlite.config.schema import SampleSection
+from gptlite.inference.choosing import check
+from gptlite.inference.engine import Contexts
+from gptlite.inference.generate import Reason
+from gptlite.model.gpt import GPT
+
+
+@dataclass(frozen=True)
+class BeamSearch:
+    """How wide to search, and when to stop.
+
+    The score of a text is log p / length ** length_penalty: 0 compares sums, which favours short texts, 1 the mean per
+    token, more favours long ones. A token that ends a text counts as one of it.
+    """
+
+    width: int
+    max_new_tokens: int = 200
+    length_penalty: float = 1.0
+    stop: tuple[str, ...] = ()
+    stop_tokens: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        check(
+            self,
+            width=(self.width >= 1, "a whole number >= 1"),
+            max_new_tokens=(self.max_new_tokens >= 1, "a whole number >= 1"),
+            length_penalty=(math.isfinite(self.length_penalty), "a number"),
+            stop=("" not in self.stop, "texts that are not empty"),
+        )
+
+    @classmethod
+    def of(cls, section: SampleSection) -> BeamSearch:
+        """What a config asks for, its `beams` not None."""
+        assert section.beams is not None
+        stop, stop_tokens = tuple(section.stop), tuple(section.stop_tokens)
+        return cls(section.beams, section.max_new_tokens, section.beam_length_penalty, stop, stop_tokens)
+
+    def score(self, logprob: float, length: int) -> float:
+        """Of a text of `length` tokens, log p in nats."""
+        return logprob / float(length**self.length_penalty)
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A finished continuation; a token that ended it is not among its tokens, but counts in its figures."""
+
+    tokens: tuple[int, ...]
+    logprob: float  # of all tokens together, in nats
+    score: float
+    reason: Reason
+
+
+@dataclass(frozen=True)
+class _Beam:
+    tokens: tuple[int, ...]
+    logprob: float
+
+
+Ending = Callable[[Sequence[int]], Reason | None]
+
+
+def beam_search(
+    model: GPT, prompt: Sequence[int], how: BeamSearch, *, barred: Tensor, ending: Ending
+) -> list[Hypothesis]:
+    """The best continuations of a prompt (one id or more) that were found, at most `width`, the best first.
+
+    ending: why the tokens so far end with their last, None where they go on. With a width of V ** (length - 1) nothing
+    is lost on the way and the best is exact; with 1, and no ends, it is greedy decoding. The search is over when no
+    beam can overtake the worst of `width` finished texts, however it goes on.
+    """
+    contexts = Contexts(model, [prompt], how.max_new_tokens - 1)
+    beams, finished = [_Beam((), 0.0)], list[Hypothesis]()
+    for length in range(1, how.max_new_tokens + 1):
+        rows, going = list[int](), list[_Beam]()
+        for rank, (row, beam) in enumerate(_extended(beams, contexts.logits, barred, how)):
+            reason = ending(beam.tokens) or ("length" if length == how.max_new_tokens else None)
+            if reason is None and len(going) < how.width:
+                rows.append(row)
+                going.append(beam)
+            elif reason is not None and rank < how.width:
+                tokens = beam.tokens if reason in ("length", "stop text") else beam.tokens[:-1]
+                finished.append(Hypothesis(tokens, beam.logprob, how.score(beam.logprob, length), reason))
+        finished = sorted(finished, key=lambda found: -found.score)[: how.width]
+        if not going or not _can_improve(going[0].logprob, length, finished, how):
+            break
+        contexts.select(rows)
+        contexts.read([beam.tokens[-1] for beam in going])
+        beams = going
+    return finished
+
+
+def _extended(beams: Sequence[_Beam], logits: Tensor, barred: Tensor, how: BeamSearch) -> list[tuple[int, _Beam]]:
+    """The likeliest texts of one token more, each with the row of the beam that it extends. logits: (W, V).
+
+    More than `width` of them, so that enough go on where others end.
+    """
+    so_far = torch.tensor([[beam.logprob] for beam in beams], dtype=torch.float64)
+    logprobs = so_far + torch.log_softmax(logits.double(), dim=-1).masked_fill(barred, -math.inf)
+    n = min((2 + len(how.stop_tokens)) * how.width, logprobs.numel())
+    best, places = logprobs.flatten().topk(n)
+    found = [
+        (*divmod(place, logits.size(-1)), logprob)
+        for place, logprob in zip(places.tolist(), best.tolist(), strict=True)
+    ]
+    return [(row, _Beam((*beams[row].tokens, token), logprob)) for row, token, logprob in found if logprob > -math.inf]
+
+
+def _can_improve(best: float, length: int, finished: Sequence[Hypothesis], how: BeamSearch) -> bool:
+    """Whether a beam with log p `best` after `length` tokens can still become one of the best `width`."""
+    if len(finished) < how.width:
+        return True
+    # log p only falls. Divided by a growing length it may still rise: at best it stays as it is to the end.
+    return how.score(best, how.max_new_tokens if how.length_penalty > 0 else length + 1) > finished[-1].score

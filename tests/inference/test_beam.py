@@ -1,0 +1,142 @@
+"""Beam search against every sequence there is, on models small enough to write them all down."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from gptlite.config.schema import ModelSection
+from gptlite.inference.beam import BeamSearch, Hypothesis, beam_search
+from gptlite.inference.engine import Contexts
+from gptlite.model.gpt import GPT
+from gptlite.model.gpt2_layout import hf_config, to_gpt2
+
+
+def gpt(seed: int, vocab_size: int, **values) -> GPT:
+    cfg = ModelSection(**{"n_layer": 1, "n_head": 1, "n_embd": 4, "block_size": 8, **values})
+    model = GPT(cfg, vocab_size, rng=torch.Generator().manual_seed(seed)).double()
+    with torch.no_grad():
+        for i, p in enumerate(model.parameters()):
+            p.add_(torch.randn(p.shape, dtype=p.dtype, generator=torch.Generator().manual_seed(1000 * seed + i)))
+    return model.requires_grad_(False)
+
+
+def all_scores(model: GPT, prompt: list[int], how: BeamSearch, end: int, barred: set[int]) -> dict[tuple, float]:
+    """The score of every text there is: of up to `length` tokens, ended by `end`, or of exactly `length` without it."""
+    V, length = model.vocab_size, how.max_new_tokens
+    middle = [token for token in range(V) if token not in barred]
+    texts = []
+    for n in range(1, length + 1):
+        for tokens in itertools.product(middle, repeat=n):
+            if end not in tokens[:-1] and (tokens[-1] == end or n == length):
+                texts.append(tokens)
+    scores = {}
+    for tokens in texts:
+        logprobs = torch.log_softmax(model(torch.tensor([[*prompt, *tokens]]))[0], dim=-1)
+        total = sum(float(logprobs[len(prompt) - 1 + i, token]) for i, token in enumerate(tokens))
+        scores[tokens] = total / len(tokens) ** how.length_penalty
+    return scores
+
+
+def found_by(
+    model: GPT, prompt: list[int], how: BeamSearch, end: int, barred: set[int] = frozenset()
+) -> list[Hypothesis]:
+    mask = torch.tensor([token in barred for token in range(model.vocab_size)])
+    return beam_search(
+        model, prompt, how, barred=mask, ending=lambda tokens: "end of text" if tokens[-1] == end else None
+    )
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_a_width_that_loses_nothing_finds_the_best_of_all_texts(seed):
+    rng = np.random.default_rng(seed)
+    V, length = [(2, 4), (3, 3), (4, 3), (5, 2), (3, 4)][seed % 5]
+    end = int(rng.integers(V)) if seed % 3 else -1
+    barred = {int(rng.integers(V))} - {end} if V > 2 and seed % 2 else set()
+    how = BeamSearch(V ** (length - 1), length, float(rng.choice([-1.0, 0.0, 0.5, 1.0, 2.0])))
+    model, prompt = gpt(seed, V), rng.integers(0, V, rng.integers(1, 4)).tolist()
+    scores = all_scores(model, prompt, how, end, barred)
+    best = found_by(model, prompt, how, end, barred)[0]
+    text = best.tokens if best.reason == "length" else (*best.tokens, end)
+    assert best.score == pytest.approx(max(scores.values()), rel=1e-6)
+    assert scores[text] == pytest.approx(best.score, rel=1e-6)
+
+
+def test_every_finished_text_is_among_the_best_of_all_when_nothing_is_lost():
+    how, end = BeamSearch(27, 4, 1.0), 2
+    model = gpt(7, 3)
+    expected = sorted(all_scores(model, [1], how, end, set()).values(), reverse=True)
+    found = found_by(model, [1], how, end)
+    assert [hypothesis.score for hypothesis in found] == pytest.approx(expected[: len(found)], rel=1e-6)
+    assert len(found) == 27
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_one_beam_is_greedy_also_past_the_context(seed):
+    model, greedy = gpt(seed, 6, n_layer=2, block_size=5), []
+    contexts = Contexts(model, [[1, 2]], 15)
+    for _ in range(15):
+        greedy.append(int(contexts.logits.argmax()))
+        contexts.read(greedy[-1:])
+    [found] = found_by(model, [1, 2], BeamSearch(1, 15), end=-1)
+    assert list(found.tokens) == greedy
+    assert found.reason == "length"
+
+
+def test_more_beams_never_find_worse_than_greedy_here_and_sometimes_better():
+    scores = []
+    for seed in range(20):
+        model = gpt(seed, 8)
+        one, four = (found_by(model, [0], BeamSearch(width, 6), end=-1)[0].logprob for width in (1, 64))
+        assert four >= one - 1e-9
+        scores.append(four - one)
+    assert max(scores) > 0.1
+
+
+def test_a_length_penalty_turns_the_choice_from_short_to_long():
+    # p(end) = 0.4 at each step, each of two other tokens 0.3: sums favour the shortest, means the longest.
+    model = gpt(0, 3, position="none")
+    with torch.no_grad():
+        for p in model.parameters():
+            p.zero_()
+        model.head.bias = torch.nn.Parameter(torch.tensor([0.3, 0.3, 0.4], dtype=torch.float64).log())
+    short, long = (found_by(model, [0], BeamSearch(9, 3, penalty), end=2)[0] for penalty in (0.0, 3.0))
+    assert (short.tokens, short.score) == ((), pytest.approx(math.log(0.4)))
+    assert (len(long.tokens), long.reason) == (2, "end of text")
+    assert long.score == pytest.approx((2 * math.log(0.3) + math.log(0.4)) / 27)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_all_beams_with_their_scores_are_those_of_transformers(seed):
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    rng = np.random.default_rng(seed)
+    V, length, prompt = 9, 7, rng.integers(0, 9, 3).tolist()
+    how = BeamSearch(int(rng.integers(1, 6)), length, float(rng.choice([-0.5, 0.0, 1.0, 2.0])))
+    model = gpt(seed, V, n_layer=2, block_size=16)
+    end = int(model(torch.tensor([prompt]))[0, -1].topk(3).indices[2])  # so that some texts end early
+    theirs = GPT2LMHeadModel(GPT2Config(**hf_config(model.cfg, V, end))).double().train(False)
+    theirs.load_state_dict({**theirs.state_dict(), **to_gpt2(model)})
+    idx = torch.tensor([prompt])
+    found = theirs.generate(
+        idx,
+        attention_mask=torch.ones_like(idx),
+        pad_token_id=end,
+        max_new_tokens=length,
+        num_beams=how.width,
+        num_return_sequences=how.width,
+        length_penalty=how.length_penalty,
+        early_stopping="never",
+        do_sample=False,
+        return_dict_in_generate=True,
+        output_scores=True,
+    )
+    ours = found_by(model, prompt, how, end)
+    written = [[*tokens.tolist(), end] for tokens in found.sequences[:, 3:]]
+    assert [list(hypothesis.tokens) for hypothesis in ours] == [ids[: ids.index(end)] for ids in written]
+    if how.width > 1:  # transformers gives no score to its greedy text
+        assert [hypothesis.score for hypothesis in ours] == pytest.approx(found.sequences_scores.tolist(), rel=1e-5)
