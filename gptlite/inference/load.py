@@ -153,7 +153,7 @@ class Model:
         how = Decoding(
             max_new_tokens, temperature, top_k, top_p, min_p, repetition_penalty, tuple(stop), tuple(stop_tokens)
         )
-        return next(self.samples(prompt, how, seed=seed)).whole().text
+        return next(self.samples([prompt], how, seed=seed)).whole().text
 
     def search(self, prompt: str, how: BeamSearch) -> list[tuple[str, Hypothesis]]:
         """The best continuations that beam search finds, each with its text, the best first."""
