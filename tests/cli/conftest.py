@@ -45,6 +45,7 @@ def gptlite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
     """Runs a command line inside this process, in an empty folder with a text and a config."""
     write_story(tmp_path)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GPTLITE_THREADS", "1")  # models this small gain nothing from more, and wait for each other
 
     def run(*arguments: str) -> Result:
         capfd.readouterr()
