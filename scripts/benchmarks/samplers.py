@@ -5,10 +5,18 @@ A unit of work is all of them; the weights are random, and no text ends early.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
 import torch
+from torch import Tensor
 
 from benchmarks.sizes import N_NEW, N_PROMPT, Size
 from benchmarks.worker import Contender, timed
+
+if TYPE_CHECKING:
+    from gptlite.inference.load import Model
 
 TEMPERATURE = 0.8
 
@@ -36,16 +44,64 @@ def hugging_face(**shape: int) -> Contender:
 
 
 def gptlite(n: int, **shape: int) -> Contender:
-    """`n` samples by `gptlite sample`, with a tokenizer of as many characters as there are ids."""
-    from gptlite.compute.device import resolve, settings
-    from gptlite.config.schema import ModelSection, RunSection
+    """`n` samples by `gptlite sample`."""
+    from gptlite.compute.device import settings
     from gptlite.inference.choosing import Decoding
+
+    model = model_of(Size(**shape))
+
+    def write() -> None:
+        with settings(model.compute, deterministic=False):
+            written = model.samples(prompt_of(model), Decoding(N_NEW, TEMPERATURE), seed=1, n=n)
+            assert [len("".join(sample)) for sample in written] == [N_NEW] * n
+
+    return timed(write), {"threads": model.compute.threads}
+
+
+def choosing(**shape: int) -> Contender:
+    """One sample with every filter, streamed: only the seconds that are not spent in the model."""
+    from gptlite.compute.device import settings
+    from gptlite.inference.choosing import Decoding
+    from gptlite.inference.engine import Contexts
+
+    model, stop = model_of(Size(**shape)), ("\0", "\0\0")  # texts that never come
+    how = Decoding(N_NEW, TEMPERATURE, top_k=40, top_p=0.95, min_p=0.01, repetition_penalty=1.1, stop=stop)
+    in_model = 0.0
+
+    def counted(call: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        def call_and_count(*arguments: Any) -> Tensor:
+            nonlocal in_model
+            began_at = time.perf_counter()
+            result = call(*arguments)
+            in_model += time.perf_counter() - began_at
+            return result
+
+        return call_and_count
+
+    Contexts._hidden = counted(Contexts._hidden)  # type: ignore[method-assign]  # in this process alone
+    Contexts._logits = counted(Contexts._logits)  # type: ignore[method-assign]
+
+    def turn(times: int) -> float:
+        nonlocal in_model
+        in_model, began_at = 0.0, time.perf_counter()
+        with settings(model.compute, deterministic=False):
+            for _ in range(times):
+                [sample] = model.samples(prompt_of(model), how, seed=1)
+                assert len("".join(sample)) == N_NEW
+        return (time.perf_counter() - began_at - in_model) / times
+
+    return turn, {"threads": model.compute.threads}
+
+
+def model_of(size: Size) -> Model:
+    """A model as `gptlite sample` loads it, with a tokenizer of as many characters as there are ids."""
+    from gptlite.compute.device import resolve
+    from gptlite.config.schema import ModelSection, RunSection
     from gptlite.inference.engine import store_for_decoding
     from gptlite.inference.load import Facts, Model
     from gptlite.model.gpt import GPT
     from gptlite.tokenizers.char import CharTokenizer
 
-    size = Size(**shape)
     section = ModelSection(
         n_layer=size.n_layer, n_head=size.n_head, n_embd=size.n_embd, block_size=size.block_size, activation="relu"
     )
@@ -53,11 +109,9 @@ def gptlite(n: int, **shape: int) -> Contender:
     compute = resolve(RunSection(device="cpu"), size.block_size)
     gpt = GPT(section, tokenizer.vocab_size, attention=compute.attention).requires_grad_(False)
     store_for_decoding(gpt)
-    model = Model(gpt, tokenizer, Facts(section, start_id=0, normalize="none"), compute)
+    return Model(gpt, tokenizer, Facts(section, start_id=0, normalize="none"), compute)
 
-    def write() -> None:
-        with settings(compute, deterministic=False):
-            written = model.samples(tokenizer.characters[:N_PROMPT], Decoding(N_NEW, TEMPERATURE), seed=1, n=n)
-            assert [len("".join(pieces)) for pieces in written] == [N_NEW] * n
 
-    return timed(write), {"threads": compute.threads}
+def prompt_of(model: Model) -> str:
+    """A text of N_PROMPT tokens."""
+    return model.tokenizer.decode(range(N_PROMPT))
