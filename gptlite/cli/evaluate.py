@@ -35,7 +35,8 @@ def evaluate(
     per_token: PerTokenOption = False,
     out: OutOption = None,
 ) -> None:
-    """Score a model on its validation text, or on any file: nats per token, perplexity, bits per byte."""
+    """Score a model on its validation text, or on any file: nats per token, perplexity, bits per byte; or look inside
+    it, on a page that --attention or --per-token writes."""
     from gptlite.runs.choosing import choose_checkpoint, config_of
     from gptlite.runs.rundir import runs_folder
 

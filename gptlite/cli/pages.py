@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gptlite.inference.load import Model
     from gptlite.runs.checkpoint import Checkpoint
 
-MOST_TOKENS = 4000  # of a text on the page of --per-token, about a megabyte
+MOST_TOKENS = 4000  # of a text on the page of --per-token, a third of a megabyte
 
 AttentionOption = Annotated[
     str | None,

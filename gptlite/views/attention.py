@@ -30,7 +30,7 @@ NO_ORDER = (
 POSITIONS = {
     "learned": f"{NO_ORDER} Its numbers were learned like all others.",
     "sinusoidal": f"{NO_ORDER} Nothing in it was learned: column by column sin and cos of t / 10000^(2i/C).",
-    "none": "This model has no such table (position: none). Only the mask tells it of order: later tokens see more.",
+    "none": "This model has no position table (position: none). Only the mask tells of order: later tokens see more.",
 }
 
 
