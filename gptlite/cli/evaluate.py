@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gptlite.cli.options import CheckpointOption, RunArgument, SetOption, check_keys
+from gptlite.cli.pages import AttentionOption, OutOption, PerTokenOption, Wanted
 from gptlite.cli.terminal import Console
 from gptlite.errors import DataError, RunError, naming
 
 if TYPE_CHECKING:
     from gptlite.config.schema import RunConfig
     from gptlite.data.prepared import Prepared
+    from gptlite.data.tokens import Tokens
     from gptlite.inference.load import Model
     from gptlite.inference.score import Score
     from gptlite.runs.checkpoint import Checkpoint
@@ -29,29 +31,35 @@ def evaluate(
     checkpoint: CheckpointOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     set_: SetOption = None,
+    attention: AttentionOption = None,
+    per_token: PerTokenOption = False,
+    out: OutOption = None,
 ) -> None:
-    """Score a model on its validation text, or on any file: nats per token, perplexity, bits per byte."""
+    """Score a model on its validation text, or on any file: nats per token, perplexity, bits per byte; or look inside
+    it, on a page that --attention or --per-token writes."""
     from gptlite.runs.choosing import choose_checkpoint, config_of
     from gptlite.runs.rundir import runs_folder
 
     console = Console()
     sets = check_keys("eval", set_)
+    page = Wanted(attention, per_token, out, file)
+    page.check(as_json=as_json)
     found = choose_checkpoint(runs_folder(), run or "latest", checkpoint, console.say)
     cfg = config_of(found, sets)
     console.say(f"checkpoint: {found.path}")
     text = read_text(file, cfg) if file is not None else None
-    prepared = prepared_of(found, cfg) if text is None else None
+    prepared = prepared_of(found, cfg) if text is None and attention is None else None
     # torch: not before the command line has been checked.
     from gptlite.compute.device import settings
     from gptlite.inference.load import load_checkpoint
 
     model = load_checkpoint(found, cfg.run)
-    with settings(model.compute, deterministic=cfg.run.deterministic):
-        if prepared is not None:
-            score = score_validation(model, prepared, cfg)
-        else:
-            with naming("text", str(file)):
-                score = model.score(text or "", batch_size=cfg.eval.batch_size)
+    with settings(model.compute, deterministic=cfg.run.deterministic), naming("text", str(file)):
+        tokens = model.tokens_to_score(text or "") if prepared is None else validation_of(model, prepared)
+        if page:
+            print(page.write(found, model, tokens, cfg.eval.batch_size, console.say))
+            return
+        score = model.score_tokens(tokens, batch_size=cfg.eval.batch_size)
     figures = {"checkpoint": str(found.path), "text": file or "validation", **figures_of(score)}
     for line in [json.dumps(figures)] if as_json else table(figures):
         print(line)
@@ -89,12 +97,12 @@ def prepared_of(checkpoint: Checkpoint, cfg: RunConfig) -> Prepared:
     return prepared
 
 
-def score_validation(model: Model, prepared: Prepared, cfg: RunConfig) -> Score:
-    """The score of the whole validation split. RunError if it was made with another tokenizer."""
+def validation_of(model: Model, prepared: Prepared) -> Tokens:
+    """The whole validation split. RunError if it was made with another tokenizer."""
     theirs, ours = prepared.manifest.tokenizer.fingerprint, model.tokenizer.fingerprint
     if theirs != ours:
         raise RunError(f"{prepared.path}: tokenizer = {theirs[:12]}: the checkpoint has {ours[:12]}; use its own data")
-    return model.score_tokens(prepared.split("val"), batch_size=cfg.eval.batch_size)
+    return prepared.split("val")
 
 
 def figures_of(score: Score) -> dict[str, float]:

@@ -130,3 +130,13 @@ def penalty_belongs_to_beams(length_penalty: float | None, beams: int | None) ->
         "length_penalty": "null, since only beams have it",
         "beams": "a number of beams, or set length_penalty to null",
     }
+
+
+def images_belong_to_tensorboard(attention: bool, tensorboard: bool) -> dict[str, str]:
+    """Only TensorBoard shows images."""
+    if tensorboard or not attention:
+        return {}
+    return {
+        "attention": "false, since its images are for TensorBoard and log.tensorboard is false",
+        "tensorboard": "true, or set log.attention to false",
+    }

@@ -19,6 +19,7 @@ from gptlite.config.rules import (
     decay_belongs_to_constant,
     draws_only,
     heads_share_the_width,
+    images_belong_to_tensorboard,
     micro_batches_fill_the_batch,
     momentum_belongs_to_muon,
     no_more_than_beams,
@@ -238,8 +239,11 @@ class SaveSection(Section):
 class LogSection(Section):
     """Metrics."""
 
+    rules: ClassVar[tuple[Rule, ...]] = (Rule(("attention", "tensorboard"), images_belong_to_tensorboard),)
+
     every: Count = Field(default=10, description="updates between log lines")
     tensorboard: bool = Field(default=True, description="write TensorBoard files beside metrics.jsonl")
+    attention: bool = Field(default=False, description="at each evaluation, images of the attention to eval.prompt")
 
 
 class SampleSection(Section):

@@ -196,9 +196,13 @@ class Model:
 
     def score(self, text: str, *, batch_size: int = SCORE_BATCH_SIZE) -> Score:
         """How surprising a text is. The first token is context only, unless end-of-text can go before it."""
+        return self.score_tokens(self.tokens_to_score(text), batch_size=batch_size)
+
+    def tokens_to_score(self, text: str) -> TokenArray:
+        """The ids of a text, after end-of-text if the model knows it. DataError as `encode`."""
         ids = self.encode(text)
         ids = [self.tokenizer.eot_id, *ids] if self.ends else ids
-        return self.score_tokens(TokenArray(np.array(ids, dtype=np.uint32), "text"), batch_size=batch_size)
+        return TokenArray(np.array(ids, dtype=np.uint32), "text")
 
     def score_tokens(
         self, tokens: Tokens, *, batch_size: int = SCORE_BATCH_SIZE, first: int = 0, stride: int = 1

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, NoReturn, TextIO
 if TYPE_CHECKING:
     from tqdm import tqdm
 
+    from gptlite.runs.images import Pixels
+
 SAMPLE_COLUMNS = 60
 _PLAIN_INTERVAL = 10.0  # seconds between lines where there is no terminal, a log file say
 
@@ -74,6 +76,9 @@ class ConsoleSink:
         score = "" if self._bits_per_byte is None else f"{self._bits_per_byte:.3f}"
         start = f"{step:>{width}}  {score:>9}  "
         self.say(start + one_line(text, min(SAMPLE_COLUMNS, self._columns() - len(start))))
+
+    def image(self, step: int, tag: str, pixels: Pixels) -> None:
+        """Nothing: a terminal shows text."""
 
     def say(self, line: str) -> None:
         """Print a line, above the bar if there is one."""

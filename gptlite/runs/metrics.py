@@ -13,22 +13,28 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gptlite import durable
 from gptlite.errors import StorageError
+
+if TYPE_CHECKING:
+    from gptlite.runs.images import Pixels
 
 NO_TIME: Mapping[str, float] = MappingProxyType({})
 
 
 class Sink(Protocol):
-    """Where numbers and samples go."""
+    """Where numbers, samples and pictures go."""
 
     def log(self, step: int, split: str, values: Mapping[str, float], time: Mapping[str, float]) -> None:
         """Numbers of a split at a step; those in `time` depend on the clock and are no part of the result."""
 
     def sample(self, step: int, text: str) -> None:
         """What the model writes at a step."""
+
+    def image(self, step: int, tag: str, pixels: Pixels) -> None:
+        """A picture of a step; the tag says of what."""
 
     def sync(self) -> None:
         """Return when everything so far would survive a power cut."""
@@ -59,6 +65,9 @@ class JsonlSink:
 
     def sample(self, step: int, text: str) -> None:
         self._samples.write(_line({"step": step, "text": text}))
+
+    def image(self, step: int, tag: str, pixels: Pixels) -> None:
+        """Nothing: these files are text."""
 
     def sync(self) -> None:
         self._metrics.sync()
@@ -132,6 +141,10 @@ class MetricLog(AbstractContextManager["MetricLog"]):
     def sample(self, step: int, text: str) -> None:
         """Log what the model writes at a step."""
         self._each(lambda sink: sink.sample(step, text))
+
+    def image(self, step: int, tag: str, pixels: Pixels) -> None:
+        """Log a picture of a step."""
+        self._each(lambda sink: sink.image(step, tag, pixels))
 
     def sync(self) -> None:
         """Make everything so far durable: before a checkpoint, so that no resume misses a line."""

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from gptlite import durable
+from gptlite.runs.images import Pixels, png
 
 _NOT_CURVES = ("tokens", "elapsed")  # counters: they grow as straight lines
 _EVENT_FILE = re.compile(r"events\.out\.tfevents\.(\d+)\.")
 
 
 class TensorBoardSink:
-    """Scalars under train/, val/ and speed/, the config and the samples as text, in event files in `folder`.
+    """Scalars under train/, val/ and speed/, config and samples as text, and images, in event files in `folder`.
 
     Nothing is imported or written before the first call. Each resume adds a file, which says first that earlier events
     after `resume_step` are void: the curves are unbroken and have no step twice. With None, earlier files go. Every
@@ -39,6 +40,11 @@ class TensorBoardSink:
 
     def sample(self, step: int, text: str) -> None:
         self._write(step, [_text("samples", text)])
+
+    def image(self, step: int, tag: str, pixels: Pixels) -> None:
+        height, width, channels = pixels.shape
+        image = {"height": height, "width": width, "colorspace": channels, "encoded_image_string": png(pixels)}
+        self._write(step, [{"tag": tag, "image": image}])
 
     def sync(self) -> None:
         if self._file:

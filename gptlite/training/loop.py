@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from time import perf_counter
@@ -18,6 +18,7 @@ from gptlite.data.batches import Batches
 from gptlite.errors import Interrupted
 from gptlite.inference.score import Score
 from gptlite.model.gpt import GPT
+from gptlite.runs.images import Pixels
 from gptlite.runs.metrics import MetricLog
 from gptlite.training.optim import Optimizers
 from gptlite.training.schedule import lr_at
@@ -37,6 +38,7 @@ class Job:
     dist: Dist
     evaluate: Callable[[], Score]  # on the whole validation split
     sample: Callable[[], str]  # a few words from the fixed prompt and seed
+    pictures: Callable[[], Mapping[str, Pixels]]  # of the model at an evaluation, by tag
     save: Callable[[TrainState], None]
     progress: Callable[[int, float], None]  # told of every update: its step and loss
 
@@ -177,4 +179,6 @@ def look(job: Job, state: TrainState, log: MetricLog) -> TrainState:
     values = {"loss": score.loss, "bits_per_byte": score.bits_per_byte, "perplexity": score.perplexity}
     log.write(state.step, "val", values, {"elapsed": state.elapsed})
     log.sample(state.step, job.sample())
+    for tag, pixels in job.pictures().items():
+        log.image(state.step, tag, pixels)
     return state.seen(score)

@@ -36,6 +36,7 @@ from gptlite.runs.rundir import Run
 from gptlite.runs.tensorboard import TensorBoardSink
 from gptlite.training.loop import Job, Signals, is_over, set_out, train
 from gptlite.training.optim import Optimizers, build_optimizers, choose_optimizer
+from gptlite.training.pictures import attention_pictures
 from gptlite.training.saving import Identity, files_of, restore, tensors_of
 from gptlite.training.schedule import choose_lr
 from gptlite.training.state import TrainState
@@ -221,6 +222,7 @@ def sit(plan: Plan, prepared: Prepared, run: Run, checkpoint: Checkpoint | None,
         plan.dist,
         evaluate=functools.partial(evaluate, model, prepared.split("val"), cfg.eval.batch_size, plan.dist),
         sample=functools.partial(sample, model, cfg),
+        pictures=functools.partial(attention_pictures, model, cfg, prepared.split("val"), plan.dist),
         save=functools.partial(save, run, plan, model, identity, terminal.say),
         progress=terminal.progress,
     )

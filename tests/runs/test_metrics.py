@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gptlite import durable
@@ -171,6 +172,7 @@ def test_the_log_of_other_processes_keeps_nothing(tmp_path: Path, monkeypatch: p
     with MetricLog.silent() as log:
         log.write(1, "train", {"loss": 1.0})
         log.sample(1, "x")
+        log.image(1, "x", np.zeros((1, 1, 3), np.uint8))
         log.sync()
     log.close()
     assert list(tmp_path.iterdir()) == []

@@ -11,18 +11,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator as PluginEventAccumulator
 
 from gptlite import durable
+from gptlite.runs.images import Pixels, png
 from gptlite.runs.metrics import MetricLog
 from gptlite.runs.tensorboard import TensorBoardSink
 
 
 def read(folder: Path) -> EventAccumulator:
     """As the library for reading event files in scripts sees them."""
-    events = EventAccumulator(str(folder), size_guidance={"scalars": 0})
+    events = EventAccumulator(str(folder), size_guidance={"scalars": 0, "images": 0})
     events.Reload()
     return events
 
@@ -86,6 +88,28 @@ def test_tags_stand_in_groups_and_text_is_shown_as_it_is(tmp_path: Path) -> None
     assert texts(tmp_path, "samples") == [(10, "    # to be\n    or <b>")]  # Markdown for: as it is
     assert texts(tmp_path, "config") == [(0, "    run:\n      seed: 1")]
     assert read(tmp_path).SummaryMetadata("samples").plugin_data.plugin_name == "text"
+
+
+def images(folder: Path, tag: str) -> list[tuple[int, int, int, bytes]]:
+    """(step, width, height, file) of a tag, on which both readers agree."""
+    read_images = [(e.step, e.width, e.height, e.encoded_image_string) for e in read(folder).Images(tag)]
+    shown_images = [(e.step, *e.tensor_proto.string_val) for e in shown(folder).Tensors(tag)]
+    assert shown_images == [(step, b"%d" % width, b"%d" % height, file) for step, width, height, file in read_images]
+    return read_images
+
+
+def test_images_of_the_steps_that_a_resume_repeats_are_void_like_its_numbers(tmp_path: Path) -> None:
+    def pixels(step: int) -> Pixels:
+        return np.full((2, 3, 3), step, np.uint8)
+
+    for resume_step, steps in ((None, (10, 20, 30)), (20, (30, 40))):
+        sink = TensorBoardSink(tmp_path, resume_step)
+        for step in steps:
+            sink.image(step, "attention/layer_1", pixels(step + (resume_step or 0)))
+        sink.close()
+    expected = [(10, pixels(10)), (20, pixels(20)), (30, pixels(50)), (40, pixels(60))]
+    assert images(tmp_path, "attention/layer_1") == [(step, 3, 2, png(picture)) for step, picture in expected]
+    assert shown(tmp_path).SummaryMetadata("attention/layer_1").plugin_data.plugin_name == "images"
 
 
 def test_after_kills_and_resumes_the_curve_is_unbroken_and_no_step_is_there_twice(tmp_path: Path) -> None:

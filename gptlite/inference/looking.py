@@ -1,0 +1,123 @@
+"""Looking inside: what every attention head did with a text, and how surprising each of its tokens was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from gptlite.data.batches import IGNORED, eval_windows
+from gptlite.data.tokens import Tokens
+from gptlite.inference.load import SCORE_BATCH_SIZE, Model
+from gptlite.model.attention import CausalSelfAttention, Equation, Visible, equation
+from gptlite.model.dropout import Masks
+from gptlite.model.gpt import GPT
+
+ALTERNATIVES = 5
+
+Floats = npt.NDArray[np.floating[Any]]
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class LayerSteps:
+    """The attention of one layer to one text of T tokens, step by step, for each of its nh heads of size hs."""
+
+    scores: Floats  # Q K^T * scale: (nh, T, T), row: the token that asks, column: the token that is asked
+    masked: Floats  # -inf above the diagonal
+    weights: Floats  # rows of sum 1
+    values: Floats  # V: (nh, T, hs)
+    heads: Floats  # weights V: (nh, T, hs)
+
+
+@torch.no_grad()
+def attention_of(gpt: GPT, ids: Sequence[int]) -> list[LayerSteps]:
+    """What each layer's attention does with a text of at most block_size tokens, in fp32, by the plain equation."""
+    with keeping_steps(gpt) as kept:
+        gpt.hidden(torch.tensor([list(ids)], device=gpt.token_embedding.weight.device))
+    return [
+        LayerSteps(*(_numpy(x[0]) for x in (steps.scores, steps.masked, steps.weights, v, steps.heads)))
+        for steps, v in kept
+    ]
+
+
+@contextmanager
+def keeping_steps(gpt: GPT) -> Iterator[list[tuple[Equation, Tensor]]]:
+    """Inside, every layer attends by the plain equation, whose steps and values are kept, layer after layer."""
+    kept: list[tuple[Equation, Tensor]] = []
+
+    def attend(
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *,
+        scale: float,
+        p: float = 0.0,
+        masks: Masks | None = None,
+        visible: Visible = None,
+    ) -> Tensor:
+        steps = equation(q, k, v, scale=scale, p=p, masks=masks, visible=visible)
+        kept.append((steps, v))
+        return steps.heads
+
+    layers = [module for module in gpt.modules() if isinstance(module, CausalSelfAttention)]
+    before = [layer.attend for layer in layers]
+    try:
+        for layer in layers:
+            layer.attend = attend
+        yield kept
+    finally:
+        for layer, usual in zip(layers, before, strict=True):
+            layer.attend = usual
+
+
+def position_table(gpt: GPT) -> Floats | None:
+    """What is added to the token at each position: (block_size, C); None where the model has no such table."""
+    table = gpt.positions(slice(0, gpt.cfg.block_size))
+    return None if table is None else _numpy(table.detach())
+
+
+@dataclass(frozen=True)
+class Surprises:
+    """How the model saw each of n scored tokens come, and the k ids that it thought likeliest in its place."""
+
+    ids: Integers  # (n,)
+    nats: npt.NDArray[np.float64]  # -log p of the token: (n,)
+    ranks: Integers  # 1: nothing was likelier: (n,)
+    top_ids: Integers  # likeliest first: (n, k)
+    top_probabilities: Floats  # (n, k)
+
+
+@torch.no_grad()
+def surprises(model: Model, tokens: Tokens, *, batch_size: int = SCORE_BATCH_SIZE) -> Surprises:
+    """Every token but the first, which is context only, in order: the terms of the sum in `Model.score_tokens`."""
+    seen = []
+    for x, y in eval_windows(tokens, model.facts.model.block_size, batch_size):
+        with model.compute.autocast():
+            logits = model.gpt(x.to(model.compute.device))
+        # Row by row: with a large vocabulary, what follows takes several times the memory of the logits.
+        seen += [_of_window(*window) for window in zip(logits, y.to(model.compute.device), strict=True)]
+    return Surprises(*(np.concatenate(parts) for parts in zip(*seen, strict=True)))
+
+
+def _of_window(logits: Tensor, y: Tensor) -> tuple[npt.NDArray[Any], ...]:
+    """The fields of Surprises for one window: (T, V), (T,) with targets of IGNORED left out."""
+    scored = y != IGNORED
+    targets = y[scored]  # (n,)
+    at_least_fp32 = torch.promote_types(logits.dtype, torch.float32)
+    log_p = torch.log_softmax(logits[scored], dim=-1, dtype=at_least_fp32)  # (n, V)
+    own = log_p.gather(-1, targets[:, None])  # (n, 1)
+    ranks = 1 + (log_p > own).sum(-1)
+    top, top_ids = log_p.topk(min(ALTERNATIVES, log_p.size(-1)))
+    return tuple(_numpy(x) for x in (targets, -own[:, 0].double(), ranks, top_ids, top.exp()))
+
+
+def _numpy(x: Tensor) -> npt.NDArray[Any]:
+    array: npt.NDArray[Any] = x.cpu().numpy()
+    return array

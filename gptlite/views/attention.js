@@ -1,0 +1,239 @@
+
+// data: {tokens, visible, layers: [[{scores, weights, values, heads}, ... one per head], ... one per layer], positions}
+const { tokens, visible, layers, positions } = data;
+const chosen = { layer: 0, head: 0, token: tokens.length - 1 };
+const tip = document.getElementById("tip");
+const byId = id => document.getElementById(id);
+
+// ---- colours: stops in the style sheet, numbers in between by interpolation
+
+function ramp(name) {
+  const stops = getComputedStyle(document.documentElement).getPropertyValue(name).split(",")
+    .map(hex => [1, 3, 5].map(at => parseInt(hex.trim().slice(at, at + 2), 16)));
+  return share => {
+    const place = Math.min(Math.max(share, 0), 1) * (stops.length - 1);
+    const low = Math.min(Math.floor(place), stops.length - 2);
+    return [...stops[low].map((from, i) => from + (place - low) * (stops[low + 1][i] - from)), 255];
+  };
+}
+const NOTHING = [0, 0, 0, 0]; // the hatching behind the picture shows
+
+// From -most (orange) over 0 to most (blue).
+function signed(most) {
+  const colour = ramp("--signed");
+  return number => number === -Infinity ? NOTHING : colour(0.5 + number / (2 * most || 1));
+}
+
+// Along the square root, or all small shares would look like none.
+function share() {
+  const colour = ramp("--weight");
+  return number => colour(Math.sqrt(number));
+}
+
+function paint(canvas, rows, colour) {
+  [canvas.width, canvas.height] = [rows[0].length, rows.length];
+  const context = canvas.getContext("2d");
+  const image = context.createImageData(canvas.width, canvas.height);
+  image.data.set(rows.flatMap(row => row.flatMap(colour)));
+  context.putImageData(image, 0, 0);
+}
+
+const largest = rows => rows.flat().reduce((most, x) => Math.max(most, Number.isFinite(x) ? Math.abs(x) : 0), 0);
+const short = number => number === -Infinity ? "−∞" : Number(number.toPrecision(3)).toString().replace("-", "−");
+
+// ---- what a pointer sees
+
+function showTip(event, lines) {
+  tip.replaceChildren();
+  lines.forEach(line => add(tip, "div", "", line));
+  tip.hidden = false;
+  tip.style.left = `${Math.min(event.clientX + 14, innerWidth - tip.offsetWidth - 8)}px`;
+  tip.style.top = `${Math.min(event.clientY + 16, innerHeight - tip.offsetHeight - 8)}px`;
+}
+
+// Calls `look(row, column, event)` for the cell under the pointer.
+function watch(canvas, look, click = () => {}) {
+  const cell = event => {
+    const box = canvas.getBoundingClientRect();
+    const place = (at, length, n) => Math.min(n - 1, Math.max(0, Math.floor(at / length * n)));
+    return [place(event.clientY - box.top, box.height, canvas.height), place(event.clientX - box.left, box.width, canvas.width)];
+  };
+  canvas.addEventListener("pointermove", event => look(...cell(event), event));
+  canvas.addEventListener("pointerleave", () => { tip.hidden = true; });
+  canvas.addEventListener("click", event => click(...cell(event)));
+}
+
+// ---- steps 1 to 3: one matrix each
+
+function legend(parent, colours, words, hatch = "") {
+  const line = add(parent, "div", "legend");
+  add(line, "span", "", words[0]);
+  add(line, "div", "bar").style.background = `linear-gradient(to right, var(${colours}))`;
+  add(line, "span", "", words[1]);
+  if (hatch) {
+    add(line, "div", "hatch");
+    add(line, "span", "", hatch);
+  }
+}
+
+function shareLegend(parent) {
+  const ticks = add(add(parent, "div", "legend"), "div", "ticks");
+  add(ticks, "div", "bar").style.background = "linear-gradient(to right, var(--weight))";
+  for (const at of [0, 0.01, 0.1, 0.25, 0.5, 1]) {
+    add(ticks, "span", "", at).style.left = `${100 * Math.sqrt(at)}%`;
+  }
+}
+
+function labels(parent, className) {
+  const side = add(parent, "div", `labels ${className}`);
+  return tokens.map((text, token) => {
+    const label = add(side, "span");
+    add(label, "span", "token", text);
+    label.addEventListener("click", () => choose({ token }));
+    return label;
+  });
+}
+
+function matrix(id, name, ofHead, colourOf, legendOf) {
+  const box = add(byId(id), "div", "matrix");
+  const across = labels(box, "across"), down = labels(box, "down");
+  const cells = add(box, "div", "cells"), canvas = add(cells, "canvas"), row = add(cells, "div", "row");
+  const foot = add(byId(id), "div");
+  let rows = [];
+  const point = (t, s) => {
+    across.forEach((label, i) => label.classList.toggle("on", i === s));
+    down.forEach((label, i) => label.classList.toggle("on", i === t));
+  };
+  watch(canvas, (t, s, event) => {
+    showTip(event, [`query: ${tokens[t]} (${t + 1})`, `key: ${tokens[s]} (${s + 1})`, `${name}: ${short(rows[t][s])}`]);
+    point(t, s);
+  }, token => choose({ token }));
+  canvas.addEventListener("pointerleave", () => point(chosen.token, -1));
+  return head => {
+    rows = ofHead(head);
+    paint(canvas, rows, colourOf(head));
+    row.style.top = `${100 * chosen.token / tokens.length}%`;
+    row.style.height = `${100 / tokens.length}%`;
+    foot.replaceChildren();
+    legendOf(foot, head);
+    point(chosen.token, -1);
+  };
+}
+
+const signedLegend = (parent, most, hatch) => legend(parent, "--signed", [short(-most), short(most)], hatch);
+const mask = rows => rows.map((row, t) => row.map((x, s) => visible[t][s] ? x : -Infinity));
+const all = head => largest(head.scores); // steps 1 and 2 share their colours
+const matrices = [
+  matrix("scores", "score", head => head.scores, head => signed(all(head)), (foot, head) => signedLegend(foot, all(head))),
+  matrix("masked", "score", head => mask(head.scores), head => signed(all(head)), (foot, head) => signedLegend(foot, all(head), "−∞")),
+  matrix("weights", "share", head => head.weights, share, shareLegend),
+];
+
+// ---- step 4: the values, mixed
+
+function part(parent, className, text, weight, vector, colour) {
+  const line = add(parent, "div", `part ${className}`);
+  add(line, "span", "token", text);
+  const bar = add(line, "div", "share");
+  if (weight !== null) {
+    add(bar, "div").style.width = `${100 * weight}%`;
+  }
+  add(line, "span", "number", weight === null ? "" : weight.toFixed(3));
+  const strip = add(line, "canvas", "strip");
+  paint(strip, [vector], colour);
+  watch(strip, (_, channel, event) => showTip(event, [`${text}, channel ${channel + 1}: ${short(vector[channel])}`]));
+}
+
+function mix(head) {
+  const t = chosen.token, most = largest(head.values), colour = signed(most);
+  byId("mixing").replaceChildren("For ");
+  add(byId("mixing"), "b", "token", tokens[t]);
+  byId("mixing").append(`, token ${t + 1}: the value of each token that it sees, times its share (bars), added up channel by channel.`);
+  byId("output").replaceChildren();
+  part(byId("output"), "sum", "mixture", null, head.heads[t], colour);
+  byId("parts").replaceChildren();
+  tokens.forEach((text, s) => visible[t][s] && part(byId("parts"), "", text, head.weights[t][s], head.values[s], colour));
+  byId("values").replaceChildren();
+  signedLegend(byId("values"), most);
+}
+
+// ---- the table of positions
+
+function paintPositions() {
+  const canvas = document.querySelector("#positions canvas");
+  if (canvas) {
+    paint(canvas, positions.rows, signed(largest(positions.rows)));
+  }
+}
+
+if (positions) {
+  const [everyRow, everyColumn] = positions.every, table = add(byId("positions"), "div", "table");
+  add(table, "div", "side", "position →").style.transform = "none";
+  const canvas = add(table, "canvas"), below = add(table, "div", "below");
+  ["1", "channel →", positions.shape[1]].forEach(word => add(below, "span", "", word));
+  signedLegend(byId("positions"), largest(positions.rows));
+  watch(canvas, (row, column, event) => showTip(event, [
+    `position ${1 + row * everyRow}, channel ${1 + column * everyColumn}: ${short(positions.rows[row][column])}`,
+  ]));
+}
+
+// ---- choosing
+
+const map = byId("map");
+map.style.gridTemplateColumns = `auto repeat(${layers[0].length}, minmax(0, ${layers[0].length > 8 ? 40 : 64}px))`;
+add(map, "span");
+layers[0].forEach((_, head) => add(map, "span", "name", `head ${head + 1}`));
+const heads = layers.flatMap((layer, l) => {
+  add(map, "span", "", `layer ${l + 1}`);
+  return layer.map((_, h) => {
+    const button = add(map, "button");
+    button.setAttribute("aria-label", `layer ${l + 1}, head ${h + 1}`);
+    button.addEventListener("click", () => choose({ layer: l, head: h }));
+    return { l, h, button, canvas: add(button, "canvas") };
+  });
+});
+const words = tokens.map((text, token) => {
+  const button = add(byId("text"), "button", "token", text);
+  button.addEventListener("click", () => choose({ token }));
+  return button;
+});
+
+function choose(change) {
+  Object.assign(chosen, change);
+  const head = layers[chosen.layer][chosen.head];
+  heads.forEach(({ l, h, button }) => button.setAttribute("aria-pressed", l === chosen.layer && h === chosen.head));
+  words.forEach((button, token) => button.setAttribute("aria-pressed", token === chosen.token));
+  byId("which").textContent = `Layer ${chosen.layer + 1}, head ${chosen.head + 1}`;
+  matrices.forEach(show => show(head));
+  mix(head);
+  history.replaceState(null, "", `#${chosen.layer + 1}-${chosen.head + 1}-${chosen.token + 1}`);
+}
+
+const COUNTS = { layer: layers.length, head: layers[0].length, token: tokens.length };
+document.addEventListener("keydown", event => {
+  const what = Object.keys(COUNTS).find(name => name[0] === event.key.toLowerCase());
+  if (what && !event.ctrlKey && !event.metaKey && !event.altKey) {
+    choose({ [what]: (chosen[what] + (event.shiftKey ? COUNTS[what] - 1 : 1)) % COUNTS[what] });
+  }
+});
+
+function paintAll() {
+  heads.forEach(({ l, h, canvas }) => paint(canvas, layers[l][h].weights, share()));
+  paintPositions();
+  choose({});
+}
+
+const isLong = tokens.length > 40; // then two matrices stand side by side, not three
+document.body.classList.toggle("long", isLong);
+document.body.classList.toggle("short", tokens.every(text => text.length === 1));
+const cell = (isLong ? 540 : 350) / tokens.length;
+document.documentElement.style.setProperty("--label", `${Math.max(7, Math.min(13, cell))}px`);
+// The address keeps what was chosen: page.html#2-1-5 is layer 2, head 1, token 5.
+location.hash.slice(1).split("-").map(Number).forEach((number, i) => {
+  const what = ["layer", "head", "token"][i];
+  if (number >= 1 && number <= COUNTS[what]) {
+    chosen[what] = number - 1;
+  }
+});
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paintAll);
+paintAll();

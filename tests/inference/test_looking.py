@@ -1,0 +1,112 @@
+"""What is shown of a model is what it computes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from gptlite.compute.device import Compute
+from gptlite.config.schema import ModelSection
+from gptlite.inference.load import Facts, Model
+from gptlite.inference.looking import attention_of, keeping_steps, position_table, surprises
+from gptlite.model.gpt import GPT, sinusoids
+from gptlite.tokenizers.char import CharTokenizer
+
+TOKENIZER = CharTokenizer("abcdefg")
+CPU = Compute(torch.device("cpu"), "fp32", "fused", 1)
+IDS = [1, 5, 0, 0, 6, 2]
+
+
+def model(*, ends: bool = False, **values) -> Model:
+    cfg = ModelSection(**{"n_layer": 2, "n_head": 2, "n_embd": 8, "block_size": 6, **values})
+    gpt = GPT(cfg, TOKENIZER.vocab_size, rng=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        for i, p in enumerate(gpt.parameters()):
+            p.add_(0.5 * torch.randn(p.shape, generator=torch.Generator().manual_seed(i)))
+    return Model(gpt, TOKENIZER, Facts(cfg, TOKENIZER.eot_id if ends else 0, "none"), CPU)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{}, {"scale_attention": False}, {"norm": "post", "bias": True}, {"position": "sinusoidal"}, {"position": "none"}],
+    ids=str,
+)
+def test_every_step_is_that_of_the_queries_keys_and_values_worked_out_in_numpy(values):
+    gpt = model(**values).gpt
+    projected: list[np.ndarray] = []
+    for block in gpt.blocks:
+        block.attn.qkv.register_forward_hook(lambda *call: projected.append(call[-1][0].numpy().astype(np.float64)))
+    layers = attention_of(gpt, IDS)
+    assert len(layers) == len(projected) == 2
+    divisor = 1.0 if values.get("scale_attention") is False else 2.0  # heads of 8 / 2 = 4 numbers
+    for layer, qkv in zip(layers, projected, strict=True):
+        for head in range(2):
+            q, k, v = (qkv[:, part * 8 + head * 4 :][:, :4] for part in range(3))
+            scores = q @ k.T / divisor
+            masked = [[scores[t, s] if s <= t else -math.inf for s in range(6)] for t in range(6)]
+            exponentials = np.exp(masked)
+            weights = exponentials / exponentials.sum(-1, keepdims=True)
+            for got, expected in (
+                (layer.scores, scores),
+                (layer.masked, masked),
+                (layer.weights, weights),
+                (layer.values, v),
+                (layer.heads, weights @ v),
+            ):
+                np.testing.assert_allclose(got[head], expected, rtol=1e-4, atol=1e-6)
+
+
+def test_looking_leaves_the_model_as_it_was_also_after_an_error():
+    gpt = model().gpt
+    before = [block.attn.attend for block in gpt.blocks]
+    logits = gpt(torch.tensor([IDS]))
+    attention_of(gpt, IDS)
+    with pytest.raises(ZeroDivisionError), keeping_steps(gpt):
+        raise ZeroDivisionError
+    assert [block.attn.attend for block in gpt.blocks] == before
+    assert torch.equal(gpt(torch.tensor([IDS])), logits)
+
+
+def test_the_position_table_is_the_one_that_the_model_adds():
+    learned = model().gpt
+    np.testing.assert_array_equal(position_table(learned), learned.position_embedding.weight.detach().numpy())
+    np.testing.assert_array_equal(position_table(model(position="sinusoidal").gpt), sinusoids(6, 8).numpy())
+    assert position_table(model(position="none").gpt) is None
+
+
+TEXT = "badcafefeedabcdefgabbaface"  # four windows of six tokens, and a rest
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_the_surprises_of_a_text_add_up_to_its_score(ends):
+    judge = model(ends=ends)
+    seen = surprises(judge, judge.tokens_to_score(TEXT))
+    score = judge.score(TEXT)
+    assert seen.nats.sum() == pytest.approx(score.nats, rel=1e-6)
+    assert len(seen.ids) == score.tokens
+    assert TOKENIZER.decode(seen.ids) == (TEXT if ends else TEXT[1:])
+
+
+def test_each_surprise_rank_and_alternative_is_that_of_a_loop_over_single_tokens():
+    judge = model()
+    ids = judge.encode(TEXT)
+    seen = surprises(judge, judge.tokens_to_score(TEXT), batch_size=3)
+    for i in range(1, len(ids)):
+        start = (i - 1) // 6 * 6
+        p = torch.softmax(judge.gpt(torch.tensor([ids[start:i]]))[0, -1], dim=-1).tolist()
+        likeliest = sorted(range(8), key=lambda token: -p[token])
+        assert seen.ids[i - 1] == ids[i]
+        assert seen.nats[i - 1] == pytest.approx(-math.log(p[ids[i]]), rel=1e-4)
+        assert seen.ranks[i - 1] == 1 + likeliest.index(ids[i])
+        assert seen.top_ids[i - 1].tolist() == likeliest[:5]
+        assert seen.top_probabilities[i - 1] == pytest.approx([p[token] for token in likeliest[:5]], rel=1e-4)
+
+
+def test_a_vocabulary_smaller_than_the_list_of_alternatives_is_shown_whole():
+    tokenizer = CharTokenizer("ab")
+    cfg = ModelSection(n_layer=1, n_head=1, n_embd=4, block_size=4)
+    judge = Model(GPT(cfg, 3), tokenizer, Facts(cfg, 0, "none"), CPU)
+    assert sorted(surprises(judge, judge.tokens_to_score("abba")).top_ids[0].tolist()) == [0, 1, 2]

@@ -1,0 +1,159 @@
+"""Both pages hold the numbers that they were given, and nothing that reaches outside."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gptlite.inference.looking import LayerSteps, Surprises
+from gptlite.views.attention import Conventions, attention_page
+from gptlite.views.per_token import Reading, per_token_page
+
+NASTY = [b"</script><b>", b"&", b"\"'", "שלום".encode(), b"\n", b"\t", "日".encode()[:1], b"$title"]
+
+
+def layer(n_head: int, n_tokens: int, head_size: int, seed: int = 0) -> LayerSteps:
+    rng = np.random.default_rng(seed)
+    scores = rng.normal(size=(n_head, n_tokens, n_tokens)).astype(np.float32)
+    masked = np.where(np.tri(n_tokens, dtype=bool), scores, -np.inf)
+    weights = np.exp(masked) / np.exp(masked).sum(-1, keepdims=True)
+    values = rng.normal(size=(n_head, n_tokens, head_size)).astype(np.float32)
+    return LayerSteps(scores, masked, weights, values, weights @ values)
+
+
+def surprises() -> Surprises:
+    return Surprises(
+        np.arange(len(NASTY)),
+        np.arange(len(NASTY)) * math.log(2),  # 0, 1, 2, ... bits
+        np.arange(1, len(NASTY) + 1),
+        np.tile([3, 6], (len(NASTY), 1)),
+        np.tile([0.75, 0.015625], (len(NASTY), 1)),
+    )
+
+
+class Parsed(HTMLParser):
+    """The elements of a page, and the texts of its scripts, as a browser would cut them."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.elements and self.elements[-1][0] == "script":
+            self.scripts[-1] += data
+        else:
+            self.text += data
+
+    @property
+    def data(self) -> Any:
+        return json.loads(self.scripts[0])
+
+
+def pages() -> dict[str, str]:
+    reading = Reading("nano, <i>step</i> 7", 64, 4, None)
+    table = np.zeros((8, 4))
+    return {
+        "attention": attention_page(
+            "nano, <i>step</i> 7", NASTY, [layer(2, 8, 4)], table, Conventions(True, "learned")
+        ),
+        "per_token": per_token_page(reading, surprises(), [*NASTY, b""], end=8),
+    }
+
+
+@pytest.mark.parametrize("name", ["attention", "per_token"])
+def test_a_page_needs_nothing_from_outside_and_forbids_it(name):
+    page = pages()[name]
+    assert not re.search(r"https?:|//\w|\bsrc\s*=|@import|url\(|<link|<iframe|fetch\(|XMLHttp|import\(", page)
+    policy = [attrs["content"] for tag, attrs in Parsed(page).elements if tag == "meta" and "http-equiv" in attrs]
+    assert policy == ["default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"]
+
+
+@pytest.mark.parametrize("name", ["attention", "per_token"])
+def test_no_text_becomes_html(name):
+    page = Parsed(pages()[name])
+    assert len(page.scripts) == 2
+    assert page.scripts[1].startswith('\n"use strict";')
+    assert "nano, <i>step</i> 7" in page.text
+    tokens = page.data["tokens"]
+    shown = [token if isinstance(token, str) else token[0] for token in tokens]
+    blanks = ["↵", "⇥"] if name == "attention" else ["\n", "\t"]
+    assert shown == ["</script><b>", "&", "\"'", "שלום", *blanks, r"\xe6", "$title"]
+
+
+def test_the_attention_page_holds_the_steps_of_every_layer_and_head():
+    layers = [layer(3, 8, 5, seed) for seed in range(2)]
+    data = Parsed(attention_page("", NASTY, layers, None, Conventions(True, "none"))).data
+    assert data["visible"] == np.tri(8).tolist()
+    assert data["positions"] is None
+    for given, heads in zip(layers, data["layers"], strict=True):
+        assert len(heads) == 3
+        for i, head in enumerate(heads):
+            np.testing.assert_allclose(head["scores"], given.scores[i], rtol=5e-4)
+            np.testing.assert_allclose(head["weights"], given.weights[i], rtol=5e-3)
+            np.testing.assert_allclose(head["values"], given.values[i], rtol=5e-3)
+            np.testing.assert_allclose(head["heads"], given.heads[i], rtol=5e-3)
+
+
+def test_the_formulas_are_those_of_the_model():
+    def shown(scaled: bool, position: str) -> str:
+        table = None if position == "none" else np.zeros((8, 4))
+        return attention_page("", NASTY, [layer(1, 8, 16)], table, Conventions(scaled, position))
+
+    assert "<msqrt>" in shown(True, "learned")
+    assert "d = 16" in shown(True, "learned")
+    assert "<msqrt>" not in shown(False, "learned")
+    assert "scale_attention: false" in shown(False, "learned")
+    assert "position: none" in shown(True, "none")
+    assert "10000" in shown(True, "sinusoidal")
+
+
+def test_of_a_large_position_table_every_so_manyth_row_and_column_is_shown():
+    table = np.arange(300 * 600).reshape(300, 600) / 1e6
+    page = attention_page("", NASTY, [layer(1, 8, 4)], table, Conventions(True, "learned"))
+    shown = Parsed(page).data["positions"]
+    assert shown["shape"] == [300, 600]
+    assert shown["every"] == [3, 3]
+    np.testing.assert_allclose(shown["rows"], table[::3, ::3], rtol=5e-3)
+    assert "one position in 3 and one channel in 3" in page
+
+
+def test_six_layers_of_six_heads_for_64_tokens_stay_below_five_megabytes():
+    one = attention_page("", [b"token"] * 64, [layer(6, 64, 64)], np.ones((64, 384)) / 3, Conventions(True, "learned"))
+    assert 6 * len(one.encode()) < 5_000_000
+
+
+def test_the_per_token_page_holds_bits_ranks_and_alternatives():
+    page = Parsed(pages()["per_token"])
+    bits, ids = [row[2] for row in page.data["tokens"]], [row[1] for row in page.data["tokens"]]
+    assert (ids, bits) == (list(range(8)), list(range(8)))
+    assert [row[3] for row in page.data["tokens"]] == list(range(1, 9))
+    assert page.data["tokens"][0][4] == [[3, 0.75], [6, 0.0156]]
+    assert page.data["labels"]["3"] == "שלום"
+    assert page.data["labels"]["4"] == "↵"
+    assert page.data["context"] == {"text": "\n", "id": 4}
+    assert page.data["peaks"] == list(range(7, -1, -1))
+    # 28 bits over 12 + 1 + 2 + 8 + 1 + 1 + 1 + 6 = 32 bytes and 8 tokens
+    assert "0.8750 bits per byte" in page.text
+    assert "3.500 bits per token" in page.text
+    assert "32 bytes" in page.text
+
+
+def test_a_text_that_was_cut_says_so_on_its_page():
+    reading = Reading("", 64, None, 5000)
+    page = Parsed(per_token_page(reading, surprises(), [*NASTY, b""], end=8))
+    assert "the first 8 of 5,000 tokens" in page.text
+    assert page.data["context"] is None
