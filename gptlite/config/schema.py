@@ -194,6 +194,11 @@ class TrainSection(Section):
         default=None, description=f"only for muon: memory of the gradient; null means {DEFAULT_MOMENTUM}"
     )
     grad_clip: Positive | None = Field(default=1.0, description="largest norm of the gradient; null does not clip")
+    scheduled_sampling: Fraction = Field(
+        default=0.0,
+        description="at most this share of the inputs becomes what the model itself proposes; the share rises from 0 "
+        "over the whole training, and 0 is teacher forcing",
+    )
     patience: Count | None = Field(
         default=None, description="stop after this many evaluations without a new best; null never stops early"
     )
@@ -244,6 +249,7 @@ class LogSection(Section):
     every: Count = Field(default=10, description="updates between log lines")
     tensorboard: bool = Field(default=True, description="write TensorBoard files beside metrics.jsonl")
     attention: bool = Field(default=False, description="at each evaluation, images of the attention to eval.prompt")
+    grad_norms: bool = Field(default=False, description="log the norm of the gradient of each layer, before clipping")
 
 
 class SampleSection(Section):

@@ -152,6 +152,7 @@ def train(job: Job, state: TrainState, log: MetricLog, signals: Signals) -> Trai
         if due(state.step, cfg.log.every, ends):
             tokens_per_second = (state.step - since) * cfg.train.batch_size * cfg.model.block_size / seconds
             values = {"loss": state.mean_loss, "lr": stats.lr, "grad_norm": stats.grad_norm, "tokens": state.tokens}
+            values |= stats.layers
             log.write(state.step, "train", values, {"elapsed": state.elapsed, "tokens_per_second": tokens_per_second})
             state, since, seconds = state.logged(), state.step, 0.0
         looks = due(state.step, cfg.eval.every, ends)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import torch
+from torch import Tensor
+from torch.nn.utils import get_total_norm
 
 from gptlite.compute.device import Compute
 from gptlite.compute.distributed import Dist
@@ -17,6 +21,7 @@ from gptlite.model.dropout import Masks
 from gptlite.model.gpt import GPT, nats
 from gptlite.training.optim import Optimizers, set_lr
 from gptlite.training.schedule import lr_at
+from gptlite.training.scheduled_sampling import mixed_inputs, share_at, words_of
 
 DROPOUT_STREAM = 4  # data.order has 1 to 3
 
@@ -27,11 +32,15 @@ GPU_MICRO_TOKENS = 65536
 
 @dataclass(frozen=True)
 class StepStats:
-    """What one update showed: mean loss in nats per token, norm of the whole gradient before clipping."""
+    """What one update showed: mean loss in nats per token, norm of the whole gradient before clipping.
+
+    layers: with log.grad_norms, the same norm for each layer, by the name of its metric.
+    """
 
     loss: float
     grad_norm: float
     lr: float
+    layers: Mapping[str, float] = field(default_factory=dict)
 
 
 def rows_per_process(batch_size: int, world_size: int) -> int:
@@ -68,12 +77,12 @@ def dropout_masks(cfg: RunConfig, step: int, micro_step: int, rank: int) -> Mask
 
 
 def accumulate_gradients(
-    model: GPT, batches: Batches, step: int, cfg: RunConfig, compute: Compute, dist: Dist
-) -> torch.Tensor:
+    model: GPT, batches: Batches, step: int, cfg: RunConfig, compute: Compute, dist: Dist, share: float = 0.0
+) -> Tensor:
     """Add the gradient of the mean loss of batch `step` to the parameters; this process's part of that loss.
 
     Every micro-batch is divided by the tokens of the whole batch, so that however the batch is cut up, over time
-    or over processes, the sum is the same mean.
+    or over processes, the sum is the same mean. share: of the inputs, that the model's own proposals replace.
     """
     rows = rows_per_process(cfg.train.batch_size, dist.world_size)
     micro = cfg.train.micro_batch_size
@@ -81,14 +90,33 @@ def accumulate_gradients(
     tokens = cfg.train.batch_size * cfg.model.block_size
     total = torch.zeros((), device=compute.device)
     for micro_step in range(rows // micro):
-        x, y = batches.rows(step, dist.rank * rows + micro_step * micro, micro)  # (micro, T) each
+        first_row = dist.rank * rows + micro_step * micro
+        x, y = batches.rows(step, first_row, micro)  # (micro, T) each
+        x = x.to(compute.device)
+        if share > 0.0:
+            x = mixed_inputs(model, x, share, words_of(cfg.run.seed, step, first_row, *x.shape), compute)
         masks = dropout_masks(cfg, step, micro_step, dist.rank)
         with compute.autocast():
-            logits = model(x.to(compute.device), masks=masks)
+            logits = model(x, masks=masks)
         loss = nats(logits, y.to(compute.device)) / tokens
         loss.backward()  # type: ignore[no-untyped-call]
         total = total + loss.detach()
     return total
+
+
+def layer_grad_norms(model: GPT) -> dict[str, float]:
+    """Norm of the gradient of each layer, by the name of its metric; their squares add up to that of the whole.
+
+    Layers are embeddings, block_1 to block_n, final_norm and head; those without parameters of their own are left
+    out. Weights that head and embedding share count as embeddings.
+    """
+    gradients: dict[str, list[Tensor]] = defaultdict(list)
+    for name, p in model.named_parameters():
+        assert p.grad is not None, "after the backward pass"
+        module, number, *_ = name.split(".")
+        layer = {"blocks": "block_", "ln_f": "final_norm", "head": "head"}.get(module, "embeddings")
+        gradients[layer + str(int(number) + 1) if layer == "block_" else layer].append(p.grad)
+    return {f"grad_norm/{layer}": get_total_norm(tensors).item() for layer, tensors in gradients.items()}
 
 
 def diverged(step: int, what: str, lr: float) -> Diverged:
@@ -114,11 +142,13 @@ def train_step(
     time_gone: under max_minutes, the share of the time that is gone.
     """
     lr = lr_at(step, cfg.train, time_gone)
-    loss = dist.sum(accumulate_gradients(model, batches, step, cfg, compute, dist))
+    share = share_at(step, cfg.train, time_gone)
+    loss = dist.sum(accumulate_gradients(model, batches, step, cfg, compute, dist, share))
     dist.sum_gradients(model.parameters())
+    layers = layer_grad_norms(model) if cfg.log.grad_norms else {}
     limit = math.inf if cfg.train.grad_clip is None else cfg.train.grad_clip
     grad_norm = torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
-    stats = StepStats(loss.item(), grad_norm.item(), lr)
+    stats = StepStats(loss.item(), grad_norm.item(), lr, layers)
     if not (math.isfinite(stats.loss) and math.isfinite(stats.grad_norm)):
         raise diverged(step + 1, f"loss = {stats.loss:.4g}, norm of the gradient = {stats.grad_norm:.4g}", lr)
     set_lr(optimizers, lr)

@@ -24,7 +24,9 @@ HARD = {
     "train.micro_batch_size": 2,
     "run.precision": "bf16",
     "train.optimizer": "muon",
+    "train.scheduled_sampling": 0.5,
     "log.every": 3,
+    "log.grad_norms": True,
     "save.every": 5,
 }
 
@@ -68,7 +70,7 @@ def crash_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     monkeypatch.setattr(loop, "train_step", train_step)
 
 
-@pytest.mark.parametrize("values", [{}, HARD], ids=["plain", "dropout-accumulation-bf16-muon"])
+@pytest.mark.parametrize("values", [{}, HARD], ids=["plain", "everything-random-in-pieces"])
 @pytest.mark.parametrize("steps", [(1,), (5, 9), (11,)], ids=str)
 def test_a_run_that_crashed_and_was_resumed_equals_one_left_alone(tiny, tmp_path, monkeypatch, values, steps):
     cfg = tiny.with_values(values)

@@ -12,7 +12,7 @@ from gptlite.data.tokens import TokenArray
 from gptlite.errors import ConfigError, Diverged
 from gptlite.model.gpt import GPT
 from gptlite.training.optim import build_optimizers
-from gptlite.training.step import choose_micro_batch_size, dropout_masks, train_step
+from gptlite.training.step import choose_micro_batch_size, dropout_masks, layer_grad_norms, train_step
 
 CPU = Compute(torch.device("cpu"), "fp32", "fused", 1)
 VOCAB_SIZE = 13
@@ -112,6 +112,35 @@ def test_clipping_bounds_the_norm_that_the_optimizer_sees():
     stats = train_step(model, [Watch(model.parameters())], Batches(TEXT, 8, 8, seed=1), 0, cfg, CPU, Dist())
     assert stats.grad_norm > 0.01
     assert seen[0] == pytest.approx(1e-3, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("values", "sizes"),
+    [
+        # 13 tokens and 8 positions of 16; a block has norms of 16 and 16, and 48 + 16 + 64 + 64 rows of 16.
+        ({}, {"embeddings": 21 * 16, "block_1": 194 * 16, "block_2": 194 * 16, "final_norm": 16}),
+        (
+            {"model.tie_weights": False, "model.norm": "post", "model.position": "none", "model.n_layer": 1},
+            {"embeddings": 13 * 16, "block_1": 194 * 16, "head": 13 * 16},
+        ),
+    ],
+    ids=["tied-pre", "untied-post"],
+)
+def test_the_norm_of_a_layers_gradient_is_over_all_of_its_parameters(values, sizes):
+    model = GPT(config(**values).model, VOCAB_SIZE)
+    for p in model.parameters():
+        p.grad = torch.full_like(p, 0.5)
+    expected = {f"grad_norm/{layer}": 0.5 * math.sqrt(size) for layer, size in sizes.items()}
+    assert layer_grad_norms(model) == pytest.approx(expected)
+
+
+def test_the_norms_of_the_layers_are_those_before_clipping_and_add_up_to_that_of_the_whole():
+    cfg = config(**{"log.grad_norms": True, "train.grad_clip": 1e-3})
+    model = GPT(cfg.model, VOCAB_SIZE, rng=torch.Generator().manual_seed(0))
+    optimizers = build_optimizers(model, cfg.train, CPU)
+    stats = train_step(model, optimizers, Batches(TEXT, 8, 8, seed=1), 0, cfg, CPU, Dist())
+    assert stats.grad_norm > 0.01
+    assert math.hypot(*stats.layers.values()) == pytest.approx(stats.grad_norm, rel=1e-5)
 
 
 @pytest.mark.parametrize(
