@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gptlite.config.schema import SampleSection
+    from gptlite.config.sampling import SampleSection
     from gptlite.inference.generate import Sample
     from gptlite.inference.load import Model
     from gptlite.tokenizers.base import Tokenizer

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gptlite.config.schema import SampleSection
+from gptlite.config.sampling import SampleSection
 from gptlite.inference.choosing import check
 from gptlite.inference.engine import Contexts
 from gptlite.inference.generate import Reason

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gptlite.config.schema import SampleSection
+from gptlite.config.sampling import SampleSection
 from gptlite.errors import ConfigError
 from gptlite.inference.filters import keep_min_p, keep_top_k, keep_top_p, penalise_repetition, temper
 from gptlite.tokenizers.base import Tokenizer

@@ -13,7 +13,8 @@ from types import FrameType
 
 from gptlite.compute.device import Compute
 from gptlite.compute.distributed import Dist
-from gptlite.config.schema import RunConfig, TrainSection
+from gptlite.config.schema import RunConfig
+from gptlite.config.training import TrainSection
 from gptlite.data.batches import Batches
 from gptlite.errors import Interrupted
 from gptlite.inference.score import Score

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from gptlite.compute.device import Compute, computes_in_bf16
-from gptlite.config.schema import RunConfig, TrainSection
+from gptlite.config.schema import RunConfig
+from gptlite.config.training import TrainSection
 from gptlite.errors import ConfigError
 from gptlite.model.gpt import GPT
 from gptlite.training.muon import Muon, orthogonalise_flops

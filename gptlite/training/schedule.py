@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from gptlite.config.schema import RunConfig, TrainSection
+from gptlite.config.schema import RunConfig
+from gptlite.config.training import TrainSection
 
 # By optimizer: the highest rate, and the rate times n_embd where that is less.
 LR_RULES = {"muon": (0.04, 3.2), "adamw": (0.002, 0.4)}

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from gptlite.compute.device import Compute
-from gptlite.config.schema import TrainSection
+from gptlite.config.training import TrainSection
 from gptlite.data.order import U64, mix_arrays
 from gptlite.model.gpt import GPT
 

@@ -4,7 +4,8 @@ import pytest
 from pydantic import ValidationError
 
 from gptlite.config.accepted import SECTIONS, accepted, accepts
-from gptlite.config.schema import ModelSection, RunConfig, TokenizerSection, TrainSection
+from gptlite.config.schema import ModelSection, RunConfig, TokenizerSection
+from gptlite.config.training import TrainSection
 
 ALL_KEYS = [(section, key) for section, model in SECTIONS.items() for key in model.model_fields]
 

@@ -2,7 +2,8 @@ import pytest
 import torch
 
 from gptlite.compute.device import Compute
-from gptlite.config.schema import ModelSection, RunConfig, TrainSection
+from gptlite.config.schema import ModelSection, RunConfig
+from gptlite.config.training import TrainSection
 from gptlite.model.gpt import GPT
 from gptlite.training.optim import (
     build_optimizers,

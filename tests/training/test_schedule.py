@@ -1,6 +1,7 @@
 import pytest
 
-from gptlite.config.schema import RunConfig, TrainSection
+from gptlite.config.schema import RunConfig
+from gptlite.config.training import TrainSection
 from gptlite.training.schedule import choose_lr, lr_at
 
 

@@ -10,7 +10,8 @@ import torch
 
 from gptlite.compute.device import Compute
 from gptlite.compute.distributed import Dist
-from gptlite.config.schema import RunConfig, TrainSection
+from gptlite.config.schema import RunConfig
+from gptlite.config.training import TrainSection
 from gptlite.data.batches import Batches
 from gptlite.data.tokens import TokenArray
 from gptlite.errors import Diverged
