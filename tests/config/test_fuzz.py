@@ -68,6 +68,7 @@ def test_wrong_values_are_a_config_or_a_config_error(tmp_path, monkeypatch):
 
     @settings(max_examples=300)
     @given(st.dictionaries(st.integers(0, len(lines) - 1), st.sampled_from(PIECES), min_size=1, max_size=3))
+    @example({lines.index(b"  seed: 1337"): b"0"})  # one in twenty single changes is a config
     def check(pieces):
         changed = [line.partition(b":")[0] + b": " + pieces[i] if i in pieces else line for i, line in enumerate(lines)]
         outcome = load(b"\n".join(changed))
