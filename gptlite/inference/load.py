@@ -25,7 +25,7 @@ from gptlite.inference.beam import BeamSearch, Hypothesis, beam_search
 from gptlite.inference.choosing import Decoding, never
 from gptlite.inference.engine import Contexts, rows_at_once, store_for_decoding
 from gptlite.inference.generate import Reason, Sample, Step, ends_of, sample_seed, write
-from gptlite.inference.score import Score, bytes_per_token, score
+from gptlite.inference.score import Score, extents_of, score
 from gptlite.inference.texts import whole_text
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import FORMAT_VERSION, from_gpt2
@@ -227,11 +227,11 @@ class Model:
         """
         windows = self.windows(tokens, stride)
         batches = eval_batches(windows, batch_size, first=first, every=every)
-        return score(self.gpt, batches, self._lengths, self.compute)
+        return score(self.gpt, batches, self._extents, self.compute)
 
     @functools.cached_property
-    def _lengths(self) -> Tensor:
-        return bytes_per_token(self.tokenizer)
+    def _extents(self) -> Tensor:
+        return extents_of(self.tokenizer)
 
 
 def say_nothing(line: str) -> None:

@@ -14,25 +14,38 @@ from gptlite.config.schema import ModelSection
 from gptlite.data.batches import eval_batches
 from gptlite.data.tokens import TokenArray
 from gptlite.data.windows import EvalWindows
-from gptlite.inference.score import Score, bytes_per_token, score
+from gptlite.inference.score import Score, extents_of, score
 from gptlite.model.gpt import GPT
+from gptlite.tokenizers.bpe import train_bpe
 from gptlite.tokenizers.char import CharTokenizer
 
 CPU = Compute(torch.device("cpu"), "fp32", "fused", 1)
 TOKENIZER = CharTokenizer("aé日")
 END = TOKENIZER.eot_id
+BYTES = train_bpe(["é日本語 日本"] * 3, 262)  # a few merges, one of them of half a character
 
 
 def test_the_figures_are_those_of_a_hand_calculation():
-    # Two tokens, one with probability 1/2 and one with 1/8: 1 + 3 bits, over 3 bytes.
-    result = Score(nats=math.log(2) + math.log(8), tokens=2, bytes=3)
+    # Two tokens, one with probability 1/2 and one with 1/8: 1 + 3 bits, over 3 bytes that are 2 characters.
+    result = Score(nats=math.log(2) + math.log(8), tokens=2, bytes=3, characters=2)
     assert result.bits_per_byte == pytest.approx(4 / 3)
+    assert result.bits_per_character == pytest.approx(2)
     assert result.loss == pytest.approx(2 * math.log(2))
     assert result.perplexity == pytest.approx(4)
 
 
-def test_a_token_stands_for_its_utf8_bytes_and_end_of_text_for_none():
-    assert bytes_per_token(TOKENIZER).tolist() == [1, 2, 3, 0]
+def test_several_texts_are_scored_as_the_sum_of_their_figures():
+    assert Score.total([Score(1.5, 2, 4, 3), Score(2.0, 5, 6, 6)]) == Score(3.5, 7, 10, 9)
+
+
+def test_a_token_stands_for_its_utf8_bytes_and_characters_and_end_of_text_for_none():
+    assert extents_of(TOKENIZER).tolist() == [[1, 1], [2, 1], [3, 1], [0, 0]]
+
+
+@given(st.text("aé日本語😀 "))
+def test_the_characters_and_bytes_of_tokens_that_split_characters_add_up_to_the_text(text):
+    ids = BYTES.encode(text)
+    assert extents_of(BYTES)[ids.astype(np.int64)].sum(0).tolist() == [len(text.encode()), len(text)]
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +71,7 @@ def token_by_token(model: GPT, ids: Sequence[int], stride: int = 5) -> float:
 
 def judged(model: GPT, ids: Sequence[int], batch_size: int, **how: int) -> Score:
     windows = EvalWindows(TokenArray(np.array(ids, np.uint16), "ids"), 5, **how)
-    return score(model, eval_batches(windows, batch_size), bytes_per_token(TOKENIZER), CPU)
+    return score(model, eval_batches(windows, batch_size), extents_of(TOKENIZER), CPU)
 
 
 @pytest.mark.parametrize("batch_size", [1, 3, 100])
@@ -68,6 +81,7 @@ def test_scores_of_a_text_equal_a_loop_over_single_tokens(model, n, stride, batc
     got = judged(model, ids, batch_size, stride=stride)
     assert got.nats == pytest.approx(token_by_token(model, ids, stride), rel=1e-9)
     assert (got.tokens, got.bytes) == (n - 1, sum([1, 2, 3, 0][i] for i in ids[1:]))
+    assert got.characters == sum(i != END for i in ids[1:])
 
 
 documents_of = st.lists(st.lists(st.integers(0, 2), max_size=12), min_size=1, max_size=5)
@@ -85,7 +99,20 @@ def test_documents_are_scored_alone_with_their_ends_in_any_order_and_any_batches
     assert got.nats == pytest.approx(total, rel=1e-9)
     text = [i for document in documents for i in document]
     assert (got.tokens, got.bytes) == (len(text) + len(documents), sum(i + 1 for i in text))
+    assert got.characters == len(text)
+
+
+def test_only_batches_of_full_width_go_through_a_call_that_may_be_compiled(model, monkeypatch):
+    expected, widths, forward = judged(model, [0] * 13, 2), [], GPT.forward
+
+    def seen(self, idx, **more):
+        widths.append(idx.size(1))
+        return forward(self, idx, **more)
+
+    monkeypatch.setattr(GPT, "forward", seen)
+    assert judged(model, [0] * 13, 2) == expected
+    assert widths == [5]
 
 
 def test_a_text_of_end_of_text_tokens_alone_has_no_bytes_to_share_its_bits():
-    assert Score(1.0, 1, 0).bits_per_byte == math.inf
+    assert Score(1.0, 1, 0, 0).bits_per_byte == Score(1.0, 1, 0, 0).bits_per_character == math.inf
