@@ -1,120 +1,92 @@
-"""`gptlite eval`: how well a model knows a text."""
+"""`gptlite eval`: how well models know a text."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gptlite.cli.options import CheckpointOption, RunArgument, SetOption, check_keys
+from gptlite.cli.chosen import Chosen, choose
+from gptlite.cli.options import CheckpointOption, SetOption, check_keys
+from gptlite.cli.scoreboard import Row, as_json, tables
 from gptlite.cli.terminal import Console
-from gptlite.errors import DataError, RunError, naming
+from gptlite.cli.texts import Text, texts_of_files, validation_text
+from gptlite.errors import DataError, gathered, naming
 
 if TYPE_CHECKING:
-    from gptlite.config.schema import RunConfig
-    from gptlite.data.prepared import Prepared
+    from gptlite.data.tokens import Tokens
     from gptlite.inference.load import Model
-    from gptlite.inference.score import Score
-    from gptlite.runs.checkpoint import Checkpoint
 
 
 def evaluate(
-    run: RunArgument = None,
-    file: Annotated[
-        str | None, typer.Option("--file", "-f", metavar="FILE", help="Score this text, not the run's validation text.")
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RUN]...", help="Names or folders of runs, or folders of checkpoints. Default: the newest run."
+        ),
+    ] = None,
+    files: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--file", "-f", metavar="FILE", help="Score this text, not the runs' validation text. May be repeated."
+        ),
+    ] = None,
+    stride: Annotated[
+        int | None,
+        typer.Option(
+            "--stride",
+            metavar="N",
+            help="Let windows start N tokens apart, so that each token has more context. Default: block_size.",
+        ),
     ] = None,
     checkpoint: CheckpointOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     set_: SetOption = None,
 ) -> None:
-    """Score a model on its validation text, or on any file: nats per token, perplexity, bits per byte."""
-    from gptlite.runs.choosing import choose_checkpoint, config_of
-    from gptlite.runs.rundir import runs_folder
-
+    """Score models on their validation text, or on files: perplexity, bits per byte, bits per character."""
     console = Console()
-    sets = check_keys("eval", set_)
-    found = choose_checkpoint(runs_folder(), run or "latest", checkpoint, console.say)
-    cfg = config_of(found, sets)
-    console.say(f"checkpoint: {found.path}")
-    text = read_text(file, cfg) if file is not None else None
-    prepared = prepared_of(found, cfg) if text is None else None
-    # torch: not before the command line has been checked.
-    from gptlite.compute.device import settings
-    from gptlite.inference.load import load_checkpoint
-
-    model = load_checkpoint(found, cfg.run)
-    with settings(model.compute, deterministic=cfg.run.deterministic):
-        if prepared is not None:
-            score = score_validation(model, prepared, cfg)
-        else:
-            with naming("text", str(file)):
-                score = model.score(text or "", batch_size=cfg.eval.batch_size)
-    figures = {"checkpoint": str(found.path), "text": file or "validation", **figures_of(score)}
-    for line in [json.dumps(figures)] if as_json else table(figures):
+    chosen = choose(runs or [], checkpoint, check_keys("eval", set_), console.say)
+    for run in chosen:
+        console.say(f"checkpoint: {run.checkpoint.path}")
+    texts = texts_of_files(files, chosen) if files else [validation_text(chosen)]
+    rows = compare(chosen, texts, stride)
+    for line in [json.dumps(as_json(texts, rows))] if json_ else tables(texts, rows):
         print(line)
 
 
-def read_text(file: str, cfg: RunConfig) -> str:
-    """The text to score, in the encoding and normal form of the run's data. DataError if it is none."""
-    from gptlite.data.sources import open_source
+def compare(runs: Sequence[Chosen], texts: Sequence[Text], stride: int | None) -> list[Row]:
+    """Score every text with every run. DataError, before any is scored, with every problem."""
+    # torch: not before the command line has been checked.
+    from gptlite.compute.device import settings
+    from gptlite.inference.load import load_checkpoint
+    from gptlite.inference.score import Score
 
-    if Path(file).is_dir():
-        raise DataError(f"--file = {file}: a text file, and this is a folder; name a file in it")
-    if not Path(file).exists():
-        raise DataError(f"--file = {file}: no such file; check the path")
-    (document,) = open_source(str(Path(file).absolute()), cfg.data.encoding, cfg.data.normalize).documents()
-    return document.text
-
-
-def prepared_of(checkpoint: Checkpoint, cfg: RunConfig) -> Prepared:
-    """The prepared text of the run that a checkpoint lies in, whole. RunError if it is in none, or its text is gone."""
-    from gptlite.runs.choosing import run_of
-    from gptlite.training.launch import find_text
-
-    run = run_of(checkpoint)
-    if run is None:
-        raise RunError(
-            f"{checkpoint.path}: validation text = unknown: the folder is not in a run; score a text with --file"
-        )
-    prepared = find_text(run, cfg)
-    if prepared is None:
-        raise RunError(
-            f"{run.path}: prepared text = {run.recorded('prepared', str)}: gone; say where it is now with "
-            f"--set data.dir=FOLDER, or score a text with --file"
-        )
-    prepared.verify()
-    return prepared
+    models = [load_checkpoint(run.checkpoint, run.cfg.run) for run in runs]
+    rows = []
+    for run, model, ids in zip(runs, models, ids_of(runs, models, texts, stride), strict=True):
+        with settings(model.compute, deterministic=run.cfg.run.deterministic):
+            batch_size = run.cfg.eval.batch_size
+            scores = [model.score_tokens(tokens, batch_size=batch_size, stride=stride) for tokens in ids]
+        rows.append(Row(run, model, scores, Score.total(scores)))
+    return rows
 
 
-def score_validation(model: Model, prepared: Prepared, cfg: RunConfig) -> Score:
-    """The score of the whole validation split. RunError if it was made with another tokenizer."""
-    theirs, ours = prepared.manifest.tokenizer.fingerprint, model.tokenizer.fingerprint
-    if theirs != ours:
-        raise RunError(f"{prepared.path}: tokenizer = {theirs[:12]}: the checkpoint has {ours[:12]}; use its own data")
-    return model.score_tokens(prepared.split("val"), batch_size=cfg.eval.batch_size)
-
-
-def figures_of(score: Score) -> dict[str, float]:
-    """What is reported of a score."""
-    return {
-        "loss": score.loss,
-        "perplexity": score.perplexity,
-        "bits_per_byte": score.bits_per_byte,
-        "tokens": score.tokens,
-        "bytes": score.bytes,
-    }
-
-
-def table(figures: Mapping[str, object]) -> list[str]:
-    """One line per figure, with its unit."""
-    return [
-        f"text            {figures['text']}",
-        f"loss            {figures['loss']:.4f} nats per token",
-        f"perplexity      {figures['perplexity']:.3f}",
-        f"bits per byte   {figures['bits_per_byte']:.4f}",
-        f"tokens          {figures['tokens']}",
-        f"bytes           {figures['bytes']}",
-    ]
+def ids_of(
+    runs: Sequence[Chosen], models: Sequence[Model], texts: Sequence[Text], stride: int | None = None
+) -> list[list[Tokens]]:
+    """For each run, the ids of each text. DataError with every problem, where one cannot be scored so."""
+    problems: list[str] = []
+    found: list[list[Tokens]] = []
+    for run, model in zip(runs, models, strict=True):
+        where = f"{run.label}: " if len(runs) > 1 else ""
+        found.append([])
+        for text in texts:
+            with gathered(problems), naming("text", where + text.name), naming("stride", f"{where}--stride"):
+                tokens = text.tokens(run, model)
+                model.windows(tokens, stride)
+                found[-1].append(tokens)
+    if problems:
+        raise DataError(list(dict.fromkeys(problems)))
+    return found
