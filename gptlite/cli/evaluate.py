@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from typing import Annotated
 
 import typer
 
-from gptlite.cli.chosen import Chosen, choose
+from gptlite.cli.by_position import draw_by_position, picture_path
+from gptlite.cli.chosen import choose
+from gptlite.cli.judging import judges
 from gptlite.cli.options import CheckpointOption, SetOption, check_keys
 from gptlite.cli.scoreboard import Row, as_json, tables
 from gptlite.cli.terminal import Console
-from gptlite.cli.texts import Text, texts_of_files, validation_text
-from gptlite.errors import DataError, gathered, naming
+from gptlite.cli.texts import texts_of_files, validation_text
+from gptlite.errors import ConfigError
 
-if TYPE_CHECKING:
-    from gptlite.data.tokens import Tokens
-    from gptlite.inference.load import Model
+# Ways of looking, and the options that mean something to each; None: the table of scores.
+TAKES = {
+    None: ("--file", "--stride", "--json"),
+    "--by-position": ("--file", "--out"),
+}
 
 
 def evaluate(
@@ -41,52 +45,43 @@ def evaluate(
             help="Let windows start N tokens apart, so that each token has more context. Default: block_size.",
         ),
     ] = None,
+    by_position: Annotated[
+        bool, typer.Option("--by-position", help="Draw how the loss falls with the tokens of context, as an SVG file.")
+    ] = False,
+    out: Annotated[
+        str | None,
+        typer.Option("--out", metavar="FILE", help="Where the picture goes. Default: RUN-by-position.svg."),
+    ] = None,
     checkpoint: CheckpointOption = None,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     set_: SetOption = None,
 ) -> None:
     """Score models on their validation text, or on files: perplexity, bits per byte, bits per character."""
+    check_together({"--by-position": by_position}, {"--file": files, "--stride": stride, "--out": out, "--json": json_})
     console = Console()
     chosen = choose(runs or [], checkpoint, check_keys("eval", set_), console.say)
     for run in chosen:
         console.say(f"checkpoint: {run.checkpoint.path}")
+    path = picture_path(chosen, out) if by_position else None
     texts = texts_of_files(files, chosen) if files else [validation_text(chosen)]
-    rows = compare(chosen, texts, stride)
+    ready = judges(chosen, texts, stride)
+    if path is not None:
+        draw_by_position(ready, texts, path)
+        print(path)
+        return
+    rows = [Row.of(judge, stride) for judge in ready]
     for line in [json.dumps(as_json(texts, rows))] if json_ else tables(texts, rows):
         print(line)
 
 
-def compare(runs: Sequence[Chosen], texts: Sequence[Text], stride: int | None) -> list[Row]:
-    """Score every text with every run. DataError, before any is scored, with every problem."""
-    # torch: not before the command line has been checked.
-    from gptlite.compute.device import settings
-    from gptlite.inference.load import load_checkpoint
-    from gptlite.inference.score import Score
-
-    models = [load_checkpoint(run.checkpoint, run.cfg.run) for run in runs]
-    rows = []
-    for run, model, ids in zip(runs, models, ids_of(runs, models, texts, stride), strict=True):
-        with settings(model.compute, deterministic=run.cfg.run.deterministic):
-            batch_size = run.cfg.eval.batch_size
-            scores = [model.score_tokens(tokens, batch_size=batch_size, stride=stride) for tokens in ids]
-        rows.append(Row(run, model, scores, Score.total(scores)))
-    return rows
-
-
-def ids_of(
-    runs: Sequence[Chosen], models: Sequence[Model], texts: Sequence[Text], stride: int | None = None
-) -> list[list[Tokens]]:
-    """For each run, the ids of each text. DataError with every problem, where one cannot be scored so."""
-    problems: list[str] = []
-    found: list[list[Tokens]] = []
-    for run, model in zip(runs, models, strict=True):
-        where = f"{run.label}: " if len(runs) > 1 else ""
-        found.append([])
-        for text in texts:
-            with gathered(problems), naming("text", where + text.name), naming("stride", f"{where}--stride"):
-                tokens = text.tokens(run, model)
-                model.windows(tokens, stride)
-                found[-1].append(tokens)
+def check_together(ways: Mapping[str, bool], options: Mapping[str, object]) -> None:
+    """ConfigError for ways of looking that exclude each other, and options that would do nothing."""
+    asked = [way for way, wanted in ways.items() if wanted]
+    way = asked[0] if asked else None
+    problems = [f"{other} = given: not with {way}, which shows something else; one at a time" for other in asked[1:]]
+    for option, value in options.items():
+        if value not in (None, False, []) and option not in TAKES[way]:
+            others = [str(other) for other, takes in TAKES.items() if option in takes]
+            problems.append(f"{option} = given: {f'not with {way}' if way else f'only with {others[0]}'}; leave it out")
     if problems:
-        raise DataError(list(dict.fromkeys(problems)))
-    return found
+        raise ConfigError(problems)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gptlite.cli.chosen import Chosen
+from gptlite.cli.judging import Judge
 from gptlite.cli.texts import Text
 from gptlite.errors import counted
 
@@ -34,6 +35,16 @@ class Row:
     model: Model
     scores: Sequence[Score]
     total: Score
+
+    @classmethod
+    def of(cls, judge: Judge, stride: int | None) -> Row:
+        """Let a run's model read the texts."""
+        from gptlite.inference.score import Score
+
+        batch_size = judge.run.cfg.eval.batch_size
+        with judge.settings():
+            scores = [judge.model.score_tokens(ids, batch_size=batch_size, stride=stride) for ids in judge.ids]
+        return cls(judge.run, judge.model, scores, Score.total(scores))
 
 
 def as_json(texts: Sequence[Text], rows: Sequence[Row]) -> dict[str, Any]:

@@ -43,7 +43,7 @@ class Text:
                 raise DataError(
                     f"text: data.normalize = {run.cfg.data.normalize}: the model reads every text as nfc; leave it so"
                 )
-            return model.document(self.content)
+            return model.tokens_to_score(self.content)
         prepared = self.prepared[run.label]
         theirs, ours = prepared.manifest.tokenizer.fingerprint, model.tokenizer.fingerprint
         if theirs != ours:

@@ -25,7 +25,7 @@ from gptlite.inference.beam import BeamSearch, Hypothesis, beam_search
 from gptlite.inference.choosing import Decoding, never
 from gptlite.inference.engine import Contexts, rows_at_once, store_for_decoding
 from gptlite.inference.generate import Reason, Sample, Step, ends_of, sample_seed, write
-from gptlite.inference.score import Score, extents_of, score
+from gptlite.inference.score import ByPosition, Score, by_position, extents_of, score
 from gptlite.inference.texts import whole_text
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import FORMAT_VERSION, from_gpt2
@@ -194,7 +194,7 @@ class Model:
         """True for ids that are never written: (V,) bool."""
         return never(self.tokenizer, ends=self.ends)
 
-    def document(self, text: str) -> TokenArray:
+    def tokens_to_score(self, text: str) -> TokenArray:
         """The ids of a text as a document of its own: behind end-of-text, where texts end. DataError as `encode`."""
         ids = self.encode(text)
         return TokenArray(np.array([self.tokenizer.eot_id, *ids] if self.ends else ids, dtype=np.uint32), "text")
@@ -209,7 +209,7 @@ class Model:
 
         stride: as for `score_tokens`.
         """
-        return self.score_tokens(self.document(text), batch_size=batch_size, stride=stride)
+        return self.score_tokens(self.tokens_to_score(text), batch_size=batch_size, stride=stride)
 
     def score_tokens(
         self,
@@ -228,6 +228,11 @@ class Model:
         windows = self.windows(tokens, stride)
         batches = eval_batches(windows, batch_size, first=first, every=every)
         return score(self.gpt, batches, self._extents, self.compute)
+
+    def by_position(self, tokens: Tokens, *, batch_size: int = SCORE_BATCH_SIZE) -> ByPosition:
+        """How surprising the tokens of `score_tokens` are by how many stand before them in their window."""
+        batches = eval_batches(self.windows(tokens), batch_size)
+        return by_position(self.gpt, batches, self.compute)
 
     @functools.cached_property
     def _extents(self) -> Tensor:

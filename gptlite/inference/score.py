@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from gptlite.compute.device import Compute
@@ -80,6 +83,47 @@ def score(model: GPT, batches: Iterable[Batch], extents: Tensor, compute: Comput
         extent += extents[scored].sum(0)
     text_bytes, characters = extent.tolist()
     return Score(total, tokens, text_bytes, characters)
+
+
+@dataclass(frozen=True, eq=False)
+class ByPosition:
+    """Surprise by place in the context: entry t is of the tokens that had t + 1 tokens before them, (T,) each."""
+
+    nats: npt.NDArray[np.float64]
+    tokens: npt.NDArray[np.int64]
+
+    @classmethod
+    def total(cls, parts: Sequence[ByPosition]) -> ByPosition:
+        """Of several texts together."""
+        return cls(np.sum([part.nats for part in parts], axis=0), np.sum([part.tokens for part in parts], axis=0))
+
+    @property
+    def means(self) -> list[float]:
+        """Nats per token at the positions 1, 2, ... that any token had."""
+        reached = self.tokens > 0  # every window begins at 1: there are no gaps
+        means: list[float] = (self.nats[reached] / self.tokens[reached]).tolist()
+        return means
+
+
+@torch.no_grad()
+def by_position(model: GPT, batches: Iterable[Batch], compute: Compute) -> ByPosition:
+    """The same sum as `score`, kept apart by position; for windows side by side."""
+    totals, tokens = np.zeros(model.cfg.block_size), np.zeros(model.cfg.block_size, np.int64)
+    for x, y in batches:
+        with compute.autocast():
+            logits = read(model, x.to(compute.device))
+        each = token_nats(logits, y.to(compute.device))
+        totals[: x.size(1)] += each.double().sum(0).cpu().numpy()
+        tokens[: x.size(1)] += (y != IGNORED).sum(0).numpy()
+    return ByPosition(totals, tokens)
+
+
+def token_nats(logits: Tensor, targets: Tensor) -> Tensor:
+    """-log p of every target, 0 for IGNORED: (B, T, V), (B, T) -> (B, T), at least fp32."""
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="none").view_as(
+        targets
+    )
 
 
 def read(model: GPT, idx: Tensor) -> Tensor:

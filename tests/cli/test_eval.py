@@ -5,8 +5,10 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import re
 import shutil
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -146,6 +148,29 @@ def test_a_stride_gives_tokens_more_context_and_scores_the_same_ones(gptlite, pr
     assert run["total"]["loss"] == pytest.approx(from_python.loss, rel=1e-6)
 
 
+def test_the_loss_by_position_is_drawn_with_a_line_for_each_run(gptlite):
+    shown = gptlite("eval", "char", "--by-position")
+    assert (shown.code, shown.out) == (0, "char-by-position.svg\n")
+    assert gptlite("eval", "char", "bpe", "--by-position").out == "char-and-1-more-by-position.svg\n"
+    assert gptlite("eval", "bpe", "char", "--by-position", "--out", "two.svg").out == "two.svg\n"
+    one, two = (ElementTree.parse(name).getroot() for name in ("char-by-position.svg", "two.svg"))
+    words = [[element.text for element in svg.iter() if element.tag.endswith("text")] for svg in (one, two)]
+    assert [text for text in words[1] if "(" in text] == ["bpe 6 (bpe 270)", "char 6 (char 18)"]
+    assert "Loss by position in the context: validation text of char" in words[0]
+    # 16 positions: the context of the models
+    paths = [path.get("d") for path in two.iter() if path.get("class") == "data"]
+    assert [path.count(",") for path in paths if "L" in path] == [16, 16]
+
+
+def test_the_loss_by_position_is_that_of_files_too(gptlite):
+    Path("a.txt").write_text("the cat.")
+    assert gptlite("eval", "char", "--by-position", "-f", "a.txt").code == 0
+    svg = Path("char-by-position.svg").read_text()
+    (path,) = re.findall(r'd="(M[^"]* L[^"]*)"', svg)
+    assert path.count(",") == 7  # of 8 characters the first has none before it
+    assert "Loss by position in the context: a.txt" in svg
+
+
 def test_checkpoints_of_one_run_are_compared_by_their_folders(gptlite, project):
     folders = [str(project / "runs/char/checkpoints" / f"step-0000000{step}") for step in (3, 6)]
     shown = judged(gptlite, *folders)
@@ -215,6 +240,14 @@ BAD = [
         id="stride-above-the-context",
     ),
     pytest.param(["char", "char"], ["char: run = given twice"], id="a-run-twice"),
+    pytest.param(
+        ["char", "--by-position", "--json", "--stride", "3"],
+        ["--stride = given: not with --by-position", "--json = given: not with --by-position"],
+        id="by-position-with-other-options",
+    ),
+    pytest.param(["char", "--out", "x.svg"], ["--out = given: only with --by-position"], id="out-of-the-table"),
+    pytest.param(["char", "--by-position", "--out", "things"], ["--out = things: a file's name"], id="out-is-a-folder"),
+    pytest.param(["char", "--by-position", "--out", "no/x.svg"], ["--out = no/x.svg: no folder no"], id="out-nowhere"),
     pytest.param(
         ["char", "--checkpoint", "3", "gone", "many"],
         ["there are char, bpe, many"],

@@ -14,7 +14,7 @@ from gptlite.config.schema import ModelSection
 from gptlite.data.batches import eval_batches
 from gptlite.data.tokens import TokenArray
 from gptlite.data.windows import EvalWindows
-from gptlite.inference.score import Score, extents_of, score
+from gptlite.inference.score import ByPosition, Score, by_position, extents_of, score
 from gptlite.model.gpt import GPT
 from gptlite.tokenizers.bpe import train_bpe
 from gptlite.tokenizers.char import CharTokenizer
@@ -100,6 +100,26 @@ def test_documents_are_scored_alone_with_their_ends_in_any_order_and_any_batches
     text = [i for document in documents for i in document]
     assert (got.tokens, got.bytes) == (len(text) + len(documents), sum(i + 1 for i in text))
     assert got.characters == len(text)
+
+
+@pytest.mark.parametrize(
+    ("ids", "end"), [([0, 1, 2, 1, 0, 0, 2, 1, 1, 2, 0, 1, 2], None), ([END, 0, END, 1, 2, 2], END)]
+)
+def test_surprise_by_position_is_that_of_the_tokens_with_so_many_before_them(model, ids, end):
+    windows = EvalWindows(TokenArray(np.array(ids, np.uint16), "ids"), 5, end=end)
+    seen = by_position(model, eval_batches(windows, 2), CPU)
+    chains = [ids] if end is None else [[END, 0, END], [END, 1, 2, 2, END]]
+    expected, tokens = np.zeros(5), [0] * 5
+    for chain in chains:
+        for i in range(1, len(chain)):
+            expected[(i - 1) % 5] += token_by_token(model, chain[: i + 1]) - token_by_token(model, chain[:i])
+            tokens[(i - 1) % 5] += 1
+    assert seen.nats == pytest.approx(expected)
+    assert seen.tokens.tolist() == tokens
+    assert seen.means == pytest.approx([n / t for n, t in zip(expected, tokens, strict=True) if t])
+    twice = ByPosition.total([seen, seen])
+    assert twice.tokens.tolist() == [2 * t for t in tokens]
+    assert twice.means == pytest.approx(seen.means)
 
 
 def test_only_batches_of_full_width_go_through_a_call_that_may_be_compiled(model, monkeypatch):

@@ -1,0 +1,48 @@
+"""`gptlite eval --by-position`: how the loss falls as the context grows, as a picture."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from gptlite import durable
+from gptlite.cli.chosen import Chosen
+from gptlite.cli.judging import Judge
+from gptlite.cli.texts import Text
+from gptlite.errors import ConfigError, RunError
+
+
+def picture_path(runs: Sequence[Chosen], out: str | None) -> Path:
+    """Where the picture goes. ConfigError where no file can be written."""
+    more = f"-and-{len(runs) - 1}-more" if len(runs) > 1 else ""
+    path = Path(out if out is not None else f"{runs[0].name}{more}-by-position.svg")
+    if path.is_dir():
+        raise ConfigError(f"--out = {path}: a file's name, and this is a folder; name a file in it")
+    if not path.parent.is_dir():
+        raise ConfigError(f"--out = {path}: no folder {path.parent}; make it first, or choose another place")
+    return path
+
+
+def draw_by_position(judges: Sequence[Judge], texts: Sequence[Text], path: Path) -> None:
+    """Write the picture: a line for each run, over all texts together."""
+    from gptlite.inference.score import ByPosition
+    from gptlite.views.line_plot import Line, line_plot
+
+    lines = []
+    for judge in judges:
+        run, tokenizer = judge.run, judge.model.tokenizer
+        with judge.settings():
+            parts = [judge.model.by_position(ids, batch_size=run.cfg.eval.batch_size) for ids in judge.ids]
+        means = ByPosition.total(parts).means
+        if not all(map(math.isfinite, means)):
+            raise RunError(f"{run.checkpoint.path}: loss = not finite: the model is broken; choose another checkpoint")
+        lines.append(Line(f"{run.label} ({tokenizer.kind} {tokenizer.vocab_size})", means))
+    title = texts[0].name if len(texts) == 1 else f"{len(texts)} texts"
+    picture = line_plot(
+        lines,
+        title=f"Loss by position in the context: {title}",
+        x_label="position: tokens of context",
+        y_label="loss: nats per token",
+    )
+    durable.replace(path, picture.encode())
