@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated
 
 import typer
@@ -11,16 +11,18 @@ import typer
 from gptlite.cli.by_position import draw_by_position, picture_path
 from gptlite.cli.chosen import choose
 from gptlite.cli.judging import judges
+from gptlite.cli.memorised import as_lines, as_values, by_heart
 from gptlite.cli.options import CheckpointOption, SetOption, check_keys
 from gptlite.cli.scoreboard import Row, as_json, tables
-from gptlite.cli.terminal import Console
-from gptlite.cli.texts import texts_of_files, validation_text
+from gptlite.cli.terminal import Console, emit
+from gptlite.cli.texts import texts_of
 from gptlite.errors import ConfigError
 
 # Ways of looking, and the options that mean something to each; None: the table of scores.
 TAKES = {
     None: ("--file", "--stride", "--json"),
     "--by-position": ("--file", "--out"),
+    "--memorised": ("--json",),
 }
 
 
@@ -48,6 +50,9 @@ def evaluate(
     by_position: Annotated[
         bool, typer.Option("--by-position", help="Draw how the loss falls with the tokens of context, as an SVG file.")
     ] = False,
+    memorised: Annotated[
+        bool, typer.Option("--memorised", help="Let the models write, and look for it in their training text.")
+    ] = False,
     out: Annotated[
         str | None,
         typer.Option("--out", metavar="FILE", help="Where the picture goes. Default: RUN-by-position.svg."),
@@ -57,21 +62,27 @@ def evaluate(
     set_: SetOption = None,
 ) -> None:
     """Score models on their validation text, or on files: perplexity, bits per byte, bits per character."""
-    check_together({"--by-position": by_position}, {"--file": files, "--stride": stride, "--out": out, "--json": json_})
+    ways = {"--by-position": by_position, "--memorised": memorised}
+    check_together(ways, {"--file": files, "--stride": stride, "--out": out, "--json": json_})
     console = Console()
     chosen = choose(runs or [], checkpoint, check_keys("eval", set_), console.say)
     for run in chosen:
         console.say(f"checkpoint: {run.checkpoint.path}")
-    path = picture_path(chosen, out) if by_position else None
-    texts = texts_of_files(files, chosen) if files else [validation_text(chosen)]
-    ready = judges(chosen, texts, stride)
-    if path is not None:
-        draw_by_position(ready, texts, path)
-        print(path)
-        return
-    rows = [Row.of(judge, stride) for judge in ready]
-    for line in [json.dumps(as_json(texts, rows))] if json_ else tables(texts, rows):
-        print(line)
+    lines: Iterable[str]
+    if memorised:
+        found = by_heart(chosen)
+        lines = [json.dumps(as_values(found))] if json_ else as_lines(found)
+    elif by_position:
+        path = picture_path(chosen, out)
+        texts = texts_of(files, chosen)
+        draw_by_position(judges(chosen, texts), texts, path)
+        lines = [str(path)]
+    else:
+        texts = texts_of(files, chosen)
+        rows = [Row.of(judge, stride) for judge in judges(chosen, texts, stride)]
+        lines = [json.dumps(as_json(texts, rows))] if json_ else tables(texts, rows)
+    for line in lines:
+        emit(f"{line}\n")
 
 
 def check_together(ways: Mapping[str, bool], options: Mapping[str, object]) -> None:

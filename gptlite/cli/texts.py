@@ -53,6 +53,11 @@ class Text:
         return prepared.split("val")
 
 
+def texts_of(files: Sequence[str] | None, runs: Sequence[Chosen]) -> list[Text]:
+    """The files, or where none is given the validation text of the runs."""
+    return texts_of_files(files, runs) if files else [validation_text(runs)]
+
+
 def texts_of_files(files: Sequence[str], runs: Sequence[Chosen]) -> list[Text]:
     """Files, in the encoding and normal form of the runs' data. DataError with every problem."""
     from gptlite.data.reference import ReferenceMeter

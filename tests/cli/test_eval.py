@@ -15,6 +15,7 @@ import pytest
 import gptlite as package
 from gptlite.cli import app
 from gptlite.cli.scoreboard import abbreviated
+from gptlite.inference import memorised
 
 from .conftest import Gptlite, Result, write_story
 
@@ -171,6 +172,35 @@ def test_the_loss_by_position_is_that_of_files_too(gptlite):
     assert "Loss by position in the context: a.txt" in svg
 
 
+@pytest.fixture
+def few_samples(monkeypatch):
+    monkeypatch.setattr(memorised, "N_SAMPLES", 3)
+    monkeypatch.setattr(memorised, "SAMPLE_TOKENS", 40)
+
+
+def test_what_the_models_write_is_looked_for_in_their_training_text(gptlite, project, few_samples):
+    shown = judged(gptlite, "char", "many", "--memorised")
+    assert [run["run"] for run in shown["runs"]] == ["char", "many"]
+    story = (project / "story.txt").read_text()
+    char = shown["runs"][0]
+    assert char["searched"]["bytes"] == len(story) - 1570
+    assert char["samples"]["characters"] == char["validation"]["characters"] == 3 * 40
+    # Six phrases in any order: so does every text of them repeat itself.
+    assert 0.5 < char["validation"]["share"] <= 1
+    assert char["validation"]["stretches"]
+    for stretch in (*char["samples"]["stretches"], *char["validation"]["stretches"]):
+        assert len(stretch) >= shown["shortest"] == 20
+        assert stretch in story[:-1570]
+
+
+def test_what_was_searched_and_found_is_said_in_words(gptlite, few_samples):
+    lines = gptlite("eval", "char", "--memorised").out.splitlines()
+    assert lines[0] == "char 6: 3 samples of at most 40 tokens at temperature 1"
+    assert lines[1] == "searched: all of its training text, 14,123 bytes in 1 document"
+    share = judged(gptlite, "char", "--memorised")["runs"][0]["validation"]["share"]
+    assert lines[5] == f"  validation text  {share:6.1%} of 120 characters, which it was not trained on"
+
+
 def test_checkpoints_of_one_run_are_compared_by_their_folders(gptlite, project):
     folders = [str(project / "runs/char/checkpoints" / f"step-0000000{step}") for step in (3, 6)]
     shown = judged(gptlite, *folders)
@@ -244,6 +274,12 @@ BAD = [
         ["char", "--by-position", "--json", "--stride", "3"],
         ["--stride = given: not with --by-position", "--json = given: not with --by-position"],
         id="by-position-with-other-options",
+    ),
+    pytest.param(
+        ["char", "--memorised", "--file", "one.txt"], ["--file = given: not with --memorised"], id="memorised-of-a-file"
+    ),
+    pytest.param(
+        ["char", "--by-position", "--memorised"], ["--memorised = given: not with --by-position"], id="two-ways-at-once"
     ),
     pytest.param(["char", "--out", "x.svg"], ["--out = given: only with --by-position"], id="out-of-the-table"),
     pytest.param(["char", "--by-position", "--out", "things"], ["--out = things: a file's name"], id="out-is-a-folder"),
