@@ -72,6 +72,17 @@ def naming(word: str, typed: str) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def gathered(problems: list[str]) -> Iterator[None]:
+    """Keep what the user did wrong inside, so that it can be reported together with what is wrong elsewhere."""
+    try:
+        yield
+    except UserError as error:
+        if error.exit_code != UserError.exit_code:
+            raise
+        problems += error.problems
+
+
 def counted(number: int, noun: str) -> str:
     """A number with its noun.
 

@@ -1,128 +1,133 @@
-"""`gptlite eval`: how well a model knows a text."""
+"""`gptlite eval`: how well models know a text."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated
 
 import typer
 
-from gptlite.cli.options import CheckpointOption, RunArgument, SetOption, check_keys
-from gptlite.cli.pages import AttentionOption, OutOption, PerTokenOption, Wanted
-from gptlite.cli.terminal import Console
-from gptlite.errors import DataError, RunError, naming
+from gptlite.cli.by_position import draw_by_position
+from gptlite.cli.chosen import choose, output_path
+from gptlite.cli.judging import judges
+from gptlite.cli.memorised import as_lines, as_values, by_heart
+from gptlite.cli.options import CheckpointOption, SetOption, check_keys
+from gptlite.cli.pages import write_attention, write_per_token
+from gptlite.cli.scoreboard import Row, as_json, tables
+from gptlite.cli.terminal import Console, emit
+from gptlite.cli.texts import texts_of
+from gptlite.errors import ConfigError
 
-if TYPE_CHECKING:
-    from gptlite.config.schema import RunConfig
-    from gptlite.data.prepared import Prepared
-    from gptlite.data.tokens import Tokens
-    from gptlite.inference.load import Model
-    from gptlite.inference.score import Score
-    from gptlite.runs.checkpoint import Checkpoint
+# Ways of looking, and the options that mean something to each; None: the table of scores.
+TAKES = {
+    None: ("--file", "--stride", "--json"),
+    "--by-position": ("--file", "--out"),
+    "--memorised": ("--json",),
+    "--per-token": ("--file", "--out"),
+    "--attention": ("--out",),
+}
 
 
 def evaluate(
-    run: RunArgument = None,
-    file: Annotated[
-        str | None, typer.Option("--file", "-f", metavar="FILE", help="Score this text, not the run's validation text.")
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RUN]...", help="Names or folders of runs, or folders of checkpoints. Default: the newest run."
+        ),
+    ] = None,
+    files: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--file", "-f", metavar="FILE", help="Score this text, not the runs' validation text. May be repeated."
+        ),
+    ] = None,
+    stride: Annotated[
+        int | None,
+        typer.Option(
+            "--stride",
+            metavar="N",
+            help="Let windows start N tokens apart, so that each token has more context. Default: block_size.",
+        ),
+    ] = None,
+    by_position: Annotated[
+        bool, typer.Option("--by-position", help="Draw how the loss falls with the tokens of context, as an SVG file.")
+    ] = False,
+    memorised: Annotated[
+        bool, typer.Option("--memorised", help="Let the models write, and look for it in their training text.")
+    ] = False,
+    per_token: Annotated[
+        bool, typer.Option("--per-token", help="Write a page that colours the text by how surprising each token was.")
+    ] = False,
+    attention: Annotated[
+        str | None,
+        typer.Option(
+            "--attention", metavar="TEXT", help="Write a page that works out the attention of every head for this text."
+        ),
+    ] = None,
+    out: Annotated[
+        str | None,
+        typer.Option("--out", metavar="FILE", help="Where the picture or page goes. Default: RUN-by-position.svg, ..."),
     ] = None,
     checkpoint: CheckpointOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     set_: SetOption = None,
-    attention: AttentionOption = None,
-    per_token: PerTokenOption = False,
-    out: OutOption = None,
 ) -> None:
-    """Score a model on its validation text, or on any file: nats per token, perplexity, bits per byte; or look inside
-    it, on a page that --attention or --per-token writes."""
-    from gptlite.runs.choosing import choose_checkpoint, config_of
-    from gptlite.runs.rundir import runs_folder
-
-    console = Console()
-    sets = check_keys("eval", set_)
-    page = Wanted(attention, per_token, out, file)
-    page.check(as_json=as_json)
-    found = choose_checkpoint(runs_folder(), run or "latest", checkpoint, console.say)
-    cfg = config_of(found, sets)
-    console.say(f"checkpoint: {found.path}")
-    text = read_text(file, cfg) if file is not None else None
-    prepared = prepared_of(found, cfg) if text is None and attention is None else None
-    # torch: not before the command line has been checked.
-    from gptlite.compute.device import settings
-    from gptlite.inference.load import load_checkpoint
-
-    model = load_checkpoint(found, cfg.run)
-    with settings(model.compute, deterministic=cfg.run.deterministic), naming("text", str(file)):
-        tokens = model.tokens_to_score(text or "") if prepared is None else validation_of(model, prepared)
-        if page:
-            print(page.write(found, model, tokens, cfg.eval.batch_size, console.say))
-            return
-        score = model.score_tokens(tokens, batch_size=cfg.eval.batch_size)
-    figures = {"checkpoint": str(found.path), "text": file or "validation", **figures_of(score)}
-    for line in [json.dumps(figures)] if as_json else table(figures):
-        print(line)
-
-
-def read_text(file: str, cfg: RunConfig) -> str:
-    """The text to score, in the encoding and normal form of the run's data. DataError if it is none."""
-    from gptlite.data.sources import open_source
-
-    if Path(file).is_dir():
-        raise DataError(f"--file = {file}: a text file, and this is a folder; name a file in it")
-    if not Path(file).exists():
-        raise DataError(f"--file = {file}: no such file; check the path")
-    (document,) = open_source(str(Path(file).absolute()), cfg.data.encoding, cfg.data.normalize).documents()
-    return document.text
-
-
-def prepared_of(checkpoint: Checkpoint, cfg: RunConfig) -> Prepared:
-    """The prepared text of the run that a checkpoint lies in, whole. RunError if it is in none, or its text is gone."""
-    from gptlite.runs.choosing import run_of
-    from gptlite.training.launch import find_text
-
-    run = run_of(checkpoint)
-    if run is None:
-        raise RunError(
-            f"{checkpoint.path}: validation text = unknown: the folder is not in a run; score a text with --file"
-        )
-    prepared = find_text(run, cfg)
-    if prepared is None:
-        raise RunError(
-            f"{run.path}: prepared text = {run.recorded('prepared', str)}: gone; say where it is now with "
-            f"--set data.dir=FOLDER, or score a text with --file"
-        )
-    prepared.verify()
-    return prepared
-
-
-def validation_of(model: Model, prepared: Prepared) -> Tokens:
-    """The whole validation split. RunError if it was made with another tokenizer."""
-    theirs, ours = prepared.manifest.tokenizer.fingerprint, model.tokenizer.fingerprint
-    if theirs != ours:
-        raise RunError(f"{prepared.path}: tokenizer = {theirs[:12]}: the checkpoint has {ours[:12]}; use its own data")
-    return prepared.split("val")
-
-
-def figures_of(score: Score) -> dict[str, float]:
-    """What is reported of a score."""
-    return {
-        "loss": score.loss,
-        "perplexity": score.perplexity,
-        "bits_per_byte": score.bits_per_byte,
-        "tokens": score.tokens,
-        "bytes": score.bytes,
+    """Score models on their validation text, or on files: perplexity, bits per byte, bits per character."""
+    ways = {
+        "--by-position": by_position,
+        "--memorised": memorised,
+        "--per-token": per_token,
+        "--attention": attention is not None,
     }
+    check_together(ways, {"--file": files, "--stride": stride, "--out": out, "--json": json_})
+    console = Console()
+    chosen = choose(runs or [], checkpoint, check_keys("eval", set_), console.say)
+    for run in chosen:
+        console.say(f"checkpoint: {run.checkpoint.path}")
+    lines: Iterable[str]
+    if memorised:
+        found = by_heart(chosen)
+        lines = [json.dumps(as_values(found))] if json_ else as_lines(found)
+    elif by_position:
+        path = output_path(chosen, out, "by-position.svg")
+        texts = texts_of(files, chosen)
+        draw_by_position(judges(chosen, texts), texts, path)
+        lines = [str(path)]
+    elif per_token:
+        path = output_path(chosen, out, "per-token.html")
+        check_one("RUN", chosen)
+        check_one("--file", files or [])
+        [text] = texts_of(files, chosen)
+        write_per_token(judges(chosen, [text])[0], text, path, console.say)
+        lines = [str(path)]
+    elif attention is not None:
+        path = output_path(chosen, out, "attention.html")
+        check_one("RUN", chosen)
+        write_attention(judges(chosen, [])[0], attention, path)
+        lines = [str(path)]
+    else:
+        texts = texts_of(files, chosen)
+        rows = [Row.of(judge, stride) for judge in judges(chosen, texts, stride)]
+        lines = [json.dumps(as_json(texts, rows))] if json_ else tables(texts, rows)
+    for line in lines:
+        emit(f"{line}\n")
 
 
-def table(figures: Mapping[str, object]) -> list[str]:
-    """One line per figure, with its unit."""
-    return [
-        f"text            {figures['text']}",
-        f"loss            {figures['loss']:.4f} nats per token",
-        f"perplexity      {figures['perplexity']:.3f}",
-        f"bits per byte   {figures['bits_per_byte']:.4f}",
-        f"tokens          {figures['tokens']}",
-        f"bytes           {figures['bytes']}",
-    ]
+def check_together(ways: Mapping[str, bool], options: Mapping[str, object]) -> None:
+    """ConfigError for ways of looking that exclude each other, and options that would do nothing."""
+    asked = [way for way, wanted in ways.items() if wanted]
+    way = asked[0] if asked else None
+    problems = [f"{other} = given: not with {way}, which shows something else; one at a time" for other in asked[1:]]
+    for option, value in options.items():
+        if value not in (None, False, []) and option not in TAKES[way]:
+            others = [str(other) for other, takes in TAKES.items() if option in takes]
+            problems.append(f"{option} = given: {f'not with {way}' if way else f'only with {others[0]}'}; leave it out")
+    if problems:
+        raise ConfigError(problems)
+
+
+def check_one(what: str, given: Sequence[object]) -> None:
+    """ConfigError for several of something of which a page shows one."""
+    if len(given) > 1:
+        raise ConfigError(f"{what} = {len(given)} of them: a page shows one; leave out the others")

@@ -15,7 +15,7 @@ from typer.exceptions import TyperException
 from gptlite.cli.options import settable
 from gptlite.errors import ConfigError
 
-_TEXT_OPTIONS = ("--data", "--file", "--prompt")  # what a word without an option is likely to be
+_TEXT_OPTIONS = ("--data", "--prompt")  # what a word without an option is likely to be
 
 
 class Command(TyperCommand):

@@ -1,22 +1,26 @@
 """Token windows as tensors. B rows, T = block_size; targets are the inputs shifted by one token.
 
-A batch is a pure function of (seed, step): ranks and micro-batches take slices of the same rows, a resumed run needs
-nothing but its step. `order` has the formulas.
+A training batch is a pure function of (seed, step): ranks and micro-batches take slices of the same rows, a resumed run
+needs nothing but its step. `order` has the formulas, `windows` says in which windows a text is scored.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from gptlite.data.order import Order, Random, Shuffle
-from gptlite.data.tokens import Tokens, check_scorable, check_trainable
+from gptlite.data.tokens import Tokens, check_trainable
+from gptlite.data.windows import EvalWindows, Plan
 
 IGNORED = -100  # a target that is not scored
+
+Batch: TypeAlias = tuple[Tensor, Tensor]
 
 
 class Batches:
@@ -35,7 +39,7 @@ class Batches:
         kind = Shuffle if order == "shuffle" else Random
         self._order: Order = kind(split.n_tokens, block_size, seed)
 
-    def rows(self, step: int, first_row: int = 0, n_rows: int | None = None) -> tuple[Tensor, Tensor]:
+    def rows(self, step: int, first_row: int = 0, n_rows: int | None = None) -> Batch:
         """Rows first_row .. first_row + n_rows - 1 of the batch of `step`: x, y, each (n_rows, T) int64.
 
         All rows from first_row on where n_rows is None.
@@ -49,32 +53,21 @@ class Batches:
         return ids[:, :-1], ids[:, 1:]
 
 
-class EvalWindows:
-    """A split cut into windows of T from its start: every token but the first is a target exactly once.
+def eval_batches(windows: EvalWindows, batch_size: int, *, first: int = 0, every: int = 1) -> Iterator[Batch]:
+    """The windows of a text, `batch_size` at a time: x, y, each (<= batch_size, longest of them) int64.
 
-    The last window is padded; its padding has targets of IGNORED. DataError for fewer than two tokens.
+    Of the batches only every `every`-th from `first` on. What fills up shorter windows, and what was scored in a window
+    before, has targets of IGNORED.
     """
-
-    def __init__(self, split: Tokens, block_size: int) -> None:
-        check_scorable(split)
-        self._split, self._block_size = split, block_size
-        self.n_windows = -(-(split.n_tokens - 1) // block_size)
-
-    def rows(self, first: int, n_rows: int) -> tuple[Tensor, Tensor]:
-        """Windows first .. first + n_rows - 1, fewer at the end: x, y, each (<= n_rows, T) int64."""
-        n_rows = min(n_rows, self.n_windows - first)
-        assert n_rows > 0, "a window of the split"
-        length = n_rows * self._block_size
-        start = first * self._block_size
-        ids = self._split.read(start, min(length + 1, self._split.n_tokens - start)).astype(np.int64)
-        x, y = np.zeros(length, np.int64), np.full(length, IGNORED, np.int64)
-        x[: len(ids) - 1], y[: len(ids) - 1] = ids[:-1], ids[1:]
-        shape = (n_rows, self._block_size)
-        return torch.from_numpy(x.reshape(shape)), torch.from_numpy(y.reshape(shape))
+    for plan in itertools.islice(windows.batches(batch_size), first, None, every):
+        yield batch_of(windows, plan)
 
 
-def eval_windows(split: Tokens, block_size: int, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """All windows of EvalWindows in order, `batch_size` at a time: x, y, each (<= batch_size, T) int64."""
-    windows = EvalWindows(split, block_size)
-    for first in range(0, windows.n_windows, batch_size):
-        yield windows.rows(first, batch_size)
+def batch_of(windows: EvalWindows, plan: Plan) -> Batch:
+    """The windows of a plan as `eval_batches` gives them."""
+    shape = len(plan), int(plan[:, 1].max())
+    x, y = np.zeros(shape, np.int64), np.full(shape, IGNORED, np.int64)
+    for row, (start, length, skip) in enumerate(plan.tolist()):
+        ids = windows.read(start, length)
+        x[row, :length], y[row, skip:length] = ids[:-1], ids[skip + 1 :]
+    return torch.from_numpy(x), torch.from_numpy(y)

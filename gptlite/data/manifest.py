@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from gptlite.data.reference import ReferenceLines
+from gptlite.data.reference import TELLING_BYTES, ReferenceLines
 from gptlite.data.shards import Shard
 from gptlite.data.split import SplitRule
 from gptlite.errors import DataError
@@ -71,7 +71,7 @@ class Manifest:
     @property
     def compressors_tell(self) -> bool:
         """Whether the validation text is so long that what xz and gzip make of it is more than their headers."""
-        return self.val.bytes >= 1000
+        return self.val.bytes >= TELLING_BYTES
 
     def to_json(self) -> bytes:
         """The file's bytes."""

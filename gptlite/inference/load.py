@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,14 +17,15 @@ from gptlite import tokenizers
 from gptlite.compute.device import Compute, resolve
 from gptlite.config.loading import Override
 from gptlite.config.schema import ModelSection, RunSection
-from gptlite.data.batches import eval_windows
+from gptlite.data.batches import eval_batches
 from gptlite.data.tokens import TokenArray, Tokens
+from gptlite.data.windows import EvalWindows
 from gptlite.errors import ConfigError, RunError, counted
 from gptlite.inference.beam import BeamSearch, Hypothesis, beam_search
 from gptlite.inference.choosing import Decoding, never
 from gptlite.inference.engine import Contexts, rows_at_once, store_for_decoding
 from gptlite.inference.generate import Reason, Sample, Step, ends_of, sample_seed, write
-from gptlite.inference.score import Score, bytes_per_token, score
+from gptlite.inference.score import ByPosition, Score, by_position, extents_of, score
 from gptlite.inference.texts import whole_text
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import FORMAT_VERSION, from_gpt2
@@ -194,26 +194,49 @@ class Model:
         """True for ids that are never written: (V,) bool."""
         return never(self.tokenizer, ends=self.ends)
 
-    def score(self, text: str, *, batch_size: int = SCORE_BATCH_SIZE) -> Score:
-        """How surprising a text is. The first token is context only, unless end-of-text can go before it."""
-        return self.score_tokens(self.tokens_to_score(text), batch_size=batch_size)
-
     def tokens_to_score(self, text: str) -> TokenArray:
-        """The ids of a text, after end-of-text if the model knows it. DataError as `encode`."""
+        """The ids of a text as a document of its own: behind end-of-text, where texts end. DataError as `encode`."""
         ids = self.encode(text)
-        ids = [self.tokenizer.eot_id, *ids] if self.ends else ids
-        return TokenArray(np.array(ids, dtype=np.uint32), "text")
+        return TokenArray(np.array([self.tokenizer.eot_id, *ids] if self.ends else ids, dtype=np.uint32), "text")
+
+    def windows(self, tokens: Tokens, stride: int | None = None) -> EvalWindows:
+        """The windows in which ids are scored; see EvalWindows."""
+        end = self.tokenizer.eot_id if self.ends else None
+        return EvalWindows(tokens, self.facts.model.block_size, stride=stride, end=end)
+
+    def score(self, text: str, *, batch_size: int = SCORE_BATCH_SIZE, stride: int | None = None) -> Score:
+        """How surprising a text is. Where texts end, its end too; else its first token is context only.
+
+        stride: as for `score_tokens`.
+        """
+        return self.score_tokens(self.tokens_to_score(text), batch_size=batch_size, stride=stride)
 
     def score_tokens(
-        self, tokens: Tokens, *, batch_size: int = SCORE_BATCH_SIZE, first: int = 0, stride: int = 1
+        self,
+        tokens: Tokens,
+        *,
+        batch_size: int = SCORE_BATCH_SIZE,
+        stride: int | None = None,
+        first: int = 0,
+        every: int = 1,
     ) -> Score:
-        """The score of ids; the first is context only. Of its batches, only every `stride`-th from `first` on."""
-        windows = eval_windows(tokens, self.facts.model.block_size, batch_size)
-        return score(self.gpt, itertools.islice(windows, first, None, stride), self._lengths, self.compute)
+        """The score of ids, document by document. Of its batches, only every `every`-th from `first` on.
+
+        stride: how far apart windows start; None: block_size. With a smaller one each token has more context, at least
+        block_size - stride tokens of its document, and scoring takes block_size / stride times as long.
+        """
+        windows = self.windows(tokens, stride)
+        batches = eval_batches(windows, batch_size, first=first, every=every)
+        return score(self.gpt, batches, self._extents, self.compute)
+
+    def by_position(self, tokens: Tokens, *, batch_size: int = SCORE_BATCH_SIZE) -> ByPosition:
+        """How surprising the tokens of `score_tokens` are by how many stand before them in their window."""
+        batches = eval_batches(self.windows(tokens), batch_size)
+        return by_position(self.gpt, batches, self.compute)
 
     @functools.cached_property
-    def _lengths(self) -> Tensor:
-        return bytes_per_token(self.tokenizer)
+    def _extents(self) -> Tensor:
+        return extents_of(self.tokenizer)
 
 
 def say_nothing(line: str) -> None:

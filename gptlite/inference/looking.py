@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gptlite.data.batches import IGNORED, eval_windows
+from gptlite.data.batches import IGNORED, batch_of
 from gptlite.data.tokens import Tokens
 from gptlite.inference.load import SCORE_BATCH_SIZE, Model
 from gptlite.model.attention import CausalSelfAttention, Equation, Visible, equation
@@ -93,17 +93,24 @@ class Surprises:
     top_ids: Integers  # likeliest first: (n, k)
     top_probabilities: Floats  # (n, k)
 
+    def first(self, n: int) -> Surprises:
+        """Those of the first n tokens."""
+        return Surprises(self.ids[:n], self.nats[:n], self.ranks[:n], self.top_ids[:n], self.top_probabilities[:n])
+
 
 @torch.no_grad()
 def surprises(model: Model, tokens: Tokens, *, batch_size: int = SCORE_BATCH_SIZE) -> Surprises:
-    """Every token but the first, which is context only, in order: the terms of the sum in `Model.score_tokens`."""
-    seen = []
-    for x, y in eval_windows(tokens, model.facts.model.block_size, batch_size):
+    """The terms of the sum in `Model.score_tokens`, in the order of the text."""
+    windows, seen = model.windows(tokens), {}
+    for plan in windows.batches(batch_size):
+        x, y = batch_of(windows, plan)
         with model.compute.autocast():
             logits = model.gpt(x.to(model.compute.device))
         # Row by row: with a large vocabulary, what follows takes several times the memory of the logits.
-        seen += [_of_window(*window) for window in zip(logits, y.to(model.compute.device), strict=True)]
-    return Surprises(*(np.concatenate(parts) for parts in zip(*seen, strict=True)))
+        for start, *window in zip(plan[:, 0].tolist(), logits, y.to(model.compute.device), strict=True):
+            seen[start] = _of_window(*window)
+    parts = [seen[start] for start in sorted(seen)]
+    return Surprises(*(np.concatenate(field) for field in zip(*parts, strict=True)))
 
 
 def _of_window(logits: Tensor, y: Tensor) -> tuple[npt.NDArray[Any], ...]:

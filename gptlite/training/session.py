@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib.metadata
 import platform
@@ -275,10 +276,10 @@ def save(
 
 
 def evaluate(model: Model, split: Tokens, batch_size: int, dist: Dist) -> Score:
-    """The score of the whole split, its windows in fixed order and shared by the processes."""
-    part = model.score_tokens(split, batch_size=batch_size, first=dist.rank, stride=dist.world_size)
-    nats, tokens, text_bytes = dist.sum_numbers([part.nats, part.tokens, part.bytes])
-    return Score(nats, int(tokens), int(text_bytes))
+    """The score of the whole split, its batches shared by the processes."""
+    part = model.score_tokens(split, batch_size=batch_size, first=dist.rank, every=dist.world_size)
+    nats, *counts = dist.sum_numbers(dataclasses.astuple(part))
+    return Score(nats, *map(int, counts))
 
 
 def sample(model: Model, cfg: RunConfig) -> str:

@@ -149,7 +149,6 @@ def test_a_folder_that_must_not_be_written_ends_with_exit_4(gptlite, monkeypatch
         (["train", "a b"], "gptlite train: unexpected argument: a b; did you mean --data 'a b'?"),
         (["train", "a.yaml"], "gptlite train: unexpected argument: a.yaml; did you mean --config a.yaml?"),
         (["prepare", *"abcd"], "gptlite prepare: unexpected argument: a, b, c and 1 more; put --data before each"),
-        (["eval", "run", "a.txt"], "gptlite eval: unexpected argument: a.txt; did you mean --file a.txt?"),
         (["train", "--config", "a", "-c", "b"], "--config = given 2 times: it takes one value"),
         (["sample", "--seed", "1", "--seed", "1"], "--seed = given 2 times: it takes one value"),
         (["sample", "--top-k", "many"], "gptlite sample: invalid value for '--top-k'"),
@@ -176,21 +175,6 @@ def test_sample_refuses_what_it_cannot_do(gptlite, trained, arguments, message):
     result = gptlite("sample", *arguments)
     assert result.code == 2
     assert message in result.err
-
-
-def test_eval_refuses_a_text_that_it_cannot_score(gptlite, trained):
-    Path("one.txt").write_text("a")
-    Path("other.txt").write_text("cat\u00e9")
-    Path("things").mkdir()
-    for file, message in {
-        "one.txt": "one.txt = 1 token: at least 2 are needed",
-        "other.txt": "other.txt: unknown characters = '\u00e9'",
-        "things": "--file = things: a text file, and this is a folder",
-        "gone.txt": "--file = gone.txt: no such file",
-    }.items():
-        result = gptlite("eval", "--file", file)
-        assert result.code == 2
-        assert f"error: {message}" in result.err
 
 
 def test_training_that_diverges_ends_with_exit_3_and_one_line(gptlite):

@@ -98,21 +98,6 @@ def test_sampling_ends_before_a_stop_text(gptlite, trained):
     assert stopped == free[: free.index(stop, 3)]
 
 
-def test_eval_of_the_validation_text_is_the_number_that_training_wrote(gptlite, trained):
-    logged = [json.loads(line) for line in (trained / "metrics.jsonl").read_text().splitlines()]
-    last = [line for line in logged if line["split"] == "val"][-1]
-    shown = json.loads(gptlite("eval", "nano", "--checkpoint", "6", "--json").out)
-    assert shown["loss"] == pytest.approx(last["loss"], rel=1e-6)
-    assert shown["bits_per_byte"] == pytest.approx(last["bits_per_byte"], rel=1e-6)
-
-
-def test_eval_of_a_file_counts_its_bytes(gptlite, trained):
-    Path("more.txt").write_text("the cat sat on the hill.\n")
-    shown = json.loads(gptlite("eval", "--file", "more.txt", "--json").out)
-    assert (shown["tokens"], shown["bytes"]) == (24, 24)
-    assert "bits per byte" in gptlite("eval", "--file", "more.txt").out
-
-
 def test_a_checkpoint_folder_copied_alone_samples_and_scores_a_file(gptlite, trained, tmp_path):
     copied = tmp_path / "elsewhere"
     shutil.copytree(trained / "checkpoints/step-00000006", copied)

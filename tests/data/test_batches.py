@@ -5,11 +5,10 @@ import re
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
-from gptlite.data.batches import IGNORED, Batches, EvalWindows, eval_windows
+from gptlite.data.batches import Batches
 from gptlite.data.tokens import TokenArray
+from gptlite.data.windows import EvalWindows
 from gptlite.errors import DataError
 
 
@@ -81,27 +80,9 @@ def test_a_text_shorter_than_a_block_names_the_largest_that_works(n_tokens: int,
         assert Batches(counting(n_tokens), n_tokens - 1, 8, seed=1).rows(0)[0].shape == (8, n_tokens - 1)
 
 
-@given(st.integers(2, 100), st.integers(1, 20), st.integers(1, 5))
-def test_evaluation_scores_every_token_but_the_first_once(n_tokens: int, block_size: int, batch_size: int) -> None:
-    scored = []
-    for x, y in eval_windows(counting(n_tokens), block_size, batch_size):
-        assert x.shape == y.shape
-        assert 1 <= len(x) <= batch_size
-        real = y != IGNORED
-        assert torch.equal(y[real], x[real] + 1)
-        scored += y[real].tolist()
-    assert scored == list(range(1, n_tokens))
-
-
-def test_evaluation_pads_only_the_last_window() -> None:
-    x, y = EvalWindows(counting(8), 3).rows(1, 99)
-    assert x.tolist() == [[3, 4, 5], [6, 0, 0]]
-    assert y.tolist() == [[4, 5, 6], [7, IGNORED, IGNORED]]
-
-
 def test_one_token_cannot_be_scored() -> None:
     with pytest.raises(DataError, match=r"^train = 1 token: at least 2 are needed to score one; give more text$"):
-        list(eval_windows(counting(1), 8, 4))
+        EvalWindows(counting(1), 8)
 
 
 def test_ids_outside_a_text_are_a_bug() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -52,6 +53,12 @@ def test_a_folder_copied_elsewhere_works(prepared: Prepared, tmp_path: Path) -> 
     copy = Prepared(Path(shutil.copytree(prepared.path, tmp_path / "elsewhere")))
     copy.verify()
     assert copy.manifest == prepared.manifest
+
+
+def test_a_folder_of_a_version_that_counted_no_pairs_of_bytes_is_read(prepared: Prepared) -> None:
+    lines = prepared.manifest.reference
+    edit(prepared, reference={"unigram": lines.unigram, "gzip": lines.gzip, "xz": lines.xz})
+    assert Prepared(prepared.path).manifest.reference == dataclasses.replace(lines, bigram=None)
 
 
 def test_block_sizes_that_do_not_fit_name_the_largest_that_does(prepared: Prepared) -> None:

@@ -1,54 +1,138 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gptlite.compute.device import Compute
 from gptlite.config.schema import ModelSection
-from gptlite.data.batches import eval_windows
+from gptlite.data.batches import eval_batches
 from gptlite.data.tokens import TokenArray
-from gptlite.inference.score import Score, bytes_per_token, score
+from gptlite.data.windows import EvalWindows
+from gptlite.inference.score import ByPosition, Score, by_position, extents_of, score
 from gptlite.model.gpt import GPT
+from gptlite.tokenizers.bpe import train_bpe
 from gptlite.tokenizers.char import CharTokenizer
 
 CPU = Compute(torch.device("cpu"), "fp32", "fused", 1)
 TOKENIZER = CharTokenizer("aé日")
+END = TOKENIZER.eot_id
+BYTES = train_bpe(["é日本語 日本"] * 3, 262)  # a few merges, one of them of half a character
 
 
 def test_the_figures_are_those_of_a_hand_calculation():
-    # Two tokens, one with probability 1/2 and one with 1/8: 1 + 3 bits, over 3 bytes.
-    result = Score(nats=math.log(2) + math.log(8), tokens=2, bytes=3)
+    # Two tokens, one with probability 1/2 and one with 1/8: 1 + 3 bits, over 3 bytes that are 2 characters.
+    result = Score(nats=math.log(2) + math.log(8), tokens=2, bytes=3, characters=2)
     assert result.bits_per_byte == pytest.approx(4 / 3)
+    assert result.bits_per_character == pytest.approx(2)
     assert result.loss == pytest.approx(2 * math.log(2))
     assert result.perplexity == pytest.approx(4)
 
 
-def test_a_token_stands_for_its_utf8_bytes_and_end_of_text_for_none():
-    assert bytes_per_token(TOKENIZER).tolist() == [1, 2, 3, 0]
+def test_several_texts_are_scored_as_the_sum_of_their_figures():
+    assert Score.total([Score(1.5, 2, 4, 3), Score(2.0, 5, 6, 6)]) == Score(3.5, 7, 10, 9)
 
 
-@pytest.mark.parametrize("batch_size", [1, 3, 100])
-@pytest.mark.parametrize("n", [2, 6, 7, 33])
-def test_scores_equal_a_loop_over_single_tokens(n, batch_size):
-    model = GPT(ModelSection(n_layer=1, n_head=1, n_embd=8, block_size=5), 4, rng=torch.Generator().manual_seed(0))
-    model.double()
+def test_a_token_stands_for_its_utf8_bytes_and_characters_and_end_of_text_for_none():
+    assert extents_of(TOKENIZER).tolist() == [[1, 1], [2, 1], [3, 1], [0, 0]]
+
+
+@given(st.text("aé日本語😀 "))
+def test_the_characters_and_bytes_of_tokens_that_split_characters_add_up_to_the_text(text):
+    ids = BYTES.encode(text)
+    assert extents_of(BYTES)[ids.astype(np.int64)].sum(0).tolist() == [len(text.encode()), len(text)]
+
+
+@pytest.fixture(scope="module")
+def model() -> GPT:
+    """Ids a, é, 日 and end-of-text; in double precision, and far from knowing nothing."""
+    cfg = ModelSection(n_layer=1, n_head=1, n_embd=8, block_size=5)
+    model = GPT(cfg, 4, rng=torch.Generator().manual_seed(0)).double()
     with torch.no_grad():
         for i, p in enumerate(model.parameters()):
             p.add_(0.5 * torch.randn(p.shape, dtype=p.dtype, generator=torch.Generator().manual_seed(i)))
-    ids = np.random.default_rng(n).integers(0, 4, n).astype(np.uint16)
-    total, text_bytes = 0.0, 0
-    for i in range(1, n):
-        start = (i - 1) // 5 * 5  # windows of 5 follow one another; each sees only itself
-        probabilities = torch.softmax(model(torch.tensor([ids[start:i].tolist()]))[0, -1], dim=-1)
-        total -= math.log(probabilities[int(ids[i])].item())
-        text_bytes += [1, 2, 3, 0][ids[i]]
-    got = score(model, eval_windows(TokenArray(ids, "ids"), 5, batch_size), bytes_per_token(TOKENIZER), CPU)
+    return model
+
+
+def token_by_token(model: GPT, ids: Sequence[int], stride: int = 5) -> float:
+    """Nats of every id but the first, each from a forward pass of its own over what its window holds before it."""
+    total = 0.0
+    for i in range(1, len(ids)):
+        start = next(s for s in range(0, i, stride) if s + 5 >= i)
+        probabilities = torch.softmax(model(torch.tensor([list(ids[start:i])]))[0, -1], dim=-1)
+        total -= math.log(probabilities[ids[i]].item())
+    return total
+
+
+def judged(model: GPT, ids: Sequence[int], batch_size: int, **how: int) -> Score:
+    windows = EvalWindows(TokenArray(np.array(ids, np.uint16), "ids"), 5, **how)
+    return score(model, eval_batches(windows, batch_size), extents_of(TOKENIZER), CPU)
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 100])
+@pytest.mark.parametrize(("n", "stride"), [(2, 5), (6, 5), (7, 5), (33, 5), (33, 2), (12, 1)])
+def test_scores_of_a_text_equal_a_loop_over_single_tokens(model, n, stride, batch_size):
+    ids = np.random.default_rng(n).integers(0, 4, n).tolist()
+    got = judged(model, ids, batch_size, stride=stride)
+    assert got.nats == pytest.approx(token_by_token(model, ids, stride), rel=1e-9)
+    assert (got.tokens, got.bytes) == (n - 1, sum([1, 2, 3, 0][i] for i in ids[1:]))
+    assert got.characters == sum(i != END for i in ids[1:])
+
+
+documents_of = st.lists(st.lists(st.integers(0, 2), max_size=12), min_size=1, max_size=5)
+
+
+@settings(max_examples=20)
+@given(documents_of, st.integers(1, 5), st.integers(1, 4), st.randoms(use_true_random=False))
+def test_documents_are_scored_alone_with_their_ends_in_any_order_and_any_batches(
+    model, documents, stride, batch_size, rng
+):
+    documents = [*documents, [0]]
+    total = sum(token_by_token(model, [END, *document, END], stride) for document in documents)
+    rng.shuffle(documents)
+    got = judged(model, [i for d in documents for i in (END, *d)], batch_size, stride=stride, end=END)
     assert got.nats == pytest.approx(total, rel=1e-9)
-    assert (got.tokens, got.bytes) == (n - 1, text_bytes)
+    text = [i for document in documents for i in document]
+    assert (got.tokens, got.bytes) == (len(text) + len(documents), sum(i + 1 for i in text))
+    assert got.characters == len(text)
+
+
+@pytest.mark.parametrize(
+    ("ids", "end"), [([0, 1, 2, 1, 0, 0, 2, 1, 1, 2, 0, 1, 2], None), ([END, 0, END, 1, 2, 2], END)]
+)
+def test_surprise_by_position_is_that_of_the_tokens_with_so_many_before_them(model, ids, end):
+    windows = EvalWindows(TokenArray(np.array(ids, np.uint16), "ids"), 5, end=end)
+    seen = by_position(model, eval_batches(windows, 2), CPU)
+    chains = [ids] if end is None else [[END, 0, END], [END, 1, 2, 2, END]]
+    expected, tokens = np.zeros(5), [0] * 5
+    for chain in chains:
+        for i in range(1, len(chain)):
+            expected[(i - 1) % 5] += token_by_token(model, chain[: i + 1]) - token_by_token(model, chain[:i])
+            tokens[(i - 1) % 5] += 1
+    assert seen.nats == pytest.approx(expected)
+    assert seen.tokens.tolist() == tokens
+    assert seen.means == pytest.approx([n / t for n, t in zip(expected, tokens, strict=True) if t])
+    twice = ByPosition.total([seen, seen])
+    assert twice.tokens.tolist() == [2 * t for t in tokens]
+    assert twice.means == pytest.approx(seen.means)
+
+
+def test_only_batches_of_full_width_go_through_a_call_that_may_be_compiled(model, monkeypatch):
+    expected, widths, forward = judged(model, [0] * 13, 2), [], GPT.forward
+
+    def seen(self, idx, **more):
+        widths.append(idx.size(1))
+        return forward(self, idx, **more)
+
+    monkeypatch.setattr(GPT, "forward", seen)
+    assert judged(model, [0] * 13, 2) == expected
+    assert widths == [5]
 
 
 def test_a_text_of_end_of_text_tokens_alone_has_no_bytes_to_share_its_bits():
-    assert Score(1.0, 1, 0).bits_per_byte == math.inf
+    assert Score(1.0, 1, 0, 0).bits_per_byte == Score(1.0, 1, 0, 0).bits_per_character == math.inf

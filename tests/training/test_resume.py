@@ -249,7 +249,7 @@ def test_patience_ends_a_run_and_keeps_the_best(tiny, tmp_path, monkeypatch):
     from gptlite.training import session
 
     scores = iter([5.0, 4.0, 4.5, 4.1, 3.0, 3.0, 3.0])
-    monkeypatch.setattr(session, "evaluate", lambda *_: Score(next(scores) * 10, 10, 10))
+    monkeypatch.setattr(session, "evaluate", lambda *_: Score(next(scores) * 10, 10, 10, 10))
     outcome = launch.start(cfg, root=tmp_path, base="tiny")
     # Evaluations after 2, 4, 6, 8 updates: 5, 4, 4.5, 4.1; the third and fourth bring nothing.
     assert outcome.state.step == 8
