@@ -3,131 +3,94 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-import typer
-
-from gptlite.cli.by_position import draw_by_position
-from gptlite.cli.chosen import choose, output_path
-from gptlite.cli.judging import judges
-from gptlite.cli.memorised import as_lines, as_values, by_heart
+from gptlite.cli import evaluate_options as options
 from gptlite.cli.options import CheckpointOption, SetOption, check_keys
-from gptlite.cli.pages import write_attention, write_per_token
-from gptlite.cli.scoreboard import Row, as_json, tables
 from gptlite.cli.terminal import Console, emit
-from gptlite.cli.texts import texts_of
-from gptlite.errors import ConfigError
 
-# Ways of looking, and the options that mean something to each; None: the table of scores.
-TAKES = {
-    None: ("--file", "--stride", "--json"),
-    "--by-position": ("--file", "--out"),
-    "--memorised": ("--json",),
-    "--per-token": ("--file", "--out"),
-    "--attention": ("--out",),
-}
+if TYPE_CHECKING:
+    from gptlite.cli.chosen import Chosen
 
 
 def evaluate(
-    runs: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[RUN]...", help="Names or folders of runs, or folders of checkpoints. Default: the newest run."
-        ),
-    ] = None,
-    files: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--file", "-f", metavar="FILE", help="Score this text, not the runs' validation text. May be repeated."
-        ),
-    ] = None,
-    stride: Annotated[
-        int | None,
-        typer.Option(
-            "--stride",
-            metavar="N",
-            help="Let windows start N tokens apart, so that each token has more context. Default: block_size.",
-        ),
-    ] = None,
-    by_position: Annotated[
-        bool, typer.Option("--by-position", help="Draw how the loss falls with the tokens of context, as an SVG file.")
-    ] = False,
-    memorised: Annotated[
-        bool, typer.Option("--memorised", help="Let the models write, and look for it in their training text.")
-    ] = False,
-    per_token: Annotated[
-        bool, typer.Option("--per-token", help="Write a page that colours the text by how surprising each token was.")
-    ] = False,
-    attention: Annotated[
-        str | None,
-        typer.Option(
-            "--attention", metavar="TEXT", help="Write a page that works out the attention of every head for this text."
-        ),
-    ] = None,
-    out: Annotated[
-        str | None,
-        typer.Option("--out", metavar="FILE", help="Where the picture or page goes. Default: RUN-by-position.svg, ..."),
-    ] = None,
+    runs: options.Runs = None,
+    files: options.Files = None,
+    stride: options.Stride = None,
+    by_position: options.ByPosition = False,
+    memorised: options.Memorised = False,
+    per_token: options.PerToken = False,
+    attention: options.Attention = None,
+    out: options.Out = None,
     checkpoint: CheckpointOption = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: options.Json = False,
     set_: SetOption = None,
 ) -> None:
     """Score models on their validation text, or on files: perplexity, bits per byte, bits per character."""
-    ways = {
-        "--by-position": by_position,
-        "--memorised": memorised,
-        "--per-token": per_token,
-        "--attention": attention is not None,
-    }
-    check_together(ways, {"--file": files, "--stride": stride, "--out": out, "--json": json_})
+    from gptlite.cli.chosen import choose
+
+    looks = {"--by-position": by_position, "--memorised": memorised, "--per-token": per_token}
+    ways = {**looks, "--attention": attention is not None}
+    way = options.way_of(ways, {"--file": files, "--stride": stride, "--out": out, "--json": as_json}, runs)
     console = Console()
     chosen = choose(runs or [], checkpoint, check_keys("eval", set_), console.say)
     for run in chosen:
         console.say(f"checkpoint: {run.checkpoint.path}")
-    lines: Iterable[str]
-    if memorised:
-        found = by_heart(chosen)
-        lines = [json.dumps(as_values(found))] if json_ else as_lines(found)
-    elif by_position:
-        path = output_path(chosen, out, "by-position.svg")
-        texts = texts_of(files, chosen)
-        draw_by_position(judges(chosen, texts), texts, path)
-        lines = [str(path)]
-    elif per_token:
-        path = output_path(chosen, out, "per-token.html")
-        check_one("RUN", chosen)
-        check_one("--file", files or [])
-        [text] = texts_of(files, chosen)
-        write_per_token(judges(chosen, [text])[0], text, path, console.say)
-        lines = [str(path)]
-    elif attention is not None:
-        path = output_path(chosen, out, "attention.html")
-        check_one("RUN", chosen)
-        write_attention(judges(chosen, [])[0], attention, path)
-        lines = [str(path)]
+    if way is None:
+        lines = scores(chosen, files, stride, as_json=as_json)
+    elif way == "--memorised":
+        lines = memory(chosen, as_json=as_json)
     else:
-        texts = texts_of(files, chosen)
-        rows = [Row.of(judge, stride) for judge in judges(chosen, texts, stride)]
-        lines = [json.dumps(as_json(texts, rows))] if json_ else tables(texts, rows)
+        lines = [drawn(way, chosen, files, attention, out, console)]
     for line in lines:
         emit(f"{line}\n")
 
 
-def check_together(ways: Mapping[str, bool], options: Mapping[str, object]) -> None:
-    """ConfigError for ways of looking that exclude each other, and options that would do nothing."""
-    asked = [way for way, wanted in ways.items() if wanted]
-    way = asked[0] if asked else None
-    problems = [f"{other} = given: not with {way}, which shows something else; one at a time" for other in asked[1:]]
-    for option, value in options.items():
-        if value not in (None, False, []) and option not in TAKES[way]:
-            others = [str(other) for other, takes in TAKES.items() if option in takes]
-            problems.append(f"{option} = given: {f'not with {way}' if way else f'only with {others[0]}'}; leave it out")
-    if problems:
-        raise ConfigError(problems)
+def scores(
+    chosen: Sequence[Chosen], files: Sequence[str] | None, stride: int | None, *, as_json: bool
+) -> Iterable[str]:
+    """Every run on every text."""
+    from gptlite.cli.judging import judges
+    from gptlite.cli.scoreboard import Row, as_values, tables
+    from gptlite.cli.texts import texts_of
+
+    texts = texts_of(files, chosen)
+    rows = [Row.of(judge, stride) for judge in judges(chosen, texts, stride)]
+    return [json.dumps(as_values(texts, rows))] if as_json else tables(texts, rows)
 
 
-def check_one(what: str, given: Sequence[object]) -> None:
-    """ConfigError for several of something of which a page shows one."""
-    if len(given) > 1:
-        raise ConfigError(f"{what} = {len(given)} of them: a page shows one; leave out the others")
+def memory(chosen: Sequence[Chosen], *, as_json: bool) -> Iterable[str]:
+    """What of the runs' writing stands in their training text."""
+    from gptlite.cli.memorised import as_lines, as_values, by_heart
+
+    found = by_heart(chosen)
+    return [json.dumps(as_values(found))] if as_json else as_lines(found)
+
+
+def drawn(
+    way: str,
+    chosen: Sequence[Chosen],
+    files: Sequence[str] | None,
+    attention: str | None,
+    out: str | None,
+    console: Console,
+) -> str:
+    """Write a picture or a page; where it is."""
+    from gptlite.cli.by_position import draw_by_position
+    from gptlite.cli.chosen import output_path
+    from gptlite.cli.judging import judges
+    from gptlite.cli.pages import write_attention, write_per_token
+    from gptlite.cli.texts import texts_of
+
+    kind = {"--by-position": "by-position.svg", "--per-token": "per-token.html", "--attention": "attention.html"}[way]
+    path = output_path(chosen, out, kind)
+    if attention is not None:
+        write_attention(judges(chosen, [])[0], attention, path)
+        return str(path)
+    texts = texts_of(files, chosen)
+    if way == "--per-token":
+        write_per_token(judges(chosen, texts)[0], texts[0], path, console.say)
+    else:
+        draw_by_position(judges(chosen, texts), texts, path)
+    return str(path)

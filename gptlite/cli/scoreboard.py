@@ -47,7 +47,7 @@ class Row:
         return cls(judge.run, judge.model, scores, Score.total(scores))
 
 
-def as_json(texts: Sequence[Text], rows: Sequence[Row]) -> dict[str, Any]:
+def as_values(texts: Sequence[Text], rows: Sequence[Row]) -> dict[str, Any]:
     """All of it as plain values; what is not finite becomes None.
 
     {"texts": [{"name", "bytes", "characters", "reference": {"unigram", "bigram", "gzip", "xz"}}],

@@ -62,10 +62,12 @@ def error_of(result) -> str:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--attention", "a", "--per-token"], "--per-token = given: not with --attention"),
-        (["--attention", "a", "--file", "story.txt"], "--file = story.txt: not with --attention"),
-        (["--per-token", "--json"], "--json = given: not with a page"),
-        (["--out", "a.html"], "--out = a.html: only with --attention or --per-token"),
+        (["--attention", "a", "--per-token"], "--attention = given: not with --per-token"),
+        (["--attention", "a", "--file", "story.txt"], "--file = given: not with --attention"),
+        (["--per-token", "--json"], "--json = given: not with --per-token"),
+        (["--out", "a.html"], "--out = given: only with --by-position, --per-token, --attention; leave it out"),
+        (["a", "b", "--attention", "x"], "RUN = 2 of them: the page of --attention shows one"),
+        (["--per-token", "-f", "a", "-f", "b"], "--file = 2 of them: the page of --per-token shows one"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(gptlite, arguments, message):
