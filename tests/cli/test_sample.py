@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from gptlite.cli.terminal import emit
+
 
 def json_lines(result) -> list[dict]:
     assert result.code == 0, result.err
@@ -170,3 +172,10 @@ def test_log_probabilities_add_up_over_all_that_could_follow(gptlite, trained):
     judged = json_lines(gptlite("sample", "--prompt", "the ", "--json", *arguments))
     # All but end-of-text, which a single document never shows.
     assert 0.98 < sum(math.exp(line["logprob"]) for line in judged) <= 1 + 1e-6
+
+
+def test_a_terminal_that_is_not_utf_8_shows_question_marks_and_no_traceback(monkeypatch):
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
+    emit("na\u00efve \u65e5\n")
+    assert raw.getvalue() == b"na?ve ?\n"
