@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 Prompt = Annotated[
     list[str] | None,
-    typer.Option("--prompt", "-p", help="What the model goes on from; - reads standard input. May be repeated."),
+    typer.Option(
+        "--prompt", "-p", metavar="TEXT", help="What the model goes on from; - reads standard input. May be repeated."
+    ),
 ]
 PromptFile = Annotated[
     list[str] | None,
