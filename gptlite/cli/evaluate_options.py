@@ -11,9 +11,7 @@ from gptlite.errors import ConfigError
 
 Runs = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="[RUN]...", help="Names or folders of runs, or folders of checkpoints. Default: the newest run."
-    ),
+    typer.Argument(metavar="RUN", help="Names or folders of runs, or folders of checkpoints. Default: the newest run."),
 ]
 Files = Annotated[
     list[str] | None,

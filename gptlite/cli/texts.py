@@ -62,7 +62,9 @@ def texts_of_files(files: Sequence[str], runs: Sequence[Chosen]) -> list[Text]:
     """Files, in the encoding and normal form of the runs' data. DataError with every problem."""
     from gptlite.data.reference import ReferenceMeter
 
-    problems: list[str] = []
+    problems = [f"--file = {file}: given twice: each once; leave one out" for file in files if files.count(file) > 1][
+        :1
+    ]
     texts = []
     for file in files:
         with gathered(problems):

@@ -22,14 +22,17 @@ from .conftest import Gptlite, Result, write_story
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three runs: `char` and `bpe` on one text, and `many`, of characters, on several documents."""
+    """Three runs: `char` and `bpe` on one text, `bpe` in NFC, and `many`, of characters, on several documents."""
     folder = tmp_path_factory.mktemp("project")
     write_story(folder)
     (folder / "notes").mkdir()
-    story = (folder / "story.txt").read_text()
+    with (folder / "story.txt").open("a", encoding="utf-8") as file:
+        file.write("日\n")  # fewer characters than bytes, in the validation text
+    story = (folder / "story.txt").read_text("utf-8")
     for i in range(20):
         (folder / "notes" / f"{i}.txt").write_text(story[100 * i : 100 * i + 7 * i + 20])
-    bpe = ["--set", "tokenizer.kind=bpe", "--set", "tokenizer.vocab_size=270"]
+    keys = ("tokenizer.kind=bpe", "tokenizer.vocab_size=270", "data.normalize=nfc")
+    bpe = [word for key in keys for word in ("--set", key)]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         for name, more in {"char": [], "bpe": bpe, "many": ["--data", "notes"]}.items():
@@ -69,7 +72,8 @@ def test_eval_of_the_validation_text_is_the_number_that_training_wrote(gptlite, 
 
 def test_the_validation_text_is_scored_with_the_ends_of_its_documents_and_counted_in_characters(gptlite, project):
     shown = judged(gptlite, "many")
-    (manifest,) = (json.loads(path.read_text()) for path in (project / "data/prepared").glob("notes-*/manifest.json"))
+    (path,) = (project / "data/prepared").glob("notes-*/manifest.json")
+    manifest = json.loads(path.read_text())
     assert manifest["val"]["documents"] > 1
     total = shown["runs"][0]["total"]
     assert total["tokens"] == manifest["val"]["tokens"] == total["characters"] + manifest["val"]["documents"]
@@ -81,6 +85,10 @@ def test_runs_of_one_text_are_compared_on_it_each_as_it_is_alone(gptlite):
     both = judged(gptlite, "char", "bpe")
     assert [run["run"] for run in both["runs"]] == ["char", "bpe"]
     assert [text["name"] for text in both["texts"]] == ["validation text of char, bpe"]
+    assert (both["texts"][0]["bytes"], both["texts"][0]["characters"]) == (1570, 1568)
+    char = both["runs"][0]["total"]
+    assert (char["bytes"], char["characters"]) == (1569, 1567)  # the first token has none before it
+    assert char["bits_per_character"] == pytest.approx(char["bits_per_byte"] * 1569 / 1567)
     for run in both["runs"]:
         assert [run] == judged(gptlite, run["run"])["runs"]
 
@@ -156,7 +164,7 @@ def test_the_loss_by_position_is_drawn_with_a_line_for_each_run(gptlite):
     assert gptlite("eval", "bpe", "char", "--by-position", "--out", "two.svg").out == "two.svg\n"
     one, two = (ElementTree.parse(name).getroot() for name in ("char-by-position.svg", "two.svg"))
     words = [[element.text for element in svg.iter() if element.tag.endswith("text")] for svg in (one, two)]
-    assert [text for text in words[1] if "(" in text] == ["bpe 6 (bpe 270)", "char 6 (char 18)"]
+    assert [text for text in words[1] if "(" in text] == ["bpe 6 (bpe 270)", "char 6 (char 19)"]
     assert "Loss by position in the context: validation text of char" in words[0]
     # 16 positions: the context of the models
     paths = [path.get("d") for path in two.iter() if path.get("class") == "data"]
@@ -181,22 +189,22 @@ def few_samples(monkeypatch):
 def test_what_the_models_write_is_looked_for_in_their_training_text(gptlite, project, few_samples):
     shown = judged(gptlite, "char", "many", "--memorised")
     assert [run["run"] for run in shown["runs"]] == ["char", "many"]
-    story = (project / "story.txt").read_text()
+    train = (project / "story.txt").read_text("utf-8")[:14127]
     char = shown["runs"][0]
-    assert char["searched"]["bytes"] == len(story) - 1570
+    assert char["searched"]["bytes"] == 14127
     assert char["samples"]["characters"] == char["validation"]["characters"] == 3 * 40
     # Six phrases in any order: so does every text of them repeat itself.
     assert 0.5 < char["validation"]["share"] <= 1
     assert char["validation"]["stretches"]
     for stretch in (*char["samples"]["stretches"], *char["validation"]["stretches"]):
         assert len(stretch) >= shown["shortest"] == 20
-        assert stretch in story[:-1570]
+        assert stretch in train
 
 
 def test_what_was_searched_and_found_is_said_in_words(gptlite, few_samples):
     lines = gptlite("eval", "char", "--memorised").out.splitlines()
     assert lines[0] == "char 6: 3 samples of at most 40 tokens at temperature 1"
-    assert lines[1] == "searched: all of its training text, 14,123 bytes in 1 document"
+    assert lines[1] == "searched: all of its training text, 14,127 bytes in 1 document"
     share = judged(gptlite, "char", "--memorised")["runs"][0]["validation"]["share"]
     assert lines[5] == f"  validation text  {share:6.1%} of 120 characters, which it was not trained on"
 
@@ -263,6 +271,7 @@ BAD = [
         ],
         id="unknown-character-to-one-of-the-runs",
     ),
+    pytest.param(["char", "-f", "aa.txt", "-f", "aa.txt"], ["--file = aa.txt: given twice"], id="a-file-twice"),
     pytest.param(["char", "--stride", "0"], ["--stride = 0: 1 to model.block_size (16)"], id="no-stride"),
     pytest.param(
         ["char", "bpe", "--stride", "17"],
@@ -300,6 +309,7 @@ BAD = [
 @pytest.mark.parametrize(("arguments", "messages"), BAD)
 def test_eval_refuses_what_it_cannot_score_with_every_problem_at_once(gptlite, arguments, messages):
     Path("one.txt").write_text("a")
+    Path("aa.txt").write_text("aa")
     Path("empty.txt").write_bytes(b"")
     Path("binary.txt").write_bytes(bytes(9))
     Path("other.txt").write_text("cat\u00e9")
@@ -325,12 +335,21 @@ def test_a_broken_run_among_others_is_named_before_anything_is_scored(gptlite, p
 
 
 def test_a_file_that_is_not_the_same_text_to_all_runs_is_refused(gptlite, project, tmp_path):
-    copy = shutil.copytree(project / "runs/bpe", tmp_path / "nfc")
-    config = copy / "config.yaml"
-    config.write_text(config.read_text().replace("normalize: none", "normalize: nfc"))
+    config = shutil.copytree(project / "runs/bpe", tmp_path / "raw") / "config.yaml"
+    config.write_text(config.read_text().replace("normalize: nfc", "normalize: none"))
     Path("e.txt").write_text("cafe\u0301")
-    result = gptlite("eval", "bpe", "nfc", "-f", "e.txt")
-    assert result.code == 2
-    assert "--file = e.txt: not the same text to all runs, which read it as utf-8 none and utf-8 nfc" in result.err
-    same = judged(gptlite, "bpe", "nfc", "-f", "e.txt", "--set", "data.normalize=nfc")
+    refused = gptlite("eval", "bpe", "raw", "-f", "e.txt")
+    assert refused.code == 2
+    assert "--file = e.txt: not the same text to all runs, which read it as utf-8 nfc and utf-8 none" in refused.err
+    same = judged(gptlite, "bpe", "raw", "-f", "e.txt", "--set", "data.normalize=nfc")
     assert [run["total"]["bytes"] for run in same["runs"]] == [4, 4]
+    inert = gptlite("eval", "bpe", "-f", "e.txt", "--set", "data.normalize=none")
+    assert inert.code == 2
+    assert "error: e.txt: data.normalize = none: the model reads every text as nfc; leave it so" in inert.err
+
+
+def test_a_checkpoint_folder_copied_alone_reads_files_in_the_normal_form_of_its_training_text(gptlite, project):
+    shutil.copytree(project / "runs/bpe/checkpoints/step-00000006", "copied")
+    Path("e.txt").write_text("cafe\u0301")
+    (run,) = judged(gptlite, "copied", "-f", "e.txt")["runs"]
+    assert (run["run"], run["total"]["bytes"], run["total"]["characters"]) == ("copied", 4, 3)
