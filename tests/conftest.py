@@ -12,6 +12,8 @@ from hypothesis import settings
 os.environ["HF_HUB_OFFLINE"] = "1"
 for name in ("GPTLITE_RUNS", "GPTLITE_THREADS"):
     os.environ.pop(name, None)
+# Tensors of tests are too small for a second thread: it brings nothing, and on a busy machine each waits for the other.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 # The same examples every time, and no stop-watch on a machine that does other things too.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
