@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gptlite.errors import ConfigError, RunError, gathered
+from gptlite.cli.output import writable
+from gptlite.errors import RunError, gathered
 
 if TYPE_CHECKING:
     from gptlite.config.loading import Override
@@ -68,9 +69,4 @@ def facts_of_a_copy(checkpoint: Checkpoint) -> list[Override]:
 def output_path(runs: Sequence[Chosen], out: str | None, ending: str) -> Path:
     """Where a picture or page of these runs goes: --out, or RUN-ending. ConfigError where no file can be written."""
     more = f"-and-{len(runs) - 1}-more" if len(runs) > 1 else ""
-    path = Path(out if out is not None else f"{runs[0].name}{more}-{ending}")
-    if path.is_dir():
-        raise ConfigError(f"--out = {path}: a file's name, and this is a folder; name a file in it")
-    if not path.parent.is_dir():
-        raise ConfigError(f"--out = {path}: no folder {path.parent}; make it first, or choose another place")
-    return path
+    return writable(f"{runs[0].name}{more}-{ending}" if out is None else out)

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from gptlite import durable
 from gptlite.errors import UserError
 
 MARK = "> "
@@ -22,7 +21,7 @@ def converse(answer: Callable[[str], None], say: Callable[[str], None]) -> None:
     """
     say("a line is a prompt; an empty line repeats the last one; Ctrl-C stops a text, Ctrl-D ends")
     prompt = ""
-    with line_history():
+    with line_history(say):
         while True:
             try:
                 prompt = input(MARK) or prompt
@@ -31,6 +30,9 @@ def converse(answer: Callable[[str], None], say: Callable[[str], None]) -> None:
                 return
             except KeyboardInterrupt:
                 print()
+                continue
+            except UnicodeDecodeError as error:
+                say(f"error: prompt: byte {error.start}: text in {error.encoding}; type it anew")
                 continue
             try:
                 answer(prompt)
@@ -42,8 +44,11 @@ def converse(answer: Callable[[str], None], say: Callable[[str], None]) -> None:
 
 
 @contextlib.contextmanager
-def line_history() -> Iterator[None]:
-    """On a terminal: the lines typed earlier, read now and kept at the end, in the user's folder for such state."""
+def line_history(say: Callable[[str], None]) -> Iterator[None]:
+    """On a terminal: the lines typed earlier, read now and kept at the end, in the user's folder for such state.
+
+    Where that cannot be, one line says so, and nothing else is lost.
+    """
     try:
         import readline
     except ImportError:  # a Python without it: lines are read as they are
@@ -53,11 +58,17 @@ def line_history() -> Iterator[None]:
         yield
         return
     file = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "gptlite" / "history"
-    if file.exists():
-        readline.read_history_file(file)
     readline.set_history_length(N_REMEMBERED)
+    try:
+        if file.exists():
+            readline.read_history_file(file)
+    except OSError as error:
+        say(f"what was typed before: {file}: {error.strerror}")
     try:
         yield
     finally:
-        durable.make_dirs(file.parent)
-        readline.write_history_file(file)
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            readline.write_history_file(file)
+        except OSError as error:
+            say(f"what was typed is not kept: {file}: {error.strerror}")

@@ -21,7 +21,10 @@ DEFAULT_CONFIG = "small.yaml"
 # Keys that --set takes where a command uses only some; "run.*" stands for a section.
 SETTABLE = {
     "sample": ("sample.*", "run.device", "run.threads", "run.attention"),
-    "eval": ("eval.batch_size", "run.*", "data.dir", "data.encoding", "data.normalize"),
+    "eval": (
+        *("eval.batch_size", "data.dir", "data.encoding", "data.normalize"),
+        *("run.device", "run.precision", "run.attention", "run.threads", "run.deterministic"),
+    ),
 }
 
 ConfigOption = Annotated[

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gptlite.data.decoding import decode
 from gptlite.errors import ConfigError, DataError, StorageError, counted, naming
 
 if TYPE_CHECKING:
@@ -26,12 +27,12 @@ def read_prompts(typed: Sequence[str] | None, files: Sequence[str] | None, encod
     if typed.count(STANDARD_INPUT) > 1:
         raise ConfigError("--prompt = -: once, since standard input can be read once; leave the others out")
     texts = [("--prompt", _standard_input(encoding) if text == STANDARD_INPUT else text) for text in typed]
-    texts += [(f"--prompt-file {file}", _decoded(_read(file), f"--prompt-file = {file}", encoding)) for file in files]
+    texts += [(f"--prompt-file {file}", _text_of(_read(file), f"--prompt-file = {file}", encoding)) for file in files]
     return texts or [("--prompt", "")]
 
 
 def _standard_input(encoding: str) -> str:
-    return _decoded(sys.stdin.buffer.read(), "standard input", encoding)
+    return _text_of(sys.stdin.buffer.read(), "standard input", encoding)
 
 
 def _read(file: str) -> bytes:
@@ -45,27 +46,31 @@ def _read(file: str) -> bytes:
         raise StorageError(f"--prompt-file = {file}: {error.strerror}; check the path") from None
 
 
-def _decoded(data: bytes, name: str, encoding: str) -> str:
-    try:
-        text = data.decode(encoding)
-    except UnicodeDecodeError as error:
-        problem = f"{name}: byte {error.start} = {data[error.start]:#04x}: text in {encoding}; convert it"
-        raise DataError(problem) from None
-    return text.removesuffix("\n").removesuffix("\r")
+def _text_of(data: bytes, where: str, encoding: str) -> str:
+    text = decode(data, encoding, "none", where)
+    return text.removesuffix("\r\n") if text.endswith("\r\n") else text.removesuffix("\n")
+
+
+def known_text(model: Model, where: str, text: str, *, skip: bool, say: Callable[[str], None]) -> str:
+    """A text that the model can read: as it is, or without unknown characters where these are to be skipped.
+
+    DataError for unknown characters that are not.
+    """
+    if skip:
+        known = model.known(text)
+        left_out = len(model.normal(text)) - len(known)
+        if left_out:
+            say(f"{where}: {counted(left_out, 'unknown character')} left out")
+        return known
+    with naming("text", where):
+        model.encode(text)
+    return text
 
 
 def usable_prompt(model: Model, where: str, prompt: str, *, skip: bool, say: Callable[[str], None]) -> str:
-    """A prompt that the model can read: as it is, or without unknown characters where these are to be skipped.
-
-    Says so where the model does not see all of it. DataError for unknown characters that are not to be skipped.
-    """
-    if skip:
-        known = model.known(prompt)
-        if len(known) < len(prompt):
-            say(f"{where}: {counted(len(prompt) - len(known), 'unknown character')} left out")
-        prompt = known
-    with naming("text", where):
-        length, context = len(model.prompt_ids(prompt)), model.facts.model.block_size
+    """A prompt that the model can read, as `known_text`; says so where the model does not see all of it."""
+    prompt = known_text(model, where, prompt, skip=skip, say=say)
+    length, context = len(model.prompt_ids(prompt)), model.facts.model.block_size
     if length > context:
         say(f"{where} = {length} tokens: the model sees the last {context} of them (its block_size)")
     return prompt

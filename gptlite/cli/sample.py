@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -14,10 +13,11 @@ from gptlite import durable
 from gptlite.cli import sample_options as options
 from gptlite.cli.interactive import converse
 from gptlite.cli.options import CheckpointOption, RunArgument, SetOption, check_keys
-from gptlite.cli.prompts import read_prompts, usable_prompt
+from gptlite.cli.output import writable
+from gptlite.cli.prompts import known_text, read_prompts, usable_prompt
 from gptlite.cli.terminal import Console, emit
 from gptlite.cli.writing import Show, Writer
-from gptlite.errors import ConfigError, StorageError, naming
+from gptlite.errors import ConfigError
 
 if TYPE_CHECKING:
     from gptlite.config.schema import RunConfig
@@ -60,25 +60,26 @@ def sample(
     sets = check_keys("sample", set_)
     found = choose_checkpoint(runs_folder(), run or "latest", checkpoint, console.say)
     cfg = config_of(found, [*sets, *overrides])
-    options.refuse_idle({**context.params, "beams": cfg.sample.beams}, sets, overrides)
+    greedy = cfg.sample.temperature == 0 and cfg.sample.beams is None and not logprob
+    options.refuse_idle({**context.params, "beams": cfg.sample.beams, "greedy": greedy}, sets, overrides)
     prompts = read_prompts(prompt, prompt_file, cfg.data.encoding)
     if "" in (logprob or ()):
         raise ConfigError('--logprob = "": a text of one character or more')
-    if out is not None and not Path(out).absolute().parent.is_dir():
-        raise StorageError(f"--out = {out}: a file in a folder that is there; make the folder first")
+    file = None if out is None else writable(out)
     console.say(f"checkpoint: {found.path}")
     show = Show(stream=stream is not False, explain=explain, as_json=as_json)
     texts: list[str] = []
-    with writer_of(found, cfg, emit if out is None else texts.append, show) as writer:
+    with writer_of(found, cfg, emit if file is None else texts.append, show) as writer:
         usable = partial(usable_prompt, writer.model, skip=unknown == "skip", say=console.say)
+        known = partial(known_text, writer.model, "--logprob", skip=unknown == "skip", say=console.say)
         if interactive:
             converse(lambda line: writer.write([usable("prompt", line)]), console.say)
         elif logprob:
-            writer.judge([usable(*prompt) for prompt in prompts], logprob)
+            writer.judge([usable(*prompt) for prompt in prompts], [known(text) for text in logprob])
         else:
             writer.write([usable(*prompt) for prompt in prompts])
-    if out is not None:
-        durable.replace(Path(out), "".join(texts).encode())
+    if file is not None:
+        durable.replace(file, "".join(texts).encode())
 
 
 @contextmanager
@@ -89,9 +90,5 @@ def writer_of(found: Checkpoint, cfg: RunConfig, put: Callable[[str], None], sho
     from gptlite.inference.load import load_checkpoint
 
     model = load_checkpoint(found, cfg.run, decoding=True)
-    with (
-        settings(model.compute, deterministic=cfg.run.deterministic),
-        naming("width", "--beams"),
-        naming("stop_tokens", "--stop-token"),
-    ):
+    with settings(model.compute, deterministic=cfg.run.deterministic):
         yield Writer(model, cfg.sample, put, show)

@@ -88,6 +88,7 @@ OPTION_OF = {
 
 # What has no effect beside an option, by parameter; "sample.*" stands for every key of the section.
 IDLE_BESIDE: Mapping[str, Collection[str]] = {
+    "greedy": ("sample.top_k", "sample.top_p", "sample.min_p", "sample.seed"),
     "beams": ("sample.temperature", "sample.seed", "explain", "stream"),
     "logprob": ("sample.*", "explain", "stream", "interactive"),
     "interactive": ("prompt", "prompt_file", "as_json", "out"),
@@ -125,4 +126,5 @@ def refuse_idle(parameters: Mapping[str, object], sets: Sequence[str], overrides
 
 
 def _option(parameter: str) -> str:
-    return "--json" if parameter == "as_json" else "--" + parameter.replace("_", "-")
+    names = {"as_json": "--json", "greedy": "temperature 0"}
+    return names.get(parameter, "--" + parameter.replace("_", "-"))

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from gptlite.errors import naming
+
 if TYPE_CHECKING:
     from gptlite.config.sampling import SampleSection
     from gptlite.inference.generate import Sample
@@ -39,10 +41,11 @@ class Writer:
 
     def write(self, prompts: Sequence[str]) -> None:
         """What the model adds to each prompt: drawn, or searched for with beams."""
-        if self.section.beams is None:
-            self._draw(prompts)
-        else:
-            self._search(prompts)
+        with naming("width", "--beams"), naming("stop_tokens", "--stop-token"):
+            if self.section.beams is None:
+                self._draw(prompts)
+            else:
+                self._search(prompts)
 
     def judge(self, prompts: Sequence[str], continuations: Sequence[str]) -> None:
         """log p of each continuation after each prompt."""

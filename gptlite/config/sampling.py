@@ -42,7 +42,7 @@ class SampleSection(Section):
     beams: Count | None = Field(
         default=None, description="search for the likeliest text with this many beams; null: draw token by token"
     )
-    length_penalty: float | None = Field(
+    length_penalty: Annotated[float, Field(ge=-10, le=10)] | None = Field(
         default=None,
         description="only with beams: texts compare by log p / length ** this; null means "
         f"{DEFAULT_LENGTH_PENALTY:g}, the mean per token",

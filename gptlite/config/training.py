@@ -122,5 +122,9 @@ class LogSection(Section):
 
     every: Count = Field(default=10, description="updates between log lines")
     tensorboard: bool = Field(default=True, description="write TensorBoard files beside metrics.jsonl")
-    attention: bool = Field(default=False, description="at each evaluation, images of the attention to eval.prompt")
+    attention: bool = Field(
+        default=False,
+        description="at each evaluation, images of the attention to eval.prompt; where that has less than two tokens, "
+        "to the first 32 of the validation text",
+    )
     grad_norms: bool = Field(default=False, description="log the norm of the gradient of each layer, before clipping")

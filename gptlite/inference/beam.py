@@ -6,7 +6,7 @@ Shapes: W beams, V = vocab_size.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -38,7 +38,7 @@ class BeamSearch:
             self,
             width=(self.width >= 1, "a whole number >= 1"),
             max_new_tokens=(self.max_new_tokens >= 1, "a whole number >= 1"),
-            length_penalty=(math.isfinite(self.length_penalty), "a number"),
+            length_penalty=(abs(self.length_penalty) <= 10, "a number from -10 to 10"),
             stop=("" not in self.stop, "texts that are not empty"),
         )
 
@@ -87,11 +87,13 @@ def beam_search(
     for length in range(1, how.max_new_tokens + 1):
         rows, going = list[int](), list[_Beam]()
         for rank, (row, beam) in enumerate(_extended(beams, contexts.logits, barred, how)):
+            if rank >= how.width and len(going) == how.width:
+                break
             reason = ending(beam.tokens) or ("length" if length == how.max_new_tokens else None)
-            if reason is None and len(going) < how.width:
+            if reason is None:
                 rows.append(row)
                 going.append(beam)
-            elif reason is not None and rank < how.width:
+            elif rank < how.width:
                 tokens = beam.tokens if reason in ("length", "stop text") else beam.tokens[:-1]
                 finished.append(Hypothesis(tokens, beam.logprob, how.score(beam.logprob, length), reason))
         finished = sorted(finished, key=lambda found: -found.score)[: how.width]
@@ -103,20 +105,21 @@ def beam_search(
     return finished
 
 
-def _extended(beams: Sequence[_Beam], logits: Tensor, barred: Tensor, how: BeamSearch) -> list[tuple[int, _Beam]]:
-    """The likeliest texts of one token more, each with the row of the beam that it extends. logits: (W, V).
+def _extended(beams: Sequence[_Beam], logits: Tensor, barred: Tensor, how: BeamSearch) -> Iterator[tuple[int, _Beam]]:
+    """Texts of one token more, the likeliest first, each with the row of the beam that it extends. logits: (W, V).
 
-    More than `width` of them, so that enough go on where others end.
+    As many as there must be for `width` of them to go on: of those of a beam, end-of-text and stop_tokens end; any
+    may end in a stop text.
     """
     so_far = torch.tensor([[beam.logprob] for beam in beams], dtype=torch.float64)
     logprobs = so_far + torch.log_softmax(logits.double(), dim=-1).masked_fill(barred, -math.inf)
-    n = min((2 + len(how.stop_tokens)) * how.width, logprobs.numel())
-    best, places = logprobs.flatten().topk(n)
-    found = [
-        (*divmod(place, logits.size(-1)), logprob)
-        for place, logprob in zip(places.tolist(), best.tolist(), strict=True)
-    ]
-    return [(row, _Beam((*beams[row].tokens, token), logprob)) for row, token, logprob in found if logprob > -math.inf]
+    enough = (2 + len(how.stop_tokens)) * how.width
+    best, places = logprobs.flatten().topk(logprobs.numel() if how.stop else min(enough, logprobs.numel()))
+    for place, logprob in zip(places.tolist(), best.tolist(), strict=True):
+        if logprob == -math.inf:
+            return
+        row, token = divmod(place, logits.size(-1))
+        yield row, _Beam((*beams[row].tokens, token), logprob)
 
 
 def _can_improve(best: float, length: int, finished: Sequence[Hypothesis], how: BeamSearch) -> bool:

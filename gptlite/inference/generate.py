@@ -106,8 +106,8 @@ class Sample:
                 yield self._waiting.popleft()
             if self.reason is not None or not self._more():
                 break
-        self.reason = self.reason or "length"
         self._take(self._stream.finish())
+        self.reason = self.reason or ("stop text" if self._stream.stopped else "length")
         yield from self._waiting
         self._waiting.clear()
 
@@ -127,7 +127,7 @@ class Sample:
         if likeliest is not None:
             self.likeliest.append(likeliest)
         self._take(self._stream.feed(token))
-        if self._stream.ended:
+        if self._stream.stopped:
             self.reason = "stop text"
 
     def _take(self, piece: str) -> None:
@@ -141,7 +141,7 @@ def write(
     prompts: Sequence[Sequence[int]],
     how: Decoding,
     *,
-    rngs: Sequence[torch.Generator],
+    seeds: Sequence[int],
     barred: Tensor,
     tokenizer: Tokenizer,
     n_likeliest: int = 0,
@@ -155,7 +155,8 @@ def write(
     for first in range(0, len(prompts), n):
         part = slice(first, first + n)
         going = set(range(len(prompts[part])))
-        steps = decode(model, prompts[part], how, rngs=rngs[part], barred=barred, going=going)
+        rngs = [torch.Generator().manual_seed(seed) for seed in seeds[part]]
+        steps = decode(model, prompts[part], how, rngs=rngs, barred=barred, going=going)
         yield from _written(steps, going, how, tokenizer, n_likeliest)
 
 

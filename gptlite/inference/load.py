@@ -67,12 +67,15 @@ def read_facts(checkpoint: Checkpoint) -> Facts:
 
 
 def build_model(checkpoint: Checkpoint, facts: Facts, vocab_size: int, attention: str) -> GPT:
-    """The model of a checkpoint, on the CPU. Damaged if its tensors do not fit its configuration."""
+    """The model of a checkpoint, on the CPU. Damaged if its tensors do not fit its configuration, RunError for nan."""
     model = GPT(facts.model, vocab_size, attention=attention)
     try:
         from_gpt2(checkpoint.read_model(), model)
     except ValueError as error:
         raise Damaged(f"{checkpoint.path}/model.safetensors: {error}: the checkpoint does not fit itself") from error
+    for name, parameter in model.named_parameters():
+        if not torch.isfinite(parameter).all():
+            raise RunError(f"{checkpoint.path}: {name} = not finite: the model is broken; choose another checkpoint")
     return model
 
 
@@ -101,14 +104,15 @@ class Model:
         """Ids of a text in the normal form of the training text. DataError for characters that are not known."""
         if not isinstance(text, str):
             raise TypeError(f"text = {text!r}: a str is expected, not {type(text).__name__}")
-        return [int(i) for i in self.tokenizer.encode(self._normal(text))]
+        return [int(i) for i in self.tokenizer.encode(self.normal(text))]
 
-    def _normal(self, text: str) -> str:
+    def normal(self, text: str) -> str:
+        """The text in the normal form of the training text."""
         return unicodedata.normalize("NFC", text) if self.facts.normalize == "nfc" else text
 
     def known(self, text: str) -> str:
         """The text in the normal form of the training text, without what the tokenizer does not know."""
-        return self.tokenizer.known(self._normal(text))
+        return self.tokenizer.known(self.normal(text))
 
     def prompt_ids(self, prompt: str) -> list[int]:
         """Ids of a prompt; an empty one becomes the id that texts start from."""
@@ -129,7 +133,7 @@ class Model:
             self.gpt,
             [ids for ids in texts for _ in range(n)],
             how,
-            rngs=[torch.Generator().manual_seed(sample_seed(seed, i)) for _ in texts for i in range(n)],
+            seeds=[sample_seed(seed, i) for _ in texts for i in range(n)],
             barred=self.barred,
             tokenizer=self.tokenizer,
             n_likeliest=n_likeliest,
@@ -156,7 +160,7 @@ class Model:
         return next(self.samples([prompt], how, seed=seed)).whole().text
 
     def search(self, prompt: str, how: BeamSearch) -> list[tuple[str, Hypothesis]]:
-        """The best continuations that beam search finds, each with its text, the best first."""
+        """The best texts that beam search finds, each with the best of its hypotheses, the best first."""
         self._check_stop_tokens(how.stop_tokens)
         most = rows_at_once(self.facts.model)
         if how.width > most:
@@ -164,11 +168,14 @@ class Model:
         ends = ends_of(self.tokenizer, how.stop_tokens)
 
         def ending(tokens: Sequence[int]) -> Reason | None:
-            stopped = how.stop and any(stop in self.tokenizer.decode(tokens) for stop in how.stop)
-            return "stop text" if stopped else ends.get(tokens[-1])
+            text = self.tokenizer.decode(tokens) if how.stop else ""
+            return "stop text" if any(stop in text for stop in how.stop) else ends.get(tokens[-1])
 
         found = beam_search(self.gpt, self.prompt_ids(prompt), how, barred=self.barred, ending=ending)
-        return [(whole_text(self.tokenizer, hypothesis.tokens, how.stop), hypothesis) for hypothesis in found]
+        best: dict[str, Hypothesis] = {}
+        for hypothesis in found:  # several ways of cutting a text into tokens count once
+            best.setdefault(whole_text(self.tokenizer, hypothesis.tokens, how.stop), hypothesis)
+        return list(best.items())
 
     @torch.inference_mode()
     def logprobs(self, prompt: str, continuation: str) -> list[float]:

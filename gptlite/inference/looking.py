@@ -122,7 +122,7 @@ def _of_window(logits: Tensor, y: Tensor) -> tuple[npt.NDArray[Any], ...]:
     own = log_p.gather(-1, targets[:, None])  # (n, 1)
     ranks = 1 + (log_p > own).sum(-1)
     top, top_ids = log_p.topk(min(ALTERNATIVES, log_p.size(-1)))
-    return tuple(_numpy(x) for x in (targets, -own[:, 0].double(), ranks, top_ids, top.exp()))
+    return tuple(_numpy(x) for x in (targets, -own[:, 0].cpu().double(), ranks, top_ids, top.exp()))
 
 
 def _numpy(x: Tensor) -> npt.NDArray[Any]:

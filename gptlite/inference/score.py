@@ -113,7 +113,7 @@ def by_position(model: GPT, batches: Iterable[Batch], compute: Compute) -> ByPos
         with compute.autocast():
             logits = read(model, x.to(compute.device))
         each = token_nats(logits, y.to(compute.device))
-        totals[: x.size(1)] += each.double().sum(0).cpu().numpy()
+        totals[: x.size(1)] += each.cpu().double().sum(0).numpy()
         tokens[: x.size(1)] += (y != IGNORED).sum(0).numpy()
     return ByPosition(totals, tokens)
 

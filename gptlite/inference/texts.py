@@ -16,15 +16,16 @@ class TextStream:
     def __init__(self, tokenizer: Tokenizer, stop: Sequence[str] = ()) -> None:
         self._decoder, self._stop = StreamDecoder(tokenizer), stop
         self._held = ""
-        self.ended = False
+        self._ended = False
+        self.stopped = False  # by a stop text
 
     def feed(self, token: int) -> str:
         """The text that is certain with this token, perhaps none; nothing once a stop text has come."""
-        return "" if self.ended else self._take(self._decoder.feed(token), last=False)
+        return "" if self._ended else self._take(self._decoder.feed(token), last=False)
 
     def finish(self) -> str:
         """What was held back, when no more tokens come."""
-        return "" if self.ended else self._take(self._decoder.flush(), last=True)
+        return "" if self._ended else self._take(self._decoder.flush(), last=True)
 
     def _take(self, text: str, *, last: bool) -> str:
         held = self._held + text
@@ -32,7 +33,8 @@ class TextStream:
         # A stop text that came whole can still turn out to lie behind one that began before it.
         sure = len(held) if last else len(held) - _could_begin(held, self._stop)
         ready = min(cut, sure)
-        self.ended = last or ready == cut < len(held)
+        self.stopped = ready == cut < len(held)
+        self._ended = last or self.stopped
         self._held = held[ready:]
         return held[:ready]
 

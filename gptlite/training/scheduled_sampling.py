@@ -28,6 +28,7 @@ from gptlite.data.order import U64, mix_arrays
 from gptlite.model.gpt import GPT
 
 STREAM = 5  # of the seed, beside that of dropout
+DRAWN_AT_ONCE = 4096  # inputs; each takes about 26 bytes for every id of the vocabulary
 WHOLE = 1 << 30  # a probability of 1, in the units of `draw`
 
 
@@ -71,7 +72,9 @@ def mixed_inputs(model: GPT, x: Tensor, share: float, words: U64, compute: Compu
     numbers = torch.from_numpy((words[chosen] & np.uint64(2**32 - 1)).astype(np.int64)).to(x.device)
     rows, places = (torch.from_numpy(indices).to(x.device) for indices in np.nonzero(chosen))
     with torch.no_grad(), compute.autocast():
-        logits = model.head(model.hidden(x)[rows, places - 1])
+        hidden = model.hidden(x)[rows, places - 1]  # (N, C)
+        parts = zip(torch.split(hidden, DRAWN_AT_ONCE), torch.split(numbers, DRAWN_AT_ONCE), strict=True)
+        drawn = torch.cat([draw(model.head(part), of_part) for part, of_part in parts])
     mixed = x.clone()
-    mixed[rows, places] = draw(logits, numbers)
+    mixed[rows, places] = drawn
     return mixed

@@ -16,13 +16,14 @@ import numpy.typing as npt
 def page(name: str, title: str, words: Mapping[str, str], data: Mapping[str, Any]) -> str:
     """The page made of `name`.html, .css and .js beside this file: $words fill its HTML and must be HTML themselves;
     its script finds `data` as JSON."""
-    return Template(_read("page.html")).substitute(
+    text = Template(_read("page.html")).substitute(
         title=title,
         style=_read("page.css") + _read(f"{name}.css"),
         body=Template(_read(f"{name}.html")).substitute(words),
         data=script_safe(data),
         script=_read("page.js") + _read(f"{name}.js"),
     )
+    return text.encode("utf-8", "backslashreplace").decode()  # names of files need not be UTF-8
 
 
 def script_safe(data: Mapping[str, Any]) -> str:

@@ -77,7 +77,7 @@ def test_the_validation_text_is_scored_with_the_ends_of_its_documents_and_counte
     assert manifest["val"]["documents"] > 1
     total = shown["runs"][0]["total"]
     assert total["tokens"] == manifest["val"]["tokens"] == total["characters"] + manifest["val"]["documents"]
-    assert (total["bytes"], total["bytes"]) == (manifest["val"]["bytes"], shown["texts"][0]["characters"])
+    assert (total["bytes"], total["characters"]) == (manifest["val"]["bytes"], shown["texts"][0]["characters"])
     assert shown["texts"][0]["reference"] == manifest["reference"]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gptlite.cli.terminal import emit
+from gptlite.runs.checkpoint import Checkpoint
 
 
 def json_lines(result) -> list[dict]:
@@ -115,6 +116,7 @@ def test_unknown_characters_are_left_out_only_when_asked(gptlite, trained):
     assert skipped.code == 0
     assert "--prompt: 2 unknown characters left out" in skipped.err
     assert skipped.out == gptlite("sample", "--prompt", "the ").out
+    assert gptlite("sample", "--prompt", "the ", "--unknown", "skip").err.count("\n") == 1
     refused = gptlite("sample", "--prompt", "th\u00e9e")
     assert (refused.code, refused.out) == (2, "")
     assert "'\u00e9' (U+00E9, first at character 2" in refused.err
@@ -146,7 +148,13 @@ REFUSED = [
     (["--prompt", "-", "--prompt", "-"], "--prompt = -: once"),
     (["--prompt-file", "gone.txt"], "--prompt-file = gone.txt: no such file"),
     (["--prompt-file", "runs"], "--prompt-file = runs: a text file, and this is a folder"),
-    (["--prompt-file", "latin.txt"], "--prompt-file = latin.txt: byte 1 = 0xe9: text in utf-8"),
+    (["--prompt-file", "latin.txt"], "--prompt-file = latin.txt"),
+    (["--out", "no/such/folder/x.txt"], "--out = no/such/folder/x.txt: no folder no/such/folder"),
+    (["--out", "runs"], "--out = runs: a file's name, and this is a folder"),
+    (["--out", ""], "--out = .: a file's name, and this is a folder"),
+    (["-t", "0", "--top-k", "5"], "--top-k: does nothing beside temperature 0"),
+    (["--beams", "2", "--length-penalty", "1e6"], "--length-penalty: sample.length_penalty = 1000000.0: a number"),
+    (["--logprob", "na\u00efve"], "--logprob: unknown characters = '\u00ef'"),
     (["--logprob", ""], '--logprob = "": a text'),
 ]
 
@@ -157,13 +165,6 @@ def test_what_would_do_nothing_or_cannot_be_done_is_refused(gptlite, trained):
         result = gptlite("sample", *arguments)
         assert (result.code, result.out) == (2, ""), arguments
         assert result.err.splitlines()[-1].startswith(f"error: {message}")
-
-
-def test_a_file_that_cannot_be_written_ends_with_exit_4_and_leaves_nothing(gptlite, trained):
-    result = gptlite("sample", "--out", "no/such/folder/x.txt")
-    assert result.code == 4
-    assert "no/such/folder" in result.err
-    assert not Path("no").exists()
 
 
 def test_log_probabilities_add_up_over_all_that_could_follow(gptlite, trained):
@@ -179,3 +180,18 @@ def test_a_terminal_that_is_not_utf_8_shows_question_marks_and_no_traceback(monk
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
     emit("na\u00efve \u65e5\n")
     assert raw.getvalue() == b"na?ve ?\n"
+
+
+@pytest.mark.parametrize("command", [["sample"], ["sample", "--beams", "2"], ["eval"], ["eval", "--per-token"]])
+def test_a_model_that_is_not_finite_is_refused_by_every_command(gptlite, trained, command, monkeypatch):
+    read = Checkpoint.read_model
+
+    def broken(checkpoint):
+        weights = read(checkpoint)
+        weights["transformer.h.0.attn.c_proj.weight"][3, 3] = math.nan
+        return weights
+
+    monkeypatch.setattr(Checkpoint, "read_model", broken)
+    result = gptlite(*command)
+    assert (result.code, result.out) == (2, "")
+    assert "blocks.0.attn.proj.weight = not finite: the model is broken; choose another checkpoint" in result.err

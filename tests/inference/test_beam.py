@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from gptlite.config.schema import ModelSection
+from gptlite.compute.device import resolve
+from gptlite.config.schema import ModelSection, RunSection
 from gptlite.inference.beam import BeamSearch, Hypothesis, beam_search
-from gptlite.inference.engine import Contexts
+from gptlite.inference.load import Facts, Model
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import hf_config, to_gpt2
+from gptlite.tokenizers.char import CharTokenizer
 
 
 def gpt(seed: int, vocab_size: int, **values) -> GPT:
@@ -76,14 +78,12 @@ def test_every_finished_text_is_among_the_best_of_all_when_nothing_is_lost():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_one_beam_is_greedy_also_past_the_context(seed):
-    model, greedy = gpt(seed, 6, n_layer=2, block_size=5), []
-    contexts = Contexts(model, [[1, 2]], 15)
-    for _ in range(15):
-        greedy.append(int(contexts.logits.argmax()))
-        contexts.read(greedy[-1:])
+def test_one_beam_is_greedy_also_past_the_context(seed, windows):
+    model, text = gpt(seed, 6, n_layer=2, block_size=5), [1, 2]
+    for window in windows(2, 14, 5):
+        text.append(int(model(torch.tensor([[text[i] for i in window]]))[0, -1].argmax()))
     [found] = found_by(model, [1, 2], BeamSearch(1, 15), end=-1)
-    assert list(found.tokens) == greedy
+    assert [1, 2, *found.tokens] == text
     assert found.reason == "length"
 
 
@@ -95,6 +95,21 @@ def test_more_beams_never_find_worse_than_greedy_here_and_sometimes_better():
         assert four >= one - 1e-9
         scores.append(four - one)
     assert max(scores) > 0.1
+
+
+def test_stop_texts_that_are_single_tokens_end_beams_as_stop_tokens_do():
+    for seed in range(30):
+        model = Model(
+            gpt(seed, 8),
+            CharTokenizer(characters),
+            Facts(gpt(0, 8).cfg, 0, "none"),
+            resolve(RunSection(device="cpu"), 8),
+        )
+        by_text = model.search("a", BeamSearch(2, 6, 3.0, stop=tuple("bcdef")))
+        by_token = model.search("a", BeamSearch(2, 6, 3.0, stop_tokens=(1, 2, 3, 4, 5)))
+        assert [text for text, _ in by_text] == [text for text, _ in by_token]
+        assert [found.score for _, found in by_text] == pytest.approx([found.score for _, found in by_token])
+        assert len({text for text, _ in by_text}) == len(by_text)
 
 
 def test_a_length_penalty_turns_the_choice_from_short_to_long():

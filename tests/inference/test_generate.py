@@ -40,10 +40,9 @@ def write_ids(model: GPT, prompts, how: Decoding, seeds=None, barred=NONE_BARRED
 
 
 def samples_of(prompts, how, seeds, n_likeliest=0, model=None):
-    rngs = [torch.Generator().manual_seed(seed) for seed in seeds]
     tokenizer = CharTokenizer("abcdef")
     return write(
-        model or gpt(), prompts, how, rngs=rngs, barred=NONE_BARRED, tokenizer=tokenizer, n_likeliest=n_likeliest
+        model or gpt(), prompts, how, seeds=seeds, barred=NONE_BARRED, tokenizer=tokenizer, n_likeliest=n_likeliest
     )
 
 
@@ -135,6 +134,10 @@ def test_a_sample_says_why_it_ended_and_holds_the_tokens_of_its_text():
     assert (stopped.reason, stopped.tokens) == ("stop token", longest.tokens[:at])
     cut = whole(seed, stop=(character,))
     assert (cut.reason, cut.text, cut.tokens) == ("stop text", longest.text[:at], longest.tokens[: at + 1])
+    # The text ends with what may begin a longer stop text: only with the last token it is known that it did not.
+    both = (longest.text[2], longest.text[1:3] + "?")
+    late = next(samples_of([[1]], Decoding(3, 1.0, stop=both), [seed])).whole()
+    assert (late.reason, late.text) == ("stop text", longest.text[: longest.text.index(longest.text[2])])
     short = next(samples_of([[1]], Decoding(3, 1.0), [seed])).whole()
     assert (short.reason, short.tokens) == ("length", longest.tokens[:3])
 
@@ -161,8 +164,7 @@ def test_the_first_of_several_samples_streams_while_the_others_are_decoded_with_
     reads, read = [], Contexts.read
     monkeypatch.setattr(Contexts, "read", lambda self, tokens: reads.append(len(tokens)) or read(self, tokens))
     barred = torch.tensor([False] * 6 + [True])
-    rngs = [torch.Generator().manual_seed(i) for i in range(3)]
-    samples = write(gpt(), [[1]] * 3, Decoding(8), rngs=rngs, barred=barred, tokenizer=CharTokenizer("abcdef"))
+    samples = write(gpt(), [[1]] * 3, Decoding(8), seeds=range(3), barred=barred, tokenizer=CharTokenizer("abcdef"))
     counts = [[len(reads) for _ in pieces] for pieces in samples]
     assert counts == [list(range(8)), [7] * 8, [7] * 8]
     assert reads == [3] * 7

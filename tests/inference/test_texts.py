@@ -20,8 +20,8 @@ def streamed(ids, tokenizer, stop=()) -> list[str]:
 
 def test_a_text_has_ended_with_its_stop_text_and_takes_no_more():
     stream = TextStream(CharTokenizer("ab"), ["b"])
-    assert (stream.feed(0), stream.ended) == ("a", False)
-    assert (stream.feed(1), stream.ended) == ("", True)
+    assert (stream.feed(0), stream.stopped) == ("a", False)
+    assert (stream.feed(1), stream.stopped) == ("", True)
     assert (stream.feed(0), stream.finish()) == ("", "")
 
 

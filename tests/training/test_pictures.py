@@ -54,7 +54,7 @@ def test_the_fixed_text_is_the_prompt_or_the_beginning_of_the_validation_text():
 
 
 def test_every_layer_has_a_picture_of_the_weights_that_the_equation_gives():
-    cfg = config(eval__prompt="cabbage"[:4])
+    cfg = config(eval__prompt="cabb")
     judge = model(cfg)
     pictures = attention_pictures(judge, cfg, VALIDATION, Dist())
     layers = attention_of(judge.gpt, judge.encode("cabb"))
