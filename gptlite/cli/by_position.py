@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from gptlite import durable
 from gptlite.cli.judging import Judge
+from gptlite.cli.output import write_output
 from gptlite.cli.texts import Text
 from gptlite.errors import RunError
 
@@ -33,4 +33,4 @@ def draw_by_position(judges: Sequence[Judge], texts: Sequence[Text], path: Path)
         x_label="position: tokens of context",
         y_label="loss: nats per token",
     )
-    durable.replace(path, picture.encode())
+    write_output(path, picture)

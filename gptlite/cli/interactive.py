@@ -14,17 +14,19 @@ MARK = "> "
 N_REMEMBERED = 1000
 
 
-def converse(answer: Callable[[str], None], say: Callable[[str], None]) -> None:
+def converse(answer: Callable[[str, int], None], say: Callable[[str], None]) -> None:
     """Answer each line, until the input ends (Ctrl-D). Ctrl-C stops an answer; an empty line asks the same again.
 
-    What was typed can be called back with the arrow keys, also the next time.
+    answer: takes the prompt, and how many times it was asked again. What was typed can be called back with the arrow
+    keys, also the next time.
     """
-    say("a line is a prompt; an empty line repeats the last one; Ctrl-C stops a text, Ctrl-D ends")
-    prompt = ""
+    say("a line is a prompt; an empty line asks for another text; Ctrl-C stops a text, Ctrl-D ends")
+    prompt, again = "", 0
     with line_history(say):
         while True:
             try:
-                prompt = input(MARK) or prompt
+                line = input(MARK)
+                prompt, again = (line, 0) if line else (prompt, again + 1)
             except EOFError:
                 print()
                 return
@@ -35,7 +37,7 @@ def converse(answer: Callable[[str], None], say: Callable[[str], None]) -> None:
                 say(f"error: prompt: byte {error.start}: text in {error.encoding}; type it anew")
                 continue
             try:
-                answer(prompt)
+                answer(prompt, again)
             except KeyboardInterrupt:
                 say("stopped")
             except UserError as error:

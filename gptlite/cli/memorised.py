@@ -23,7 +23,7 @@ def by_heart(runs: Sequence[Chosen]) -> list[tuple[Chosen, Prepared, Memorised]]
     texts = []
     for run in runs:
         with gathered(problems):
-            texts.append(prepared_of(run))
+            texts.append(prepared_of(run, instead=""))
     if problems:
         raise RunError(problems)
     # torch: not before the command line has been checked.

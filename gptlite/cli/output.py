@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+from gptlite import durable
 from gptlite.errors import ConfigError
 
 
@@ -15,3 +17,20 @@ def writable(out: str | Path) -> Path:
     if not path.parent.is_dir():
         raise ConfigError(f"--out = {path}: no folder {path.parent}; make it first, or choose another place")
     return path
+
+
+def write_output(path: Path, text: str) -> None:
+    """Write a whole file at once, also behind a link, with the permissions of the one that was there.
+
+    What is no ordinary file, such as a pipe or /dev/stdout, is written into. StorageError where that fails.
+    """
+    data = text.encode()
+    if path.exists() and not path.is_file():
+        with durable.storage_errors(path, "write"):
+            path.write_bytes(data)
+        return
+    target = path.resolve()
+    mode = target.stat().st_mode if target.exists() else None
+    durable.replace(target, data)
+    if mode is not None:
+        os.chmod(target, mode)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gptlite import durable
 from gptlite.cli.judging import Judge
+from gptlite.cli.output import write_output
 from gptlite.cli.texts import Text
 from gptlite.errors import DataError, counted, naming
 
@@ -22,7 +22,7 @@ def write_attention(judge: Judge, text: str, path: Path) -> None:
     """The page of --attention. DataError for a text that is empty, or too long for the model or for a page."""
     with judge.settings():
         page = attention_page_of(judge.model, text, about(judge))
-    durable.replace(path, page.encode())
+    write_output(path, page)
 
 
 def write_per_token(judge: Judge, text: Text, path: Path, say: Callable[[str], None]) -> None:
@@ -30,7 +30,7 @@ def write_per_token(judge: Judge, text: Text, path: Path, say: Callable[[str], N
     with judge.settings():
         words = f"{about(judge)}: {text.name}"
         page = per_token_page_of(judge.model, judge.ids[0], judge.run.cfg.eval.batch_size, words, say)
-    durable.replace(path, page.encode())
+    write_output(path, page)
 
 
 def about(judge: Judge) -> str:

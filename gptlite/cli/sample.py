@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from gptlite import durable
 from gptlite.cli import sample_options as options
 from gptlite.cli.interactive import converse
 from gptlite.cli.options import CheckpointOption, RunArgument, SetOption, check_keys
-from gptlite.cli.output import writable
+from gptlite.cli.output import writable, write_output
 from gptlite.cli.prompts import known_text, read_prompts, usable_prompt
 from gptlite.cli.terminal import Console, emit
 from gptlite.cli.writing import Show, Writer
@@ -73,13 +72,13 @@ def sample(
         usable = partial(usable_prompt, writer.model, skip=unknown == "skip", say=console.say)
         known = partial(known_text, writer.model, "--logprob", skip=unknown == "skip", say=console.say)
         if interactive:
-            converse(lambda line: writer.write([usable("prompt", line)]), console.say)
+            converse(lambda line, again: writer.write([usable("prompt", line)], again), console.say)
         elif logprob:
             writer.judge([usable(*prompt) for prompt in prompts], [known(text) for text in logprob])
         else:
             writer.write([usable(*prompt) for prompt in prompts])
     if file is not None:
-        durable.replace(file, "".join(texts).encode())
+        write_output(file, "".join(texts))
 
 
 @contextmanager

@@ -88,7 +88,7 @@ OPTION_OF = {
 
 # What has no effect beside an option, by parameter; "sample.*" stands for every key of the section.
 IDLE_BESIDE: Mapping[str, Collection[str]] = {
-    "greedy": ("sample.top_k", "sample.top_p", "sample.min_p", "sample.seed"),
+    "greedy": ("sample.top_k", "sample.top_p", "sample.min_p", "sample.seed", "sample.n"),
     "beams": ("sample.temperature", "sample.seed", "explain", "stream"),
     "logprob": ("sample.*", "explain", "stream", "interactive"),
     "interactive": ("prompt", "prompt_file", "as_json", "out"),

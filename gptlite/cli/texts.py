@@ -145,21 +145,19 @@ def digest(prepared: Prepared) -> str:
     return sha256.hexdigest()
 
 
-def prepared_of(chosen: Chosen) -> Prepared:
+def prepared_of(chosen: Chosen, instead: str = "; score a text with --file") -> Prepared:
     """The prepared text of the run that a checkpoint lies in, whole. RunError if it is in none, or its text is gone."""
     from gptlite.runs.choosing import run_of
     from gptlite.training.launch import find_text
 
     run = run_of(chosen.checkpoint)
     if run is None:
-        raise RunError(
-            f"{chosen.checkpoint.path}: validation text = unknown: the folder is not in a run; score a text with --file"
-        )
+        raise RunError(f"{chosen.checkpoint.path}: validation text = unknown: the folder is not in a run{instead}")
     prepared = find_text(run, chosen.cfg)
     if prepared is None:
         raise RunError(
             f"{run.path}: prepared text = {run.recorded('prepared', str)}: gone; say where it is now with "
-            f"--set data.dir=FOLDER, or score a text with --file"
+            f"--set data.dir=FOLDER{instead}"
         )
     prepared.verify()
     return prepared

@@ -39,11 +39,11 @@ class Writer:
     put: Callable[[str], None]
     show: Show
 
-    def write(self, prompts: Sequence[str]) -> None:
-        """What the model adds to each prompt: drawn, or searched for with beams."""
+    def write(self, prompts: Sequence[str], again: int = 0) -> None:
+        """What the model adds to each prompt: drawn with the seed or one so many later, or searched for with beams."""
         with naming("width", "--beams"), naming("stop_tokens", "--stop-token"):
             if self.section.beams is None:
-                self._draw(prompts)
+                self._draw(prompts, self.section.seed + again)
             else:
                 self._search(prompts)
 
@@ -58,10 +58,10 @@ class Writer:
                 else:
                     self.put(f"{total:10.4f} nats, {len(logprobs)} tokens: {quoted(prompt)} + {quoted(continuation)}\n")
 
-    def _draw(self, prompts: Sequence[str]) -> None:
+    def _draw(self, prompts: Sequence[str], seed: int) -> None:
         from gptlite.inference.choosing import Decoding
 
-        how, n, seed = Decoding.of(self.section), self.section.n, self.section.seed
+        how, n = Decoding.of(self.section), self.section.n
         likeliest = N_LIKELIEST if self.show.explain else 0
         for i, sample in enumerate(self.model.samples(prompts, how, seed=seed, n=n, n_likeliest=likeliest)):
             prompt, number = prompts[i // n], i % n + 1

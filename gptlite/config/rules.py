@@ -42,7 +42,10 @@ def size_belongs_to_bpe(vocab_size: int | None, kind: str) -> dict[str, str]:
     """Only a BPE tokenizer's size is chosen."""
     if kind == "bpe" or vocab_size is None:
         return {}
-    return {"vocab_size": f"null, since kind {kind} has its own size", "kind": "bpe, or set vocab_size to null"}
+    return {
+        "vocab_size": f"null, since kind {kind} has its own size; or set tokenizer.kind to bpe",
+        "kind": "bpe, or set vocab_size to null",
+    }
 
 
 def heads_share_the_width(n_embd: int, n_head: int) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import os
 import sys
 from pathlib import Path
 
@@ -71,6 +72,21 @@ def test_whole_text_is_what_streams_and_what_a_file_holds(gptlite, trained):
     assert Path("written.txt").read_text() == streamed
 
 
+def test_a_file_behind_a_link_and_a_pipe_are_written_into_not_replaced(gptlite, trained):
+    text = gptlite("sample", "--prompt", "the ", "--max-new-tokens", "9").out
+    Path("target.txt").write_text("old")
+    Path("target.txt").chmod(0o640)
+    Path("link.txt").symlink_to("target.txt")
+    assert gptlite("sample", "--prompt", "the ", "--max-new-tokens", "9", "--out", "link.txt").code == 0
+    assert Path("link.txt").is_symlink()
+    assert (Path("target.txt").read_text(), Path("target.txt").stat().st_mode & 0o777) == (text, 0o640)
+    os.mkfifo("pipe")
+    reader = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
+    assert gptlite("sample", "--prompt", "the ", "--max-new-tokens", "9", "--out", "pipe").code == 0
+    assert os.read(reader, 1000).decode() == text
+    os.close(reader)
+
+
 def test_beams_find_texts_that_judging_agrees_with_the_best_first(gptlite, trained):
     arguments = ("sample", "--prompt", "the ", "--beams", "4", "-n", "3", "--max-new-tokens", "12")
     found = json_lines(gptlite(*arguments, "--json"))
@@ -128,7 +144,8 @@ def test_interactive_mode_answers_each_line_and_survives_a_wrong_one(gptlite, tr
     assert result.code == 0
     first = gptlite("sample", "--prompt", "the ", "--max-new-tokens", "20").out
     last = gptlite("sample", "--prompt", "a dog ", "--max-new-tokens", "20").out
-    assert result.out == f"> {first}> {first}> > {last}> \n"
+    again = gptlite("sample", "--prompt", "the ", "--max-new-tokens", "20", "--seed", "1").out
+    assert result.out == f"> {first}> {again}> > {last}> \n"
     assert "error: prompt: unknown characters = '\u00ef'" in result.err
 
 

@@ -113,7 +113,7 @@ optim:
         ("qqq: {lr: 3}", "1: qqq: no such section; the sections are run, data, tokenizer, model, train, eval, save, log, sample"),  # noqa: E501
         ("model: {qqq: 3}", "1: model.qqq = 3: no such key; the built-in small.yaml shows every key"),
         ("model:\nrun:\nmodel:\n", "3: model: given before in line 1; keep one of them"),
-        ("tokenizer: {kind: gpt2, vocab_size: 300}", "1: tokenizer.vocab_size = 300: null, since kind gpt2 has its own size"),  # noqa: E501
+        ("tokenizer: {kind: gpt2, vocab_size: 300}", "1: tokenizer.vocab_size = 300: null, since kind gpt2 has its own size; or set tokenizer.kind to bpe"),  # noqa: E501
         ("train: {decay_fraction: 0}", "1: train.decay_fraction = 0: null, since only schedule constant has it (schedule is linear)"),  # noqa: E501
         ("train: {micro_batch_size: 3}", "1: train.micro_batch_size = 3: auto or a divisor of batch_size (16)"),
         ("train: {max_steps: 10}", "1: train.max_steps = 10: at least warmup_steps (50); set that lower too"),
