@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import steps
+from benchmarks import lessons, steps
 from benchmarks.contest import Contest
 from benchmarks.figures import Figure, Spread, table
 from benchmarks.machine import Others
@@ -157,6 +157,45 @@ def test_limits_are_those_of_the_arithmetic_that_the_machine_has() -> None:
     assert [f.holds for f in made_up("six", "bf16")] == [False, True, False, False, True, False]  # 4.5, 3.2 and 85 %
     assert all(f.holds for f in made_up("six", "fp32"))  # 1.3, and no share
     assert all(f.holds for f in made_up("bpe", "bf16"))  # only memory is limited
+
+
+def test_a_lesson_is_told_by_its_first_tenth_and_last_update_and_its_last_evaluation() -> None:
+    lines = [
+        {
+            "step": s,
+            "split": "train",
+            "time": {"elapsed": float(s)},
+            "grad_norm/block_1": 1.0 / s,
+            "grad_norm/block_2": s,
+        }
+        for s in range(1, 21)
+    ]
+    evaluations = [{"step": 10, "split": "val", "loss": 9.0}, {"step": 20, "split": "val", "loss": 2.0}]
+    row = lessons.row_of("a", 1, 2, [*lines, *evaluations])
+    assert row == lessons.Row("a", 1, 2.0, [1.0, 0.1, 0.05], [1.0, 10.0, 20.0], 20.0)
+    assert lessons.row_of("a", 2, 2, lines).loss == float("inf")  # it diverged before it was evaluated
+    other = lessons.Row("a", 2, 3.0, [3.0, 0.1, 0.15], [1.0, 20.0, 20.0], 20.0)
+    assert lessons.cells([row, other]) == ["a", "2.500", "2.000 to 3.000", "2", "0.1", "0.1", "1", "15", "20"]
+
+
+@pytest.mark.slow
+def test_lessons_are_trained_with_every_seed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "story.txt").write_text("to be or not to be, that is the question. " * 200)
+    tiny = (
+        "tokenizer: {kind: char}\nlog: {grad_norms: true}\n"
+        "model: {n_layer: 2, n_head: 1, n_embd: 8, block_size: 8%s}\ntrain: {max_steps: 12, warmup_steps: 0}\n"
+    )
+    (tmp_path / "lesson-base.yaml").write_text(tiny % "")
+    (tmp_path / "lesson-a.yaml").write_text(tiny % ", norm: post")
+    monkeypatch.setattr("gptlite.config.finding.builtin_folder", lambda kind: tmp_path)
+    rows = lessons.measure(tmp_path / "story.txt", 2, tmp_path / "scratch")
+    assert [(row["lesson"], row["seed"]) for row in rows] == [
+        *(("lesson-base", 1), ("lesson-a", 1), ("lesson-base", 2), ("lesson-a", 2))
+    ]
+    assert len({row["loss"] for row in rows}) == 4
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[-2:]] == ["lesson-base", "lesson-a"]
 
 
 def test_a_worker_answers_turns_and_says_why_it_cannot() -> None:

@@ -70,8 +70,8 @@ class TrainSection(Section):
     grad_clip: Positive | None = Field(default=1.0, description="largest norm of the gradient; null does not clip")
     scheduled_sampling: Fraction = Field(
         default=0.0,
-        description="at most this share of the inputs becomes what the model itself proposes; the share rises from 0 "
-        "over the whole training, and 0 is teacher forcing",
+        description="at most this share of the inputs becomes what the model itself proposes, rising from 0 over the "
+        "training; 0 is teacher forcing, the better one where configs/README.md measures them",
     )
     patience: Count | None = Field(
         default=None, description="stop after this many evaluations without a new best; null never stops early"

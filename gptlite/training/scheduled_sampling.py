@@ -12,8 +12,9 @@ choose token by token while it trains would take a pass per token; two do (Mihay
 The paper feeds the likeliest token or averages of embeddings; an id drawn from the softmax is what the decoder reads.
 Ids that no text produces are not left out: they are never a target, so that their probability is soon next to none.
 
-It is no improvement in principle: with the gold targets the best answer to proposed inputs is to trust them less, not
-the true distribution (Huszár 2015, arXiv 1511.05101). The training loss is that of the mixed inputs, and higher.
+It is no improvement in principle: with targets that no longer follow from the inputs, the best answer is to trust the
+inputs less, not the text's own distribution (Huszár 2015, arXiv 1511.05101). Nor was it one where it was measured
+(configs/README.md). The training loss that is logged is that of the mixed inputs, and higher.
 """
 
 from __future__ import annotations

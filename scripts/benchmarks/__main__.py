@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks import machine, program, sampling, steps, sweep
+from benchmarks import lessons, machine, program, sampling, steps, sweep
 from benchmarks.figures import Figure, table
 from benchmarks.sizes import SAMPLED, SIZES
 
@@ -63,6 +63,9 @@ def parse() -> argparse.Namespace:
     swept = add("sweep", "train.lr: auto against a quarter to four times of it")
     swept.add_argument("text", type=Path, help="tiny Shakespeare")
     swept.add_argument("--steps", type=positive, default=300, metavar="N", help="updates of each run (300)")
+    taught = add("lessons", "configs/lesson-*.yaml: what each changed key does")
+    taught.add_argument("text", type=Path, help="a file, tiny Shakespeare for the table in configs/README.md")
+    taught.add_argument("--seeds", type=positive, default=3, metavar="N", help="runs of each (3)")
     arguments = parser.parse_args()
     if arguments.what in ("steps", "sampling") and importlib.util.find_spec("transformers") is None:
         parser.error(f"{arguments.what} compares with transformers, which is not installed: pip install -e '.[dev]'")
@@ -84,6 +87,8 @@ def measure(arguments: argparse.Namespace, facts: dict[str, Any]) -> tuple[list[
             return [], program.quickstart(Path(scratch))
         if arguments.what == "sweep":
             return sweep.measure(arguments.text, arguments.steps, Path(scratch))
+        if arguments.what == "lessons":
+            return lessons.measure(arguments.text, arguments.seeds, Path(scratch)), []
         return [], program.shakespeare(Path(scratch), arguments.text)
 
 
@@ -94,7 +99,8 @@ def main() -> None:
     others = machine.Others()
     rows, figures = measure(arguments, facts)
     facts["others"] = others.share()
-    print("\n" + table([figure.cells() for figure in figures]))
+    if figures:
+        print("\n" + table([figure.cells() for figure in figures]))
     if facts["others"] is not None and facts["others"] > QUIET:
         print(f"\nother processes took {100 * facts['others']:.0f} % of the processor meanwhile: measure again without")
     if arguments.json:

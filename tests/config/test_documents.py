@@ -64,6 +64,33 @@ def test_small_and_char_differ_only_in_the_tokenizer_and_a_context_of_as_much_te
     assert small.with_values(values) == char
 
 
+@pytest.mark.parametrize(
+    ("lesson", "like", "changed"),
+    [
+        ("one-head", "base", {"model.n_head": 1}),
+        ("no-position", "base", {"model.position": "none"}),
+        ("sinusoidal", "base", {"model.position": "sinusoidal"}),
+        ("unscaled", "base", {"model.scale_attention": False}),
+        ("post-norm", "base", {"model.norm": "post"}),
+        (
+            "deep",
+            "base",
+            {"model.n_layer": 12, "train.optimizer": "adamw", "train.warmup_steps": 0, "train.max_steps": 400},
+        ),
+        ("deep-post-norm", "deep", {"model.norm": "post"}),
+        ("deep-post-norm-warmup", "deep-post-norm", {"train.warmup_steps": 200}),
+    ],
+)
+def test_a_lesson_changes_what_it_says_and_nothing_else(lesson, like, changed):
+    cfg, other = (load_config(FOLDER / f"lesson-{name}.yaml") for name in (lesson, like))
+    assert cfg == other.with_values(changed) != other
+
+
+def test_every_config_stands_in_the_readme_beside_them():
+    readme = (FOLDER / "README.md").read_text("utf-8")
+    assert [path.name for path in SHIPPED if f"`{path.stem}" not in readme] == []
+
+
 def test_writing_again_keeps_heading_and_values_and_adds_the_rest(tmp_path):
     path = tmp_path / "my.yaml"
     path.write_text("# my heading\n# goes on\ntrain: {lr: 1e-5}  # not kept\n")
