@@ -100,14 +100,21 @@ def chi_square(ids: torch.Tensor, expected: torch.Tensor) -> float:
 
 def test_ids_are_drawn_as_often_as_the_softmax_says_and_never_one_of_probability_0():
     p = torch.tensor([0.5, 0.25, 0.15, 0.09, 0.01], dtype=torch.float64)
-    words = words_of(3, 7, 0, 2000, 50).flatten()
-    replaced = words[words >> np.uint64(32) < 2**31]  # as at a share of a half: what replaces knows nothing of whether
-    numbers = torch.from_numpy((replaced & np.uint64(2**32 - 1)).astype(np.int64))
-    assert len(numbers) == pytest.approx(50_000, abs=4 * 158)
+    numbers = torch.from_numpy((words_of(3, 7, 0, 2000, 50) & np.uint64(2**32 - 1)).astype(np.int64)).flatten()
     logits = torch.cat([p.log() + 3.0, torch.tensor([-math.inf])]).expand(len(numbers), 6)
     ids = draw(logits, numbers)
     assert ids.max() == 4
     assert chi_square(ids, p) < 18.5  # 4 degrees of freedom: above it once in a thousand
+
+
+def test_which_id_replaces_an_input_knows_nothing_of_whether_one_does():
+    model, share = successor(), 0.3
+    torch.nn.init.zeros_(model.head.weight)  # any id is as likely as any other
+    x = torch.zeros(10_000, T, dtype=torch.int64)
+    got = mixed_inputs(model, x, share, words_of(1, 0, 0, *x.shape), CPU)[:, 1:].flatten()
+    expected = torch.full((V,), share / V, dtype=torch.float64)
+    expected[0] += 1 - share
+    assert chi_square(got, expected) < 32.9  # 12 degrees of freedom: above it once in a thousand
 
 
 def test_the_first_and_the_last_number_draw_the_first_and_the_last_id_that_is_possible():
