@@ -15,6 +15,7 @@ from torch import Tensor
 from gptlite.config.sampling import SampleSection
 from gptlite.inference.choosing import check
 from gptlite.inference.engine import Contexts
+from gptlite.inference.filters import Flags
 from gptlite.inference.generate import Reason
 from gptlite.model.gpt import GPT
 
@@ -74,7 +75,7 @@ Ending = Callable[[Sequence[int]], Reason | None]
 
 
 def beam_search(
-    model: GPT, prompt: Sequence[int], how: BeamSearch, *, barred: Tensor, ending: Ending
+    model: GPT, prompt: Sequence[int], how: BeamSearch, *, barred: Flags, ending: Ending
 ) -> list[Hypothesis]:
     """The best continuations of a prompt (one id or more) that were found, at most `width`, the best first.
 
@@ -105,14 +106,14 @@ def beam_search(
     return finished
 
 
-def _extended(beams: Sequence[_Beam], logits: Tensor, barred: Tensor, how: BeamSearch) -> Iterator[tuple[int, _Beam]]:
+def _extended(beams: Sequence[_Beam], logits: Tensor, barred: Flags, how: BeamSearch) -> Iterator[tuple[int, _Beam]]:
     """Texts of one token more, the likeliest first, each with the row of the beam that it extends. logits: (W, V).
 
     As many as there must be for `width` of them to go on: of those of a beam, end-of-text and stop_tokens end; any
     may end in a stop text.
     """
     so_far = torch.tensor([[beam.logprob] for beam in beams], dtype=torch.float64)
-    logprobs = so_far + torch.log_softmax(logits.double(), dim=-1).masked_fill(barred, -math.inf)
+    logprobs = so_far + torch.log_softmax(logits.double(), dim=-1).masked_fill(torch.from_numpy(barred), -math.inf)
     enough = (2 + len(how.stop_tokens)) * how.width
     best, places = logprobs.flatten().topk(logprobs.numel() if how.stop else min(enough, logprobs.numel()))
     for place, logprob in zip(places.tolist(), best.tolist(), strict=True):

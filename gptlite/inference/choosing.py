@@ -6,12 +6,20 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from gptlite.config.sampling import SampleSection
 from gptlite.errors import ConfigError
-from gptlite.inference.filters import keep_min_p, keep_top_k, keep_top_p, penalise_repetition, temper
+from gptlite.inference.filters import (
+    Flags,
+    Logits,
+    keep_min_p,
+    keep_top_k,
+    keep_top_p,
+    penalise_repetition,
+    temper,
+    weights_of,
+)
 from gptlite.tokenizers.base import Tokenizer
 
 
@@ -63,7 +71,7 @@ def check(how: object, **accepted: tuple[bool, str]) -> None:
         raise ConfigError(problems)
 
 
-def choose(logits: Tensor, how: Decoding, rngs: Sequence[torch.Generator], seen: Tensor | None = None) -> list[int]:
+def choose(logits: Logits, how: Decoding, rngs: Sequence[np.random.Generator], seen: Flags | None = None) -> list[int]:
     """The next token of each row: repetition penalty, temperature, top-k, top-p, min-p, then a draw.
 
     Temperature 0 is greedy: the likeliest after the penalty. logits: (B, V). seen: (B, V), True for tokens in the text
@@ -82,25 +90,24 @@ def choose(logits: Tensor, how: Decoding, rngs: Sequence[torch.Generator], seen:
         logits = keep_top_p(logits, how.top_p)
     if how.min_p is not None:
         logits = keep_min_p(logits, how.min_p)
-    drawn: list[int] = draw(logits, rngs).tolist()
-    return drawn
+    return draw(logits, rngs)
 
 
-def draw(logits: Tensor, rngs: Sequence[torch.Generator]) -> Tensor:
-    """An id of each row, drawn from its softmax with one number of its own generator: (B, V) -> (B,).
+def draw(logits: Logits, rngs: Sequence[np.random.Generator]) -> list[int]:
+    """An id of each row, drawn from its softmax with one number of its own generator: (B, V) -> B of them.
 
     The first id whose cumulative weight passes a uniform share of the whole: never one of weight 0.
     """
-    cumulative = torch.softmax(logits, dim=-1).cumsum(-1)
-    share = torch.stack([torch.rand(1, dtype=logits.dtype, generator=rng) for rng in rngs])
-    return torch.searchsorted(cumulative, share * cumulative[:, -1:], right=True)[:, 0]
+    cumulative = weights_of(logits).cumsum(-1)
+    shares = (rng.random() for rng in rngs)
+    return [int(row.searchsorted(share * row[-1], side="right")) for row, share in zip(cumulative, shares, strict=True)]
 
 
-def never(tokenizer: Tokenizer, *, ends: bool) -> Tensor:
-    """True for ids that must not be chosen: those that no text produces: (V,) bool.
+def never(tokenizer: Tokenizer, *, ends: bool) -> Flags:
+    """True for ids that must not be chosen: those that no text produces: (V,).
 
     End-of-text counts among them unless the model has learned from texts that end.
     """
-    barred = torch.tensor([not piece for piece in tokenizer.token_bytes()])
+    barred = np.array([not piece for piece in tokenizer.token_bytes()])
     barred[tokenizer.eot_id] = not ends
     return barred

@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+import numpy as np
 import torch
-from torch import Tensor
 
 from gptlite.data.order import mix
 from gptlite.inference.choosing import Decoding, choose
 from gptlite.inference.engine import Contexts, rows_at_once
+from gptlite.inference.filters import Flags, Logits
 from gptlite.inference.texts import TextStream
 from gptlite.model.gpt import GPT
 from gptlite.tokenizers.base import Tokenizer
@@ -31,17 +32,18 @@ class Step:
 
     samples: Sequence[int]  # which sample each row is
     tokens: Sequence[int]
-    logits: Tensor
+    logits: Logits
 
     def logprobs(self) -> list[float]:
         """log p(token) of the model itself, in nats, one a row."""
-        chosen = self.logits.gather(-1, torch.tensor(self.tokens)[:, None])[:, 0]
-        of_each: list[float] = (chosen - self.logits.logsumexp(-1)).tolist()
+        shifted = self.logits - self.logits.max(-1, keepdims=True)
+        chosen = shifted[np.arange(len(shifted)), self.tokens]
+        of_each: list[float] = (chosen - np.log(np.exp(shifted).sum(-1))).tolist()
         return of_each
 
     def likeliest(self, n: int) -> list[list[tuple[int, float]]]:
         """Of each row the n likeliest tokens with their log p, the likeliest first."""
-        logprobs, ids = torch.log_softmax(self.logits, dim=-1).topk(min(n, self.logits.size(-1)))
+        logprobs, ids = torch.log_softmax(torch.from_numpy(self.logits), dim=-1).topk(min(n, self.logits.shape[-1]))
         return [list(zip(*row, strict=True)) for row in zip(ids.tolist(), logprobs.tolist(), strict=True)]
 
 
@@ -50,8 +52,8 @@ def decode(
     prompts: Sequence[Sequence[int]],
     how: Decoding,
     *,
-    rngs: Sequence[torch.Generator],
-    barred: Tensor,
+    rngs: Sequence[np.random.Generator],
+    barred: Flags,
     going: set[int],
 ) -> Iterator[Step]:
     """What follows the prompts (at least one id each), decoded together, up to max_new_tokens.
@@ -60,25 +62,26 @@ def decode(
     """
     contexts = Contexts(model, prompts, how.max_new_tokens - 1)
     samples = list(range(len(prompts)))
-    seen = seen_in(prompts, barred.numel()) if how.repetition_penalty is not None else None
+    seen = seen_in(prompts, barred.size) if how.repetition_penalty is not None else None
     for left in range(how.max_new_tokens - 1, -1, -1):
-        allowed = contexts.logits.masked_fill(barred, -math.inf)
-        tokens = choose(allowed, how, [rngs[sample] for sample in samples], seen)
-        yield Step(samples, tokens, contexts.logits)
+        logits = contexts.logits.numpy()
+        tokens = choose(np.where(barred, -math.inf, logits), how, [rngs[sample] for sample in samples], seen)
+        yield Step(samples, tokens, logits)
         rows = [row for row, sample in enumerate(samples) if sample in going]
         if not rows or not left:
             return
-        contexts.select(rows)
-        samples, tokens = [samples[row] for row in rows], [tokens[row] for row in rows]
+        if len(rows) < len(samples):
+            contexts.select(rows)
+            samples, tokens = [samples[row] for row in rows], [tokens[row] for row in rows]
+            seen = seen[rows] if seen is not None else None
         contexts.read(tokens)
         if seen is not None:
-            seen = seen[rows]
-            seen[range(len(rows)), tokens] = True
+            seen[range(len(tokens)), tokens] = True
 
 
-def seen_in(texts: Sequence[Sequence[int]], vocab_size: int) -> Tensor:
+def seen_in(texts: Sequence[Sequence[int]], vocab_size: int) -> Flags:
     """True for the tokens that stand in each text: (B, V)."""
-    seen = torch.zeros(len(texts), vocab_size, dtype=torch.bool)
+    seen = np.zeros((len(texts), vocab_size), np.bool_)
     for row, ids in zip(seen, texts, strict=True):
         row[list(ids)] = True
     return seen
@@ -142,7 +145,7 @@ def write(
     how: Decoding,
     *,
     seeds: Sequence[int],
-    barred: Tensor,
+    barred: Flags,
     tokenizer: Tokenizer,
     n_likeliest: int = 0,
 ) -> Iterator[Sample]:
@@ -155,7 +158,7 @@ def write(
     for first in range(0, len(prompts), n):
         part = slice(first, first + n)
         going = set(range(len(prompts[part])))
-        rngs = [torch.Generator().manual_seed(seed) for seed in seeds[part]]
+        rngs = [np.random.default_rng(seed) for seed in seeds[part]]
         steps = decode(model, prompts[part], how, rngs=rngs, barred=barred, going=going)
         yield from _written(steps, going, how, tokenizer, n_likeliest)
 
@@ -188,4 +191,4 @@ def ends_of(tokenizer: Tokenizer, stop_tokens: Sequence[int]) -> dict[int, Reaso
 
 def sample_seed(seed: int, i: int) -> int:
     """The generator seed of sample `i`: samples of one call differ, whatever their number."""
-    return mix(seed, i) >> 1  # torch takes 63 bits
+    return mix(seed, i)

@@ -24,6 +24,7 @@ from gptlite.errors import ConfigError, RunError, counted
 from gptlite.inference.beam import BeamSearch, Hypothesis, beam_search
 from gptlite.inference.choosing import Decoding, never
 from gptlite.inference.engine import Contexts, rows_at_once, store_for_decoding
+from gptlite.inference.filters import Flags
 from gptlite.inference.generate import Reason, Sample, Step, ends_of, sample_seed, write
 from gptlite.inference.score import ByPosition, Score, by_position, extents_of, score
 from gptlite.inference.texts import whole_text
@@ -188,7 +189,7 @@ class Model:
         for before, token in zip([None, *tokens], tokens, strict=False):
             if before is not None:
                 contexts.read([before])
-            of_each += Step([0], [token], contexts.logits).logprobs()
+            of_each += Step([0], [token], contexts.logits.numpy()).logprobs()
         return of_each
 
     def _check_stop_tokens(self, ids: Sequence[int]) -> None:
@@ -197,8 +198,8 @@ class Model:
             raise ConfigError(f"stop_tokens = {unknown[0]}: an id from 0 to {self.tokenizer.vocab_size - 1}")
 
     @functools.cached_property
-    def barred(self) -> Tensor:
-        """True for ids that are never written: (V,) bool."""
+    def barred(self) -> Flags:
+        """True for ids that are never written: (V,)."""
         return never(self.tokenizer, ends=self.ends)
 
     def tokens_to_score(self, text: str) -> TokenArray:

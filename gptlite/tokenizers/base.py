@@ -121,12 +121,12 @@ class StreamDecoder:
     """Text from ids that arrive one at a time: never half a character, and joined it equals `Tokenizer.decode`."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
+        self._pieces = tokenizer.token_bytes()
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
 
     def feed(self, token: int) -> str:
         """The characters that are complete with this id: often one piece of text, sometimes none."""
-        return self._utf8.decode(self._tokenizer.decode_bytes([token]))
+        return self._utf8.decode(self._pieces[token])
 
     def flush(self) -> str:
         """What is left at the end: U+FFFD if a character stayed unfinished."""

@@ -41,7 +41,7 @@ def files_of(model: Model, identity: Identity, state: TrainState) -> dict[str, b
     """Every file of a checkpoint but its tensors. Hugging Face opens the folder as it is, where GPT-2 can say it."""
     tokenizer, facts = model.tokenizer, model.facts
     config = hf_config(facts.model, tokenizer.vocab_size, tokenizer.eot_id)
-    generation = generation_config(facts.model, tokenizer.eot_id, model.barred.nonzero()[:, 0].tolist())
+    generation = generation_config(facts.model, tokenizer.eot_id, model.barred.nonzero()[0].tolist())
     record = {"format_version": FORMAT_VERSION, "train": state.to_json(), "identity": identity.to_json()}
     return {
         **tokenizer.files(),

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -58,13 +59,18 @@ def gptlite(n: int, **shape: int) -> Contender:
     return timed(write), {"threads": model.compute.threads}
 
 
-def choosing(**shape: int) -> Contender:
-    """One sample with every filter, streamed: only the seconds that are not spent in the model."""
+def choosing(everything: bool, **shape: int) -> Contender:
+    """One sample: only the seconds that are not spent in the model.
+
+    With everything, every filter acts, and the text with its log p streams; without, tokens are drawn and no more.
+    """
     from gptlite.compute.device import settings
     from gptlite.inference.choosing import Decoding
     from gptlite.inference.engine import Contexts
+    from gptlite.inference.generate import decode
 
     model, stop = model_of(Size(**shape)), ("\0", "\0\0")  # texts that never come
+    plain = Decoding(N_NEW, TEMPERATURE)
     how = Decoding(N_NEW, TEMPERATURE, top_k=40, top_p=0.95, min_p=0.01, repetition_penalty=1.1, stop=stop)
     in_model = 0.0
 
@@ -81,13 +87,20 @@ def choosing(**shape: int) -> Contender:
     Contexts._hidden = counted(Contexts._hidden)  # type: ignore[method-assign]  # in this process alone
     Contexts._logits = counted(Contexts._logits)  # type: ignore[method-assign]
 
+    def write() -> int:
+        if everything:
+            [sample] = model.samples(prompt_of(model), how, seed=1)
+            return len("".join(sample))
+        rngs = [np.random.default_rng(1)]
+        ids = model.encode(prompt_of(model))
+        return sum(1 for _ in decode(model.gpt, [ids], plain, rngs=rngs, barred=model.barred, going={0}))
+
     def turn(times: int) -> float:
         nonlocal in_model
         in_model, began_at = 0.0, time.perf_counter()
         with settings(model.compute, deterministic=False):
             for _ in range(times):
-                [sample] = model.samples(prompt_of(model), how, seed=1)
-                assert len("".join(sample)) == N_NEW
+                assert write() == N_NEW
         return (time.perf_counter() - began_at - in_model) / times
 
     return turn, {"threads": model.compute.threads}

@@ -12,8 +12,8 @@ LEAST_RATIO = {"six": 3.0, "gpt2": 2.0}  # to Hugging Face
 LEAST_BATCHED = {"six": 10.0}  # tokens per second, to those of one row
 ROWS = 16
 HUGGING_FACE, GPTLITE, BATCHED = "Hugging Face", "gptlite", f"gptlite, {ROWS} rows"
-CHOOSING = "every filter, streamed"
-MOST_CHOOSING = {"six": 0.05}  # seconds outside the model, to those of all
+FILTERED, DRAWN = "every filter, streamed", "drawn and no more"  # their seconds outside the model
+MOST_FILTERING = {"six": 0.05}  # what filters, stop texts and streaming add, to the seconds of a token
 
 
 def measure(names: list[str], rounds: int) -> tuple[list[dict[str, Any]], list[Figure]]:
@@ -27,13 +27,15 @@ def measure(names: list[str], rounds: int) -> tuple[list[dict[str, Any]], list[F
                 HUGGING_FACE: ("samplers.hugging_face", shape),
                 GPTLITE: ("samplers.gptlite", {**shape, "n": 1}),
                 BATCHED: ("samplers.gptlite", {**shape, "n": ROWS}),
-                CHOOSING: ("samplers.choosing", shape),
+                FILTERED: ("samplers.choosing", {**shape, "everything": True}),
+                DRAWN: ("samplers.choosing", {**shape, "everything": False}),
             }
         ) as contest:
             contest.play(rounds)
         cells = [[name, "tokens/s", "times Hugging Face", "(min to max)", "threads"]]
-        share = Spread.of_ratios(contest.seconds.pop(CHOOSING), contest.seconds[GPTLITE])
-        figures.append(Figure(f"{name}: filters and streaming, share", share, "", at_most=MOST_CHOOSING.get(name)))
+        outside = zip(contest.seconds.pop(FILTERED), contest.seconds.pop(DRAWN), strict=True)
+        share = Spread.of_ratios([all_of_it - bare for all_of_it, bare in outside], contest.seconds[GPTLITE])
+        figures.append(Figure(f"{name}: filters and streaming, share", share, "", at_most=MOST_FILTERING.get(name)))
         for contender, seconds in contest.seconds.items():
             n_rows = ROWS if contender == BATCHED else 1
             seconds = [s / n_rows for s in seconds]  # of 200 tokens

@@ -47,7 +47,7 @@ def all_scores(model: GPT, prompt: list[int], how: BeamSearch, end: int, barred:
 def found_by(
     model: GPT, prompt: list[int], how: BeamSearch, end: int, barred: set[int] = frozenset()
 ) -> list[Hypothesis]:
-    mask = torch.tensor([token in barred for token in range(model.vocab_size)])
+    mask = np.array([token in barred for token in range(model.vocab_size)])
     return beam_search(
         model, prompt, how, barred=mask, ending=lambda tokens: "end of text" if tokens[-1] == end else None
     )

@@ -4,21 +4,20 @@ import math
 
 import numpy as np
 import pytest
-import torch
 
 from gptlite.errors import ConfigError
 from gptlite.inference.choosing import Decoding, choose, never
 from gptlite.tokenizers.char import CharTokenizer
 
-LOGITS = torch.tensor([2.0, 1.0, 0.0, -1.0, -math.inf, 0.5, 0.5])
-SEEN = torch.tensor([[True, False, True, False, False, True, False]])
+LOGITS = np.array([2.0, 1.0, 0.0, -1.0, -math.inf, 0.5, 0.5], np.float32)
+SEEN = np.array([[True, False, True, False, False, True, False]])
 
 
 def exact(how: Decoding) -> np.ndarray:
     """The distribution to draw from, worked out in the documented order: penalty, temperature, top-k, top-p, min-p."""
-    x = LOGITS.double().numpy().copy()
+    x = LOGITS.astype(np.float64)
     if how.repetition_penalty:
-        seen = SEEN[0].numpy()
+        seen = SEEN[0]
         x[seen] = np.where(x[seen] > 0, x[seen] / how.repetition_penalty, x[seen] * how.repetition_penalty)
     x /= how.temperature
     order = np.argsort(-x, kind="stable")
@@ -46,8 +45,8 @@ def exact(how: Decoding) -> np.ndarray:
 )
 def test_draws_follow_the_exact_distribution_of_every_filter(how):
     n = 20_000
-    rngs = [torch.Generator().manual_seed(0)] * n
-    counts = np.bincount(choose(LOGITS.expand(n, 7), how, rngs, SEEN.expand(n, 7)), minlength=7)
+    rngs = [np.random.default_rng(0)] * n
+    counts = np.bincount(choose(LOGITS[None].repeat(n, 0), how, rngs, SEEN.repeat(n, 0)), minlength=7)
     expected = n * exact(how)
     assert (counts[expected == 0] == 0).all()
     inside = expected > 0
@@ -58,31 +57,31 @@ def test_draws_follow_the_exact_distribution_of_every_filter(how):
 
 def test_the_filters_narrow_what_is_left_by_those_before_them():
     # After top-k 2 of (1/2, 1/4, 1/8, 1/8), shares are 2/3 and 1/3: top-p 0.6 leaves the first alone; of all, two.
-    logits = torch.tensor([[4.0, 2.0, 1.0, 1.0]]).log()
-    rngs = [torch.Generator().manual_seed(i) for i in range(200)]
-    rows = logits.expand(200, 4)
+    logits = np.log([[4.0, 2.0, 1.0, 1.0]])
+    rngs = [np.random.default_rng(i) for i in range(200)]
+    rows = logits.repeat(200, 0)
     assert set(choose(rows, Decoding(temperature=1.0, top_k=2, top_p=0.6), rngs)) == {0}
     assert set(choose(rows, Decoding(temperature=1.0, top_p=0.6), rngs)) == {0, 1}
 
 
 def test_greedy_choice_heeds_the_penalty():
-    logits = torch.tensor([[1.0, 0.9, -3.0]])
-    seen = torch.tensor([[True, False, False]])
+    logits = np.array([[1.0, 0.9, -3.0]])
+    seen = np.array([[True, False, False]])
     assert choose(logits, Decoding(temperature=0.0), []) == [0]
     assert choose(logits, Decoding(temperature=0.0, repetition_penalty=1.2), [], seen) == [1]
 
 
 def test_a_row_of_many_is_filtered_and_drawn_as_it_would_be_alone():
-    logits = torch.randn(9, 600, generator=torch.Generator().manual_seed(0)).mul(3).round()  # with ties
+    logits = np.random.default_rng(0).normal(scale=3, size=(9, 600)).round()  # with ties
     for how in (Decoding(), Decoding(top_k=40), Decoding(top_p=0.95), Decoding(min_p=0.1), Decoding(temperature=0.0)):
-        seeded = [torch.Generator().manual_seed(i) for i in range(9)]
-        alone = [choose(row[None], how, [torch.Generator().manual_seed(i)])[0] for i, row in enumerate(logits)]
+        seeded = [np.random.default_rng(i) for i in range(9)]
+        alone = [choose(row[None], how, [np.random.default_rng(i)])[0] for i, row in enumerate(logits)]
         assert choose(logits, how, seeded) == alone
 
 
 def test_a_vocabulary_of_one_token_leaves_no_choice():
     how = Decoding(top_k=5, top_p=0.1, min_p=1.0, repetition_penalty=2.0)
-    assert choose(torch.tensor([[-3.0]]), how, [torch.Generator()], torch.tensor([[True]])) == [0]
+    assert choose(np.array([[-3.0]]), how, [np.random.default_rng(0)], np.array([[True]])) == [0]
 
 
 def test_ids_that_no_text_produces_are_barred_and_end_of_text_only_where_texts_end():
