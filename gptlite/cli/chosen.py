@@ -65,10 +65,10 @@ def facts_of_a_copy(checkpoint: Checkpoint) -> list[Override]:
     return [Override("saved", "data.normalize", facts["normalize"])] if "normalize" in facts else []
 
 
-def output_path(runs: Sequence[Chosen], out: str | None, ending: str) -> Path:
+def output_path(names: Sequence[str], out: str | None, ending: str) -> Path:
     """Where a picture or page of these runs goes: --out, or RUN-ending. ConfigError where no file can be written."""
-    more = f"-and-{len(runs) - 1}-more" if len(runs) > 1 else ""
-    path = Path(out if out is not None else f"{runs[0].name}{more}-{ending}")
+    more = f"-and-{len(names) - 1}-more" if len(names) > 1 else ""
+    path = Path(out if out is not None else f"{names[0]}{more}-{ending}")
     if path.is_dir():
         raise ConfigError(f"--out = {path}: a file's name, and this is a folder; name a file in it")
     if not path.parent.is_dir():

@@ -1,0 +1,95 @@
+"""`gptlite runs diff`: two runs side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gptlite.cli.runs_table import cells_of
+from gptlite.cli.tables import fitted, side_by_side, table, terminal_width
+from gptlite.config.yaml12 import write
+from gptlite.runs.compare import Axis, Row, differences, points, read_off, seeds_of, shared_places
+from gptlite.runs.console import span
+from gptlite.runs.reading import Summary, last_sample, read_curve
+
+N_PLACES = 5  # at which curves are compared
+PAGE = 100  # columns where there is no terminal
+
+
+def compared(a: Summary, b: Summary, others: Sequence[Summary]) -> Iterator[str]:
+    """Pieces of text for people. others: the runs beside them, among which their other seeds are."""
+    names = (a.name, b.name) if a.name != b.name else (str(a.run.path), str(b.run.path))
+    cells = [cells_of(Row([run])) for run in (a, b)]
+    facts = [header for header in cells[0] if header != "run"]
+    yield _pairs("", facts, names, [[each[fact] for fact in facts] for each in cells])
+    yield "\n"
+    keys = differences(a.config, b.config)
+    if keys:
+        values = [[write(run.config[key]) if key in run.config else "-" for key in keys] for run in (a, b)]
+        yield _pairs("config", keys, names, values)
+    else:
+        yield "config: the same\n"
+    if a.text != b.text:
+        yield "text: not the same; bits per byte of different texts do not compare\n"
+    yield from _curves(a, b, names)
+    yield from _spread(a, b, names, others)
+    yield from _samples(a, b, names)
+
+
+def _pairs(title: str, keys: Sequence[str], names: Sequence[str], values: Sequence[Sequence[str]]) -> str:
+    """A line for each key, with its value on both sides."""
+    columns = {title: list(keys), **dict(zip(names, values, strict=True))}
+    least = dict.fromkeys((*names, title), 12)
+    return table(columns, fitted(columns, terminal_width(), least=least, dropped=()))
+
+
+def _curves(a: Summary, b: Summary, names: Sequence[str]) -> Iterator[str]:
+    curves = [read_curve(run) for run in (a, b)]
+    axes: dict[str, Axis] = {"tokens": "tokens", "time": "seconds"}
+    guessed = False
+    for word, axis in axes.items():
+        left, right = (points(curve, axis) for curve in curves)
+        places = shared_places(left, right, N_PLACES)
+        yield "\n"
+        if not places:
+            yield f"no evaluations at equal {word}\n"
+            continue
+        read = [(read_off(left, x), read_off(right, x)) for x in places]
+        guessed = guessed or any(each.between for pair in read for each in pair)
+        columns = {f"at equal {word}": [f"{x:,.0f}" if axis == "tokens" else span(x) for x in places]}
+        for name, side in zip(names, zip(*read, strict=True), strict=True):
+            columns[name] = [f"{'~' if each.between else ''}{each.bits_per_byte:.4f}" for each in side]
+        columns["difference"] = [f"{right.bits_per_byte - left.bits_per_byte:+.4f}" for left, right in read]
+        least = dict.fromkeys(names, 12)
+        widths = fitted(columns, terminal_width(), least=least, dropped=["difference"])
+        yield table(columns, widths, numbers=list(columns))
+    yield "bits per byte of the validation text" + ("; ~ on the straight line between two evaluations" * guessed) + "\n"
+
+
+def _spread(a: Summary, b: Summary, names: Sequence[str], others: Sequence[Summary]) -> Iterator[str]:
+    """Whether the two differ by more than chance, as far as several seeds tell."""
+    rows = [seeds_of(run, others) for run in (a, b)]
+    known = [
+        (row.deviation, name, len(row.runs)) for row, name in zip(rows, names, strict=True) if row.deviation is not None
+    ]
+    if a.best_bits_per_byte is None or b.best_bits_per_byte is None or not known:
+        return
+    difference = abs(b.best_bits_per_byte - a.best_bits_per_byte)
+    deviation, name, n = max(known)
+    yield "\n"
+    verdict = "smaller than" if difference < deviation else "not smaller than"
+    yield (
+        f"best bits per byte differ by {difference:.4f}: {verdict} the deviation between seeds, "
+        f"{deviation:.4f} over {n} seeds of {name}\n"
+    )
+
+
+def _samples(a: Summary, b: Summary, names: Sequence[str]) -> Iterator[str]:
+    samples = [last_sample(run.run) for run in (a, b)]
+    if all(sample is None for sample in samples):
+        return
+    texts = {}
+    for name, sample in zip(names, samples, strict=True):
+        step, text = sample or (0, "")
+        texts[f"{name} wrote at step {step}" if sample else f"{name} wrote nothing"] = text
+    yield "\n"
+    yield side_by_side(texts, terminal_width() or PAGE)

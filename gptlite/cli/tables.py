@@ -1,0 +1,99 @@
+"""Tables on a terminal that fit its width, and in full elsewhere."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+
+from rich.cells import cell_len, chop_cells, set_cell_size
+from rich.console import Console
+from rich.text import Text
+
+GAP = 2  # between columns
+
+
+def terminal_width() -> int | None:
+    """Columns of the terminal; None where output goes elsewhere."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def one_line(text: str) -> str:
+    """Without what would break a line or steer the terminal."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in text)
+
+
+def fitted(
+    columns: Mapping[str, Sequence[str]], width: int | None, *, least: Mapping[str, int], dropped: Sequence[str]
+) -> dict[str, int]:
+    """How wide each column gets that has a place in `width`; the first of `dropped` leave first.
+
+    least: columns that may be cut, and what must be left of them; what is spare goes to the first of these.
+    """
+    full = {header: max(map(cell_len, [header, *cells])) for header, cells in columns.items()}
+    if width is None:
+        return full
+    widths = {header: min(size, least.get(header, size)) for header, size in full.items()}
+    for header in dropped:
+        if _total(widths) <= width:
+            break
+        widths.pop(header, None)
+    for header in least:
+        if header in widths:
+            widths[header] += max(0, min(full[header] - widths[header], width - _total(widths)))
+    return widths
+
+
+def _total(widths: Mapping[str, int]) -> int:
+    return sum(widths.values()) + GAP * (len(widths) - 1)
+
+
+def table(
+    columns: Mapping[str, Sequence[str]],
+    widths: Mapping[str, int],
+    *,
+    numbers: Sequence[str] = (),
+    styles: Mapping[str, str] | None = None,
+) -> str:
+    """A row a line: words to the left, the columns in `numbers` to the right, what is too long cut.
+
+    styles: of cells, by what they say.
+    """
+    text = Text()
+    for i in range(-1, len(next(iter(columns.values())))):
+        cells = {header: header if i < 0 else columns[header][i] for header in widths}
+        *others, last = (
+            _placed(cell, widths[header], to_the_right=header in numbers) for header, cell in cells.items()
+        )
+        placed = [*others, last.rstrip()]
+        for cell, sized in zip(cells.values(), placed, strict=True):
+            text.append(sized, "bold" if i < 0 else (styles or {}).get(cell))
+            text.append("\n" if sized is placed[-1] else " " * GAP)
+    return coloured(text)
+
+
+def _placed(cell: str, width: int, *, to_the_right: bool) -> str:
+    spare = width - cell_len(cell)
+    if spare < 0:
+        return set_cell_size(cell, width - 1) + "…"
+    return " " * spare + cell if to_the_right else cell + " " * spare
+
+
+def coloured(text: Text) -> str:
+    """With the colours that standard output has: none where it is no terminal, or NO_COLOR is set."""
+    file = io.StringIO()
+    Console(file=file, force_terminal=sys.stdout.isatty(), highlight=False).print(text, soft_wrap=True, end="")
+    return file.getvalue()
+
+
+def side_by_side(texts: Mapping[str, str], width: int) -> str:
+    """Texts of several lines beside each other, each below its title."""
+    each = max(1, (width - GAP * (len(texts) - 1)) // len(texts))
+    columns = {
+        title: [piece for line in text.split("\n") for piece in chop_cells(one_line(line), each) or [""]]
+        for title, text in texts.items()
+    }
+    longest = max(map(len, columns.values()))
+    filled = {one_line(title): lines + [""] * (longest - len(lines)) for title, lines in columns.items()}
+    return table(filled, dict.fromkeys(filled, each))
