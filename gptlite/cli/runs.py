@@ -97,8 +97,6 @@ def list_runs(
 
     root = runs_folder() if folder is None else Path(folder).expanduser()
     runs, problems = read_runs(root)
-    for problem in problems:
-        Console().say(problem)
     chosen = runs_choice.chosen(runs, filter_ or []) if runs else []
     rows = runs_choice.ordered([Row([run]) for run in chosen] if no_fold else fold(chosen), sort)
     if as_json:
@@ -109,6 +107,8 @@ def list_runs(
         emit(runs_table.as_table(rows, terminal_width()))
     else:
         Console().say(f"{root}: {f'no run of {len(runs)} fits --filter' if runs else 'no run yet'}")
+    for problem in problems:
+        Console().say(problem)
 
 
 @app.command("diff", cls=Command)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 
 from gptlite.cli.runs_table import cells_of
@@ -55,7 +56,7 @@ def _curves(a: Summary, b: Summary, names: Sequence[str]) -> Iterator[str]:
             continue
         read = [(read_off(left, x), read_off(right, x)) for x in places]
         guessed = guessed or any(each.between for pair in read for each in pair)
-        columns = {f"at equal {word}": [f"{x:,.0f}" if axis == "tokens" else span(x) for x in places]}
+        columns = {f"at equal {word}": [_place(x, axis) for x in places]}
         for name, side in zip(names, zip(*read, strict=True), strict=True):
             columns[name] = [f"{'~' if each.between else ''}{each.bits_per_byte:.4f}" for each in side]
         columns["difference"] = [f"{right.bits_per_byte - left.bits_per_byte:+.4f}" for left, right in read]
@@ -63,6 +64,12 @@ def _curves(a: Summary, b: Summary, names: Sequence[str]) -> Iterator[str]:
         widths = fitted(columns, terminal_width(), least=least, dropped=["difference"])
         yield table(columns, widths, numbers=list(columns))
     yield "bits per byte of the validation text" + ("; ~ on the straight line between two evaluations" * guessed) + "\n"
+
+
+def _place(x: float, axis: Axis) -> str:
+    if axis != "seconds":
+        return f"{x:,.0f}"
+    return f"{x:.1f} s" if x < 60 else span(x)
 
 
 def _spread(a: Summary, b: Summary, names: Sequence[str], others: Sequence[Summary]) -> Iterator[str]:
@@ -75,12 +82,10 @@ def _spread(a: Summary, b: Summary, names: Sequence[str], others: Sequence[Summa
         return
     difference = abs(b.best_bits_per_byte - a.best_bits_per_byte)
     deviation, name, n = max(known)
-    yield "\n"
     verdict = "smaller than" if difference < deviation else "not smaller than"
-    yield (
-        f"best bits per byte differ by {difference:.4f}: {verdict} the deviation between seeds, "
-        f"{deviation:.4f} over {n} seeds of {name}\n"
-    )
+    words = f"difference of best bits per byte, {difference:.4f}: {verdict} the deviation between seeds, "
+    words += f"{deviation:.4f} over {n} seeds of {name}"
+    yield "\n" + textwrap.fill(words, terminal_width() or PAGE) + "\n"
 
 
 def _samples(a: Summary, b: Summary, names: Sequence[str]) -> Iterator[str]:

@@ -21,7 +21,7 @@ LONGEST_VALUE = 24  # characters of a config's value
 # In the order in which they stand, and in which they leave a narrow terminal, the first first.
 NUMBERS = ("step", "tokens", "params", "bits/byte", "at", "tok/s", "elapsed")
 DROPPED = ("tokenizer", "elapsed", "tok/s", "params", "at", "tokens", "step", "differs", "state", "bits/byte")
-LEAST = {"run": 18, "differs": 22}  # columns that may be cut
+LEAST = {"run": 16, "differs": 14}  # columns that may be cut
 STYLES = {"running": "cyan", "finished": "green", "stopped": "yellow", "diverged": "red"}
 
 FIGURES: Mapping[str, Callable[[Row], Any]] = {
@@ -44,7 +44,7 @@ FIGURES: Mapping[str, Callable[[Row], Any]] = {
 
 def as_table(rows: Sequence[Row], width: int | None) -> str:
     """A line for each row; columns that find no place in `width` are left out, the least important first."""
-    from gptlite.cli.tables import fitted, one_line, table
+    from gptlite.cli.tables import cut_in_the_middle, fitted, one_line, table
 
     keys = differing(rows)
     words = shortened(keys)
@@ -55,6 +55,7 @@ def as_table(rows: Sequence[Row], width: int | None) -> str:
             columns.setdefault(header, []).append(one_line(cell))
     told = {header: cells for header, cells in columns.items() if any(cells)}
     widths = fitted(told, width, least=LEAST, dropped=DROPPED)
+    told["run"] = [cut_in_the_middle(name, widths["run"]) for name in told["run"]]
     return table(told, widths, numbers=NUMBERS, styles=STYLES)
 
 

@@ -63,14 +63,25 @@ def table(
     text = Text()
     for i in range(-1, len(next(iter(columns.values())))):
         cells = {header: header if i < 0 else columns[header][i] for header in widths}
-        *others, last = (
-            _placed(cell, widths[header], to_the_right=header in numbers) for header, cell in cells.items()
-        )
-        placed = [*others, last.rstrip()]
-        for cell, sized in zip(cells.values(), placed, strict=True):
-            text.append(sized, "bold" if i < 0 else (styles or {}).get(cell))
-            text.append("\n" if sized is placed[-1] else " " * GAP)
+        for header, cell in cells.items():
+            last = header == list(widths)[-1]
+            placed = _placed(cell, widths[header], to_the_right=header in numbers)
+            text.append(placed.rstrip() if last else placed, "bold" if i < 0 else (styles or {}).get(cell))
+            text.append("\n" if last else " " * GAP)
     return coloured(text)
+
+
+def cut_in_the_middle(text: str, width: int) -> str:
+    """A text that keeps its beginning and its end where it is too long: names that are counted differ in their end."""
+    if cell_len(text) <= width:
+        return text
+    start = len(text)
+    while cell_len(text[:start]) > width // 2:
+        start -= 1
+    end = start
+    while cell_len(text[:start]) + 1 + cell_len(text[end:]) > width:
+        end += 1
+    return f"{text[:start]}…{text[end:]}"
 
 
 def _placed(cell: str, width: int, *, to_the_right: bool) -> str:
