@@ -20,8 +20,8 @@ LONGEST_VALUE = 24  # characters of a config's value
 
 # In the order in which they stand, and in which they leave a narrow terminal, the first first.
 NUMBERS = ("step", "tokens", "params", "bits/byte", "at", "tok/s", "elapsed")
-DROPPED = ("tokenizer", "elapsed", "tok/s", "params", "at", "tokens", "step", "differs", "state", "bits/byte")
-LEAST = {"run": 16, "differs": 14}  # columns that may be cut
+DROPPED = ("tokenizer", "elapsed", "tok/s", "params", "at", "tokens", "step", "state", "differs", "bits/byte")
+LEAST = {"run": 16, "differs": 22}  # columns that may be cut
 STYLES = {"running": "cyan", "finished": "green", "stopped": "yellow", "diverged": "red"}
 
 FIGURES: Mapping[str, Callable[[Row], Any]] = {

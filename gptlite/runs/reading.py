@@ -23,7 +23,7 @@ from gptlite.runs.rundir import CONFIG, Run
 State = Literal["running", "finished", "stopped", "diverged"]
 
 TAIL = 8192  # bytes at the end of metrics.jsonl
-NEWEST = 5  # lines
+NEWEST = 10  # lines
 EVALUATION = b'"split": "val"'
 
 
