@@ -6,19 +6,22 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from gptlite.cli.runs_table import cells_of
-from gptlite.cli.tables import fitted, side_by_side, table, terminal_width
+from gptlite.cli.tables import fitted, one_line, side_by_side, table, terminal_width
 from gptlite.config.yaml12 import write
 from gptlite.runs.compare import Axis, Row, differences, points, read_off, seeds_of, shared_places
 from gptlite.runs.console import span
 from gptlite.runs.reading import Summary, last_sample, read_curve
 
+TITLES = ("", "config", "difference")  # of columns that no run has
 N_PLACES = 5  # at which curves are compared
 PAGE = 100  # columns where there is no terminal
 
 
 def compared(a: Summary, b: Summary, others: Sequence[Summary]) -> Iterator[str]:
     """Pieces of text for people. others: the runs beside them, among which their other seeds are."""
-    names = (a.name, b.name) if a.name != b.name else (str(a.run.path), str(b.run.path))
+    names = [one_line(run.name) for run in (a, b)]
+    if len({*names, *TITLES}) < 2 + len(TITLES):
+        names = [one_line(str(run.run.path.absolute())) for run in (a, b)]
     cells = [cells_of(Row([run])) for run in (a, b)]
     facts = [header for header in cells[0] if header != "run"]
     yield _pairs("", facts, names, [[each[fact] for fact in facts] for each in cells])
@@ -29,16 +32,23 @@ def compared(a: Summary, b: Summary, others: Sequence[Summary]) -> Iterator[str]
         yield _pairs("config", keys, names, values)
     else:
         yield "config: the same\n"
-    if a.text != b.text:
-        yield "text: not the same; bits per byte of different texts do not compare\n"
+    if _text_changed(a, b):
+        yield "text: not the same, under the same keys: it was changed between the two\n"
     yield from _curves(a, b, names)
     yield from _spread(a, b, names, others)
     yield from _samples(a, b, names)
 
 
+def _text_changed(a: Summary, b: Summary) -> bool:
+    """Whether two runs that name the same text were trained on different ids."""
+    keys = [key for key in differences(a.config, b.config) if key.startswith(("data.", "tokenizer."))]
+    return not keys and None not in (a.text, b.text) and a.text != b.text
+
+
 def _pairs(title: str, keys: Sequence[str], names: Sequence[str], values: Sequence[Sequence[str]]) -> str:
     """A line for each key, with its value on both sides."""
-    columns = {title: list(keys), **dict(zip(names, values, strict=True))}
+    columns = {title: list(keys)}
+    columns |= {name: list(map(one_line, cells)) for name, cells in zip(names, values, strict=True)}
     least = dict.fromkeys((*names, title), 12)
     return table(columns, fitted(columns, terminal_width(), least=least, dropped=()))
 
@@ -48,13 +58,13 @@ def _curves(a: Summary, b: Summary, names: Sequence[str]) -> Iterator[str]:
     axes: dict[str, Axis] = {"tokens": "tokens", "time": "seconds"}
     guessed = False
     for word, axis in axes.items():
-        left, right = (points(curve, axis) for curve in curves)
-        places = shared_places(left, right, N_PLACES)
+        of_a, of_b = (points(curve, axis) for curve in curves)
+        places = shared_places(of_a, of_b, N_PLACES)
         yield "\n"
         if not places:
             yield f"no evaluations at equal {word}\n"
             continue
-        read = [(read_off(left, x), read_off(right, x)) for x in places]
+        read = [(read_off(of_a, x), read_off(of_b, x)) for x in places]
         guessed = guessed or any(each.between for pair in read for each in pair)
         columns = {f"at equal {word}": [_place(x, axis) for x in places]}
         for name, side in zip(names, zip(*read, strict=True), strict=True):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from gptlite.runs.compare import Row, differing
+from gptlite.runs.compare import Row, differing, peculiar
 from gptlite.runs.console import span
 
 if TYPE_CHECKING:
@@ -46,12 +46,11 @@ def as_table(rows: Sequence[Row], width: int | None) -> str:
     """A line for each row; columns that find no place in `width` are left out, the least important first."""
     from gptlite.cli.tables import cut_in_the_middle, fitted, one_line, table
 
-    keys = differing(rows)
-    words = shortened(keys)
+    words = shortened(differing(rows))
     columns: dict[str, list[str]] = {}
-    for row in rows:
-        differs = [f"{words[key]} {shown(row.value(key))}" for key in keys if row.value(key) is not None]
-        for header, cell in {**cells_of(row), "differs": ", ".join(differs)}.items():
+    for row, own in zip(rows, peculiar(rows), strict=True):
+        differs = ", ".join(f"{words[key]} {shown(value)}" for key, value in own.items())
+        for header, cell in {**cells_of(row), "differs": differs}.items():
             columns.setdefault(header, []).append(one_line(cell))
     told = {header: cells for header, cells in columns.items() if any(cells)}
     widths = fitted(told, width, least=LEAST, dropped=DROPPED)

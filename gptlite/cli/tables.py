@@ -61,13 +61,16 @@ def table(
     styles: of cells, by what they say.
     """
     text = Text()
-    for i in range(-1, len(next(iter(columns.values())))):
-        cells = {header: header if i < 0 else columns[header][i] for header in widths}
+    head = {header: cut_in_the_middle(header, width) for header, width in widths.items()}
+    n_rows = len(next(iter(columns.values())))
+    for cells in (head, *({header: columns[header][i] for header in widths} for i in range(n_rows))):
+        line = Text()
         for header, cell in cells.items():
-            last = header == list(widths)[-1]
+            line.append(" " * GAP if line else "")
             placed = _placed(cell, widths[header], to_the_right=header in numbers)
-            text.append(placed.rstrip() if last else placed, "bold" if i < 0 else (styles or {}).get(cell))
-            text.append("\n" if last else " " * GAP)
+            line.append(placed, "bold" if cells is head else (styles or {}).get(cell))
+        line.rstrip()
+        text.append_text(line).append("\n")
     return coloured(text)
 
 

@@ -24,13 +24,13 @@ def _read_lines(text: str) -> dict[str, Value] | None:
     values: dict[str, Value] = {}
     section = None
     for line in text.removesuffix("\n").split("\n"):
-        if found := _SECTION.fullmatch(line):
-            section = found[1]
-        elif section is not None and (found := _KEY.fullmatch(line)):
+        if section is not None and (found := _KEY.fullmatch(line)):
             try:
                 values[f"{section}.{found[1]}"] = _value(found[2])
             except YamlError:  # a list of several lines, say
                 return None
+        elif found := _SECTION.fullmatch(line):
+            section = found[1]
         else:
             return None
     return values

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -77,6 +77,17 @@ def differing(rows: Sequence[Row]) -> list[str]:
     """The keys whose values are not the same in all rows, in the order of the config."""
     keys = dict.fromkeys(key for row in rows for key in row.first.config if key not in PLACES)
     return [key for key in keys if len({repr(row.value(key)) for row in rows if _says(row, key)}) > 1]
+
+
+def peculiar(rows: Sequence[Row]) -> list[dict[str, Value]]:
+    """Of each row, the differing keys and their values, without values that more than half of the rows have."""
+    keys = differing(rows)
+    most = {key: Counter(repr(row.value(key)) for row in rows).most_common(1)[0] for key in keys}
+    usual = {key: value for key, (value, times) in most.items() if 2 * times > len(rows)}
+    return [
+        {key: row.value(key) for key in keys if _says(row, key) and repr(row.value(key)) != usual.get(key)}
+        for row in rows
+    ]
 
 
 def differences(a: Mapping[str, Value], b: Mapping[str, Value]) -> list[str]:

@@ -74,10 +74,8 @@ class Summary:
 def read_runs(folder: Path) -> tuple[list[Summary], list[str]]:
     """All runs in a folder, oldest start first, and a line for everything that cannot be read.
 
-    RunError where there is no such folder, or where it is a run itself.
+    RunError where there is no such folder, or where it is itself a run and holds none.
     """
-    if (folder / CONFIG).is_file():
-        raise RunError(f"{folder}: folder = a run: the folder of several; did you mean {folder.absolute().parent}?")
     with durable.storage_errors(folder, "read"):
         if not folder.is_dir():
             raise RunError(f"{folder}: folder = missing: the folder of runs; train one, or check the path")
@@ -89,11 +87,15 @@ def read_runs(folder: Path) -> tuple[list[Summary], list[str]]:
             summary, gaps = read_run(Run(path))
             found.append(summary)
             problems += gaps
+    if not found and Run(folder).started:
+        raise RunError(f"{folder}: folder = a run: the folder of several; did you mean {folder.absolute().parent}?")
     return sorted(found, key=lambda each: (each.started_at, each.name)), problems
 
 
 def read_run(run: Run) -> tuple[Summary, list[str]]:
     """What the files of a run say, and a line for each that is damaged. An error where it is no run at all."""
+    if durable.TEMP_MARK in run.path.name:
+        raise RunError(f"{run.path}: name = unfinished: what was left when a removal was killed; remove the folder")
     with durable.storage_errors(run.path, "read"):
         if not run.started:
             raise RunError(f"{run.path}: run = no {CONFIG} in it: not a run, or killed before it began; left out")

@@ -106,7 +106,8 @@ class Run:
     def all(cls, root: Path) -> list[Run]:
         """Every run under `root`, oldest start first, ties by name; none when there is no such folder."""
         with durable.storage_errors(root, "read"):
-            found = [cls(path.parent) for path in root.glob(f"*/{CONFIG}")]
+            paths = [path.parent for path in root.glob(f"*/{CONFIG}")]
+        found = [cls(path) for path in paths if durable.TEMP_MARK not in path.name]  # else half removed
         return sorted(found, key=lambda run: (run.started_at, run.name))
 
     @classmethod

@@ -11,7 +11,7 @@ WIDTH, HEIGHT = 860, 420  # of the plotted area and its labels; the legend comes
 LEFT, RIGHT, BOTTOM, TOP = 64, 24, 52, 52
 LINE_HEIGHT = 22  # of the legend
 LONGEST = 90  # characters of a text
-UNITS = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**4, "k"))
+UNITS = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
 
 # Okabe and Ito's colours, which most colour-blind people tell apart; on dark paper somewhat lighter ones.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b58900", "#56b4e9")
@@ -47,12 +47,13 @@ class Line:
 
 @dataclass(frozen=True)
 class Axis:
-    """How x lies on the picture: the marks for values up to the highest, and where between them a value is.
+    """How x lies on the picture, which reaches from `start` at least to `end`.
 
-    place: increasing; it is asked for values from `start` on.
+    ticks: the marks for values up to a highest one. place: a value in the unit in which the picture is even.
     """
 
     start: float
+    end: float
     ticks: Callable[[float], Sequence[float]]
     place: Callable[[float], float]
 
@@ -64,8 +65,8 @@ def line_plot(lines: Sequence[Line], *, title: str, x_label: str, y_label: str, 
     highest = max(line.points[-1][0] for line in lines)
     x_ticks = x_axis.ticks(highest)
     y_ticks = round_ticks(min(min(line.ys) for line in lines), max(max(line.ys) for line in lines))
-    right = max(highest, x_ticks[-1], 2)
-    scale = _scale(x_axis.place(x_axis.start), x_axis.place(right), LEFT, WIDTH - RIGHT)
+    end = max(x_axis.end, highest, x_ticks[-1])
+    scale = _scale(x_axis.place(x_axis.start), x_axis.place(end), LEFT, WIDTH - RIGHT)
     up = _scale(y_ticks[0], y_ticks[-1], top + HEIGHT - BOTTOM, top)
 
     def across(x: float) -> float:
@@ -112,8 +113,8 @@ def log_ticks(high: float) -> list[int]:
     return [tick for power in powers for factor in (1, 2, 5) if (tick := factor * 10**power) <= high]
 
 
-LOGARITHMIC = Axis(1, log_ticks, math.log)
-LINEAR = Axis(0, lambda high: round_ticks(0, high), lambda x: x)
+LOGARITHMIC = Axis(1, 2, log_ticks, math.log)
+LINEAR = Axis(0, 0, lambda high: round_ticks(0, high), lambda x: x)
 
 
 def short(number: float) -> str:

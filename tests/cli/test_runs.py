@@ -8,6 +8,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -57,9 +59,12 @@ def test_seeds_are_one_row_and_the_table_says_what_else_differs(gptlite, trained
     both = gptlite("runs").out
     assert "lr 0.5" in both
     assert "seed" not in both
-    alone = gptlite("runs", "--no-fold").out
-    assert [row[0] for row in rows(alone)][1:] == ["a", "b", "c", "nano"]
-    assert "seed 3, lr 0.5" in alone
+    alone = rows(gptlite("runs", "--no-fold").out)
+    # Three of the four have lr 0.5: only that of the other is worth saying.
+    assert {row[0]: row[-1] for row in alone[1:]} == {
+        **{"a": "seed 1", "b": "seed 2", "c": "seed 3"},
+        "nano": "seed 1337, lr 0.04",
+    }
 
 
 def test_json_and_csv_say_what_the_table_says(gptlite, trained):
@@ -163,6 +168,21 @@ def test_two_runs_side_by_side(gptlite, trained):
     assert "over 2 seeds of a" in " ".join(result.out.split())
 
 
+def test_a_run_may_be_named_like_a_heading(gptlite, trained):
+    varied("config", lr=0.5)
+    out = gptlite("runs", "diff", "config", "nano").out
+    assert f"config    {Path('runs/config').absolute()}" in out
+    assert re.search(r"^train\.lr +0\.5 +0\.04$", out, re.MULTILINE)
+
+
+def test_a_text_that_changed_under_the_same_keys_is_called_so(gptlite, trained):
+    other = varied("a")
+    assert "text: not the same" not in gptlite("runs", "diff", "nano", "a").out
+    info = json.loads((other / "run.json").read_text())
+    (other / "run.json").write_text(json.dumps(info | {"data": "0" * 64}))
+    assert "text: not the same, under the same keys" in gptlite("runs", "diff", "nano", "a").out
+
+
 def read_log(path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
 
@@ -246,6 +266,14 @@ def test_rm_never_touches_a_run_in_training(gptlite, trained):
     assert Path("runs/a").exists()  # all or none
 
 
+def test_what_a_killed_removal_left_is_no_run(gptlite, trained):
+    left = trained.rename("runs/nano.tmp-1-ab")
+    result = gptlite("runs")
+    assert result.out == ""
+    assert f"{left}: name = unfinished" in result.err
+    assert "there is none yet" in gptlite("eval", "nano").err
+
+
 def test_rm_refuses_a_link_behind_which_the_run_would_stay(gptlite, trained):
     Path("runs/link").symlink_to("nano")
     result = gptlite("runs", "rm", "link", "--yes")
@@ -273,8 +301,37 @@ def test_names_are_cut_in_the_middle_and_wide_characters_count_twice():
     assert cut_in_the_middle("日本語-001", 8) == "日本…001"
 
 
-def test_names_cannot_break_lines_or_steer_the_terminal():
-    columns = {"run": ["a\nb\x1b[31m"]}
-    from gptlite.cli.tables import one_line
+def test_names_cannot_break_lines_or_steer_the_terminal(gptlite, trained):
+    varied("a\nb\x1b[31m")
+    assert [row[0] for row in rows(gptlite("runs").out)] == ["run", "a\ufffdb\ufffd[31m", "nano"]
 
-    assert one_line(columns["run"][0]) == "a\ufffdb\ufffd[31m"
+
+def test_colours_are_for_terminals_that_want_them(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    def shown() -> str:
+        return table({"state": ["running", "?"]}, {"state": 7}, styles={"running": "cyan"})
+
+    for variable in ("NO_COLOR", "COLORTERM"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert shown() == "state\nrunning\n?\n"
+    monkeypatch.setattr("sys.stdout", Terminal())
+    assert "\x1b[36mrunning\x1b[0m" in shown()
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[36m" not in shown()
+
+
+def test_listing_comparing_and_drawing_need_no_torch(gptlite, trained):
+    varied("a")
+    program = """
+import sys
+sys.modules["torch"] = None
+from gptlite.cli import app
+for line in ("", "diff nano a", "plot nano a"):
+    assert app.run(["runs", *line.split()]) == 0
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

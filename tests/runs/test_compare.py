@@ -14,7 +14,7 @@ from gptlite.config.loading import dump_config
 from gptlite.config.saved import saved_values
 from gptlite.config.schema import RunConfig
 from gptlite.errors import Diverged, RunError
-from gptlite.runs.compare import differences, differing, fold, points, read_off, seeds_of, shared_places
+from gptlite.runs.compare import differences, differing, fold, peculiar, points, read_off, seeds_of, shared_places
 from gptlite.runs.reading import Evaluation, last_sample, read_curve, read_run, read_runs
 from gptlite.runs.rundir import Run
 
@@ -192,6 +192,22 @@ def test_finished_runs_that_differ_only_in_their_seed_are_one_row(tmp_path):
     assert rows[1].deviation is None
     assert differing(rows) == ["run.seed", "train.lr"]
     assert differing(rows[:1]) == []
+
+
+def test_of_a_row_only_what_most_do_not_have_is_peculiar(tmp_path):
+    for name, lr in (("a", 0.1), ("b", 0.1), ("c", 0.2)):
+        written(tmp_path, name, 2.0, finished=False, train__lr=lr, train__grad_clip=None if name == "b" else 1.0)
+    rows = fold(read_runs(tmp_path)[0])
+    assert peculiar(rows) == [{}, {"train.grad_clip": None}, {"train.lr": 0.2}]
+    assert peculiar(rows[1:]) == [{"train.lr": 0.1, "train.grad_clip": None}, {"train.lr": 0.2, "train.grad_clip": 1.0}]
+
+
+def test_a_folder_of_runs_may_hold_a_config_of_its_own(tmp_path):
+    run = written(tmp_path, "a", 3.0)
+    (tmp_path / "config.yaml").write_text("train: {lr: 1}\n")
+    assert [each.name for each in read_runs(tmp_path)[0]] == ["a"]
+    with pytest.raises(RunError, match="folder = a run"):
+        read_runs(run.path)
 
 
 def test_the_other_seeds_of_a_run_are_found(tmp_path):
