@@ -73,7 +73,9 @@ def _curves(a: Summary, b: Summary, names: Sequence[str]) -> Iterator[str]:
         least = dict.fromkeys(names, 12)
         widths = fitted(columns, terminal_width(), least=least, dropped=["difference"])
         yield table(columns, widths, numbers=list(columns))
-    yield "bits per byte of the validation text" + ("; ~ on the straight line between two evaluations" * guessed) + "\n"
+    yield _wrapped(
+        "bits per byte of the validation text" + "; ~ on the straight line between two evaluations" * guessed
+    )
 
 
 def _place(x: float, axis: Axis) -> str:
@@ -95,7 +97,11 @@ def _spread(a: Summary, b: Summary, names: Sequence[str], others: Sequence[Summa
     verdict = "smaller than" if difference < deviation else "not smaller than"
     words = f"difference of best bits per byte, {difference:.4f}: {verdict} the deviation between seeds, "
     words += f"{deviation:.4f} over {n} seeds of {name}"
-    yield "\n" + textwrap.fill(words, terminal_width() or PAGE) + "\n"
+    yield "\n" + _wrapped(words)
+
+
+def _wrapped(words: str) -> str:
+    return textwrap.fill(words, terminal_width() or PAGE) + "\n"
 
 
 def _samples(a: Summary, b: Summary, names: Sequence[str]) -> Iterator[str]:
