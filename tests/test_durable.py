@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import os
 import signal
@@ -199,6 +200,20 @@ def test_a_process_cannot_take_a_lock_twice(tmp_path: Path) -> None:
         durable.lock(tmp_path / "l", "second"),
     ):
         pass
+
+
+def test_whoever_asks_whether_a_lock_is_held_keeps_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / ".lock"
+    assert not durable.locked(path)
+    assert not path.exists()
+    with durable.lock(path, "first"):
+        assert durable.locked(path)
+    assert not durable.locked(path)
+    with path.open("rb") as asking:
+        fcntl.flock(asking, fcntl.LOCK_SH)
+        monkeypatch.setattr("time.sleep", lambda seconds: fcntl.flock(asking, fcntl.LOCK_UN))
+        with durable.lock(path, "second"):
+            pass
 
 
 def test_a_lock_in_an_unwritable_place_says_so(tmp_path: Path) -> None:

@@ -33,11 +33,12 @@ def test_the_scripts_it_names_can_be_run(readme, repository):
 
 def test_every_command_and_option_it_shows_exists(readme):
     group = typer.main.get_command(app)
+    inner = {f"runs {name}": command for name, command in group.commands["runs"].commands.items()}
     known = {
         name: {option for parameter in command.params for option in parameter.opts}
-        for name, command in group.commands.items()
+        for name, command in {**group.commands, "runs": inner.pop("runs list"), **inner}.items()
     }
-    shown = re.findall(r"gptlite (prepare|train|sample|eval)\b([^`\n#]*)", readme)
+    shown = re.findall(r"gptlite (prepare|train|sample|eval|runs(?: diff| plot| rm)?)\b([^`\n#]*)", readme)
     assert {command for command, _ in shown} == set(known)
     for command, rest in shown:
         options = set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", rest.replace("--json", "--json ")))

@@ -10,7 +10,7 @@ import typer
 from typer.exceptions import TyperException
 
 from gptlite import __version__
-from gptlite.cli import evaluate, prepare, sample, train
+from gptlite.cli import evaluate, prepare, runs, sample, train
 from gptlite.cli.terminal import drop_output
 from gptlite.cli.usage import Command, Commands
 from gptlite.errors import UserError
@@ -28,6 +28,7 @@ app.command("prepare", cls=Command)(prepare.prepare)
 app.command("train", cls=Command)(train.train)
 app.command("sample", cls=Command)(sample.sample)
 app.command("eval", cls=Command)(evaluate.evaluate)
+app.add_typer(runs.app)
 
 
 @app.callback(invoke_without_command=True)
@@ -49,10 +50,18 @@ def complain(problems: Sequence[str]) -> None:
 
 def usage_problem(error: TyperException, arguments: Sequence[str]) -> str:
     """What is wrong with the command line, in the house form."""
-    commands = [command.name for command in app.registered_commands]
-    where = " ".join(["gptlite", *(word for word in arguments[:1] if word in commands)])
+    where = " ".join(["gptlite", *_commands_in(arguments)])
     message = error.format_message().strip().rstrip(".").replace("\n", " ")
     return f"{where}: {message[:1].lower()}{message[1:]}; see {where} --help"
+
+
+def _commands_in(arguments: Sequence[str]) -> list[str]:
+    """The words that name a command, and one behind `runs`."""
+    if list(arguments[:1]) == ["runs"]:
+        inner = [command.name for command in runs.app.registered_commands]
+        return ["runs", *(word for word in arguments[1:2] if word in inner)]
+    commands = [command.name for command in app.registered_commands]
+    return [word for word in arguments[:1] if word in commands]
 
 
 def run(arguments: Sequence[str]) -> int:

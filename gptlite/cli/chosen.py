@@ -66,7 +66,7 @@ def facts_of_a_copy(checkpoint: Checkpoint) -> list[Override]:
     return [Override("saved", "data.normalize", facts["normalize"])] if "normalize" in facts else []
 
 
-def output_path(runs: Sequence[Chosen], out: str | None, ending: str) -> Path:
+def output_path(names: Sequence[str], out: str | None, ending: str) -> Path:
     """Where a picture or page of these runs goes: --out, or RUN-ending. ConfigError where no file can be written."""
-    more = f"-and-{len(runs) - 1}-more" if len(runs) > 1 else ""
-    return writable(f"{runs[0].name}{more}-{ending}" if out is None else out)
+    more = f"-and-{len(names) - 1}-more" if len(names) > 1 else ""
+    return writable(f"{names[0]}{more}-{ending}" if out is None else out)

@@ -84,7 +84,7 @@ def drawn(
     from gptlite.cli.texts import texts_of
 
     kind = {"--by-position": "by-position.svg", "--per-token": "per-token.html", "--attention": "attention.html"}[way]
-    path = output_path(chosen, out, kind)
+    path = output_path([run.name for run in chosen], out, kind)
     if attention is not None:
         write_attention(judges(chosen, [])[0], attention, path)
         return str(path)

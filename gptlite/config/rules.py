@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-DEFAULT_MAX_STEPS = 1000
+from gptlite.config.defaults import DEFAULT_MAX_STEPS
 
 
 @dataclass(frozen=True)

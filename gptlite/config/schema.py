@@ -12,12 +12,11 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from gptlite.config.defaults import DEFAULT_BPE_VOCAB_SIZE
 from gptlite.config.rules import Rule, Section, heads_share_the_width, size_belongs_to_bpe
 from gptlite.config.sampling import SampleSection
 from gptlite.config.training import EvalSection, LogSection, SaveSection, TrainSection
 from gptlite.config.values import INT64_MAX, Auto, BelowOne, Count, Encoding, Natural, PathText, Source, Switch
-
-DEFAULT_BPE_VOCAB_SIZE = 4096
 
 
 class RunSection(Section):

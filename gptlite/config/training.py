@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from gptlite.config.defaults import DEFAULT_MAX_STEPS
 from gptlite.config.rules import (
-    DEFAULT_MAX_STEPS,
     Rule,
     Section,
     decay_belongs_to_constant,

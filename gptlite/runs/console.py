@@ -127,13 +127,13 @@ class ConsoleSink:
         """40/100 updates, or 00:40/01:40."""
         if self._zero is None:
             return f"{self._step}/{self._total}"
-        return f"{_span(self._at())}/{_span(self._total)}"
+        return f"{span(self._at())}/{span(self._total)}"
 
     def _shown(self) -> Iterator[str]:
         yield from (self._facts[name] for name in ("loss", "val", "speed") if name in self._facts)
         seconds = self._seconds_left()
         if seconds is not None:
-            yield f"{_span(seconds)} left"
+            yield f"{span(seconds)} left"
 
     def _seconds_left(self) -> float | None:
         if self._pace_from is None or self._at() <= self._pace_from[0]:
@@ -181,7 +181,7 @@ def _short(number: float) -> str:
     return f"{number / 1e6:.2f}M"
 
 
-def _span(seconds: float) -> str:
+def span(seconds: float) -> str:
     """59 s -> 00:59, 3600 s -> 1:00:00."""
     minutes, second = divmod(round(seconds), 60)
     hours, minute = divmod(minutes, 60)

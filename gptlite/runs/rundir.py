@@ -2,7 +2,8 @@
 
     runs/small/  config.yaml  run.json  finished.json  metrics.jsonl  samples.jsonl  tb/  checkpoints/  .lock
 
-A folder is a run when it holds config.yaml. It is finished when it holds finished.json.
+A folder is a run when it holds config.yaml. It is finished when it holds finished.json; diverged.json says instead that
+training went non-finite.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ import itertools
 import os
 import shlex
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 from gptlite import durable
-from gptlite.errors import RunError
+from gptlite.errors import Diverged, RunError
 from gptlite.runs.records import read_record, write_record
 
 T = TypeVar("T")
@@ -105,7 +106,8 @@ class Run:
     def all(cls, root: Path) -> list[Run]:
         """Every run under `root`, oldest start first, ties by name; none when there is no such folder."""
         with durable.storage_errors(root, "read"):
-            found = [cls(path.parent) for path in root.glob(f"*/{CONFIG}")]
+            paths = [path.parent for path in root.glob(f"*/{CONFIG}")]
+        found = [cls(path) for path in paths if durable.TEMP_MARK not in path.name]  # else half removed
         return sorted(found, key=lambda run: (run.started_at, run.name))
 
     @classmethod
@@ -152,6 +154,11 @@ class Run:
         return (self.path / "finished.json").is_file()
 
     @property
+    def diverged(self) -> bool:
+        """Whether training ended because it went non-finite."""
+        return (self.path / "diverged.json").is_file()
+
+    @property
     def info(self) -> dict[str, Any]:
         """What run.json says."""
         return read_record(self.path / "run.json")
@@ -183,13 +190,32 @@ class Run:
         """Say durably that training came to its end, and with what."""
         write_record(self.path / "finished.json", {"finished_at": datetime.now(UTC).isoformat(), **info})
 
-    def reopen(self) -> None:
-        """Take back `finish`: there is more to train."""
-        durable.remove_tree(self.path / "finished.json")
+    @contextmanager
+    def noting_divergence(self) -> Iterator[None]:
+        """Say durably that training inside went non-finite, where it does."""
+        try:
+            yield
+        except Diverged as error:
+            write_record(self.path / "diverged.json", {"problem": str(error)})
+            raise
 
-    def lock(self) -> AbstractContextManager[None]:
-        """Hold the run as its only trainer; a RunError names who has it."""
-        return durable.lock(self.path / ".lock", "gptlite train")
+    def reopen(self) -> None:
+        """Take back how training ended: there is more to train."""
+        for name in ("finished.json", "diverged.json"):
+            durable.remove_tree(self.path / name)
+
+    def lock(self, holder: str = "gptlite train") -> AbstractContextManager[None]:
+        """Hold the run as the only one who changes it; a RunError names who has it."""
+        return durable.lock(self.path / ".lock", holder)
+
+    @property
+    def locked(self) -> bool:
+        """Whether someone holds it: a trainer."""
+        return durable.locked(self.path / ".lock")
+
+    def remove(self) -> None:
+        """Remove the run and all it kept. Only for the holder of the lock."""
+        durable.remove_tree(self.path)
 
     def remove_leftovers(self) -> list[Path]:
         """Remove what a killed trainer left unfinished. Only for the holder of the lock."""

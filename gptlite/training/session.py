@@ -211,8 +211,8 @@ def sit(plan: Plan, prepared: Prepared, run: Run, checkpoint: Checkpoint | None,
             terminal.say(
                 f"{run.name} came to its end after update {state.step}; to go further, give --set train.{length}=N"
             )
-        if plan.dist.is_main and run.finished and not is_over(state, cfg.train):
-            run.reopen()
+    if plan.dist.is_main and not is_over(state, cfg.train):
+        run.reopen()
     train_split = prepared.split("train")
     job = Job(
         cfg,
@@ -229,7 +229,14 @@ def sit(plan: Plan, prepared: Prepared, run: Run, checkpoint: Checkpoint | None,
     )
     signals = Signals(run.name, run.handle, terminal.say_at_once)
     deterministic = settings(plan.compute, deterministic=cfg.run.deterministic)
-    with memory_errors(cfg), signals.watched(), deterministic, open_log(plan, run, resume_step, state, terminal) as log:
+    noting = run.noting_divergence() if plan.dist.is_main else nullcontext()
+    with (
+        memory_errors(cfg),
+        signals.watched(),
+        deterministic,
+        noting,
+        open_log(plan, run, resume_step, state, terminal) as log,
+    ):
         if checkpoint is None:
             set_out(job, state, log)
         state = train(job, state, log, signals)

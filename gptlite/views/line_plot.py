@@ -1,4 +1,4 @@
-"""Lines over a logarithmic axis as one SVG file that needs nothing else, for light and dark screens."""
+"""Lines over a logarithmic or a linear axis as one SVG file that needs nothing else, for light and dark screens."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ WIDTH, HEIGHT = 860, 420  # of the plotted area and its labels; the legend comes
 LEFT, RIGHT, BOTTOM, TOP = 64, 24, 52, 52
 LINE_HEIGHT = 22  # of the legend
 LONGEST = 90  # characters of a text
+UNITS = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
 
 # Okabe and Ito's colours, which most colour-blind people tell apart; on dark paper somewhat lighter ones.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b58900", "#56b4e9")
@@ -33,19 +34,44 @@ STYLE = """\
 
 @dataclass(frozen=True)
 class Line:
-    """A curve through (x, y) for x = 1, 2, ..."""
+    """A curve through (x, y) for x = 1, 2, ..., or for other xs, not below 0 and in their order."""
 
     name: str
     ys: Sequence[float]
+    xs: Sequence[float] = ()
+
+    @property
+    def points(self) -> list[tuple[float, float]]:
+        return list(zip(self.xs or range(1, len(self.ys) + 1), self.ys, strict=True))
 
 
-def line_plot(lines: Sequence[Line], *, title: str, x_label: str, y_label: str) -> str:
-    """The SVG of one line or more, each of one point or more; figures must be finite."""
+@dataclass(frozen=True)
+class Axis:
+    """How x lies on the picture, which reaches from `start` at least to `end`.
+
+    ticks: the marks for values up to a highest one. place: a value in the unit in which the picture is even.
+    """
+
+    start: float
+    end: float
+    ticks: Callable[[float], Sequence[float]]
+    place: Callable[[float], float]
+
+
+def line_plot(lines: Sequence[Line], *, title: str, x_label: str, y_label: str, x_axis: Axis | None = None) -> str:
+    """The SVG of one line or more, each of one point or more; figures must be finite. x_axis: None is logarithmic."""
     top = TOP + LINE_HEIGHT * len(lines)
-    longest = max(len(line.ys) for line in lines)
+    x_axis = x_axis or LOGARITHMIC
+    highest = max(line.points[-1][0] for line in lines)
+    x_ticks = x_axis.ticks(highest)
     y_ticks = round_ticks(min(min(line.ys) for line in lines), max(max(line.ys) for line in lines))
-    across = _scale(math.log(1), math.log(max(longest, 2)), LEFT, WIDTH - RIGHT)
+    end = max(x_axis.end, highest, x_ticks[-1])
+    scale = _scale(x_axis.place(x_axis.start), x_axis.place(end), LEFT, WIDTH - RIGHT)
     up = _scale(y_ticks[0], y_ticks[-1], top + HEIGHT - BOTTOM, top)
+
+    def across(x: float) -> float:
+        return scale(x_axis.place(x))
+
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top + HEIGHT}" width="{WIDTH}" '
         f'height="{top + HEIGHT}" role="img">',
@@ -55,7 +81,7 @@ def line_plot(lines: Sequence[Line], *, title: str, x_label: str, y_label: str) 
         f'<text class="title" x="{LEFT}" y="32">{_text(title)}</text>',
         *_legend(lines),
         *_y_axis(y_ticks, up, y_label),
-        *_x_axis(log_ticks(longest), across, top, x_label),
+        *_x_axis(x_ticks, across, top, x_label),
         *_curves(lines, across, up),
         "</svg>",
     ]
@@ -77,13 +103,28 @@ def round_ticks(low: float, high: float, about: int = 6) -> list[float]:
     return [round(place * step, places) for place in range(first, max(last, first + 1) + 1)]
 
 
-def log_ticks(high: int) -> list[int]:
+def log_ticks(high: float) -> list[int]:
     """1, 2, 5, 10, 20, ... up to `high`.
 
     >>> log_ticks(64)
     [1, 2, 5, 10, 20, 50]
     """
-    return [tick for power in range(len(str(high))) for factor in (1, 2, 5) if (tick := factor * 10**power) <= high]
+    powers = range(len(str(int(high))))
+    return [tick for power in powers for factor in (1, 2, 5) if (tick := factor * 10**power) <= high]
+
+
+LOGARITHMIC = Axis(1, 2, log_ticks, math.log)
+LINEAR = Axis(0, 0, lambda high: round_ticks(0, high), lambda x: x)
+
+
+def short(number: float) -> str:
+    """A round number in few characters.
+
+    >>> short(500), short(2500000), short(1e9)
+    ('500', '2.5M', '1G')
+    """
+    unit, name = next(((unit, name) for unit, name in UNITS if number >= unit), (1, ""))
+    return f"{number / unit:g}{name}"
 
 
 def _scale(low: float, high: float, start: float, end: float) -> Callable[[float], float]:
@@ -108,19 +149,19 @@ def _y_axis(ticks: Sequence[float], up: Callable[[float], float], label: str) ->
     yield f'<text transform="translate(18,{middle:.1f}) rotate(-90)" text-anchor="middle">{_text(label)}</text>'
 
 
-def _x_axis(ticks: Sequence[int], across: Callable[[float], float], top: float, label: str) -> Iterator[str]:
+def _x_axis(ticks: Sequence[float], across: Callable[[float], float], top: float, label: str) -> Iterator[str]:
     bottom = top + HEIGHT - BOTTOM
     for tick in ticks:
-        x = across(math.log(tick))
+        x = across(tick)
         yield f'<path class="grid" d="M{x:.1f},{top} V{bottom}"/>'
-        yield f'<text class="tick" x="{x:.1f}" y="{bottom + 20}" text-anchor="middle">{tick}</text>'
+        yield f'<text class="tick" x="{x:.1f}" y="{bottom + 20}" text-anchor="middle">{short(tick)}</text>'
     yield f'<path class="axis" d="M{LEFT},{bottom} H{WIDTH - RIGHT}"/>'
     yield f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{bottom + 42}" text-anchor="middle">{_text(label)}</text>'
 
 
 def _curves(lines: Sequence[Line], across: Callable[[float], float], up: Callable[[float], float]) -> Iterator[str]:
     for i, line in enumerate(lines):
-        points = [f"{across(math.log(x)):.1f},{up(y):.1f}" for x, y in enumerate(line.ys, 1)]
+        points = [f"{across(x):.1f},{up(y):.1f}" for x, y in line.points]
         yield f'<path class="data" {_pen(i)} d="M{" L".join(points)}"/>'
         if len(points) == 1:  # a path of one point is not drawn
             x, y = points[0].split(",")

@@ -58,6 +58,7 @@ def parse() -> argparse.Namespace:
     against.add_argument("--nanogpt", type=checkout, metavar="CHECKOUT", help="a checkout of nanoGPT to compare with")
     add("sampling", "sampling against Hugging Face", SAMPLED)
     add("start", "how fast the program answers, and comes to its first update")
+    add("runs", "how fast `gptlite runs` lists 500 runs")
     add("quickstart", "the training of scripts/quickstart")
     add("shakespeare", "nanoGPT's CPU setting").add_argument("text", type=Path, help="tiny Shakespeare")
     swept = add("sweep", "train.lr: auto against a quarter to four times of it")
@@ -83,6 +84,8 @@ def measure(arguments: argparse.Namespace, facts: dict[str, Any]) -> tuple[list[
     with tempfile.TemporaryDirectory() as scratch:
         if arguments.what == "start":
             return [], program.start(Path(scratch))
+        if arguments.what == "runs":
+            return [], program.runs(Path(scratch))
         if arguments.what == "quickstart":
             return [], program.quickstart(Path(scratch))
         if arguments.what == "sweep":

@@ -1,4 +1,4 @@
-"""`scripts/bench start`, `quickstart` and `shakespeare`: the program as a user runs it, in a scratch folder."""
+"""`scripts/bench start`, `runs`, `quickstart` and `shakespeare`: the program as a user runs it, in a scratch folder."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks import many_runs
 from benchmarks.figures import Figure, Spread
 
 GPTLITE = [sys.executable, "-m", "gptlite"]
 ROUNDS = 7
+N_RUNS = 500
 POLL_SECONDS = 0.002
 
 
@@ -71,6 +73,13 @@ def start(folder: Path) -> list[Figure]:
         Figure("gptlite train, beyond that: its files are open", found["open"], "s"),
         Figure("gptlite train, beyond that: the first update", found["updated"], "s", at_most=1.5),
     ]
+
+
+def runs(folder: Path) -> list[Figure]:
+    """`gptlite runs` over many runs, 55 MB of them."""
+    many_runs.make(folder / "runs", N_RUNS)
+    times = [seconds([*GPTLITE, "runs"], expect=0, cwd=folder) for _ in range(ROUNDS + 1)]
+    return [Figure(f"gptlite runs, {N_RUNS} of them", Spread.of(times[1:]), "s", at_most=1.0)]
 
 
 def train(folder: Path, *arguments: str) -> tuple[float, dict[str, Any]]:

@@ -274,3 +274,8 @@ def test_divergence_keeps_the_last_checkpoint_and_the_run_unfinished(tiny, tmp_p
     assert final(run).step == 4
     assert all(t.isfinite().all() for t in final(run).read_model().values())
     assert not run.finished
+    assert run.diverged
+    monkeypatch.undo()
+    launch.resume(run)
+    assert run.finished
+    assert not run.diverged

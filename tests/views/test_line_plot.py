@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gptlite.views.line_plot import COLOURS, Line, line_plot, log_ticks, round_ticks
+from gptlite.views.line_plot import COLOURS, LINEAR, Line, line_plot, log_ticks, round_ticks, short
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -51,6 +51,23 @@ def test_points_lie_where_the_labels_of_the_axes_say():
     # Between ticks: along the logarithm of x.
     share = math.log(3) / math.log(10)
     assert points[2][0] == pytest.approx(across[1] + share * (across[10] - across[1]), abs=0.11)
+
+
+def test_a_linear_axis_begins_at_0_and_takes_any_places():
+    lines = [Line("run", [3.0, 2.0, 1.0], [2e6, 5e6, 1e7]), Line("short", [3.0], [2e6])]
+    svg = ElementTree.fromstring(line_plot(lines, title="t", x_label="x", y_label="y", x_axis=LINEAR))
+    marks = {label.text: float(label.get("x", "")) for label in svg.iter(f"{SVG}text") if label.get("class") == "tick"}
+    assert {"0", "2M", "4M", "6M", "8M", "10M"} <= set(marks)
+    points, (short_one,) = curves(svg)
+    expected = [marks["2M"], (marks["4M"] + marks["6M"]) / 2, marks["10M"]]
+    assert [x for x, _ in points] == pytest.approx(expected, abs=0.2)
+    assert short_one == points[0]
+
+
+def test_marks_are_short():
+    assert [short(x) for x in (0, 0.5, 500, 5000, 20000, 2500000, 1e9)] == [
+        *("0", "0.5", "500", "5k", "20k", "2.5M", "1G")
+    ]
 
 
 def test_every_line_has_its_colour_and_stands_in_the_legend_in_order():

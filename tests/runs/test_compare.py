@@ -1,0 +1,260 @@
+"""Runs written by hand: what their files say, which belong together, how their curves compare."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gptlite.config.loading import dump_config
+from gptlite.config.saved import saved_values
+from gptlite.config.schema import RunConfig
+from gptlite.errors import Diverged, RunError
+from gptlite.runs.compare import differences, differing, fold, peculiar, points, read_off, seeds_of, shared_places
+from gptlite.runs.reading import Evaluation, last_sample, read_curve, read_run, read_runs
+from gptlite.runs.rundir import Run
+
+HOLDER = "from gptlite.runs.rundir import Run; from pathlib import Path; import sys\n"
+HOLDER += "with Run(Path(sys.argv[1])).lock(): print('held', flush=True); input()"
+
+
+def line(step: int, split: str, **values: object) -> dict[str, object]:
+    return {"step": step, "split": split, **values}
+
+
+def written(folder: Path, name: str, *scores: float, finished: bool = True, text: str = "t", **keys: object) -> Run:
+    """A run with an evaluation after every 100 updates of 8 x 16 tokens, 10 s each."""
+    values = {"train.batch_size": 8, "model.block_size": 16, "train.max_steps": 300}
+    run = Run(folder / name)
+    run.path.mkdir(parents=True)
+    given = {key.replace("__", "."): value for key, value in keys.items()}
+    run.write_config(dump_config(RunConfig().with_values(values | given)))
+    run.write_info({"started_at": "2026-01-02T03:04:05+00:00", "parameters": 1234, "data": text})
+    lines = []
+    for i, score in enumerate(scores, 1):
+        lines.append(line(100 * i, "train", loss=2.0, time={"elapsed": 9.0 * i, "tokens_per_second": 500.0 + i}))
+        lines.append(line(100 * i, "val", bits_per_byte=score, time={"elapsed": 10.0 * i}))
+    (run.path / "metrics.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))
+    if finished:
+        best = scores.index(min(scores))
+        run.finish({"step": 100 * len(scores), "best_step": 100 * (best + 1), "best_bits_per_byte": scores[best]})
+    return run
+
+
+def test_figures_are_those_of_the_files(tmp_path):
+    summary, problems = read_run(written(tmp_path, "a", 3.0, 2.0, 2.5))
+    assert problems == []
+    assert (summary.name, summary.state, summary.parameters, summary.tokenizer) == ("a", "finished", 1234, "bpe 4096")
+    assert (summary.step, summary.steps, summary.tokens) == (300, 300, 300 * 8 * 16)
+    assert (summary.best_bits_per_byte, summary.best_step) == (2.0, 200)
+    assert (summary.elapsed, summary.tokens_per_second) == (30.0, 502.0)
+    assert summary.started_at == 1767323045.0  # date -d 2026-01-02T03:04:05Z +%s
+
+
+def test_a_run_that_is_not_finished_finds_its_best_among_thousands_of_lines(tmp_path):
+    run = written(tmp_path, "a", 3.0, 1.5, finished=False)
+    more = [line(step, "train", loss=2.0, time={"elapsed": 1.0 * step}) for step in range(201, 2000)]
+    with (run.path / "metrics.jsonl").open("a") as file:
+        file.writelines(json.dumps(each) + "\n" for each in more)
+    summary, _ = read_run(run)
+    assert (summary.state, summary.step, summary.best_bits_per_byte, summary.best_step) == ("stopped", 1999, 1.5, 200)
+
+
+def test_null_steps_are_the_default_and_a_clock_has_none(tmp_path):
+    default, _ = read_run(written(tmp_path, "a", 3.0, train__max_steps=None))
+    by_clock, _ = read_run(written(tmp_path, "b", 3.0, train__max_steps=None, train__max_minutes=3.0))
+    assert (default.steps, by_clock.steps) == (RunConfig().train.updates, None)
+
+
+def test_the_lock_says_that_a_run_is_running_and_asking_disturbs_neither_holder_nor_starter(tmp_path):
+    run = written(tmp_path, "a", 3.0)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, run.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout is not None
+    with holder:
+        assert holder.stdout.readline() == "held\n"
+        assert read_run(run)[0].state == "running"  # though it is finished: somebody goes on with it
+        assert run.locked
+        with pytest.raises(RunError, match=f"pid {holder.pid}"), run.lock():
+            pass
+        holder.communicate("\n")
+    assert holder.returncode == 0
+    assert read_run(run)[0].state == "finished"
+
+
+def test_divergence_leaves_a_record_that_going_on_takes_back(tmp_path):
+    run = written(tmp_path, "a", 3.0, finished=False)
+    with pytest.raises(Diverged), run.noting_divergence():
+        raise Diverged("step 7: loss = nan")
+    assert json.loads((run.path / "diverged.json").read_text())["problem"] == "step 7: loss = nan"
+    assert read_run(run)[0].state == "diverged"
+    run.reopen()
+    assert read_run(run)[0].state == "stopped"
+
+
+def test_broken_folders_cost_a_line_each_and_the_rest_is_listed(tmp_path):
+    written(tmp_path, "good", 3.0)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "notes.txt").write_text("no folder")
+    for name, content in {"yaml": b"model: {n_layer: [", "bytes": b"\xff\xfe\x00", "list": b"- 1"}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.yaml").write_bytes(content)
+    (tmp_path / "folder" / "config.yaml").mkdir(parents=True)
+    runs, problems = read_runs(tmp_path)
+    assert [run.name for run in runs] == ["good"]
+    assert len(problems) == 5
+    for name in ("empty", "yaml", "bytes", "list", "folder"):
+        assert sum(f"{tmp_path / name}" in problem for problem in problems) == 1
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x00\xff rubbish\n" * 9, b'{"step": "x"}\n', b"[1]\n", b'{"step": 9, "spl'])
+def test_damaged_metrics_leave_the_run_in_the_list(tmp_path, damage):
+    run = written(tmp_path, "a", 3.0)
+    (run.path / "metrics.jsonl").write_bytes(damage)
+    (summary,), problems = read_runs(tmp_path)
+    assert (summary.best_bits_per_byte, summary.step, summary.elapsed) == (3.0, 100, None)
+    # A line without its end is being written, or its writer was killed: nothing is wrong with it.
+    assert len(problems) == (damage.endswith(b"\n"))
+
+
+def test_damaged_records_leave_the_run_in_the_list_and_are_named(tmp_path):
+    run = written(tmp_path, "a", 3.0, 2.0)
+    (run.path / "run.json").write_text("{")
+    (run.path / "finished.json").write_text('{"format_version": 99}')
+    (summary,), problems = read_runs(tmp_path)
+    assert (summary.parameters, summary.best_bits_per_byte) == (None, 2.0)
+    assert [path in problem for path, problem in zip(("run.json", "finished.json"), problems, strict=True)] == [
+        True
+    ] * 2
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_folders_without_permission_cost_a_line(tmp_path):
+    written(tmp_path, "good", 3.0)
+    closed = written(tmp_path, "closed", 3.0)
+    closed.path.chmod(0)
+    try:
+        runs, problems = read_runs(tmp_path)
+    finally:
+        closed.path.chmod(0o755)
+    assert [run.name for run in runs] == ["good"]
+    assert [str(closed.path) in problem for problem in problems] == [True]
+
+
+def test_a_folder_that_cannot_be_read_costs_a_line(tmp_path, monkeypatch):
+    written(tmp_path, "good", 3.0)
+    written(tmp_path, "closed", 3.0)
+    real = Path.is_file
+
+    def is_file(path: Path) -> bool:
+        if path.parent.name == "closed":
+            raise PermissionError(13, "Permission denied")
+        return real(path)
+
+    monkeypatch.setattr(Path, "is_file", is_file)
+    runs, problems = read_runs(tmp_path)
+    assert [run.name for run in runs] == ["good"]
+    assert [problem.partition(": ")[2][:24] for problem in problems] == ["read = Permission denied"]
+
+
+def test_saved_values_are_those_of_the_config_however_it_is_written(tmp_path):
+    cfg = RunConfig().with_values({"data.source": ["a b", "c#d.txt"], "eval.prompt": 'x: "y" # z', "train.lr": 3e-05})
+    expected = {f"{section}.{key}": v for section, keys in cfg.model_dump().items() for key, v in keys.items()}
+    text = dump_config(cfg)
+    assert saved_values(text) == expected
+    edited = "# mine\n" + text.replace("  bias: false\n", "  bias: false  # none\n\n")
+    assert edited != text
+    assert saved_values(edited) == expected
+
+
+def test_finished_runs_that_differ_only_in_their_seed_are_one_row(tmp_path):
+    for seed, best in ((1, 2.0), (2, 2.2), (3, 2.4)):
+        written(tmp_path, f"a-{seed}", best, run__seed=seed)
+    written(tmp_path, "again", 2.0, run__seed=1)
+    written(tmp_path, "other", 2.0, run__seed=1, train__lr=0.5)
+    written(tmp_path, "other-text", 2.0, run__seed=4, text="u")
+    written(tmp_path, "half", 2.0, run__seed=5, finished=False)
+    rows = fold(read_runs(tmp_path)[0])
+    assert [[run.name for run in row.runs] for row in rows] == [
+        ["a-1", "a-2", "a-3"],
+        ["again"],
+        ["half"],
+        ["other"],
+        ["other-text"],
+    ]
+    assert rows[0].best == pytest.approx(2.2)
+    assert rows[0].deviation == pytest.approx(0.2)  # of 2.0, 2.2, 2.4, by n - 1
+    assert rows[1].deviation is None
+    assert differing(rows) == ["run.seed", "train.lr"]
+    assert differing(rows[:1]) == []
+
+
+def test_of_a_row_only_what_most_do_not_have_is_peculiar(tmp_path):
+    for name, lr in (("a", 0.1), ("b", 0.1), ("c", 0.2)):
+        written(tmp_path, name, 2.0, finished=False, train__lr=lr, train__grad_clip=None if name == "b" else 1.0)
+    rows = fold(read_runs(tmp_path)[0])
+    assert peculiar(rows) == [{}, {"train.grad_clip": None}, {"train.lr": 0.2}]
+    assert peculiar(rows[1:]) == [{"train.lr": 0.1, "train.grad_clip": None}, {"train.lr": 0.2, "train.grad_clip": 1.0}]
+
+
+def test_a_folder_of_runs_may_hold_a_config_of_its_own(tmp_path):
+    run = written(tmp_path, "a", 3.0)
+    (tmp_path / "config.yaml").write_text("train: {lr: 1}\n")
+    assert [each.name for each in read_runs(tmp_path)[0]] == ["a"]
+    with pytest.raises(RunError, match="folder = a run"):
+        read_runs(run.path)
+
+
+def test_the_other_seeds_of_a_run_are_found(tmp_path):
+    for seed in (1, 2):
+        written(tmp_path, f"a-{seed}", 2.0, run__seed=seed)
+    written(tmp_path, "b", 2.0, train__lr=0.5)
+    runs = {run.name: run for run in read_runs(tmp_path)[0]}
+    assert [run.name for run in seeds_of(runs["a-2"], list(runs.values())).runs] == ["a-1", "a-2"]
+    assert [run.name for run in seeds_of(runs["b"], list(runs.values())).runs] == ["b"]
+
+
+def test_differences_are_values_and_absent_keys():
+    assert differences({"a": 1, "b": 2, "c": None}, {"a": 1, "b": True, "d": None}) == ["b", "c", "d"]
+
+
+def test_curves_lie_over_steps_tokens_or_seconds(tmp_path):
+    summary, _ = read_run(written(tmp_path, "a", 3.0, 2.0))
+    curve = read_curve(summary)
+    assert curve == [Evaluation(100, 12800, 10.0, 3.0), Evaluation(200, 25600, 20.0, 2.0)]
+    assert points(curve, "tokens") == [(12800, 3.0), (25600, 2.0)]
+    assert points(curve, "seconds") == [(10.0, 3.0), (20.0, 2.0)]
+
+
+def test_a_curve_is_read_off_at_evaluations_and_on_the_straight_line_between_them():
+    curve = [(10.0, 4.0), (20.0, 2.0), (40.0, 1.0)]
+    read = [read_off(curve, x) for x in (10.0, 15.0, 25.0, 40.0)]
+    assert [each.bits_per_byte for each in read] == [4.0, 3.0, 1.75, 1.0]
+    assert [each.between for each in read] == [False, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "places"),
+    [
+        ([1, 2, 3, 4, 5], [1, 2, 3, 4, 5], [1, 3, 5]),  # both evaluated there
+        ([1, 3], [2, 4], [2, 3]),  # only where both curves are
+        ([1, 2], [3, 4], []),
+        ([2], [1, 3], [2]),
+        ([], [1], []),
+    ],
+)
+def test_curves_are_compared_only_where_both_are(a, b, places):
+    curves = [[(float(x), 1.0) for x in xs] for xs in (a, b)]
+    assert shared_places(*curves, most=3) == places
+
+
+def test_the_last_sample_is_the_last_whole_line(tmp_path):
+    run = written(tmp_path, "a", 3.0)
+    assert last_sample(run) is None
+    (run.path / "samples.jsonl").write_text('{"step": 0, "text": "x"}\n{"step": 5, "text": "y"}\n{"step": 9, "te')
+    assert last_sample(run) == (5, "y")
