@@ -6,12 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+<<<<<<< HEAD
 from benchmarks import lessons, steps
+=======
+from benchmarks import planned, steps
+>>>>>>> bcbc44b (train --dry-run: parameters, memory, disk, epochs and time of a run, without making it; a plan at every start)
 from benchmarks.contest import Contest
 from benchmarks.figures import Figure, Spread, table
 from benchmarks.machine import Others
 from benchmarks.sizes import SIZES, Size
 from benchmarks.worker import Turn, Worker, WorkerFailed, timed
+
+from gptlite.config.finding import find_config
+from gptlite.config.loading import load_config
 
 TINY = Size(n_layer=1, n_head=2, n_embd=16, block_size=256, batch_size=2, vocab_size=33)  # room for a sample
 
@@ -238,3 +245,23 @@ def test_every_contender_trains_a_tiny_model(
 def test_the_other_contenders_work_too(function: str, arguments: dict[str, Any]) -> None:
     with Worker(function, **arguments, **TINY.shape()) as worker:
         assert worker.turn() > 0
+
+
+def test_a_plan_is_held_to_what_was_taken_round_by_round() -> None:
+    name = next(iter(planned.SHAPES))
+    rounds = [
+        {"planned seconds": 9.0, "seconds": 10.0, "planned peak": 120.0, "peak": 100.0},
+        {"planned seconds": 8.0, "seconds": 8.0, "planned peak": 120.0, "peak": 100.0},
+        {"planned seconds": 2.0, "seconds": 4.0, "planned peak": 120.0, "peak": 100.0},
+    ]
+    rows, (time, memory) = planned.rows_of({name: rounds})
+    assert time.value == Spread(0.9, 0.5, 1.0)
+    assert time.holds
+    assert memory.value.median == 1.2
+    assert not memory.holds
+    assert rows[0]["seconds"] == [10.0, 8.0, 4.0]
+
+
+def test_every_training_that_is_planned_is_a_config(tmp_path: Path) -> None:
+    for name in planned.SHAPES:
+        load_config(find_config("small.yaml"), planned.settings_of(name, tmp_path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import shutil
 import sys
@@ -26,6 +27,11 @@ ResumeOption = Annotated[
     str | None,
     typer.Option("--resume", metavar="RUN", help="Go on with this run; `latest` is the newest unfinished one."),
 ]
+DryRunOption = Annotated[
+    bool,
+    typer.Option("--dry-run", help="Say what the run would take: parameters, memory, disk, epochs, time. Make none."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="With --dry-run: as one JSON object.")]
 ContinueOption = Annotated[
     bool, typer.Option("--continue", help="With --name: go on with that run, or start it if there is none.")
 ]
@@ -38,14 +44,20 @@ def train(
     name: NameOption = None,
     resume: ResumeOption = None,
     continue_: ContinueOption = False,
+    dry_run: DryRunOption = False,
+    json_: JsonOption = False,
 ) -> None:
     """Train a model on the text of a config. Ctrl-C stops after the current update, with a checkpoint."""
     check_combination(config, data, name, resume, continue_)
+    check_dry_run(dry_run, resume, continue_, json_)
     # Importing it is cheap: it loads torch when everything else has been checked.
     from gptlite.training.launch import is_main
     from gptlite.training.terminal import Silent
 
     terminal = Console() if is_main() else Silent()
+    if dry_run:
+        print_plan(config, set_, data, name, terminal, as_json=json_)
+        return
     if resume is not None:
         outcome = resume_run(resume, set_ or [], terminal)
     else:
@@ -68,6 +80,38 @@ def check_combination(
         problems.append("--continue = without --name: the run to go on with or start; add --name NAME")
     if problems:
         raise ConfigError(problems)
+
+
+def check_dry_run(dry_run: bool, resume: str | None, continue_: bool, json_: bool) -> None:
+    """ConfigError for options that mean nothing beside --dry-run, or without it."""
+    problems = []
+    if dry_run and (resume is not None or continue_):
+        option = "--continue" if resume is None else f"--resume {resume}"
+        problems.append(f"--dry-run = with {option}: a plan is made of new runs; leave one of them out")
+    if json_ and not dry_run:
+        problems.append("--json = without --dry-run: the form of its answer; add --dry-run or leave it out")
+    if problems:
+        raise ConfigError(problems)
+
+
+def print_plan(
+    config: str | None,
+    sets: list[str] | None,
+    data: list[str] | None,
+    name: str | None,
+    terminal: Terminal,
+    *,
+    as_json: bool,
+) -> None:
+    """What the run would do and need; the lines about the way there go to the terminal."""
+    from gptlite.cli.plan import card_of_plan
+    from gptlite.training.launch import dry_run
+
+    cfg, path = read_config(config, sets, data)
+    terminal.say(f"config: {path}")
+    with naming_text(data):
+        planned = dry_run(cfg, base=path.stem, name=name, terminal=terminal)
+    print(json.dumps(planned.to_json(), indent=2) if as_json else "\n".join(card_of_plan(planned)))
 
 
 def start_run(

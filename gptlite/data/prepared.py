@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from gptlite.data.manifest import Manifest, SplitRecord, read_manifest
-from gptlite.data.shards import dtype_for, map_shard, verify_shard
+from gptlite.data.shards import document_lengths, dtype_for, map_shard, verify_shard
 from gptlite.data.split import SplitName
 from gptlite.data.tokens import Ids, check_range, check_scorable, check_trainable
 from gptlite.errors import DataError
@@ -52,6 +53,10 @@ class Prepared:
     def split(self, name: SplitName) -> Split:
         """The ids of "train" or "val"."""
         return self._splits[name]
+
+    def document_lengths(self, name: SplitName) -> npt.NDArray[np.int64]:
+        """Tokens of each document of a split, end-of-text among them: (documents,)."""
+        return document_lengths(self.path, self._records[name].shards)
 
     def tokenizer(self) -> Tokenizer:
         """The tokenizer the ids were made with; DataError when the folder holds another one."""

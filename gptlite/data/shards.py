@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -137,6 +137,16 @@ def map_shard(folder: Path, shard: Shard, vocab_size: int) -> npt.NDArray[np.uns
         if file.read(_HEADER.size) != shard.header(vocab_size):
             raise _damaged(path, "header", "differs from manifest.json")
     return np.memmap(path, dtype, "r", offset=_HEADER.size, shape=(shard.tokens,))
+
+
+def document_lengths(folder: Path, shards: Sequence[Shard]) -> npt.NDArray[np.int64]:
+    """Ids of each document of a split, one that goes on in the next shard in one: (documents,)."""
+    starts, before = [], 0
+    for shard in shards:
+        index = np.fromfile((folder / shard.file).with_suffix(".idx"), "<u8")  # counted from the shard's first id
+        starts.append(before + index.astype(np.int64))
+        before += shard.tokens
+    return np.diff(np.concatenate([*starts, [before]]))
 
 
 def verify_shard(folder: Path, shard: Shard, vocab_size: int) -> None:

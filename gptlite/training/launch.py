@@ -1,6 +1,7 @@
 """Starting and continuing runs. What can be refused is refused before torch is loaded and before a run is made.
 
 start      a new run                    gptlite train [--name NAME]
+dry_run    what a new run would need    gptlite train --dry-run
 resume     an existing run goes on      gptlite train --resume RUN
 claim      whichever it takes           gptlite train --name NAME --continue
 """
@@ -25,6 +26,7 @@ from gptlite.runs.rundir import CONFIG, Run, runs_folder
 from gptlite.training.terminal import Silent, Terminal
 
 if TYPE_CHECKING:
+    from gptlite.training.dry_run import DryRun
     from gptlite.training.state import TrainState
 
 # What a resumed run may change: when things are looked at, and how long training goes on (the schedule of learning
@@ -67,6 +69,22 @@ def start(
     if is_main():
         Run.check_free(root, name, base)
     return _start(cfg, lambda: Run.create(root, name, base), terminal)
+
+
+def dry_run(
+    cfg: RunConfig, *, base: str, name: str | None = None, root: Path | None = None, terminal: Terminal | None = None
+) -> DryRun:
+    """What `start` would do and need, refused where it would be. Text is prepared; no run is made."""
+    if (processes := int(os.environ.get("WORLD_SIZE", "1"))) > 1:
+        raise ConfigError(
+            f"--dry-run = {processes} processes: one, which times its own work; start it without torchrun"
+        )
+    Run.check_free(root or runs_folder(cfg.run.dir), name, base)
+    there = set(cfg.data.folder.glob("*"))
+    prepared = _ready(cfg, terminal or Silent())
+    from gptlite.training.dry_run import foresee
+
+    return foresee(cfg, prepared, was_prepared=prepared.path in there)
 
 
 def claim(cfg: RunConfig, *, name: str, root: Path | None = None, terminal: Terminal | None = None) -> Outcome:
@@ -129,8 +147,8 @@ def reconcile(saved: RunConfig, wanted: RunConfig, name: str) -> RunConfig:
     return saved.with_values(changes)
 
 
-def _start(cfg: RunConfig, create: Callable[[], Run], terminal: Terminal) -> Outcome:
-    # What may be refused, before minutes of preparing text.
+def _ready(cfg: RunConfig, terminal: Terminal) -> Prepared:
+    """The text, prepared and whole. What may be refused comes before minutes of preparing it."""
     if cfg.run.threads == "auto":
         choose_threads()
     if cfg.run.device != "auto":
@@ -140,6 +158,11 @@ def _start(cfg: RunConfig, create: Callable[[], Run], terminal: Terminal) -> Out
     prepared = prepare(cfg.data, cfg.tokenizer, terminal.say)
     prepared.check_block_size(cfg.model.block_size)
     prepared.verify()
+    return prepared
+
+
+def _start(cfg: RunConfig, create: Callable[[], Run], terminal: Terminal) -> Outcome:
+    prepared = _ready(cfg, terminal)
     cfg = with_absolute_paths(cfg)
     # torch: not before everything that needs none has been checked.
     from gptlite.training.session import begin

@@ -20,6 +20,7 @@ from gptlite import __version__
 from gptlite.compute.compiling import choose_compile
 from gptlite.compute.device import Compute, resolve, settings
 from gptlite.compute.distributed import Dist, local_rank, world_size
+from gptlite.compute.memory import resident_bytes
 from gptlite.config.loading import dump_config
 from gptlite.config.schema import RunConfig
 from gptlite.data.batches import Batches
@@ -37,6 +38,7 @@ from gptlite.runs.rundir import Run
 from gptlite.runs.tensorboard import TensorBoardSink
 from gptlite.training.loop import Job, Signals, is_over, set_out, train
 from gptlite.training.optim import Optimizers, build_optimizers, choose_optimizer
+from gptlite.training.outlook import look_ahead
 from gptlite.training.pictures import attention_pictures
 from gptlite.training.saving import Identity, files_of, restore, tensors_of
 from gptlite.training.schedule import choose_lr
@@ -112,6 +114,7 @@ def memory_errors(cfg: RunConfig) -> Iterator[None]:
 
 def begin(cfg: RunConfig, prepared: Prepared, create: Callable[[], Run], terminal: Terminal) -> tuple[Run, TrainState]:
     """Train a new run. Its folder is made when nothing can be refused any more."""
+    libraries = resident_bytes()
     with memory_errors(cfg):
         plan = decide(cfg, prepared.manifest.tokenizer.vocab_size)
     with naming("text", "eval.prompt"):  # an unknown character is found here, or at every evaluation
@@ -123,6 +126,8 @@ def begin(cfg: RunConfig, prepared: Prepared, create: Callable[[], Run], termina
                 raise RunError(f"run {run.name}: start = taken: another process was faster; give the command again")
             run.write_info(description(plan, prepared))
             run.write_config(dump_config(plan.cfg))
+        for line in look_ahead(plan.cfg, plan.compute, plan.dist, prepared, libraries).lines():
+            terminal.say(line)
         return run, sit(plan, prepared, run, None, terminal)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gptlite.data.shards import Shard, ShardWriter, map_shard, verify_shard
+from gptlite.data.shards import Shard, ShardWriter, document_lengths, map_shard, verify_shard
 from gptlite.errors import DataError
 
 
@@ -54,6 +54,7 @@ def test_documents_go_on_in_the_next_shard(
     starts = [np.fromfile((folder / shard.file).with_suffix(".idx"), "<u8") for shard in shards]
     firsts = [int(part[at]) for part, begins in zip(parts, starts, strict=True) for at in begins]
     assert firsts == [ids[0] for ids in documents]
+    assert document_lengths(folder, shards).tolist() == [len(ids) for ids in documents]
     for shard in shards:
         verify_shard(folder, shard, 300)
 

@@ -1,0 +1,217 @@
+"""What a run will need and do, worked out before it starts: memory, disk, epochs. Arithmetic only; nothing is timed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gptlite.config.schema import ModelSection, RunConfig
+from gptlite.data.manifest import Manifest
+from gptlite.model.sizes import (
+    BF16,
+    FP32,
+    WORD,
+    Parameters,
+    count_hidden,
+    count_norms,
+    count_parameters,
+    count_tensors,
+    held_by_scoring,
+    held_by_training,
+)
+
+# A process that has made one update of next to nothing, beyond one that has only loaded torch: pages of its libraries.
+FIRST_UPDATE = 22 * 2**20
+
+# How much of the heap is gaps (glibc 2.36, fourteen shapes of model): it grows to 1.3 to 1.5 times the most that is in
+# use in a step, since a request for aligned memory asks for a little more than the gap that a block of its size leaves;
+# to more where the gradients of one pass lie between the activations of the next.
+HEAP, HEAP_ACCUMULATING = 1.4, 1.6
+# Blocks longer than those of a training step (of evaluations and checkpoints) find room in this share of the heap.
+REUSED = 1 / 3
+
+# Muon's update holds, in units of the hidden matrices: all updates (1); of the feed-forward matrices, two thirds, a
+# stack, its scaled copy and the result (2); seven matrices of the iteration, each a quarter of that stack's size.
+MUON = 3.5
+
+HEADER = 100  # bytes of a safetensors header for a tensor: name, type, shape, place
+JSON_FILES = 3500  # bytes of config.json, generation_config.json, state.json and MANIFEST.json
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes. The peak is less than the sum where gradients and activations are not there at the same time."""
+
+    libraries: int  # Python and torch, before anything is built; 0 on a GPU, which holds none of it
+    weights: int
+    gradients: int
+    optimizer: int
+    activations: int  # with the logits: the most that one pass holds
+    peak: int
+
+
+@dataclass(frozen=True)
+class Disk:
+    """Bytes, and how many checkpoints are left in the end: the newest and the best."""
+
+    checkpoint: int
+    kept: int
+
+    @property
+    def total(self) -> int:
+        """All checkpoints that are kept."""
+        return self.checkpoint * self.kept
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How often the training text is read. None where the clock ends the run and nothing was timed."""
+
+    tokens: int  # of the training text
+    trained: int | None
+
+    @property
+    def epochs(self) -> float | None:
+        """Times that each token of the text is an input, on average."""
+        return None if self.trained is None else self.trained / self.tokens
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """All of it, for a config without `auto`."""
+
+    parameters: Parameters
+    memory: Memory
+    disk: Disk
+    reading: Reading
+
+    @property
+    def tokens_per_parameter(self) -> float:
+        """Tokens of the training text, each counted once."""
+        return self.reading.tokens / self.parameters.total
+
+    def __str__(self) -> str:
+        """On one line."""
+        epochs = self.reading.epochs
+        words = [
+            f"{short(self.parameters.total)} parameters",
+            f"memory {size(self.memory.peak)}",
+            f"{self.disk.kept} checkpoints of {size(self.disk.checkpoint)}",
+            f"{short(self.reading.tokens)} tokens of text ({amount(self.tokens_per_parameter)} a parameter)",
+            "" if epochs is None else f"{amount(epochs)} epochs",
+        ]
+        return ", ".join(filter(None, words))
+
+
+def forecast(
+    cfg: RunConfig, manifest: Manifest, tokenizer_bytes: int, updates: int | None, *, world_size: int, libraries: int
+) -> Forecast:
+    """cfg: every `auto` decided. updates: in all, None where only the clock knows. tokenizer_bytes: of its files.
+    libraries: bytes that the process holds with nothing built."""
+    vocab_size = manifest.tokenizer.vocab_size
+    trained = None if updates is None else updates * cfg.train.batch_size * cfg.model.block_size
+    return Forecast(
+        count_parameters(cfg.model, vocab_size),
+        expected_memory(cfg, vocab_size, manifest.val.tokens, world_size=world_size, libraries=libraries),
+        Disk(checkpoint_bytes(cfg, vocab_size) + tokenizer_bytes, kept_checkpoints(cfg, updates)),
+        Reading(manifest.train.tokens, trained),
+    )
+
+
+def expected_memory(cfg: RunConfig, vocab_size: int, val_tokens: int, *, world_size: int, libraries: int) -> Memory:
+    """Of one process: resident on a CPU; on a GPU what tensors take there, without what its libraries reserve."""
+    micro, word, on_gpu = cfg.train.micro_batch_size, WORD[cfg.run.precision], cfg.run.device != "cpu"
+    assert isinstance(micro, int), "decided"
+    model, attention, n_parameters = cfg.model, cfg.run.attention, count_parameters(cfg.model, vocab_size).total
+    weights = gradients = n_parameters * FP32
+    # Autocast keeps its bf16 copies of the matrices until the pass is over.
+    copies = (count_hidden(model) + vocab_size * model.n_embd) * BF16 if word == BF16 else 0
+    state = optimizer_bytes(cfg, vocab_size)
+    activations = micro * model.block_size * held_by_training(model, vocab_size, attention, word) + copies
+    accumulates = micro * world_size < cfg.train.batch_size
+    update = gradients + (int(MUON * count_hidden(model) * FP32) if cfg.train.optimizer == "muon" else 0)
+    step = state + max(activations + (gradients if accumulates else 0), update)
+    scored = min(cfg.eval.batch_size * model.block_size, val_tokens)
+    most, longest = (scored * each for each in held_by_scoring(model, vocab_size, attention, word))
+    if on_gpu:
+        return Memory(0, weights, gradients, state, activations, weights + max(step, state + most))
+    heap = step * (HEAP_ACCUMULATING if accumulates else HEAP)
+    # A file's bytes are laid out twice before they are written; the old longest block is there when the new one comes.
+    on_top = max(most + longest, 2 * max(weights, state)) - heap * REUSED
+    peak = libraries + FIRST_UPDATE + weights + heap + max(0, on_top)
+    return Memory(libraries, weights, gradients, state, activations, int(peak))
+
+
+def optimizer_bytes(cfg: RunConfig, vocab_size: int) -> int:
+    """State of the optimizers: AdamW keeps two numbers for each it moves, and a step count a tensor; Muon one."""
+    n_parameters, hidden = count_parameters(cfg.model, vocab_size).total, count_hidden(cfg.model)
+    if cfg.train.optimizer == "adamw":
+        return (2 * n_parameters + count_tensors(cfg.model)) * FP32
+    by_adamw = n_parameters - hidden
+    return (hidden + 2 * by_adamw + count_tensors(cfg.model) - 4 * cfg.model.n_layer) * FP32
+
+
+def checkpoint_bytes(cfg: RunConfig, vocab_size: int) -> int:
+    """All files of a checkpoint but the tokenizer's."""
+    numbers, tensors = in_gpt2s_form(cfg.model, vocab_size)
+    n_tensors, by_muon = count_tensors(cfg.model), 4 * cfg.model.n_layer if cfg.train.optimizer == "muon" else 0
+    tensors += by_muon + 3 * (n_tensors - by_muon)  # AdamW: two means and a step count
+    return numbers * FP32 + optimizer_bytes(cfg, vocab_size) + tensors * HEADER + JSON_FILES
+
+
+def in_gpt2s_form(cfg: ModelSection, vocab_size: int) -> tuple[int, int]:
+    """Numbers and tensors of model.safetensors: where the model has no biases or learns no positions, GPT-2 has."""
+    numbers, tensors = count_parameters(cfg, vocab_size).total, count_tensors(cfg)
+    if not cfg.bias:
+        numbers += (9 * cfg.n_layer + count_norms(cfg)) * cfg.n_embd  # of Q, K, V 3C, then C, 4C and C; C a norm
+        tensors += 4 * cfg.n_layer + count_norms(cfg)
+    if cfg.position != "learned":
+        numbers, tensors = numbers + cfg.block_size * cfg.n_embd, tensors + 1
+    return numbers, tensors
+
+
+def kept_checkpoints(cfg: RunConfig, updates: int | None) -> int:
+    """The newest `save.keep` and the best, as far as there are so many."""
+    kept = cfg.save.keep + 1
+    return kept if updates is None else min(kept, len(steps_saved(cfg, updates)))
+
+
+def steps_evaluated(cfg: RunConfig, updates: int) -> set[int]:
+    """After how many updates the validation text is looked at: regularly, and at the end."""
+    return {*range(cfg.eval.every, updates, cfg.eval.every), updates}
+
+
+def steps_saved(cfg: RunConfig, updates: int) -> set[int]:
+    """After how many updates a checkpoint is written: at the start, regularly, at the end; at each evaluation, if all
+    are better than the one before."""
+    return {0, *range(cfg.save.every, updates, cfg.save.every)} | steps_evaluated(cfg, updates)
+
+
+def size(n_bytes: float) -> str:
+    """Bytes as people say them.
+
+    >>> size(1500), size(43 * 2**20), size(3 * 2**30)
+    ('1.5 KiB', '43 MiB', '3.0 GiB')
+    """
+    unit, name = next(((u, n) for u, n in ((2**30, "GiB"), (2**20, "MiB")) if n_bytes >= u), (2**10, "KiB"))
+    return f"{n_bytes / unit:.{1 if n_bytes < 10 * unit else 0}f} {name}"
+
+
+def amount(number: float) -> str:
+    """A ratio in two digits, or all of those before the point.
+
+    >>> amount(0.0312), amount(4.08), amount(812.3)
+    ('0.031', '4.1', '812')
+    """
+    return f"{number:.2g}" if number < 9.95 else f"{number:,.0f}"
+
+
+def short(number: float) -> str:
+    """A count in three digits.
+
+    >>> short(812), short(702_432), short(2_764_800)
+    ('812', '702k', '2.76M')
+    """
+    for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= 0.9995 * unit:  # from here on three digits round up to the next unit
+            return f"{number / unit:.3g}{name}"
+    return f"{number:.0f}"

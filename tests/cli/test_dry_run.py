@@ -1,0 +1,107 @@
+"""`gptlite train --dry-run`: it says what a run would take, and leaves none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gptlite.cli.plan import span
+from gptlite.config.loading import load_config
+from gptlite.model.gpt import GPT
+
+
+def metrics(run: str) -> list[dict[str, object]]:
+    lines = [json.loads(line) for line in Path("runs", run, "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in line.items() if key != "time"} for line in lines]
+
+
+def test_it_leaves_no_run_and_changes_none_that_comes_after(gptlite):
+    assert gptlite("train", "-c", "nano.yaml", "--name", "before").code == 0
+    shown = gptlite("train", "-c", "nano.yaml", "--dry-run")
+    assert shown.code == 0
+    assert [path.name for path in Path("runs").iterdir()] == ["before"]
+    assert gptlite("train", "-c", "nano.yaml", "--name", "after").code == 0
+    assert metrics("after") == metrics("before") != []
+
+
+def test_it_says_what_the_run_would_take_and_whether_the_text_was_there(gptlite):
+    first = gptlite("train", "-c", "nano.yaml", "--dry-run").out.splitlines()
+    assert not Path("runs").exists()
+    names = [line.split()[0] for line in first]
+    assert names[:6] == ["run", "parameters", "memory", "disk", "text", "time"]
+    assert first[-1].startswith("no run was made; the text is prepared now, in data/prepared/story-")
+    again = gptlite("train", "-c", "nano.yaml", "--dry-run").out.splitlines()
+    assert again[-1].startswith("no run was made; the text was prepared already, in data/prepared/story-")
+    assert again[1] == first[1]
+
+
+def test_as_json_it_gives_every_figure(gptlite):
+    planned = json.loads(gptlite("train", "-c", "nano.yaml", "--dry-run", "--json").out)
+    vocab_size = planned["parameters"]["embeddings"] // 16
+    assert planned["parameters"]["total"] == GPT(load_config(Path("nano.yaml")).model, vocab_size).n_parameters()
+    assert planned["text"]["trained"] == 6 * 8 * 16
+    assert planned["updates"] == 6
+    times = planned["seconds"]
+    # Evaluations after 3 and 6 updates, checkpoints with them.
+    assert times["total"] == pytest.approx(6 * times["update"] + 2 * times["look"] + 2 * times["save"])
+    (warning,) = planned["warnings"]
+    assert warning.startswith("warning: train.warmup_steps = 2: 33% of 6 updates")
+
+
+def test_a_start_says_its_plan_on_one_line_and_times_nothing(gptlite, monkeypatch):
+    monkeypatch.setattr("gptlite.training.rehearsal.time_of_update", None)
+    shown = gptlite("train", "-c", "nano.yaml", "--set", "train.warmup_steps=1").err.splitlines()
+    (line,) = [line for line in shown if line.startswith("plan: ")]
+    assert " parameters, memory " in line
+    assert line.endswith(" epochs")
+    assert [line for line in shown if line.startswith("warning: ")] == []
+    shown = gptlite("train", "-c", "nano.yaml").err
+    assert "\nwarning: train.warmup_steps = 2: 33% of 6 updates are spent below" in shown
+
+
+def test_under_max_minutes_it_says_how_many_updates_there_is_time_for(gptlite):
+    clock = ["--set", "train.max_minutes=1", "--set", "train.scheduled_sampling=0.2"]
+    planned = json.loads(gptlite("train", "-c", "nano.yaml", "--dry-run", "--json", *clock).out)
+    assert planned["seconds"]["total"] == 60
+    assert planned["text"]["trained"] == planned["updates"] * 8 * 16
+    assert 10 < planned["updates"] < 60 / planned["seconds"]["update"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--dry-run", "--resume", "nano"], "--dry-run = with --resume nano: a plan is made of new runs; "),
+        (["--dry-run", "--continue", "--name", "x"], "--dry-run = with --continue: a plan is made of new runs; "),
+        (["--json"], "--json = without --dry-run: the form of its answer; "),
+    ],
+)
+def test_options_that_mean_nothing_together_are_refused(gptlite, arguments, message):
+    result = gptlite("train", *arguments)
+    assert result.code == 2
+    assert result.err.startswith(f"error: {message}")
+
+
+def test_it_is_refused_where_the_run_would_be(gptlite, trained):
+    result = gptlite("train", "-c", "nano.yaml", "--dry-run", "--name", "nano")
+    assert result.code == 2
+    assert "nano" in result.err.splitlines()[-1]
+
+
+def test_it_is_refused_among_several_processes(gptlite, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    result = gptlite("train", "-c", "nano.yaml", "--dry-run")
+    assert result.code == 2
+    assert "error: --dry-run = 4 processes: one, " in result.err
+    assert not Path("runs").exists()
+
+
+def test_spans_of_time_are_shown_in_one_or_two_units():
+    assert [span(s) for s in (0.0042, 0.42, 2.345, 200, 7500)] == [
+        "4.2 ms",
+        "420 ms",
+        "2.3 s",
+        "3 min 20 s",
+        "2 h 5 min",
+    ]

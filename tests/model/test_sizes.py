@@ -1,0 +1,182 @@
+"""Arithmetic about a model, against the model: its tensors, what autograd keeps of it, what its passes hold."""
+
+from __future__ import annotations
+
+import weakref
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from gptlite.config.schema import ModelSection
+from gptlite.model.dropout import Masks
+from gptlite.model.gpt import GPT, nats
+from gptlite.model.sizes import (
+    BF16,
+    WORD,
+    count_hidden,
+    count_parameters,
+    count_tensors,
+    held_by_scoring,
+    held_by_training,
+    kept_by_forward,
+)
+
+VOCAB, ROWS = 61, 24
+
+PARTS = {
+    "token_embedding": "embeddings",
+    "position_embedding": "positions",
+    "attn": "attention",
+    "mlp": "feed_forward",
+    "ln_1": "norms",
+    "ln_2": "norms",
+    "ln_f": "norms",
+    "head": "head",
+}
+
+
+def section(**values) -> ModelSection:
+    return ModelSection(**{"n_layer": 2, "n_head": 2, "n_embd": 16, "block_size": 16, **values})
+
+
+def random_section(seed: int) -> ModelSection:
+    rng = np.random.default_rng(seed)
+    n_head = int(rng.integers(1, 4))
+    return section(
+        n_layer=int(rng.integers(1, 4)),
+        n_head=n_head,
+        n_embd=n_head * 4 * int(rng.integers(1, 4)),
+        block_size=int(rng.integers(1, 20)),
+        norm=str(rng.choice(["pre", "post"])),
+        position=str(rng.choice(["learned", "sinusoidal", "none"])),
+        bias=bool(rng.integers(2)),
+        tie_weights=bool(rng.integers(2)),
+    )
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_parameters_by_part_are_those_of_the_model(seed):
+    cfg = random_section(seed)
+    model = GPT(cfg, VOCAB)
+    found = Counter()
+    for name, p in model.named_parameters():
+        words = name.split(".")
+        found[PARTS[words[2] if words[0] == "blocks" else words[0]]] += p.numel()
+    counted = count_parameters(cfg, VOCAB)
+    assert {part: number for part, number in vars(counted).items() if number} == dict(found)
+    assert counted.total == model.n_parameters()
+    assert count_tensors(cfg) == len(list(model.parameters()))
+    assert count_hidden(cfg) == sum(p.numel() for p in model.blocks.parameters() if p.ndim == 2)
+
+
+PASSES = [
+    ({}, "fused", "fp32"),
+    ({"activation": "gelu"}, "fused", "fp32"),
+    ({"norm": "post", "bias": True}, "fused", "fp32"),
+    ({"position": "none", "tie_weights": False}, "batched", "fp32"),
+    ({"dropout": 0.1}, "fused", "fp32"),
+    ({"dropout": 0.1, "activation": "gelu"}, "batched", "fp32"),
+    ({}, "fused", "bf16"),
+    ({}, "batched", "bf16"),
+]
+
+
+def forward(cfg: ModelSection, attention: str, precision: str) -> tuple[GPT, torch.Tensor]:
+    model = GPT(cfg, VOCAB, attention=attention)
+    idx = torch.randint(0, VOCAB, (ROWS, cfg.block_size), generator=torch.Generator().manual_seed(0))
+    return model, idx
+
+
+@pytest.mark.parametrize(("values", "attention", "precision"), PASSES)
+def test_what_autograd_keeps_of_a_forward_pass_is_what_the_formula_says(values, attention, precision):
+    cfg = section(**values)
+    model, idx = forward(cfg, attention, precision)
+    kept: dict[int, torch.UntypedStorage] = {}  # holding them, so that no address is used twice
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        kept[storage.data_ptr()] = storage
+        return tensor
+
+    masks = Masks(1) if cfg.dropout else None
+    bf16 = torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16")
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor), bf16:
+        logits = model(idx, masks=masks)
+    for p in model.parameters():
+        kept.pop(p.untyped_storage().data_ptr(), None)
+    found = sum(storage.nbytes() for storage in kept.values())
+    copies = BF16 * (count_hidden(cfg) + VOCAB * cfg.n_embd) if precision == "bf16" else 0
+    assert logits.shape == (*idx.shape, VOCAB)
+    assert found == idx.numel() * kept_by_forward(cfg, attention, WORD[precision]) + copies
+
+
+class Held(TorchDispatchMode):
+    """The most bytes of tensors that were alive at a time, of those that operations made."""
+
+    def __init__(self, model: GPT) -> None:
+        super().__init__()
+        self.most = self._now = 0
+        self._known = {p.untyped_storage().data_ptr() for p in model.parameters()}
+        self._alive: set[int] = set()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        made = function(*args, **(kwargs or {}))
+        for tensor in tree_leaves(made):
+            if isinstance(tensor, torch.Tensor):
+                self._meet(tensor.untyped_storage())
+        self.most = max(self.most, self._now)
+        return made
+
+    def _meet(self, storage: torch.UntypedStorage) -> None:
+        key, size = storage.data_ptr(), storage.nbytes()
+        if key in self._known or key in self._alive or not size:
+            return
+        self._alive.add(key)
+        self._now += size
+        weakref.finalize(storage, self._part, key, size)
+
+    def _part(self, key: int, size: int) -> None:
+        self._alive.discard(key)
+        self._now -= size
+
+
+# By the moment that is the largest: the head; the feed-forward, of either activation; attention with its weights.
+LARGEST = [
+    ({}, "fused", 200),
+    ({}, "fused", 5),
+    ({"activation": "gelu"}, "fused", 5),
+    ({"block_size": 128, "n_head": 4}, "batched", 5),
+    ({"block_size": 128, "n_head": 4, "dropout": 0.1}, "batched", 5),
+]
+
+
+@pytest.mark.parametrize(("values", "attention", "vocab_size"), LARGEST)
+def test_a_training_pass_holds_what_the_formula_says_beside_gradients(values, attention, vocab_size):
+    cfg = section(**values)
+    model = GPT(cfg, vocab_size, attention=attention)
+    idx = torch.randint(0, vocab_size, (ROWS, cfg.block_size), generator=torch.Generator().manual_seed(0))
+    with Held(model) as held:
+        logits = model(idx, masks=Masks(1) if cfg.dropout else None)
+        nats(logits, idx).backward()
+    expected = idx.numel() * held_by_training(cfg, vocab_size, attention, 4)
+    gradients = 4 * model.n_parameters()  # those that are there by then
+    assert expected * 0.98 <= held.most <= expected * 1.02 + gradients
+
+
+@pytest.mark.parametrize(("values", "attention", "vocab_size"), LARGEST)
+def test_scoring_holds_what_the_formula_says(values, attention, vocab_size):
+    cfg = section(**values)
+    model = GPT(cfg, vocab_size, attention=attention)
+    idx = torch.randint(0, vocab_size, (ROWS, cfg.block_size), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad(), Held(model) as held:
+        logits = None
+        for _ in range(2):
+            logits = model(idx)
+            nats(logits, idx)
+    most, longest = held_by_scoring(cfg, vocab_size, attention, 4)
+    assert logits.nbytes <= idx.numel() * longest
+    assert held.most == pytest.approx(idx.numel() * most, rel=0.15)
