@@ -37,7 +37,7 @@ def card_of_plan(planned: DryRun) -> list[str]:
 def by_part(parameters: Parameters) -> str:
     """Every part of the model that has parameters of its own."""
     shown = [f"{part.replace('_', '-')} {n:,}" for part, n in dataclasses.asdict(parameters).items() if n]
-    return ", ".join(shown if parameters.head else [f"{shown[0]} (the head has the same)", *shown[1:]])
+    return ", ".join(shown) if parameters.head else ", ".join(shown).replace("embeddings", "embeddings and head", 1)
 
 
 def by_use(memory: Memory) -> str:

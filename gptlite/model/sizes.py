@@ -119,14 +119,17 @@ def held_by_training(cfg: ModelSection, vocab_size: int, attention: str, word: i
 
 
 def held_by_scoring(cfg: ModelSection, vocab_size: int, attention: str, word: int) -> tuple[int, int]:
-    """Without a backward pass: the most that a token takes at a time, and its part of the longest block: bytes.
+    """Without a backward pass: the most that a token takes at a time, and the room for it with gaps: bytes.
 
-    Nothing is kept but the residual stream; the logits of one batch live until those of the next are there.
+    Nothing is kept but the residual stream; the logits of one batch live until those of the next are there. A gap is
+    what a block leaves on a heap where the next of its size does not fit: of logits one, of the feed-forward's two.
     """
     C, weights = cfg.n_embd, weights_of_attention(cfg, attention, drops=False)
     copies = (3 * C + 2 * weights) * word if weights else 0  # the products want Q, K, V each in one piece
     attended = (1 + 3 + 1) * C * word + copies
     feed_forward = (1 + 4 + 4) * C * word
-    log_softmax = vocab_size * (word + FP32 + (FP32 if word < FP32 else 0))  # bf16 logits are widened first
-    longest = max(vocab_size * max(word, FP32), 4 * C * word, weights * word)
-    return C * FP32 + max(attended, feed_forward, log_softmax), longest
+    logits = vocab_size * max(word, FP32)
+    log_softmax = vocab_size * word + logits + (logits if word < FP32 else 0)  # bf16 logits are widened first
+    most = max(attended, feed_forward, log_softmax)
+    with_gaps = max(attended + weights * word, feed_forward + 8 * C * word, log_softmax + logits)
+    return C * FP32 + most, C * FP32 + with_gaps

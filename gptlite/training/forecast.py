@@ -19,15 +19,14 @@ from gptlite.model.sizes import (
     held_by_training,
 )
 
-# A process that has made one update of next to nothing, beyond one that has only loaded torch: pages of its libraries.
-FIRST_UPDATE = 22 * 2**20
+# A process that has trained next to nothing, beyond one that has only loaded torch: more pages of its libraries.
+FIRST_UPDATE = 27 * 2**20
 
-# How much of the heap is gaps (glibc 2.36, fourteen shapes of model): it grows to 1.3 to 1.5 times the most that is in
-# use in a step, since a request for aligned memory asks for a little more than the gap that a block of its size leaves;
-# to more where the gradients of one pass lie between the activations of the next.
-HEAP, HEAP_ACCUMULATING = 1.4, 1.6
-# Blocks longer than those of a training step (of evaluations and checkpoints) find room in this share of the heap.
-REUSED = 1 / 3
+# How much of the heap is gaps, measured with glibc 2.36 for 24 shapes of model: it grows to about 1.3 times what a step
+# uses, since a request for aligned memory wants a little more than the gap that a block of its size has left; to more
+# where the gradients of one pass lie between the activations of the next. Evaluations and checkpoints, whose blocks
+# are longer than those of a step, find room in about a fifth of it.
+HEAP, HEAP_ACCUMULATING, REUSED = 1.3, 1.5, 0.2
 
 # Muon's update holds, in units of the hidden matrices: all updates (1); of the feed-forward matrices, two thirds, a
 # stack, its scaled copy and the result (2); seven matrices of the iteration, each a quarter of that stack's size.
@@ -39,7 +38,7 @@ JSON_FILES = 3500  # bytes of config.json, generation_config.json, state.json an
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes. The peak is less than the sum where gradients and activations are not there at the same time."""
+    """Bytes. The peak is more than the sum where evaluations or checkpoints need more than an update, and by gaps."""
 
     libraries: int  # Python and torch, before anything is built; 0 on a GPU, which holds none of it
     weights: int
@@ -127,16 +126,17 @@ def expected_memory(cfg: RunConfig, vocab_size: int, val_tokens: int, *, world_s
     copies = (count_hidden(model) + vocab_size * model.n_embd) * BF16 if word == BF16 else 0
     state = optimizer_bytes(cfg, vocab_size)
     activations = micro * model.block_size * held_by_training(model, vocab_size, attention, word) + copies
-    accumulates = micro * world_size < cfg.train.batch_size
-    update = gradients + (int(MUON * count_hidden(model) * FP32) if cfg.train.optimizer == "muon" else 0)
-    step = state + max(activations + (gradients if accumulates else 0), update)
+    hidden = count_hidden(model) * FP32
+    # Gradients come as activations go, but they do not fit where those were.
+    step = state + gradients + max(activations, int(MUON * hidden) if cfg.train.optimizer == "muon" else 0)
     scored = min(cfg.eval.batch_size * model.block_size, val_tokens)
-    most, longest = (scored * each for each in held_by_scoring(model, vocab_size, attention, word))
+    scoring, with_gaps = (scored * each for each in held_by_scoring(model, vocab_size, attention, word))
     if on_gpu:
-        return Memory(0, weights, gradients, state, activations, weights + max(step, state + most))
+        return Memory(0, weights, gradients, state, activations, weights + max(step, state + scoring))
+    accumulates = micro * world_size < cfg.train.batch_size
     heap = step * (HEAP_ACCUMULATING if accumulates else HEAP)
-    # A file's bytes are laid out twice before they are written; the old longest block is there when the new one comes.
-    on_top = max(most + longest, 2 * max(weights, state)) - heap * REUSED
+    # Of a checkpoint: the matrices as GPT-2 has them, and the bytes of one file twice.
+    on_top = max(with_gaps, hidden + 2 * max(weights, state)) - heap * REUSED
     peak = libraries + FIRST_UPDATE + weights + heap + max(0, on_top)
     return Memory(libraries, weights, gradients, state, activations, int(peak))
 

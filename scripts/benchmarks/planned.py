@@ -18,16 +18,16 @@ WITHIN = 0.15  # of what is measured
 GELU_IN_FOUR: dict[str, object] = {"model.activation": "gelu", "train.micro_batch_size": 8}
 # What differs: tokenizer, layers, heads, width, block, batch, updates, and further keys.
 SHAPES: dict[str, tuple[str | int, int, int, int, int, int, int, dict[str, object]]] = {
-    "char 2x96": ("char", 2, 3, 96, 64, 16, 600, {}),
-    "char 3x96, block 256, two passes": ("char", 3, 3, 96, 256, 32, 30, {}),
-    "char 6x256": ("char", 6, 4, 256, 256, 8, 20, {}),
-    "char 2x512, adamw": ("char", 2, 8, 512, 128, 4, 60, {"train.optimizer": "adamw"}),
-    "bpe 512, block 512, batched": (512, 4, 4, 128, 512, 4, 40, {"run.attention": "batched"}),
-    "bpe 1024, dropout": (1024, 4, 4, 128, 128, 16, 50, {"model.dropout": 0.1}),
-    "bpe 1024, 8x256, adamw": (1024, 8, 4, 256, 128, 8, 40, {"train.optimizer": "adamw"}),
-    "bpe 4096, small.yaml": (4096, 3, 3, 96, 64, 32, 100, {}),
-    "bpe 4096, gelu, four passes": (4096, 3, 3, 96, 64, 32, 80, GELU_IN_FOUR),
-    "bpe 8192, 4x192": (8192, 4, 4, 192, 256, 8, 20, {"model.tie_weights": False}),
+    "char 2x96": ("char", 2, 3, 96, 64, 16, 300, {}),
+    "char 3x96, block 256, two passes": ("char", 3, 3, 96, 256, 32, 16, {}),
+    "char 6x256": ("char", 6, 4, 256, 256, 8, 8, {}),
+    "char 2x512, adamw": ("char", 2, 8, 512, 128, 4, 20, {"train.optimizer": "adamw"}),
+    "bpe 512, block 512, batched": (512, 4, 4, 128, 512, 4, 24, {"run.attention": "batched"}),
+    "bpe 1024, dropout": (1024, 4, 4, 128, 128, 16, 24, {"model.dropout": 0.1}),
+    "bpe 1024, 8x256, adamw": (1024, 8, 4, 256, 128, 8, 16, {"train.optimizer": "adamw"}),
+    "bpe 4096, small.yaml": (4096, 3, 3, 96, 64, 32, 60, {}),
+    "bpe 4096, gelu, four passes": (4096, 3, 3, 96, 64, 32, 60, GELU_IN_FOUR),
+    "bpe 8192, 4x192": (8192, 4, 4, 192, 256, 8, 10, {"model.tie_weights": False}),
 }  # fmt: skip
 
 
@@ -40,7 +40,7 @@ def settings_of(name: str, scratch: Path) -> list[str]:
         "run.device": "cpu",
         "data.dir": scratch / "prepared",
         "data.source": f"[{', '.join(str(library / folder) for folder in FOLDERS)}]",
-        "data.val_max_bytes": 100_000,
+        "data.val_max_bytes": 30_000,
         "tokenizer.kind": "char" if tokenizer == "char" else "bpe",
         "tokenizer.vocab_size": "null" if tokenizer == "char" else tokenizer,
         "model.n_layer": n_layer,
@@ -49,7 +49,7 @@ def settings_of(name: str, scratch: Path) -> list[str]:
         "model.block_size": block_size,
         "train.batch_size": batch_size,
         "train.max_steps": updates,
-        "train.warmup_steps": 5,
+        "train.warmup_steps": 2,
         "eval.every": updates // 2,
         "save.every": updates // 2,
         **others,
@@ -90,7 +90,8 @@ def measure(scratch: Path, rounds: int) -> tuple[list[dict[str, Any]], list[Figu
                 taken = {"seconds": trainer.turn(), "peak": trainer.peak_memory}
             shutil.rmtree(scratch / "runs")
             seen[name].append({f"planned {key}": planned[key] for key in taken} | taken)
-            print(f"round {i + 1}: {name}", file=sys.stderr, flush=True)
+            ratios = ", ".join(f"{key} {planned[key] / taken[key]:.2f}" for key in taken)
+            print(f"round {i + 1}, planned over taken: {name}: {ratios}", flush=True)
     return rows_of(seen)
 
 

@@ -50,13 +50,13 @@ def test_more_than_sixteen_epochs_are_pointed_out_unless_patience_ends_them():
     assert list(about_epochs(cfg, foreseen(reading=Reading(1000, None)))) == []
 
 
-def test_a_vocabulary_needs_a_hundred_tokens_of_text_for_each_id():
-    assert list(about_vocabulary(manifest("bpe", 4096, 409_600))) == []
-    (line,) = about_vocabulary(manifest("bpe", 4096, 409_599))
-    assert line.startswith("tokenizer.vocab_size = 4096: the text has 100 tokens for each id")
+def test_a_vocabulary_needs_twenty_tokens_of_text_for_each_id():
+    assert list(about_vocabulary(manifest("bpe", 4096, 81_920))) == []
+    (line,) = about_vocabulary(manifest("bpe", 4096, 81_919))
+    assert line.startswith("tokenizer.vocab_size = 4096: the text has 20 tokens for each id")
     assert line.endswith("set tokenizer.kind to bpe with vocab_size=2048")
-    assert list(about_vocabulary(manifest("bpe", 2048, 409_599))) == []
-    (line,) = about_vocabulary(manifest("gpt2", 50_257, 20_000))
+    assert list(about_vocabulary(manifest("bpe", 2048, 81_919))) == []
+    (line,) = about_vocabulary(manifest("gpt2", 50_257, 4_000))
     assert line.endswith("set tokenizer.kind to char")
     assert list(about_vocabulary(manifest("char", 4096, 20_000))) == []
 
