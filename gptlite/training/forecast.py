@@ -133,8 +133,11 @@ def expected_memory(cfg: RunConfig, vocab_size: int, val_tokens: int, *, world_s
     scoring, with_gaps = (scored * each for each in held_by_scoring(model, vocab_size, attention, word))
     if on_gpu:
         return Memory(0, weights, gradients, state, activations, weights + max(step, state + scoring))
-    accumulates = micro * world_size < cfg.train.batch_size
-    heap = step * (HEAP_ACCUMULATING if accumulates else HEAP)
+    if micro * world_size < cfg.train.batch_size:
+        # The logits of the pass before are there until the next are: the room of both is split.
+        heap = HEAP_ACCUMULATING * (step + 2 * micro * model.block_size * vocab_size * word)
+    else:
+        heap = HEAP * step
     # Of a checkpoint: the matrices as GPT-2 has them, and the bytes of one file twice.
     on_top = max(with_gaps, hidden + 2 * max(weights, state)) - heap * REUSED
     peak = libraries + FIRST_UPDATE + weights + heap + max(0, on_top)
