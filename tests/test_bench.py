@@ -6,11 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-<<<<<<< HEAD
-from benchmarks import lessons, steps
-=======
-from benchmarks import planned, steps
->>>>>>> bcbc44b (train --dry-run: parameters, memory, disk, epochs and time of a run, without making it; a plan at every start)
+from benchmarks import lessons, planned, steps
 from benchmarks.contest import Contest
 from benchmarks.figures import Figure, Spread, table
 from benchmarks.machine import Others

@@ -10,11 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-<<<<<<< HEAD
-from benchmarks import lessons, machine, program, sampling, steps, sweep
-=======
-from benchmarks import machine, planned, program, sampling, steps, sweep
->>>>>>> bcbc44b (train --dry-run: parameters, memory, disk, epochs and time of a run, without making it; a plan at every start)
+from benchmarks import lessons, machine, planned, program, sampling, steps, sweep
 from benchmarks.figures import Figure, table
 from benchmarks.sizes import SAMPLED, SIZES
 
@@ -68,14 +64,11 @@ def parse() -> argparse.Namespace:
     swept = add("sweep", "train.lr: auto against a quarter to four times of it")
     swept.add_argument("text", type=Path, help="tiny Shakespeare")
     swept.add_argument("--steps", type=positive, default=300, metavar="N", help="updates of each run (300)")
-<<<<<<< HEAD
     taught = add("lessons", "configs/lesson-*.yaml: what each changed key does")
     taught.add_argument("text", type=Path, help="a file, tiny Shakespeare for the table in configs/README.md")
     taught.add_argument("--seeds", type=positive, default=3, metavar="N", help="runs of each (3)")
-=======
     foreseen = add("plan", "what train --dry-run says against what trainings take")
     foreseen.add_argument("--rounds", type=positive, default=5, metavar="N", help="plans and trainings of each (5)")
->>>>>>> bcbc44b (train --dry-run: parameters, memory, disk, epochs and time of a run, without making it; a plan at every start)
     arguments = parser.parse_args()
     if arguments.what in ("steps", "sampling") and importlib.util.find_spec("transformers") is None:
         parser.error(f"{arguments.what} compares with transformers, which is not installed: pip install -e '.[dev]'")
