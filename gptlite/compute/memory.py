@@ -14,10 +14,20 @@ def resident_bytes() -> int:
     statm = Path("/proc/self/statm")
     if statm.is_file():
         return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return most_resident_bytes()
+
+
+def most_resident_bytes() -> int:
+    """The most that this process has held in memory so far."""
     import resource  # there is none on Windows, where nothing trains
 
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def peak_bytes(device: torch.device) -> int:
+    """The most that was held at a time so far: on a GPU by tensors, else by the process."""
+    return int(torch.cuda.max_memory_allocated(device)) if device.type == "cuda" else most_resident_bytes()
 
 
 def memory_of(device: torch.device) -> int:

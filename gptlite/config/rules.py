@@ -135,11 +135,15 @@ def penalty_belongs_to_beams(length_penalty: float | None, beams: int | None) ->
     }
 
 
-def images_belong_to_tensorboard(attention: bool, tensorboard: bool) -> dict[str, str]:
-    """Only TensorBoard shows images."""
-    if tensorboard or not attention:
-        return {}
-    return {
-        "attention": "false, since its images are for TensorBoard and log.tensorboard is false",
-        "tensorboard": "true, or set log.attention to false",
-    }
+def pictures_belong_to_tensorboard(key: str) -> Rule:
+    """Only TensorBoard shows pictures."""
+
+    def remedies(wanted: bool, tensorboard: bool) -> dict[str, str]:
+        if tensorboard or not wanted:
+            return {}
+        return {
+            key: "false, since its pictures are for TensorBoard and log.tensorboard is false",
+            "tensorboard": f"true, or set log.{key} to false",
+        }
+
+    return Rule((key, "tensorboard"), remedies)

@@ -11,10 +11,10 @@ from gptlite.config.rules import (
     Rule,
     Section,
     decay_belongs_to_constant,
-    images_belong_to_tensorboard,
     micro_batches_fill_the_batch,
     momentum_belongs_to_muon,
     one_length,
+    pictures_belong_to_tensorboard,
     warmup_ends_in_time,
 )
 from gptlite.config.values import Auto, BelowOne, Count, Fraction, Natural, NonNegative, Positive, Text
@@ -118,7 +118,10 @@ class SaveSection(Section):
 class LogSection(Section):
     """Metrics."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (Rule(("attention", "tensorboard"), images_belong_to_tensorboard),)
+    rules: ClassVar[tuple[Rule, ...]] = (
+        pictures_belong_to_tensorboard("attention"),
+        pictures_belong_to_tensorboard("histograms"),
+    )
 
     every: Count = Field(default=10, description="updates between log lines")
     tensorboard: bool = Field(default=True, description="write TensorBoard files beside metrics.jsonl")
@@ -128,3 +131,6 @@ class LogSection(Section):
         "to the first 32 of the validation text",
     )
     grad_norms: bool = Field(default=False, description="log the norm of the gradient of each layer, before clipping")
+    histograms: bool = Field(
+        default=False, description="at each evaluation, histograms of every parameter and of its newest gradient"
+    )

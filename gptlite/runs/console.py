@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn, TextIO
 if TYPE_CHECKING:
     from tqdm import tqdm
 
-    from gptlite.runs.images import Pixels
+    from gptlite.runs.pictures import Picture
 
 SAMPLE_COLUMNS = 60
 _PLAIN_INTERVAL = 10.0  # seconds between lines where there is no terminal, a log file say
@@ -77,7 +77,7 @@ class ConsoleSink:
         start = f"{step:>{width}}  {score:>9}  "
         self.say(start + one_line(text, min(SAMPLE_COLUMNS, self._columns() - len(start))))
 
-    def image(self, step: int, tag: str, pixels: Pixels) -> None:
+    def picture(self, step: int, tag: str, picture: Picture) -> None:
         """Nothing: a terminal shows text."""
 
     def say(self, line: str) -> None:

@@ -19,7 +19,7 @@ from gptlite import durable
 from gptlite.errors import StorageError
 
 if TYPE_CHECKING:
-    from gptlite.runs.images import Pixels
+    from gptlite.runs.pictures import Picture
 
 NO_TIME: Mapping[str, float] = MappingProxyType({})
 
@@ -33,8 +33,8 @@ class Sink(Protocol):
     def sample(self, step: int, text: str) -> None:
         """What the model writes at a step."""
 
-    def image(self, step: int, tag: str, pixels: Pixels) -> None:
-        """A picture of a step; the tag says of what."""
+    def picture(self, step: int, tag: str, picture: Picture) -> None:
+        """Something to look at of a step; the tag says of what."""
 
     def sync(self) -> None:
         """Return when everything so far would survive a power cut."""
@@ -66,7 +66,7 @@ class JsonlSink:
     def sample(self, step: int, text: str) -> None:
         self._samples.write(_line({"step": step, "text": text}))
 
-    def image(self, step: int, tag: str, pixels: Pixels) -> None:
+    def picture(self, step: int, tag: str, picture: Picture) -> None:
         """Nothing: these files are text."""
 
     def sync(self) -> None:
@@ -142,9 +142,9 @@ class MetricLog(AbstractContextManager["MetricLog"]):
         """Log what the model writes at a step."""
         self._each(lambda sink: sink.sample(step, text))
 
-    def image(self, step: int, tag: str, pixels: Pixels) -> None:
-        """Log a picture of a step."""
-        self._each(lambda sink: sink.image(step, tag, pixels))
+    def picture(self, step: int, tag: str, picture: Picture) -> None:
+        """Log something to look at of a step."""
+        self._each(lambda sink: sink.picture(step, tag, picture))
 
     def sync(self) -> None:
         """Make everything so far durable: before a checkpoint, so that no resume misses a line."""

@@ -1,87 +1,130 @@
-"""The TensorBoard sink: event files in tensorboard's own record format and protocol buffers, without torch."""
+"""The TensorBoard sink: which number goes into which folder, under which tag. README.md lists the tags.
+
+    tb/             steps are updates: every tag but those of the next two
+    tb/tokens/      steps are tokens: val_over_tokens/...
+    tb/seconds/     steps are seconds of training: val_over_seconds/...
+    tb/xz/ and so on  what simple models make of the text, as val/bits_per_byte: lines on the chart of the run
+
+TensorBoard voids what a resume repeats by step, and so each axis needs a folder of its own.
+"""
 
 from __future__ import annotations
 
-import re
-import socket
-import time as clock
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from gptlite import durable
+from gptlite.runs.events import EventFolder, Values
+from gptlite.runs.hparams import Setting, hparams
 from gptlite.runs.images import Pixels, png
+from gptlite.runs.pictures import Embeddings, Histogram, Picture
+from gptlite.runs.projector import write_projector
 
-_NOT_CURVES = ("tokens", "elapsed")  # counters: they grow as straight lines
-_EVENT_FILE = re.compile(r"events\.out\.tfevents\.(\d+)\.")
+COUNTERS = ("tokens",)  # they grow as straight lines: no curves
+MACHINE = {
+    "tokens_per_second": "speed/tokens_per_second",
+    "share_of_peak": "speed/share_of_peak",
+    "peak_mib": "memory/peak",
+}
+
+
+@dataclass(frozen=True)
+class Reached:
+    """The last of a run's events that stay when it goes on, and its best figure so far."""
+
+    step: int = -1
+    tokens: int = -1
+    seconds: float = -1.0
+    best_bits_per_byte: float = math.inf
+
+
+@dataclass(frozen=True)
+class About:
+    """What is said of a run once. references: bits per byte of simple models of the same text, by name."""
+
+    config: str = ""
+    settings: Mapping[str, Setting] | None = None
+    references: Mapping[str, float] = field(default_factory=dict)
 
 
 class TensorBoardSink:
-    """Scalars under train/, val/ and speed/, config and samples as text, and images, in event files in `folder`.
+    """Curves, texts and pictures in event files below `folder`; nothing is written before the first call.
 
-    Nothing is imported or written before the first call. Each resume adds a file, which says first that earlier events
-    after `resume_step` are void: the curves are unbroken and have no step twice. With None, earlier files go. Every
-    event is written by the caller's thread: an error is the caller's, at once.
+    reached: of a run that goes on; with None, what lies in the folder goes.
     """
 
-    def __init__(self, folder: Path, resume_step: int | None, config: str = "") -> None:
+    def __init__(self, folder: Path, reached: Reached | None = None, about: About | None = None) -> None:
         self._folder = folder
-        self._resume_step = resume_step
-        self._config = config
-        self._file: durable.OutFile | None = None
-        self._records: Any = None
+        self._is_new = reached is None
+        self._about = about or About()
+        last = reached or Reached()
+        self._best = last.best_bits_per_byte
+        self._last_second = math.ceil(last.seconds)
+        self._updates = EventFolder(folder, last.step + 1, self._opening)
+        self._tokens = EventFolder(folder / "tokens", last.tokens + 1)
+        self._seconds = EventFolder(folder / "seconds", self._last_second + 1)
+        self._references = {name: EventFolder(folder / name, last.step + 1) for name in self._about.references}
 
     def log(self, step: int, split: str, values: Mapping[str, float], time: Mapping[str, float]) -> None:
-        scalars = {f"{split}/{name}": x for name, x in values.items() if name not in _NOT_CURVES}
-        if split == "train":  # one curve of speed, not one per split
-            scalars |= {f"speed/{name}": x for name, x in time.items() if name not in _NOT_CURVES}
-        if scalars:
-            self._write(step, [{"tag": tag, "simple_value": float(x)} for tag, x in scalars.items()])
+        self._make_room()
+        curves = {name: x for name, x in values.items() if name not in COUNTERS}
+        scalars = {f"{split}/{name}": x for name, x in curves.items()}
+        scalars |= {MACHINE[name]: x for name, x in time.items() if name in MACHINE}
+        if split == "val" and "bits_per_byte" in values:
+            self._best = min(self._best, values["bits_per_byte"])
+            scalars["best/bits_per_byte"] = self._best
+            for name, bits_per_byte in self._about.references.items():
+                self._references[name].scalars(step, {"val/bits_per_byte": bits_per_byte})
+        self._updates.scalars(step, scalars)
+        if split == "val":
+            self._log_over_axes(curves, values, time)
+
+    def _log_over_axes(
+        self, curves: Mapping[str, float], values: Mapping[str, float], time: Mapping[str, float]
+    ) -> None:
+        if "tokens" in values:
+            self._tokens.scalars(int(values["tokens"]), {f"val_over_tokens/{name}": x for name, x in curves.items()})
+        second = math.ceil(time.get("elapsed", -1.0))
+        if second > self._last_second:  # steps are whole numbers: of evaluations within a second the first
+            self._last_second = second
+            self._seconds.scalars(second, {f"val_over_seconds/{name}": x for name, x in curves.items()})
 
     def sample(self, step: int, text: str) -> None:
-        self._write(step, [_text("samples", text)])
+        self._make_room()
+        self._updates.write(step, [_text("samples", text)])
 
-    def image(self, step: int, tag: str, pixels: Pixels) -> None:
-        height, width, channels = pixels.shape
-        image = {"height": height, "width": width, "colorspace": channels, "encoded_image_string": png(pixels)}
-        self._write(step, [{"tag": tag, "image": image}])
+    def picture(self, step: int, tag: str, picture: Picture) -> None:
+        self._make_room()
+        if isinstance(picture, Embeddings):
+            write_projector(self._folder, picture)
+        elif isinstance(picture, Histogram):
+            self._updates.write(step, [_histogram(tag, picture)])
+        else:
+            self._updates.write(step, [_image(tag, picture)])
 
     def sync(self) -> None:
-        if self._file:
-            self._file.sync()
+        for folder in self._folders():
+            folder.sync()
 
     def close(self) -> None:
-        if self._file:
-            self._file.close()
+        for folder in self._folders():
+            folder.close()
 
-    def _write(self, step: int, values: list[dict[str, Any]]) -> None:
-        from tensorboard.compat.proto.event_pb2 import Event  # type: ignore[import-untyped]
+    def _folders(self) -> list[EventFolder]:
+        return [self._updates, self._tokens, self._seconds, *self._references.values()]
 
-        if self._records is None:
-            self._begin()
-        event = Event(wall_time=clock.time(), step=step, summary={"value": values})
-        self._records.write(event.SerializeToString())
-
-    def _begin(self) -> None:
-        from tensorboard.compat.proto.event_pb2 import Event
-        from tensorboard.summary.writer.record_writer import RecordWriter  # type: ignore[import-untyped]
-
-        if self._resume_step is None:
+    def _make_room(self) -> None:
+        if self._is_new:
             durable.remove_tree(self._folder)
-        durable.make_dirs(self._folder)
-        # Readers take files in the order of their names: of two made in one second, or after a clock went back, the
-        # later must sort after the earlier.
-        stamps = [int(found[1]) for path in self._folder.iterdir() if (found := _EVENT_FILE.match(path.name))]
-        stamp = max([int(clock.time()), *(earlier + 1 for earlier in stamps)])
-        self._file = durable.OutFile.create(self._folder / f"events.out.tfevents.{stamp:010d}.{socket.gethostname()}")
-        self._records = RecordWriter(self._file)
-        # Every file needs the START, the first too: TensorBoard takes the first that it sees for no restart.
-        first_step = 0 if self._resume_step is None else self._resume_step + 1
-        start = Event(wall_time=clock.time(), step=first_step, session_log={"status": "START"})
-        for event in (Event(wall_time=clock.time(), file_version="brain.Event:2"), start):
-            self._records.write(event.SerializeToString())
-        if self._config and not stamps:
-            self._write(0, [_text("config", self._config)])
+        self._is_new = False
+
+    def _opening(self) -> Values:
+        about = self._about
+        config = [_text("config", about.config)] if about.config else []
+        return [*config, *([] if about.settings is None else hparams(about.settings))]
 
 
 def _text(tag: str, text: str) -> dict[str, Any]:
@@ -90,4 +133,21 @@ def _text(tag: str, text: str) -> dict[str, Any]:
 
     shown = "\n".join("    " + line for line in text.split("\n")).encode(errors="replace")
     tensor = {"dtype": "DT_STRING", "tensor_shape": {}, "string_val": [shown]}
+    return {"tag": tag, "metadata": create_summary_metadata(tag, ""), "tensor": tensor}
+
+
+def _image(tag: str, pixels: Pixels) -> dict[str, Any]:
+    height, width, channels = pixels.shape
+    image = {"height": height, "width": width, "colorspace": channels, "encoded_image_string": png(pixels)}
+    return {"tag": tag, "image": image}
+
+
+def _histogram(tag: str, histogram: Histogram) -> dict[str, Any]:
+    """A histogram summary: a row for each bin, its left edge, its right edge, its count."""
+    from tensorboard.plugins.histogram.metadata import create_summary_metadata  # type: ignore[import-untyped]
+
+    edges, counts = histogram.edges.tolist(), histogram.counts.tolist()
+    rows = [number for row in zip(edges[:-1], edges[1:], counts, strict=True) for number in row]
+    shape = {"dim": [{"size": len(counts)}, {"size": 3}]}
+    tensor = {"dtype": "DT_DOUBLE", "tensor_shape": shape, "double_val": rows}
     return {"tag": tag, "metadata": create_summary_metadata(tag, ""), "tensor": tensor}

@@ -15,7 +15,7 @@ from gptlite.data.batches import Batches
 from gptlite.data.prepared import Prepared
 from gptlite.runs.checkpoint import save_checkpoint
 from gptlite.training.outlook import Outlook, look_ahead
-from gptlite.training.pictures import attention_pictures
+from gptlite.training.pictures import pictures
 from gptlite.training.rehearsal import (
     Times,
     elapsed_of,
@@ -88,7 +88,7 @@ def rehearse(plan: Plan, prepared: Prepared) -> Times:
 
     def look() -> None:
         sample(model, cfg)
-        attention_pictures(model, cfg, validation, plan.dist)
+        pictures(model, cfg, validation, plan.dist)
 
     with settings(plan.compute, deterministic=cfg.run.deterministic):
         of_update = time_of_update(update)

@@ -19,12 +19,13 @@ from gptlite.data.batches import Batches
 from gptlite.errors import Interrupted
 from gptlite.inference.score import Score
 from gptlite.model.gpt import GPT
-from gptlite.runs.images import Pixels
 from gptlite.runs.metrics import MetricLog
+from gptlite.runs.pictures import Picture
 from gptlite.training.optim import Optimizers
 from gptlite.training.schedule import lr_at
 from gptlite.training.state import TrainState
 from gptlite.training.step import diverged, train_step
+from gptlite.training.watch import Watch
 
 
 @dataclass(frozen=True)
@@ -39,9 +40,10 @@ class Job:
     dist: Dist
     evaluate: Callable[[], Score]  # on the whole validation split
     sample: Callable[[], str]  # a few words from the fixed prompt and seed
-    pictures: Callable[[], Mapping[str, Pixels]]  # of the model at an evaluation, by tag
+    pictures: Callable[[], Mapping[str, Picture]]  # of the model at an evaluation, by tag
     save: Callable[[TrainState], None]
     progress: Callable[[int, float], None]  # told of every update: its step and loss
+    meter: Callable[[int, float], Mapping[str, float]]  # figures of the machine, from tokens and the seconds they took
 
 
 class Signals:
@@ -137,28 +139,28 @@ def train(job: Job, state: TrainState, log: MetricLog, signals: Signals) -> Trai
     Interrupted, with the state saved, after a signal. Diverged before an update that is not finite: the last
     checkpoint stands.
     """
-    cfg = job.cfg
+    cfg, tokens_per_update = job.cfg, job.cfg.train.batch_size * job.cfg.model.block_size
     # Only where the clock decides do all processes have to agree on it, after every update.
     clock = Clock(state.elapsed, None if cfg.train.max_minutes is None else job.dist)
     since, seconds = state.step, 0.0  # of updates alone, since the last log line
     ends = is_over(state, cfg.train)
     while not ends:
         began_at, gone = perf_counter(), time_gone(state, cfg.train)
-        stats = train_step(job.model, job.optimizers, job.batches, state.step, cfg, job.compute, job.dist, gone)
-        state = state.after(stats.loss, cfg.train.batch_size * cfg.model.block_size)
+        watch = watched_in(state.step + 1, cfg)
+        stats = train_step(job.model, job.optimizers, job.batches, state.step, cfg, job.compute, job.dist, gone, watch)
+        state = state.after(stats.loss, tokens_per_update)
         seconds += perf_counter() - began_at
         state = replace(state, elapsed=clock())
         job.progress(state.step, stats.loss)
         ends = is_over(state, cfg.train)
         if due(state.step, cfg.log.every, ends):
-            tokens_per_second = (state.step - since) * cfg.train.batch_size * cfg.model.block_size / seconds
             values = {"loss": state.mean_loss, "lr": stats.lr, "grad_norm": stats.grad_norm, "tokens": state.tokens}
-            values |= stats.layers
-            log.write(state.step, "train", values, {"elapsed": state.elapsed, "tokens_per_second": tokens_per_second})
+            measured = job.meter((state.step - since) * tokens_per_update, seconds)
+            log.write(state.step, "train", {**values, **stats.more}, {"elapsed": state.elapsed, **measured})
             state, since, seconds = state.logged(), state.step, 0.0
         looks = due(state.step, cfg.eval.every, ends)
         if looks:
-            state = look(job, state, log)
+            state = look(job, state, log, stats.gradients)
             ends = is_over(state, cfg.train)
         stopped_by = job.dist.largest(signals.received)
         saves = due(state.step, cfg.save.every, ends) or state.is_new_best or stopped_by > 0
@@ -172,15 +174,25 @@ def train(job: Job, state: TrainState, log: MetricLog, signals: Signals) -> Trai
     return replace(state, elapsed=clock())
 
 
-def look(job: Job, state: TrainState, log: MetricLog) -> TrainState:
-    """Evaluate, and write down what the model writes by now. Diverged if the loss is not finite."""
+def watched_in(step: int, cfg: RunConfig) -> Watch:
+    """What to look at in the update after which `step` are done. Where the clock ends training, the last one comes as
+    a surprise."""
+    ends = step == cfg.train.updates
+    return Watch.of(cfg.log, logs=due(step, cfg.log.every, ends), looks=due(step, cfg.eval.every, ends))
+
+
+def look(job: Job, state: TrainState, log: MetricLog, gradients: Mapping[str, Picture]) -> TrainState:
+    """Evaluate, and write down what the model writes by now. Diverged if the loss is not finite.
+
+    gradients: histograms of the newest, where they are wanted.
+    """
     score = job.evaluate()
     if not math.isfinite(score.loss):
         lr = lr_at(max(0, state.step - 1), job.cfg.train, time_gone(state, job.cfg.train))
         raise diverged(state.step, f"validation loss = {score.loss}", lr)
     values = {"loss": score.loss, "bits_per_byte": score.bits_per_byte, "perplexity": score.perplexity}
-    log.write(state.step, "val", values, {"elapsed": state.elapsed})
+    log.write(state.step, "val", {**values, "tokens": state.tokens}, {"elapsed": state.elapsed})
     log.sample(state.step, job.sample())
-    for tag, pixels in job.pictures().items():
-        log.image(state.step, tag, pixels)
+    for tag, picture in (*job.pictures().items(), *gradients.items()):
+        log.picture(state.step, tag, picture)
     return state.seen(score)

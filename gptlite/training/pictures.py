@@ -1,4 +1,4 @@
-"""What `log.attention` shows at each evaluation."""
+"""What is shown of the model at each evaluation, beside its numbers."""
 
 from __future__ import annotations
 
@@ -7,16 +7,30 @@ from gptlite.config.schema import RunConfig
 from gptlite.data.tokens import Tokens
 from gptlite.inference.load import Model
 from gptlite.inference.looking import attention_of
-from gptlite.runs.images import Pixels, tiled
+from gptlite.model.gpt import GPT
+from gptlite.runs.images import tiled
+from gptlite.runs.pictures import Embeddings, Histogram, Picture
+from gptlite.tokenizers.readable import labels
 
 VALIDATION_TOKENS = 32
 MOST_TOKENS = 128  # of a long prompt: with more, a weight is no longer a pixel of its own on a screen
+MOST_EMBEDDINGS = 10_000  # as many as the Projector moves at once; the first ids of BPE are the most frequent
 
 
-def attention_pictures(model: Model, cfg: RunConfig, validation: Tokens, dist: Dist) -> dict[str, Pixels]:
-    """The attention weights of each layer on the fixed text, by tag; none unless they are wanted, and written here."""
-    if not (cfg.log.attention and dist.is_main):
+def pictures(model: Model, cfg: RunConfig, validation: Tokens, dist: Dist) -> dict[str, Picture]:
+    """All that is wanted, by tag: nothing where nothing is written here, or nobody shows it."""
+    if not (cfg.log.tensorboard and dist.is_main):
         return {}
+    shown: dict[str, Picture] = {"embeddings": token_embeddings(model)}
+    if cfg.log.attention:
+        shown |= attention_pictures(model, cfg, validation)
+    if cfg.log.histograms:
+        shown |= weight_histograms(model.gpt)
+    return shown
+
+
+def attention_pictures(model: Model, cfg: RunConfig, validation: Tokens) -> dict[str, Picture]:
+    """The attention weights of each layer on the fixed text."""
     layers = attention_of(model.gpt, fixed_text(model, cfg, validation))
     return {f"attention/layer_{i}": tiled(layer.weights) for i, layer in enumerate(layers, start=1)}
 
@@ -27,3 +41,16 @@ def fixed_text(model: Model, cfg: RunConfig, validation: Tokens) -> list[int]:
     if len(ids) < 2:
         ids = validation.read(0, min(VALIDATION_TOKENS, validation.n_tokens)).tolist()
     return ids[: min(MOST_TOKENS, cfg.model.block_size)]
+
+
+def token_embeddings(model: Model) -> Embeddings:
+    """The rows of the token embedding table, (at most MOST_EMBEDDINGS, C)."""
+    vectors = model.gpt.token_embedding.weight.detach()[:MOST_EMBEDDINGS].float().cpu().numpy()
+    shown = labels(model.tokenizer.token_bytes(), range(len(vectors)), model.tokenizer.eot_id)
+    return Embeddings([*shown.values()], vectors)
+
+
+def weight_histograms(model: GPT) -> dict[str, Picture]:
+    """Of each parameter."""
+    parameters = model.named_parameters()
+    return {f"weights/{name}": Histogram.of(p.detach().float().cpu().numpy()) for name, p in parameters}

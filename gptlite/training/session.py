@@ -35,11 +35,12 @@ from gptlite.runs.checkpoint import Checkpoint, prune, save_checkpoint, write_po
 from gptlite.runs.choosing import latest
 from gptlite.runs.metrics import MetricLog
 from gptlite.runs.rundir import Run
-from gptlite.runs.tensorboard import TensorBoardSink
 from gptlite.training.loop import Job, Signals, is_over, set_out, train
+from gptlite.training.meter import Meter
 from gptlite.training.optim import Optimizers, build_optimizers, choose_optimizer
 from gptlite.training.outlook import look_ahead
-from gptlite.training.pictures import attention_pictures
+from gptlite.training.pictures import pictures
+from gptlite.training.record import open_log
 from gptlite.training.saving import Identity, files_of, restore, tensors_of
 from gptlite.training.schedule import choose_lr
 from gptlite.training.state import TrainState
@@ -206,10 +207,9 @@ def sit(plan: Plan, prepared: Prepared, run: Run, checkpoint: Checkpoint | None,
         terminal.say("train.max_minutes: the clock says where this run ends; resumed, it does not repeat bit for bit")
     cfg, model = plan.cfg, model_of(plan, prepared)
     identity = Identity(prepared.manifest.tokenizer.fingerprint, prepared.manifest.fingerprint, cfg.train.optimizer)
-    state, resume_step = TrainState(), None
+    state = TrainState()
     if checkpoint is not None:
         state = restore(checkpoint, plan.model, plan.optimizers, identity, cfg)
-        resume_step = state.step
         check_length(state, cfg)
         if is_over(state, cfg.train):
             length = "max_steps" if cfg.train.max_minutes is None else "max_minutes"
@@ -228,19 +228,22 @@ def sit(plan: Plan, prepared: Prepared, run: Run, checkpoint: Checkpoint | None,
         plan.dist,
         evaluate=functools.partial(evaluate, model, prepared.split("val"), cfg.eval.batch_size, plan.dist),
         sample=functools.partial(sample, model, cfg),
-        pictures=functools.partial(attention_pictures, model, cfg, prepared.split("val"), plan.dist),
+        pictures=functools.partial(pictures, model, cfg, prepared.split("val"), plan.dist),
         save=functools.partial(save, run, plan, model, identity, terminal.say),
         progress=terminal.progress,
+        meter=Meter.of(plan.model, plan.compute, plan.dist).read if plan.dist.is_main else lambda *_: {},
     )
     signals = Signals(run.name, run.handle, terminal.say_at_once)
     deterministic = settings(plan.compute, deterministic=cfg.run.deterministic)
     noting = run.noting_divergence() if plan.dist.is_main else nullcontext()
+    reached = None if checkpoint is None else state
+    logging = open_log(cfg, prepared.manifest, run, reached, terminal) if plan.dist.is_main else MetricLog.silent()
     with (
         memory_errors(cfg),
         signals.watched(),
         deterministic,
         noting,
-        open_log(plan, run, resume_step, state, terminal) as log,
+        logging as log,
     ):
         if checkpoint is None:
             set_out(job, state, log)
@@ -249,20 +252,6 @@ def sit(plan: Plan, prepared: Prepared, run: Run, checkpoint: Checkpoint | None,
         run.finish({"step": state.step, "best_step": state.best_step, "best_bits_per_byte": state.best_bits_per_byte})
     plan.dist.close()
     return state
-
-
-def open_log(plan: Plan, run: Run, resume_step: int | None, state: TrainState, terminal: Terminal) -> MetricLog:
-    """The files and the terminal of the main process; nothing for the others."""
-    if not plan.dist.is_main:
-        return MetricLog.silent()
-    train = plan.cfg.train
-    if train.max_minutes is None:
-        extras = [*terminal.begin(train.updates or 0, state.step, in_seconds=False)]
-    else:
-        extras = [*terminal.begin(60 * train.max_minutes, state.elapsed, in_seconds=True)]
-    if plan.cfg.log.tensorboard:
-        extras.append(TensorBoardSink(run.path / "tb", resume_step, config=dump_config(plan.cfg)))
-    return MetricLog.open(run.path, resume_step=resume_step, extras=extras, warn=terminal.say)
 
 
 def save(

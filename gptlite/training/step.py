@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
-from torch.nn.utils import get_total_norm
 
 from gptlite.compute.device import Compute
 from gptlite.compute.distributed import Dist
@@ -19,9 +17,11 @@ from gptlite.data.order import mix
 from gptlite.errors import ConfigError, Diverged
 from gptlite.model.dropout import Masks
 from gptlite.model.gpt import GPT, nats
+from gptlite.runs.pictures import Histogram
 from gptlite.training.optim import Optimizers, set_lr
 from gptlite.training.schedule import lr_at
 from gptlite.training.scheduled_sampling import mixed_inputs, share_at, words_of
+from gptlite.training.watch import NOTHING, Movement, Watch, gradient_histograms, layer_grad_norms, learning_rates
 
 DROPOUT_STREAM = 4  # data.order has 1 to 3
 
@@ -34,13 +34,14 @@ GPU_MICRO_TOKENS = 65536
 class StepStats:
     """What one update showed: mean loss in nats per token, norm of the whole gradient before clipping.
 
-    layers: with log.grad_norms, the same norm for each layer, by the name of its metric.
+    more: what else was asked for, by the names of the metrics; gradients: histograms by their tags.
     """
 
     loss: float
     grad_norm: float
     lr: float
-    layers: Mapping[str, float] = field(default_factory=dict)
+    more: Mapping[str, float] = field(default_factory=dict)
+    gradients: Mapping[str, Histogram] = field(default_factory=dict)
 
 
 def rows_per_process(batch_size: int, world_size: int) -> int:
@@ -104,21 +105,6 @@ def accumulate_gradients(
     return total
 
 
-def layer_grad_norms(model: GPT) -> dict[str, float]:
-    """Norm of the gradient of each layer, by the name of its metric; their squares add up to that of the whole.
-
-    Layers are embeddings, block_1 to block_n, final_norm and head; those without parameters of their own are left
-    out. Weights that head and embedding share count as embeddings.
-    """
-    gradients: dict[str, list[Tensor]] = defaultdict(list)
-    for name, p in model.named_parameters():
-        assert p.grad is not None, "after the backward pass"
-        module, number, *_ = name.split(".")
-        layer = {"blocks": "block_", "ln_f": "final_norm", "head": "head"}.get(module, "embeddings")
-        gradients[layer + str(int(number) + 1) if layer == "block_" else layer].append(p.grad)
-    return {f"grad_norm/{layer}": get_total_norm(tensors).item() for layer, tensors in gradients.items()}
-
-
 def diverged(step: int, what: str, lr: float) -> Diverged:
     """The error for figures of `step` that are not finite."""
     return Diverged(
@@ -136,6 +122,7 @@ def train_step(
     compute: Compute,
     dist: Dist,
     time_gone: float | None = None,
+    watch: Watch = NOTHING,
 ) -> StepStats:
     """Update `step` (the first is 0) in place. Diverged, before anything changes, if loss or gradient is not finite.
 
@@ -145,14 +132,18 @@ def train_step(
     share = share_at(step, cfg.train, time_gone)
     loss = dist.sum(accumulate_gradients(model, batches, step, cfg, compute, dist, share))
     dist.sum_gradients(model.parameters())
-    layers = layer_grad_norms(model) if cfg.log.grad_norms else {}
+    more = layer_grad_norms(model) if watch.layers else {}
+    gradients = gradient_histograms(model) if watch.gradients else {}
     limit = math.inf if cfg.train.grad_clip is None else cfg.train.grad_clip
     grad_norm = torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
-    stats = StepStats(loss.item(), grad_norm.item(), lr, layers)
+    stats = StepStats(loss.item(), grad_norm.item(), lr, more, gradients)
     if not (math.isfinite(stats.loss) and math.isfinite(stats.grad_norm)):
         raise diverged(step + 1, f"loss = {stats.loss:.4g}, norm of the gradient = {stats.grad_norm:.4g}", lr)
     set_lr(optimizers, lr)
+    movement = Movement(model) if watch.logged else None
     for optimizer in optimizers:
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-    return stats
+    if movement is None:
+        return stats
+    return replace(stats, more={**more, **learning_rates(optimizers), "update_ratio": movement.ratio()})

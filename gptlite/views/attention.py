@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from gptlite.views.page import few_digits, label, page
+from gptlite.tokenizers.readable import label
+from gptlite.views.page import few_digits, page
 
 if TYPE_CHECKING:
     from gptlite.inference.looking import LayerSteps

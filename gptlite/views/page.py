@@ -9,7 +9,6 @@ from importlib import resources
 from string import Template
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 
@@ -44,35 +43,6 @@ def few_digits(numbers: npt.NDArray[Any], digits: int = 4) -> Any:
     if numbers.ndim > 1:
         return [few_digits(row, digits) for row in numbers]
     return [float(f"{x:.{digits}g}") for x in numbers.tolist()]
-
-
-def readable(piece: bytes) -> str:
-    """The text of a token, newlines, tabs and blanks as they are; what has no sign of its own is spelled out: bytes
-    that are part of a character, control characters, marks that turn the direction of writing.
-
-    >>> readable(b"a\\n"), readable(b"\\xe6\\x97"), readable("\\u202e".encode())
-    ('a\\n', '\\\\xe6\\\\x97', '\\\\u202e')
-    """
-    text = piece.decode(errors="backslashreplace")
-    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
-
-
-def label(piece: bytes) -> str:
-    """The text of a token on one line, with a sign for each blank.
-
-    >>> label(b" the\\n")
-    '␣the↵'
-    """
-    return readable(piece).translate({ord(" "): "␣", ord("\n"): "↵", ord("\t"): "⇥"})
-
-
-def labels(pieces: list[bytes], ids: npt.NDArray[np.integer[Any]], end: int) -> dict[int, str]:
-    """The label of each of the ids. `end`: the id of end-of-text."""
-    return {i: _label_of_id(pieces[i], i == end) for i in np.unique(ids).tolist()}
-
-
-def _label_of_id(piece: bytes, is_end: bool) -> str:
-    return "end of text" if is_end else label(piece) or "no text"
 
 
 @functools.cache

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gptlite.views.page import few_digits, labels, page, readable
+from gptlite.tokenizers.readable import labels, readable
+from gptlite.views.page import few_digits, page
 
 if TYPE_CHECKING:
     from gptlite.inference.looking import Surprises
@@ -45,7 +46,7 @@ def per_token_page(reading: Reading, seen: Surprises, pieces: list[bytes], end: 
     first = reading.first_id
     data = {
         "tokens": rows_of(seen, bits, pieces),
-        "labels": labels(pieces, np.concatenate([seen.ids, seen.top_ids.ravel()]), end),
+        "labels": labels(pieces, np.unique(np.concatenate([seen.ids, seen.top_ids.ravel()])).tolist(), end),
         "context": None if first is None else {"text": readable(pieces[first]), "id": first},
         "peaks": np.argsort(-bits, kind="stable")[:PEAKS].tolist(),
         "end": end,

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks import lessons, machine, planned, program, sampling, steps, sweep
+from benchmarks import lessons, logged, machine, planned, program, sampling, steps, sweep
 from benchmarks.figures import Figure, table
 from benchmarks.sizes import SAMPLED, SIZES
 
@@ -67,6 +67,8 @@ def parse() -> argparse.Namespace:
     taught = add("lessons", "configs/lesson-*.yaml: what each changed key does")
     taught.add_argument("text", type=Path, help="a file, tiny Shakespeare for the table in configs/README.md")
     taught.add_argument("--seeds", type=positive, default=3, metavar="N", help="runs of each (3)")
+    costing = add("logging", "what the log costs of the time of updates")
+    costing.add_argument("--rounds", type=positive, default=5, metavar="N", help="trainings (5)")
     foreseen = add("plan", "what train --dry-run says against what trainings take")
     foreseen.add_argument("--rounds", type=positive, default=5, metavar="N", help="plans and trainings of each (5)")
     arguments = parser.parse_args()
@@ -90,6 +92,8 @@ def measure(arguments: argparse.Namespace, facts: dict[str, Any]) -> tuple[list[
             return [], program.runs(Path(scratch))
         if arguments.what == "quickstart":
             return [], program.quickstart(Path(scratch))
+        if arguments.what == "logging":
+            return [], logged.measure(Path(scratch), arguments.rounds)
         if arguments.what == "plan":
             return planned.measure(Path(scratch), arguments.rounds)
         if arguments.what == "sweep":

@@ -172,7 +172,7 @@ def test_the_log_of_other_processes_keeps_nothing(tmp_path: Path, monkeypatch: p
     with MetricLog.silent() as log:
         log.write(1, "train", {"loss": 1.0})
         log.sample(1, "x")
-        log.image(1, "x", np.zeros((1, 1, 3), np.uint8))
+        log.picture(1, "x", np.zeros((1, 1, 3), np.uint8))
         log.sync()
     log.close()
     assert list(tmp_path.iterdir()) == []

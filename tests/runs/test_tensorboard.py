@@ -19,7 +19,8 @@ from tensorboard.backend.event_processing.plugin_event_accumulator import EventA
 from gptlite import durable
 from gptlite.runs.images import Pixels, png
 from gptlite.runs.metrics import MetricLog
-from gptlite.runs.tensorboard import TensorBoardSink
+from gptlite.runs.pictures import Histogram
+from gptlite.runs.tensorboard import About, Reached, TensorBoardSink
 
 
 def read(folder: Path) -> EventAccumulator:
@@ -57,10 +58,11 @@ def write(sink: TensorBoardSink, first: int, last: int) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from gptlite.runs.tensorboard import TensorBoardSink
+from gptlite.runs.tensorboard import About, Reached, TensorBoardSink
 
 resume_step, last = (None if value == "None" else int(value) for value in sys.argv[2:])
-sink = TensorBoardSink(Path(sys.argv[1]), resume_step, "steps: 1")
+reached = None if resume_step is None else Reached(resume_step)
+sink = TensorBoardSink(Path(sys.argv[1]), reached, About("steps: 1"))
 for step in range(1 if resume_step is None else resume_step + 1, last + 1):
     sink.log(step, "train", {"loss": 0.5 ** step}, {"tokens_per_second": 100.0 + step})
     sink.sample(step, f"sample {step}")
@@ -74,15 +76,17 @@ def killed(folder: Path, resume_step: int | None, last: int) -> None:
 
 
 def test_tags_stand_in_groups_and_text_is_shown_as_it_is(tmp_path: Path) -> None:
-    sink = TensorBoardSink(tmp_path, None, "run:\n  seed: 1")
-    sink.log(10, "train", {"loss": 3.0, "lr": 0.5, "grad_norm": 2.0, "tokens": 640}, {"tokens_per_second": 64.0})
-    sink.log(10, "val", {"loss": 2.0, "bits_per_byte": 1.5, "perplexity": 8.0, "tokens": 9}, {"elapsed": 1.0})
+    sink = TensorBoardSink(tmp_path, None, About("run:\n  seed: 1"))
+    machine = {"elapsed": 1.0, "tokens_per_second": 64.0, "share_of_peak": 0.5, "peak_mib": 300.0}
+    sink.log(10, "train", {"loss": 3.0, "lr": 0.5, "grad_norm": 2.0, "tokens": 640}, machine)
+    sink.log(10, "val", {"loss": 2.0, "bits_per_byte": 1.5, "perplexity": 8.0, "tokens": 640}, {"elapsed": 1.0})
     sink.sample(10, "# to be\nor <b>")
     sink.sync()
     sink.close()
     assert set(read(tmp_path).Tags()["scalars"]) == {
-        *("train/loss", "train/lr", "train/grad_norm", "speed/tokens_per_second"),
-        *("val/loss", "val/bits_per_byte", "val/perplexity"),
+        *("train/loss", "train/lr", "train/grad_norm"),
+        *("speed/tokens_per_second", "speed/share_of_peak", "memory/peak"),
+        *("val/loss", "val/bits_per_byte", "val/perplexity", "best/bits_per_byte"),
     }
     assert curve(tmp_path, "val/bits_per_byte") == [(10, 1.5)]
     assert texts(tmp_path, "samples") == [(10, "    # to be\n    or <b>")]  # Markdown for: as it is
@@ -103,19 +107,76 @@ def test_images_of_the_steps_that_a_resume_repeats_are_void_like_its_numbers(tmp
         return np.full((2, 3, 3), step, np.uint8)
 
     for resume_step, steps in ((None, (10, 20, 30)), (20, (30, 40))):
-        sink = TensorBoardSink(tmp_path, resume_step)
+        sink = TensorBoardSink(tmp_path, None if resume_step is None else Reached(resume_step))
         for step in steps:
-            sink.image(step, "attention/layer_1", pixels(step + (resume_step or 0)))
+            sink.picture(step, "attention/layer_1", pixels(step + (resume_step or 0)))
         sink.close()
     expected = [(10, pixels(10)), (20, pixels(20)), (30, pixels(50)), (40, pixels(60))]
     assert images(tmp_path, "attention/layer_1") == [(step, 3, 2, png(picture)) for step, picture in expected]
     assert shown(tmp_path).SummaryMetadata("attention/layer_1").plugin_data.plugin_name == "images"
 
 
+def looked(sink: TensorBoardSink, step: int, bits_per_byte: float, elapsed: float) -> None:
+    """An evaluation of a training that reads 100 tokens an update."""
+    sink.log(step, "val", {"bits_per_byte": bits_per_byte, "tokens": 100 * step}, {"elapsed": elapsed})
+
+
+def test_each_axis_has_a_folder_in_which_a_resume_voids_what_it_repeats(tmp_path: Path) -> None:
+    first = TensorBoardSink(tmp_path, None)
+    for step, value, elapsed in ((10, 4.0, 1.2), (20, 3.0, 2.5), (30, 5.0, 9.0), (40, 2.5, 11.0)):
+        looked(first, step, value, elapsed)
+    first.close()
+    resumed = TensorBoardSink(tmp_path, Reached(20, 2000, 2.5, 3.0))
+    for step, value, elapsed in ((30, 3.5, 2.9), (40, 2.0, 4.1), (50, 2.25, 5.0)):
+        looked(resumed, step, value, elapsed)
+    resumed.close()
+    values = [4.0, 3.0, 3.5, 2.0, 2.25]
+    steps = [10, 20, 30, 40, 50]
+    assert curve(tmp_path, "val/bits_per_byte") == [*zip(steps, values, strict=True)]
+    assert curve(tmp_path, "best/bits_per_byte") == [(10, 4.0), (20, 3.0), (30, 3.0), (40, 2.0), (50, 2.0)]
+    tokens = [100 * step for step in steps]
+    assert curve(tmp_path / "tokens", "val_over_tokens/bits_per_byte") == [*zip(tokens, values, strict=True)]
+    # The third, after 2.9 seconds, falls into the third second, which has its point.
+    assert curve(tmp_path / "seconds", "val_over_seconds/bits_per_byte") == [(2, 4.0), (3, 3.0), (5, 2.0)]
+
+
+def test_evaluations_within_a_second_give_one_point_of_the_clock(tmp_path: Path) -> None:
+    sink = TensorBoardSink(tmp_path, None)
+    for step, elapsed in ((1, 0.1), (2, 0.9), (3, 1.0), (4, 1.1), (5, 1.9), (6, 7.0)):
+        looked(sink, step, float(step), elapsed)
+    sink.close()
+    assert curve(tmp_path / "seconds", "val_over_seconds/bits_per_byte") == [(1, 1.0), (2, 4.0), (7, 6.0)]
+
+
+def test_what_simple_models_make_of_the_text_are_lines_on_the_same_chart(tmp_path: Path) -> None:
+    about = About(references={"xz": 2.5, "unigram": 4.5})
+    for reached, steps in ((None, (10, 20, 30)), (Reached(20, 2000, 2.0), (30, 40))):
+        sink = TensorBoardSink(tmp_path, reached, about)
+        for step in steps:
+            looked(sink, step, 3.0, step / 10)
+        sink.close()
+    for name, value in about.references.items():
+        assert curve(tmp_path / name, "val/bits_per_byte") == [(step, value) for step in (10, 20, 30, 40)]
+
+
+def test_a_histogram_has_each_number_in_one_bin(tmp_path: Path) -> None:
+    sink = TensorBoardSink(tmp_path, None)
+    numbers = np.array([[0.0, 0.25, 3.0], [3.0, 1.49, np.nan]], np.float32)
+    sink.picture(7, "weights/head.weight", Histogram.of(numbers))
+    sink.close()
+    (event,) = shown(tmp_path).Tensors("weights/head.weight")
+    assert event.step == 7
+    left, right, counts = np.reshape(event.tensor_proto.double_val, (30, 3)).T
+    assert np.allclose(left, np.arange(30) / 10)
+    assert np.allclose(right, np.arange(1, 31) / 10)
+    assert {int(i): int(counts[i]) for i in np.nonzero(counts)[0]} == {0: 1, 2: 1, 14: 1, 29: 2}
+    assert shown(tmp_path).SummaryMetadata("weights/head.weight").plugin_data.plugin_name == "histograms"
+
+
 def test_after_kills_and_resumes_the_curve_is_unbroken_and_no_step_is_there_twice(tmp_path: Path) -> None:
     killed(tmp_path, None, 30)
     killed(tmp_path, 20, 27)  # resumed at 20, killed before the next save
-    sink = TensorBoardSink(tmp_path, 20, "steps: 1")
+    sink = TensorBoardSink(tmp_path, Reached(20), About("steps: 1"))
     write(sink, 21, 40)
     sink.close()
     for tag, value in (("train/loss", lambda s: 0.5**s), ("speed/tokens_per_second", lambda s: 100.0 + s)):
@@ -126,7 +187,7 @@ def test_after_kills_and_resumes_the_curve_is_unbroken_and_no_step_is_there_twic
 
 def test_a_run_begun_anew_leaves_nothing_of_what_was_before(tmp_path: Path) -> None:
     killed(tmp_path, None, 5)
-    sink = TensorBoardSink(tmp_path, None, "steps: 2")
+    sink = TensorBoardSink(tmp_path, None, About("steps: 2"))
     write(sink, 3, 4)
     sink.close()
     assert [step for step, _ in curve(tmp_path, "train/loss")] == [3, 4]
@@ -137,7 +198,7 @@ def test_a_record_torn_by_a_kill_does_not_hide_what_comes_after(tmp_path: Path) 
     killed(tmp_path, None, 10)
     (torn,) = tmp_path.iterdir()
     torn.write_bytes(torn.read_bytes()[:-7])
-    sink = TensorBoardSink(tmp_path, 8)
+    sink = TensorBoardSink(tmp_path, Reached(8))
     write(sink, 9, 12)
     sink.close()
     assert [step for step, _ in curve(tmp_path, "train/loss")] == list(range(1, 13))
@@ -148,7 +209,7 @@ def test_a_clock_that_goes_back_does_not_disturb_the_order_of_the_files(
 ) -> None:
     for now, (resume_step, last) in zip((2e9, 2e9, 1e9), ((None, 6), (4, 7), (5, 9)), strict=True):
         monkeypatch.setattr(time, "time", lambda now=now: now)
-        sink = TensorBoardSink(tmp_path, resume_step)
+        sink = TensorBoardSink(tmp_path, None if resume_step is None else Reached(resume_step))
         write(sink, 1 if resume_step is None else resume_step + 1, last)
         sink.close()
     assert len(list(tmp_path.iterdir())) == 3

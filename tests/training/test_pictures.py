@@ -22,7 +22,7 @@ from gptlite.runs.images import tiled
 from gptlite.runs.rundir import Run
 from gptlite.tokenizers.char import CharTokenizer
 from gptlite.training import launch
-from gptlite.training.pictures import attention_pictures, fixed_text
+from gptlite.training.pictures import attention_pictures, fixed_text, pictures, token_embeddings, weight_histograms
 
 CPU = Compute(torch.device("cpu"), "fp32", "fused", 1)
 VALIDATION = TokenArray(np.arange(100) % 5, "val")
@@ -56,10 +56,10 @@ def test_the_fixed_text_is_the_prompt_or_the_beginning_of_the_validation_text():
 def test_every_layer_has_a_picture_of_the_weights_that_the_equation_gives():
     cfg = config(eval__prompt="cabb")
     judge = model(cfg)
-    pictures = attention_pictures(judge, cfg, VALIDATION, Dist())
+    shown = attention_pictures(judge, cfg, VALIDATION)
     layers = attention_of(judge.gpt, judge.encode("cabb"))
-    assert list(pictures) == ["attention/layer_1", "attention/layer_2"]
-    for picture, layer in zip(pictures.values(), layers, strict=True):
+    assert list(shown) == ["attention/layer_1", "attention/layer_2"]
+    for picture, layer in zip(shown.values(), layers, strict=True):
         assert np.array_equal(picture, tiled(layer.weights))
 
 
@@ -67,8 +67,24 @@ def test_only_the_main_process_looks_and_only_if_it_is_told_to(monkeypatch):
     cfg = config()
     judge = model(cfg)
     monkeypatch.setattr(GPT, "hidden", lambda *_: pytest.fail("the model ran"))
-    assert attention_pictures(judge, cfg, VALIDATION, Dist(rank=1, world_size=2)) == {}
-    assert attention_pictures(judge, config(log__attention=False), VALIDATION, Dist()) == {}
+    assert pictures(judge, cfg, VALIDATION, Dist(rank=1, world_size=2)) == {}
+    assert pictures(judge, config(log__attention=False, log__tensorboard=False), VALIDATION, Dist()) == {}
+    assert list(pictures(judge, config(log__attention=False), VALIDATION, Dist())) == ["embeddings"]
+
+
+def test_the_vectors_of_the_tokens_are_the_rows_of_the_table_each_with_its_label():
+    judge = model(config())
+    shown = token_embeddings(judge)
+    assert shown.labels == ["a", "b", "c", "d", "e", "end of text"]
+    assert np.array_equal(shown.vectors, judge.gpt.token_embedding.weight.detach().numpy())
+
+
+def test_the_weights_of_every_parameter_are_counted():
+    judge = model(config())
+    shown = weight_histograms(judge.gpt)
+    assert {tag: int(h.counts.sum()) for tag, h in shown.items()} == {
+        f"weights/{name}": p.numel() for name, p in judge.gpt.named_parameters()
+    }
 
 
 def test_pictures_appear_at_each_evaluation_and_change_no_number_of_the_run(tiny, tmp_path):
@@ -80,19 +96,19 @@ def test_pictures_appear_at_each_evaluation_and_change_no_number_of_the_run(tiny
         lines = map(json.loads, (run.path / "metrics.jsonl").read_text().splitlines())
         return [{key: value for key, value in line.items() if key != "time"} for line in lines]
 
-    def pictures(run: Run) -> dict[str, list[int]]:
+    def images(run: Run) -> dict[str, list[int]]:
         events = EventAccumulator(str(run.path / "tb"), size_guidance={"images": 0})
         events.Reload()
         return {tag: [image.step for image in events.Images(tag)] for tag in events.Tags()["images"]}
 
     off, on = run("off", **{"eval.prompt": "the cat"}), run("on", **{"eval.prompt": "the cat", "log.attention": True})
-    assert pictures(off) == {}
-    assert pictures(on) == {"attention/layer_1": [4, 8, 12]}
+    assert images(off) == {}
+    assert images(on) == {"attention/layer_1": [4, 8, 12]}
     assert numbers(on) == numbers(off)
     assert (on.path / "samples.jsonl").read_text() == (off.path / "samples.jsonl").read_text()
 
 
 def test_pictures_without_tensorboard_are_refused(tmp_path):
     (tmp_path / "a.yaml").write_text("log: {attention: true, tensorboard: false}\n")
-    with pytest.raises(ConfigError, match=r"log\.attention = true: false, since its images are for TensorBoard"):
+    with pytest.raises(ConfigError, match=r"log\.attention = true: false, since its pictures are for TensorBoard"):
         load_config(tmp_path / "a.yaml")

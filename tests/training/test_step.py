@@ -12,7 +12,8 @@ from gptlite.data.tokens import TokenArray
 from gptlite.errors import ConfigError, Diverged
 from gptlite.model.gpt import GPT
 from gptlite.training.optim import build_optimizers
-from gptlite.training.step import choose_micro_batch_size, dropout_masks, layer_grad_norms, train_step
+from gptlite.training.step import choose_micro_batch_size, dropout_masks, train_step
+from gptlite.training.watch import NOTHING, Watch, layer_grad_norms
 
 CPU = Compute(torch.device("cpu"), "fp32", "fused", 1)
 VOCAB_SIZE = 13
@@ -135,12 +136,29 @@ def test_the_norm_of_a_layers_gradient_is_over_all_of_its_parameters(values, siz
 
 
 def test_the_norms_of_the_layers_are_those_before_clipping_and_add_up_to_that_of_the_whole():
-    cfg = config(**{"log.grad_norms": True, "train.grad_clip": 1e-3})
+    cfg = config(**{"train.grad_clip": 1e-3})
     model = GPT(cfg.model, VOCAB_SIZE, rng=torch.Generator().manual_seed(0))
     optimizers = build_optimizers(model, cfg.train, CPU)
-    stats = train_step(model, optimizers, Batches(TEXT, 8, 8, seed=1), 0, cfg, CPU, Dist())
+    watch = Watch(layers=True)
+    stats = train_step(model, optimizers, Batches(TEXT, 8, 8, seed=1), 0, cfg, CPU, Dist(), watch=watch)
     assert stats.grad_norm > 0.01
-    assert math.hypot(*stats.layers.values()) == pytest.approx(stats.grad_norm, rel=1e-5)
+    assert math.hypot(*stats.more.values()) == pytest.approx(stats.grad_norm, rel=1e-5)
+
+
+def test_an_update_that_is_watched_moves_the_model_as_one_that_is_not():
+    ends = []
+    for watch in (NOTHING, Watch(logged=True, layers=True, gradients=True)):
+        cfg = config(**{"train.optimizer": "muon"})
+        model = GPT(cfg.model, VOCAB_SIZE, rng=torch.Generator().manual_seed(0))
+        optimizers = build_optimizers(model, cfg.train, CPU)
+        for step in range(3):
+            stats = train_step(model, optimizers, Batches(TEXT, 8, 8, seed=1), step, cfg, CPU, Dist(), watch=watch)
+        ends.append((stats.loss, stats.grad_norm, [p.detach().clone() for p in model.parameters()]))
+    (loss, norm, parameters), (watched_loss, watched_norm, watched) = ends
+    assert (loss, norm) == (watched_loss, watched_norm)
+    assert all(torch.equal(p, q) for p, q in zip(parameters, watched, strict=True))
+    assert {"update_ratio", "lr/muon", "lr/adamw", "grad_norm/block_1"} <= stats.more.keys()
+    assert len(stats.gradients) == len(watched)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,40 @@
+"""What is shown of a step beside its numbers: images, histograms, the vectors of the tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from gptlite.runs.images import Pixels
+
+N_BINS = 30
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """How many numbers lie between two edges: counts (N_BINS,), edges (N_BINS + 1,)."""
+
+    counts: npt.NDArray[np.int64]
+    edges: npt.NDArray[np.float64]
+
+    @classmethod
+    def of(cls, numbers: npt.NDArray[np.floating[Any]]) -> Histogram:
+        """Equal bins from the least to the largest of the numbers, of any shape; those that are not finite are left
+        out."""
+        counts, edges = np.histogram(numbers[np.isfinite(numbers)], bins=N_BINS)
+        return cls(counts, edges.astype(np.float64))
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """A vector for each of the first so many tokens of the vocabulary: labels (n), vectors (n, C) in fp32."""
+
+    labels: Sequence[str]
+    vectors: npt.NDArray[np.float32]
+
+
+Picture: TypeAlias = Pixels | Histogram | Embeddings

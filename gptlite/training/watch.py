@@ -1,0 +1,93 @@
+"""What an update shows beside its loss, when it is asked: norms by layer, how far it moved, learning rates."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.utils import get_total_norm
+
+from gptlite.config.training import LogSection
+from gptlite.model.gpt import GPT
+from gptlite.runs.pictures import Histogram
+from gptlite.training.optim import Optimizers
+
+MOST_NUMBERS = 4096  # of each parameter, evenly spaced: enough for the norm of an update, and a copy of next to nothing
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What to look at in one update."""
+
+    logged: bool = False  # a line of the log follows it
+    layers: bool = False
+    gradients: bool = False
+
+    @classmethod
+    def of(cls, log: LogSection, *, logs: bool, looks: bool) -> Watch:
+        """logs, looks: whether a log line, or an evaluation, follows the update."""
+        return cls(logs, logs and log.grad_norms, looks and log.histograms)
+
+
+NOTHING = Watch()
+
+
+def layer_grad_norms(model: GPT) -> dict[str, float]:
+    """Norm of the gradient of each layer, by the name of its metric; their squares add up to that of the whole.
+
+    Layers are embeddings, block_1 to block_n, final_norm and head; those without parameters of their own are left
+    out. Weights that head and embedding share count as embeddings.
+    """
+    gradients: dict[str, list[Tensor]] = defaultdict(list)
+    for name, p in model.named_parameters():
+        assert p.grad is not None, "after the backward pass"
+        module, number, *_ = name.split(".")
+        layer = {"blocks": "block_", "ln_f": "final_norm", "head": "head"}.get(module, "embeddings")
+        gradients[layer + str(int(number) + 1) if layer == "block_" else layer].append(p.grad)
+    return {f"grad_norm/{layer}": get_total_norm(tensors).item() for layer, tensors in gradients.items()}
+
+
+def gradient_histograms(model: GPT) -> dict[str, Histogram]:
+    """Of each parameter, by the tag of its picture."""
+    gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    return {f"gradients/{name}": Histogram.of(g.detach().float().cpu().numpy()) for name, g in gradients.items()}
+
+
+def learning_rates(optimizers: Optimizers) -> dict[str, float]:
+    """Of each optimizer, where there are several: {"lr/muon": 0.01, "lr/adamw": 0.005}."""
+    if len(optimizers) == 1:
+        return {}
+    return {f"lr/{type(each).__name__.lower()}": each.param_groups[0]["lr"] for each in optimizers}
+
+
+class Movement:
+    """How far an update moves the parameters: the norm of the change over their norm before it.
+
+    Of large parameters every so many-th number is looked at, so that no copy of the model is made.
+    """
+
+    def __init__(self, model: GPT) -> None:
+        self._seen = [numbers_of(p) for p in model.parameters()]
+        self._shares = [p.numel() / seen.numel() for p, seen in zip(model.parameters(), self._seen, strict=True)]
+        self._before = [seen.clone() for seen in self._seen]
+
+    def ratio(self) -> float:
+        """After the update."""
+        changes = torch._foreach_sub(self._seen, self._before)
+        return weighted_norm(changes, self._shares) / weighted_norm(self._before, self._shares)
+
+
+def numbers_of(parameter: Tensor) -> Tensor:
+    """At most MOST_NUMBERS of it, as a view."""
+    flat = parameter.detach().view(-1)
+    return flat[:: math.ceil(flat.numel() / MOST_NUMBERS)]
+
+
+def weighted_norm(tensors: Sequence[Tensor], weights: Sequence[float]) -> float:
+    """The norm of all their numbers, each counted as often as its tensor's weight says."""
+    norms = torch.stack(torch._foreach_norm(list(tensors))).tolist()
+    return math.sqrt(sum(weight * norm**2 for weight, norm in zip(weights, norms, strict=True)))

@@ -1,0 +1,69 @@
+"""`scripts/bench logging`: what the log costs of the time of updates, at the smallest config as it is shipped."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+from typing import Any, ParamSpec, TypeVar
+from unittest import mock
+
+from benchmarks.figures import Figure, Spread
+from benchmarks.worker import Contender, Worker
+
+CONFIG = "tiny.yaml"
+AT_MOST = 0.01
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def timed(work: Callable[P, T], seconds: list[float]) -> Callable[P, T]:
+    """The same work; how long each call takes is added to `seconds`."""
+
+    def measured(*args: P.args, **kwargs: P.kwargs) -> T:
+        began_at = perf_counter()
+        try:
+            return work(*args, **kwargs)
+        finally:
+            seconds.append(perf_counter() - began_at)
+
+    return measured
+
+
+def training(sets: list[str]) -> Contender:
+    """A turn is a training; its figure the share of its updates' time that went into their log lines: looking at the
+    update, reading the meter, writing to files, TensorBoard and the terminal."""
+    from gptlite.runs.metrics import MetricLog
+    from gptlite.training import launch, meter, step
+
+    def turn(times: int) -> float:
+        plain: list[float] = []
+        watched: list[float] = []
+        written: list[float] = []
+        read: list[float] = []
+
+        def train_step(*args: Any) -> Any:
+            return timed(step.train_step, watched if args[-1].logged else plain)(*args)
+
+        with (
+            mock.patch("gptlite.training.loop.train_step", train_step),
+            mock.patch.object(MetricLog, "write", timed(MetricLog.write, written)),
+            mock.patch.object(meter.Meter, "read", timed(meter.Meter.read, read)),
+        ):
+            launch.train(CONFIG, sets)
+        looking = len(watched) * (statistics.median(watched) - statistics.median(plain))
+        return (looking + sum(written) + sum(read)) / sum(plain)
+
+    return turn, {}
+
+
+def measure(folder: Path, rounds: int) -> list[Figure]:
+    """A process for each training. The first of each prepares files and is left out by the median."""
+    sets = [f"run.dir={folder / 'runs'}", f"data.dir={folder / 'prepared'}", "run.device=cpu"]
+    shares = []
+    for _ in range(rounds):
+        with Worker("logged.training", sets=sets) as worker:
+            shares.append(worker.turn())
+    return [Figure(f"{CONFIG}: logging over updates", Spread.of(shares), "", at_most=AT_MOST)]

@@ -1,0 +1,100 @@
+"""What TensorBoard's pages for settings and for vectors are told: their back ends are asked, without a browser."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tensorboard import context
+from tensorboard.backend.event_processing.data_provider import MultiplexerDataProvider
+from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
+from tensorboard.plugins.base_plugin import TBContext
+from tensorboard.plugins.hparams import api_pb2, list_session_groups
+from tensorboard.plugins.hparams.backend_context import Context
+from tensorboard.plugins.projector.projector_plugin import ProjectorPlugin
+from werkzeug.test import Client
+
+from gptlite.runs.pictures import Embeddings
+from gptlite.runs.tensorboard import About, Reached, TensorBoardSink
+
+
+def told_of(folder: Path) -> TBContext:
+    """What a plugin of a TensorBoard that was started on `folder` works with."""
+    multiplexer = EventMultiplexer()
+    multiplexer.AddRunsFromDirectory(str(folder))
+    multiplexer.Reload()
+    return TBContext(data_provider=MultiplexerDataProvider(multiplexer, str(folder)), logdir=str(folder))
+
+
+def a_run(folder: Path, values: list[float], **settings: Any) -> None:
+    sink = TensorBoardSink(folder, None, About("", {"model.n_layer": 2, "train.momentum": None, **settings}))
+    for step, bits_per_byte in enumerate(values, start=1):
+        sink.log(step, "val", {"bits_per_byte": bits_per_byte, "tokens": step}, {"elapsed": float(step)})
+    sink.close()
+
+
+def session_groups(folder: Path) -> list[tuple[str, dict[str, Any], float]]:
+    """(run, settings, best bits per byte), as the HParams tab sorts by it."""
+    tag = {"tag": "best/bits_per_byte"}
+    request = api_pb2.ListSessionGroupsRequest(
+        slice_size=10,
+        allowed_statuses=[api_pb2.STATUS_UNKNOWN, api_pb2.STATUS_SUCCESS],
+        col_params=[{"metric": tag, "order": api_pb2.ORDER_ASC}],
+        include_metrics=True,
+    )
+    backend = Context(told_of(folder))
+    ctx = context.RequestContext()
+    experiment = backend.experiment_from_metadata(ctx, "", True, backend.hparams_metadata(ctx, ""), None)
+    assert experiment.metric_infos[0].name.tag == "best/bits_per_byte"
+    answer = list_session_groups.Handler(ctx, backend, "", request).run()
+    return [
+        (
+            group.sessions[0].name,
+            {name: getattr(value, value.WhichOneof("kind")) for name, value in group.hparams.items()},
+            next(m.value for m in group.metric_values if m.name.tag == "best/bits_per_byte"),
+        )
+        for group in answer.session_groups
+    ]
+
+
+def test_runs_sort_by_their_best_bits_per_byte_beside_their_settings(tmp_path: Path) -> None:
+    a_run(tmp_path / "a" / "tb", [3.0, 2.0, 2.5], **{"tokenizer.kind": "char", "model.bias": True})
+    a_run(tmp_path / "b" / "tb", [1.5, 1.75], **{"tokenizer.kind": "bpe", "train.momentum": 0.9})
+    assert session_groups(tmp_path) == [
+        ("b/tb", {"model.n_layer": 2.0, "tokenizer.kind": "bpe", "train.momentum": 0.9}, 1.5),
+        ("a/tb", {"model.n_layer": 2.0, "tokenizer.kind": "char", "model.bias": True}, 2.0),
+    ]
+
+
+def test_a_resumed_run_has_one_row_and_remembers_its_best(tmp_path: Path) -> None:
+    a_run(tmp_path / "a" / "tb", [3.0, 2.0])
+    sink = TensorBoardSink(tmp_path / "a" / "tb", Reached(2, 2, 2.0, 2.0), About("", {"model.n_layer": 2}))
+    sink.log(3, "val", {"bits_per_byte": 2.25, "tokens": 3}, {"elapsed": 3.0})
+    sink.close()
+    assert session_groups(tmp_path) == [("a/tb", {"model.n_layer": 2.0}, 2.0)]
+
+
+def test_the_projector_reads_the_vectors_with_their_labels(tmp_path: Path) -> None:
+    vectors = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
+    labels = [f"t{i}" for i in range(47)] + ["é", '"', "␣the↵"]
+    sink = TensorBoardSink(tmp_path / "a" / "tb", None)
+    sink.log(1, "train", {"loss": 1.0}, {})
+    sink.picture(1, "embeddings", Embeddings(labels[::-1], vectors + 1))
+    sink.picture(2, "embeddings", Embeddings(labels, vectors))  # the newest counts
+    sink.close()
+    apps = ProjectorPlugin(told_of(tmp_path)).get_plugin_apps()
+
+    def asked(route: str, **words: str) -> bytes:
+        answer = Client(apps[route]).get("/", query_string=words)
+        assert answer.status_code == 200
+        return answer.data
+
+    assert json.loads(asked("/runs")) == ["a/tb"]
+    (embedding,) = json.loads(asked("/info", run="a/tb"))["embeddings"]
+    assert embedding["tensorShape"] == [50, 3]
+    name = embedding["tensorName"]
+    assert np.array_equal(np.frombuffer(asked("/tensor", run="a/tb", name=name), np.float32).reshape(50, 3), vectors)
+    rows = asked("/metadata", run="a/tb", name=name).decode().splitlines()
+    assert rows == ["token\tid", *(f"{label}\t{i}" for i, label in enumerate(labels))]
