@@ -3,7 +3,6 @@
     tb/             steps are updates: every tag but those of the next two
     tb/tokens/      steps are tokens: val_over_tokens/...
     tb/seconds/     steps are seconds of training: val_over_seconds/...
-    tb/xz/ and so on  what simple models make of the text, as val/bits_per_byte: lines on the chart of the run
 
 TensorBoard voids what a resume repeats by step, and so each axis needs a folder of its own.
 """
@@ -12,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from gptlite.runs.hparams import Setting, hparams
 from gptlite.runs.images import Pixels, png
 from gptlite.runs.pictures import Embeddings, Histogram, Picture
 from gptlite.runs.projector import write_projector
+from gptlite.runs.reference_lines import ReferenceLines
 
 COUNTERS = ("tokens",)  # they grow as straight lines: no curves
 MACHINE = {
@@ -43,11 +43,12 @@ class Reached:
 
 @dataclass(frozen=True)
 class About:
-    """What is said of a run once. references: bits per byte of simple models of the same text, by name."""
+    """What is said of a run once. steps: how many it will be, if the clock does not decide."""
 
     config: str = ""
     settings: Mapping[str, Setting] | None = None
-    references: Mapping[str, float] = field(default_factory=dict)
+    references: ReferenceLines | None = None
+    steps: int | None = None
 
 
 class TensorBoardSink:
@@ -58,7 +59,7 @@ class TensorBoardSink:
 
     def __init__(self, folder: Path, reached: Reached | None = None, about: About | None = None) -> None:
         self._folder = folder
-        self._is_new = reached is None
+        self._is_new, self._begun = reached is None, False
         self._about = about or About()
         last = reached or Reached()
         self._best = last.best_bits_per_byte
@@ -66,18 +67,17 @@ class TensorBoardSink:
         self._updates = EventFolder(folder, last.step + 1, self._opening)
         self._tokens = EventFolder(folder / "tokens", last.tokens + 1)
         self._seconds = EventFolder(folder / "seconds", self._last_second + 1)
-        self._references = {name: EventFolder(folder / name, last.step + 1) for name in self._about.references}
+        self._last_step = last.step
 
     def log(self, step: int, split: str, values: Mapping[str, float], time: Mapping[str, float]) -> None:
-        self._make_room()
+        self._begin()
         curves = {name: x for name, x in values.items() if name not in COUNTERS}
         scalars = {f"{split}/{name}": x for name, x in curves.items()}
         scalars |= {MACHINE[name]: x for name, x in time.items() if name in MACHINE}
         if split == "val" and "bits_per_byte" in values:
             self._best = min(self._best, values["bits_per_byte"])
             scalars["best/bits_per_byte"] = self._best
-            for name, bits_per_byte in self._about.references.items():
-                self._references[name].scalars(step, {"val/bits_per_byte": bits_per_byte})
+            self._last_step = step
         self._updates.scalars(step, scalars)
         if split == "val":
             self._log_over_axes(curves, values, time)
@@ -93,11 +93,11 @@ class TensorBoardSink:
             self._seconds.scalars(second, {f"val_over_seconds/{name}": x for name, x in curves.items()})
 
     def sample(self, step: int, text: str) -> None:
-        self._make_room()
+        self._begin()
         self._updates.write(step, [_text("samples", text)])
 
     def picture(self, step: int, tag: str, picture: Picture) -> None:
-        self._make_room()
+        self._begin()
         if isinstance(picture, Embeddings):
             write_projector(self._folder, picture)
         elif isinstance(picture, Histogram):
@@ -112,14 +112,23 @@ class TensorBoardSink:
     def close(self) -> None:
         for folder in self._folders():
             folder.close()
+        self._draw_references(self._last_step)
 
     def _folders(self) -> list[EventFolder]:
-        return [self._updates, self._tokens, self._seconds, *self._references.values()]
+        return [self._updates, self._tokens, self._seconds]
 
-    def _make_room(self) -> None:
+    def _begin(self) -> None:
+        if self._begun:
+            return
+        self._begun = True
         if self._is_new:
             durable.remove_tree(self._folder)
-        self._is_new = False
+        if self._about.steps is not None:
+            self._draw_references(self._about.steps)
+
+    def _draw_references(self, last_step: int) -> None:
+        if self._about.references is not None and last_step > 0:
+            self._about.references.draw_to(last_step)
 
     def _opening(self) -> Values:
         about = self._about

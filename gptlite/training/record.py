@@ -10,11 +10,13 @@ from gptlite.config.schema import RunConfig
 from gptlite.data.manifest import Manifest
 from gptlite.runs.hparams import Setting
 from gptlite.runs.metrics import MetricLog
+from gptlite.runs.reference_lines import FOLDER, ReferenceLines
 from gptlite.runs.rundir import Run
 from gptlite.runs.tensorboard import About, Reached, TensorBoardSink
 from gptlite.training.state import TrainState
 from gptlite.training.terminal import Terminal
 
+LONGEST_NAME = 60  # characters of a text's name
 WITHOUT = ("train.micro_batch_size",)  # changes nothing that is learned
 
 
@@ -27,7 +29,7 @@ def open_log(cfg: RunConfig, manifest: Manifest, run: Run, state: TrainState | N
         extras = [*terminal.begin(60 * cfg.train.max_minutes, elapsed, in_seconds=True)]
     if cfg.log.tensorboard:
         reached = None if state is None else reached_by(state)
-        extras.append(TensorBoardSink(run.path / "tb", reached, about(cfg, manifest)))
+        extras.append(TensorBoardSink(run.path / "tb", reached, about(cfg, manifest, run.path.parent)))
     resume_step = None if state is None else state.step
     return MetricLog.open(run.path, resume_step=resume_step, extras=extras, warn=terminal.say)
 
@@ -38,9 +40,14 @@ def reached_by(state: TrainState) -> Reached:
     return Reached(state.step, state.tokens, state.elapsed, best)
 
 
-def about(cfg: RunConfig, manifest: Manifest) -> About:
-    """The config as text, the settings to compare runs by, and how well simple models do on the validation text."""
-    return About(dump_config(cfg), settings_of(cfg, manifest), references_of(manifest))
+def about(cfg: RunConfig, manifest: Manifest, runs: Path) -> About:
+    """The config as text, the settings to compare runs by, and how well simple models do on the validation text.
+
+    runs: the folder in which runs lie, which share the lines of their text.
+    """
+    text = ", ".join(source.name for source in manifest.sources).replace("/", "_")[:LONGEST_NAME]
+    lines = ReferenceLines(runs / FOLDER / text, references_of(manifest))
+    return About(dump_config(cfg), settings_of(cfg, manifest), lines, cfg.train.updates)
 
 
 def settings_of(cfg: RunConfig, manifest: Manifest) -> dict[str, Setting]:

@@ -20,6 +20,7 @@ from gptlite import durable
 from gptlite.runs.images import Pixels, png
 from gptlite.runs.metrics import MetricLog
 from gptlite.runs.pictures import Histogram
+from gptlite.runs.reference_lines import ReferenceLines
 from gptlite.runs.tensorboard import About, Reached, TensorBoardSink
 
 
@@ -148,15 +149,23 @@ def test_evaluations_within_a_second_give_one_point_of_the_clock(tmp_path: Path)
     assert curve(tmp_path / "seconds", "val_over_seconds/bits_per_byte") == [(1, 1.0), (2, 4.0), (7, 6.0)]
 
 
-def test_what_simple_models_make_of_the_text_are_lines_on_the_same_chart(tmp_path: Path) -> None:
-    about = About(references={"xz": 2.5, "unigram": 4.5})
-    for reached, steps in ((None, (10, 20, 30)), (Reached(20, 2000, 2.0), (30, 40))):
-        sink = TensorBoardSink(tmp_path, reached, about)
-        for step in steps:
-            looked(sink, step, 3.0, step / 10)
+def test_what_simple_models_make_of_a_text_are_lines_as_long_as_its_longest_run(tmp_path: Path) -> None:
+    lines = ReferenceLines(tmp_path / "reference" / "story", {"xz": 2.5, "unigram": 4.0625})
+    for name, steps in (("a", 40), ("b", 20), ("c", 60)):
+        sink = TensorBoardSink(tmp_path / name / "tb", None, About(references=lines, steps=steps))
+        looked(sink, 10, 3.0, 1.0)
         sink.close()
-    for name, value in about.references.items():
-        assert curve(tmp_path / name, "val/bits_per_byte") == [(step, value) for step in (10, 20, 30, 40)]
+    assert curve(lines.folder / "xz 2.500", "val/bits_per_byte") == [(0, 2.5), (40, 2.5), (60, 2.5)]
+    assert curve(lines.folder / "unigram 4.062", "val/bits_per_byte") == [(0, 4.0625), (40, 4.0625), (60, 4.0625)]
+
+
+def test_where_the_clock_ends_a_run_its_lines_end_with_its_last_evaluation(tmp_path: Path) -> None:
+    lines = ReferenceLines(tmp_path / "reference" / "story", {"xz": 2.5})
+    for reached, step in ((None, 7), (Reached(7, 700, 1.0), 9)):
+        sink = TensorBoardSink(tmp_path / "a" / "tb", reached, About(references=lines))
+        looked(sink, step, 3.0, step)
+        sink.close()
+    assert curve(lines.folder / "xz 2.500", "val/bits_per_byte") == [(0, 2.5), (7, 2.5), (9, 2.5)]
 
 
 def test_a_histogram_has_each_number_in_one_bin(tmp_path: Path) -> None:

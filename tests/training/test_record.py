@@ -55,11 +55,12 @@ def documented() -> list[re.Pattern[str]]:
 def curves(run: Run) -> dict[str, dict[str, list[tuple[int, Any]]]]:
     """folder -> tag -> [(step, value)], as TensorBoard's pages show them."""
     found = {}
-    folders = {path.parent for path in (run.path / "tb").rglob("events.*")}
+    text = run.path.parent / "reference" / "story.txt"
+    folders = {path.parent for folder in (run.path / "tb", text) for path in folder.rglob("events.*")}
     for folder in folders:
         events = EventAccumulator(str(folder), size_guidance={"tensors": 0})
         events.Reload()
-        found[str(folder.relative_to(run.path))] = {
+        found[folder.name] = {
             tag: [(event.step, event.tensor_proto.SerializeToString()) for event in events.Tensors(tag)]
             for tag in events.Tags()["tensors"]
             if not tag.startswith(NEVER_READ)
@@ -102,13 +103,15 @@ def runs(tiny: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tu
 def test_every_tag_is_documented_every_documented_tag_is_there_and_no_step_is_there_twice(
     runs: tuple[Run, Run],
 ) -> None:
+    manifest = Prepared(Path(runs[0].recorded("prepared", str))).manifest
     whole, cut = map(curves, runs)
     tags = {tag for folder in whole.values() for tag in folder}
     patterns = documented()
     assert len(patterns) > 20
     assert [tag for tag in tags if not any(p.fullmatch(tag) for p in patterns)] == []
     assert [p.pattern for p in patterns if not any(p.fullmatch(tag) for tag in tags)] == []
-    assert whole.keys() == cut.keys() == {"tb", *(f"tb/{name}" for name in ("tokens", "seconds", *LINES))}
+    lines = [f"{name} {value:.3f}" for name, value in references_of(manifest).items()]
+    assert whole.keys() == cut.keys() == {"tb", "tokens", "seconds", *lines}
     for folder, by_tag in cut.items():
         for tag, points in by_tag.items():
             steps = [step for step, _ in points]
@@ -132,7 +135,7 @@ def test_the_curves_are_the_numbers_of_the_log(tiny: RunConfig, tmp_path: Path) 
         assert line["time"]["share_of_peak"] > 0
         assert line["time"]["peak_mib"] > 50
     assert [line["tokens"] for line in val] == [4 * 128, 8 * 128, 12 * 128]
-    assert [step for step, _ in curves(run)["tb/tokens"]["val_over_tokens/loss"]] == [line["tokens"] for line in val]
+    assert [step for step, _ in curves(run)["tokens"]["val_over_tokens/loss"]] == [line["tokens"] for line in val]
 
 
 def test_without_tensorboard_nothing_of_it_is_written_or_computed(
