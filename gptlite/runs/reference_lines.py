@@ -29,7 +29,7 @@ class ReferenceLines:
     bits_per_byte: Mapping[str, float]
 
     def draw_to(self, step: int) -> None:
-        """Make every line reach that step: a file for each end, in which another run at the same time writes the same."""
+        """Make every line reach that step. Each end has a file; runs that write it at the same time write the same."""
         for name, value in self.bits_per_byte.items():
             line = self.folder / f"{name} {value:.3f}"
             durable.make_dirs(line)

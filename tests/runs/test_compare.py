@@ -122,6 +122,14 @@ def test_damaged_metrics_leave_the_run_in_the_list(tmp_path, damage):
     assert len(problems) == (damage.endswith(b"\n"))
 
 
+def test_the_folder_of_reference_lines_is_no_run_that_lacks_its_config(tmp_path: Path) -> None:
+    (tmp_path / "reference" / "story.txt").mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    runs, problems = read_runs(tmp_path)
+    assert runs == []
+    assert [problem.partition(": ")[0] for problem in problems] == [str(tmp_path / "other")]
+
+
 def test_damaged_records_leave_the_run_in_the_list_and_are_named(tmp_path):
     run = written(tmp_path, "a", 3.0, 2.0)
     (run.path / "run.json").write_text("{")
