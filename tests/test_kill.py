@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from gptlite.runs.checkpoint import valid_checkpoints
 from gptlite.runs.rundir import Run
@@ -56,6 +57,16 @@ def kill_after(process: subprocess.Popen[bytes], run: Path, step: int) -> None:
     process.communicate()
 
 
+def read(folder: Path) -> EventAccumulator:
+    events = EventAccumulator(str(folder), size_guidance={"scalars": 0})
+    events.Reload()
+    return events
+
+
+def scalars(folder: Path, tag: str) -> list[tuple[int, float]]:
+    return [(event.step, event.value) for event in read(folder).Scalars(tag)]
+
+
 @pytest.mark.slow
 def test_a_run_killed_three_times_ends_bit_for_bit_as_one_left_alone(tmp_path):
     words = np.random.default_rng(0).choice(["the ", "cat ", "sat ", "mat. ", "naïve "], 6000)
@@ -83,6 +94,13 @@ def test_a_run_killed_three_times_ends_bit_for_bit_as_one_left_alone(tmp_path):
 
     assert numbers("whole") == numbers("cut"), f"killed after {kills}"
     assert [line["step"] for line in numbers("cut") if line["split"] == "train"] == list(range(1, 81))
+    assert scalars(tmp_path / "runs" / "cut" / "tb", "train/loss") == scalars(
+        tmp_path / "runs" / "whole" / "tb", "train/loss"
+    )
+    for folder in {path.parent for path in (tmp_path / "runs" / "cut" / "tb").rglob("events.*")}:
+        for tag in read(folder).Tags()["scalars"]:
+            steps = [step for step, _ in scalars(folder, tag)]
+            assert steps == sorted(set(steps)), f"{folder}: {tag}, killed after {kills}"
     shutil.rmtree(tmp_path / "runs")
 
 
