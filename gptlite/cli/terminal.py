@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from gptlite.runs.console import ERASE, ConsoleSink, has_cursor
+
 if TYPE_CHECKING:
-    from gptlite.runs.console import ConsoleSink
     from gptlite.runs.metrics import Sink
 
 
 class Console:
-    """Lines and the progress bar, on standard error: standard output is for results."""
+    """Lines and, unless `quiet`, the progress bar, on standard error: standard output is for results."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._quiet = quiet
         self._sink: ConsoleSink | None = None
 
     def say(self, line: str) -> None:
@@ -30,15 +32,13 @@ class Console:
 
     def say_at_once(self, line: str) -> None:
         """One line from a signal handler: past the stream, which a handler must not enter a second time."""
-        start = "\n" if sys.stderr.isatty() else ""  # the bar's line stays as it is
+        start = ERASE if has_cursor(sys.stderr) else ""  # the bar, and the ^C that was typed
         with contextlib.suppress(OSError):  # a terminal that is gone, as for the bar
             os.write(sys.stderr.fileno(), f"{start}{line}\n".encode())
 
     def begin(self, total: float, start: float, *, in_seconds: bool) -> Sequence[Sink]:
         """The bar."""
-        from gptlite.runs.console import ConsoleSink
-
-        self._sink = ConsoleSink(sys.stderr, total=total, start=start, in_seconds=in_seconds)
+        self._sink = ConsoleSink(sys.stderr, total=total, start=start, in_seconds=in_seconds, quiet=self._quiet)
         return [self._sink]
 
     def progress(self, step: int, loss: float) -> None:

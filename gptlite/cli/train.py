@@ -35,6 +35,9 @@ JsonOption = Annotated[bool, typer.Option("--json", help="With --dry-run: as one
 ContinueOption = Annotated[
     bool, typer.Option("--continue", help="With --name: go on with that run, or start it if there is none.")
 ]
+QuietOption = Annotated[
+    bool, typer.Option("--quiet", "-q", help="No bar and no lines of progress: evaluations, warnings and the end.")
+]
 
 
 def train(
@@ -44,17 +47,18 @@ def train(
     name: NameOption = None,
     resume: ResumeOption = None,
     continue_: ContinueOption = False,
+    quiet: QuietOption = False,
     dry_run: DryRunOption = False,
     json_: JsonOption = False,
 ) -> None:
     """Train a model on the text of a config. Ctrl-C stops after the current update, with a checkpoint."""
     check_combination(config, data, name, resume, continue_)
-    check_dry_run(dry_run, resume, continue_, json_)
+    check_dry_run(dry_run, resume, continue_, quiet, json_)
     # Importing it is cheap: it loads torch when everything else has been checked.
     from gptlite.training.launch import is_main
     from gptlite.training.terminal import Silent
 
-    terminal = Console() if is_main() else Silent()
+    terminal = Console(quiet=quiet) if is_main() else Silent()
     if dry_run:
         print_plan(config, set_, data, name, terminal, as_json=json_)
         return
@@ -82,12 +86,14 @@ def check_combination(
         raise ConfigError(problems)
 
 
-def check_dry_run(dry_run: bool, resume: str | None, continue_: bool, json_: bool) -> None:
+def check_dry_run(dry_run: bool, resume: str | None, continue_: bool, quiet: bool, json_: bool) -> None:
     """ConfigError for options that mean nothing beside --dry-run, or without it."""
     problems = []
     if dry_run and (resume is not None or continue_):
         option = "--continue" if resume is None else f"--resume {resume}"
         problems.append(f"--dry-run = with {option}: a plan is made of new runs; leave one of them out")
+    if dry_run and quiet:
+        problems.append("--quiet = with --dry-run: nothing is trained, so there is no bar to leave out; leave it out")
     if json_ and not dry_run:
         problems.append("--json = without --dry-run: the form of its answer; add --dry-run or leave it out")
     if problems:
