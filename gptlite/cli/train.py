@@ -93,7 +93,7 @@ def check_dry_run(dry_run: bool, resume: str | None, continue_: bool, quiet: boo
         option = "--continue" if resume is None else f"--resume {resume}"
         problems.append(f"--dry-run = with {option}: a plan is made of new runs; leave one of them out")
     if dry_run and quiet:
-        problems.append("--quiet = with --dry-run: nothing is trained, so there is no bar to leave out; leave it out")
+        problems.append("--quiet = with --dry-run: nothing is trained, and no bar is shown; leave one of them out")
     if json_ and not dry_run:
         problems.append("--json = without --dry-run: the form of its answer; add --dry-run or leave it out")
     if problems:
