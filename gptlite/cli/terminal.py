@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import typer
 
@@ -28,7 +28,10 @@ class Console:
         if self._sink is not None:
             self._sink.say(line)
         else:
-            print(line, file=sys.stderr, flush=True)
+            try:
+                print(line, file=sys.stderr, flush=True)
+            except OSError:  # nobody listens: no reason to stop
+                drop(sys.stderr)
 
     def say_at_once(self, line: str) -> None:
         """One line from a signal handler: past the stream, which a handler must not enter a second time."""
@@ -54,10 +57,10 @@ def emit(text: str) -> None:
         sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
         sys.stdout.flush()
     except BrokenPipeError:  # Typer would make it exit code 1
-        drop_output()
+        drop(sys.stdout)
         raise typer.Exit(0) from None
 
 
-def drop_output() -> None:
-    """Whoever read our output has left (`| head`): no more of it, and no complaint when Python closes the stream."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def drop(stream: TextIO) -> None:
+    """Whoever read it has left (`| head`): no more of it, and no complaint when Python closes the stream."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

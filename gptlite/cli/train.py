@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gptlite.cli.options import ConfigOption, DataOption, SetOption, naming_text, read_config
-from gptlite.cli.terminal import Console
+from gptlite.cli.terminal import Console, emit
 from gptlite.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def train(
         outcome = start_run(config, set_, data, name, continue_, terminal)
     if is_main():
         for line in card(outcome):
-            print(line)
+            emit(f"{line}\n")
 
 
 def check_combination(
@@ -117,7 +117,9 @@ def print_plan(
     terminal.say(f"config: {path}")
     with naming_text(data):
         planned = dry_run(cfg, base=path.stem, name=name, terminal=terminal)
-    print(json.dumps(planned.to_json(), indent=2) if as_json else "\n".join(card_of_plan(planned)))
+    lines = [json.dumps(planned.to_json(), indent=2)] if as_json else card_of_plan(planned)
+    for line in lines:
+        emit(f"{line}\n")
 
 
 def start_run(
