@@ -6,10 +6,12 @@ import contextlib
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import typer
 
+from gptlite.durable import storage_errors
 from gptlite.runs.console import ERASE, ConsoleSink, has_cursor
 
 if TYPE_CHECKING:
@@ -51,14 +53,17 @@ class Console:
 
 
 def emit(text: str) -> None:
-    """Results to standard output, at once; a character that it cannot show becomes "?"."""
+    """Results to standard output, at once; a character that it cannot show becomes "?". StorageError on a full disk."""
     encoding = sys.stdout.encoding or "utf-8"
     try:
         sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
         sys.stdout.flush()
-    except BrokenPipeError:  # Typer would make it exit code 1
+    except OSError as error:
         drop(sys.stdout)
-        raise typer.Exit(0) from None
+        if isinstance(error, BrokenPipeError):  # Typer would make it exit code 1
+            raise typer.Exit(0) from None
+        with storage_errors(Path("standard output"), "write"):
+            raise
 
 
 def drop(stream: TextIO) -> None:

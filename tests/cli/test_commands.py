@@ -256,6 +256,15 @@ def test_a_closed_stream_leads_nowhere(line, code):
     assert (result.returncode, result.stdout, result.stderr) == (code, b"", b"")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_results_that_find_no_room_are_an_error_of_the_disk(gptlite, trained, monkeypatch):
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        result = gptlite("runs")
+    assert result.code == 4
+    assert result.err.startswith("error: standard output: write = No space left on device: ")
+
+
 def test_with_no_color_a_terminal_is_sent_nothing_but_text(gptlite, trained):
     program = """
 from gptlite.cli.app import run

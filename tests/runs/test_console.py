@@ -300,6 +300,19 @@ def test_a_terminal_without_the_characters_gets_question_marks(tmp_path: Path) -
     assert (tmp_path / "out").read_text().splitlines()[1].endswith("gr???")
 
 
+def test_the_bar_of_a_terminal_without_blocks_is_of_ascii() -> None:
+    class Ascii(io.TextIOWrapper):
+        def isatty(self) -> bool:
+            return True
+
+    stream, clock = Ascii(io.BytesIO(), encoding="ascii"), Clock()
+    console = ConsoleSink(stream, total=20, now=clock)
+    train(console, clock, 1, 10)
+    console.close()
+    bar = screens(stream.buffer.getvalue().decode("ascii"))[-1]
+    assert re.match(r" 50%\|#+[# ]+\| 10/20", bar)
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [("a\nb", "a↵b"), ("a\x00\x1b[2Jb", "a  [2Jb"), ("漢字漢字", "漢字漢"), ("", ""), ("\u202eabc", " abc")],
