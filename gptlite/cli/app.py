@@ -11,7 +11,7 @@ from typer.exceptions import TyperException
 
 from gptlite import __version__
 from gptlite.cli import evaluate, prepare, runs, sample, train
-from gptlite.cli.terminal import drop_output
+from gptlite.cli.terminal import Console, drop
 from gptlite.cli.usage import Command, Commands
 from gptlite.errors import UserError
 
@@ -45,7 +45,7 @@ def top(
 def complain(problems: Sequence[str]) -> None:
     """One line per problem, on standard error."""
     for problem in problems:
-        print(f"error: {problem}", file=sys.stderr)
+        Console().say(f"error: {problem}")
 
 
 def usage_problem(error: TyperException, arguments: Sequence[str]) -> str:
@@ -79,7 +79,7 @@ def run(arguments: Sequence[str]) -> int:
         complain([usage_problem(error, arguments)])
         return UserError.exit_code
     except BrokenPipeError:
-        drop_output()
+        drop(sys.stdout)
         return 0
 
 

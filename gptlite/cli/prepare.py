@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gptlite.cli.options import ConfigOption, DataOption, SetOption, naming_text, read_config
+from gptlite.cli.terminal import Console, emit
 from gptlite.errors import counted
 
 if TYPE_CHECKING:
@@ -34,12 +34,12 @@ def prepare(
     from gptlite.data.prepare import prepare as prepare_text
 
     cfg, path = read_config(config, set_, data)
-    print(f"config: {path}", file=sys.stderr)
+    console = Console()
+    console.say(f"config: {path}")
     with naming_text(data):
-        prepared = prepare_text(cfg.data, cfg.tokenizer, lambda line: print(line, file=sys.stderr), name=name)
-    for line in report(prepared.manifest):
-        print(line)
-    print(f"it lies in      {prepared.path}")
+        prepared = prepare_text(cfg.data, cfg.tokenizer, console.say, name=name)
+    for line in (*report(prepared.manifest), f"it lies in      {prepared.path}"):
+        emit(f"{line}\n")
 
 
 def report(manifest: Manifest) -> list[str]:

@@ -21,6 +21,8 @@ HEADER = ("", "tokenizer", "params", "tokens", "loss", "perplexity", "bits/byte"
 # The best of them first, on most texts.
 REFERENCES = {"xz": "xz -9", "gzip": "gzip -9", "bigram": "bigram", "unigram": "unigram"}
 COMPRESSORS = ("xz", "gzip")
+DROPPED = ("params", "tokens", "tokenizer", "perplexity", "bits/char", "loss")  # by a narrow terminal, the first first
+LEAST = {"": 16}  # of a run's name
 LEGEND = (
     "loss: nats per token; unigram, bigram: entropy of the text's own bytes, each",
     "alone and each after the one before it",
@@ -103,20 +105,20 @@ def tables(texts: Sequence[Text], rows: Sequence[Row]) -> Iterator[str]:
 
 def table(text: Text, scores: Sequence[tuple[Row, Score]]) -> Iterator[str]:
     """What every run, and every simple model, makes of a text."""
+    from gptlite.cli.tables import cut_in_the_middle, fitted, one_line, terminal_width
+    from gptlite.cli.tables import table as written
     from gptlite.data.reference import TELLING_BYTES
 
-    lines = [HEADER, *(cells_of(row, score) for row, score in scores)]
+    lines = [cells_of(row, score) for row, score in scores]
     for key, name in REFERENCES.items():
         if text.bytes >= TELLING_BYTES or key not in COMPRESSORS:
             bits = getattr(text.reference, key)
             lines.append((name, *[""] * 5, f"{bits:.4f}", f"{bits * text.bytes / text.characters:.4f}"))
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    columns = {header: list(map(one_line, cells)) for header, *cells in zip(HEADER, *lines, strict=True)}
+    widths = fitted(columns, terminal_width(), least=LEAST, dropped=DROPPED)
+    columns[""] = [cut_in_the_middle(name, widths[""]) for name in columns[""]]
     yield f"{text.name}: {text.bytes:,} bytes, {counted(text.characters, 'character')}"
-    for line in lines:
-        words = (f"{cell:<{width}}" for cell, width in zip(line[:2], widths[:2], strict=True))
-        numbers = (f"{cell:>{width}}" for cell, width in zip(line[2:], widths[2:], strict=True))
-        yield "  ".join([*words, *numbers]).rstrip()
-    yield ""
+    yield written(columns, widths, numbers=HEADER[2:])
 
 
 def cells_of(row: Row, score: Score) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -95,9 +96,10 @@ def _placed(cell: str, width: int, *, to_the_right: bool) -> str:
 
 
 def coloured(text: Text) -> str:
-    """With the colours that standard output has: none where it is no terminal, or NO_COLOR is set."""
+    """In colour and bold type on a terminal, unless NO_COLOR is set or it can do neither."""
     file = io.StringIO()
-    Console(file=file, force_terminal=sys.stdout.isatty(), highlight=False).print(text, soft_wrap=True, end="")
+    wanted = sys.stdout.isatty() and not os.environ.get("NO_COLOR")  # Rich alone would leave the bold type
+    Console(file=file, force_terminal=wanted, highlight=False).print(text, soft_wrap=True, end="")
     return file.getvalue()
 
 

@@ -6,19 +6,23 @@ import contextlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
 
 import typer
 
+from gptlite.durable import storage_errors
+from gptlite.runs.console import ERASE, ConsoleSink, has_cursor
+
 if TYPE_CHECKING:
-    from gptlite.runs.console import ConsoleSink
     from gptlite.runs.metrics import Sink
 
 
 class Console:
-    """Lines and the progress bar, on standard error: standard output is for results."""
+    """Lines and, unless `quiet`, the progress bar, on standard error: standard output is for results."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._quiet = quiet
         self._sink: ConsoleSink | None = None
 
     def say(self, line: str) -> None:
@@ -26,19 +30,20 @@ class Console:
         if self._sink is not None:
             self._sink.say(line)
         else:
-            print(line, file=sys.stderr, flush=True)
+            try:
+                print(line, file=sys.stderr, flush=True)
+            except OSError:  # nobody listens: no reason to stop
+                drop(sys.stderr)
 
     def say_at_once(self, line: str) -> None:
         """One line from a signal handler: past the stream, which a handler must not enter a second time."""
-        start = "\n" if sys.stderr.isatty() else ""  # the bar's line stays as it is
+        start = ERASE if has_cursor(sys.stderr) else ""  # the bar, and the ^C that was typed
         with contextlib.suppress(OSError):  # a terminal that is gone, as for the bar
             os.write(sys.stderr.fileno(), f"{start}{line}\n".encode())
 
     def begin(self, total: float, start: float, *, in_seconds: bool) -> Sequence[Sink]:
         """The bar."""
-        from gptlite.runs.console import ConsoleSink
-
-        self._sink = ConsoleSink(sys.stderr, total=total, start=start, in_seconds=in_seconds)
+        self._sink = ConsoleSink(sys.stderr, total=total, start=start, in_seconds=in_seconds, quiet=self._quiet)
         return [self._sink]
 
     def progress(self, step: int, loss: float) -> None:
@@ -48,16 +53,19 @@ class Console:
 
 
 def emit(text: str) -> None:
-    """Results to standard output, at once; a character that it cannot show becomes "?"."""
+    """Results to standard output, at once; a character that it cannot show becomes "?". StorageError on a full disk."""
     encoding = sys.stdout.encoding or "utf-8"
     try:
         sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
         sys.stdout.flush()
-    except BrokenPipeError:  # Typer would make it exit code 1
-        drop_output()
-        raise typer.Exit(0) from None
+    except OSError as error:
+        drop(sys.stdout)
+        if isinstance(error, BrokenPipeError):  # Typer would make it exit code 1
+            raise typer.Exit(0) from None
+        with storage_errors(Path("standard output"), "write"):
+            raise
 
 
-def drop_output() -> None:
-    """Whoever read our output has left (`| head`): no more of it, and no complaint when Python closes the stream."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def drop(stream: TextIO) -> None:
+    """Whoever read it has left (`| head`): no more of it, and no complaint when Python closes the stream."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gptlite.cli.options import ConfigOption, DataOption, SetOption, naming_text, read_config
-from gptlite.cli.terminal import Console
+from gptlite.cli.terminal import Console, emit
 from gptlite.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -35,6 +35,9 @@ JsonOption = Annotated[bool, typer.Option("--json", help="With --dry-run: as one
 ContinueOption = Annotated[
     bool, typer.Option("--continue", help="With --name: go on with that run, or start it if there is none.")
 ]
+QuietOption = Annotated[
+    bool, typer.Option("--quiet", "-q", help="No bar and no lines of progress: evaluations, warnings and the end.")
+]
 
 
 def train(
@@ -44,17 +47,18 @@ def train(
     name: NameOption = None,
     resume: ResumeOption = None,
     continue_: ContinueOption = False,
+    quiet: QuietOption = False,
     dry_run: DryRunOption = False,
     json_: JsonOption = False,
 ) -> None:
     """Train a model on the text of a config. Ctrl-C stops after the current update, with a checkpoint."""
     check_combination(config, data, name, resume, continue_)
-    check_dry_run(dry_run, resume, continue_, json_)
+    check_dry_run(dry_run, resume, continue_, quiet, json_)
     # Importing it is cheap: it loads torch when everything else has been checked.
     from gptlite.training.launch import is_main
     from gptlite.training.terminal import Silent
 
-    terminal = Console() if is_main() else Silent()
+    terminal = Console(quiet=quiet) if is_main() else Silent()
     if dry_run:
         print_plan(config, set_, data, name, terminal, as_json=json_)
         return
@@ -64,7 +68,7 @@ def train(
         outcome = start_run(config, set_, data, name, continue_, terminal)
     if is_main():
         for line in card(outcome):
-            print(line)
+            emit(f"{line}\n")
 
 
 def check_combination(
@@ -82,12 +86,14 @@ def check_combination(
         raise ConfigError(problems)
 
 
-def check_dry_run(dry_run: bool, resume: str | None, continue_: bool, json_: bool) -> None:
+def check_dry_run(dry_run: bool, resume: str | None, continue_: bool, quiet: bool, json_: bool) -> None:
     """ConfigError for options that mean nothing beside --dry-run, or without it."""
     problems = []
     if dry_run and (resume is not None or continue_):
         option = "--continue" if resume is None else f"--resume {resume}"
         problems.append(f"--dry-run = with {option}: a plan is made of new runs; leave one of them out")
+    if dry_run and quiet:
+        problems.append("--quiet = with --dry-run: nothing is trained, and no bar is shown; leave one of them out")
     if json_ and not dry_run:
         problems.append("--json = without --dry-run: the form of its answer; add --dry-run or leave it out")
     if problems:
@@ -111,7 +117,9 @@ def print_plan(
     terminal.say(f"config: {path}")
     with naming_text(data):
         planned = dry_run(cfg, base=path.stem, name=name, terminal=terminal)
-    print(json.dumps(planned.to_json(), indent=2) if as_json else "\n".join(card_of_plan(planned)))
+    lines = [json.dumps(planned.to_json(), indent=2)] if as_json else card_of_plan(planned)
+    for line in lines:
+        emit(f"{line}\n")
 
 
 def start_run(

@@ -6,24 +6,29 @@ import contextlib
 import os
 import time as clock
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, NoReturn, TextIO
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
-    from tqdm import tqdm
-
     from gptlite.runs.pictures import Picture
 
+# The line of the cursor and all below it. From a screen's first character on, tmux would keep what is erased.
+ERASE = "\x1b[2K \x1b[J\r"
+_CUT, _WRAP = "\x1b[?7l", "\x1b[?7h"  # what becomes of a line that is too long
+WIDEST = 79  # a bar in line with the samples above it, which a wide terminal can narrow without cutting it
 SAMPLE_COLUMNS = 60
+_LEAST_BAR = 3  # columns of the bar itself; before it gets shorter, a word beside it goes
+_DROPPED = ("speed", "val", "loss", "left")  # what leaves a narrow terminal, the first first
+_BAR_INTERVAL = 0.1  # seconds
 _PLAIN_INTERVAL = 10.0  # seconds between lines where there is no terminal, a log file say
 
 
 class ConsoleSink:
     """On a terminal a progress bar with loss, val bits per byte (bpb), tokens/s and time left, and lines above it;
-    elsewhere plain lines, one per evaluation and one of progress every ten seconds.
+    elsewhere plain lines, one per evaluation and one of progress every ten seconds; `quiet`, those of evaluations.
 
     The way from `start` to `total` is counted in updates or, `in_seconds`, by the clock from now on.
-    Nothing wraps at 80 columns but what is given to `say`. A stream that no longer takes anything is left alone.
+    Nothing wraps but what is given to `say`. A stream that no longer takes anything is left alone.
     """
 
     def __init__(
@@ -33,6 +38,7 @@ class ConsoleSink:
         total: float,
         start: float = 0,
         in_seconds: bool = False,
+        quiet: bool = False,
         now: Callable[[], float] = clock.monotonic,
     ) -> None:
         self._stream, self._total, self._now = stream, total, now
@@ -41,9 +47,10 @@ class ConsoleSink:
         self._facts: dict[str, str] = {}
         self._pace_from: tuple[float, float] | None = None
         self._bits_per_byte: float | None = None
-        self._said_header = self._closed = False
-        self._last_plain = -_PLAIN_INTERVAL
-        self._bar: tqdm[NoReturn] | None = None
+        self._said_header = False
+        self._shows_bar = has_cursor(stream) and not quiet
+        self._shows_lines = not has_cursor(stream) and not quiet
+        self._last_bar, self._last_line = -_BAR_INTERVAL, -_PLAIN_INTERVAL
 
     def progress(self, step: int, loss: float | None = None) -> None:
         """Move the bar to `step`, and show the loss of that update."""
@@ -82,58 +89,56 @@ class ConsoleSink:
 
     def say(self, line: str) -> None:
         """Print a line, above the bar if there is one."""
-        with self._careful():
-            # A terminal that cannot show a character shows "?", instead of ending the training with an error.
-            encoding = self._stream.encoding or "utf-8"
-            line = line.encode(encoding, "replace").decode(encoding)
-            if self._bar is not None:
-                self._bar.write(line, file=self._stream)
-            else:
-                self._stream.write(line + "\n")
-                self._stream.flush()
+        # A terminal that cannot show a character shows "?", instead of ending the training with an error.
+        encoding = self._stream.encoding or "utf-8"
+        line = line.encode(encoding, "replace").decode(encoding)
+        self._write(f"{ERASE if self._shows_bar else ''}{line}\n")
+        self._draw(at_once=True)
 
     def sync(self) -> None:
         """Nothing: a terminal is not durable."""
 
     def close(self) -> None:
         """Leave the bar as it stands; later lines go below it."""
-        if self._bar is not None:
-            self._draw(final=True)
-        with self._careful():
-            bar, self._bar, self._closed = self._bar, None, True
-            if bar is not None:
-                bar.close()
+        if self._shows_bar:
+            self._draw(at_once=True)
+            self._write("\n")
+        self._shows_bar = False
 
-    def _draw(self, *, final: bool = False) -> None:
-        with self._careful():
-            if self._closed or not self._stream.isatty():
-                return
-            bar = self._bar = self._new_bar() if self._bar is None else self._bar
-            bar.ncols = self._columns()
-            bar.set_description_str("  ".join([self._way(), *self._shown()]), refresh=final)
-            bar.update(self._at() - bar.n)
+    def _draw(self, *, at_once: bool = False) -> None:
+        """The bar, and the cursor back on its first character.
 
-    def _new_bar(self) -> tqdm[NoReturn]:
+        A terminal that becomes narrower folds the line and leaves the cursor on its character: the next bar begins
+        there, too, and erases whatever became of this one. It may be narrower before it says so: then the bar is cut.
+        """
+        if self._shows_bar and (at_once or self._now() - self._last_bar >= _BAR_INTERVAL):
+            self._last_bar = self._now()
+            self._write(f"{ERASE}{_CUT}{self._bar(self._columns())}{_WRAP}\r")
+
+    def _bar(self, columns: int) -> str:
+        """The bar as wide as it may be, with all the words that leave room for it."""
         from tqdm import tqdm
 
-        form = "{percentage:3.0f}%|{bar}| {desc}"
-        return tqdm(total=self._total, initial=self._at(), file=self._stream, bar_format=form, ncols=self._columns())
+        form, words = "{percentage:3.0f}%|{bar}| {desc}", self._words()
+        for name in _DROPPED:
+            if len(f"100%|| {'  '.join(words.values())}") + _LEAST_BAR <= columns:
+                break
+            words.pop(name, None)
+        plain = not (self._stream.encoding or "utf-8").lower().startswith("utf")
+        desc = "  ".join(words.values())
+        return tqdm.format_meter(self._at(), self._total, 0, columns, desc, ascii=plain, bar_format=form)
 
     def _at(self) -> float:
         """How far training is, in the unit of the total."""
         return self._step if self._zero is None else min(self._now() - self._zero, self._total)
 
-    def _way(self) -> str:
-        """40/100 updates, or 00:40/01:40."""
-        if self._zero is None:
-            return f"{self._step}/{self._total}"
-        return f"{span(self._at())}/{span(self._total)}"
-
-    def _shown(self) -> Iterator[str]:
-        yield from (self._facts[name] for name in ("loss", "val", "speed") if name in self._facts)
+    def _words(self) -> dict[str, str]:
+        """What there is to say, by name: 40/100 updates or 00:40/01:40, then how it goes."""
+        count = self._zero is None
+        words = {"way": f"{self._step}/{self._total}" if count else f"{span(self._at())}/{span(self._total)}"}
+        words |= {name: self._facts[name] for name in ("loss", "val", "speed") if name in self._facts}
         seconds = self._seconds_left()
-        if seconds is not None:
-            yield f"{span(seconds)} left"
+        return words if seconds is None else {**words, "left": f"{span(seconds)} left"}
 
     def _seconds_left(self) -> float | None:
         if self._pace_from is None or self._at() <= self._pace_from[0]:
@@ -142,23 +147,28 @@ class ConsoleSink:
         return (self._total - self._at()) * elapsed / done
 
     def _plain_line(self) -> None:
-        due = self._now() - self._last_plain >= _PLAIN_INTERVAL or self._at() == self._total
-        if due and not self._stream.isatty():
-            self._last_plain = self._now()
+        due = self._now() - self._last_line >= _PLAIN_INTERVAL or self._at() == self._total
+        if due and self._shows_lines:
+            self._last_line = self._now()
             step = "step" if self._zero is None else f"step {self._step} "
-            self.say("  ".join([f"{step} {self._way()}", *self._shown()]))
+            self.say(f"{step} {'  '.join(self._words().values())}")
 
     def _columns(self) -> int:
         """Columns that can be filled without wrapping."""
         with contextlib.suppress(OSError, ValueError):  # no terminal, or one that does not tell
-            return (os.get_terminal_size(self._stream.fileno()).columns or 80) - 1
-        return 79
+            return min(WIDEST, (os.get_terminal_size(self._stream.fileno()).columns or 80) - 1)
+        return WIDEST
 
-    @contextlib.contextmanager
-    def _careful(self) -> Iterator[None]:
+    def _write(self, text: str) -> None:
         # A closed pipe or terminal must not end a training of hours: its numbers are in metrics.jsonl too.
         with contextlib.suppress(OSError):
-            yield
+            self._stream.write(text)
+            self._stream.flush()
+
+
+def has_cursor(stream: TextIO) -> bool:
+    """Whether a stream is a terminal on which what stands there can be replaced."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def one_line(text: str, columns: int) -> str:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import pty
 import pydoc
 import shlex
 import shutil
@@ -235,6 +237,53 @@ def test_output_into_a_closed_pipe_ends_quietly(gptlite, trained):
     assert done.stdout.endswith("0\n")
     assert len(done.stdout) == 5 + len("0\n")
     assert "Traceback" not in Path("errors.txt").read_text()
+
+
+def test_a_training_goes_on_when_nobody_reads_its_lines(gptlite, monkeypatch):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w", buffering=1) as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        assert gptlite("train", "-c", "nano.yaml").code == 0
+    assert Path("runs/nano/finished.json").is_file()
+
+
+@pytest.mark.parametrize(("line", "code"), [("train -c gone.yaml 2>&-", 2), ("--version 1>&-", 0)])
+def test_a_closed_stream_leads_nowhere(line, code):
+    environment = {**os.environ, "PYTHONPATH": str(Path(package.__file__).parents[1])}
+    command = ["bash", "-c", f"{shlex.quote(sys.executable)} -m gptlite {line}"]
+    result = subprocess.run(command, capture_output=True, env=environment, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (code, b"", b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_results_that_find_no_room_are_an_error_of_the_disk(gptlite, trained, monkeypatch):
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        result = gptlite("runs")
+    assert result.code == 4
+    assert result.err.startswith("error: standard output: write = No space left on device: ")
+
+
+def test_with_no_color_a_terminal_is_sent_nothing_but_text(gptlite, trained):
+    program = """
+from gptlite.cli.app import run
+for line in ("runs", "--help", "train --help", "train -c gone.yaml", "train --nope"):
+    run(line.split())
+"""
+    reader, writer = pty.openpty()
+    path = str(Path(package.__file__).parents[1])
+    environment = {**os.environ, "PYTHONPATH": path, "TERM": "xterm", "FORCE_COLOR": "1", "NO_COLOR": "1"}
+    with subprocess.Popen([sys.executable, "-c", program], stdout=writer, stderr=writer, env=environment):
+        os.close(writer)
+        shown = b""
+        with contextlib.suppress(OSError):  # the end, on Linux
+            while data := os.read(reader, 65536):
+                shown += data
+    os.close(reader)
+    for words in (b"finished", b"Usage: gptlite [OPTIONS]", b"--resume", b"= gone.yaml", b"no such option: --nope"):
+        assert words in shown
+    assert b"\x1b" not in shown
 
 
 @pytest.mark.parametrize(("handler", "code", "out"), [("default_int_handler", 130, ""), ("SIG_IGN", 0, "gptlite ")])

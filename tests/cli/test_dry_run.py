@@ -74,6 +74,7 @@ def test_under_max_minutes_it_says_how_many_updates_there_is_time_for(gptlite):
     [
         (["--dry-run", "--resume", "nano"], "--dry-run = with --resume nano: a plan is made of new runs; "),
         (["--dry-run", "--continue", "--name", "x"], "--dry-run = with --continue: a plan is made of new runs; "),
+        (["--dry-run", "-q"], "--quiet = with --dry-run: nothing is trained, "),
         (["--json"], "--json = without --dry-run: the form of its answer; "),
     ],
 )

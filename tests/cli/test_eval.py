@@ -107,6 +107,17 @@ def test_the_table_has_a_line_for_each_run_and_each_simple_model_and_fits_the_te
         assert float(table[name][-2]) == shown["texts"][0]["reference"][key]
 
 
+def test_a_narrow_terminal_gets_the_names_and_the_figures_that_matter_most(gptlite, monkeypatch):
+    wide = gptlite("eval", "char", "bpe").out.splitlines()
+    monkeypatch.setattr("gptlite.cli.tables.terminal_width", lambda: 40)
+    narrow = gptlite("eval", "char", "bpe").out.splitlines()
+    assert narrow[1].split() == ["loss", "bits/byte", "bits/char"]
+    assert max(map(len, narrow[1:8])) <= 40
+    for line, cut in zip(wide[2:8], narrow[2:8], strict=True):
+        assert cut.split()[:2] == line.split()[:2]
+        assert cut.split()[-2:] == line.split()[-2:]
+
+
 @pytest.mark.parametrize(
     ("number", "shown"),
     [(0, "0"), (999, "999"), (1000, "1.00k"), (729984, "730k"), (999499, "999k"), (999500, "1.00M"), (5e9, "5.00G")],

@@ -320,8 +320,12 @@ def test_colours_are_for_terminals_that_want_them(monkeypatch):
     assert shown() == "state\nrunning\n?\n"
     monkeypatch.setattr("sys.stdout", Terminal())
     assert "\x1b[36mrunning\x1b[0m" in shown()
+    monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("NO_COLOR", "1")
-    assert "\x1b[36m" not in shown()
+    assert shown() == "state\nrunning\n?\n"
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("TERM", "dumb")
+    assert shown() == "state\nrunning\n?\n"
 
 
 def test_listing_comparing_and_drawing_need_no_torch(gptlite, trained):

@@ -23,6 +23,54 @@ class Terminal(io.StringIO):
         return True
 
 
+class Screen(io.StringIO):
+    """A terminal that wraps what is too long, or cuts it where that was asked for, and obeys the four other commands
+    that a bar needs. When its `columns` change it folds every line anew; the cursor stays on its character."""
+
+    def __init__(self, columns: int) -> None:
+        super().__init__()
+        self.columns, self.lines, self.line, self.place, self.wraps = columns, [""], 0, 0, True
+
+    def isatty(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return 99
+
+    def write(self, text: str) -> int:
+        for part in re.findall(r"\x1b\[\??\w+|[^\x1b]", text):
+            before, start = self.lines[self.line], self.place - self.place % self.columns
+            if part == "\x1b[2K":
+                self.lines[self.line] = before[:start] + " " * self.columns + before[start + self.columns :]
+            elif part == "\x1b[J":
+                self.lines[self.line :] = [before[: self.place]]
+            elif part in ("\x1b[?7l", "\x1b[?7h"):
+                self.wraps = part.endswith("h")
+            elif part == "\r":
+                self.place = start
+            elif part == "\n":
+                self.line, self.place = self.line + 1, 0
+                self.lines += [""] * (self.line == len(self.lines))
+            else:
+                self.lines[self.line] = before[: self.place] + part + before[self.place + 1 :]
+                self.place += self.wraps or self.place + 1 < start + self.columns
+        return len(text)
+
+    def rows(self) -> list[str]:
+        folded = [line[i : i + self.columns] for line in self.lines for i in range(0, len(line), self.columns)]
+        return [row.rstrip() for row in folded if row.strip()]
+
+
+@pytest.fixture
+def screen(monkeypatch: pytest.MonkeyPatch) -> Screen:
+    monkeypatch.setenv("TERM", "xterm")
+    return Screen(80)
+
+
+def say_columns(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    monkeypatch.setattr(os, "get_terminal_size", lambda fd: os.terminal_size((columns, 24)))
+
+
 class Clock:
     """A clock that is moved by hand."""
 
@@ -43,7 +91,7 @@ def train(console: ConsoleSink, clock: Clock, first: int, last: int, seconds: fl
 
 def screens(text: str) -> list[str]:
     """Each state of each line of a terminal that text made."""
-    return [part for part in re.split(r"[\r\n]|\x1b\[A", text) if part.strip()]
+    return [part for part in re.split(r"[\r\n]|\x1b\[\??\w+", text) if part.strip()]
 
 
 def test_the_bar_shows_loss_bits_per_byte_speed_and_time_left() -> None:
@@ -74,6 +122,53 @@ def test_a_resumed_bar_starts_where_the_run_stopped_and_knows_its_pace_from_now_
     console.close()
     assert screens(stream.getvalue())[-1].startswith(" 80%|")
     assert screens(stream.getvalue())[-1].endswith("00:40 left")
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        (200, "40/1000  loss 2.500  val 7.250 bpb  12.3k tok/s  16:00 left"),
+        (80, "40/1000  loss 2.500  val 7.250 bpb  12.3k tok/s  16:00 left"),
+        (60, "40/1000  loss 2.500  val 7.250 bpb  16:00 left"),
+        (50, "40/1000  loss 2.500  16:00 left"),
+        (30, "40/1000  16:00 left"),
+        (25, "40/1000"),
+    ],
+)
+def test_what_matters_least_leaves_a_narrow_terminal_first(
+    screen: Screen, monkeypatch: pytest.MonkeyPatch, columns: int, words: str
+) -> None:
+    screen.columns, clock = columns, Clock()
+    say_columns(monkeypatch, columns)
+    console = ConsoleSink(screen, total=1000, now=clock)
+    console.log(0, "val", {"bits_per_byte": 7.25}, {})
+    train(console, clock, 1, 40)
+    console.close()
+    (bar,) = screen.rows()
+    assert bar.startswith("  4%|")
+    assert bar.endswith(f"| {words}")
+    assert len(bar) == min(columns, 80) - 1
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["told-at-once", "told-late"])
+def test_a_window_that_is_resized_shows_one_bar_and_every_line_above_it(
+    screen: Screen, monkeypatch: pytest.MonkeyPatch, late: bool
+) -> None:
+    clock = Clock()
+    console = ConsoleSink(screen, total=1000, now=clock)
+    widths = (100, 81, 79, 62, 50, 70, 45, 200)
+    for step, columns in enumerate(widths):
+        screen.columns = columns
+        say_columns(monkeypatch, widths[step - late])
+        train(console, clock, 10 * step + 1, 10 * step + 10)
+        console.say(f"line {step}")
+        *lines, bar = screen.rows()
+        assert lines == [f"line {i}" for i in range(step + 1)]
+        assert f"| {10 * step + 10}/1000" in bar
+    console.close()
+    console.say("the end")
+    assert screen.rows()[-1] == "the end"
+    assert "| 80/1000" in screen.rows()[-2]
 
 
 @pytest.mark.parametrize("total", [100, 10_000_000])
@@ -163,6 +258,25 @@ def test_without_a_terminal_there_are_plain_lines_at_a_modest_rate() -> None:
     assert "\r" not in stream.getvalue()
 
 
+def test_a_terminal_that_cannot_go_back_gets_plain_lines(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    clock = Clock()
+    console = ConsoleSink(screen, total=20, now=clock)
+    train(console, clock, 1, 20)
+    console.close()
+    assert [line.split("  ")[0] for line in screen.rows()] == ["step 10/20", "step 20/20"]
+
+
+@pytest.mark.parametrize("stream", [Terminal(), io.StringIO()], ids=["terminal", "file"])
+def test_quiet_leaves_the_lines_of_evaluations(stream: io.StringIO) -> None:
+    clock = Clock()
+    console = ConsoleSink(stream, total=40, quiet=True, now=clock)
+    train(console, clock, 1, 40)
+    console.sample(40, "text")
+    console.close()
+    assert stream.getvalue() == "step  bits/byte  sample\n  40             text\n"
+
+
 def test_a_closed_pipe_does_not_end_training(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
@@ -184,6 +298,19 @@ def test_a_terminal_without_the_characters_gets_question_marks(tmp_path: Path) -
         console.sample(0, "grüß\n")
         console.close()
     assert (tmp_path / "out").read_text().splitlines()[1].endswith("gr???")
+
+
+def test_the_bar_of_a_terminal_without_blocks_is_of_ascii() -> None:
+    class Ascii(io.TextIOWrapper):
+        def isatty(self) -> bool:
+            return True
+
+    stream, clock = Ascii(io.BytesIO(), encoding="ascii"), Clock()
+    console = ConsoleSink(stream, total=20, now=clock)
+    train(console, clock, 1, 10)
+    console.close()
+    bar = screens(stream.buffer.getvalue().decode("ascii"))[-1]
+    assert re.match(r" 50%\|#+[# ]+\| 10/20", bar)
 
 
 @pytest.mark.parametrize(
