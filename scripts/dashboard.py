@@ -42,14 +42,14 @@ SETTINGS = {
 # name -> page, width, height, colours of the picture
 PAGES = {
     "scalars": ("#scalars&tagFilter=bits_per_byte&_smoothingWeight=0", 1200, 760, 64),
-    "all-scalars": ("#timeseries", 1400, 3000, 64),
-    "train": ("#scalars&tagFilter=train|speed|memory&_smoothingWeight=0", 1200, 900, 64),
+    "training": ("#scalars&tagFilter=train|speed|memory&_smoothingWeight=0", 1200, 900, 64),
     "text": ("#text&tagFilter=samples", 1200, 760, 32),
-    "images": ("#images", 1200, 1100, 64),
+    "images": ("#images", 1200, 640, 64),
     "hparams": ("#hparams", 1500, 420, 32),
     "histograms": ("#histograms", 1200, 900, 64),
     "projector": ("#projector", 1200, 900, 64),
 }
+IN_README = ("scalars", "images", "hparams")
 PATIENCE = 120.0  # seconds
 RENDERING = 20_000  # milliseconds of a page's own time
 
@@ -57,18 +57,20 @@ RENDERING = 20_000  # milliseconds of a page's own time
 def main() -> None:
     parser = argparse.ArgumentParser(prog="scripts/screenshots", description=__doc__)
     parser.add_argument("--text", type=Path, metavar="FILE", help="what to train on; default: the text of small.yaml")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", default=HERE / "images", help="where the pictures go")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="every page, there; default: those of README.md")
     parser.add_argument("--runs", type=Path, metavar="FOLDER", help="where the runs go, and are found")
     arguments = parser.parse_args()
     browser = find_browser()
     with tempfile.TemporaryDirectory() as scratch:
         runs = (arguments.runs or Path(scratch) / "runs").absolute()
         train_all(runs, arguments.text, Path(scratch))
-        arguments.out.mkdir(parents=True, exist_ok=True)
+        names, out = (IN_README, HERE / "images") if arguments.out is None else (PAGES, arguments.out)
+        out.mkdir(parents=True, exist_ok=True)
         with tensorboard(runs) as address:
-            for name, (page, width, height, colours) in PAGES.items():
+            for name in names:
+                page, width, height, colours = PAGES[name]
                 picture = take(browser, address + page, (width, height), Path(scratch))
-                path = arguments.out / f"{name}.png"
+                path = out / f"{name}.png"
                 picture.convert("RGB").quantize(colours).save(path, optimize=True)
                 print(f"{path}: {path.stat().st_size / 1000:.0f} kB")
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import torch
+from time import perf_counter
 
 from gptlite.compute.device import Compute
 from gptlite.compute.distributed import Dist
@@ -13,26 +11,30 @@ from gptlite.compute.peak import matrix_product_flops
 from gptlite.model.gpt import GPT
 from gptlite.training.optim import update_flops
 
+MEASURED_EVERY = 30.0  # seconds: whoever was at work when the peak was measured may be gone by then
 
-@dataclass(frozen=True)
+
 class Meter:
-    """flops_per_token: arithmetic of the model, forward and backward; peak: what all processes could do in a second."""
+    """Compares what the model's arithmetic takes with the fastest matrix products seen so far; measures them now."""
 
-    flops_per_token: float
-    peak: float
-    device: torch.device
-
-    @classmethod
-    def of(cls, model: GPT, compute: Compute, dist: Dist) -> Meter:
-        """The peak is measured here: a moment of multiplying."""
-        return cls(update_flops(model, 1), matrix_product_flops(compute) * dist.world_size, compute.device)
+    def __init__(self, model: GPT, compute: Compute, dist: Dist) -> None:
+        self._flops_per_token = update_flops(model, 1)
+        self._compute, self._n_processes = compute, dist.world_size
+        self._peak = 0.0
+        self._measure()
 
     def read(self, tokens: int, seconds: float) -> dict[str, float]:
         """After training on so many tokens in so many seconds. share_of_peak: 1 is a training that does nothing but
         multiply matrices."""
+        if perf_counter() - self._measured_at > MEASURED_EVERY:
+            self._measure()
         tokens_per_second = tokens / seconds
         return {
             "tokens_per_second": tokens_per_second,
-            "share_of_peak": tokens_per_second * self.flops_per_token / self.peak,
-            "peak_mib": peak_bytes(self.device) / 2**20,
+            "share_of_peak": tokens_per_second * self._flops_per_token / self._peak,
+            "peak_mib": peak_bytes(self._compute.device) / 2**20,
         }
+
+    def _measure(self) -> None:
+        self._peak = max(self._peak, matrix_product_flops(self._compute) * self._n_processes)
+        self._measured_at = perf_counter()

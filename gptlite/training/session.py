@@ -231,7 +231,7 @@ def sit(plan: Plan, prepared: Prepared, run: Run, checkpoint: Checkpoint | None,
         pictures=functools.partial(pictures, model, cfg, prepared.split("val"), plan.dist),
         save=functools.partial(save, run, plan, model, identity, terminal.say),
         progress=terminal.progress,
-        meter=Meter.of(plan.model, plan.compute, plan.dist).read if plan.dist.is_main else lambda *_: {},
+        meter=Meter(plan.model, plan.compute, plan.dist).read if plan.dist.is_main else lambda *_: {},
     )
     signals = Signals(run.name, run.handle, terminal.say_at_once)
     deterministic = settings(plan.compute, deterministic=cfg.run.deterministic)
