@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import socket
 import time as clock
@@ -30,7 +31,6 @@ class EventFolder:
         self._first_step = first_step
         self._opening = opening
         self._file: durable.OutFile | None = None
-        self._records: Any = None
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Numbers by their tags."""
@@ -38,11 +38,9 @@ class EventFolder:
 
     def write(self, step: int, values: Values) -> None:
         """One event; none where there is nothing to write."""
-        if not values:
-            return
-        if self._records is None:
-            self._begin()
-        self._record(step, summary={"value": values})
+        if values:
+            self.begin()
+            self._record(step, summary={"value": values})
 
     def sync(self) -> None:
         """Return when everything so far would survive a power cut."""
@@ -56,19 +54,23 @@ class EventFolder:
 
     def _record(self, step: int, **what: Any) -> None:
         from tensorboard.compat.proto.event_pb2 import Event  # type: ignore[import-untyped]
-
-        self._records.write(Event(wall_time=clock.time(), step=step, **what).SerializeToString())
-
-    def _begin(self) -> None:
         from tensorboard.summary.writer.record_writer import RecordWriter  # type: ignore[import-untyped]
 
+        assert self._file is not None, "begin comes first"
+        record = io.BytesIO()  # its four parts in one piece: a kill leaves all of it or nothing
+        RecordWriter(record).write(Event(wall_time=clock.time(), step=step, **what).SerializeToString())
+        self._file.write(record.getvalue())
+
+    def begin(self) -> None:
+        """Make the file, if that was not done yet."""
+        if self._file is not None:
+            return
         durable.make_dirs(self._folder)
         # Readers take files in the order of their names: of two made in one second, or after a clock went back, the
         # later must sort after the earlier.
         stamps = [int(found[1]) for path in self._folder.iterdir() if (found := _EVENT_FILE.match(path.name))]
         stamp = max([int(clock.time()), *(earlier + 1 for earlier in stamps)])
         self._file = durable.OutFile.create(self._folder / f"events.out.tfevents.{stamp:010d}.{socket.gethostname()}")
-        self._records = RecordWriter(self._file)
         self._record(0, file_version="brain.Event:2")
         # Every file needs the START, the first too: TensorBoard takes the first that it sees for no restart.
         self._record(self._first_step, session_log={"status": "START"})

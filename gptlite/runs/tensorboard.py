@@ -123,6 +123,8 @@ class TensorBoardSink:
         self._begun = True
         if self._is_new:
             durable.remove_tree(self._folder)
+        for folder in self._folders():  # all of them now: a run's first evaluation need not wait for its files
+            folder.begin()
         if self._about.steps is not None:
             self._draw_references(self._about.steps)
 

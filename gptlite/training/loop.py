@@ -25,7 +25,7 @@ from gptlite.training.optim import Optimizers
 from gptlite.training.schedule import lr_at
 from gptlite.training.state import TrainState
 from gptlite.training.step import diverged, train_step
-from gptlite.training.watch import Watch
+from gptlite.training.watch import Movement, Watch
 
 
 @dataclass(frozen=True)
@@ -143,10 +143,11 @@ def train(job: Job, state: TrainState, log: MetricLog, signals: Signals) -> Trai
     # Only where the clock decides do all processes have to agree on it, after every update.
     clock = Clock(state.elapsed, None if cfg.train.max_minutes is None else job.dist)
     since, seconds = state.step, 0.0  # of updates alone, since the last log line
+    movement = Movement(job.model)
     ends = is_over(state, cfg.train)
     while not ends:
         began_at, gone = perf_counter(), time_gone(state, cfg.train)
-        watch = watched_in(state.step + 1, cfg)
+        watch = watched_in(state.step + 1, cfg, movement)
         stats = train_step(job.model, job.optimizers, job.batches, state.step, cfg, job.compute, job.dist, gone, watch)
         state = state.after(stats.loss, tokens_per_update)
         seconds += perf_counter() - began_at
@@ -174,11 +175,12 @@ def train(job: Job, state: TrainState, log: MetricLog, signals: Signals) -> Trai
     return replace(state, elapsed=clock())
 
 
-def watched_in(step: int, cfg: RunConfig) -> Watch:
+def watched_in(step: int, cfg: RunConfig, movement: Movement) -> Watch:
     """What to look at in the update after which `step` are done. Where the clock ends training, the last one comes as
     a surprise."""
     ends = step == cfg.train.updates
-    return Watch.of(cfg.log, logs=due(step, cfg.log.every, ends), looks=due(step, cfg.eval.every, ends))
+    logs, looks = due(step, cfg.log.every, ends), due(step, cfg.eval.every, ends)
+    return Watch(movement if logs else None, logs and cfg.log.grad_norms, looks and cfg.log.histograms)
 
 
 def look(job: Job, state: TrainState, log: MetricLog, gradients: Mapping[str, Picture]) -> TrainState:

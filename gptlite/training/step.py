@@ -21,7 +21,7 @@ from gptlite.runs.pictures import Histogram
 from gptlite.training.optim import Optimizers, set_lr
 from gptlite.training.schedule import lr_at
 from gptlite.training.scheduled_sampling import mixed_inputs, share_at, words_of
-from gptlite.training.watch import NOTHING, Movement, Watch, gradient_histograms, layer_grad_norms, learning_rates
+from gptlite.training.watch import NOTHING, Watch, gradient_histograms, layer_grad_norms, learning_rates
 
 DROPOUT_STREAM = 4  # data.order has 1 to 3
 
@@ -140,10 +140,11 @@ def train_step(
     if not (math.isfinite(stats.loss) and math.isfinite(stats.grad_norm)):
         raise diverged(step + 1, f"loss = {stats.loss:.4g}, norm of the gradient = {stats.grad_norm:.4g}", lr)
     set_lr(optimizers, lr)
-    movement = Movement(model) if watch.logged else None
+    if watch.movement is not None:
+        watch.movement.begin()
     for optimizer in optimizers:
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-    if movement is None:
+    if watch.movement is None:
         return stats
-    return replace(stats, more={**more, **learning_rates(optimizers), "update_ratio": movement.ratio()})
+    return replace(stats, more={**more, **learning_rates(optimizers), "update_ratio": watch.movement.ratio()})

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn.utils import get_total_norm
 
-from gptlite.config.training import LogSection
 from gptlite.model.gpt import GPT
 from gptlite.runs.pictures import Histogram
 from gptlite.training.optim import Optimizers
@@ -19,18 +17,39 @@ from gptlite.training.optim import Optimizers
 MOST_NUMBERS = 4096  # of each parameter, evenly spaced: enough for the norm of an update, and a copy of next to nothing
 
 
+class Movement:
+    """How far an update moves the parameters: the norm of the change over their norm before it.
+
+    Of large parameters every so many-th number is looked at, so that no copy of the model is made.
+    """
+
+    def __init__(self, model: GPT) -> None:
+        parameters = [p.detach().view(-1) for p in model.parameters()]
+        self._seen = [flat[:: math.ceil(flat.numel() / MOST_NUMBERS)] for flat in parameters]  # views
+        roots = [math.sqrt(flat.numel() / seen.numel()) for flat, seen in zip(parameters, self._seen, strict=True)]
+        weights = [torch.full_like(seen, root) for seen, root in zip(self._seen, roots, strict=True)]
+        self._weights = torch.cat(weights)  # a number that speaks for n counts sqrt(n) times in a norm
+        self._before = self._numbers()
+
+    def begin(self) -> None:
+        """Right before an update."""
+        self._before = self._numbers()
+
+    def ratio(self) -> float:
+        """Right after it."""
+        return float((self._numbers() - self._before).norm() / self._before.norm())
+
+    def _numbers(self) -> Tensor:
+        return torch.cat(self._seen) * self._weights
+
+
 @dataclass(frozen=True)
 class Watch:
     """What to look at in one update."""
 
-    logged: bool = False  # a line of the log follows it
+    movement: Movement | None = None  # where a line of the log follows
     layers: bool = False
     gradients: bool = False
-
-    @classmethod
-    def of(cls, log: LogSection, *, logs: bool, looks: bool) -> Watch:
-        """logs, looks: whether a log line, or an evaluation, follows the update."""
-        return cls(logs, logs and log.grad_norms, looks and log.histograms)
 
 
 NOTHING = Watch()
@@ -62,32 +81,3 @@ def learning_rates(optimizers: Optimizers) -> dict[str, float]:
     if len(optimizers) == 1:
         return {}
     return {f"lr/{type(each).__name__.lower()}": each.param_groups[0]["lr"] for each in optimizers}
-
-
-class Movement:
-    """How far an update moves the parameters: the norm of the change over their norm before it.
-
-    Of large parameters every so many-th number is looked at, so that no copy of the model is made.
-    """
-
-    def __init__(self, model: GPT) -> None:
-        self._seen = [numbers_of(p) for p in model.parameters()]
-        self._shares = [p.numel() / seen.numel() for p, seen in zip(model.parameters(), self._seen, strict=True)]
-        self._before = [seen.clone() for seen in self._seen]
-
-    def ratio(self) -> float:
-        """After the update."""
-        changes = torch._foreach_sub(self._seen, self._before)
-        return weighted_norm(changes, self._shares) / weighted_norm(self._before, self._shares)
-
-
-def numbers_of(parameter: Tensor) -> Tensor:
-    """At most MOST_NUMBERS of it, as a view."""
-    flat = parameter.detach().view(-1)
-    return flat[:: math.ceil(flat.numel() / MOST_NUMBERS)]
-
-
-def weighted_norm(tensors: Sequence[Tensor], weights: Sequence[float]) -> float:
-    """The norm of all their numbers, each counted as often as its tensor's weight says."""
-    norms = torch.stack(torch._foreach_norm(list(tensors))).tolist()
-    return math.sqrt(sum(weight * norm**2 for weight, norm in zip(weights, norms, strict=True)))

@@ -45,7 +45,7 @@ def training(sets: list[str]) -> Contender:
         read: list[float] = []
 
         def train_step(*args: Any) -> Any:
-            return timed(step.train_step, watched if args[-1].logged else plain)(*args)
+            return timed(step.train_step, plain if args[-1].movement is None else watched)(*args)
 
         with (
             mock.patch("gptlite.training.loop.train_step", train_step),

@@ -205,7 +205,7 @@ def test_a_run_begun_anew_leaves_nothing_of_what_was_before(tmp_path: Path) -> N
 
 def test_a_record_torn_by_a_kill_does_not_hide_what_comes_after(tmp_path: Path) -> None:
     killed(tmp_path, None, 10)
-    (torn,) = tmp_path.iterdir()
+    (torn,) = tmp_path.glob("events.*")
     torn.write_bytes(torn.read_bytes()[:-7])
     sink = TensorBoardSink(tmp_path, Reached(8))
     write(sink, 9, 12)
@@ -221,7 +221,7 @@ def test_a_clock_that_goes_back_does_not_disturb_the_order_of_the_files(
         sink = TensorBoardSink(tmp_path, None if resume_step is None else Reached(resume_step))
         write(sink, 1 if resume_step is None else resume_step + 1, last)
         sink.close()
-    assert len(list(tmp_path.iterdir())) == 3
+    assert len(list(tmp_path.glob("events.*"))) == 3
     assert [step for step, _ in curve(tmp_path, "train/loss")] == list(range(1, 10))
 
 
@@ -252,7 +252,7 @@ def test_nothing_is_imported_or_written_before_the_first_number_and_torch_never(
         "sink = TensorBoardSink(Path(sys.argv[1]), None)\n"
         "print('tensorboard' in sys.modules, Path(sys.argv[1]).exists())\n"
         "sink.log(1, 'train', {'loss': 1.0}, {}); sink.sync(); sink.close()\n"
-        "print('tensorboard' in sys.modules, 'torch' in sys.modules, len(list(Path(sys.argv[1]).iterdir())))"
+        "print('tensorboard' in sys.modules, 'torch' in sys.modules, len(list(Path(sys.argv[1]).glob('events.*'))))"
     )
     done = subprocess.run([sys.executable, "-c", code, tmp_path / "tb"], capture_output=True, text=True, check=True)
     assert done.stdout == "False False\nTrue False 1\n"
