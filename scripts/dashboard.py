@@ -115,7 +115,8 @@ def stop(command: list[str], run: Path) -> None:
 def tensorboard(runs: Path) -> Iterator[str]:
     """The address of a TensorBoard that has read all of the runs."""
     server = subprocess.Popen(
-        [*TENSORBOARD, "--logdir", str(runs), "--port", "0", "--samples_per_plugin", "images=100,text=100"],
+        [*TENSORBOARD, "--logdir", runs.name, "--port", "0", "--samples_per_plugin", "images=100,text=100"],
+        cwd=runs.parent,
         stderr=subprocess.PIPE,
         text=True,
     )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from time import perf_counter
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 from unittest import mock
 
 from benchmarks.figures import Figure, Spread
@@ -36,25 +36,18 @@ def training(sets: list[str]) -> Contender:
     """A turn is a training; its figure the share of its updates' time that went into their log lines: looking at the
     update, reading the meter, writing to files, TensorBoard and the terminal."""
     from gptlite.runs.metrics import MetricLog
-    from gptlite.training import launch, meter, step
+    from gptlite.training import launch, step
+    from gptlite.training.meter import Meter
+    from gptlite.training.watch import Movement
 
     def turn(times: int) -> float:
-        plain: list[float] = []
-        watched: list[float] = []
-        written: list[float] = []
-        read: list[float] = []
-
-        def train_step(*args: Any) -> Any:
-            return timed(step.train_step, plain if args[-1].movement is None else watched)(*args)
-
-        with (
-            mock.patch("gptlite.training.loop.train_step", train_step),
-            mock.patch.object(MetricLog, "write", timed(MetricLog.write, written)),
-            mock.patch.object(meter.Meter, "read", timed(meter.Meter.read, read)),
-        ):
+        updates: list[float] = []
+        logging: list[float] = []
+        with mock.patch("gptlite.training.loop.train_step", timed(step.train_step, updates)), ExitStack() as patches:
+            for owner, name in ((Movement, "begin"), (Movement, "ratio"), (Meter, "read"), (MetricLog, "write")):
+                patches.enter_context(mock.patch.object(owner, name, timed(getattr(owner, name), logging)))
             launch.train(CONFIG, sets)
-        looking = len(watched) * (statistics.median(watched) - statistics.median(plain))
-        return (looking + sum(written) + sum(read)) / sum(plain)
+        return sum(logging) / sum(updates)
 
     return turn, {}
 
