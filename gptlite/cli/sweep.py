@@ -131,7 +131,8 @@ def planned(asked: Asked, problems: list[str]) -> Plan:
         name = f"{path.stem}-sweep" if asked.name is None else asked.name
         grid = points(axes, name)
         with gathered(problems):
-            Run.check_name(asked.name and grid[0].name, grid[0].name)
+            Run.check_name(asked.name, name)
+            Run.check_name(grid[0].name, name)  # longer by a number
         configs = load_points(path, overrides_of(asked.sets, asked.data), grid)
     if problems:
         raise ConfigError(problems)

@@ -33,6 +33,7 @@ class Lines(AbstractContextManager["Lines"]):
         self._tasks, self._jobs, self._console = tasks, jobs, console
         self._labels = {task.run.name: f"[{i}/{len(tasks)}]" for i, task in enumerate(tasks, start=1)}
         self._tails: dict[str, deque[str]] = {}
+        self._warnings: set[str] = set()  # most are true of every run
         over = [task for task in tasks if task.is_over]
         self._over = {task.run.name for task in over}
         self._updates = [task.cfg.train.updates or 0 for task in tasks]
@@ -51,10 +52,13 @@ class Lines(AbstractContextManager["Lines"]):
         self._say(task, f"{task.run.name} {'goes on' if task.run.started else 'starts'}")
 
     def said(self, task: Task, line: str) -> None:
-        """See Report: warnings and errors are passed on."""
+        """See Report: errors are passed on, and warnings that are new."""
         self._tails.setdefault(task.run.name, deque(maxlen=TAIL)).append(line)
         stopped = line.startswith(f"error: run {task.run.name}: signal = ")  # the sweep says how to go on with all
-        if line.startswith(("error: ", "warning: ")) and not stopped:
+        repeated = line in self._warnings
+        if line.startswith("warning: "):
+            self._warnings.add(line)
+        if line.startswith(("error: ", "warning: ")) and not stopped and not repeated:
             self._say(task, line)
 
     def ended(self, task: Task, code: int) -> None:

@@ -81,12 +81,11 @@ def best_loss(summary: Summary) -> float | None:
 
 def _next(rows: Sequence[Row]) -> Iterator[str]:
     """What to type next, with the best runs."""
-    if not rows:
+    handles = [shlex.quote(row.first.run.handle) for row in rows if row.first.state == "finished"]
+    if not handles:
         return
-    handles = [shlex.quote(row.first.run.handle) for row in rows]
-    folder = rows[0].first.run.path.parent
     yield "next:"
     yield f'  {program("gptlite")} sample {handles[0]} --prompt "..."'
     if len(handles) > 1:
         yield f"  {program('gptlite')} runs diff {handles[0]} {handles[1]}"
-    yield f"  {program('tensorboard')} --logdir {shlex.quote(str(folder))}"
+    yield f"  {program('tensorboard')} --logdir {shlex.quote(str(rows[0].first.run.path.parent))}"

@@ -124,6 +124,7 @@ def points(axes: Sequence[Axis], sweep: str) -> list[Point]:
         by_key = dict(zip([axis.key for axis in axes], values, strict=True))
         start = f"{sweep}-{number:0{digits}}"
         words = "".join(f"-{short[key]}={in_a_name(value)}" for key, value in by_key.items())
+        words = words.replace(TEMP_MARK, "-tmp-")  # the mark of unfinished files
         kept = words.encode()[: max(0, LONGEST_NAME - len(start.encode()))].decode(errors="ignore")
         found.append(Point(start + kept, by_key))
     return found
@@ -141,7 +142,7 @@ def in_a_name(value: Value) -> str:
         text = value.rstrip("/").rpartition("/")[2]
     else:
         text = str(value) if type(value) in (int, float) else write(value)
-    return re.sub(rf"[^\w.+-]+|{re.escape(TEMP_MARK)}", "-", text)[:LONGEST_VALUE]
+    return re.sub(r"[^\w.+-]+", "-", text)[:LONGEST_VALUE]
 
 
 def names_of(sweep: str) -> re.Pattern[str]:

@@ -11,8 +11,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
+from gptlite import durable
 from gptlite.compute.threads import VARIABLE
 from gptlite.errors import StorageError
 from gptlite.training.signals import Signals
@@ -82,9 +84,10 @@ def start(task: Task, options: Sequence[str], *, threads: int, to_terminal: bool
 
 def unnamed_file() -> int:
     """A file that goes with the last process that has it open. Into a pipe nobody could write when we are killed."""
-    descriptor, path = tempfile.mkstemp()
-    os.unlink(path)
-    return descriptor
+    with durable.storage_errors(Path(tempfile.gettempdir()), "create file"):
+        descriptor, path = tempfile.mkstemp()
+        os.unlink(path)
+        return descriptor
 
 
 class Crew:

@@ -49,20 +49,29 @@ def check_runs(sweep: str, tasks: Sequence[Task], *, go_on: bool) -> None:
             f"--name = {sweep}: already used, by {there[0].name}; add --continue to go on with that sweep, "
             "or give another --name"
         )
-    problems: list[str] = []
     names = {task.run.name for task in tasks}
-    for run in there:
-        if run.name not in names:
-            problems.append(
-                f"run {run.name}: sweep = {sweep}: no point of this grid; give all keys and values that it was "
-                "started with in their order, or another --name"
-            )
+    strangers = [run.name for run in there if run.name not in names]
+    problems = []
+    if strangers:
+        problems.append(
+            f"--name = {sweep}: {_and_more(strangers)}: no point of this grid; give the keys and values that the sweep "
+            "was started with, in their order, or another --name"
+        )
+    found: dict[str, list[str]] = {}
     for task in tasks:
+        own: list[str] = []
         if task.run.started:
-            with gathered(problems):
+            with gathered(own):
                 task.changes()
+        for problem in own:
+            found.setdefault(problem.removeprefix(f"run {task.run.name}: "), []).append(task.run.name)
+    problems += [f"run {_and_more(runs)}: {problem}" for problem, runs in found.items()]
     if problems:
         raise RunError(problems)
+
+
+def _and_more(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
 def ready_texts(tasks: Sequence[Task], say: Callable[[str], None]) -> None:
@@ -77,7 +86,7 @@ def ready_texts(tasks: Sequence[Task], say: Callable[[str], None]) -> None:
             continue
         with gathered(problems):
             prepared = prepare(cfg.data, cfg.tokenizer, say)
-            for block_size in {task.cfg.model.block_size for task in tasks_of_text if task not in started}:
+            for block_size in sorted({task.cfg.model.block_size for task in tasks_of_text if task not in started}):
                 with gathered(problems):
                     prepared.check_block_size(block_size)
     if problems:
