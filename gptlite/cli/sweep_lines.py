@@ -13,8 +13,9 @@ from contextlib import AbstractContextManager
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from gptlite.cli.sweep_table import STOPPED
 from gptlite.cli.terminal import Console
-from gptlite.errors import counted
+from gptlite.errors import Diverged, counted
 from gptlite.runs.reading import read_run
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 TAIL = 20  # lines that are shown of a process that a bug has ended
 BETWEEN_LOOKS = 1.0  # seconds
-SAID_ALL = (0, 2, 3, 4, 130, 143)  # exit codes of runs that have said themselves what is wrong
+SAID_ALL = (0, 2, 3, 4, *STOPPED)  # exit codes of runs that have said themselves what is wrong
 
 
 class Lines(AbstractContextManager["Lines"]):
@@ -103,7 +104,7 @@ def outcome(task: Task, code: int) -> str:
     if not task.run.started:
         return f"failed, exit code {code}"
     summary, _ = read_run(task.run)
-    state = f"failed, exit code {code}" if code not in (0, 3, 130, 143) else summary.state
+    state = summary.state if code in (0, Diverged.exit_code, *STOPPED) else f"failed, exit code {code}"
     if summary.best_bits_per_byte is None:
         return f"{state} after {summary.step}"
     return f"{state} after {summary.step}: {summary.best_bits_per_byte:.3f} bits per byte"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gptlite.training.sweep import Task
 
 FAILED = "failed"
+STOPPED = (130, 143)  # exit codes of runs that somebody stopped
 NUMBERS = ("bits/byte", "at", "loss")
 LEAST = {"run": 16}
 DROPPED = ("loss", "at", "state")  # by a narrow terminal, the first first
@@ -61,7 +62,7 @@ def _rows(tasks: Sequence[Task], say: Callable[[str], None]) -> list[Row]:
 
 def _cells(row: Row, point: Point, codes: Mapping[str, int]) -> dict[str, str]:
     cells = cells_of(row)
-    if cells["state"] == "stopped" and codes.get(row.first.name):
+    if cells["state"] == "stopped" and codes.get(row.first.name, 0) not in (0, *STOPPED):
         cells["state"] = FAILED
     loss = row.mean(best_loss)
     cells["loss"] = "" if loss is None else f"{loss:.4f}"

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from gptlite import durable
 from gptlite.compute.threads import VARIABLE
-from gptlite.errors import StorageError
+from gptlite.errors import Interrupted, StorageError
 from gptlite.training.signals import Signals
 from gptlite.training.sweep import Task
 
@@ -153,11 +153,15 @@ class Crew:
 
     @contextmanager
     def _nobody_left(self) -> Iterator[None]:
-        """End processes that are still there when something goes wrong: runs survive that."""
+        """Where something goes wrong here, let the processes at work save and leave; who gives up ends them at once."""
         try:
             yield
-        finally:
+        except Interrupted:
             for child in self._children:
                 child.process.kill()
+            raise
+        finally:
+            self._stop(received=0)
+            for child in self._children:
                 child.process.wait()
                 child.close()

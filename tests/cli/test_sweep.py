@@ -12,17 +12,21 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gptlite.cli.sweep import Asked, planned
+from gptlite.cli.sweep_lines import Lines
 from gptlite.cli.sweep_table import report
+from gptlite.cli.terminal import Console
 from gptlite.config.loading import dump_config, load_config
 from gptlite.runs.checkpoint import valid_checkpoints
 from gptlite.runs.rundir import Run
 from gptlite.training.launch import with_absolute_paths
+from gptlite.training.sweep import Task
 
 
 def errors(result: Any) -> list[str]:
@@ -161,7 +165,7 @@ def test_seeds_are_one_row_the_best_row_comes_first_and_what_is_next_names_it(gp
 
 @pytest.mark.parametrize("code", [2, 137])
 def test_points_that_failed_are_rows_too_whether_their_run_has_begun_or_not(gptlite, capfd, code):
-    tasks = planned(Asked(["model.n_layer=1,2,3"], "nano.yaml", (), (), None, None), []).tasks
+    tasks = layers_1_to_3()
     finished("nano-sweep-03-n_layer=3", 2.0, 6, "model.n_layer=3")
     begun("nano-sweep-02-n_layer=2", "model.n_layer=2").write_info({})
     text = report(tasks, {tasks[0].run.name: code, tasks[1].run.name: code, tasks[2].run.name: 0}, print)
@@ -173,6 +177,69 @@ def test_points_that_failed_are_rows_too_whether_their_run_has_begun_or_not(gptl
     ]
     assert "runs diff" not in text
     assert capfd.readouterr().out == ""
+
+
+class Heard(Console):
+    """A terminal that remembers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+        self.bar: list[float | str] = []
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+
+    def begin(self, total: float, start: float, *, in_seconds: bool) -> list[Any]:
+        self.bar += [total, start]
+        return [self]
+
+    def close(self) -> None:
+        self.bar.append("closed")
+
+    def progress(self, step: int, loss: float | None = None) -> None:
+        self.bar.append(step)
+
+
+def layers_1_to_3() -> Sequence[Task]:
+    return planned(Asked(["model.n_layer=1,2,3"], "nano.yaml", (), (), None, None), []).tasks
+
+
+def test_of_several_runs_at_a_time_errors_new_warnings_and_the_end_are_passed_on(gptlite):
+    tasks, heard = layers_1_to_3(), Heard()
+    lines = Lines("s", tasks, 3, heard)
+    for task in tasks[:2]:
+        for line in ("config: nano.yaml", "warning: short", f"error: run {task.run.name}: signal = SIGINT: stopped"):
+            lines.said(task, line)
+    lines.said(tasks[1], "error: no such device")
+    lines.ended(tasks[1], 2)
+    lines.said(tasks[2], "Traceback")
+    lines.said(tasks[2], "AssertionError")
+    lines.ended(tasks[2], 1)
+    assert heard.lines == [
+        "sweep s: 3 runs in runs",
+        "[1/3] warning: short",
+        "[2/3] error: no such device",
+        "[2/3] nano-sweep-02-n_layer=2 failed, exit code 2",
+        "[3/3] Traceback",
+        "[3/3] AssertionError",
+        "[3/3] nano-sweep-03-n_layer=3 failed, exit code 1",
+    ]
+
+
+def test_one_bar_counts_the_updates_of_all_runs(gptlite, monkeypatch):
+    finished("nano-sweep-01-n_layer=1", 2.0, 6)
+    log = begun("nano-sweep-02-n_layer=2", "model.n_layer=2").path / "metrics.jsonl"
+    log.write_text('{"step": 4, "split": "train"}\n')
+    monkeypatch.setattr("gptlite.cli.sweep_lines.BETWEEN_LOOKS", 0)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    heard = Heard()
+    with Lines("s", layers_1_to_3(), 2, heard) as lines:
+        lines.look()
+        log.write_text('{"step": 5, "split": "train"}\n')
+        lines.look()
+    assert heard.bar == [18, 10, 10, 11, "closed"]
+    assert heard.lines == ["sweep s: 3 runs in runs, 1 of them over already"]
 
 
 def test_a_point_that_diverges_leaves_the_others_and_gives_its_exit_code(gptlite, monkeypatch):

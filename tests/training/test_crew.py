@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from gptlite.config.grid import Axis, points
 from gptlite.config.loading import dump_config
 from gptlite.config.schema import RunConfig
-from gptlite.errors import Interrupted
+from gptlite.errors import ConfigError, Interrupted
 from gptlite.training import crew as module
 from gptlite.training.crew import Child, Crew
 from gptlite.training.launch import with_absolute_paths
@@ -183,6 +184,19 @@ def test_a_failure_of_the_disk_ends_the_sweep_and_lets_the_others_save(tasks):
     crew.work(signals())
     assert crew.cut_short
     assert order(told, "started") == [1, 2]
+    assert (tasks[0].run.path / "signals").read_text() == f"{int(signal.SIGTERM)} "
+
+
+def test_a_run_that_cannot_be_started_any_more_lets_the_others_save(tasks):
+    def start(task: Task) -> Child:
+        if task is tasks[0]:
+            return process(task, RECORD)
+        while not (tasks[0].run.path / "ready").exists():
+            time.sleep(0.005)
+        raise ConfigError("changed")
+
+    with pytest.raises(ConfigError, match="changed"):
+        Crew(tasks, start, 2, Told()).work(signals())
     assert (tasks[0].run.path / "signals").read_text() == f"{int(signal.SIGTERM)} "
 
 
