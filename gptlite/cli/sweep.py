@@ -30,6 +30,7 @@ class Asked:
     data: Sequence[str]
     name: str | None
     jobs: int | None
+    quiet: bool = False
 
     @property
     def of_a_run(self) -> list[str]:
@@ -37,7 +38,7 @@ class Asked:
         found = [] if self.config is None else ["--config", self.config]
         for option, values in (("--set", self.sets), ("--data", self.data)):
             found += [word for value in values for word in (option, value)]
-        return found
+        return found + ["--quiet"] * self.quiet
 
     @property
     def to_go_on(self) -> str:
@@ -73,11 +74,11 @@ def sweep_runs(asked: Asked, *, go_on: bool, resume: str | None, dry_run: bool, 
     from gptlite.training.signals import Signals
     from gptlite.training.sweep import check_runs, first_failure, ready_texts, share_of_threads
 
-    console, jobs, tasks = Console(), asked.jobs or 1, plan.tasks
+    console, jobs, tasks = Console(quiet=asked.quiet), asked.jobs or 1, plan.tasks
     threads = share_of_threads(jobs, len(tasks))
     with naming_text(asked.data):
         check_runs(plan.name, tasks, go_on=go_on)
-        lines = Lines(plan.name, tasks, jobs, console)
+        lines = Lines(plan.name, tasks, jobs, console, quiet=asked.quiet)
         ready_texts(tasks, console.say)
     crew = Crew(tasks, lambda task: start_as_planned(task, plan, asked, threads), jobs, lines)
     signals = Signals(f"sweep {plan.name}", asked.to_go_on, lines.stopping, "stopping the runs after their updates")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from gptlite.cli.sweep_table import STOPPED
 from gptlite.cli.terminal import Console
 from gptlite.errors import Diverged, counted
+from gptlite.runs.console import has_cursor
 from gptlite.runs.reading import read_run
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ SAID_ALL = (0, 2, 3, 4, *STOPPED)  # exit codes of runs that have said themselve
 class Lines(AbstractContextManager["Lines"]):
     """See training.crew.Report. Leaving it leaves the bar as it stands."""
 
-    def __init__(self, sweep: str, tasks: Sequence[Task], jobs: int, console: Console) -> None:
+    def __init__(self, sweep: str, tasks: Sequence[Task], jobs: int, console: Console, *, quiet: bool) -> None:
         self._tasks, self._jobs, self._console = tasks, jobs, console
         self._labels = {task.run.name: f"[{i}/{len(tasks)}]" for i, task in enumerate(tasks, start=1)}
         self._tails: dict[str, deque[str]] = {}
@@ -38,7 +39,7 @@ class Lines(AbstractContextManager["Lines"]):
         over = [task for task in tasks if task.is_over]
         self._over = {task.run.name for task in over}
         self._updates = [task.cfg.train.updates or 0 for task in tasks]
-        self._shows_bar = jobs > 1 and sys.stderr.isatty() and all(self._updates)
+        self._shows_bar = jobs > 1 and not quiet and has_cursor(sys.stderr) and all(self._updates)
         self._bar: Sequence[Sink] = ()
         self._looked_at = monotonic()
         kept = f", {len(over)} of them over already" if over else ""

@@ -72,7 +72,7 @@ def train(
     if sweep or jobs is not None:
         from gptlite.cli.sweep import Asked, sweep_runs
 
-        asked = Asked(sweep or (), config, set_ or (), data or (), name, jobs)
+        asked = Asked(sweep or (), config, set_ or (), data or (), name, jobs, quiet)
         sweep_runs(asked, go_on=continue_, resume=resume, dry_run=dry_run, as_json=json_)
         return
     check_combination(config, data, name, resume, continue_)

@@ -207,7 +207,7 @@ def layers_1_to_3() -> Sequence[Task]:
 
 def test_of_several_runs_at_a_time_errors_new_warnings_and_the_end_are_passed_on(gptlite):
     tasks, heard = layers_1_to_3(), Heard()
-    lines = Lines("s", tasks, 3, heard)
+    lines = Lines("s", tasks, 3, heard, quiet=False)
     for task in tasks[:2]:
         for line in ("config: nano.yaml", "warning: short", f"error: run {task.run.name}: signal = SIGINT: stopped"):
             lines.said(task, line)
@@ -233,8 +233,12 @@ def test_one_bar_counts_the_updates_of_all_runs(gptlite, monkeypatch):
     log.write_text('{"step": 4, "split": "train"}\n')
     monkeypatch.setattr("gptlite.cli.sweep_lines.BETWEEN_LOOKS", 0)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    heard = Heard()
-    with Lines("s", layers_1_to_3(), 2, heard) as lines:
+    monkeypatch.setenv("TERM", "xterm")
+    heard, quiet = Heard(), Heard()
+    with Lines("s", layers_1_to_3(), 2, quiet, quiet=True) as lines:
+        lines.look()
+    assert quiet.bar == []
+    with Lines("s", layers_1_to_3(), 2, heard, quiet=False) as lines:
         lines.look()
         log.write_text('{"step": 5, "split": "train"}\n')
         lines.look()
@@ -243,7 +247,7 @@ def test_one_bar_counts_the_updates_of_all_runs(gptlite, monkeypatch):
 
 
 def test_a_point_that_diverges_leaves_the_others_and_gives_its_exit_code(gptlite, monkeypatch):
-    words = ["train", "-c", "nano.yaml", "--sweep", "train.lr=1e30,1e-2", "--jobs", "2"]
+    words = ["train", "-c", "nano.yaml", "--sweep", "train.lr=1e30,1e-2", "--jobs", "2", "--quiet"]
     result = gptlite(*words)
     assert result.code == 3
     end = json.loads(Path("runs/nano-sweep-02-lr=0.01/finished.json").read_text())
