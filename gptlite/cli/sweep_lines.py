@@ -13,11 +13,11 @@ from contextlib import AbstractContextManager
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from gptlite.cli.sweep_table import STOPPED
 from gptlite.cli.terminal import Console
 from gptlite.errors import Diverged, counted
 from gptlite.runs.console import has_cursor
 from gptlite.runs.reading import read_run
+from gptlite.training.crew import STOPPED
 
 if TYPE_CHECKING:
     from gptlite.runs.metrics import Sink
@@ -56,7 +56,8 @@ class Lines(AbstractContextManager["Lines"]):
     def said(self, task: Task, line: str) -> None:
         """See Report: errors are passed on, and warnings that are new."""
         self._tails.setdefault(task.run.name, deque(maxlen=TAIL)).append(line)
-        stopped = line.startswith(f"error: run {task.run.name}: signal = ")  # the sweep says how to go on with all
+        # The sweep says how to go on with all.
+        stopped = line.startswith((f"error: run {task.run.name}: signal = ", "error: interrupted"))
         repeated = line in self._warnings
         if line.startswith("warning: "):
             self._warnings.add(line)

@@ -13,13 +13,13 @@ from gptlite.cli.train import program
 from gptlite.config.saved import shortened
 from gptlite.runs.compare import SEED, Row, fold
 from gptlite.runs.reading import Summary, read_curve, read_run
+from gptlite.training.crew import STOPPED
 
 if TYPE_CHECKING:
     from gptlite.config.grid import Point
     from gptlite.training.sweep import Task
 
 FAILED = "failed"
-STOPPED = (130, 143)  # exit codes of runs that somebody stopped
 NUMBERS = ("bits/byte", "at", "loss")
 LEAST = {"run": 16}
 DROPPED = ("loss", "at", "state")  # by a narrow terminal, the first first

@@ -22,6 +22,7 @@ from gptlite.training.sweep import Task
 
 POLL = 0.1  # seconds between looks at the processes
 PIECE = 1 << 16  # bytes
+STOPPED = (130, 143)  # exit codes of runs that a signal stopped
 
 
 class Report(Protocol):
@@ -147,7 +148,10 @@ class Crew:
         """Tell every process once to save and leave, by the signal that was not received: that one may have reached
         the whole group, and a second of its kind would mean to give up."""
         if not self._told_to_stop:
-            self._told_to_stop, self.cut_short = True, bool(self._children or self._waiting)
+            self._told_to_stop = True
+            # A process that had the same signal may have left before we look.
+            left = [name for name, code in self.codes.items() if code in STOPPED]
+            self.cut_short = bool(self._children or self._waiting or left)
             for child in self._children:
                 child.process.send_signal(signal.SIGINT if received == signal.SIGTERM else signal.SIGTERM)
 

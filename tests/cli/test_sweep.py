@@ -209,7 +209,8 @@ def test_of_several_runs_at_a_time_errors_new_warnings_and_the_end_are_passed_on
     tasks, heard = layers_1_to_3(), Heard()
     lines = Lines("s", tasks, 3, heard, quiet=False)
     for task in tasks[:2]:
-        for line in ("config: nano.yaml", "warning: short", f"error: run {task.run.name}: signal = SIGINT: stopped"):
+        stopped = [f"error: run {task.run.name}: signal = SIGINT: stopped", "error: interrupted"]
+        for line in ("config: nano.yaml", "warning: short", *stopped):
             lines.said(task, line)
     lines.said(tasks[1], "error: no such device")
     lines.ended(tasks[1], 2)

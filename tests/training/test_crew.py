@@ -200,6 +200,23 @@ def test_a_run_that_cannot_be_started_any_more_lets_the_others_save(tasks):
     assert (tasks[0].run.path / "signals").read_text() == f"{int(signal.SIGTERM)} "
 
 
+@pytest.mark.parametrize("n_left", [0, 2])
+def test_a_signal_that_ends_all_processes_before_we_look_still_cuts_the_sweep_short(tasks, n_left):
+    told, watch = Told(), signals()
+
+    def start(task: Task) -> Child:
+        child = process(task, "raise SystemExit(143)")
+        child.process.wait()
+        if task is tasks[-1 - n_left]:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return child
+
+    crew = Crew(tasks, start, 1, told)
+    crew.work(watch)
+    assert crew.cut_short
+    assert len(order(told, "started")) == 3 - n_left
+
+
 @pytest.mark.parametrize(("sent", "passed_on"), [(signal.SIGINT, signal.SIGTERM), (signal.SIGTERM, signal.SIGINT)])
 def test_a_signal_is_passed_on_once_as_the_other_one(tasks, sent, passed_on):
     told, watch = Told(), signals()
