@@ -59,13 +59,20 @@ CheckpointOption = Annotated[
 def read_config(config: str | None, sets: Sequence[str] | None, data: Sequence[str] | None) -> tuple[RunConfig, Path]:
     """The config that a command line asks for, and the file it came from. ConfigError with every problem."""
     from gptlite.config.finding import find_config
-    from gptlite.config.loading import Override, load_config
+    from gptlite.config.loading import load_config
 
     path = find_config(config or DEFAULT_CONFIG)
+    return load_config(path, overrides_of(sets, data)), path
+
+
+def overrides_of(sets: Sequence[str] | None, data: Sequence[str] | None) -> list[str | Override]:
+    """What --set and --data change in a config."""
+    from gptlite.config.loading import Override
+
     overrides: list[str | Override] = list(sets or ())
     if data:
         overrides.append(Override("--data", "data.source", data[0] if len(data) == 1 else list(data)))
-    return load_config(path, overrides), path
+    return overrides
 
 
 def naming_text(data: Sequence[str] | None) -> AbstractContextManager[None]:

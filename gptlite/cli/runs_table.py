@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from gptlite.config.saved import shortened
 from gptlite.runs.compare import Row, differing, peculiar
 from gptlite.runs.console import span
 
@@ -81,12 +81,6 @@ def cells_of(row: Row) -> dict[str, str]:
         "tok/s": number("tokens_per_second", lambda x: abbreviated(round(x))),
         "elapsed": number("elapsed", span),
     }
-
-
-def shortened(keys: Sequence[str]) -> dict[str, str]:
-    """Keys without their section, where that leaves no doubt."""
-    times = Counter(key.rpartition(".")[2] for key in keys)
-    return {key: leaf if times[leaf := key.rpartition(".")[2]] == 1 else key for key in keys}
 
 
 def shown(value: Value) -> str:

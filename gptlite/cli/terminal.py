@@ -46,7 +46,7 @@ class Console:
         self._sink = ConsoleSink(sys.stderr, total=total, start=start, in_seconds=in_seconds, quiet=self._quiet)
         return [self._sink]
 
-    def progress(self, step: int, loss: float) -> None:
+    def progress(self, step: int, loss: float | None = None) -> None:
         """Move the bar."""
         if self._sink is not None:
             self._sink.progress(step, loss)

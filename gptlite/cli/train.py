@@ -33,7 +33,22 @@ DryRunOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="With --dry-run: as one JSON object.")]
 ContinueOption = Annotated[
-    bool, typer.Option("--continue", help="With --name: go on with that run, or start it if there is none.")
+    bool,
+    typer.Option("--continue", help="With --name or --sweep: go on with that run or sweep, or start it."),
+]
+SweepOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--sweep",
+        metavar="SECTION.KEY=A,B,...",
+        help="Train a run for each value of a key. Repeated: for each combination. A table at the end.",
+    ),
+]
+JobsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--jobs", metavar="N", help="With --sweep: so many runs at a time, which share the cores. Default: 1."
+    ),
 ]
 QuietOption = Annotated[
     bool, typer.Option("--quiet", "-q", help="No bar and no lines of progress: evaluations, warnings and the end.")
@@ -50,8 +65,16 @@ def train(
     quiet: QuietOption = False,
     dry_run: DryRunOption = False,
     json_: JsonOption = False,
+    sweep: SweepOption = None,
+    jobs: JobsOption = None,
 ) -> None:
     """Train a model on the text of a config. Ctrl-C stops after the current update, with a checkpoint."""
+    if sweep or jobs is not None:
+        from gptlite.cli.sweep import Asked, sweep_runs
+
+        asked = Asked(sweep or (), config, set_ or (), data or (), name, jobs, quiet)
+        sweep_runs(asked, go_on=continue_, resume=resume, dry_run=dry_run, as_json=json_)
+        return
     check_combination(config, data, name, resume, continue_)
     check_dry_run(dry_run, resume, continue_, quiet, json_)
     # Importing it is cheap: it loads torch when everything else has been checked.

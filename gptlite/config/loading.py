@@ -201,25 +201,34 @@ def _take_override(draft: _Draft, override: str | Override, rank: int) -> None:
             draft.complain(place, f"{shown(override)}: section.key=value, such as train.lr=3e-4")
             return
         try:
-            override = Override("--set", name, _override_value(text))
+            override = Override("--set", name, override_value(text))
         except YamlError as error:
             draft.complain(place, f"{shown(name)} = {shown(text)}: {error.reason}")
             return
     place = _Place(override.where, rank=rank)
-    section, dot, key = override.key.partition(".")
+    problem = key_problem(override.key, override.value)
+    if problem is not None:
+        draft.complain(place, problem)
+        return
+    section, _, key = override.key.partition(".")
+    if key in SECTIONS[section].alternatives and override.value is not None:
+        draft.forget(section, SECTIONS[section].alternatives)
+    draft.entries[section, key] = _Entry(place, override.value)
+
+
+def key_problem(name: str, value: Value) -> str | None:
+    """What to say of a "section.key" that was to have a value; None where there is such a key."""
+    section, dot, key = name.partition(".")
     if section in SECTIONS and key in SECTIONS[section].model_fields:
-        if key in SECTIONS[section].alternatives and override.value is not None:
-            draft.forget(section, SECTIONS[section].alternatives)
-        draft.entries[section, key] = _Entry(place, override.value)
-    elif section in SECTIONS and not dot:
-        text = f"{section} = {shown(override.value)}: section.key=value; {section} is a whole section"
-        draft.complain(place, text)
-    else:
-        meant = suggest_section(section) if dot and section not in SECTIONS else section
-        draft.complain(place, _unknown_key(meant, key or section, override.value, override.key))
+        return None
+    if section in SECTIONS and not dot:
+        return f"{section} = {shown(value)}: section.key=value; {section} is a whole section"
+    meant = suggest_section(section) if dot and section not in SECTIONS else section
+    return _unknown_key(meant, key or section, value, name)
 
 
-def _override_value(text: str) -> Value:
+def override_value(text: str) -> Value:
+    """What --set takes a text for. YamlError for quotes and brackets that are not closed."""
     # Only quotes and brackets need a parser: everything else is one scalar, so that `eval.prompt=a: b # c` is text.
     return yaml12.read(text).plain() if text[:1] in ('"', "'", "[", "{") else yaml12.resolve(text)
 

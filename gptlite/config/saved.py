@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import Counter
+from collections.abc import Sequence
 
 from gptlite.config import yaml12
 from gptlite.config.yaml12 import Value, YamlError
@@ -51,3 +53,9 @@ def _read_yaml(text: str) -> dict[str, Value]:
         if isinstance(keys, dict)
         for key, value in keys.items()
     }
+
+
+def shortened(keys: Sequence[str]) -> dict[str, str]:
+    """Keys without their section, where that leaves no doubt."""
+    times = Counter(key.rpartition(".")[2] for key in keys)
+    return {key: leaf if times[leaf := key.rpartition(".")[2]] == 1 else key for key in keys}

@@ -36,6 +36,7 @@ class Evaluation:
     tokens: int | None
     seconds: float | None
     bits_per_byte: float
+    loss: float | None = None  # nats per token
 
 
 @dataclass(frozen=True)
@@ -216,7 +217,8 @@ def _evaluations(lines: Sequence[Mapping[str, Any]], config: Mapping[str, Value]
     for line in lines:
         score = _number(line, "bits_per_byte")
         if line.get("split") == "val" and score is not None:
-            yield Evaluation(line["step"], tokens_at(config, line["step"]), _number(_time(line), "elapsed"), score)
+            tokens, seconds = tokens_at(config, line["step"]), _number(_time(line), "elapsed")
+            yield Evaluation(line["step"], tokens, seconds, score, _number(line, "loss"))
 
 
 def _time(line: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -27,6 +27,7 @@ from gptlite.runs.reference_lines import FOLDER as FOLDER_OF_LINES
 T = TypeVar("T")
 
 CONFIG = "config.yaml"
+INFO = "run.json"
 DEFAULT_FOLDER = "runs"
 _MAX_NAME_BYTES = 200  # file systems take 255; unfinished files carry a suffix
 _RESERVED = ("latest", "best", FOLDER_OF_LINES)
@@ -162,7 +163,7 @@ class Run:
     @property
     def info(self) -> dict[str, Any]:
         """What run.json says."""
-        return read_record(self.path / "run.json")
+        return read_record(self.path / INFO)
 
     def recorded(self, key: str, kind: type[T]) -> T:
         """What run.json says of one thing; a RunError when it says nothing, or nothing of that kind."""
@@ -185,7 +186,7 @@ class Run:
 
     def write_info(self, info: Mapping[str, Any]) -> None:
         """Write or replace run.json durably; `started_at` is now, unless `info` holds it (a resumed run keeps it)."""
-        write_record(self.path / "run.json", {"started_at": datetime.now(UTC).isoformat(), **info})
+        write_record(self.path / INFO, {"started_at": datetime.now(UTC).isoformat(), **info})
 
     def finish(self, info: Mapping[str, Any]) -> None:
         """Say durably that training came to its end, and with what."""
@@ -238,9 +239,10 @@ def _in_use(root: Path, name: str) -> RunError:
 
 
 def _visible(path: Path) -> bool:
-    """Whether a folder holds anything but hidden files (a lock) and unfinished ones."""
+    """Whether a folder holds anything but what a start leaves that was killed before it wrote config.yaml."""
     with durable.storage_errors(path, "read"):
-        return any(not (each.name.startswith(".") or durable.TEMP_MARK in each.name) for each in path.iterdir())
+        names = [each.name for each in path.iterdir()]
+    return any(not (name.startswith(".") or durable.TEMP_MARK in name or name == INFO) for name in names)
 
 
 def _no_run(path: Path) -> RunError:

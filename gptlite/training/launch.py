@@ -92,7 +92,7 @@ def claim(cfg: RunConfig, *, name: str, root: Path | None = None, terminal: Term
     terminal, root = terminal or Silent(), root or runs_folder(cfg.run.dir)
     run = Run(root / name)
     if run.started:
-        _check_text(run, cfg)
+        check_text([run], cfg)
         return resume(run, with_absolute_paths(cfg), terminal=terminal)
     Run.check_name(name, name)
     return _start(cfg, lambda: Run.claim(root, name), terminal)
@@ -189,13 +189,14 @@ def find_text(run: Run, cfg: RunConfig) -> Prepared | None:
     return next((Prepared(place) for place in places if (place / "manifest.json").is_file()), None)
 
 
-def _check_text(run: Run, cfg: RunConfig) -> None:
-    """RunError where the text that `cfg` names is there and is not the one that the run was started with."""
+def check_text(runs: Sequence[Run], cfg: RunConfig) -> None:
+    """RunError where the text that `cfg` names is there and is not the one that the runs were started with."""
     try:
         now = fingerprint(cfg.data, cfg.tokenizer)
     except DataError:  # a run needs its text no more once it is prepared
         return
-    _check_same(run, now)
+    for run in runs:
+        _check_same(run, now)
 
 
 def _check_same(run: Run, now: str) -> None:

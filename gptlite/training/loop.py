@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import math
-import shlex
-import signal
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from time import perf_counter
-from types import FrameType
 
 from gptlite.compute.device import Compute
 from gptlite.compute.distributed import Dist
 from gptlite.config.schema import RunConfig
 from gptlite.config.training import TrainSection
 from gptlite.data.batches import Batches
-from gptlite.errors import Interrupted
 from gptlite.inference.score import Score
 from gptlite.model.gpt import GPT
 from gptlite.runs.metrics import MetricLog
 from gptlite.runs.pictures import Picture
 from gptlite.training.optim import Optimizers
 from gptlite.training.schedule import lr_at
+from gptlite.training.signals import Signals
 from gptlite.training.state import TrainState
 from gptlite.training.step import diverged, train_step
 from gptlite.training.watch import Movement, Watch
@@ -44,44 +40,6 @@ class Job:
     save: Callable[[TrainState], None]
     progress: Callable[[int, float], None]  # told of every update: its step and loss
     meter: Callable[[int, float], Mapping[str, float]]  # figures of the machine, from tokens and the seconds they took
-
-
-class Signals:
-    """Ctrl-C and SIGTERM, noted here and obeyed after the update; the same signal again gives up at once.
-
-    name, handle: of the run. tell: called inside the signal handler with a line for the user.
-    """
-
-    def __init__(self, name: str, handle: str, tell: Callable[[str], None]) -> None:
-        self.received = 0
-        self._name, self._handle, self._tell = name, handle, tell
-
-    def _note(self, signum: int, frame: FrameType | None) -> None:
-        self.received = signum
-        signal.signal(signum, self._give_up)
-        again = "; press again to give up" if signum == signal.SIGINT else ""
-        self._tell(f"stopping after this update{again}")
-
-    def _give_up(self, signum: int, frame: FrameType | None) -> None:
-        signal.signal(signum, signal.SIG_DFL)  # a third one needs nobody's help
-        raise self.interrupted(signum, "told twice, stopped at once; the last checkpoint stands")
-
-    def interrupted(self, signum: int, how: str) -> Interrupted:
-        """The error that ends training after a signal, saying how it ended and how to go on."""
-        return Interrupted(
-            signum,
-            f"run {self._name}: signal = {signal.Signals(signum).name}: {how}; "
-            f"go on with: gptlite train --resume {shlex.quote(self._handle)}",
-        )
-
-    @contextmanager
-    def watched(self) -> Iterator[None]:
-        before = {signum: signal.signal(signum, self._note) for signum in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for signum, handler in before.items():
-                signal.signal(signum, handler)
 
 
 class Clock:

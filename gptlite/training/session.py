@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import importlib.metadata
 import platform
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -35,7 +36,7 @@ from gptlite.runs.checkpoint import Checkpoint, prune, save_checkpoint, write_po
 from gptlite.runs.choosing import latest
 from gptlite.runs.metrics import MetricLog
 from gptlite.runs.rundir import Run
-from gptlite.training.loop import Job, Signals, is_over, set_out, train
+from gptlite.training.loop import Job, is_over, set_out, train
 from gptlite.training.meter import Meter
 from gptlite.training.optim import Optimizers, build_optimizers, choose_optimizer
 from gptlite.training.outlook import look_ahead
@@ -43,6 +44,7 @@ from gptlite.training.pictures import pictures
 from gptlite.training.record import open_log
 from gptlite.training.saving import Identity, files_of, restore, tensors_of
 from gptlite.training.schedule import choose_lr
+from gptlite.training.signals import Signals
 from gptlite.training.state import TrainState
 from gptlite.training.step import choose_micro_batch_size
 from gptlite.training.terminal import Terminal
@@ -233,7 +235,7 @@ def sit(plan: Plan, prepared: Prepared, run: Run, checkpoint: Checkpoint | None,
         progress=terminal.progress,
         meter=Meter(plan.model, plan.compute, plan.dist).read if plan.dist.is_main else lambda *_: {},
     )
-    signals = Signals(run.name, run.handle, terminal.say_at_once)
+    signals = Signals(f"run {run.name}", f"gptlite train --resume {shlex.quote(run.handle)}", terminal.say_at_once)
     deterministic = settings(plan.compute, deterministic=cfg.run.deterministic)
     noting = run.noting_divergence() if plan.dist.is_main else nullcontext()
     reached = None if checkpoint is None else state

@@ -78,7 +78,9 @@ def test_a_root_that_cannot_be_made_is_a_storage_error_that_names_it(tmp_path: P
 def test_claim_continues_a_run_begins_an_absent_one_and_survives_a_kill_in_between(tmp_path: Path) -> None:
     first = Run.claim(tmp_path, "y")
     assert not first.started
-    (first.path / ".lock").touch()  # killed before config.yaml was there
+    (first.path / ".lock").touch()
+    first.write_info({})
+    (first.path / "config.yaml.tmp-1-abcd").touch()  # killed before config.yaml was there
     again = Run.claim(tmp_path, "y")
     assert (again, again.started) == (first, False)
     again.write_config("run: {}\n")

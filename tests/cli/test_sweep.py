@@ -1,0 +1,375 @@
+"""`gptlite train --sweep`: what it refuses, what it leaves, what it says in the end, however often it was killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gptlite.cli.sweep import Asked, planned
+from gptlite.cli.sweep_lines import Lines
+from gptlite.cli.sweep_table import report
+from gptlite.cli.terminal import Console
+from gptlite.config.loading import dump_config, load_config
+from gptlite.runs.checkpoint import valid_checkpoints
+from gptlite.runs.rundir import Run
+from gptlite.training.launch import with_absolute_paths
+from gptlite.training.sweep import Task
+
+
+def errors(result: Any) -> list[str]:
+    return [line.removeprefix("error: ") for line in result.err.splitlines() if line.startswith("error: ")]
+
+
+def begun(name: str, *sets: str) -> Run:
+    """The folder of a run as it is after its start."""
+    run = Run(Path("runs", name))
+    run.path.mkdir(parents=True)
+    run.write_config(dump_config(with_absolute_paths(load_config(Path("nano.yaml"), sets))))
+    return run
+
+
+@pytest.fixture(autouse=True)
+def _same_package(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(repository))  # for the processes of the runs
+
+
+@pytest.fixture
+def no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr("gptlite.training.crew.subprocess.Popen", refuse)
+
+
+LR = ["--sweep", "train.lr=1e-3,3e-3"]
+
+
+@pytest.mark.usefixtures("no_processes")
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--jobs", "2"], "--jobs = without --sweep: "),
+        ([*LR, "--jobs", "0"], "--jobs = 0: a whole number >= 1"),
+        ([*LR, "--resume", "x"], "--sweep = with --resume x: "),
+        ([*LR, "--dry-run"], "--sweep = with --dry-run: "),
+        ([*LR, "--json"], "--json = with --sweep: "),
+        ([*LR, *LR], "--sweep: train.lr = given 2 times"),
+        ([*LR, "--set", "train.lr=1"], "--sweep: train.lr = given as a single value too"),
+        (["--data", "story.txt", "--sweep", "data.source=a,b"], "--sweep: data.source = given as a single value too"),
+        ([*LR, "--name", "a/b"], "--name = a/b: the name of a folder"),
+        ([*LR, "--name", "x" * 199], "the name of a folder, and at most 200 bytes"),
+        ([*LR, "--set", "model.n_layer=0"], "--set: model.n_layer = 0: a whole number >= 1"),
+        (["--sweep", "model.n_embd=16,18,20", "--set", "model.n_head=4"], "(in nano-sweep-02-n_embd=18)"),
+        (["--sweep", "tokenizer.kind=bpe,char", "--set", "tokenizer.vocab_size=300"], "(in nano-sweep-02-kind=char)"),
+        (["--sweep", "data.source=story.txt,gone.txt"], "data.source = gone.txt: no such file"),
+        (["--sweep", "model.block_size=16,99999"], "model.block_size = 99999 needs 100000"),
+    ],
+)
+def test_it_is_refused_before_any_run_is_made(gptlite, words, message):
+    result = gptlite("train", "-c", "nano.yaml", *words)
+    assert result.code == 2
+    assert [message in error for error in errors(result)] == [True]
+    assert not Path("runs").exists()
+
+
+@pytest.mark.usefixtures("no_processes")
+def test_all_mistakes_are_said_at_once(gptlite, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    words = ["--sweep", "train.lr=1,", "--sweep", "model.layers=1", "--set", "model.n_head=0", "--jobs", "-1"]
+    starts = [error.partition(":")[0] for error in errors(gptlite("train", "-c", "nano.yaml", *words))]
+    assert starts == ["--jobs = -1", "--sweep = 2 processes", "--sweep", "--sweep", "--set"]
+
+
+@pytest.mark.usefixtures("no_processes")
+def test_runs_of_the_sweep_that_are_there_ask_for_continue_or_another_name(gptlite):
+    begun("nano-sweep-01-lr=0.001", "train.lr=0.001")
+    result = gptlite("train", "-c", "nano.yaml", *LR)
+    assert (result.code, len(errors(result))) == (2, 1)
+    assert errors(result)[0].startswith("--name = nano-sweep: already used, by nano-sweep-01-lr=0.001; add --continue")
+    grid = gptlite("train", "-c", "nano.yaml", "--sweep", "model.n_layer=1,2", "--continue")
+    assert grid.code == 2
+    assert errors(grid)[0].startswith("--name = nano-sweep: nano-sweep-01-lr=0.001: no point of this grid; ")
+
+
+@pytest.mark.usefixtures("no_processes")
+def test_a_sweep_does_not_go_on_with_another_config_and_says_so_once_for_all_runs(gptlite):
+    for number, lr in ((1, 0.001), (2, 0.003)):
+        begun(f"nano-sweep-0{number}-lr={lr}", f"train.lr={lr}")
+    result = gptlite("train", "-c", "nano.yaml", *LR, "--continue", "--set", "train.warmup_steps=1")
+    assert (result.code, len(errors(result))) == (2, 1)
+    problem = "run nano-sweep-01-lr=0.001 and 1 more: train.warmup_steps = 1: it was started with 2; "
+    assert errors(result)[0].startswith(problem)
+
+
+@pytest.mark.usefixtures("no_processes")
+def test_a_config_that_is_changed_while_others_train_starts_nothing_more(gptlite, monkeypatch):
+    change = "from pathlib import Path; p = Path('nano.yaml'); p.write_text(p.read_text().replace('16}', '18}'))"
+    monkeypatch.setattr("gptlite.training.sweep.prepare", lambda *args: exec(change) or Anything())
+    result = gptlite("train", "-c", "nano.yaml", *LR)
+    assert result.code == 2
+    assert errors(result)[0].startswith("nano.yaml: content = changed since the sweep began")
+
+
+class Anything:
+    """Text that suits."""
+
+    def check_block_size(self, block_size: int) -> None:
+        pass
+
+
+def finished(name: str, best: float, at: int, *sets: str) -> None:
+    run = begun(name, *sets)
+    run.finish({"best_bits_per_byte": best, "best_step": at})
+    val = {"step": at, "split": "val", "loss": 2 * best, "bits_per_byte": best}
+    (run.path / "metrics.jsonl").write_text(json.dumps(val) + "\n")
+    run.write_info({"data": None})
+
+
+def cells(out: str) -> list[list[str]]:
+    """The rows of the table."""
+    table = out.partition("next:\n")[0]
+    return [re.split(r" {2,}", line.strip()) for line in table.splitlines()]
+
+
+@pytest.mark.usefixtures("no_processes")
+def test_seeds_are_one_row_the_best_row_comes_first_and_what_is_next_names_it(gptlite, monkeypatch):
+    monkeypatch.setattr("gptlite.training.sweep.check_text", lambda runs, cfg: None)
+    bests = {(1, 1): 2.0, (1, 2): 2.2, (2, 1): 1.0, (2, 2): 1.5}
+    for number, ((layers, seed), best) in enumerate(bests.items(), start=1):
+        name = f"nano-sweep-0{number}-n_layer={layers}-seed={seed}"
+        finished(name, best, 3 * layers, f"model.n_layer={layers}", f"run.seed={seed}")
+    words = ["--sweep", "model.n_layer=1,2", "--sweep", "run.seed=1,2", "--continue"]
+    result = gptlite("train", "-c", "nano.yaml", *words)
+    assert result.code == 0
+    assert cells(result.out) == [
+        ["run", "state", "n_layer", "bits/byte", "at", "loss"],
+        ["nano-sweep-03-n_layer=2-seed=1 +1", "finished", "2", "1.2500 ±0.3536", "6", "2.5000"],
+        ["nano-sweep-01-n_layer=1-seed=1 +1", "finished", "1", "2.1000 ±0.1414", "3", "4.2000"],
+    ]
+    assert "  gptlite sample nano-sweep-03-n_layer=2-seed=1 --prompt" in result.out.replace(sys.prefix + "/bin/", "")
+    assert result.out.splitlines()[-1].endswith("tensorboard --logdir runs")
+
+
+@pytest.mark.parametrize("code", [2, 137])
+def test_points_that_failed_are_rows_too_whether_their_run_has_begun_or_not(gptlite, capfd, code):
+    tasks = layers_1_to_3()
+    finished("nano-sweep-03-n_layer=3", 2.0, 6, "model.n_layer=3")
+    begun("nano-sweep-02-n_layer=2", "model.n_layer=2").write_info({})
+    text = report(tasks, {tasks[0].run.name: code, tasks[1].run.name: code, tasks[2].run.name: 0}, print)
+    assert [row[:3] for row in cells(text)] == [
+        ["run", "state", "n_layer"],
+        ["nano-sweep-03-n_layer=3", "finished", "3"],
+        ["nano-sweep-02-n_layer=2", "failed", "2"],
+        ["nano-sweep-01-n_layer=1", "failed", "1"],
+    ]
+    assert "runs diff" not in text
+    assert capfd.readouterr().out == ""
+
+
+class Heard(Console):
+    """A terminal that remembers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+        self.bar: list[float | str] = []
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+
+    def begin(self, total: float, start: float, *, in_seconds: bool) -> list[Any]:
+        self.bar += [total, start]
+        return [self]
+
+    def close(self) -> None:
+        self.bar.append("closed")
+
+    def progress(self, step: int, loss: float | None = None) -> None:
+        self.bar.append(step)
+
+
+def layers_1_to_3() -> Sequence[Task]:
+    return planned(Asked(["model.n_layer=1,2,3"], "nano.yaml", (), (), None, None), []).tasks
+
+
+def test_of_several_runs_at_a_time_errors_new_warnings_and_the_end_are_passed_on(gptlite):
+    tasks, heard = layers_1_to_3(), Heard()
+    lines = Lines("s", tasks, 3, heard, quiet=False)
+    for task in tasks[:2]:
+        stopped = [f"error: run {task.run.name}: signal = SIGINT: stopped", "error: interrupted"]
+        for line in ("config: nano.yaml", "warning: short", *stopped):
+            lines.said(task, line)
+    lines.said(tasks[1], "error: no such device")
+    lines.ended(tasks[1], 2)
+    lines.said(tasks[2], "Traceback")
+    lines.said(tasks[2], "AssertionError")
+    lines.ended(tasks[2], 1)
+    assert heard.lines == [
+        "sweep s: 3 runs in runs",
+        "[1/3] warning: short",
+        "[2/3] error: no such device",
+        "[2/3] nano-sweep-02-n_layer=2 failed, exit code 2",
+        "[3/3] Traceback",
+        "[3/3] AssertionError",
+        "[3/3] nano-sweep-03-n_layer=3 failed, exit code 1",
+    ]
+
+
+def test_one_bar_counts_the_updates_of_all_runs(gptlite, monkeypatch):
+    finished("nano-sweep-01-n_layer=1", 2.0, 6)
+    log = begun("nano-sweep-02-n_layer=2", "model.n_layer=2").path / "metrics.jsonl"
+    log.write_text('{"step": 4, "split": "train"}\n')
+    monkeypatch.setattr("gptlite.cli.sweep_lines.BETWEEN_LOOKS", 0)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    heard, quiet = Heard(), Heard()
+    with Lines("s", layers_1_to_3(), 2, quiet, quiet=True) as lines:
+        lines.look()
+    assert quiet.bar == []
+    with Lines("s", layers_1_to_3(), 2, heard, quiet=False) as lines:
+        lines.look()
+        log.write_text('{"step": 5, "split": "train"}\n')
+        lines.look()
+    assert heard.bar == [18, 10, 10, 11, "closed"]
+    assert heard.lines == ["sweep s: 3 runs in runs, 1 of them over already"]
+
+
+def test_a_point_that_diverges_leaves_the_others_and_gives_its_exit_code(gptlite, monkeypatch):
+    words = ["train", "-c", "nano.yaml", "--sweep", "train.lr=1e30,1e-2", "--jobs", "2", "--quiet"]
+    result = gptlite(*words)
+    assert result.code == 3
+    end = json.loads(Path("runs/nano-sweep-02-lr=0.01/finished.json").read_text())
+    header, good, bad = cells(result.out)
+    assert header == ["run", "state", "lr", "bits/byte", "at", "loss"]
+    assert good[:5] == ["nano-sweep-02-lr=0.01", "finished", "0.01", f"{end['best_bits_per_byte']:.4f}", "6"]
+    assert bad == ["nano-sweep-01-lr=1e+30", "diverged", "1.0e+30"]
+    assert "[1/2] error: step " in result.err
+    assert "[2/2] nano-sweep-02-lr=0.01 finished after 6: " in result.err
+    # Both are over: nothing is left to train, and the answer is the same.
+    monkeypatch.setattr("gptlite.training.crew.subprocess.Popen", None)
+    again = gptlite(*words, "--continue")
+    assert (again.code, again.out) == (result.code, result.out)
+
+
+GRID = ["--sweep", "train.lr=0.01,0.03", "--sweep", "model.n_head=1,2,4"]
+
+
+def shell(folder: Path, command: str) -> subprocess.Popen[str]:
+    """A command line as a leader of its process group, as a shell starts it."""
+    environment = {**os.environ, "GPTLITE_THREADS": "1"}
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        f"exec {command}",
+        shell=True,
+        cwd=folder,
+        env=environment,
+        stdout=pipe,
+        stderr=pipe,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def sweep(folder: Path, *words: str) -> subprocess.Popen[str]:
+    return shell(folder, shlex.join([sys.executable, "-m", "gptlite", "train", "-c", "nano.yaml", *words]))
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    return out
+
+
+def updates(folder: Path) -> int:
+    """How many were logged in all runs."""
+    return sum(path.read_bytes().count(b'"train"') for path in folder.glob("runs/*/metrics.jsonl"))
+
+
+def wait_for_updates(process: subprocess.Popen[str], folder: Path, number: int) -> None:
+    deadline = time.monotonic() + 120
+    while updates(folder) < number and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.002)
+    assert process.poll() is None, "it ended too soon"
+
+
+def metrics(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """What every run logged, without what depends on the clock."""
+    return {
+        path.parent.name: [
+            {key: value for key, value in json.loads(line).items() if key != "time"}
+            for line in path.read_text().splitlines()
+        ]
+        for path in folder.glob("runs/*/metrics.jsonl")
+    }
+
+
+def folder_of(parent: Path, name: str) -> Path:
+    """A folder with the same text, and a config of 40 updates."""
+    folder = parent / name
+    folder.mkdir()
+    shutil.copy(parent / "story.txt", folder)
+    config = (parent / "nano.yaml").read_text().replace("max_steps: 6", "max_steps: 40")
+    (folder / "nano.yaml").write_text(config.replace("save: {every: 3}", "save: {every: 7}"))
+    return folder
+
+
+@pytest.mark.slow
+def test_a_sweep_killed_twice_ends_with_the_table_and_the_metrics_of_one_left_alone(gptlite, tmp_path):
+    alone, killed = folder_of(tmp_path, "alone"), folder_of(tmp_path, "killed")
+    table = finish(sweep(alone, *GRID))
+    assert [row[1] for row in cells(table)] == ["state", *["finished"] * 6]
+
+    kills = sorted(random.Random(os.urandom(8)).sample(range(2, 235), 2))
+    for number, jobs in zip(kills, (["--jobs", "2"], []), strict=True):
+        process = sweep(killed, *GRID, *jobs, "--continue")
+        wait_for_updates(process, killed, number)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    assert finish(sweep(killed, *GRID, "--jobs", "2", "--continue")) == table, f"killed after {kills}"
+    assert metrics(killed) == metrics(alone), f"killed after {kills}"
+    assert sorted(metrics(alone)) == [row[0] for row in sorted(cells(table)[1:])]
+
+
+@pytest.mark.slow
+def test_runs_that_a_killed_sweep_left_in_training_are_not_trained_twice(gptlite, tmp_path):
+    folder = folder_of(tmp_path, "orphans")
+    words = ["--sweep", "train.lr=0.01,0.03", "--set", "train.max_steps=1500", "--set", "eval.every=500"]
+    with sweep(folder, *words) as first:
+        wait_for_updates(first, folder, 5)
+        first.kill()
+    table = finish(sweep(folder, *words, "--continue"))
+    assert [row[1] for row in cells(table)[1:]] == ["finished"] * 2
+    assert "resumed_by" not in json.loads((folder / "runs/nano-sweep-01-lr=0.01/run.json").read_text())
+
+
+@pytest.mark.slow
+def test_a_signal_saves_every_run_and_prints_a_command_that_goes_on(gptlite, tmp_path):
+    folder = folder_of(tmp_path, "interrupted")
+    steps = ["--set", "train.max_steps=1000", "--set", "save.every=1000", "--set", "eval.every=1000"]
+    process = sweep(folder, "--sweep", "train.lr=0.01,0.03", "--name", "it's", *steps, "--jobs", "2")
+    # As a batch system that knows one process, then as a terminal.
+    for signum, code, send in ((signal.SIGTERM, 143, os.kill), (signal.SIGINT, 130, os.killpg)):
+        wait_for_updates(process, folder, updates(folder) + 20)
+        send(process.pid, signum)
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, out) == (code, "")
+        last = err.splitlines()[-1]
+        assert last.startswith(f"error: sweep it's: signal = {signum.name}: stopped and saved; 0 of 2 runs are over")
+        for run in Run.all(folder / "runs"):
+            logged = [line["step"] for line in metrics(folder)[run.name]]
+            assert valid_checkpoints(run.checkpoints)[-1].step == max(logged)
+        process = shell(folder, last.partition("go on with: ")[2])
+    assert [row[1] for row in cells(finish(process))[1:]] == ["finished"] * 2
