@@ -69,7 +69,8 @@ class Lines(AbstractContextManager["Lines"]):
         for line in self._tails.pop(task.run.name, ()):
             if code not in SAID_ALL:
                 self._say(task, line)
-        self._over.add(task.run.name)
+        if code not in STOPPED:
+            self._over.add(task.run.name)
         self._say(task, f"{task.run.name} {outcome(task, code)}")
 
     def waits(self, task: Task) -> None:
