@@ -15,10 +15,13 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, TypeVar
 
 from PIL import Image
+
+T = TypeVar("T")
 
 HERE = Path(__file__).resolve().parent
 GPTLITE = [sys.executable, "-m", "gptlite"]
@@ -66,7 +69,7 @@ def main() -> None:
         train_all(runs, arguments.text, Path(scratch))
         names, out = (IN_README, HERE / "images") if arguments.out is None else (PAGES, arguments.out)
         out.mkdir(parents=True, exist_ok=True)
-        with tensorboard(runs) as address:
+        with tensorboard(runs, Path(scratch)) as address:
             for name in names:
                 page, width, height, colours = PAGES[name]
                 picture = take(browser, address + page, (width, height), Path(scratch))
@@ -112,40 +115,40 @@ def stop(command: list[str], run: Path) -> None:
 
 
 @contextlib.contextmanager
-def tensorboard(runs: Path) -> Iterator[str]:
+def tensorboard(runs: Path, scratch: Path) -> Iterator[str]:
     """The address of a TensorBoard that has read all of the runs."""
-    server = subprocess.Popen(
-        [*TENSORBOARD, "--logdir", runs.name, "--port", "0", "--samples_per_plugin", "images=100,text=100"],
-        cwd=runs.parent,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    options = ["--logdir", runs.name, "--port", "0", "--samples_per_plugin", "images=100,text=100"]
+    said = scratch / "tensorboard.log"
+    with said.open("w") as log:
+        server = subprocess.Popen([*TENSORBOARD, *options], cwd=runs.parent, stderr=log)
     try:
-        assert server.stderr is not None
-        address = next(found[0] for line in server.stderr if (found := re.search(r"http://\S+/", line)))
-        wait_until_read(address, {str(path.parent.relative_to(runs)) for path in runs.rglob("events.*")})
+        address = wait_for(lambda: re.search(r"http://\S+/", said.read_text()), f"TensorBoard, which said {said}")[0]
+        folders = {str(path.parent.relative_to(runs)) for path in runs.rglob("events.*")}
+        wait_for(lambda: folders == set(ask(address + "data/runs")), f"{len(folders)} folders of events")
+        pages = {"scalars", "images", "text", "hparams", "projector", "histograms"}
+        wait_for(lambda: pages <= enabled(ask(address + "data/plugins_listing")), f"something to show on {pages}")
         yield address
     finally:
         server.terminate()
         server.wait()
 
 
-def wait_until_read(address: str, folders: set[str]) -> None:
+def wait_for(what: Callable[[], T | None], name: str) -> T:
     deadline = time.monotonic() + PATIENCE
-    pages: dict[str, bool] = {}
-    while time.monotonic() < deadline:
-        read = set(ask(address + "data/runs"))
-        pages = {name: page["enabled"] for name, page in ask(address + "data/plugins_listing").items()}
-        if read == folders and all(pages[name] for name in ("scalars", "images", "text", "hparams", "projector")):
-            return
+    while not (found := what()):
+        if time.monotonic() > deadline:
+            sys.exit(f"error: {name} = none after {PATIENCE:.0f} s")
         time.sleep(1)
-    sys.exit(f"error: {address}: pages = {pages}: all of them with something to show after {PATIENCE:.0f} s")
-
-
-def ask(address: str) -> dict[str, dict[str, bool]]:
-    with urllib.request.urlopen(address) as answer:
-        found: dict[str, dict[str, bool]] = json.load(answer)
     return found
+
+
+def ask(address: str) -> Any:
+    with urllib.request.urlopen(address) as answer:
+        return json.load(answer)
+
+
+def enabled(pages: dict[str, dict[str, bool]]) -> set[str]:
+    return {name for name, page in pages.items() if page["enabled"]}
 
 
 def take(browser: str, address: str, size: tuple[int, int], scratch: Path) -> Image.Image:

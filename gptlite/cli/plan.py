@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from gptlite.errors import counted
 from gptlite.model.sizes import Parameters
-from gptlite.training.forecast import Memory, amount, size, steps_evaluated, steps_saved
+from gptlite.training.forecast import Memory, amount, size, times_evaluated, times_saved
 
 if TYPE_CHECKING:
     from gptlite.training.dry_run import DryRun
@@ -18,7 +19,7 @@ def card_of_plan(planned: DryRun) -> list[str]:
     disk, reading = foreseen.disk, foreseen.reading
     assert reading.trained is not None, "the updates of a plan are known"
     assert reading.epochs is not None, "the same"
-    looks, saves = steps_evaluated(cfg, planned.updates), steps_saved(cfg, planned.updates)
+    looks, saves = times_evaluated(cfg, planned.updates), times_saved(cfg, planned.updates)
     there = "was prepared already" if planned.was_prepared else "is prepared now"
     return [
         f"run         {str(planned.plan).partition(';')[0]}",
@@ -27,8 +28,9 @@ def card_of_plan(planned: DryRun) -> list[str]:
         f"disk        {size(disk.checkpoint)} a checkpoint, {disk.kept} of them kept: {size(disk.total)}",
         f"text        {reading.tokens:,} tokens, {amount(foreseen.tokens_per_parameter)} a parameter; "
         f"trained on {reading.trained:,}: {amount(reading.epochs)} epochs",
-        f"time        {span(planned.seconds)}: {planned.updates:,} updates of {span(times.update)}, "
-        f"{len(looks)} evaluations of {span(times.look)}, {len(saves)} checkpoints of {span(times.save)}",
+        f"time        {duration(planned.seconds)}: {counted(planned.updates, 'update')} of {duration(times.update)}, "
+        f"{counted(looks, 'evaluation')} of {duration(times.look)}, "
+        f"{counted(saves, 'checkpoint')} of {duration(times.save)}",
         *planned.outlook.warnings,
         f"no run was made; the text {there}, in {planned.prepared}",
     ]
@@ -47,10 +49,10 @@ def by_use(memory: Memory) -> str:
     return f"Python and torch {size(memory.libraries)}, {shown}" if memory.libraries else f"{shown}; not measured"
 
 
-def span(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """How long, in one or two units.
 
-    >>> span(0.0042), span(2.345), span(200), span(7500)
+    >>> duration(0.0042), duration(2.345), duration(200), duration(7500)
     ('4.2 ms', '2.3 s', '3 min 20 s', '2 h 5 min')
     """
     if seconds < 1:

@@ -50,9 +50,7 @@ JobsOption = Annotated[
         "--jobs", metavar="N", help="With --sweep: so many runs at a time, which share the cores. Default: 1."
     ),
 ]
-QuietOption = Annotated[
-    bool, typer.Option("--quiet", "-q", help="No bar and no lines of progress: evaluations, warnings and the end.")
-]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No bar and no lines of progress.")]
 
 
 def train(

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
+
+from gptlite.compute import cgroups
+from gptlite.compute.threads import local_world_size
 
 
 def resident_bytes() -> int:
@@ -30,8 +34,17 @@ def peak_bytes(device: torch.device) -> int:
     return int(torch.cuda.max_memory_allocated(device)) if device.type == "cuda" else most_resident_bytes()
 
 
-def memory_of(device: torch.device) -> int:
-    """All memory of a device, or of the machine where the device shares it: bytes."""
+def memory_of(device: torch.device, root: Path = Path("/")) -> int:
+    """Bytes for this process: all of a GPU; of the machine, or of what its cgroups allow, a part for each process of
+    the run here. `root` is the folder in which the system's files are looked for."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min([machine, *_cgroup_limits(root)]) // local_world_size()
+
+
+def _cgroup_limits(root: Path) -> Iterator[int]:
+    """`max` stands for none in v2, a number beyond all memory in v1."""
+    for group in cgroups.folders(root, "memory"):
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            yield from (int(line) for line in cgroups.lines(group / name) if line.isdecimal())

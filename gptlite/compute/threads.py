@@ -10,11 +10,17 @@ import math
 import os
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
+from gptlite.compute import cgroups
 from gptlite.errors import ConfigError
 
 VARIABLE = "GPTLITE_THREADS"
+
+
+def local_world_size() -> int:
+    """Processes of this run on this machine: torchrun says how many."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
 def choose_threads(root: Path = Path("/")) -> tuple[int, str]:
@@ -28,8 +34,7 @@ def choose_threads(root: Path = Path("/")) -> tuple[int, str]:
     quota = min(cgroup_quotas(root), default=math.inf)
     if quota <= cores - 1:  # a part of a core is worth a thread
         threads, why = max(1, math.ceil(quota)), f"the cgroup allows {quota:.4g} cores"
-    processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # torchrun's, on this machine
-    if processes > 1:
+    if (processes := local_world_size()) > 1:
         threads, why = max(1, threads // processes), f"{why}, shared by {processes} processes"
     cap = os.environ.get(VARIABLE)
     if cap:
@@ -41,33 +46,15 @@ def choose_threads(root: Path = Path("/")) -> tuple[int, str]:
 
 
 def cgroup_quotas(root: Path) -> Iterator[float]:
-    """The shares of processor time, in cores, of this process's cgroup and of each that we see around it."""
-    groups: dict[str, PurePosixPath] = {}  # by v1's controllers; the one tree of v2 names none
-    for line in _lines(root / "proc/self/cgroup"):
-        _, controllers, group = line.split(":", 2)
-        groups |= dict.fromkeys(controllers.split(","), PurePosixPath(group))
-    for line in _lines(root / "proc/self/mountinfo"):
-        mount, _, filesystem = line.partition(" - ")
-        kind, *_, options = filesystem.split()
-        if kind == "cgroup2" or (kind == "cgroup" and "cpu" in options.split(",")):
-            top, folder = mount.split()[3:5]
-            mine = groups.get("" if kind == "cgroup2" else "cpu", PurePosixPath(top))
-            below = mine.relative_to(top) if mine.is_relative_to(top) else PurePosixPath()
-            for each in (below, *below.parents):
-                yield from _quota(root / folder.lstrip("/") / each)
+    """The shares of processor time, in cores, that this process's cgroups allow."""
+    for group in cgroups.folders(root, "cpu"):
+        yield from _quota(group)
 
 
 def _quota(group: Path) -> Sequence[float]:
     """One number, where the group has a limit: `150000 100000` in v2's file, which says `max` for none; -1 in v1's."""
     names = ("cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us")
-    words = " ".join(line for name in names for line in _lines(group / name)).split()
+    words = " ".join(line for name in names for line in cgroups.lines(group / name)).split()
     if len(words) == 2 and all(word.isdecimal() for word in words) and int(words[1]):
         return [int(words[0]) / int(words[1])]
     return []
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text("utf-8", "replace").splitlines()
-    except OSError:  # not this system, not this controller: nothing there limits us
-        return []

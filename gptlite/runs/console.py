@@ -76,7 +76,7 @@ class ConsoleSink:
 
     def sample(self, step: int, text: str) -> None:
         """One line: the step, the bits per byte of the evaluation before, and the beginning of the text."""
-        width = max(4, len(str(self._total)))
+        width = 4 if self._zero is not None else max(4, len(str(self._total)))
         if not self._said_header:
             self.say(f"{'step':>{width}}  bits/byte  sample")
             self._said_header = True

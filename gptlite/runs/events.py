@@ -22,11 +22,11 @@ class EventFolder:
 
     Nothing is imported or written before the first call. Each sitting adds a file, which says first that all events
     from `first_step` on in earlier files are void: curves are unbroken and have no step twice. `opening` makes the
-    values that stand at step 0 of the very first file. Every event is written by the caller's thread: an error is the
-    caller's, at once.
+    values of step 0, told whether the file is the very first. Every event is written by the caller's thread: an error
+    is the caller's, at once.
     """
 
-    def __init__(self, folder: Path, first_step: int, opening: Callable[[], Values] = tuple) -> None:
+    def __init__(self, folder: Path, first_step: int, opening: Callable[[bool], Values] = lambda is_first: ()) -> None:
         self._folder = folder
         self._first_step = first_step
         self._opening = opening
@@ -53,13 +53,8 @@ class EventFolder:
             self._file.close()
 
     def _record(self, step: int, **what: Any) -> None:
-        from tensorboard.compat.proto.event_pb2 import Event  # type: ignore[import-untyped]
-        from tensorboard.summary.writer.record_writer import RecordWriter  # type: ignore[import-untyped]
-
         assert self._file is not None, "begin comes first"
-        record = io.BytesIO()  # its four parts in one piece: a kill leaves all of it or nothing
-        RecordWriter(record).write(Event(wall_time=clock.time(), step=step, **what).SerializeToString())
-        self._file.write(record.getvalue())
+        self._file.write(record(wall_time=clock.time(), step=step, **what))
 
     def begin(self) -> None:
         """Make the file, if that was not done yet."""
@@ -74,5 +69,14 @@ class EventFolder:
         self._record(0, file_version="brain.Event:2")
         # Every file needs the START, the first too: TensorBoard takes the first that it sees for no restart.
         self._record(self._first_step, session_log={"status": "START"})
-        if not stamps:
-            self.write(0, self._opening())
+        self.write(0, self._opening(not stamps))
+
+
+def record(**fields: Any) -> bytes:
+    """An event as it stands in a file, its four parts in one piece: a kill leaves all of it or nothing."""
+    from tensorboard.compat.proto.event_pb2 import Event  # type: ignore[import-untyped]
+    from tensorboard.summary.writer.record_writer import RecordWriter  # type: ignore[import-untyped]
+
+    file = io.BytesIO()
+    RecordWriter(file).write(Event(**fields).SerializeToString())
+    return file.getvalue()

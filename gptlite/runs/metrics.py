@@ -1,8 +1,11 @@
 """One log call, several sinks: metrics.jsonl and samples.jsonl (never lost), TensorBoard and the terminal (extras).
 
-A line of metrics.jsonl, numbers that depend on the clock under `time` only:
+Lines of metrics.jsonl; numbers that depend on the clock and the machine stand under `time` only:
 
-    {"step": 10, "split": "train", "loss": 3.2, "lr": 0.0006, "time": {"elapsed": 1.9, "tokens_per_second": 10778.9}}
+    {"step": 10, "split": "train", "loss": 3.2, "lr": 0.0006, "grad_norm": 0.8, "tokens": 20480, "update_ratio": 0.002,
+     "time": {"elapsed": 1.9, "tokens_per_second": 10778.9, "share_of_peak": 0.4, "peak_mib": 300.1}}
+    {"step": 10, "split": "val", "loss": 3.1, "bits_per_byte": 2.6, "perplexity": 22.2, "tokens": 20480,
+     "time": {"elapsed": 1.9}}
 """
 
 from __future__ import annotations

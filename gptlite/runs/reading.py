@@ -18,7 +18,6 @@ from gptlite.config.saved import saved_values
 from gptlite.config.yaml12 import Value, YamlError
 from gptlite.errors import RunError, UserError
 from gptlite.runs.records import read_record
-from gptlite.runs.reference_lines import FOLDER as FOLDER_OF_LINES
 from gptlite.runs.rundir import CONFIG, Run
 
 State = Literal["running", "finished", "stopped", "diverged"]
@@ -82,7 +81,6 @@ def read_runs(folder: Path) -> tuple[list[Summary], list[str]]:
         if not folder.is_dir():
             raise RunError(f"{folder}: folder = missing: the folder of runs; train one, or check the path")
         paths = sorted(path for path in folder.iterdir() if not path.name.startswith(".") and path.is_dir())
-    paths = [path for path in paths if path.name != FOLDER_OF_LINES]
     found: list[Summary] = []
     problems: list[str] = []
     for path in paths:

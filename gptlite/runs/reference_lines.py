@@ -1,52 +1,71 @@
-"""What simple models make of a text, as lines on the charts of all runs that were trained on it.
+"""What simple models make of a text, as level lines on the charts of all runs that were trained on it.
 
-    runs/reference/story.txt/xz 2.943/    val/bits_per_byte is 2.943 at step 0 and at the last step of the longest run
+    runs/.reference/story.txt-3fa2c1/xz 2.943/    val/bits_per_byte is 2.943 from step 0 to where the longest run was
 
-TensorBoard selects nothing at first where it finds more than 40 folders, and so the runs share these.
+TensorBoard selects nothing at first where it finds more than 40 folders, and so the runs of a text share these. They
+may be removed: the next run draws them anew.
 """
 
 from __future__ import annotations
 
-import io
 import re
+import time as clock
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from gptlite import durable
+from gptlite.runs.events import record
+from gptlite.runs.pictures import Picture
 
-FOLDER = "reference"  # beside the runs; no run may be called so
+FOLDER = ".reference"  # beside the runs, whose names may not begin with a dot
 TAG = "val/bits_per_byte"
 _NAME = re.compile(r"events\.out\.tfevents\.(\d+)\.reference")
 
 
-@dataclass(frozen=True)
-class ReferenceLines:
-    """folder: of the text; bits_per_byte: by the name of the model."""
+class ReferenceSink:
+    """Makes the lines as long as the run: at its first evaluation, whenever it has doubled since, and at its end.
 
-    folder: Path
-    bits_per_byte: Mapping[str, float]
+    folder: of the text; bits_per_byte: by the name of the model.
+    """
 
-    def draw_to(self, step: int) -> None:
-        """Make every line reach that step. Each end has a file; runs that write it at the same time write the same."""
-        for name, value in self.bits_per_byte.items():
-            line = self.folder / f"{name} {value:.3f}"
+    def __init__(self, folder: Path, bits_per_byte: Mapping[str, float]) -> None:
+        self._folder = folder
+        self._bits_per_byte = bits_per_byte
+        self._drawn = self._last = 0
+
+    def log(self, step: int, split: str, values: Mapping[str, float], time: Mapping[str, float]) -> None:
+        if split == "val":
+            self._last = step
+            if step >= 2 * self._drawn:
+                self._draw()
+
+    def sample(self, step: int, text: str) -> None:
+        """Nothing: lines only."""
+
+    def picture(self, step: int, tag: str, picture: Picture) -> None:
+        """Nothing: lines only."""
+
+    def sync(self) -> None:
+        """Nothing: what is drawn is on the disk."""
+
+    def close(self) -> None:
+        if self._last > self._drawn:
+            self._draw()
+
+    def _draw(self) -> None:
+        self._drawn = self._last
+        for name, value in self._bits_per_byte.items():
+            line = self._folder / f"{name} {value:.3f}"
             durable.make_dirs(line)
             ends = [int(found[1]) for path in line.iterdir() if (found := _NAME.fullmatch(path.name))]
-            for end in sorted({0, step}):
+            for end in sorted({0, self._last}):
                 if end > max(ends, default=-1):
-                    durable.replace(line / f"events.out.tfevents.{end:010d}.reference", _events(end, value))
+                    durable.replace(line / f"events.out.tfevents.{end:010d}.reference", _point(end, value))
 
 
-def _events(step: int, value: float) -> bytes:
-    """An event file with one point; its time is that of the epoch, so that the same point gives the same bytes."""
-    from tensorboard.compat.proto.event_pb2 import Event  # type: ignore[import-untyped]
-    from tensorboard.summary.writer.record_writer import RecordWriter  # type: ignore[import-untyped]
-
-    point: dict[str, Any] = {"tag": TAG, "simple_value": value}
-    file = io.BytesIO()
-    records = RecordWriter(file)
-    for event in (Event(file_version="brain.Event:2"), Event(step=step, summary={"value": [point]})):
-        records.write(event.SerializeToString())
-    return file.getvalue()
+def _point(step: int, value: float) -> bytes:
+    """An event file with one point."""
+    now, values = clock.time(), [{"tag": TAG, "simple_value": value}]
+    return record(wall_time=now, file_version="brain.Event:2") + record(
+        wall_time=now, step=step, summary={"value": values}
+    )

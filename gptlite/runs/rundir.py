@@ -22,7 +22,6 @@ from typing import Any, TypeVar
 from gptlite import durable
 from gptlite.errors import Diverged, RunError
 from gptlite.runs.records import read_record, write_record
-from gptlite.runs.reference_lines import FOLDER as FOLDER_OF_LINES
 
 T = TypeVar("T")
 
@@ -30,7 +29,7 @@ CONFIG = "config.yaml"
 INFO = "run.json"
 DEFAULT_FOLDER = "runs"
 _MAX_NAME_BYTES = 200  # file systems take 255; unfinished files carry a suffix
-_RESERVED = ("latest", "best", FOLDER_OF_LINES)
+_RESERVED = ("latest", "best")
 
 
 def runs_folder(configured: str = DEFAULT_FOLDER, environment: Mapping[str, str] = os.environ) -> Path:
@@ -256,7 +255,7 @@ def _check_name(name: str, where: str) -> None:
     if not name:
         problem = "it is empty"
     elif name.lower() in _RESERVED:
-        problem = f"{', '.join(_RESERVED)} have a meaning of their own"
+        problem = f"{' and '.join(_RESERVED)} have a meaning of their own"
     elif "/" in name or "\\" in name or not name.isprintable() or name != name.strip():
         problem = "no separators, control characters or outer spaces"
     elif name[0] in ".-":

@@ -21,7 +21,6 @@ from gptlite.runs.hparams import Setting, hparams
 from gptlite.runs.images import Pixels, png
 from gptlite.runs.pictures import Embeddings, Histogram, Picture
 from gptlite.runs.projector import write_projector
-from gptlite.runs.reference_lines import ReferenceLines
 
 COUNTERS = ("tokens",)  # they grow as straight lines: no curves
 MACHINE = {
@@ -43,12 +42,10 @@ class Reached:
 
 @dataclass(frozen=True)
 class About:
-    """What is said of a run once. steps: how many it will be, if the clock does not decide."""
+    """What is said of a run once."""
 
     config: str = ""
     settings: Mapping[str, Setting] | None = None
-    references: ReferenceLines | None = None
-    steps: int | None = None
 
 
 class TensorBoardSink:
@@ -67,7 +64,6 @@ class TensorBoardSink:
         self._updates = EventFolder(folder, last.step + 1, self._opening)
         self._tokens = EventFolder(folder / "tokens", last.tokens + 1)
         self._seconds = EventFolder(folder / "seconds", self._last_second + 1)
-        self._last_step = last.step
 
     def log(self, step: int, split: str, values: Mapping[str, float], time: Mapping[str, float]) -> None:
         self._begin()
@@ -77,7 +73,6 @@ class TensorBoardSink:
         if split == "val" and "bits_per_byte" in values:
             self._best = min(self._best, values["bits_per_byte"])
             scalars["best/bits_per_byte"] = self._best
-            self._last_step = step
         self._updates.scalars(step, scalars)
         if split == "val":
             self._log_over_axes(curves, values, time)
@@ -112,7 +107,6 @@ class TensorBoardSink:
     def close(self) -> None:
         for folder in self._folders():
             folder.close()
-        self._draw_references(self._last_step)
 
     def _folders(self) -> list[EventFolder]:
         return [self._updates, self._tokens, self._seconds]
@@ -125,16 +119,11 @@ class TensorBoardSink:
             durable.remove_tree(self._folder)
         for folder in self._folders():  # all of them now: a run's first evaluation need not wait for its files
             folder.begin()
-        if self._about.steps is not None:
-            self._draw_references(self._about.steps)
 
-    def _draw_references(self, last_step: int) -> None:
-        if self._about.references is not None and last_step > 0:
-            self._about.references.draw_to(last_step)
-
-    def _opening(self) -> Values:
+    def _opening(self, is_first: bool) -> Values:
         about = self._about
-        config = [_text("config", about.config)] if about.config else []
+        config = [_text("config", about.config)] if about.config and is_first else []
+        # Said again at each sitting, since runs of older versions have not said it; TensorBoard takes the first.
         return [*config, *([] if about.settings is None else hparams(about.settings))]
 
 

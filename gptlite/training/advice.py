@@ -45,8 +45,8 @@ def about_epochs(cfg: RunConfig, foreseen: Forecast) -> Iterator[str]:
     clock = cfg.train.max_minutes is not None
     length = f"max_minutes = {cfg.train.max_minutes:g}" if clock else f"max_steps = {cfg.train.updates}"
     yield (
-        f"train.{length}: {epochs:.0f} epochs: past about {MOST_EPOCHS} the text teaches little more and is learned by "
-        f"heart; train {MOST_EPOCHS / epochs:.0%} as long, give more text, or set train.patience"
+        f"train.{length}: {epochs:,.0f} epochs: past about {MOST_EPOCHS} the text teaches little more and is learned "
+        f"by heart; train {100 * MOST_EPOCHS / epochs:.2g}% as long, give more text, or set train.patience"
     )
 
 

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from gptlite.compute.device import settings
-from gptlite.compute.memory import resident_bytes
+from gptlite.compute.memory import memory_of, resident_bytes
 from gptlite.config.schema import RunConfig
 from gptlite.data.batches import Batches
 from gptlite.data.prepared import Prepared
+from gptlite.errors import ConfigError
 from gptlite.runs.checkpoint import save_checkpoint
+from gptlite.training.advice import about_memory
 from gptlite.training.outlook import Outlook, look_ahead
 from gptlite.training.pictures import pictures
 from gptlite.training.rehearsal import (
@@ -25,7 +27,7 @@ from gptlite.training.rehearsal import (
     updates_in,
 )
 from gptlite.training.saving import Identity, files_of, tensors_of
-from gptlite.training.session import Plan, decide, memory_errors, model_of, sample
+from gptlite.training.session import Plan, decided, memory_errors, model_of, sample
 from gptlite.training.state import TrainState
 from gptlite.training.step import train_step
 
@@ -67,8 +69,11 @@ class DryRun:
 def foresee(cfg: RunConfig, prepared: Prepared, *, was_prepared: bool) -> DryRun:
     """Decide, build, work out, and time what cannot be worked out."""
     libraries = resident_bytes()
+    plan = decided(cfg, prepared)
+    expected = look_ahead(plan.cfg, plan.compute, plan.dist, prepared, libraries).forecast.memory.peak
+    for too_large in about_memory(plan.cfg, expected, memory_of(plan.compute.device)):
+        raise ConfigError(too_large)  # to try it would be the end of this process
     with memory_errors(cfg):
-        plan = decide(cfg, prepared.manifest.tokenizer.vocab_size)
         times = rehearse(plan, prepared)
     updates = updates_in(plan.cfg, times)
     outlook = look_ahead(plan.cfg, plan.compute, plan.dist, prepared, libraries, updates)
@@ -93,7 +98,7 @@ def rehearse(plan: Plan, prepared: Prepared) -> Times:
     with settings(plan.compute, deterministic=cfg.run.deterministic):
         of_update = time_of_update(update)
         of_look = time_of_evaluation(model, validation, cfg.eval.batch_size) + elapsed_of(look)
-        with tempfile.TemporaryDirectory() as scratch:
+        with tempfile.TemporaryDirectory(dir=prepared.path.parent) as scratch:  # $TMPDIR may be small
             of_save = elapsed_of(lambda: save(Path(scratch), plan, prepared))
     return Times(of_update, of_look, of_save)
 

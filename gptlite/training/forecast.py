@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from gptlite.config.schema import ModelSection, RunConfig
@@ -175,18 +176,19 @@ def in_gpt2s_form(cfg: ModelSection, vocab_size: int) -> tuple[int, int]:
 def kept_checkpoints(cfg: RunConfig, updates: int | None) -> int:
     """The newest `save.keep` and the best, as far as there are so many."""
     kept = cfg.save.keep + 1
-    return kept if updates is None else min(kept, len(steps_saved(cfg, updates)))
+    return kept if updates is None else min(kept, times_saved(cfg, updates))
 
 
-def steps_evaluated(cfg: RunConfig, updates: int) -> set[int]:
-    """After how many updates the validation text is looked at: regularly, and at the end."""
-    return {*range(cfg.eval.every, updates, cfg.eval.every), updates}
+def times_evaluated(cfg: RunConfig, updates: int) -> int:
+    """How often the validation text is looked at: regularly, and at the end."""
+    return (updates - 1) // cfg.eval.every + 1
 
 
-def steps_saved(cfg: RunConfig, updates: int) -> set[int]:
-    """After how many updates a checkpoint is written: at the start, regularly, at the end; at each evaluation, if all
-    are better than the one before."""
-    return {0, *range(cfg.save.every, updates, cfg.save.every)} | steps_evaluated(cfg, updates)
+def times_saved(cfg: RunConfig, updates: int) -> int:
+    """How many checkpoints are written: at the start, regularly, at the end; at each evaluation, if all are better than
+    the one before."""
+    within, looks, saves = updates - 1, cfg.eval.every, cfg.save.every
+    return within // looks + within // saves - within // math.lcm(looks, saves) + 2
 
 
 def size(n_bytes: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from gptlite.config.schema import RunConfig
 from gptlite.data.manifest import Manifest
 from gptlite.runs.hparams import Setting
 from gptlite.runs.metrics import MetricLog
-from gptlite.runs.reference_lines import FOLDER, ReferenceLines
+from gptlite.runs.reference_lines import FOLDER, ReferenceSink
 from gptlite.runs.rundir import Run
 from gptlite.runs.tensorboard import About, Reached, TensorBoardSink
 from gptlite.training.state import TrainState
@@ -29,7 +30,9 @@ def open_log(cfg: RunConfig, manifest: Manifest, run: Run, state: TrainState | N
         extras = [*terminal.begin(60 * cfg.train.max_minutes, elapsed, in_seconds=True)]
     if cfg.log.tensorboard:
         reached = None if state is None else reached_by(state)
-        extras.append(TensorBoardSink(run.path / "tb", reached, about(cfg, manifest, run.path.parent)))
+        about = About(dump_config(cfg), settings_of(cfg, manifest))
+        lines = run.path.parent / FOLDER / name_of_text(manifest)
+        extras += [TensorBoardSink(run.path / "tb", reached, about), ReferenceSink(lines, references_of(manifest))]
     resume_step = None if state is None else state.step
     return MetricLog.open(run.path, resume_step=resume_step, extras=extras, warn=terminal.say)
 
@@ -40,14 +43,11 @@ def reached_by(state: TrainState) -> Reached:
     return Reached(state.step, state.tokens, state.elapsed, best)
 
 
-def about(cfg: RunConfig, manifest: Manifest, runs: Path) -> About:
-    """The config as text, the settings to compare runs by, and how well simple models do on the validation text.
-
-    runs: the folder in which runs lie, which share the lines of their text.
-    """
-    text = ", ".join(source.name for source in manifest.sources).replace("/", "_")[:LONGEST_NAME]
-    lines = ReferenceLines(runs / FOLDER / text, references_of(manifest))
-    return About(dump_config(cfg), settings_of(cfg, manifest), lines, cfg.train.updates)
+def name_of_text(manifest: Manifest) -> str:
+    """The same for all tokenizers: what its sources are called, and a few digits of what they and the split are."""
+    named = ", ".join(source.name for source in manifest.sources).replace("/", "_")[:LONGEST_NAME]
+    content = [manifest.val.bytes, *(source.sha256 for source in manifest.sources)]
+    return f"{named}-{hashlib.sha256(repr(content).encode()).hexdigest()[:6]}"
 
 
 def settings_of(cfg: RunConfig, manifest: Manifest) -> dict[str, Setting]:

@@ -12,7 +12,7 @@ from gptlite.data.batches import batch_of
 from gptlite.data.tokens import Tokens
 from gptlite.inference.load import Model
 from gptlite.inference.score import extents_of, score
-from gptlite.training.forecast import steps_evaluated, steps_saved
+from gptlite.training.forecast import times_evaluated, times_saved
 
 WARM_UP = 3  # updates that do not count: the heap grows, kernels are chosen
 UPDATES, SECONDS = (5, 50), 3.0  # at least and at most; between them, as many as fit these seconds
@@ -75,5 +75,5 @@ def seconds_of(cfg: RunConfig, times: Times) -> float:
     if cfg.train.max_minutes is not None:
         return 60 * cfg.train.max_minutes
     updates = updates_in(cfg, times)
-    looks, saves = len(steps_evaluated(cfg, updates)), len(steps_saved(cfg, updates)) - 1
+    looks, saves = times_evaluated(cfg, updates), times_saved(cfg, updates) - 1
     return updates * times.update + looks * times.look + saves * times.save

@@ -115,13 +115,19 @@ def memory_errors(cfg: RunConfig) -> Iterator[None]:
         ) from error
 
 
-def begin(cfg: RunConfig, prepared: Prepared, create: Callable[[], Run], terminal: Terminal) -> tuple[Run, TrainState]:
-    """Train a new run. Its folder is made when nothing can be refused any more."""
-    libraries = resident_bytes()
+def decided(cfg: RunConfig, prepared: Prepared) -> Plan:
+    """The plan of a run on a text. ConfigError or DataError where it cannot be carried out."""
     with memory_errors(cfg):
         plan = decide(cfg, prepared.manifest.tokenizer.vocab_size)
     with naming("text", "eval.prompt"):  # an unknown character is found here, or at every evaluation
         model_of(plan, prepared).encode(cfg.eval.prompt)
+    return plan
+
+
+def begin(cfg: RunConfig, prepared: Prepared, create: Callable[[], Run], terminal: Terminal) -> tuple[Run, TrainState]:
+    """Train a new run. Its folder is made when nothing can be refused any more."""
+    libraries = resident_bytes()
+    plan = decided(cfg, prepared)
     run = Run(Path(plan.dist.from_main(str(create().path) if plan.dist.is_main else "")))
     with run.lock() if plan.dist.is_main else nullcontext():
         if plan.dist.is_main:
@@ -141,8 +147,7 @@ def go_on(cfg: RunConfig, prepared: Prepared, run: Run, terminal: Terminal) -> T
     """
     if run.recorded("world_size", int) != world_size():
         cfg = cfg.with_values({"train.micro_batch_size": "auto"})
-    with memory_errors(cfg):
-        plan = decide(cfg, prepared.manifest.tokenizer.vocab_size)
+    plan = decided(cfg, prepared)
     checkpoint = latest(run.checkpoints, terminal.say)
     plan.dist.barrier()  # every process has read before the main one tidies
     if plan.dist.is_main:

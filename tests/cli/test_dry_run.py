@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gptlite.cli.plan import span
+from gptlite.cli.plan import duration
 from gptlite.config.loading import load_config
 from gptlite.model.gpt import GPT
 
@@ -66,7 +66,7 @@ def test_under_max_minutes_it_says_how_many_updates_there_is_time_for(gptlite):
     planned = json.loads(gptlite("train", "-c", "nano.yaml", "--dry-run", "--json", *clock).out)
     assert planned["seconds"]["total"] == 60
     assert planned["text"]["trained"] == planned["updates"] * 8 * 16
-    assert 10 < planned["updates"] < 60 / planned["seconds"]["update"]
+    assert 0 < planned["updates"] < 60 / planned["seconds"]["update"]
 
 
 @pytest.mark.parametrize(
@@ -85,9 +85,24 @@ def test_options_that_mean_nothing_together_are_refused(gptlite, arguments, mess
 
 
 def test_it_is_refused_where_the_run_would_be(gptlite, trained):
-    result = gptlite("train", "-c", "nano.yaml", "--dry-run", "--name", "nano")
+    for arguments, message in (
+        (["--name", "nano"], "error: --name = nano: "),
+        (["--set", "eval.prompt=漢"], "error: eval.prompt: "),
+    ):
+        results = [gptlite("train", "-c", "nano.yaml", *arguments, *also) for also in ((), ("--dry-run",))]
+        assert [result.code for result in results] == [2, 2]
+        said, foreseen = (result.err.splitlines()[-1] for result in results)
+        assert said.startswith(message)
+        assert foreseen == said
+
+
+def test_what_does_not_fit_into_memory_is_refused_before_it_is_tried(gptlite, monkeypatch):
+    monkeypatch.setattr("gptlite.training.dry_run.memory_of", lambda device: 2**27)
+    monkeypatch.setattr("gptlite.training.dry_run.rehearse", lambda *_: pytest.fail("it was tried"))
+    result = gptlite("train", "-c", "nano.yaml", "--dry-run")
     assert result.code == 2
-    assert "nano" in result.err.splitlines()[-1]
+    assert "error: memory = " in result.err
+    assert "there are 128 MiB" in result.err
 
 
 def test_it_is_refused_among_several_processes(gptlite, monkeypatch):
@@ -98,8 +113,8 @@ def test_it_is_refused_among_several_processes(gptlite, monkeypatch):
     assert not Path("runs").exists()
 
 
-def test_spans_of_time_are_shown_in_one_or_two_units():
-    assert [span(s) for s in (0.0042, 0.42, 2.345, 200, 7500)] == [
+def test_durations_are_shown_in_one_or_two_units():
+    assert [duration(s) for s in (0.0042, 0.42, 2.345, 200, 7500)] == [
         "4.2 ms",
         "420 ms",
         "2.3 s",

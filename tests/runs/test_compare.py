@@ -16,6 +16,7 @@ from gptlite.config.schema import RunConfig
 from gptlite.errors import Diverged, RunError
 from gptlite.runs.compare import differences, differing, fold, peculiar, points, read_off, seeds_of, shared_places
 from gptlite.runs.reading import Evaluation, last_sample, read_curve, read_run, read_runs
+from gptlite.runs.reference_lines import FOLDER
 from gptlite.runs.rundir import Run
 
 HOLDER = "from gptlite.runs.rundir import Run; from pathlib import Path; import sys\n"
@@ -123,7 +124,7 @@ def test_damaged_metrics_leave_the_run_in_the_list(tmp_path, damage):
 
 
 def test_the_folder_of_reference_lines_is_no_run_that_lacks_its_config(tmp_path: Path) -> None:
-    (tmp_path / "reference" / "story.txt").mkdir(parents=True)
+    (tmp_path / FOLDER / "story.txt").mkdir(parents=True)
     (tmp_path / "other").mkdir()
     runs, problems = read_runs(tmp_path)
     assert runs == []

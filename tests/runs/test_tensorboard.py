@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from gptlite import durable
 from gptlite.runs.images import Pixels, png
 from gptlite.runs.metrics import MetricLog
 from gptlite.runs.pictures import Histogram
-from gptlite.runs.reference_lines import ReferenceLines
+from gptlite.runs.reference_lines import ReferenceSink
 from gptlite.runs.tensorboard import About, Reached, TensorBoardSink
 
 
@@ -32,7 +32,7 @@ def read(folder: Path) -> EventAccumulator:
 
 
 def shown(folder: Path) -> PluginEventAccumulator:
-    """As the pages of TensorBoard show them: another reader, which alone voids texts."""
+    """As the pages show them where TensorBoard has no data server: another reader, which alone voids texts."""
     events = PluginEventAccumulator(str(folder), size_guidance={"tensors": 0})
     events.Reload()
     return events
@@ -149,23 +149,33 @@ def test_evaluations_within_a_second_give_one_point_of_the_clock(tmp_path: Path)
     assert curve(tmp_path / "seconds", "val_over_seconds/bits_per_byte") == [(1, 1.0), (2, 4.0), (7, 6.0)]
 
 
+def evaluated(folder: Path, steps: Iterable[int]) -> ReferenceSink:
+    """The sink of a run that was evaluated at these steps."""
+    sink = ReferenceSink(folder, {"xz": 2.5, "unigram": 4.0625})
+    for step in steps:
+        sink.log(step, "val", {"bits_per_byte": 3.0}, {})
+    return sink
+
+
 def test_what_simple_models_make_of_a_text_are_lines_as_long_as_its_longest_run(tmp_path: Path) -> None:
-    lines = ReferenceLines(tmp_path / "reference" / "story", {"xz": 2.5, "unigram": 4.0625})
-    for name, steps in (("a", 40), ("b", 20), ("c", 60)):
-        sink = TensorBoardSink(tmp_path / name / "tb", None, About(references=lines, steps=steps))
-        looked(sink, 10, 3.0, 1.0)
-        sink.close()
-    assert curve(lines.folder / "xz 2.500", "val/bits_per_byte") == [(0, 2.5), (40, 2.5), (60, 2.5)]
-    assert curve(lines.folder / "unigram 4.062", "val/bits_per_byte") == [(0, 4.0625), (40, 4.0625), (60, 4.0625)]
+    for steps in ((40,), (10, 20), (30, 60)):
+        evaluated(tmp_path, steps).close()
+    for name, value in (("xz 2.500", 2.5), ("unigram 4.062", 4.0625)):
+        assert curve(tmp_path / name, "val/bits_per_byte") == [(0, value), (40, value), (60, value)]
 
 
-def test_where_the_clock_ends_a_run_its_lines_end_with_its_last_evaluation(tmp_path: Path) -> None:
-    lines = ReferenceLines(tmp_path / "reference" / "story", {"xz": 2.5})
-    for reached, step in ((None, 7), (Reached(7, 700, 1.0), 9)):
-        sink = TensorBoardSink(tmp_path / "a" / "tb", reached, About(references=lines))
-        looked(sink, step, 3.0, step)
-        sink.close()
-    assert curve(lines.folder / "xz 2.500", "val/bits_per_byte") == [(0, 2.5), (7, 2.5), (9, 2.5)]
+def test_a_line_is_at_least_half_as_long_as_its_run_that_trains(tmp_path: Path) -> None:
+    sink = evaluated(tmp_path, range(10, 91, 10))
+    assert curve(tmp_path / "xz 2.500", "val/bits_per_byte") == [(step, 2.5) for step in (0, 10, 20, 40, 80)]
+    sink.close()
+    assert curve(tmp_path / "xz 2.500", "val/bits_per_byte")[-1] == (90, 2.5)
+
+
+def test_a_run_without_evaluations_draws_nothing(tmp_path: Path) -> None:
+    sink = ReferenceSink(tmp_path / "text", {"xz": 2.5})
+    sink.log(5, "train", {"loss": 3.0}, {})
+    sink.close()
+    assert not (tmp_path / "text").exists()
 
 
 def test_a_histogram_has_each_number_in_one_bin(tmp_path: Path) -> None:
@@ -180,6 +190,14 @@ def test_a_histogram_has_each_number_in_one_bin(tmp_path: Path) -> None:
     assert np.allclose(right, np.arange(1, 31) / 10)
     assert {int(i): int(counts[i]) for i in np.nonzero(counts)[0]} == {0: 1, 2: 1, 14: 1, 29: 2}
     assert shown(tmp_path).SummaryMetadata("weights/head.weight").plugin_data.plugin_name == "histograms"
+
+
+def test_numbers_that_are_nearly_equal_are_counted() -> None:
+    near = np.nextafter(np.float32(1), np.float32(2))
+    for numbers, n_in_last in (([1.0, near, near], 2), ([1.0, 1.0], 0), ([1.5e-45, 3e-45], 1), ([-3e38, 3e38], 1)):
+        counts = Histogram.of(np.array(numbers, np.float32)).counts
+        assert counts.sum() == len(numbers)
+        assert counts[-1] == n_in_last
 
 
 def test_after_kills_and_resumes_the_curve_is_unbroken_and_no_step_is_there_twice(tmp_path: Path) -> None:

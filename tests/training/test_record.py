@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 
+from gptlite.compute.device import Compute
 from gptlite.config.schema import RunConfig
 from gptlite.data.prepared import Prepared
 from gptlite.runs.rundir import Run
@@ -55,7 +57,7 @@ def documented() -> list[re.Pattern[str]]:
 def curves(run: Run) -> dict[str, dict[str, list[tuple[int, Any]]]]:
     """folder -> tag -> [(step, value)], as TensorBoard's pages show them."""
     found = {}
-    text = run.path.parent / "reference" / "story.txt"
+    (text,) = (run.path.parent / ".reference").iterdir()
     folders = {path.parent for folder in (run.path / "tb", text) for path in folder.rglob("events.*")}
     for folder in folders:
         events = EventAccumulator(str(folder), size_guidance={"tensors": 0})
@@ -144,6 +146,25 @@ def test_without_tensorboard_nothing_of_it_is_written_or_computed(
     monkeypatch.setattr("gptlite.training.pictures.token_embeddings", lambda model: pytest.fail("nobody shows it"))
     run = launch.start(tiny, root=tmp_path / "runs", base="tiny").run
     assert not (run.path / "tb").exists()
+
+
+def test_the_peak_is_measured_with_the_threads_of_the_run(
+    tiny: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[int] = []
+
+    def product(compute: Compute) -> float:
+        threads.append(torch.get_num_threads())
+        return 1e9
+
+    monkeypatch.setattr("gptlite.training.meter.matrix_product_flops", product)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        launch.start(tiny.with_values({"run.threads": 1}), root=tmp_path / "runs", base="tiny")
+    finally:
+        torch.set_num_threads(before)
+    assert threads == [1]
 
 
 def test_settings_are_what_decides_a_model_and_lines_are_those_of_the_text(tiny: RunConfig, tmp_path: Path) -> None:

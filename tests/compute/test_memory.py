@@ -1,0 +1,58 @@
+"""How much memory there is: the files are those of the kernel's documentation (cgroup-v2, cgroup-v1/memory)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from gptlite.compute.memory import memory_of, peak_bytes, resident_bytes
+
+CPU = torch.device("cpu")
+V2 = ("0::/batch/job7\n", "31 23 0:28 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n")
+V1 = ("5:memory:/job7\n3:cpu,cpuacct:/\n", "34 31 0:31 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n")
+GIB = 2**30
+
+
+def machine(root: Path, where: tuple[str, str], limits: dict[str, str]) -> Path:
+    files = {"proc/self/cgroup": where[0], "proc/self/mountinfo": where[1], **limits}
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+@pytest.fixture(autouse=True)
+def sixteen_gib(monkeypatch):
+    values = {"SC_PHYS_PAGES": 16 * GIB // 4096, "SC_PAGE_SIZE": 4096}
+    monkeypatch.setattr(os, "sysconf", values.__getitem__)
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+
+
+@pytest.mark.parametrize(
+    ("where", "limits", "expected"),
+    [
+        (V2, {}, 16 * GIB),
+        (V2, {"sys/fs/cgroup/batch/job7/memory.max": f"{2 * GIB}\n"}, 2 * GIB),
+        (V2, {"sys/fs/cgroup/batch/job7/memory.max": "max\n", "sys/fs/cgroup/batch/memory.max": f"{GIB}\n"}, GIB),
+        (V2, {"sys/fs/cgroup/batch/memory.max": f"{99 * GIB}\n"}, 16 * GIB),
+        (V1, {"sys/fs/cgroup/memory/job7/memory.limit_in_bytes": f"{3 * GIB}\n"}, 3 * GIB),
+        (V1, {"sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n"}, 16 * GIB),
+    ],
+)
+def test_memory_is_the_machines_or_what_a_cgroup_around_us_allows(tmp_path, where, limits, expected):
+    assert memory_of(CPU, machine(tmp_path, where, limits)) == expected
+
+
+def test_processes_of_a_run_share_the_memory_of_their_machine(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    assert memory_of(CPU, machine(tmp_path, V2, {})) == 4 * GIB
+
+
+def test_the_peak_grows_with_what_is_held(monkeypatch):
+    monkeypatch.undo()
+    before = resident_bytes()
+    held = torch.ones(100_000_000, dtype=torch.uint8)
+    assert peak_bytes(CPU) > before + 0.9 * held.numel()
