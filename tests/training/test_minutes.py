@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 
 import pytest
 
@@ -71,7 +72,7 @@ def test_a_stopped_run_goes_on_with_the_time_that_was_left(one_minute, tmp_path,
 
     def stop_at_five(*args):
         if args[3] == 4:
-            loop.signal.raise_signal(loop.signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
         return real(*args)
 
     with monkeypatch.context() as patch:
