@@ -9,7 +9,7 @@ import torch
 from gptlite.compute.device import Compute
 
 CPU_SIDE, GPU_SIDE = 512, 4096  # of the matrices
-SECONDS = 0.04  # of trying: the best of them counts, since others may be at work
+SECONDS = 0.03  # of trying: the best of them counts, since others may be at work
 
 
 def matrix_product_flops(compute: Compute) -> float:

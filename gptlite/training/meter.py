@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from time import perf_counter
 
 from gptlite.compute.device import Compute
@@ -16,22 +15,26 @@ MEASURED_EVERY = 30.0  # seconds: whoever was at work when the peak was measured
 
 
 class Meter:
-    """Compares what the model's arithmetic takes with the fastest matrix products seen so far."""
+    """Compares what the model's arithmetic takes with the fastest matrix products seen so far; times some now."""
 
     def __init__(self, model: GPT, compute: Compute, dist: Dist) -> None:
         self._flops_per_token = update_flops(model, 1)
         self._compute, self._n_processes = compute, dist.world_size
-        self._peak, self._measured_at = 0.0, -math.inf
+        self._peak = 0.0
+        self._measure()
 
     def read(self, tokens: int, seconds: float) -> dict[str, float]:
         """After training on so many tokens in so many seconds. share_of_peak: 1 is a training that does nothing but
         multiply matrices."""
         if perf_counter() - self._measured_at > MEASURED_EVERY:
-            self._peak = max(self._peak, matrix_product_flops(self._compute) * self._n_processes)
-            self._measured_at = perf_counter()
+            self._measure()
         tokens_per_second = tokens / seconds
         return {
             "tokens_per_second": tokens_per_second,
             "share_of_peak": tokens_per_second * self._flops_per_token / self._peak,
             "peak_mib": peak_bytes(self._compute.device) / 2**20,
         }
+
+    def _measure(self) -> None:
+        self._peak = max(self._peak, matrix_product_flops(self._compute) * self._n_processes)
+        self._measured_at = perf_counter()

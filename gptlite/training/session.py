@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib.metadata
-import platform
 import shlex
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from gptlite import __version__
 from gptlite.compute.compiling import choose_compile
 from gptlite.compute.device import Compute, resolve, settings
 from gptlite.compute.distributed import Dist, local_rank, world_size
@@ -36,6 +31,7 @@ from gptlite.runs.checkpoint import Checkpoint, prune, save_checkpoint, write_po
 from gptlite.runs.choosing import latest
 from gptlite.runs.metrics import MetricLog
 from gptlite.runs.rundir import Run
+from gptlite.training.description import description, reasons_so_far
 from gptlite.training.loop import Job, is_over, set_out, train
 from gptlite.training.meter import Meter
 from gptlite.training.optim import Optimizers, build_optimizers, choose_optimizer
@@ -159,12 +155,6 @@ def go_on(cfg: RunConfig, prepared: Prepared, run: Run, terminal: Terminal) -> T
     return sit(plan, prepared, run, checkpoint, terminal)
 
 
-def reasons_so_far(before: Sequence[str], now: Sequence[str]) -> list[str]:
-    """The reasons of a run that goes on: of what stands in its config, "as asked" now, those it was started with."""
-    first = {reason.split()[0]: reason for reason in before}
-    return [first.get(reason.split()[0], reason) if reason.endswith("as asked") else reason for reason in now]
-
-
 def model_of(plan: Plan, prepared: Prepared) -> Model:
     """The model in training, as sampling and scoring use it."""
     facts = Facts(plan.cfg.model, prepared.manifest.start_id, plan.cfg.data.normalize)
@@ -177,34 +167,6 @@ def check_length(state: TrainState, cfg: RunConfig) -> None:
         raise ConfigError(
             f"train.max_steps = {cfg.train.updates}: at least {state.step}, which the run has done; give more"
         )
-
-
-def description(plan: Plan, prepared: Prepared) -> dict[str, Any]:
-    """run.json: what made the run, so that it can be understood later."""
-    packages = ("torch", "numpy", "tiktoken", "safetensors")
-    versions = {name: importlib.metadata.version(name) for name in packages}
-    return {
-        "versions": {"gptlite": __version__, "python": platform.python_version(), **versions},
-        "git_commit": git_commit(),
-        "argv": sys.argv,
-        "host": platform.node(),
-        "device": plan.cfg.run.device,
-        "world_size": plan.dist.world_size,
-        "threads": plan.cfg.run.threads,
-        "reasons": list(plan.reasons),
-        "parameters": plan.model.n_parameters(),
-        "prepared": str(prepared.path.absolute()),
-        "data": prepared.manifest.fingerprint,
-    }
-
-
-def git_commit() -> str | None:
-    """The commit of the folder we are called in; None where it is in no repository."""
-    try:
-        asked = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=False)
-    except (OSError, subprocess.TimeoutExpired):  # no git: a fact about the machine, not a failure of the run
-        return None
-    return asked.stdout.strip() or None
 
 
 def sit(plan: Plan, prepared: Prepared, run: Run, checkpoint: Checkpoint | None, terminal: Terminal) -> TrainState:
@@ -225,8 +187,33 @@ def sit(plan: Plan, prepared: Prepared, run: Run, checkpoint: Checkpoint | None,
             )
     if plan.dist.is_main and not is_over(state, cfg.train):
         run.reopen()
+    signals = Signals(f"run {run.name}", f"gptlite train --resume {shlex.quote(run.handle)}", terminal.say_at_once)
+    deterministic = settings(plan.compute, deterministic=cfg.run.deterministic)
+    noting = run.noting_divergence() if plan.dist.is_main else nullcontext()
+    reached = None if checkpoint is None else state
+    logging = open_log(cfg, prepared.manifest, run, reached, terminal) if plan.dist.is_main else MetricLog.silent()
+    with (
+        memory_errors(cfg),
+        signals.watched(),
+        deterministic,
+        noting,
+        logging as log,
+    ):
+        job = job_of(plan, prepared, run, model, identity, terminal)
+        if checkpoint is None:
+            set_out(job, state, log)
+        state = train(job, state, log, signals)
+    if plan.dist.is_main:
+        run.finish({"step": state.step, "best_step": state.best_step, "best_bits_per_byte": state.best_bits_per_byte})
+    plan.dist.close()
+    return state
+
+
+def job_of(plan: Plan, prepared: Prepared, run: Run, model: Model, identity: Identity, terminal: Terminal) -> Job:
+    """All that training works with. The peak of the machine is measured here, under the settings of the run."""
+    cfg = plan.cfg
     train_split = prepared.split("train")
-    job = Job(
+    return Job(
         cfg,
         plan.model,
         plan.optimizers,
@@ -240,25 +227,6 @@ def sit(plan: Plan, prepared: Prepared, run: Run, checkpoint: Checkpoint | None,
         progress=terminal.progress,
         meter=Meter(plan.model, plan.compute, plan.dist).read if plan.dist.is_main else lambda *_: {},
     )
-    signals = Signals(f"run {run.name}", f"gptlite train --resume {shlex.quote(run.handle)}", terminal.say_at_once)
-    deterministic = settings(plan.compute, deterministic=cfg.run.deterministic)
-    noting = run.noting_divergence() if plan.dist.is_main else nullcontext()
-    reached = None if checkpoint is None else state
-    logging = open_log(cfg, prepared.manifest, run, reached, terminal) if plan.dist.is_main else MetricLog.silent()
-    with (
-        memory_errors(cfg),
-        signals.watched(),
-        deterministic,
-        noting,
-        logging as log,
-    ):
-        if checkpoint is None:
-            set_out(job, state, log)
-        state = train(job, state, log, signals)
-    if plan.dist.is_main:
-        run.finish({"step": state.step, "best_step": state.best_step, "best_bits_per_byte": state.best_bits_per_byte})
-    plan.dist.close()
-    return state
 
 
 def save(
