@@ -90,3 +90,15 @@ def counted(number: int, noun: str) -> str:
     ('1 file', '1,200 tokens')
     """
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def abbreviated(number: int) -> str:
+    """A count in at most five characters.
+
+    >>> abbreviated(950), abbreviated(3664), abbreviated(124439808)
+    ('950', '3.66k', '124M')
+    """
+    for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= 0.9995 * unit:  # from there on it rounds to one
+            return f"{number / unit:#.3g}".rstrip(".") + name
+    return str(number)

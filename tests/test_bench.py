@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import lessons, planned, steps
+from benchmarks import lessons, logged, planned, steps
 from benchmarks.contest import Contest
 from benchmarks.figures import Figure, Spread, table
 from benchmarks.machine import Others
@@ -15,6 +15,10 @@ from benchmarks.worker import Turn, Worker, WorkerFailed, timed
 
 from gptlite.config.finding import find_config
 from gptlite.config.loading import load_config
+from gptlite.runs.metrics import MetricLog
+from gptlite.training import loop
+from gptlite.training.meter import Meter
+from gptlite.training.watch import Movement
 
 TINY = Size(n_layer=1, n_head=2, n_embd=16, block_size=256, batch_size=2, vocab_size=33)  # room for a sample
 
@@ -258,6 +262,35 @@ def test_a_plan_is_held_to_what_was_taken_round_by_round() -> None:
     assert rows[0]["seconds"] == [10.0, 8.0, 4.0]
 
 
-def test_every_training_that_is_planned_is_a_config(tmp_path: Path) -> None:
-    for name in planned.SHAPES:
-        load_config(find_config("small.yaml"), planned.settings_of(name, tmp_path))
+def test_every_training_that_is_planned_is_the_config_that_its_row_says_and_lies_in_the_scratch_folder(
+    tmp_path: Path,
+) -> None:
+    for name, (tokenizer, n_layer, _, n_embd, block_size, batch_size, updates, others) in planned.SHAPES.items():
+        cfg = load_config(find_config("small.yaml"), planned.settings_of(name, tmp_path))
+        assert (cfg.model.n_layer, cfg.model.n_embd, cfg.model.block_size) == (n_layer, n_embd, block_size)
+        assert (cfg.train.batch_size, cfg.train.updates) == (batch_size, updates)
+        assert tokenizer == ("char" if cfg.tokenizer.kind == "char" else cfg.tokenizer.vocab_size)
+        assert {cfg.run.dir, cfg.data.dir} == {str(tmp_path / "runs"), str(tmp_path / "prepared")}
+        values = cfg.model_dump()
+        assert {key: values[section][leaf] for key in others for section, leaf in [key.split(".")]} == others
+
+
+def test_what_logging_costs_is_measured_and_everything_is_put_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = (loop.train_step, MetricLog.write, Movement.numbers, Movement.ratio, Meter.read)
+    (tmp_path / "a.txt").write_text("the cat sat on the mat. " * 200)
+    sets = ["data.source=a.txt", "train.max_steps=4", "train.warmup_steps=1", "log.every=2", "run.threads=1"]
+    monkeypatch.chdir(tmp_path)
+    turn, _ = logged.training(sets)
+    assert 0 < turn(1) < 100
+    assert (loop.train_step, MetricLog.write, Movement.numbers, Movement.ratio, Meter.read) == before
+
+
+def test_the_seconds_of_each_call_are_kept_those_of_a_failure_too() -> None:
+    seconds: list[float] = []
+    assert logged.timed(divmod, seconds)(7, 2) == (3, 1)
+    with pytest.raises(ZeroDivisionError):
+        logged.timed(divmod, seconds)(1, 0)
+    assert len(seconds) == 2
+    assert min(seconds) > 0

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from gptlite.config.saved import shortened
+from gptlite.errors import abbreviated
 from gptlite.runs.compare import Row, differing, peculiar
 from gptlite.runs.console import span
 
@@ -60,7 +61,6 @@ def as_table(rows: Sequence[Row], width: int | None) -> str:
 
 def cells_of(row: Row) -> dict[str, str]:
     """What the table says of a row, by header."""
-    from gptlite.cli.scoreboard import abbreviated
 
     def number(name: str, form: Callable[[float], str]) -> str:
         value = FIGURES[name](row)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gptlite.cli.chosen import Chosen
 from gptlite.cli.judging import Judge
 from gptlite.cli.texts import Text
-from gptlite.errors import counted
+from gptlite.errors import abbreviated, counted
 
 if TYPE_CHECKING:
     from gptlite.inference.load import Model
@@ -134,18 +134,6 @@ def cells_of(row: Row, score: Score) -> tuple[str, ...]:
         f"{score.bits_per_byte:.4f}",
         f"{score.bits_per_character:.4f}",
     )
-
-
-def abbreviated(number: int) -> str:
-    """A count in at most five characters.
-
-    >>> abbreviated(950), abbreviated(3664), abbreviated(124439808)
-    ('950', '3.66k', '124M')
-    """
-    for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= 0.9995 * unit:  # from there on it rounds to one
-            return f"{number / unit:#.3g}".rstrip(".") + name
-    return str(number)
 
 
 def together(texts: Sequence[Text]) -> Text:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import typer
 
 from gptlite.cli.options import DEFAULT_CONFIG, naming_text, overrides_of
 from gptlite.cli.terminal import Console, emit
+from gptlite.compute.processes import world_size
 from gptlite.errors import ConfigError, StorageError, gathered
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A sweep that makes sense."""
+class Sweep:
+    """One that makes sense."""
 
     name: str
     config: Path
@@ -67,29 +67,29 @@ class Plan:
 
 def sweep_runs(asked: Asked, *, go_on: bool, resume: str | None, dry_run: bool, as_json: bool) -> None:
     """Train every point of a grid that is not trained yet, and print what came of all."""
-    plan = planned(asked, problems_of(asked, resume, dry_run=dry_run, as_json=as_json))
+    sweep = planned(asked, problems_of(asked, resume, dry_run=dry_run, as_json=as_json))
     from gptlite.cli.sweep_lines import Lines
     from gptlite.cli.sweep_table import report
     from gptlite.training.crew import Crew
     from gptlite.training.signals import Signals
     from gptlite.training.sweep import check_runs, first_failure, ready_texts, share_of_threads
 
-    console, jobs, tasks = Console(quiet=asked.quiet), asked.jobs or 1, plan.tasks
+    console, jobs, tasks = Console(quiet=asked.quiet), asked.jobs or 1, sweep.tasks
     threads = share_of_threads(jobs, len(tasks))
     with naming_text(asked.data):
-        check_runs(plan.name, tasks, go_on=go_on)
-        lines = Lines(plan.name, tasks, jobs, console, quiet=asked.quiet)
+        check_runs(sweep.name, tasks, go_on=go_on)
+        lines = Lines(sweep.name, tasks, jobs, console, quiet=asked.quiet)
         ready_texts(tasks, console.say)
-    crew = Crew(tasks, lambda task: start_as_planned(task, plan, asked, threads), jobs, lines)
-    signals = Signals(f"sweep {plan.name}", asked.to_go_on, lines.stopping, "stopping the runs after their updates")
+    crew = Crew(tasks, lambda task: start_as_planned(task, sweep, asked, threads), jobs, lines)
+    signals = Signals(f"sweep {sweep.name}", asked.to_go_on, lines.stopping, "stopping the runs after their updates")
     with lines:
         crew.work(signals)
-    over = f"{sum(task.is_over for task in tasks)} of {len(tasks)} runs are over"
-    if crew.cut_short and signals.received:
-        raise signals.interrupted(signals.received, f"stopped and saved; {over}")
     if crew.cut_short:
+        over = f"{sum(task.is_over for task in tasks)} of {len(tasks)} runs are over"
+        if signals.received:
+            raise signals.interrupted(signals.received, f"stopped and saved; {over}")
         raise StorageError(
-            f"sweep {plan.name}: disk or network = failed, as said above: {over}; mend it, then go on with: "
+            f"sweep {sweep.name}: disk or network = failed, as said above: {over}; mend it, then go on with: "
             f"{asked.to_go_on}"
         )
     emit(report(tasks, crew.codes, console.say))
@@ -110,12 +110,12 @@ def problems_of(asked: Asked, resume: str | None, *, dry_run: bool, as_json: boo
         problems.append("--json = with --sweep: the form of a plan; leave it out, and see gptlite runs --json")
     if asked.jobs is not None and asked.jobs < 1:
         problems.append(f"--jobs = {asked.jobs}: a whole number >= 1, the runs that train at a time; correct it")
-    if (processes := int(os.environ.get("WORLD_SIZE", "1"))) > 1:
-        problems.append(f"--sweep = {processes} processes: one, which starts the others; start it without torchrun")
+    if world_size() > 1:
+        problems.append(f"--sweep = {world_size()} processes: one, which starts the others; start it without torchrun")
     return problems
 
 
-def planned(asked: Asked, problems: list[str]) -> Plan:
+def planned(asked: Asked, problems: list[str]) -> Sweep:
     """The sweep's name and runs. ConfigError with every problem of all points, after those found before."""
     from gptlite.config.finding import find_config
     from gptlite.config.grid import Axis, load_points, points, read_axes
@@ -137,19 +137,19 @@ def planned(asked: Asked, problems: list[str]) -> Plan:
         configs = load_points(path, overrides_of(asked.sets, asked.data), grid)
     if problems:
         raise ConfigError(problems)
-    return Plan(name, path, tasks_of(grid, configs))
+    return Sweep(name, path, tasks_of(grid, configs))
 
 
-def start_as_planned(task: Task, plan: Plan, asked: Asked, threads: int) -> Child:
+def start_as_planned(task: Task, sweep: Sweep, asked: Asked, threads: int) -> Child:
     """A process for a run. UserError where its config or text were changed while others trained."""
     from gptlite.config.grid import load_points
     from gptlite.training.crew import start
     from gptlite.training.sweep import check_same_text
 
-    if load_points(plan.config, overrides_of(asked.sets, asked.data), [task.point]) != [task.cfg]:
+    if load_points(sweep.config, overrides_of(asked.sets, asked.data), [task.point]) != [task.cfg]:
         raise ConfigError(
-            f"{plan.config}: content = changed since the sweep began: one config for all runs; put it back and add "
+            f"{sweep.config}: content = changed since the sweep began: one config for all runs; put it back and add "
             "--continue, or sweep anew under another --name"
         )
-    check_same_text(task, plan.tasks)
+    check_same_text(task, sweep.tasks)
     return start(task, asked.of_a_run, threads=threads, to_terminal=(asked.jobs or 1) == 1)

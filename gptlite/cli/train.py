@@ -13,6 +13,7 @@ import typer
 
 from gptlite.cli.options import ConfigOption, DataOption, SetOption, naming_text, read_config
 from gptlite.cli.terminal import Console, emit
+from gptlite.compute.processes import is_main
 from gptlite.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -75,8 +76,6 @@ def train(
         return
     check_combination(config, data, name, resume, continue_)
     check_dry_run(dry_run, resume, continue_, quiet, json_)
-    # Importing it is cheap: it loads torch when everything else has been checked.
-    from gptlite.training.launch import is_main
     from gptlite.training.terminal import Silent
 
     terminal = Console(quiet=quiet) if is_main() else Silent()

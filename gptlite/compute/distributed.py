@@ -6,13 +6,14 @@ batch, and the sums of losses and gradients are added up. `torchrun -m gptlite t
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 import torch.distributed as tdist
 from torch import Tensor
+
+from gptlite.compute.processes import world_size
 
 
 @dataclass(frozen=True)
@@ -88,13 +89,3 @@ class Dist:
     def close(self) -> None:
         if self.world_size > 1:
             tdist.destroy_process_group()
-
-
-def local_rank() -> int:
-    """Which of this machine's GPUs is ours."""
-    return int(os.environ.get("LOCAL_RANK", "0"))
-
-
-def world_size() -> int:
-    """How many processes torchrun started for this run; 1 without it."""
-    return int(os.environ.get("WORLD_SIZE", "1"))

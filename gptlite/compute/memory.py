@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from gptlite.compute import cgroups
-from gptlite.compute.threads import local_world_size
+from gptlite.compute.processes import local_world_size
 
 
 def resident_bytes() -> int:

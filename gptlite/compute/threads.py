@@ -13,14 +13,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from gptlite.compute import cgroups
+from gptlite.compute.processes import local_world_size
 from gptlite.errors import ConfigError
 
 VARIABLE = "GPTLITE_THREADS"
-
-
-def local_world_size() -> int:
-    """Processes of this run on this machine: torchrun says how many."""
-    return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
 def choose_threads(root: Path = Path("/")) -> tuple[int, str]:

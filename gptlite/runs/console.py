@@ -9,6 +9,8 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TextIO
 
+from gptlite.errors import abbreviated
+
 if TYPE_CHECKING:
     from gptlite.runs.pictures import Picture
 
@@ -68,7 +70,7 @@ class ConsoleSink:
         elif "loss" in values:
             self._facts["loss"] = f"loss {values['loss']:.3f}"
         if "tokens_per_second" in time and split == "train":
-            self._facts["speed"] = f"{_short(time['tokens_per_second'])} tok/s"
+            self._facts["speed"] = f"{abbreviated(round(time['tokens_per_second']))} tok/s"
         self._step = step
         self._draw()
         if split == "train":
@@ -181,14 +183,6 @@ def one_line(text: str, columns: int) -> str:
             break
         shown.append(mark)
     return "".join(shown)
-
-
-def _short(number: float) -> str:
-    """Three or four digits: 940, 10.8k, 1.23M."""
-    for limit, divisor, form in ((1e3, 1, ".0f"), (1e4, 1e3, ".2f"), (1e5, 1e3, ".1f"), (1e6, 1e3, ".0f")):
-        if number < limit:
-            return f"{number / divisor:{form}}{'k' if divisor > 1 else ''}"
-    return f"{number / 1e6:.2f}M"
 
 
 def span(seconds: float) -> str:

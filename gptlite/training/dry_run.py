@@ -16,6 +16,7 @@ from gptlite.data.prepared import Prepared
 from gptlite.errors import ConfigError
 from gptlite.runs.checkpoint import save_checkpoint
 from gptlite.training.advice import about_memory
+from gptlite.training.forecast import expected_memory
 from gptlite.training.outlook import Outlook, look_ahead
 from gptlite.training.pictures import pictures
 from gptlite.training.rehearsal import (
@@ -70,8 +71,9 @@ def foresee(cfg: RunConfig, prepared: Prepared, *, was_prepared: bool) -> DryRun
     """Decide, build, work out, and time what cannot be worked out."""
     libraries = resident_bytes()
     plan = decided(cfg, prepared)
-    expected = look_ahead(plan.cfg, plan.compute, plan.dist, prepared, libraries).forecast.memory.peak
-    for too_large in about_memory(plan.cfg, expected, memory_of(plan.compute.device)):
+    vocab_size, val_tokens = prepared.manifest.tokenizer.vocab_size, prepared.manifest.val.tokens
+    memory = expected_memory(plan.cfg, vocab_size, val_tokens, world_size=1, libraries=libraries)
+    for too_large in about_memory(plan.cfg, memory.peak, memory_of(plan.compute.device)):
         raise ConfigError(too_large)  # to try it would be the end of this process
     with memory_errors(cfg):
         times = rehearse(plan, prepared)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from gptlite.config.schema import ModelSection, RunConfig
 from gptlite.data.manifest import Manifest
+from gptlite.errors import abbreviated
 from gptlite.model.sizes import (
     BF16,
     FP32,
@@ -93,10 +94,10 @@ class Forecast:
         """On one line."""
         epochs = self.reading.epochs
         words = [
-            f"{short(self.parameters.total)} parameters",
+            f"{abbreviated(self.parameters.total)} parameters",
             f"memory {size(self.memory.peak)}",
             f"{self.disk.kept} checkpoints of {size(self.disk.checkpoint)}",
-            f"{short(self.reading.tokens)} tokens of text ({amount(self.tokens_per_parameter)} a parameter)",
+            f"{abbreviated(self.reading.tokens)} tokens of text ({amount(self.tokens_per_parameter)} a parameter)",
             "" if epochs is None else f"{amount(epochs)} epochs",
         ]
         return ", ".join(filter(None, words))
@@ -208,15 +209,3 @@ def amount(number: float) -> str:
     ('0.031', '4.1', '812')
     """
     return f"{number:.2g}" if number < 9.95 else f"{number:,.0f}"
-
-
-def short(number: float) -> str:
-    """A count in three digits.
-
-    >>> short(812), short(702_432), short(2_764_800)
-    ('812', '702k', '2.76M')
-    """
-    for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= 0.9995 * unit:  # from here on three digits round up to the next unit
-            return f"{number / unit:.3g}{name}"
-    return f"{number:.0f}"

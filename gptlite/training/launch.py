@@ -8,13 +8,13 @@ claim      whichever it takes           gptlite train --name NAME --continue
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gptlite.compute.processes import is_main, world_size
 from gptlite.compute.threads import choose_threads
 from gptlite.config.loading import find_config, load_config, parse_config
 from gptlite.config.schema import RunConfig
@@ -41,11 +41,6 @@ class Outcome:
     run: Run
     prepared: Prepared
     state: TrainState
-
-
-def is_main() -> bool:
-    """Whether this process is the one that writes: torchrun numbers them."""
-    return os.environ.get("RANK", "0") == "0"
 
 
 def train(
@@ -75,9 +70,9 @@ def dry_run(
     cfg: RunConfig, *, base: str, name: str | None = None, root: Path | None = None, terminal: Terminal | None = None
 ) -> DryRun:
     """What `start` would do and need, refused where it would be. Text is prepared; no run is made."""
-    if (processes := int(os.environ.get("WORLD_SIZE", "1"))) > 1:
+    if world_size() > 1:
         raise ConfigError(
-            f"--dry-run = {processes} processes: one, which times its own work; start it without torchrun"
+            f"--dry-run = {world_size()} processes: one, which times its own work; start it without torchrun"
         )
     Run.check_free(root or runs_folder(cfg.run.dir), name, base)
     there = set(cfg.data.folder.glob("*"))

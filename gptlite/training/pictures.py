@@ -7,14 +7,14 @@ from gptlite.config.schema import RunConfig
 from gptlite.data.tokens import Tokens
 from gptlite.inference.load import Model
 from gptlite.inference.looking import attention_of
-from gptlite.model.gpt import GPT
 from gptlite.runs.images import tiled
-from gptlite.runs.pictures import Embeddings, Histogram, Picture
+from gptlite.runs.pictures import Embeddings, Picture
 from gptlite.tokenizers.readable import labels
+from gptlite.training.watch import weight_histograms
 
 VALIDATION_TOKENS = 32
 MOST_TOKENS = 128  # of a long prompt: with more, a weight is no longer a pixel of its own on a screen
-MOST_EMBEDDINGS = 10_000  # as many as the Projector moves at once; the first ids of BPE are the most frequent
+MOST_EMBEDDINGS = 10_000  # so that the files stay small; the first ids of BPE are the most frequent
 
 
 def pictures(model: Model, cfg: RunConfig, validation: Tokens, dist: Dist) -> dict[str, Picture]:
@@ -48,9 +48,3 @@ def token_embeddings(model: Model) -> Embeddings:
     vectors = model.gpt.token_embedding.weight.detach()[:MOST_EMBEDDINGS].float().cpu().numpy()
     shown = labels(model.tokenizer.token_bytes(), range(len(vectors)), model.tokenizer.eot_id)
     return Embeddings([*shown.values()], vectors)
-
-
-def weight_histograms(model: GPT) -> dict[str, Picture]:
-    """Of each parameter."""
-    parameters = model.named_parameters()
-    return {f"weights/{name}": Histogram.of(p.detach().float().cpu().numpy()) for name, p in parameters}

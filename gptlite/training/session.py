@@ -15,8 +15,9 @@ import torch
 
 from gptlite.compute.compiling import choose_compile
 from gptlite.compute.device import Compute, resolve, settings
-from gptlite.compute.distributed import Dist, local_rank, world_size
+from gptlite.compute.distributed import Dist
 from gptlite.compute.memory import resident_bytes
+from gptlite.compute.processes import local_rank, world_size
 from gptlite.config.loading import dump_config
 from gptlite.config.schema import RunConfig
 from gptlite.data.batches import Batches
@@ -131,8 +132,8 @@ def begin(cfg: RunConfig, prepared: Prepared, create: Callable[[], Run], termina
                 raise RunError(f"run {run.name}: start = taken: another process was faster; give the command again")
             run.write_info(description(plan, prepared))
             run.write_config(dump_config(plan.cfg))
-        for line in look_ahead(plan.cfg, plan.compute, plan.dist, prepared, libraries).lines():
-            terminal.say(line)
+            for line in look_ahead(plan.cfg, plan.compute, plan.dist, prepared, libraries).lines():
+                terminal.say(line)
         return run, sit(plan, prepared, run, None, terminal)
 
 

@@ -140,11 +140,10 @@ def train_step(
     if not (math.isfinite(stats.loss) and math.isfinite(stats.grad_norm)):
         raise diverged(step + 1, f"loss = {stats.loss:.4g}, norm of the gradient = {stats.grad_norm:.4g}", lr)
     set_lr(optimizers, lr)
-    if watch.movement is not None:
-        watch.movement.begin()
+    before = None if watch.movement is None else watch.movement.numbers()
     for optimizer in optimizers:
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-    if watch.movement is None:
+    if watch.movement is None or before is None:
         return stats
-    return replace(stats, more={**more, **learning_rates(optimizers), "update_ratio": watch.movement.ratio()})
+    return replace(stats, more={**more, **learning_rates(optimizers), "update_ratio": watch.movement.ratio(before)})

@@ -29,18 +29,14 @@ class Movement:
         roots = [math.sqrt(flat.numel() / seen.numel()) for flat, seen in zip(parameters, self._seen, strict=True)]
         weights = [torch.full_like(seen, root) for seen, root in zip(self._seen, roots, strict=True)]
         self._weights = torch.cat(weights)  # a number that speaks for n counts sqrt(n) times in a norm
-        self._before = self._numbers()
 
-    def begin(self) -> None:
-        """Right before an update."""
-        self._before = self._numbers()
-
-    def ratio(self) -> float:
-        """Right after it."""
-        return float((self._numbers() - self._before).norm() / self._before.norm())
-
-    def _numbers(self) -> Tensor:
+    def numbers(self) -> Tensor:
+        """What is looked at, as it is now."""
         return torch.cat(self._seen) * self._weights
+
+    def ratio(self, before: Tensor) -> float:
+        """Right after an update; before: the numbers right before it."""
+        return float((self.numbers() - before).norm() / before.norm())
 
 
 @dataclass(frozen=True)
@@ -70,10 +66,19 @@ def layer_grad_norms(model: GPT) -> dict[str, float]:
     return {f"grad_norm/{layer}": get_total_norm(tensors).item() for layer, tensors in gradients.items()}
 
 
-def gradient_histograms(model: GPT) -> dict[str, Histogram]:
+def weight_histograms(model: GPT) -> dict[str, Histogram]:
     """Of each parameter, by the tag of its picture."""
-    gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
-    return {f"gradients/{name}": Histogram.of(g.detach().float().cpu().numpy()) for name, g in gradients.items()}
+    return {f"weights/{name}": histogram(p) for name, p in model.named_parameters()}
+
+
+def gradient_histograms(model: GPT) -> dict[str, Histogram]:
+    """Of the gradient of each parameter, by the tag of its picture."""
+    return {f"gradients/{name}": histogram(p.grad) for name, p in model.named_parameters() if p.grad is not None}
+
+
+def histogram(numbers: Tensor) -> Histogram:
+    """Of a tensor of any shape, on any device."""
+    return Histogram.of(numbers.detach().float().cpu().numpy())
 
 
 def learning_rates(optimizers: Optimizers) -> dict[str, float]:

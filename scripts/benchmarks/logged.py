@@ -44,7 +44,7 @@ def training(sets: list[str]) -> Contender:
         updates: list[float] = []
         logging: list[float] = []
         with mock.patch("gptlite.training.loop.train_step", timed(step.train_step, updates)), ExitStack() as patches:
-            for owner, name in ((Movement, "begin"), (Movement, "ratio"), (Meter, "read"), (MetricLog, "write")):
+            for owner, name in ((Movement, "numbers"), (Movement, "ratio"), (Meter, "read"), (MetricLog, "write")):
                 patches.enter_context(mock.patch.object(owner, name, timed(getattr(owner, name), logging)))
             launch.train(CONFIG, sets)
         return sum(logging) / sum(updates)

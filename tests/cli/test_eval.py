@@ -14,7 +14,7 @@ import pytest
 
 import gptlite as package
 from gptlite.cli import app
-from gptlite.cli.scoreboard import abbreviated
+from gptlite.errors import abbreviated
 from gptlite.inference import memorised
 
 from .conftest import Gptlite, Result, write_story

@@ -12,7 +12,6 @@ from gptlite.training.forecast import (
     forecast,
     kept_checkpoints,
     optimizer_bytes,
-    short,
     size,
     times_evaluated,
     times_saved,
@@ -110,4 +109,3 @@ def test_where_the_clock_ends_a_run_its_updates_follow_from_the_time_of_one(tiny
 def test_numbers_are_shown_short():
     assert [size(n) for n in (1500, 43 * 2**20, 3 * 2**30)] == ["1.5 KiB", "43 MiB", "3.0 GiB"]
     assert [amount(x) for x in (0.0312, 4.08, 9.97, 812.3)] == ["0.031", "4.1", "10", "812"]
-    assert [short(n) for n in (812, 702_432, 999_900, 2_764_800)] == ["812", "702k", "1M", "2.76M"]

@@ -22,7 +22,8 @@ from gptlite.runs.images import tiled
 from gptlite.runs.rundir import Run
 from gptlite.tokenizers.char import CharTokenizer
 from gptlite.training import launch
-from gptlite.training.pictures import attention_pictures, fixed_text, pictures, token_embeddings, weight_histograms
+from gptlite.training.pictures import attention_pictures, fixed_text, pictures, token_embeddings
+from gptlite.training.watch import weight_histograms
 
 CPU = Compute(torch.device("cpu"), "fp32", "fused", 1)
 VALIDATION = TokenArray(np.arange(100) % 5, "val")
