@@ -9,8 +9,12 @@ Importing gptlite loads nothing heavy: torch comes with the first call.
 
 from __future__ import annotations
 
+import os
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from gptlite.compute.openmp import set_short_spin
 
 if TYPE_CHECKING:
     from gptlite.inference.load import load as load
@@ -25,4 +29,5 @@ _LAZY = {"load": "gptlite.inference.load", "train": "gptlite.training.launch"}
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module 'gptlite' has no attribute {name!r}")
+    set_short_spin(os.environ, sys.modules)  # torch comes with the module
     return getattr(import_module(_LAZY[name]), name)

@@ -7,6 +7,8 @@ import signal
 import sys
 from types import FrameType
 
+from gptlite.compute.openmp import set_short_spin
+
 
 def leave(signum: int, frame: FrameType | None) -> None:
     """Nothing has begun, so there is nothing to say or to tidy."""
@@ -26,6 +28,7 @@ def main() -> None:
     if usual is signal.default_int_handler:  # else someone ignores it, as nohup and a shell's `&` do
         signal.signal(signal.SIGINT, leave)
     open_streams()
+    set_short_spin(os.environ, sys.modules)
     from gptlite.cli import app
 
     signal.signal(signal.SIGINT, usual)

@@ -95,10 +95,7 @@ def resolve(run: RunSection, block_size: int, *, local_rank: int = 0) -> Compute
     else:
         precision, why_precision = run.precision, f"precision {run.precision}: as asked"
     attention, why_attention = _attention(run.attention, device, precision, block_size)
-    if run.threads == "auto":
-        threads, why_threads = choose_threads()
-    else:
-        threads, why_threads = run.threads, f"threads {run.threads}: as asked"
+    threads, why_threads = choose_threads(run.threads)
     reasons = (why_device, why_precision, why_attention, why_threads)
     return Compute(device, precision, attention, threads, reasons)
 

@@ -11,20 +11,25 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Literal
 
 from gptlite.compute import cgroups
+from gptlite.compute.openmp import refuse_dynamic_threads
 from gptlite.compute.processes import local_world_size
 from gptlite.errors import ConfigError
 
 VARIABLE = "GPTLITE_THREADS"
 
 
-def choose_threads(root: Path = Path("/")) -> tuple[int, str]:
-    """What `auto` becomes, and why. `root` is the folder in which the system's files are looked for.
+def choose_threads(wanted: int | Literal["auto"] = "auto", root: Path = Path("/")) -> tuple[int, str]:
+    """What `run.threads` becomes, and why. `root` is the folder in which the system's files are looked for.
 
-    GPTLITE_THREADS is the most that `auto` takes, in each process; ConfigError where it is no such number. A number
-    in run.threads is taken as it is.
+    GPTLITE_THREADS is the most that `auto` takes, in each process. ConfigError where it is no such number, or where
+    OpenMP would not keep to the number of threads.
     """
+    refuse_dynamic_threads()
+    if wanted != "auto":
+        return wanted, f"threads {wanted}: as asked"
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     threads, why = cores, "the cores this process may use"
     quota = min(cgroup_quotas(root), default=math.inf)

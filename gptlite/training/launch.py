@@ -144,8 +144,7 @@ def reconcile(saved: RunConfig, wanted: RunConfig, name: str) -> RunConfig:
 
 def _ready(cfg: RunConfig, terminal: Terminal) -> Prepared:
     """The text, prepared and whole. What may be refused comes before minutes of preparing it."""
-    if cfg.run.threads == "auto":
-        choose_threads()
+    choose_threads(cfg.run.threads)
     if cfg.run.device != "auto":
         from gptlite.compute.device import resolve
 

@@ -53,6 +53,11 @@ class Clock:
         return seconds if self._dist is None else self._dist.number_of_main(seconds)
 
 
+def clock_of(job: Job, so_far: float) -> Clock:
+    """Only where the clock decides do all processes have to agree on it, after every update."""
+    return Clock(so_far, None if job.cfg.train.max_minutes is None else job.dist)
+
+
 def due(step: int, every: int, ends: bool) -> bool:
     """Whether what happens every so many steps happens after `step`; it also happens at the end."""
     return step % every == 0 or ends
@@ -60,7 +65,7 @@ def due(step: int, every: int, ends: bool) -> bool:
 
 def time_gone(state: TrainState, cfg: TrainSection) -> float | None:
     """Under max_minutes, the share of the time for updates that is gone; the last evaluation and checkpoint come after
-    it and are expected to take as long as the newest before, if there was one. None where updates are counted."""
+    it. None where updates are counted."""
     if cfg.max_minutes is None:
         return None
     seconds = 60 * cfg.max_minutes - state.ending
@@ -81,14 +86,16 @@ def progress_words(state: TrainState, cfg: TrainSection) -> str:
     return f"step {state.step}, {state.elapsed / 60:.1f} of {cfg.max_minutes:g} minutes"
 
 
-def set_out(job: Job, state: TrainState, log: MetricLog) -> None:
+def set_out(job: Job, state: TrainState, log: MetricLog) -> TrainState:
     """Before the first update: what the model writes while it knows nothing, and a checkpoint to go back to.
 
     No evaluation: it would make the first update wait, to find the surprise of a guess among all tokens.
     """
+    clock = clock_of(job, 0.0)
     log.sample(state.step, job.sample())
     log.sync()
     job.save(state)
+    return replace(state, save_seconds=clock())
 
 
 def train(job: Job, state: TrainState, log: MetricLog, signals: Signals) -> TrainState:
@@ -98,8 +105,7 @@ def train(job: Job, state: TrainState, log: MetricLog, signals: Signals) -> Trai
     checkpoint stands.
     """
     cfg, tokens_per_update = job.cfg, job.cfg.train.batch_size * job.cfg.model.block_size
-    # Only where the clock decides do all processes have to agree on it, after every update.
-    clock = Clock(state.elapsed, None if cfg.train.max_minutes is None else job.dist)
+    clock = clock_of(job, state.elapsed)
     since, seconds = state.step, 0.0  # of updates alone, since the last log line
     movement = Movement(job.model)
     ends = is_over(state, cfg.train)
@@ -107,9 +113,8 @@ def train(job: Job, state: TrainState, log: MetricLog, signals: Signals) -> Trai
         began_at, gone = perf_counter(), time_gone(state, cfg.train)
         watch = watched_in(state.step + 1, cfg, movement)
         stats = train_step(job.model, job.optimizers, job.batches, state.step, cfg, job.compute, job.dist, gone, watch)
-        state = state.after(stats.loss, tokens_per_update)
         seconds += perf_counter() - began_at
-        state = replace(state, elapsed=clock())
+        state = state.after(stats.loss, tokens_per_update, clock())
         job.progress(state.step, stats.loss)
         ends = is_over(state, cfg.train)
         if due(state.step, cfg.log.every, ends):
@@ -121,6 +126,7 @@ def train(job: Job, state: TrainState, log: MetricLog, signals: Signals) -> Trai
         if looks:
             state = look(job, state, log, stats.gradients)
             ends = is_over(state, cfg.train)
+        evaluated_at = clock() if looks else state.elapsed
         stopped_by = job.dist.largest(signals.received)
         saves = due(state.step, cfg.save.every, ends) or state.is_new_best or stopped_by > 0
         if saves:
@@ -129,7 +135,7 @@ def train(job: Job, state: TrainState, log: MetricLog, signals: Signals) -> Trai
         if stopped_by and not ends:
             raise signals.interrupted(stopped_by, f"stopped and saved after {progress_words(state, cfg.train)}")
         if (looks or saves) and not ends:
-            state = state.paused_until(clock(), looked_and_saved=looks and saves)
+            state = state.paused(evaluated_at - state.elapsed, clock() - evaluated_at if saves else 0.0)
     return replace(state, elapsed=clock())
 
 

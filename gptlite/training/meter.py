@@ -7,7 +7,7 @@ from time import perf_counter
 from gptlite.compute.device import Compute
 from gptlite.compute.distributed import Dist
 from gptlite.compute.memory import peak_bytes
-from gptlite.compute.peak import matrix_product_flops
+from gptlite.compute.peak import is_emulated, matrix_product_flops
 from gptlite.model.gpt import GPT
 from gptlite.training.optim import update_flops
 
@@ -20,20 +20,21 @@ class Meter:
     def __init__(self, model: GPT, compute: Compute, dist: Dist) -> None:
         self._flops_per_token = update_flops(model, 1)
         self._compute, self._n_processes = compute, dist.world_size
-        self._peak = 0.0
-        self._measure()
+        self._peak, self._has_peak = 0.0, not is_emulated(compute)
+        if self._has_peak:
+            self._measure()
 
     def read(self, tokens: int, seconds: float) -> dict[str, float]:
         """After training on so many tokens in so many seconds. share_of_peak: 1 is a training that does nothing but
-        multiply matrices."""
+        multiply matrices; left out where the precision is emulated, since no product has the speed of another."""
+        tokens_per_second = tokens / seconds
+        memory = peak_bytes(self._compute.device) / 2**20
+        if not self._has_peak:
+            return {"tokens_per_second": tokens_per_second, "peak_mib": memory}
         if perf_counter() - self._measured_at > MEASURED_EVERY:
             self._measure()
-        tokens_per_second = tokens / seconds
-        return {
-            "tokens_per_second": tokens_per_second,
-            "share_of_peak": tokens_per_second * self._flops_per_token / self._peak,
-            "peak_mib": peak_bytes(self._compute.device) / 2**20,
-        }
+        share = tokens_per_second * self._flops_per_token / self._peak
+        return {"tokens_per_second": tokens_per_second, "share_of_peak": share, "peak_mib": memory}
 
     def _measure(self) -> None:
         self._peak = max(self._peak, matrix_product_flops(self._compute) * self._n_processes)

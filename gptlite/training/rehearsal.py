@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,9 +11,11 @@ from time import perf_counter
 from gptlite.config.schema import RunConfig
 from gptlite.data.batches import batch_of
 from gptlite.data.tokens import Tokens
+from gptlite.data.windows import Plan
 from gptlite.inference.load import Model
 from gptlite.inference.score import extents_of, score
 from gptlite.training.forecast import times_evaluated, times_saved
+from gptlite.training.optim import muon_flops, update_flops
 
 WARM_UP = 3  # updates that do not count: the heap grows, kernels are chosen
 UPDATES, SECONDS = (5, 50), 3.0  # at least and at most; between them, as many as fit these seconds
@@ -49,7 +52,7 @@ def time_of_evaluation(model: Model, split: Tokens, batch_size: int) -> float:
     """Of the whole split, from batches spread evenly over it: time grows with the tokens of a batch, fillers too."""
     windows = model.windows(split)
     plans = list(windows.batches(batch_size))
-    tokens = [len(plan) * int(plan[:, 1].max()) for plan in plans]
+    tokens = [tokens_of(plan) for plan in plans]
     chosen = sorted({i * (len(plans) - 1) // (EVALUATED - 1) for i in range(EVALUATED)})
     extents = extents_of(model.tokenizer)
 
@@ -61,19 +64,38 @@ def time_of_evaluation(model: Model, split: Tokens, batch_size: int) -> float:
     return seconds * sum(tokens) / sum(tokens[i] for i in chosen)
 
 
+def tokens_of(plan: Plan) -> int:
+    """Of a batch of windows, fillers too."""
+    return len(plan) * int(plan[:, 1].max())
+
+
+def evaluation_in_updates(cfg: RunConfig, model: Model, split: Tokens) -> float:
+    """How many updates an evaluation takes as long as, by arithmetic: a third of what it would take to train on these
+    tokens, since they only go forward. cfg: without `auto`."""
+    tokens = sum(tokens_of(plan) for plan in model.windows(split).batches(cfg.eval.batch_size))
+    by_muon = muon_flops(model.gpt) if cfg.train.optimizer == "muon" else 0
+    update = update_flops(model.gpt, cfg.train.batch_size * cfg.model.block_size) + by_muon
+    return update_flops(model.gpt, tokens) / 3 / update
+
+
 def updates_in(cfg: RunConfig, times: Times) -> int:
-    """Updates of the run; under max_minutes as many as there is time for, looks and checkpoints included."""
+    """Updates of the run; under max_minutes as many as there is time for, evaluations and checkpoints included."""
     if cfg.train.updates is not None:
         return cfg.train.updates
     assert cfg.train.max_minutes is not None
-    each = times.update + times.look / cfg.eval.every + times.save / min(cfg.eval.every, cfg.save.every)
-    return max(1, int(60 * cfg.train.max_minutes / each))
+    seconds = 60 * cfg.train.max_minutes
+    most = 1 + int(seconds / times.update)
+    return max(1, bisect.bisect(range(1, most + 1), seconds, key=lambda updates: time_of(cfg, times, updates)))
 
 
 def seconds_of(cfg: RunConfig, times: Times) -> float:
-    """From the first update to the last checkpoint. The checkpoint before the first update is not part of it."""
+    """From the first update to the last checkpoint."""
     if cfg.train.max_minutes is not None:
         return 60 * cfg.train.max_minutes
-    updates = updates_in(cfg, times)
+    return time_of(cfg, times, updates_in(cfg, times))
+
+
+def time_of(cfg: RunConfig, times: Times, updates: int) -> float:
+    """Seconds of so many updates with their evaluations and checkpoints, but for the checkpoint before the first."""
     looks, saves = times_evaluated(cfg, updates), times_saved(cfg, updates) - 1
     return updates * times.update + looks * times.look + saves * times.save

@@ -17,6 +17,8 @@ from gptlite.compute.compiling import choose_compile
 from gptlite.compute.device import Compute, resolve, settings
 from gptlite.compute.distributed import Dist
 from gptlite.compute.memory import resident_bytes
+from gptlite.compute.openmp import waiting_reason
+from gptlite.compute.peak import slow_precision
 from gptlite.compute.processes import local_rank, world_size
 from gptlite.config.loading import dump_config
 from gptlite.config.schema import RunConfig
@@ -39,6 +41,7 @@ from gptlite.training.optim import Optimizers, build_optimizers, choose_optimize
 from gptlite.training.outlook import look_ahead
 from gptlite.training.pictures import pictures
 from gptlite.training.record import open_log
+from gptlite.training.rehearsal import evaluation_in_updates
 from gptlite.training.saving import Identity, files_of, restore, tensors_of
 from gptlite.training.schedule import choose_lr
 from gptlite.training.signals import Signals
@@ -94,7 +97,7 @@ def decide(cfg: RunConfig, vocab_size: int) -> Plan:
     if compiled:
         model.compile()
     optimizers = build_optimizers(model, cfg.train, compute)
-    reasons = (*compute.reasons, why_compiled, why_optimizer, why_lr, why_micro)
+    reasons = (*compute.reasons, waiting_reason(), why_compiled, why_optimizer, why_lr, why_micro)
     return Plan(cfg, compute, dist, model, optimizers, reasons)
 
 
@@ -173,11 +176,15 @@ def check_length(state: TrainState, cfg: RunConfig) -> None:
 def sit(plan: Plan, prepared: Prepared, run: Run, checkpoint: Checkpoint | None, terminal: Terminal) -> TrainState:
     """Train to the end, from `checkpoint` if there is one, and say in the run's folder that it is finished."""
     terminal.say(str(plan))
+    for line in slow_precision(plan.compute):
+        terminal.say(line)
     if plan.cfg.train.max_minutes is not None:
         terminal.say("train.max_minutes: the clock says where this run ends; resumed, it does not repeat bit for bit")
     cfg, model = plan.cfg, model_of(plan, prepared)
     identity = Identity(prepared.manifest.tokenizer.fingerprint, prepared.manifest.fingerprint, cfg.train.optimizer)
     state = TrainState()
+    if checkpoint is None and cfg.train.max_minutes is not None:
+        state = TrainState(evaluation_updates=evaluation_in_updates(cfg, model, prepared.split("val")))
     if checkpoint is not None:
         state = restore(checkpoint, plan.model, plan.optimizers, identity, cfg)
         check_length(state, cfg)
@@ -202,7 +209,7 @@ def sit(plan: Plan, prepared: Prepared, run: Run, checkpoint: Checkpoint | None,
     ):
         job = job_of(plan, prepared, run, model, identity, terminal)
         if checkpoint is None:
-            set_out(job, state, log)
+            state = set_out(job, state, log)
         state = train(job, state, log, signals)
     if plan.dist.is_main:
         run.finish({"step": state.step, "best_step": state.best_step, "best_bits_per_byte": state.best_bits_per_byte})

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from gptlite.inference.score import Score
+
+RECENT = 10  # updates, over which `update_seconds` is averaged
 
 
 @dataclass(frozen=True)
@@ -24,16 +26,25 @@ class TrainState:
     best_bits_per_byte: float | None = None
     evaluations_since_best: int = 0
     elapsed: float = 0.0  # seconds of training, evaluations and checkpoints included, over all sessions
-    ending: float = 0.0  # seconds that the newest evaluation and its checkpoint took: the last ones will, too
+    # By these a run that the clock ends leaves time for its last evaluation and checkpoint. Evaluations are counted in
+    # updates, since a machine that is busy slows both down alike.
+    update_seconds: float = 0.0  # of an update, lately
+    evaluation_updates: float = 0.0  # how many updates an evaluation takes as long as; expected until there was one
+    save_seconds: float = 0.0  # of the newest checkpoint
 
-    def after(self, loss: float, tokens: int) -> TrainState:
-        """One update later."""
+    def after(self, loss: float, tokens: int, now: float) -> TrainState:
+        """One update later, which ended `now`, in seconds of training."""
+        seconds = now - self.elapsed
+        if self.update_seconds:
+            seconds = min(seconds, 2 * self.update_seconds)  # one that was held up must not end the run early
         return replace(
             self,
             step=self.step + 1,
             tokens=self.tokens + tokens,
             loss_sum=self.loss_sum + loss,
             loss_steps=self.loss_steps + 1,
+            elapsed=now,
+            update_seconds=self.update_seconds + (seconds - self.update_seconds) / min(self.step + 1, RECENT),
         )
 
     @property
@@ -57,9 +68,19 @@ class TrainState:
             evaluations_since_best=0,
         )
 
-    def paused_until(self, now: float, *, looked_and_saved: bool) -> TrainState:
-        """After a look or a save, or both, that ended `now`, in seconds of training."""
-        return replace(self, elapsed=now, ending=now - self.elapsed if looked_and_saved else self.ending)
+    def paused(self, evaluation: float, save: float) -> TrainState:
+        """After an evaluation or a save or both, which took so many seconds; 0 for what there was none of."""
+        return replace(
+            self,
+            elapsed=self.elapsed + evaluation + save,
+            evaluation_updates=evaluation / self.update_seconds if evaluation else self.evaluation_updates,
+            save_seconds=save or self.save_seconds,
+        )
+
+    @property
+    def ending(self) -> float:
+        """Seconds that the last evaluation and its checkpoint are expected to take."""
+        return self.evaluation_updates * self.update_seconds + self.save_seconds
 
     @property
     def is_new_best(self) -> bool:
@@ -71,4 +92,6 @@ class TrainState:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> TrainState:
-        return cls(**values)
+        """From the state.json of this version or an older one, which counted other seconds."""
+        known = {field.name for field in fields(cls)}
+        return cls(**{key: value for key, value in values.items() if key in known})

@@ -32,13 +32,13 @@ def machine(root: Path, groups: str, mounts: str, limits: dict[str, str]) -> Pat
 
 
 def test_without_limits_every_core_that_the_process_may_run_on_counts(tmp_path):
-    assert choose_threads(tmp_path) == (8, "threads 8: the cores this process may use")
+    assert choose_threads("auto", tmp_path) == (8, "threads 8: the cores this process may use")
 
 
 def test_a_system_without_affinity_counts_all_cores(tmp_path, monkeypatch):
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 5)
-    assert choose_threads(tmp_path)[0] == 5
+    assert choose_threads("auto", tmp_path)[0] == 5
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_system_without_affinity_counts_all_cores(tmp_path, monkeypatch):
 )
 def test_a_quota_of_version_2_is_rounded_up_to_threads(tmp_path, limit, threads, reason):
     root = machine(tmp_path, "0::/\n", V2, {"sys/fs/cgroup/cpu.max": limit})
-    assert choose_threads(root) == (threads, f"threads {threads}: {reason}")
+    assert choose_threads("auto", root) == (threads, f"threads {threads}: {reason}")
 
 
 @pytest.mark.parametrize(("quota", "threads"), [("300000", 3), ("-1", 8)])
@@ -63,7 +63,7 @@ def test_a_quota_of_version_1(tmp_path, quota, threads):
     folder = "sys/fs/cgroup/cpu,cpuacct/batch"
     limits = {f"{folder}/cpu.cfs_quota_us": f"{quota}\n", f"{folder}/cpu.cfs_period_us": "100000\n"}
     root = machine(tmp_path, "5:memory:/x\n4:cpu,cpuacct:/batch\n0::/\n", V2 + V1.format(top="/"), limits)
-    assert choose_threads(root)[0] == threads
+    assert choose_threads("auto", root)[0] == threads
 
 
 def test_the_tightest_of_the_groups_around_the_process_decides(tmp_path):
@@ -72,7 +72,7 @@ def test_the_tightest_of_the_groups_around_the_process_decides(tmp_path):
         "sys/fs/cgroup/user.slice/job/cpu.max": "500000 100000\n",
         "sys/fs/cgroup/user.slice/another/cpu.max": "100000 100000\n",
     }
-    assert choose_threads(machine(tmp_path, "0::/user.slice/job\n", V2, limits))[0] == 2
+    assert choose_threads("auto", machine(tmp_path, "0::/user.slice/job\n", V2, limits))[0] == 2
 
 
 @pytest.mark.parametrize("group", ["/docker/f00", "/docker/f00/inner", "/elsewhere"])
@@ -80,14 +80,14 @@ def test_a_container_that_sees_only_its_own_group_finds_it_at_the_mount(tmp_path
     folder = "sys/fs/cgroup/cpu,cpuacct"
     limits = {f"{folder}/cpu.cfs_quota_us": "250000\n", f"{folder}/cpu.cfs_period_us": "100000\n"}
     root = machine(tmp_path, f"4:cpu,cpuacct:{group}\n", V1.format(top="/docker/f00"), limits)
-    assert choose_threads(root) == (3, "threads 3: the cgroup allows 2.5 cores")
+    assert choose_threads("auto", root) == (3, "threads 3: the cgroup allows 2.5 cores")
 
 
 @pytest.mark.parametrize(("processes", "threads"), [("2", 4), ("3", 2), ("16", 1)])
 def test_processes_of_one_machine_share_its_cores(tmp_path, monkeypatch, processes, threads):
     monkeypatch.setenv("LOCAL_WORLD_SIZE", processes)
     reason = f"threads {threads}: the cores this process may use, shared by {processes} processes"
-    assert choose_threads(tmp_path) == (threads, reason)
+    assert choose_threads("auto", tmp_path) == (threads, reason)
 
 
 @pytest.mark.parametrize(
@@ -101,11 +101,11 @@ def test_processes_of_one_machine_share_its_cores(tmp_path, monkeypatch, process
 )
 def test_the_variable_is_an_upper_limit(tmp_path, monkeypatch, cap, threads, reason):
     monkeypatch.setenv("GPTLITE_THREADS", cap)
-    assert choose_threads(tmp_path) == (threads, f"threads {threads}: {reason}")
+    assert choose_threads("auto", tmp_path) == (threads, f"threads {threads}: {reason}")
 
 
 @pytest.mark.parametrize("cap", ["0", "-1", "two", "1.5", " ", "\u0663"])
 def test_a_variable_that_is_no_number_of_threads_is_named(tmp_path, monkeypatch, cap):
     monkeypatch.setenv("GPTLITE_THREADS", cap)
     with pytest.raises(ConfigError, match=f"^GPTLITE_THREADS = {cap}: a whole number >= 1; correct it"):
-        choose_threads(tmp_path)
+        choose_threads("auto", tmp_path)

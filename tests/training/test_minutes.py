@@ -6,21 +6,32 @@ import json
 import signal
 
 import pytest
+import torch
 
+from gptlite.compute.device import Compute
 from gptlite.config.finding import find_config
 from gptlite.config.loading import load_config
 from gptlite.config.schema import RunConfig
+from gptlite.data.prepare import prepare
 from gptlite.errors import ConfigError, Interrupted
+from gptlite.inference.load import Facts, Model
+from gptlite.model.gpt import GPT
 from gptlite.runs.checkpoint import valid_checkpoints
 from gptlite.runs.rundir import Run
-from gptlite.training import launch, loop
+from gptlite.training import launch, loop, session
+from gptlite.training.rehearsal import evaluation_in_updates
+from gptlite.training.state import TrainState
 
 
 class Hands:
     """A clock that stands still unless something takes time."""
 
     def __init__(self) -> None:
-        self.seconds = 0.0
+        self.seconds, self.update, self.busy_from = 0.0, 2.0, float("inf")
+
+    def take(self, seconds: float) -> None:
+        """Work on an idle machine; once another program takes half of it, the work takes twice as long."""
+        self.seconds += seconds if self.seconds < self.busy_from else 2 * seconds
 
     def __call__(self) -> float:
         return self.seconds
@@ -28,21 +39,22 @@ class Hands:
 
 @pytest.fixture
 def hands(monkeypatch: pytest.MonkeyPatch) -> Hands:
-    """Every update takes 2 seconds, every evaluation 4."""
+    """Every update takes 2 seconds, every evaluation 4, as was expected."""
     hands = Hands()
     real_step, real_look = loop.train_step, loop.look
 
     def step(*args):
-        hands.seconds += 2
+        hands.take(hands.update)
         return real_step(*args)
 
     def look(*args):
-        hands.seconds += 4
+        hands.take(4)
         return real_look(*args)
 
     monkeypatch.setattr(loop, "perf_counter", hands)
     monkeypatch.setattr(loop, "train_step", step)
     monkeypatch.setattr(loop, "look", look)
+    monkeypatch.setattr(session, "evaluation_in_updates", lambda *_: 4 / hands.update)
     return hands
 
 
@@ -63,8 +75,55 @@ def test_updates_and_evaluations_fill_the_minutes_and_the_rate_falls_with_the_cl
     assert hands.seconds == 60
     assert run.finished
     assert valid_checkpoints(run.checkpoints, check_hashes=True)[-1].step == 24
-    first = [1 - 2 * i / 60 for i in range(10)]  # how long a look takes is known after the first
-    assert rates(run) == pytest.approx([*first, *(1 - (2 * i + 4 * (i // 10)) / 56 for i in range(10, 24))])
+    assert rates(run) == pytest.approx([1 - (2 * i + 4 * (i // 10)) / 56 for i in range(24)])
+
+
+# Evaluations were timed on the idle machine, and one of the busy machine ends with less time left than the last takes;
+# or there is none before the last.
+@pytest.mark.parametrize(("every", "within"), [(20, 3), (1000, 1)])
+def test_a_machine_that_becomes_busy_ends_on_the_deadline_all_the_same(one_minute, tmp_path, hands, every, within):
+    hands.update, hands.busy_from = 0.5, 30.0
+    cfg = one_minute.with_values({"eval.every": every, "save.every": every})
+    assert launch.start(cfg, root=tmp_path, base="tiny", name="d").run.finished
+    assert abs(hands.seconds - 60) <= within
+
+
+def test_an_update_that_was_held_up_does_not_end_the_run_early():
+    state = TrainState(evaluation_updates=30.0)
+    for i in range(20):
+        state = state.after(1.0, 8, now=0.1 * (i + 1))
+    held_up = state.after(1.0, 8, now=2.0 + 60 * 0.1)
+    assert held_up.ending <= 1.1 * state.ending
+
+
+def test_the_time_for_the_last_evaluation_is_what_was_measured_and_follows_the_updates():
+    state = TrainState(evaluation_updates=3.0, save_seconds=1.0)
+    assert state.ending == 1.0  # nothing is known of updates yet
+    for now in (2.0, 4.0):
+        state = state.after(1.0, 8, now)
+    assert state.ending == 3 * 2 + 1
+    state = state.paused(evaluation=10.0, save=0.0)
+    assert (state.elapsed, state.ending) == (14.0, 10 + 1)
+    state = state.paused(evaluation=0.0, save=0.5)
+    assert (state.elapsed, state.ending) == (14.5, 10 + 0.5)
+    state = state.after(1.0, 8, 14.5 + 3.5)  # the mean of 2, 2 and 3.5 is a quarter more
+    assert state.ending == pytest.approx(12.5 + 0.5)
+
+
+def test_an_evaluation_takes_a_third_of_the_arithmetic_of_training_on_its_tokens(one_minute, text_file):
+    cfg = one_minute.with_values({"train.optimizer": "adamw", "eval.batch_size": 5})
+    prepared = prepare(cfg.data, cfg.tokenizer)
+    gpt = GPT(cfg.model, prepared.manifest.tokenizer.vocab_size)
+    model = Model(
+        gpt, prepared.tokenizer(), Facts(cfg.model, 0, "none"), Compute(torch.device("cpu"), "fp32", "fused", 1)
+    )
+    # Windows of 16 side by side, the last one short; in batches of 5, filled up to the longest of each.
+    inputs = prepared.manifest.val.tokens - 1
+    tokens = 16 * (inputs // 16) + (inputs % 16 if -(-inputs // 16) % 5 == 1 else 16 * (inputs % 16 > 0))
+    trained = 8 * 16
+    assert evaluation_in_updates(cfg, model, prepared.split("val")) == pytest.approx(tokens / (3 * trained))
+    with_muon = evaluation_in_updates(cfg.with_values({"train.optimizer": "muon"}), model, prepared.split("val"))
+    assert 0 < with_muon < tokens / (3 * trained)  # an update takes longer
 
 
 def test_a_stopped_run_goes_on_with_the_time_that_was_left(one_minute, tmp_path, hands, monkeypatch):
@@ -88,7 +147,7 @@ def test_a_stopped_run_goes_on_with_the_time_that_was_left(one_minute, tmp_path,
 def test_minutes_that_are_used_up_at_once_end_with_a_look(one_minute, tmp_path, hands):
     run = launch.start(one_minute.with_values({"train.max_minutes": 0.05}), root=tmp_path, base="tiny", name="c").run
     assert run.finished
-    assert valid_checkpoints(run.checkpoints, check_hashes=True)[-1].step == 2
+    assert valid_checkpoints(run.checkpoints, check_hashes=True)[-1].step == 1
 
 
 def test_minutes_on_the_command_line_replace_the_updates_of_the_config_and_back():

@@ -176,7 +176,7 @@ def test_a_run_keeps_what_was_chosen_and_why_where_auto_would_choose_otherwise(t
     # Another machine, where auto would take three.
     monkeypatch.setenv("GPTLITE_THREADS", "3")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(9), raising=False)
-    assert choose_threads(tmp_path)[0] == 3
+    assert choose_threads("auto", tmp_path)[0] == 3
     launch.claim(cfg, root=tmp_path, name="cut")
     assert cut.config_text() == config
     assert cut.info["reasons"] == info["reasons"]

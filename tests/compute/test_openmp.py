@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from gptlite.compute.device import resolve
+from gptlite.compute.openmp import refuse_dynamic_threads, set_short_spin, waiting_reason
+from gptlite.config.schema import RunSection
+from gptlite.errors import ConfigError
+
+OURS = {"GOMP_SPINCOUNT": "1000", "KMP_BLOCKTIME": "1"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "after"),
+    [
+        ({}, OURS),
+        ({"GOMP_SPINCOUNT": "5"}, {"GOMP_SPINCOUNT": "5", "KMP_BLOCKTIME": "1"}),
+        ({"KMP_BLOCKTIME": "infinite"}, {"GOMP_SPINCOUNT": "1000", "KMP_BLOCKTIME": "infinite"}),
+        ({"OMP_WAIT_POLICY": "active"}, {"OMP_WAIT_POLICY": "active"}),
+        ({"OMP_NUM_THREADS": "3"}, {"OMP_NUM_THREADS": "3", **OURS}),
+    ],
+)
+def test_a_short_spin_is_set_where_the_user_has_set_nothing(environment, after):
+    set_short_spin(environment, modules=["numpy"])
+    assert environment == after
+
+
+def test_nothing_is_set_once_torch_has_read_its_settings():
+    environment: dict[str, str] = {}
+    set_short_spin(environment, modules=["torch"])
+    assert environment == {}
+    assert waiting_reason(environment).startswith("waiting default: torch was loaded before gptlite")
+
+
+@pytest.mark.parametrize(
+    ("environment", "reason"),
+    [
+        (OURS, "waiting GOMP_SPINCOUNT=1000, KMP_BLOCKTIME=1: threads spin briefly"),
+        ({"GOMP_SPINCOUNT": "5", "KMP_BLOCKTIME": "1"}, "waiting GOMP_SPINCOUNT=5, KMP_BLOCKTIME=1: set by the env"),
+        ({"OMP_WAIT_POLICY": "active"}, "waiting OMP_WAIT_POLICY=active: set by the environment"),
+    ],
+)
+def test_the_reason_names_what_was_set(environment, reason):
+    assert waiting_reason(environment).startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("value", "refused"), [("true", True), (" TRUE ", True), ("1", True), ("false", False), ("", False), (None, False)]
+)
+def test_a_number_of_threads_that_changes_on_the_way_is_refused(monkeypatch, value, refused):
+    if value is None:
+        monkeypatch.delenv("OMP_DYNAMIC", raising=False)
+    else:
+        monkeypatch.setenv("OMP_DYNAMIC", value)
+    if not refused:
+        refuse_dynamic_threads(os.environ)
+        return
+    for threads in ("auto", 2):
+        with pytest.raises(ConfigError, match=rf"^OMP_DYNAMIC = {value}: .* unset it$"):
+            resolve(RunSection(device="cpu", threads=threads), 64)
+
+
+def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """A Python process in a folder with a text and a config."""
+    (folder / "story.txt").write_text("the cat sat on the mat. " * 40, encoding="utf-8")
+    (folder / "nano.yaml").write_text(
+        "data: {source: story.txt}\ntokenizer: {kind: char}\nlog: {tensorboard: false}\nrun: {threads: 1}\n"
+        "model: {n_layer: 1, n_head: 1, n_embd: 8, block_size: 8}\ntrain: {max_steps: 2, warmup_steps: 0}\n",
+        encoding="utf-8",
+    )
+    environment = {name: value for name, value in os.environ.items() if name not in OURS}
+    environment |= {"PYTHONPATH": str(Path(__file__).parents[2]), "OMP_DISPLAY_ENV": "verbose"}
+    environment |= {"GLOO_SOCKET_IFNAME": "lo"}
+    line = [sys.executable, *command]
+    done = subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def waiting_in(path: Path) -> str:
+    return next(reason for reason in json.loads(path.read_text())["reasons"] if reason.startswith("waiting"))
+
+
+@pytest.mark.skipif(not torch.backends.openmp.is_available() or sys.platform != "linux", reason="not GNU OpenMP")
+@pytest.mark.parametrize(
+    ("program", "spin"),
+    [
+        (["-m", "gptlite", "train", "-c", "nano.yaml"], "1000"),
+        (["-c", "import gptlite; gptlite.train('nano.yaml')"], "1000"),
+        (["-c", "import torch, gptlite; gptlite.train('nano.yaml')"], "300000"),  # its own
+    ],
+)
+def test_the_runtime_itself_says_how_long_it_spins(tmp_path, program, spin):
+    shown = run(tmp_path, *program).stderr
+    assert f"GOMP_SPINCOUNT = '{spin}'" in shown
+    expected = "waiting GOMP_SPINCOUNT=1000" if spin == "1000" else "waiting default: torch was loaded before"
+    assert waiting_in(tmp_path / "runs/nano/run.json").startswith(expected)
+
+
+@pytest.mark.slow
+def test_the_processes_of_sweeps_and_of_torchrun_spin_briefly_too(tmp_path):
+    run(tmp_path, "-m", "gptlite", "train", "-c", "nano.yaml", "--sweep", "train.lr=0.1,0.2")
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "gptlite"]
+    run(tmp_path, *launcher, "train", "-c", "nano.yaml", "--name", "two")
+    infos = sorted(tmp_path.glob("runs/*/run.json"))
+    assert len(infos) == 3
+    assert all(waiting_in(info).startswith("waiting GOMP_SPINCOUNT=1000, KMP_BLOCKTIME=1") for info in infos)

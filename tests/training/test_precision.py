@@ -1,0 +1,94 @@
+"""Runs in bf16, on machines that multiply it and on machines that do not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from gptlite.compute import device, peak
+from gptlite.compute.device import Compute
+from gptlite.compute.distributed import Dist
+from gptlite.config.schema import ModelSection, RunConfig
+from gptlite.inference.load import load_checkpoint
+from gptlite.model.gpt import GPT
+from gptlite.runs.choosing import choose_checkpoint, config_of
+from gptlite.training import launch
+from gptlite.training.meter import Meter
+from gptlite.training.terminal import Silent
+
+
+class Listener(Silent):
+    """Hears what is said."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def say(self, line: str) -> None:
+        self.heard.append(line)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
+    """Whether the CPU multiplies bf16; it reaches 400 GFLOP/s in fp32, and in bf16 2,000 or, where it does not, 8."""
+    found = {"bf16": False}
+    speeds = {("fp32", True): 4e11, ("fp32", False): 4e11, ("bf16", True): 2e12, ("bf16", False): 8e9}
+    for module in (device, peak):
+        monkeypatch.setattr(module, "computes_in_bf16", lambda _: found["bf16"])
+    monkeypatch.setattr(peak, "matrix_product_flops", lambda compute: speeds[compute.precision, found["bf16"]])
+    return found
+
+
+def warnings(listener: Listener) -> list[str]:
+    return [line for line in listener.heard if line.startswith("warning: run.precision")]
+
+
+def test_training_in_emulated_bf16_is_announced_with_both_speeds_at_the_start_and_when_resumed(tiny, tmp_path, machine):
+    cfg = tiny.with_values({"run.precision": "bf16", "run.device": "cpu", "train.max_steps": 4})
+    listener = Listener()
+    machine["bf16"] = True
+    run = launch.start(cfg, root=tmp_path, base="tiny", terminal=listener).run
+    assert warnings(listener) == []
+    machine["bf16"] = False
+    longer = cfg.with_values({"train.max_steps": 5})
+    launch.resume(run, longer, terminal=listener)
+    (warning,) = warnings(listener)
+    assert "this cpu does not multiply bf16; it reaches 8 GFLOP/s, in fp32 400" in warning
+    launch.start(cfg, root=tmp_path, base="another", terminal=listener)
+    assert warnings(listener) == [warning, warning]
+    launch.start(tiny, root=tmp_path, base="fp32", terminal=listener)
+    assert len(warnings(listener)) == 2
+
+
+@pytest.mark.parametrize(
+    ("trained", "native", "asked", "used"),
+    [
+        ("bf16", True, [], "bf16"),
+        ("bf16", False, [], "fp32"),
+        ("bf16", False, ["run.precision=bf16"], "bf16"),
+        ("fp32", True, [], "fp32"),
+    ],
+)
+def test_a_model_is_used_in_fp32_where_bf16_would_be_emulated(
+    tiny: RunConfig, tmp_path: Path, machine: dict[str, bool], trained: str, native: bool, asked: list[str], used: str
+) -> None:
+    cfg = tiny.with_values({"run.precision": trained, "run.device": "cpu", "train.max_steps": 2})
+    run = launch.start(cfg, root=tmp_path, base="tiny").run
+    machine["bf16"] = native
+    found = choose_checkpoint(tmp_path, run.name, None, pytest.fail)
+    chosen = config_of(found, ["run.device=cpu", *asked]).run
+    assert load_checkpoint(found, chosen).compute.precision == used
+
+
+def test_the_share_of_the_peak_is_left_out_where_the_precision_is_emulated(tiny, tmp_path, machine):
+    model = GPT(ModelSection(n_layer=1, n_head=1, n_embd=8, block_size=8), 11)
+    compute = Compute(torch.device("cpu"), "bf16", "fused", 1)
+    machine["bf16"] = True
+    assert "share_of_peak" in Meter(model, compute, Dist()).read(300, 3.0)
+    machine["bf16"] = False
+    assert set(Meter(model, compute, Dist()).read(300, 3.0)) == {"tokens_per_second", "peak_mib"}
+    run = launch.start(tiny.with_values({"run.precision": "bf16", "run.device": "cpu"}), root=tmp_path, base="tiny").run
+    lines = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
+    assert all("share_of_peak" not in line["time"] for line in lines)
