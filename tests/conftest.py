@@ -1,9 +1,11 @@
-"""What every test needs: where the repository is, and an environment that does not steer the outcome."""
+"""What tests share: the repository, what a power cut would lose, an environment that does not steer the outcome."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -24,3 +26,20 @@ settings.load_profile("repeatable")
 def repository() -> Path:
     """The top of the repository."""
     return Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def unsynced(monkeypatch: pytest.MonkeyPatch) -> set[int]:
+    """Inodes of the files written to since their last fsync: a power cut may lose what is in them."""
+    inodes: set[int] = set()
+
+    def syscall(call: Callable[..., Any], *args: Any) -> Any:
+        result = call(*args)
+        if call is os.write:
+            inodes.add(os.fstat(args[0]).st_ino)
+        elif call.__name__ == "_fsync":
+            inodes.discard(os.fstat(args[0]).st_ino)
+        return result
+
+    monkeypatch.setattr("gptlite.durable.syscall", syscall)
+    return inodes

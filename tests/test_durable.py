@@ -102,14 +102,17 @@ def test_replace_keeps_the_old_content_or_has_the_new_whichever_call_fails(
     assert path.read_bytes() == (b"new" if at > REPLACE.index("replace") else b"old")
 
 
-def test_a_failed_append_takes_back_what_it_wrote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("opened", [durable.OutFile.append, durable.OutFile.create])
+def test_a_failed_write_takes_back_what_it_wrote_and_the_next_one_follows_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: Callable[[Path], durable.OutFile]
+) -> None:
     def half_then_full(call: Callable[..., Any], *args: Any) -> Any:
         if call is os.write:
             os.write(args[0], args[1][:3])
             raise OSError(errno.ENOSPC, "")
         return call(*args)
 
-    with durable.OutFile.append(tmp_path / "f") as file:
+    with opened(tmp_path / "f") as file:
         file.write(b"one\n")
         with monkeypatch.context() as patch:
             patch.setattr(durable, "syscall", half_then_full)
@@ -150,6 +153,14 @@ def test_make_dirs_names_the_file_that_is_in_the_way(tmp_path: Path) -> None:
 
 def test_create_dir_has_one_winner(tmp_path: Path) -> None:
     assert [durable.create_dir(tmp_path / "a") for _ in range(2)] == [True, False]
+
+
+def test_create_dir_syncs_the_folder_that_holds_the_new_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[tuple[int, bool]] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(durable, "_fsync", lambda fd: synced.append((os.fstat(fd).st_ino, (tmp_path / "a").is_dir())))
+        durable.create_dir(tmp_path / "a")
+    assert synced == [(tmp_path.stat().st_ino, True)]
 
 
 def test_remove_tree_removes_links_but_not_what_they_point_to(tmp_path: Path) -> None:

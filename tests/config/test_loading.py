@@ -117,6 +117,7 @@ optim:
         ("train: {decay_fraction: 0}", "1: train.decay_fraction = 0: null, since only schedule constant has it (schedule is linear)"),  # noqa: E501
         ("train: {micro_batch_size: 3}", "1: train.micro_batch_size = 3: auto or a divisor of batch_size (16)"),
         ("train: {max_steps: 10}", "1: train.max_steps = 10: at least warmup_steps (50); set that lower too"),
+        ("model: {n_embd: 1}", "1: model.n_embd = 1: a multiple of n_head (4), such as 4"),
         ("run: {dir:}", "1: run.dir = null: the path of a folder"),
         ("\n\ttrain: 3", "2: a tab; indent with spaces"),
     ],

@@ -82,6 +82,11 @@ def test_opening_notices_a_missing_or_shortened_file(tmp_path: Path, name: str) 
         map_shard(tmp_path, shard, 300)
 
 
+def test_all_that_is_written_of_finished_shards_would_survive_a_power_cut(tmp_path: Path, unsynced: set[int]) -> None:
+    assert len(write(tmp_path, [[1] * 15, [2]])) == 2
+    assert unsynced == set()
+
+
 def test_a_writer_that_is_stopped_leaves_no_valid_header(tmp_path: Path) -> None:
     with ShardWriter(tmp_path, "train", 300) as writer:
         writer.add([1, 2, 3])

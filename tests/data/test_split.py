@@ -53,6 +53,11 @@ def test_the_cap_lowers_the_threshold_until_the_documents_fit() -> None:
     assert result.rule.threshold == 0.03
 
 
+def test_documents_that_fill_the_cap_exactly_are_validation() -> None:
+    result = plan([0.01, 0.02, 0.03, 0.9], [10, 10, 10, 70], 0.4, 20)
+    assert result.cuts.tolist() == [0, 0, 10, 70]
+
+
 def test_equal_documents_stay_on_one_side_of_a_capped_threshold() -> None:
     result = plan([0.01, 0.02, 0.02, 0.9], [10, 10, 10, 70], 0.4, 20)
     assert result.cuts.tolist() == [0, 10, 10, 70]

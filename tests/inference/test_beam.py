@@ -125,6 +125,22 @@ def test_a_length_penalty_turns_the_choice_from_short_to_long():
     assert long.score == pytest.approx((2 * math.log(0.3) + math.log(0.4)) / 27)
 
 
+def test_a_text_that_ends_below_the_likeliest_width_is_not_found():
+    # As in transformers. At each step two tokens go on, with p = 0.4 and 0.1, and two end a text, with 0.3 and 0.2. At
+    # the first step the second end is third: it stays out, though 0.2 is more than the 0.4 * 0.4 of what is found.
+    model = gpt(0, 4, position="none")
+    with torch.no_grad():
+        for p in model.parameters():
+            p.zero_()
+        model.head.bias = torch.nn.Parameter(torch.tensor([0.4, 0.1, 0.3, 0.2], dtype=torch.float64).log())
+    how = BeamSearch(2, 2, 0.0, stop_tokens=(3,))
+    found = beam_search(
+        model, [0], how, barred=np.zeros(4, bool), ending=lambda tokens: "end of text" if tokens[-1] > 1 else None
+    )
+    assert [(text.tokens, text.reason) for text in found] == [((), "end of text"), ((0, 0), "length")]
+    assert [text.score for text in found] == pytest.approx([math.log(0.3), math.log(0.4**2)])
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_all_beams_with_their_scores_are_those_of_transformers(seed):
     from transformers import GPT2Config, GPT2LMHeadModel

@@ -69,6 +69,18 @@ def test_every_attention_reads_rows_of_different_lengths(attention, anew):
         torch.testing.assert_close(logits, anew(model, row, n), rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("attention", ["plain", "batched", "fused"])
+def test_rows_of_different_lengths_read_nothing_that_memory_held_before(attention):
+    model = GPT(gpt().cfg, V, attention=attention, rng=torch.Generator().manual_seed(0))
+    torch.set_deterministic_debug_mode("error")  # torch then fills memory that nothing was written to with nan
+    try:
+        # The fourth place is written by the second row alone, and a mask hides no nan from the first.
+        read = together(model, [[1, 2, 3], [1, 2, 3, 4, 5]], [1, 3])
+    finally:
+        torch.set_deterministic_debug_mode("default")
+    assert read.isfinite().all()
+
+
 @pytest.mark.parametrize("position", ["learned", "sinusoidal", "none"])
 def test_decoding_past_the_context_is_exact_in_double_precision(position, anew):
     model = gpt(position=position).double()

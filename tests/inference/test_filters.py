@@ -63,6 +63,10 @@ def test_top_p_keeps_the_shortest_likeliest_list_that_reaches_p(p):
         assert sum(share[inside[:-1]]) < p + 1e-9
 
 
+def test_top_p_adds_nothing_to_tokens_that_hold_exactly_p():
+    assert filtered(keep_top_p, [0.0] * 4, 0.5) == [0.0, 0.0, -math.inf, -math.inf]  # a quarter each
+
+
 @pytest.mark.parametrize("p", [0.001, 0.1, 0.5, 1.0])
 def test_min_p_keeps_what_has_that_share_of_the_largest_probability(p):
     for row in ROWS:

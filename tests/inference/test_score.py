@@ -34,6 +34,11 @@ def test_the_figures_are_those_of_a_hand_calculation():
     assert result.perplexity == pytest.approx(4)
 
 
+@pytest.mark.parametrize("loss", [709.9, 1e6])  # the largest double is e ** 709.78
+def test_a_perplexity_past_the_largest_double_is_infinite(loss):
+    assert Score(nats=loss, tokens=1, bytes=1, characters=1).perplexity == math.inf
+
+
 def test_several_texts_are_scored_as_the_sum_of_their_figures():
     assert Score.total([Score(1.5, 2, 4, 3), Score(2.0, 5, 6, 6)]) == Score(3.5, 7, 10, 9)
 

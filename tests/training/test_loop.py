@@ -1,4 +1,4 @@
-"""What a log line carries."""
+"""What a log line carries, and that it is on disk before a checkpoint counts on it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,20 @@ import math
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from gptlite.training import launch
+from gptlite.training import launch, session
+
+
+def test_a_power_cut_after_a_save_loses_no_line_up_to_it(tiny, tmp_path, monkeypatch, unsynced):
+    save_checkpoint, lost = session.save_checkpoint, {}
+
+    def save(folder, step, *rest, **more):
+        logs = [folder.parent / name for name in ("metrics.jsonl", "samples.jsonl")]
+        lost[step] = [path.name for path in logs if path.stat().st_ino in unsynced]
+        save_checkpoint(folder, step, *rest, **more)
+
+    monkeypatch.setattr(session, "save_checkpoint", save)
+    launch.start(tiny, root=tmp_path, base="tiny")
+    assert lost == {0: [], 4: [], 8: [], 12: []}
 
 
 def norms(cfg, folder) -> list[tuple[float, dict[str, float]]]:

@@ -226,10 +226,26 @@ def test_a_finished_run_goes_on_when_it_is_given_more_updates(tiny, tmp_path):
     assert [line["step"] for line in numbers(run) if line["split"] == "train"] == list(range(1, 15))
 
 
-def test_a_hand_edited_model_is_refused_before_anything_is_read_wrongly(tiny, tmp_path):
-    run = start(tiny, tmp_path, "a")
-    run.write_config(run.config_text().replace("n_layer: 1", "n_layer: 2"))
-    with pytest.raises(RunError, match=r"model\.n_layer = 1: config\.yaml has 2"):
+def test_auto_stands_for_what_was_chosen_only_where_it_is_the_default():
+    saved = RunConfig().with_values({"run.threads": 3})
+    prompt, source = (RunConfig().with_values({key: "auto"}) for key in ("eval.prompt", "data.source"))
+    assert launch.reconcile(saved, prompt, "a") == saved.with_values({"eval.prompt": "auto"})
+    with pytest.raises(ConfigError, match=r"data\.source = auto: it was started with python-stdlib"):
+        launch.reconcile(saved, source, "a")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("n_layer: 1", "n_layer: 2", r"model\.n_layer = 1: config\.yaml has 2"),
+        ("optimizer: adamw", "optimizer: muon", r"step-00000002: optimizer = adamw: the run now has muon"),
+    ],
+)
+def test_a_hand_edited_model_or_optimizer_is_refused_before_anything_is_read_wrongly(tiny, tmp_path, old, new, problem):
+    run = start(tiny.with_values({"train.optimizer": "adamw", "train.max_steps": 2}), tmp_path, "a")
+    assert old in run.config_text()
+    run.write_config(run.config_text().replace(old, new))
+    with pytest.raises(RunError, match=problem):
         launch.resume(run)
 
 
