@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gptlite.config.schema import RunConfig
+from gptlite.training import loop
 
 SENTENCES = (
     "the cat sat on the mat and looked at the moon. ",
@@ -45,3 +46,33 @@ def tiny(text_file: Path, tmp_path: Path) -> RunConfig:
             "run.threads": 1,
         }
     )
+
+
+class Hands:
+    """A clock that stands still unless something takes time."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture
+def hands(monkeypatch: pytest.MonkeyPatch) -> Hands:
+    """Every update takes 2 seconds, every evaluation 4."""
+    hands = Hands()
+    real_step, real_look = loop.train_step, loop.look
+
+    def step(*args):
+        hands.seconds += 2
+        return real_step(*args)
+
+    def look(*args):
+        hands.seconds += 4
+        return real_look(*args)
+
+    monkeypatch.setattr(loop, "perf_counter", hands)
+    monkeypatch.setattr(loop, "train_step", step)
+    monkeypatch.setattr(loop, "look", look)
+    return hands

@@ -16,36 +16,6 @@ from gptlite.runs.rundir import Run
 from gptlite.training import launch, loop
 
 
-class Hands:
-    """A clock that stands still unless something takes time."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def __call__(self) -> float:
-        return self.seconds
-
-
-@pytest.fixture
-def hands(monkeypatch: pytest.MonkeyPatch) -> Hands:
-    """Every update takes 2 seconds, every evaluation 4."""
-    hands = Hands()
-    real_step, real_look = loop.train_step, loop.look
-
-    def step(*args):
-        hands.seconds += 2
-        return real_step(*args)
-
-    def look(*args):
-        hands.seconds += 4
-        return real_look(*args)
-
-    monkeypatch.setattr(loop, "perf_counter", hands)
-    monkeypatch.setattr(loop, "train_step", step)
-    monkeypatch.setattr(loop, "look", look)
-    return hands
-
-
 @pytest.fixture
 def one_minute(tiny: RunConfig) -> RunConfig:
     values = {"train.max_steps": None, "train.max_minutes": 1.0, "train.warmup_steps": 0, "train.lr": 1.0}
