@@ -4,6 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from gptlite.config.accepted import SECTIONS, accepted, accepts
+from gptlite.config.sampling import SampleSection
 from gptlite.config.schema import ModelSection, RunConfig, TokenizerSection
 from gptlite.config.training import TrainSection
 
@@ -33,11 +34,24 @@ def test_a_constant_schedule_falls_in_its_last_fifth_unless_told():
         (TrainSection, {"max_steps": 10, "warmup_steps": 11}),
         (TrainSection, {"schedule": "cosine", "decay_fraction": 0.1}),
         (TokenizerSection, {"kind": "char", "vocab_size": 300}),
+        (SampleSection, {"n": 5, "beams": 4}),
     ],
 )
 def test_values_that_contradict_each_other_are_refused(section, values):
     with pytest.raises(ValidationError, match=next(iter(values))):
         section(**values)
+
+
+@pytest.mark.parametrize(
+    ("section", "values"),
+    [
+        (TrainSection, {"max_steps": 10, "warmup_steps": 10}),
+        (TrainSection, {"batch_size": 16, "micro_batch_size": 16}),
+        (SampleSection, {"n": 4, "beams": 4}),
+    ],
+)
+def test_values_that_just_agree_are_taken(section, values):
+    assert section(**values).model_dump(include=values.keys()) == values
 
 
 def test_with_values_replaces_and_validates_again():

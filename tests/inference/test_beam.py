@@ -11,10 +11,12 @@ import torch
 
 from gptlite.compute.device import resolve
 from gptlite.config.schema import ModelSection, RunSection
+from gptlite.inference import beam
 from gptlite.inference.beam import BeamSearch, Hypothesis, beam_search
 from gptlite.inference.load import Facts, Model
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import hf_config, to_gpt2
+from gptlite.tokenizers.bpe import train_bpe
 from gptlite.tokenizers.char import CharTokenizer
 
 
@@ -110,6 +112,36 @@ def test_stop_texts_that_are_single_tokens_end_beams_as_stop_tokens_do():
         assert [text for text, _ in by_text] == [text for text, _ in by_token]
         assert [found.score for _, found in by_text] == pytest.approx([found.score for _, found in by_token])
         assert len({text for text, _ in by_text}) == len(by_text)
+
+
+def test_a_stop_text_inside_a_token_leaves_the_text_before_it():
+    tokenizer = train_bpe(["abcd abcd"], 260)
+    [word] = tokenizer.encode("abcd").tolist()
+    cfg = ModelSection(n_layer=1, n_head=1, n_embd=4, block_size=8)
+    model = GPT(cfg, tokenizer.vocab_size, rng=torch.Generator().manual_seed(0)).requires_grad_(False)
+    model.head.bias = torch.nn.Parameter(torch.zeros(tokenizer.vocab_size), requires_grad=False)
+    model.head.bias[word] = 20.0  # nearly all of the probability
+    compute = resolve(RunSection(device="cpu", precision="fp32"), cfg.block_size)
+    [(text, found)] = Model(model, tokenizer, Facts(cfg, 0, "none"), compute).search("x", BeamSearch(1, stop=("c",)))
+    assert (text, found.tokens, found.reason) == ("ab", (word,), "stop text")
+
+
+@pytest.mark.parametrize("penalty", [-0.5, 0.0, 1.0, 2.0])
+def test_a_search_that_ends_early_finds_what_one_to_the_end_does(penalty, monkeypatch):
+    can_improve, answers = beam._can_improve, []
+
+    def bounded(*where) -> bool:
+        answers.append(can_improve(*where))
+        return answers[-1]
+
+    for seed, width in itertools.product((1, 3, 5, 8, 9, 11), (2, 3)):
+        model, how = gpt(seed, 6, block_size=32), BeamSearch(width, 20, penalty)
+        monkeypatch.setattr(beam, "_can_improve", bounded)
+        early = found_by(model, [0], how, end=5)
+        monkeypatch.setattr(beam, "_can_improve", lambda *_: True)
+        assert early == found_by(model, [0], how, end=5)
+    # Above 1, a text that goes on to the end could overtake any that these searches find.
+    assert penalty > 1 or not all(answers)
 
 
 def test_a_length_penalty_turns_the_choice_from_short_to_long():

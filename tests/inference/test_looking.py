@@ -12,7 +12,7 @@ from gptlite.compute.device import Compute
 from gptlite.config.schema import ModelSection
 from gptlite.inference.load import Facts, Model
 from gptlite.inference.looking import attention_of, keeping_steps, position_table, surprises
-from gptlite.model.gpt import GPT, sinusoids
+from gptlite.model.gpt import GPT
 from gptlite.tokenizers.char import CharTokenizer
 
 TOKENIZER = CharTokenizer("abcdefg")
@@ -70,11 +70,20 @@ def test_looking_leaves_the_model_as_it_was_also_after_an_error():
     assert torch.equal(gpt(torch.tensor([IDS])), logits)
 
 
-def test_the_position_table_is_the_one_that_the_model_adds():
-    learned = model().gpt
-    np.testing.assert_array_equal(position_table(learned), learned.position_embedding.weight.detach().numpy())
-    np.testing.assert_array_equal(position_table(model(position="sinusoidal").gpt), sinusoids(6, 8).numpy())
-    assert position_table(model(position="none").gpt) is None
+@pytest.mark.parametrize("position", ["learned", "sinusoidal", "none"])
+def test_the_position_table_is_the_one_that_the_model_adds(position):
+    gpt, inputs = model(position=position).gpt, []
+    gpt.blocks[0].register_forward_pre_hook(lambda block, args: inputs.append(args[0][0]))
+    with torch.no_grad():
+        gpt(torch.tensor([IDS]))
+    added = (inputs[0] - gpt.token_embedding.weight.detach()[IDS]).numpy()
+    table = position_table(gpt)
+    if position == "none":
+        assert table is None
+        assert not added.any()
+    else:
+        np.testing.assert_allclose(table, added, atol=1e-6)
+        assert added.any()
 
 
 TEXT = "badcafefeedabcdefgabbaface"  # four windows of six tokens, and a rest

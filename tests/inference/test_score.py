@@ -14,7 +14,7 @@ from gptlite.config.schema import ModelSection
 from gptlite.data.batches import eval_batches
 from gptlite.data.tokens import TokenArray
 from gptlite.data.windows import EvalWindows
-from gptlite.inference.score import ByPosition, Score, by_position, extents_of, score
+from gptlite.inference.score import ByPosition, Score, by_position, extents_of, score, token_nats
 from gptlite.model.gpt import GPT
 from gptlite.tokenizers.bpe import train_bpe
 from gptlite.tokenizers.char import CharTokenizer
@@ -125,6 +125,15 @@ def test_surprise_by_position_is_that_of_the_tokens_with_so_many_before_them(mod
     twice = ByPosition.total([seen, seen])
     assert twice.tokens.tolist() == [2 * t for t in tokens]
     assert twice.means == pytest.approx(seen.means)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_nats_of_each_token_are_computed_in_fp32_from_half_precision_logits(dtype):
+    rng = torch.Generator().manual_seed(0)
+    logits = (3 * torch.randn(2, 40, 100, generator=rng)).to(dtype)
+    targets = torch.randint(100, (2, 40), generator=rng)
+    exact = -torch.log_softmax(logits.double(), dim=-1).gather(-1, targets[..., None])[..., 0]
+    torch.testing.assert_close(token_nats(logits, targets), exact.float(), rtol=1e-5, atol=1e-6)
 
 
 def test_only_batches_of_full_width_go_through_a_call_that_may_be_compiled(model, monkeypatch):

@@ -16,6 +16,12 @@ def qkv(n_queries: int, n_keys: int, head_size: int = 5) -> tuple[torch.Tensor, 
     return normal(n_queries), normal(n_keys), normal(n_keys)
 
 
+def weights_of(q: torch.Tensor, k: torch.Tensor, *, scale: float) -> torch.Tensor:
+    """exp of the scores, over their sum up to each query's own place."""
+    exponentials = torch.einsum("bhtd,bhsd->bhts", q, k).mul(scale).exp().tril()
+    return exponentials / exponentials.sum(-1, keepdim=True)
+
+
 def test_plain_attention_is_a_weighted_mean_worked_out_by_hand():
     # One head of size 1, scale 1: scores of the second query are q*k = 1*0 and 1*ln 3, so weights 1/4 and 3/4.
     q = torch.tensor([[[[0.0], [1.0]]]])
@@ -57,9 +63,10 @@ def test_the_steps_of_the_equation_are_those_of_its_parts():
     past = torch.ones(4, 4).tril().bool()
     assert torch.equal(steps.masked[..., past], steps.scores[..., past])
     assert bool((steps.masked[..., ~past] == -math.inf).all())
-    torch.testing.assert_close(steps.weights.sum(-1), torch.ones(2, 3, 4, dtype=torch.float64))
     assert bool((steps.weights[..., ~past] == 0).all())
-    torch.testing.assert_close(steps.heads, plain_attention(q, k, v, scale=0.5), rtol=0, atol=0)
+    weights = weights_of(q, k, scale=0.5)
+    torch.testing.assert_close(steps.weights, weights)
+    torch.testing.assert_close(steps.heads, torch.einsum("bhts,bhsd->bhtd", weights, v))
 
 
 def test_the_last_query_sees_every_key_and_the_first_one_only_the_past():
@@ -67,9 +74,10 @@ def test_the_last_query_sees_every_key_and_the_first_one_only_the_past():
     assert mask.tolist() == [[True, True, True, False], [True, True, True, True]]
 
 
-@pytest.mark.parametrize("fast", [batched_attention, fused_attention])
-def test_attention_with_dropout_draws_the_same_masks_on_every_path(fast):
-    q, k, v = qkv(6, 6)
-    plain = plain_attention(q, k, v, scale=1.0, p=0.5, masks=Masks(1))
-    torch.testing.assert_close(fast(q, k, v, scale=1.0, p=0.5, masks=Masks(1)), plain, rtol=1e-12, atol=1e-12)
-    assert not torch.equal(plain, plain_attention(q, k, v, scale=1.0))
+@pytest.mark.parametrize("attend", [plain_attention, batched_attention, fused_attention])
+def test_dropout_falls_on_the_weights_after_the_softmax_with_equal_masks_on_every_path(attend):
+    q, k, v = (x.detach() for x in qkv(6, 6))
+    kept = ~Masks(1).dropped((2, 3, 6, 6), 0.25, torch.device("cpu"))
+    expected = torch.einsum("bhts,bhsd->bhtd", weights_of(q, k, scale=0.4) * kept / 0.75, v)
+    got = attend(q, k, v, scale=0.4, p=0.25, masks=Masks(1))
+    torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12)

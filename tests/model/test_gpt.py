@@ -65,32 +65,63 @@ def test_without_positions_the_order_of_earlier_tokens_is_invisible_to_the_last_
     assert not torch.allclose(learned(idx)[:, -1], learned(shuffled)[:, -1])
 
 
-@pytest.mark.parametrize("variant", [{}, {"norm": "post"}, {"tie_weights": False}], ids=str)
+@pytest.mark.parametrize("variant", [{}, {"tie_weights": False}], ids=str)
 def test_initial_loss_is_that_of_guessing(variant):
     cfg = ModelSection(n_layer=4, n_head=4, n_embd=128, block_size=64, **variant)
     model = GPT(cfg, 1024, rng=torch.Generator().manual_seed(0))
     idx = random_idx(8, 65, vocab_size=1024)
     loss = nats(model(idx[:, :-1]), idx[:, 1:]).item() / (8 * 64)
-    if cfg.norm == "pre" or not cfg.tie_weights:
-        assert loss == pytest.approx(math.log(1024), rel=0.02)
-    else:
-        # Tied and ending in a unit norm, a logit's variance is C * 0.02^2; half of it is added to ln V.
-        assert loss == pytest.approx(math.log(1024) + 128 * 0.02**2 / 2, rel=0.02)
+    assert loss == pytest.approx(math.log(1024), rel=0.02)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_initial_loss_of_an_untied_head_on_unit_norms_is_that_of_guessing_and_half_a_logits_variance(norm):
+    cfg = ModelSection(n_layer=1, n_head=4, n_embd=512, block_size=32, norm=norm, tie_weights=False)
+    model = GPT(cfg, 1024, rng=torch.Generator().manual_seed(0))
+    # Of C numbers of unit variance, each weighed by Normal(0, 0.02): variance C * 0.02^2 = 0.2. The log of the mean
+    # of exp of a normal variable is half its variance. Averaged over all targets, the logits themselves cancel.
+    logits = model(random_idx(4, 32, vocab_size=1024))
+    loss = (logits.logsumexp(-1) - logits.mean(-1)).mean().item()
+    assert loss == pytest.approx(math.log(1024) + 512 * 0.02**2 / 2, abs=0.01)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_initial_weights_are_normal_branches_end_in_zeros_biases_are_zero_and_norms_one(norm):
+    cfg = ModelSection(n_layer=2, n_head=2, n_embd=64, block_size=32, norm=norm, bias=True, tie_weights=False)
+    for name, p in GPT(cfg, 300, rng=torch.Generator().manual_seed(0)).named_parameters():
+        if ".ln_" in f".{name}" and name.endswith("weight"):
+            assert bool((p == 1).all()), name
+        elif name.endswith(("bias", "attn.proj.weight", "mlp.down.weight")):
+            assert bool((p == 0).all()), name
+        else:  # four standard deviations of the mean and of the spread of so many draws
+            assert abs(p.mean().item()) < 4 * 0.02 / math.sqrt(p.numel()), name
+            assert p.std().item() == pytest.approx(0.02, rel=4 / math.sqrt(2 * p.numel())), name
 
 
 def test_the_position_table_is_that_of_the_paper_up_to_its_scale():
-    table = sinusoids(6, 8).double()
-    scale = 0.02 * math.sqrt(2)
+    table = sinusoids(6, 8).double().numpy()
+    paper = np.zeros((6, 8))
     for pos, i in itertools.product(range(6), range(4)):
         angle = pos / 10000 ** (2 * i / 8)
-        assert table[pos, 2 * i].item() == pytest.approx(scale * math.sin(angle), abs=1e-8)
-        assert table[pos, 2 * i + 1].item() == pytest.approx(scale * math.cos(angle), abs=1e-8)
+        paper[pos, 2 * i : 2 * i + 2] = math.sin(angle), math.cos(angle)
+
+    def root_mean_square(x: np.ndarray) -> float:
+        return math.sqrt((x**2).mean())
+
+    np.testing.assert_allclose(table / root_mean_square(table), paper / root_mean_square(paper), atol=1e-6)
+    assert root_mean_square(table) == pytest.approx(0.02)
 
 
-def reference_logits(model: GPT, idx: np.ndarray) -> np.ndarray:
-    """The model once more from the papers, in numpy, one head and one position at a time."""
+def reference_logits(model: GPT, idx: np.ndarray, masks: Masks | None = None) -> np.ndarray:
+    """The model once more from the papers, in numpy, one head and one position at a time; with masks, in the order in
+    which a text passes them."""
     cfg = model.cfg
     w = {name: p.detach().numpy() for name, p in model.named_parameters()}
+
+    def drop(x: np.ndarray) -> np.ndarray:
+        if masks is None:
+            return x
+        return np.where(masks.dropped(x.shape, cfg.dropout, torch.device("cpu")), 0.0, x / (1 - cfg.dropout))
 
     def norm(x: np.ndarray, name: str) -> np.ndarray:
         centred = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
@@ -99,38 +130,65 @@ def reference_logits(model: GPT, idx: np.ndarray) -> np.ndarray:
     def linear(x: np.ndarray, name: str) -> np.ndarray:
         return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
 
-    x = w["token_embedding.weight"][idx] + w["position_embedding.weight"][: len(idx)]
-    for layer in range(cfg.n_layer):
-        at = f"blocks.{layer}"
-        q, k, v = np.split(linear(norm(x, f"{at}.ln_1"), f"{at}.attn.qkv"), 3, axis=-1)
-        mixed = np.zeros_like(x)
-        for head in range(cfg.n_head):
-            columns = slice(head * cfg.head_size, (head + 1) * cfg.head_size)
-            for t in range(len(idx)):
-                scores = np.array([q[t, columns] @ k[s, columns] for s in range(t + 1)]) / math.sqrt(cfg.head_size)
-                weights = np.exp(scores) / np.exp(scores).sum()
-                mixed[t, columns] = weights @ v[: t + 1, columns]
-        x = x + linear(mixed, f"{at}.attn.proj")
-        h = linear(norm(x, f"{at}.ln_2"), f"{at}.mlp.up")
+    def attention(x: np.ndarray, at: str) -> np.ndarray:
+        q, k, v = (np.split(part, cfg.n_head, axis=-1) for part in np.split(linear(x, f"{at}.qkv"), 3, axis=-1))
+        weights = np.zeros((cfg.n_head, len(x), len(x)))
+        for head, t in itertools.product(range(cfg.n_head), range(len(x))):
+            scores = np.array([q[head][t] @ k[head][s] for s in range(t + 1)]) / math.sqrt(cfg.head_size)
+            weights[head, t, : t + 1] = np.exp(scores) / np.exp(scores).sum()
+        weights = drop(weights)
+        return drop(linear(np.concatenate([weights[h] @ v[h] for h in range(cfg.n_head)], axis=-1), f"{at}.proj"))
+
+    def feed_forward(x: np.ndarray, at: str) -> np.ndarray:
+        h = linear(x, f"{at}.up")
         if cfg.activation == "relu":
             h = np.maximum(h, 0)
         else:
             h = 0.5 * h * (1 + np.tanh(math.sqrt(2 / math.pi) * (h + 0.044715 * h**3)))
-        x = x + linear(h, f"{at}.mlp.down")
-    return norm(x, "ln_f") @ w["token_embedding.weight"].T
+        return drop(linear(h, f"{at}.down"))
+
+    x = drop(w["token_embedding.weight"][idx] + w["position_embedding.weight"][: len(idx)])
+    for at in (f"blocks.{layer}" for layer in range(cfg.n_layer)):
+        if cfg.norm == "pre":
+            x = x + attention(norm(x, f"{at}.ln_1"), f"{at}.attn")
+            x = x + feed_forward(norm(x, f"{at}.ln_2"), f"{at}.mlp")
+        else:
+            x = norm(x + attention(x, f"{at}.attn"), f"{at}.ln_1")
+            x = norm(x + feed_forward(x, f"{at}.mlp"), f"{at}.ln_2")
+    return (norm(x, "ln_f") if cfg.norm == "pre" else x) @ w["token_embedding.weight"].T
 
 
+@pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
-def test_the_logits_are_those_of_the_equations_written_out_in_numpy(activation):
-    model = gpt(bias=True, activation=activation)
+def test_the_logits_are_those_of_the_equations_written_out_in_numpy(activation, norm):
+    model = gpt(bias=True, activation=activation, norm=norm)
     idx = random_idx(1, 10)
     np.testing.assert_allclose(model(idx)[0].detach().numpy(), reference_logits(model, idx[0].numpy()), atol=1e-10)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("attention", ["plain", "batched", "fused"])
+def test_dropout_falls_on_embeddings_attention_weights_and_what_each_branch_adds(attention, norm):
+    model = gpt(attention=attention, bias=True, norm=norm, dropout=0.25)
+    idx = random_idx(1, 10)
+    expected = reference_logits(model, idx[0].numpy(), Masks(5))
+    np.testing.assert_allclose(model(idx, masks=Masks(5))[0].detach().numpy(), expected, atol=1e-10)
 
 
 def test_nats_add_up_minus_log_probabilities_and_leave_out_ignored_targets():
     logits = torch.log(torch.tensor([[[0.5, 0.25, 0.25], [0.1, 0.1, 0.8], [1.0, 1.0, 1.0]]]))
     targets = torch.tensor([[1, 2, IGNORED]])
     assert nats(logits, targets).item() == pytest.approx(-math.log(0.25) - math.log(0.8))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_nats_of_half_precision_logits_are_added_up_in_fp32(dtype):
+    logits = (3 * torch.randn(2, 40, 100, generator=torch.Generator().manual_seed(0))).to(dtype)
+    targets = random_idx(2, 40, vocab_size=100)
+    exact = -torch.log_softmax(logits.double(), dim=-1).gather(-1, targets[..., None]).sum().item()
+    found = nats(logits, targets)
+    assert found.dtype == torch.float32
+    assert found.item() == pytest.approx(exact, rel=1e-6)
 
 
 def test_parameters_are_counted_by_hand_and_tied_ones_once():

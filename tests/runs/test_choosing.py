@@ -142,3 +142,10 @@ def test_a_checkpoint_is_chosen_by_run_or_by_its_own_folder(save: Save, folder: 
     assert choose_checkpoint(tmp_path / "no", str(own), None, pytest.fail).path == own
     with pytest.raises(RunError, match=r"run = other: a run's name or folder; there are small"):
         choose_checkpoint(tmp_path, "other", "best", pytest.fail)
+
+
+def test_of_a_run_the_best_is_taken_where_none_is_named(save: Save, folder: Path, tmp_path: Path) -> None:
+    for step, score in [(1, 2.0), (2, 1.5), (3, 1.7)]:
+        save(step, score=score)
+    (folder.parent / "config.yaml").touch()
+    assert choose_checkpoint(tmp_path, "small", None, pytest.fail).step == 2

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gptlite.config.schema import RunConfig
+from gptlite.training import loop, session
 
 SENTENCES = (
     "the cat sat on the mat and looked at the moon. ",
@@ -45,3 +46,38 @@ def tiny(text_file: Path, tmp_path: Path) -> RunConfig:
             "run.threads": 1,
         }
     )
+
+
+class Hands:
+    """A clock that stands still unless something takes time."""
+
+    def __init__(self) -> None:
+        self.seconds, self.update, self.busy_from = 0.0, 2.0, float("inf")
+
+    def take(self, seconds: float) -> None:
+        """Work on an idle machine; once another program takes half of it, the work takes twice as long."""
+        self.seconds += seconds if self.seconds < self.busy_from else 2 * seconds
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture
+def hands(monkeypatch: pytest.MonkeyPatch) -> Hands:
+    """Every update takes 2 seconds, every evaluation 4, as was expected."""
+    hands = Hands()
+    real_step, real_look = loop.train_step, loop.look
+
+    def step(*args):
+        hands.take(hands.update)
+        return real_step(*args)
+
+    def look(*args):
+        hands.take(4)
+        return real_look(*args)
+
+    monkeypatch.setattr(loop, "perf_counter", hands)
+    monkeypatch.setattr(loop, "train_step", step)
+    monkeypatch.setattr(loop, "look", look)
+    monkeypatch.setattr(session, "evaluation_in_updates", lambda *_: 4 / hands.update)
+    return hands

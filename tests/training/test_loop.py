@@ -1,14 +1,74 @@
-"""What a log line carries, and that it is on disk before a checkpoint counts on it."""
+"""What a log line carries, that it is on disk before a checkpoint counts on it, and when a run is saved and ends."""
 
 from __future__ import annotations
 
 import json
 import math
+from statistics import fmean
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from gptlite.inference.score import Score
+from gptlite.runs.checkpoint import valid_checkpoints
 from gptlite.training import launch, session
+from gptlite.training.terminal import Silent
+
+
+def log_lines(run, split):
+    lines = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
+    return [line for line in lines if line["split"] == split]
+
+
+class Losses(Silent):
+    """Hears the loss of every update."""
+
+    def __init__(self) -> None:
+        self.heard: list[float] = []
+
+    def progress(self, step: int, loss: float) -> None:
+        self.heard.append(loss)
+
+
+def test_the_logged_loss_is_the_mean_of_the_updates_since_the_line_before(tiny, tmp_path):
+    cfg, losses = tiny.with_values({"log.every": 3, "train.max_steps": 11, "run.precision": "fp32"}), Losses()
+    run = launch.start(cfg, root=tmp_path, base="tiny", terminal=losses).run
+    assert len(losses.heard) == 11
+    assert {line["step"]: line["loss"] for line in log_lines(run, "train")} == pytest.approx(
+        {end: fmean(losses.heard[first:end]) for first, end in [(0, 3), (3, 6), (6, 9), (9, 11)]}
+    )
+
+
+def test_speed_is_measured_over_the_updates_of_this_session_since_the_line_before(tiny, tmp_path, hands, monkeypatch):
+    measured = []
+
+    class Meter:
+        def __init__(self, *_) -> None:
+            pass
+
+        def read(self, tokens: int, seconds: float) -> dict[str, float]:
+            measured.append((tokens, seconds))
+            return {}
+
+    monkeypatch.setattr(session, "Meter", Meter)
+    cfg = tiny.with_values({"log.every": 3, "train.max_steps": 7})
+    run = launch.start(cfg, root=tmp_path, base="tiny").run
+    launch.resume(run, cfg.with_values({"train.max_steps": 12}))
+    # Lines after 3, 6 and 7 updates of 8 x 16 tokens and 2 seconds each; resumed, after 9 and 12. The time of
+    # evaluations does not count.
+    assert measured == [(3 * 128, 6), (3 * 128, 6), (1 * 128, 2), (2 * 128, 4), (3 * 128, 6)]
+
+
+def test_patience_counts_anew_from_every_best_and_a_best_is_saved_also_between_two_saves(tiny, tmp_path, monkeypatch):
+    cfg = tiny.with_values({"train.patience": 2, "eval.every": 2, "save.every": 100, "train.max_steps": 40})
+    scores = iter([5.0, 5.5, 4.0, 4.5, 3.9, 3.9, 4.1, 3.0])
+    monkeypatch.setattr(session, "evaluate", lambda *_: Score(next(scores) * 10, 10, 10, 10))
+    outcome = launch.start(cfg, root=tmp_path, base="tiny")
+    # After 2, 4, ... updates: bests at 2, 6 and 10; those after 12 and 14 are the first two in a row without one.
+    assert outcome.state.step == 14
+    assert outcome.state.best_step == 10
+    assert (10, 3.9) in [(found.step, found.score) for found in valid_checkpoints(outcome.run.checkpoints)]
+    assert outcome.run.finished
 
 
 def test_a_power_cut_after_a_save_loses_no_line_up_to_it(tiny, tmp_path, monkeypatch, unsynced):
@@ -26,10 +86,9 @@ def test_a_power_cut_after_a_save_loses_no_line_up_to_it(tiny, tmp_path, monkeyp
 
 def norms(cfg, folder) -> list[tuple[float, dict[str, float]]]:
     """Of each log line: the norm of the whole gradient, and those of the layers."""
-    run = launch.start(cfg.with_values({"train.max_steps": 2}), root=folder, base="tiny").run
-    lines = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
+    lines = log_lines(launch.start(cfg.with_values({"train.max_steps": 2}), root=folder, base="tiny").run, "train")
     parts = [{key: x for key, x in line.items() if key.startswith("grad_norm/")} for line in lines]
-    return [(line["grad_norm"], part) for line, part in zip(lines, parts, strict=True) if line["split"] == "train"]
+    return [(line["grad_norm"], part) for line, part in zip(lines, parts, strict=True)]
 
 
 def test_log_lines_carry_the_norm_of_each_layers_gradient_when_asked_to_and_only_then(tiny, tmp_path):

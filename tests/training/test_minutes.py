@@ -18,44 +18,9 @@ from gptlite.inference.load import Facts, Model
 from gptlite.model.gpt import GPT
 from gptlite.runs.checkpoint import valid_checkpoints
 from gptlite.runs.rundir import Run
-from gptlite.training import launch, loop, session
+from gptlite.training import launch, loop
 from gptlite.training.rehearsal import evaluation_in_updates
 from gptlite.training.state import TrainState
-
-
-class Hands:
-    """A clock that stands still unless something takes time."""
-
-    def __init__(self) -> None:
-        self.seconds, self.update, self.busy_from = 0.0, 2.0, float("inf")
-
-    def take(self, seconds: float) -> None:
-        """Work on an idle machine; once another program takes half of it, the work takes twice as long."""
-        self.seconds += seconds if self.seconds < self.busy_from else 2 * seconds
-
-    def __call__(self) -> float:
-        return self.seconds
-
-
-@pytest.fixture
-def hands(monkeypatch: pytest.MonkeyPatch) -> Hands:
-    """Every update takes 2 seconds, every evaluation 4, as was expected."""
-    hands = Hands()
-    real_step, real_look = loop.train_step, loop.look
-
-    def step(*args):
-        hands.take(hands.update)
-        return real_step(*args)
-
-    def look(*args):
-        hands.take(4)
-        return real_look(*args)
-
-    monkeypatch.setattr(loop, "perf_counter", hands)
-    monkeypatch.setattr(loop, "train_step", step)
-    monkeypatch.setattr(loop, "look", look)
-    monkeypatch.setattr(session, "evaluation_in_updates", lambda *_: 4 / hands.update)
-    return hands
 
 
 @pytest.fixture

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 
@@ -35,6 +37,23 @@ def test_every_parameter_has_one_optimizer_and_only_multiplying_matrices_decay(o
     for name, p in model.named_parameters():
         multiplies = name == "head.weight" or (name.startswith("blocks") and p.ndim == 2)
         assert (id(p) in decayed) == multiplies, name
+
+
+def test_updates_are_those_of_adamw_worked_out_by_hand():
+    model = gpt().double()
+    section = TrainSection(lr=0.01, optimizer="adamw", beta1=0.7, beta2=0.9, weight_decay=0.3)
+    optimizers = build_optimizers(model, section, CPU)
+    decayed, plain = model.blocks[0].mlp.up.weight.detach(), model.ln_f.weight.detach()
+    expected, mean, square = [float(decayed[0, 0]), float(plain[0])], 0.0, 0.0
+    for step, gradient in enumerate((3e-8, -1e-8, 2e-8), start=1):  # so small that epsilon counts
+        for p in model.parameters():
+            p.grad = torch.full_like(p, gradient)
+        for optimizer in optimizers:
+            optimizer.step()
+        mean, square = 0.7 * mean + 0.3 * gradient, 0.9 * square + 0.1 * gradient**2
+        move = 0.01 * (mean / (1 - 0.7**step)) / (math.sqrt(square / (1 - 0.9**step)) + 1e-8)
+        expected = [x * (1 - 0.01 * decay) - move for x, decay in zip(expected, (0.3, 0.0), strict=True)]
+        assert [float(decayed[0, 0]), float(plain[0])] == pytest.approx(expected, rel=1e-9)
 
 
 def test_auto_takes_muon_only_while_it_costs_less_than_the_model():

@@ -132,6 +132,14 @@ def test_a_signal_saves_after_the_update_and_says_how_to_go_on(tiny, tmp_path, m
     assert_same_end(whole, cut)
 
 
+def test_a_signal_during_the_last_update_lets_the_run_end_as_finished(tiny, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        signal_in(patch, 11, signal.SIGTERM)
+        run = start(tiny, tmp_path, "a")
+    assert final(run).step == 12
+    assert run.finished
+
+
 def test_the_same_signal_again_gives_up_at_once_and_the_last_checkpoint_stands(tiny, tmp_path, monkeypatch):
     whole, before = start(tiny, tmp_path, "whole"), signal.getsignal(signal.SIGINT)
     with monkeypatch.context() as patch:
@@ -257,21 +265,6 @@ def test_other_text_under_the_same_name_is_refused(tiny, tmp_path):
     text.write_text(text.read_text() + "more")
     with pytest.raises(RunError, match="the text or its settings have changed"):
         launch.claim(cfg, root=tmp_path / "runs", name="y")
-
-
-def test_patience_ends_a_run_and_keeps_the_best(tiny, tmp_path, monkeypatch):
-    cfg = tiny.with_values({"train.patience": 2, "eval.every": 2, "train.lr": 1e-9, "train.max_steps": 40})
-    from gptlite.inference.score import Score
-    from gptlite.training import session
-
-    scores = iter([5.0, 4.0, 4.5, 4.1, 3.0, 3.0, 3.0])
-    monkeypatch.setattr(session, "evaluate", lambda *_: Score(next(scores) * 10, 10, 10, 10))
-    outcome = launch.start(cfg, root=tmp_path, base="tiny")
-    # Evaluations after 2, 4, 6, 8 updates: 5, 4, 4.5, 4.1; the third and fourth bring nothing.
-    assert outcome.state.step == 8
-    assert outcome.state.best_step == 4
-    assert {c.step for c in valid_checkpoints(outcome.run.checkpoints)} >= {4, 8}
-    assert outcome.run.finished
 
 
 def test_divergence_keeps_the_last_checkpoint_and_the_run_unfinished(tiny, tmp_path, monkeypatch):
