@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import lessons, logged, planned, steps
+from benchmarks import busy, lessons, logged, planned, steps
 from benchmarks.contest import Contest
 from benchmarks.figures import Figure, Spread, table
 from benchmarks.machine import Others
@@ -215,15 +215,17 @@ def test_a_worker_answers_turns_and_says_why_it_cannot() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("precisions", [["fp32"], ["fp32", "bf16"]], ids=str)  # of CPUs without bf16 and with it
 def test_every_contender_trains_a_tiny_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], precisions: list[str]
 ) -> None:
     (tmp_path / "model.py").write_text(FAKE_NANOGPT)
     monkeypatch.setitem(SIZES, "tiny", TINY)
     monkeypatch.setattr("benchmarks.contest.TURN_SECONDS", 0.001)
-    rows, figures = steps.measure(["tiny"], tmp_path, 2, multiplies_bf16=False)
-    everyone = ["nanoGPT", "Hugging Face fp32", "gptlite adamw", "gptlite muon"]
-    assert [row["contender"] for row in rows] == everyone
+    rows, figures = steps.measure(["tiny"], tmp_path, 2, precisions)
+    others = [f"Hugging Face {precision}" for precision in precisions]
+    assert [row["contender"] for row in rows] == ["nanoGPT", *others, "gptlite adamw", "gptlite muon"]
+    assert [row["precision"] for row in rows] == ["fp32", *precisions, precisions[-1], precisions[-1]]
     assert all(len(row["seconds"]) == 2 for row in rows)
     printed = capsys.readouterr().out.splitlines()
     assert next(line for line in printed if line.startswith("nanoGPT ")).split()[3:6] == ["1.00", "1.00", "to"]
@@ -285,6 +287,17 @@ def test_what_logging_costs_is_measured_and_everything_is_put_back(
     turn, _ = logged.training(sets)
     assert 0 < turn(1) < 100
     assert (loop.train_step, MetricLog.write, Movement.numbers, Movement.ratio, Meter.read) == before
+
+
+def test_a_busy_machine_is_compared_with_an_idle_one_and_our_waiting_with_the_default() -> None:
+    seconds = {(0, "short spin"): 1.0, (0, "default"): 0.5, (1, "short spin"): 2.0, (1, "default"): 9.0}
+    seconds[2, "short spin"] = 3.0
+    seen = {("six", work, *how): [s, s] for work in ("training", "sampling") for how, s in seconds.items()}
+    rows, figures = busy.rows_of(["six"], seen)
+    assert [row["work"] for row in rows] == ["training", "sampling"]
+    medians = {figure.name: figure.value.median for figure in figures[:4]}
+    assert list(medians.values()) == [2.0, 18.0, 3.0, 2.0]  # beside one, by default, beside two; alone over default
+    assert [figure.holds for figure in figures] == [True, True, True, False, True, True, True, True]
 
 
 def test_the_seconds_of_each_call_are_kept_those_of_a_failure_too() -> None:

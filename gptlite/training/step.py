@@ -105,8 +105,13 @@ def accumulate_gradients(
     return total
 
 
-def diverged(step: int, what: str, lr: float) -> Diverged:
-    """The error for figures of `step` that are not finite."""
+def diverged(step: int, what: str, lr: float | None) -> Diverged:
+    """The error for figures of `step` that are not finite. lr: of the updates before; None where there were none."""
+    if lr is None:
+        return Diverged(
+            f"step {step}: {what}: only finite numbers; nothing was trained yet, so the arithmetic of this machine is "
+            "the likely cause: try run.precision=fp32, run.attention=plain or another version of torch"
+        )
     return Diverged(
         f"step {step}: {what}: only finite numbers; start a new run with a lower train.lr (it was {lr:.3g}) "
         "or more train.warmup_steps"
@@ -138,7 +143,9 @@ def train_step(
     grad_norm = torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
     stats = StepStats(loss.item(), grad_norm.item(), lr, more, gradients)
     if not (math.isfinite(stats.loss) and math.isfinite(stats.grad_norm)):
-        raise diverged(step + 1, f"loss = {stats.loss:.4g}, norm of the gradient = {stats.grad_norm:.4g}", lr)
+        raise diverged(
+            step + 1, f"loss = {stats.loss:.4g}, norm of the gradient = {stats.grad_norm:.4g}", lr if step else None
+        )
     set_lr(optimizers, lr)
     before = None if watch.movement is None else watch.movement.numbers()
     for optimizer in optimizers:

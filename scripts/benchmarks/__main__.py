@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks import lessons, logged, machine, planned, program, sampling, steps, sweep
+from benchmarks import busy, lessons, logged, machine, planned, program, sampling, steps, sweep
 from benchmarks.figures import Figure, table
 from benchmarks.sizes import SAMPLED, SIZES
 
@@ -71,6 +71,10 @@ def parse() -> argparse.Namespace:
     costing.add_argument("--rounds", type=positive, default=5, metavar="N", help="trainings (5)")
     foreseen = add("plan", "what train --dry-run says against what trainings take")
     foreseen.add_argument("--rounds", type=positive, default=5, metavar="N", help="plans and trainings of each (5)")
+    crowded = add("busy", "training and sampling beside programs that keep a core busy")
+    crowded.add_argument("--sizes", **chosen(tuple(busy.SIZES)))
+    crowded.add_argument("--rounds", type=positive, default=3, metavar="N", help="turns of each (3)")
+    add("deadlines", "train.max_minutes and --dry-run, alone and beside a busy program")
     arguments = parser.parse_args()
     if arguments.what in ("steps", "sampling") and importlib.util.find_spec("transformers") is None:
         parser.error(f"{arguments.what} compares with transformers, which is not installed: pip install -e '.[dev]'")
@@ -80,9 +84,8 @@ def parse() -> argparse.Namespace:
 def measure(arguments: argparse.Namespace, facts: dict[str, Any]) -> tuple[list[dict[str, Any]], list[Figure]]:
     """Rows of a table, where the command has one, and figures."""
     if arguments.what == "steps":
-        return steps.measure(
-            arguments.sizes, arguments.nanogpt, arguments.rounds, multiplies_bf16=facts["multiplies_bf16"]
-        )
+        precisions = ["fp32", "bf16"] if facts["multiplies_bf16"] else ["fp32"]
+        return steps.measure(arguments.sizes, arguments.nanogpt, arguments.rounds, precisions)
     if arguments.what == "sampling":
         return sampling.measure(arguments.sizes, arguments.rounds)
     with tempfile.TemporaryDirectory() as scratch:
@@ -94,6 +97,10 @@ def measure(arguments: argparse.Namespace, facts: dict[str, Any]) -> tuple[list[
             return [], program.quickstart(Path(scratch))
         if arguments.what == "logging":
             return [], logged.measure(Path(scratch), arguments.rounds)
+        if arguments.what == "busy":
+            return busy.measure(Path(scratch), arguments.sizes, arguments.rounds)
+        if arguments.what == "deadlines":
+            return [], busy.deadlines(Path(scratch))
         if arguments.what == "plan":
             return planned.measure(Path(scratch), arguments.rounds)
         if arguments.what == "sweep":

@@ -11,6 +11,7 @@ from unittest import mock
 
 from benchmarks.figures import Figure, Spread
 from benchmarks.worker import Contender, Worker
+from gptlite.compute.openmp import SHORT_SPIN
 
 CONFIG = "tiny.yaml"
 AT_MOST = 0.01
@@ -57,6 +58,6 @@ def measure(folder: Path, rounds: int) -> list[Figure]:
     sets = [f"run.dir={folder / 'runs'}", f"data.dir={folder / 'prepared'}", "run.device=cpu"]
     shares = []
     for _ in range(rounds):
-        with Worker("logged.training", sets=sets) as worker:
+        with Worker("logged.training", SHORT_SPIN, sets=sets) as worker:
             shares.append(worker.turn())
     return [Figure(f"{CONFIG}: logging over updates", Spread.of(shares), "", at_most=AT_MOST)]

@@ -11,6 +11,7 @@ from typing import Any
 
 from benchmarks.figures import Figure, Spread, table
 from benchmarks.worker import Contender, Worker
+from gptlite.compute.openmp import SHORT_SPIN
 
 FOLDERS = ("asyncio", "email", "http", "importlib", "multiprocessing", "unittest", "xml")  # of Python's library
 WITHIN = 0.15  # of what is measured
@@ -31,15 +32,20 @@ SHAPES: dict[str, tuple[str | int, int, int, int, int, int, int, dict[str, objec
 }  # fmt: skip
 
 
+def library() -> str:
+    """Some of Python's library, as data.source: text that is on every machine."""
+    folder = Path(sysconfig.get_paths()["stdlib"])
+    return f"[{', '.join(str(folder / name) for name in FOLDERS)}]"
+
+
 def settings_of(name: str, scratch: Path) -> list[str]:
     """The training of that name, as after --set; nothing of it lies outside `scratch`."""
     tokenizer, n_layer, n_head, n_embd, block_size, batch_size, updates, others = SHAPES[name]
-    library = Path(sysconfig.get_paths()["stdlib"])
     values = {
         "run.dir": scratch / "runs",
         "run.device": "cpu",
         "data.dir": scratch / "prepared",
-        "data.source": f"[{', '.join(str(library / folder) for folder in FOLDERS)}]",
+        "data.source": library(),
         "data.val_max_bytes": 30_000,
         "tokenizer.kind": "char" if tokenizer == "char" else "bpe",
         "tokenizer.vocab_size": "null" if tokenizer == "char" else tokenizer,
@@ -84,9 +90,9 @@ def measure(scratch: Path, rounds: int) -> tuple[list[dict[str, Any]], list[Figu
     for i in range(rounds):
         for name in names if i % 2 == 0 else reversed(names):
             sets = settings_of(name, scratch)
-            with Worker("planned.plan", sets=sets) as planner:
+            with Worker("planned.plan", SHORT_SPIN, sets=sets) as planner:
                 planned = planner.facts
-            with Worker("planned.training", sets=sets) as trainer:
+            with Worker("planned.training", SHORT_SPIN, sets=sets) as trainer:
                 taken = {"seconds": trainer.turn(), "peak": trainer.peak_memory}
             shutil.rmtree(scratch / "runs")
             seen[name].append({f"planned {key}": planned[key] for key in taken} | taken)

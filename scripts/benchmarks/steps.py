@@ -10,10 +10,10 @@ from typing import Any
 from benchmarks.contest import Contest
 from benchmarks.figures import Figure, Spread, table
 from benchmarks.sizes import SIZES, Size
+from gptlite.compute.openmp import SHORT_SPIN
 
 NANOGPT, HUGGING_FACE = "nanoGPT", "Hugging Face fp32"
 OPTIMIZERS = ("adamw", "muon")
-PRECISIONS = ("fp32", "bf16")
 
 # (size, optimizer) -> the least times nanoGPT's speed where the CPU has only fp32, and where it multiplies bf16. With
 # Muon not at gpt2, where its own arithmetic is several times the model's and `auto` does not take it.
@@ -54,12 +54,13 @@ class Row:
 
 
 def contenders(size: Size, nanogpt: Path | None, precisions: list[str]) -> dict[str, tuple[str, dict[str, Any]]]:
-    """How to build each: the baseline first, then the rest, then the peaks."""
+    """How to build each: the baseline first, then the rest, then the peaks. Ours in the last, the best precision."""
     shape = size.shape()
+    ours = {"precision": precisions[-1], "environment": SHORT_SPIN}  # as the program sets for itself
     return {
         **({NANOGPT: ("trainers.nanogpt", {"checkout": str(nanogpt), **shape})} if nanogpt else {}),
         **{f"Hugging Face {p}": ("trainers.hugging_face", {"precision": p, **shape}) for p in precisions},
-        **{f"gptlite {o}": ("trainers.gptlite", {"optimizer": o, **shape}) for o in OPTIMIZERS},
+        **{f"gptlite {o}": ("trainers.gptlite", {**ours, "optimizer": o, **shape}) for o in OPTIMIZERS},
         **{f"peak {p}": ("trainers.matrix_product", {"precision": p}) for p in precisions},
     }
 
@@ -111,11 +112,10 @@ def figures_of(rows: list[Row], native: str) -> list[Figure]:
 
 
 def measure(
-    names: list[str], nanogpt: Path | None, rounds: int, *, multiplies_bf16: bool
+    names: list[str], nanogpt: Path | None, rounds: int, precisions: list[str]
 ) -> tuple[list[dict[str, Any]], list[Figure]]:
-    """Rows of the table, printed as they come, and the figures that have limits."""
-    precisions = list(PRECISIONS) if multiplies_bf16 else ["fp32"]
-    if not multiplies_bf16:
+    """Rows of the table, printed as they come, and the figures that have limits. precisions: of the CPU."""
+    if "bf16" not in precisions:
         print("this CPU does not multiply bf16: no rows under bf16 autocast")
     baseline = NANOGPT if nanogpt else HUGGING_FACE
     all_rows: list[dict[str, Any]] = []

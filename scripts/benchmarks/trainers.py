@@ -91,8 +91,8 @@ def hugging_face(precision: str, **shape: int) -> Contender:
     return steps_of(loss, model, optimizer, size)
 
 
-def gptlite(optimizer: str, **shape: int) -> Contender:
-    """What `gptlite train` does: every `auto` decided by the program, its own train_step on its own batches."""
+def gptlite(optimizer: str, precision: str, **shape: int) -> Contender:
+    """What `gptlite train` does: every other `auto` decided by the program, its own train_step on its own batches."""
     from gptlite.compute.device import settings
     from gptlite.config.schema import RunConfig
     from gptlite.data.batches import Batches
@@ -106,6 +106,7 @@ def gptlite(optimizer: str, **shape: int) -> Contender:
         **{f"model.{name}": shape[name] for name in ("n_layer", "n_head", "n_embd", "block_size")},
         "model.activation": "relu",
         "run.device": "cpu",
+        "run.precision": precision,
         "train.batch_size": size.batch_size,
         "train.optimizer": optimizer,
         "train.max_steps": 10**9,  # the benchmark decides when to end

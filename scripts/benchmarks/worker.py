@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -46,13 +46,14 @@ class WorkerFailed(Exception):
 class Worker(AbstractContextManager["Worker"]):
     """The asking side. Started when made, ready when that returns."""
 
-    def __init__(self, function: str, **arguments: Any) -> None:
-        """function: one of this package that builds a contender, "trainers.gptlite" say."""
+    def __init__(self, function: str, environment: Mapping[str, str] | None = None, **arguments: Any) -> None:
+        """function: one of this package that builds a contender, "trainers.gptlite" say. environment: variables that
+        it has beside ours."""
         path = os.pathsep.join(filter(None, [str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH")]))
         self._function, self._said = function, tempfile.TemporaryFile("w+")  # noqa: SIM115  closed with the worker
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", __name__, json.dumps([function, arguments])],
-            env=os.environ | {"PYTHONPATH": path},
+            env={**os.environ, "PYTHONPATH": path, **(environment or {})},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._said,

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from gptlite.config.loading import dump_config
+from gptlite.config.schema import RunConfig
 from gptlite.errors import RunError
 from gptlite.runs.checkpoint import Checkpoint, Damaged, write_pointer
-from gptlite.runs.choosing import best, choose_checkpoint, find_checkpoint, latest
+from gptlite.runs.choosing import best, choose_checkpoint, config_of, find_checkpoint, latest
 
 Save = Callable[..., Checkpoint]
 
@@ -149,3 +151,18 @@ def test_of_a_run_the_best_is_taken_where_none_is_named(save: Save, folder: Path
         save(step, score=score)
     (folder.parent / "config.yaml").touch()
     assert choose_checkpoint(tmp_path, "small", None, pytest.fail).step == 2
+
+
+def test_a_model_is_used_as_suits_the_machine_at_hand_but_in_fp32_where_it_was_trained_so(
+    save: Save, folder: Path
+) -> None:
+    found = save(1)
+    trained = {"run.device": "cuda", "run.attention": "plain", "run.threads": 7, "run.seed": 5}
+    for precision, expected in (("bf16", "auto"), ("fp32", "fp32")):
+        cfg = RunConfig().with_values({**trained, "run.precision": precision})
+        (folder.parent / "config.yaml").write_text(dump_config(cfg), encoding="utf-8")
+        run = config_of(found, []).run
+        assert (run.device, run.attention, run.threads, run.precision) == ("auto", "auto", "auto", expected)
+        assert run.seed == 5
+        asked = config_of(found, ["run.threads=3", "run.precision=bf16"]).run
+        assert (asked.threads, asked.precision) == (3, "bf16")

@@ -19,7 +19,7 @@ train: {max_steps: 12, batch_size: 8, warmup_steps: 2, optimizer: adamw}
 eval: {every: 6}
 save: {every: 6}
 log: {every: 1, tensorboard: false}
-run: {threads: 1}
+run: {threads: 1, precision: fp32, attention: fused}
 """
 
 
@@ -40,18 +40,23 @@ def train(folder: Path, name: str, processes: int, *more: str) -> list[dict[str,
     return [line for line in lines if "loss" in line]
 
 
+# In fp32 AdamW keeps the losses equal to rounding. Muon at its own rate amplifies rounding over tens of updates.
 @pytest.mark.slow
-def test_two_processes_take_the_same_batches_and_reach_the_same_losses_as_one(tmp_path):
+@pytest.mark.parametrize(("optimizer", "tolerance"), [("adamw", 1e-5), ("muon", 1e-3)])
+def test_two_processes_take_the_same_batches_and_reach_the_same_losses_as_one(tmp_path, optimizer, tolerance):
     words = np.random.default_rng(0).choice(["the ", "cat ", "sat ", "on ", "mat. "], 2000)
     (tmp_path / "story.txt").write_text("".join(words))
     (tmp_path / "nano.yaml").write_text(CONFIG)
-    one = train(tmp_path, "one", 1, "-c", "nano.yaml", "--name", "one")
-    two = train(tmp_path, "two", 2, "-c", "nano.yaml", "--name", "two")
+    given = ["-c", "nano.yaml", "--set", f"train.optimizer={optimizer}"]
+    one = train(tmp_path, "one", 1, *given, "--name", "one")
+    two = train(tmp_path, "two", 2, *given, "--name", "two")
     assert [line["step"] for line in one] == [line["step"] for line in two]
-    assert [line["loss"] for line in two] == pytest.approx([line["loss"] for line in one], rel=1e-5)
+    assert [line["loss"] for line in two] == pytest.approx([line["loss"] for line in one], rel=tolerance)
+    if optimizer == "muon":
+        return
     # A run of two goes on as one of one, and the other way round.
     longer = ["--set", "train.max_steps=16"]
     one_then_two = train(tmp_path, "one", 2, "--resume", "one", *longer)
     two_then_one = train(tmp_path, "two", 1, "--resume", "two", *longer)
     assert one_then_two[-1]["step"] == 16
-    assert [x["loss"] for x in one_then_two] == pytest.approx([x["loss"] for x in two_then_one], rel=1e-5)
+    assert [x["loss"] for x in one_then_two] == pytest.approx([x["loss"] for x in two_then_one], rel=tolerance)

@@ -78,16 +78,23 @@ def test_dropout_masks_follow_from_seed_step_micro_step_and_rank_alone():
     assert dropout_masks(config(), 0, 0, 0) is None
 
 
-@pytest.mark.parametrize("poison", [math.nan, math.inf])
-def test_a_loss_or_gradient_that_is_not_finite_stops_before_the_update(poison):
+@pytest.mark.parametrize(
+    ("poison", "step", "advice"),
+    [
+        (math.nan, 2, r"step 3: loss = nan.*lower train\.lr \(it was 0\.002\)"),
+        (math.inf, 2, r"step 3: loss = nan.*lower train\.lr"),
+        (math.nan, 0, r"step 1: loss = nan.*nothing was trained yet.*run\.precision=fp32"),  # no rate has acted
+    ],
+)
+def test_a_loss_or_gradient_that_is_not_finite_stops_before_the_update(poison, step, advice):
     cfg = config()
     model = GPT(cfg.model, VOCAB_SIZE, rng=torch.Generator().manual_seed(0))
     optimizers = build_optimizers(model, cfg.train, CPU)
     with torch.no_grad():
         model.token_embedding.weight[3, 3] = poison
     before = [p.detach().clone() for p in model.parameters()]
-    with pytest.raises(Diverged, match=r"step 1: loss = nan.*lower train\.lr \(it was 0\.002\)") as raised:
-        train_step(model, optimizers, Batches(TEXT, 8, 8, seed=1), 0, cfg, CPU, Dist())
+    with pytest.raises(Diverged, match=advice) as raised:
+        train_step(model, optimizers, Batches(TEXT, 8, 8, seed=1), step, cfg, CPU, Dist())
     assert raised.value.exit_code == 3
     assert all(torch.equal(a, b) or a.isnan().any() for a, b in zip(before, model.parameters(), strict=True))
     assert not any(optimizer.state for optimizer in optimizers)
