@@ -5,6 +5,7 @@ Equal commands on equal machines must give equal runs, so nothing here is timed.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -80,9 +81,10 @@ def _attention(wanted: str, device: torch.device, precision: str, block_size: in
     return "fused", "attention fused: the kernel that needs the least memory"
 
 
-def resolve(run: RunSection, block_size: int, *, local_rank: int = 0) -> Compute:
+def resolve(run: RunSection, block_size: int, *, local_rank: int = 0, product: float = math.inf) -> Compute:
     """Replace every `auto` of the run section, for a model that looks at `block_size` tokens.
 
+    product: operations of its larger matrix products, where it is trained.
     ConfigError where the device asked for is not there.
     """
     device, why_device = _device(run.device, local_rank)
@@ -95,7 +97,7 @@ def resolve(run: RunSection, block_size: int, *, local_rank: int = 0) -> Compute
     else:
         precision, why_precision = run.precision, f"precision {run.precision}: as asked"
     attention, why_attention = _attention(run.attention, device, precision, block_size)
-    threads, why_threads = choose_threads(run.threads)
+    threads, why_threads = choose_threads(run.threads, product=product)
     reasons = (why_device, why_precision, why_attention, why_threads)
     return Compute(device, precision, attention, threads, reasons)
 

@@ -15,7 +15,7 @@ from collections.abc import Container, Mapping, MutableMapping
 from gptlite.errors import ConfigError
 
 # libgomp (torch on Linux) counts turns of its waiting loop; libomp (torch on macOS) and Intel's runtime count ms.
-SHORT_SPIN = {"GOMP_SPINCOUNT": "2000", "KMP_BLOCKTIME": "1"}
+SHORT_SPIN = {"GOMP_SPINCOUNT": "3000", "KMP_BLOCKTIME": "1"}
 POLICY = "OMP_WAIT_POLICY"  # the same for all of them, where the user has an opinion
 DYNAMIC = "OMP_DYNAMIC"
 
@@ -41,7 +41,7 @@ def waiting_reason(environment: Mapping[str, str] = os.environ) -> str:
         return f"waiting {words}: set by the environment"
     return (
         "waiting default: torch was loaded before gptlite, so it could not be set; beside other programs training may "
-        "be many times slower (import gptlite first, or set GOMP_SPINCOUNT=2000 before Python starts)"
+        "be many times slower (import gptlite first, or set GOMP_SPINCOUNT=3000 before Python starts)"
     )
 
 

@@ -19,11 +19,15 @@ from gptlite.compute.processes import local_world_size
 from gptlite.errors import ConfigError
 
 VARIABLE = "GPTLITE_THREADS"
+WORTH_SHARING = 10e6  # operations of a matrix product: a second thread gained nothing with 4e6, 12 % with 19e6
 
 
-def choose_threads(wanted: int | Literal["auto"] = "auto", root: Path = Path("/")) -> tuple[int, str]:
+def choose_threads(
+    wanted: int | Literal["auto"] = "auto", root: Path = Path("/"), *, product: float = math.inf
+) -> tuple[int, str]:
     """What `run.threads` becomes, and why. `root` is the folder in which the system's files are looked for.
 
+    product: operations of the model's larger matrix products. Of small ones threads would only wait for each other.
     GPTLITE_THREADS is the most that `auto` takes, in each process. ConfigError where it is no such number, or where
     OpenMP would not keep to the number of threads.
     """
@@ -43,6 +47,8 @@ def choose_threads(wanted: int | Literal["auto"] = "auto", root: Path = Path("/"
             raise ConfigError(f"{VARIABLE} = {cap}: a whole number >= 1; correct it, or unset it")
         if int(cap) < threads:
             threads, why = int(cap), f"{VARIABLE} allows no more"
+    if threads > 1 and product < WORTH_SHARING:
+        threads, why = 1, f"products of {product / 1e6:.2g} million operations are too short to be shared"
     return threads, f"threads {threads}: {why}"
 
 

@@ -54,6 +54,11 @@ def count_hidden(cfg: ModelSection) -> int:
     return 12 * cfg.n_layer * cfg.n_embd**2
 
 
+def feed_forward_flops(cfg: ModelSection, tokens: float) -> float:
+    """Operations of one matrix product of the feed-forward, C -> 4C, for so many tokens: a sum and a product each."""
+    return 2 * tokens * cfg.n_embd * 4 * cfg.n_embd
+
+
 def count_tensors(cfg: ModelSection) -> int:
     """Parameter tensors: tables, head, norms, and four matrices a block."""
     tables = 1 + (cfg.position == "learned") + (not cfg.tie_weights)

@@ -30,6 +30,7 @@ from gptlite.inference.choosing import Decoding
 from gptlite.inference.load import Facts, Model
 from gptlite.inference.score import Score
 from gptlite.model.gpt import GPT
+from gptlite.model.sizes import feed_forward_flops
 from gptlite.runs.checkpoint import Checkpoint, prune, save_checkpoint, write_pointer
 from gptlite.runs.choosing import latest
 from gptlite.runs.metrics import MetricLog
@@ -83,7 +84,8 @@ class Plan:
 
 def decide(cfg: RunConfig, vocab_size: int) -> Plan:
     """Replace every `auto`, meet the other processes, build the model (the same for a seed on every device)."""
-    compute = resolve(cfg.run, cfg.model.block_size, local_rank=local_rank())
+    product = feed_forward_flops(cfg.model, cfg.train.batch_size * cfg.model.block_size / world_size())
+    compute = resolve(cfg.run, cfg.model.block_size, local_rank=local_rank(), product=product)
     dist = Dist.from_environment(compute.device)
     compiled, why_compiled = choose_compile(cfg.run.compile, compute.device)
     rng = torch.Generator().manual_seed(cfg.run.seed)

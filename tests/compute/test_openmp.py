@@ -14,7 +14,7 @@ from gptlite.compute.openmp import refuse_dynamic_threads, set_short_spin, waiti
 from gptlite.config.schema import RunSection
 from gptlite.errors import ConfigError
 
-OURS = {"GOMP_SPINCOUNT": "2000", "KMP_BLOCKTIME": "1"}
+OURS = {"GOMP_SPINCOUNT": "3000", "KMP_BLOCKTIME": "1"}
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ OURS = {"GOMP_SPINCOUNT": "2000", "KMP_BLOCKTIME": "1"}
     [
         ({}, OURS),
         ({"GOMP_SPINCOUNT": "5"}, {"GOMP_SPINCOUNT": "5", "KMP_BLOCKTIME": "1"}),
-        ({"KMP_BLOCKTIME": "infinite"}, {"GOMP_SPINCOUNT": "2000", "KMP_BLOCKTIME": "infinite"}),
+        ({"KMP_BLOCKTIME": "infinite"}, {"GOMP_SPINCOUNT": "3000", "KMP_BLOCKTIME": "infinite"}),
         ({"OMP_WAIT_POLICY": "active"}, {"OMP_WAIT_POLICY": "active"}),
         ({"OMP_NUM_THREADS": "3"}, {"OMP_NUM_THREADS": "3", **OURS}),
     ],
@@ -42,7 +42,7 @@ def test_nothing_is_set_once_torch_has_read_its_settings():
 @pytest.mark.parametrize(
     ("environment", "reason"),
     [
-        (OURS, "waiting GOMP_SPINCOUNT=2000, KMP_BLOCKTIME=1: threads spin briefly"),
+        (OURS, "waiting GOMP_SPINCOUNT=3000, KMP_BLOCKTIME=1: threads spin briefly"),
         ({"GOMP_SPINCOUNT": "5", "KMP_BLOCKTIME": "1"}, "waiting GOMP_SPINCOUNT=5, KMP_BLOCKTIME=1: set by the env"),
         ({"OMP_WAIT_POLICY": "active"}, "waiting OMP_WAIT_POLICY=active: set by the environment"),
     ],
@@ -92,15 +92,15 @@ def waiting_in(path: Path) -> str:
 @pytest.mark.parametrize(
     ("program", "spin"),
     [
-        (["-m", "gptlite", "train", "-c", "nano.yaml"], "2000"),
-        (["-c", "import gptlite; gptlite.train('nano.yaml')"], "2000"),
+        (["-m", "gptlite", "train", "-c", "nano.yaml"], "3000"),
+        (["-c", "import gptlite; gptlite.train('nano.yaml')"], "3000"),
         (["-c", "import torch, gptlite; gptlite.train('nano.yaml')"], "300000"),  # its own
     ],
 )
 def test_the_runtime_itself_says_how_long_it_spins(tmp_path, program, spin):
     shown = run(tmp_path, *program).stderr
     assert f"GOMP_SPINCOUNT = '{spin}'" in shown
-    expected = "waiting GOMP_SPINCOUNT=2000" if spin == "2000" else "waiting default: torch was loaded before"
+    expected = "waiting GOMP_SPINCOUNT=3000" if spin == "3000" else "waiting default: torch was loaded before"
     assert waiting_in(tmp_path / "runs/nano/run.json").startswith(expected)
 
 
@@ -111,4 +111,4 @@ def test_the_processes_of_sweeps_and_of_torchrun_spin_briefly_too(tmp_path):
     run(tmp_path, *launcher, "train", "-c", "nano.yaml", "--name", "two")
     infos = sorted(tmp_path.glob("runs/*/run.json"))
     assert len(infos) == 3
-    assert all(waiting_in(info).startswith("waiting GOMP_SPINCOUNT=2000, KMP_BLOCKTIME=1") for info in infos)
+    assert all(waiting_in(info).startswith("waiting GOMP_SPINCOUNT=3000, KMP_BLOCKTIME=1") for info in infos)

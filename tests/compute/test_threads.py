@@ -109,3 +109,15 @@ def test_a_variable_that_is_no_number_of_threads_is_named(tmp_path, monkeypatch,
     monkeypatch.setenv("GPTLITE_THREADS", cap)
     with pytest.raises(ConfigError, match=f"^GPTLITE_THREADS = {cap}: a whole number >= 1; correct it"):
         choose_threads("auto", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("product", "wanted", "expected"),
+    [
+        (4.2e6, "auto", (1, "threads 1: products of 4.2 million operations are too short to be shared")),
+        (19e6, "auto", (8, "threads 8: the cores this process may use")),
+        (4.2e6, 2, (2, "threads 2: as asked")),
+    ],
+)
+def test_a_model_whose_products_are_short_is_trained_on_one_thread(tmp_path, product, wanted, expected):
+    assert choose_threads(wanted, tmp_path, product=product) == expected

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import FlopCounterMode
 
 from gptlite.config.schema import ModelSection
 from gptlite.model.dropout import Masks
@@ -20,6 +21,7 @@ from gptlite.model.sizes import (
     count_hidden,
     count_parameters,
     count_tensors,
+    feed_forward_flops,
     held_by_scoring,
     held_by_training,
     kept_by_forward,
@@ -180,3 +182,12 @@ def test_scoring_holds_what_the_formula_says(values, attention, vocab_size):
     most, with_gaps = held_by_scoring(cfg, vocab_size, attention, 4)
     assert with_gaps > most
     assert held.most == pytest.approx(idx.numel() * most, rel=0.15)
+
+
+def test_the_feed_forwards_first_product_has_the_operations_that_torch_counts():
+    x, w = torch.ones(24, 16), torch.ones(16, 64)
+    with FlopCounterMode(display=False) as counter:
+        x @ w
+    assert (
+        feed_forward_flops(ModelSection(n_layer=1, n_head=1, n_embd=16, block_size=8), 24) == counter.get_total_flops()
+    )
