@@ -44,7 +44,7 @@ def test_what_auto_became_is_one_line_and_the_reasons_lie_in_the_run(gptlite):
     assert reasons[1] == "precision fp32: as asked"
     assert reasons[-1] == "micro_batch_size 8: at most 4096 tokens a pass"
     assert [reason.split()[0] for reason in reasons] == [
-        *("device", "precision", "attention", "threads", "compile", "optimizer", "lr", "micro_batch_size")
+        *("device", "precision", "attention", "threads", "waiting", "compile", "optimizer", "lr", "micro_batch_size")
     ]
 
 
