@@ -18,7 +18,7 @@ from gptlite.inference.load import Facts, Model
 from gptlite.model.gpt import GPT
 from gptlite.runs.checkpoint import valid_checkpoints
 from gptlite.runs.rundir import Run
-from gptlite.training import launch, loop
+from gptlite.training import launch, loop, session
 from gptlite.training.rehearsal import evaluation_in_updates
 from gptlite.training.state import TrainState
 
@@ -51,6 +51,23 @@ def test_a_machine_that_becomes_busy_ends_on_the_deadline_all_the_same(one_minut
     cfg = one_minute.with_values({"eval.every": every, "save.every": every})
     assert launch.start(cfg, root=tmp_path, base="tiny", name="d").run.finished
     assert abs(hands.seconds - 60) <= within
+
+
+def test_time_is_left_for_the_last_checkpoint_as_the_one_of_the_start_and_then_the_newest_took(
+    one_minute, tmp_path, hands, monkeypatch
+):
+    real, seconds = session.save, iter([1, 5, 5, 5])
+
+    def save(*args):
+        hands.take(next(seconds))
+        return real(*args)
+
+    monkeypatch.setattr(session, "save", save)
+    run = launch.start(one_minute, root=tmp_path, base="tiny", name="e").run
+    # An evaluation takes 4 seconds; it and its checkpoint come after 10 and 20 updates, and leave time for one more.
+    first = [1 - 2 * i / (60 - 4 - 1) for i in range(10)]
+    later = [1 - min(1, (2 * i + (4 + 5) * (i // 10)) / (60 - 4 - 5)) for i in range(10, 21)]
+    assert rates(run) == pytest.approx([*first, *later])
 
 
 def test_an_update_that_was_held_up_does_not_end_the_run_early():

@@ -35,6 +35,12 @@ def test_constant_decays_over_its_last_part():
     assert lr_at(82, cfg) == pytest.approx(1 - 27 / 55)
 
 
+def test_constant_does_not_decay_before_the_warm_up_is_over():
+    cfg = section(schedule="constant", decay_fraction=0.9, max_steps=20)  # of the last 18 updates 10 are left
+    assert lr_at(10, cfg) == 1.0
+    assert lr_at(15, cfg) == pytest.approx(0.5)
+
+
 def test_a_run_that_is_all_warm_up_still_has_a_rate():
     assert lr_at(109, section(warmup_steps=110)) == pytest.approx(1.0)
 
