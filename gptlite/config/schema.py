@@ -33,7 +33,7 @@ class RunSection(Section):
     )
     threads: Auto | Annotated[int, Field(ge=1, le=1024)] = Field(
         default="auto",
-        description="CPU threads of each process; auto: the cores it may use, at most $GPTLITE_THREADS, one for a tiny model",
+        description="CPU threads of each process; auto: its cores, at most $GPTLITE_THREADS, one for a tiny model",
     )
     compile: Switch = Field(
         default="auto", description="compile the model first: a slow start, then faster steps; auto does so on a GPU"

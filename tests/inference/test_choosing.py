@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gptlite.errors import ConfigError
-from gptlite.inference.choosing import Decoding, choose, never
+from gptlite.inference.choosing import Decoding, choose, draw, never
 from gptlite.tokenizers.char import CharTokenizer
 
 LOGITS = np.array([2.0, 1.0, 0.0, -1.0, -math.inf, 0.5, 0.5], np.float32)
@@ -69,6 +69,14 @@ def test_greedy_choice_heeds_the_penalty():
     seen = np.array([[True, False, False]])
     assert choose(logits, Decoding(temperature=0.0), []) == [0]
     assert choose(logits, Decoding(temperature=0.0, repetition_penalty=1.2), [], seen) == [1]
+
+
+def test_the_least_number_that_can_be_drawn_takes_no_token_of_probability_zero():
+    class Zero:
+        def random(self) -> float:
+            return 0.0
+
+    assert draw(np.array([[-math.inf, -math.inf, 0.0, 0.0]]), [Zero()]) == [2]
 
 
 def test_a_row_of_many_is_filtered_and_drawn_as_it_would_be_alone():
