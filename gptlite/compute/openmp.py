@@ -41,7 +41,8 @@ def waiting_reason(environment: Mapping[str, str] = os.environ) -> str:
         return f"waiting {words}: set by the environment"
     return (
         "waiting default: torch was loaded before gptlite, so it could not be set; beside other programs training may "
-        "be many times slower (import gptlite first, or set GOMP_SPINCOUNT=3000 before Python starts)"
+        f"be many times slower (import gptlite first, or set GOMP_SPINCOUNT={SHORT_SPIN['GOMP_SPINCOUNT']} before "
+        "Python starts)"
     )
 
 

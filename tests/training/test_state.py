@@ -12,3 +12,8 @@ def test_an_evaluation_as_good_as_the_best_is_no_new_best():
     again = first.after(3.0, 128, 1.0).seen(score)
     assert (first.best_step, first.evaluations_since_best, first.is_new_best) == (4, 0, True)
     assert (again.best_step, again.evaluations_since_best, again.is_new_best) == (4, 1, False)
+
+
+def test_the_state_of_an_older_version_is_read_without_the_seconds_that_it_counted_otherwise():
+    values = {"step": 7, "tokens": 70, "elapsed": 3.0, "ending": 6.0}
+    assert TrainState.from_json(values) == TrainState(step=7, tokens=70, elapsed=3.0)
