@@ -22,7 +22,7 @@ from benchmarks.figures import Figure, Spread, table
 from benchmarks.planned import library
 from benchmarks.program import GPTLITE
 from benchmarks.worker import Worker
-from gptlite.compute.openmp import SHORT_SPIN
+from gptlite.compute.openmp import short_spin
 
 OPENMP_DEFAULTS = {"GOMP_SPINCOUNT": "300000", "KMP_BLOCKTIME": "200"}  # of libgomp and libomp
 HOW = {"short spin": {}, "default": OPENMP_DEFAULTS}  # by name: what the environment has
@@ -107,15 +107,15 @@ def deadlines(folder: Path) -> list[Figure]:
     minute = [*common, "train.max_minutes=1"]
     figures = []
     for loops in (0, 1):
-        with busy(loops), Worker("planned.training", SHORT_SPIN, sets=minute) as trainer:
+        with busy(loops), Worker("planned.training", short_spin(), sets=minute) as trainer:
             taken = Spread.of([trainer.turn() / 60])
         name = f"train.max_minutes=1 beside {loops} loops"
         figures.append(Figure(name, taken, "minutes", at_least=1 - WITHIN, at_most=1 + WITHIN))
     short = [*common, "train.max_steps=150", "eval.every=100"]
     with busy(1):
-        with Worker("planned.plan", SHORT_SPIN, sets=short) as planner:
+        with Worker("planned.plan", short_spin(), sets=short) as planner:
             planned = planner.facts["seconds"]
-        with Worker("planned.training", SHORT_SPIN, sets=short) as trainer:
+        with Worker("planned.training", short_spin(), sets=short) as trainer:
             ratio = Spread.of([planned / trainer.turn()])
     least, most = 1 / MOST_BESIDE_ONE, MOST_BESIDE_ONE
     return [*figures, Figure("--dry-run beside 1 loop", ratio, "of taken", at_least=least, at_most=most)]

@@ -11,7 +11,7 @@ from unittest import mock
 
 from benchmarks.figures import Figure, Spread
 from benchmarks.worker import Contender, Worker
-from gptlite.compute.openmp import SHORT_SPIN
+from gptlite.compute.openmp import ALONE
 
 CONFIG = "tiny.yaml"
 AT_MOST = 0.01
@@ -58,6 +58,6 @@ def measure(folder: Path, rounds: int) -> list[Figure]:
     sets = [f"run.dir={folder / 'runs'}", f"data.dir={folder / 'prepared'}", "run.device=cpu"]
     shares = []
     for _ in range(rounds):
-        with Worker("logged.training", SHORT_SPIN, sets=sets) as worker:
+        with Worker("logged.training", ALONE, sets=sets) as worker:
             shares.append(worker.turn())
     return [Figure(f"{CONFIG}: logging over updates", Spread.of(shares), "", at_most=AT_MOST)]

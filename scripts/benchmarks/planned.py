@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.figures import Figure, Spread, table
 from benchmarks.worker import Contender, Worker
-from gptlite.compute.openmp import SHORT_SPIN
+from gptlite.compute.openmp import ALONE
 
 FOLDERS = ("asyncio", "email", "http", "importlib", "multiprocessing", "unittest", "xml")  # of Python's library
 WITHIN = 0.15  # of what is measured
@@ -90,9 +90,9 @@ def measure(scratch: Path, rounds: int) -> tuple[list[dict[str, Any]], list[Figu
     for i in range(rounds):
         for name in names if i % 2 == 0 else reversed(names):
             sets = settings_of(name, scratch)
-            with Worker("planned.plan", SHORT_SPIN, sets=sets) as planner:
+            with Worker("planned.plan", ALONE, sets=sets) as planner:
                 planned = planner.facts
-            with Worker("planned.training", SHORT_SPIN, sets=sets) as trainer:
+            with Worker("planned.training", ALONE, sets=sets) as trainer:
                 taken = {"seconds": trainer.turn(), "peak": trainer.peak_memory}
             shutil.rmtree(scratch / "runs")
             seen[name].append({f"planned {key}": planned[key] for key in taken} | taken)

@@ -7,7 +7,7 @@ from typing import Any
 from benchmarks.contest import Contest
 from benchmarks.figures import Figure, Spread, table
 from benchmarks.sizes import N_NEW, SIZES
-from gptlite.compute.openmp import SHORT_SPIN
+from gptlite.compute.openmp import ALONE
 
 LEAST_RATIO = {"six": 3.0, "gpt2": 2.0}  # to Hugging Face
 LEAST_BATCHED = {"six": 10.0}  # tokens per second, to those of one row
@@ -23,7 +23,7 @@ def measure(names: list[str], rounds: int) -> tuple[list[dict[str, Any]], list[F
     figures = []
     for name in names:
         shape = SIZES[name].shape()
-        ours = {**shape, "environment": SHORT_SPIN}  # as the program sets for itself
+        ours = {**shape, "environment": ALONE}  # as the program sets for itself
         with Contest.of(
             {
                 HUGGING_FACE: ("samplers.hugging_face", shape),

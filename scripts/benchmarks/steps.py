@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.contest import Contest
 from benchmarks.figures import Figure, Spread, table
 from benchmarks.sizes import SIZES, Size
-from gptlite.compute.openmp import SHORT_SPIN
+from gptlite.compute.openmp import ALONE
 
 NANOGPT, HUGGING_FACE = "nanoGPT", "Hugging Face fp32"
 OPTIMIZERS = ("adamw", "muon")
@@ -56,7 +56,7 @@ class Row:
 def contenders(size: Size, nanogpt: Path | None, precisions: list[str]) -> dict[str, tuple[str, dict[str, Any]]]:
     """How to build each: the baseline first, then the rest, then the peaks. Ours in the last, the best precision."""
     shape = size.shape()
-    ours = {"precision": precisions[-1], "environment": SHORT_SPIN}  # as the program sets for itself
+    ours = {"precision": precisions[-1], "environment": ALONE}  # as the program sets for itself
     return {
         **({NANOGPT: ("trainers.nanogpt", {"checkout": str(nanogpt), **shape})} if nanogpt else {}),
         **{f"Hugging Face {p}": ("trainers.hugging_face", {"precision": p, **shape}) for p in precisions},
