@@ -81,24 +81,3 @@ def gathered(problems: list[str]) -> Iterator[None]:
         if error.exit_code != UserError.exit_code:
             raise
         problems += error.problems
-
-
-def counted(number: int, noun: str) -> str:
-    """A number with its noun.
-
-    >>> counted(1, "file"), counted(1200, "token")
-    ('1 file', '1,200 tokens')
-    """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def abbreviated(number: int) -> str:
-    """A count in at most five characters.
-
-    >>> abbreviated(950), abbreviated(3664), abbreviated(124439808)
-    ('950', '3.66k', '124M')
-    """
-    for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= 0.9995 * unit:  # from there on it rounds to one
-            return f"{number / unit:#.3g}".rstrip(".") + name
-    return str(number)

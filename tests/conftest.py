@@ -41,5 +41,5 @@ def unsynced(monkeypatch: pytest.MonkeyPatch) -> set[int]:
             inodes.discard(os.fstat(args[0]).st_ino)
         return result
 
-    monkeypatch.setattr("gptlite.durable.syscall", syscall)
+    monkeypatch.setattr("gptlite.files.syscall", syscall)
     return inodes

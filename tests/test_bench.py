@@ -15,10 +15,10 @@ from benchmarks.worker import Turn, Worker, WorkerFailed, timed
 
 from gptlite.config.finding import find_config
 from gptlite.config.loading import load_config
-from gptlite.runs.metrics import MetricLog
+from gptlite.loggers.metrics import MetricLog
 from gptlite.training import loop
-from gptlite.training.meter import Meter
-from gptlite.training.watch import Movement
+from gptlite.training.diagnostics import UpdateRatio
+from gptlite.training.throughput import Throughput
 
 TINY = Size(n_layer=1, n_head=2, n_embd=16, block_size=256, batch_size=2, vocab_size=33)  # room for a sample
 
@@ -179,9 +179,9 @@ def test_a_lesson_is_told_by_its_first_tenth_and_last_update_and_its_last_evalua
     ]
     evaluations = [{"step": 10, "split": "val", "loss": 9.0}, {"step": 20, "split": "val", "loss": 2.0}]
     row = lessons.row_of("a", 1, 2, [*lines, *evaluations])
-    assert row == lessons.Row("a", 1, 2.0, [1.0, 0.1, 0.05], [1.0, 10.0, 20.0], 20.0)
+    assert row == lessons.RunGroup("a", 1, 2.0, [1.0, 0.1, 0.05], [1.0, 10.0, 20.0], 20.0)
     assert lessons.row_of("a", 2, 2, lines).loss == float("inf")  # it diverged before it was evaluated
-    other = lessons.Row("a", 2, 3.0, [3.0, 0.1, 0.15], [1.0, 20.0, 20.0], 20.0)
+    other = lessons.RunGroup("a", 2, 3.0, [3.0, 0.1, 0.15], [1.0, 20.0, 20.0], 20.0)
     assert lessons.cells([row, other]) == ["a", "2.500", "2.000 to 3.000", "2", "0.1", "0.1", "1", "15", "20"]
 
 
@@ -280,13 +280,13 @@ def test_every_training_that_is_planned_is_the_config_that_its_row_says_and_lies
 def test_what_logging_costs_is_measured_and_everything_is_put_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = (loop.train_step, MetricLog.write, Movement.numbers, Movement.ratio, Meter.read)
+    before = (loop.train_step, MetricLog.write, UpdateRatio.numbers, UpdateRatio.ratio, Throughput.read)
     (tmp_path / "a.txt").write_text("the cat sat on the mat. " * 200)
     sets = ["data.source=a.txt", "train.max_steps=4", "train.warmup_steps=1", "log.every=2", "run.threads=1"]
     monkeypatch.chdir(tmp_path)
     turn, _ = logged.training(sets)
     assert 0 < turn(1) < 100
-    assert (loop.train_step, MetricLog.write, Movement.numbers, Movement.ratio, Meter.read) == before
+    assert (loop.train_step, MetricLog.write, UpdateRatio.numbers, UpdateRatio.ratio, Throughput.read) == before
 
 
 def test_a_busy_machine_is_compared_with_an_idle_one_and_our_waiting_with_the_default() -> None:

@@ -18,28 +18,29 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parent.parent
 FILES = sorted(p.relative_to(REPOSITORY).as_posix() for p in (REPOSITORY / "gptlite").rglob("*.py"))
 
-# A file imports from its own room and from those before it.
-ROOMS = (
-    *("errors", "durable", "config", "compute", "tokenizers", "data", "model"),
-    *("runs", "inference", "training", "interop", "views", "cli"),
+# A file imports from its own package and from those before it.
+PACKAGES = (
+    *("errors", "formatting", "files", "json_files", "seeds", "config", "compute", "model", "tokenizers", "data"),
+    *("loggers", "runs", "inference", "planning", "training", "views", "cli"),
 )
-TORCH_ROOMS = {"compute", "model", "inference", "training", "interop"}
+TORCH_PACKAGES = {"compute", "model", "inference", "training"}
 TORCH_FILES = {"gptlite/data/batches.py", "gptlite/runs/checkpoint.py"}
-DOORS = {"gptlite/__init__.py", "gptlite/__main__.py"}  # they open any room, the package itself only when asked
+MODEL_IMPORTS = {"config", "seeds", "model"}  # so that the model can be lifted out and read alone
+ENTRY_POINTS = {"gptlite/__init__.py", "gptlite/__main__.py"}  # they import any package, gptlite itself only when asked
 
-# The aim is 300 and 50; the rest is room for a file that would not be clearer in two.
+# The aim is 300 and 50; the rest is package for a file that would not be clearer in two.
 MAX_FILE_LINES = 320
 MAX_FUNCTION_LINES = 60
 NAMES_WITHOUT_A_PURPOSE = re.compile(r"(^|_)(utils?|helpers?|common|misc)(_|$)")
 
 
-def room_of(path: str) -> str:
-    """The room of a file: gptlite/durable.py -> durable, gptlite/model/gpt.py -> model."""
+def package_of(path: str) -> str:
+    """The package of a file: gptlite/files.py -> files, gptlite/model/gpt.py -> model."""
     return PurePosixPath(path).parts[1].removesuffix(".py")
 
 
 def may_use_torch(path: str) -> bool:
-    return room_of(path) in TORCH_ROOMS or path in TORCH_FILES
+    return package_of(path) in TORCH_PACKAGES or path in TORCH_FILES
 
 
 def imports(path: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -58,24 +59,26 @@ def imports(path: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def import_breaches(path: str, tree: ast.AST) -> Iterator[str]:
-    room = room_of(path)
+    package = package_of(path)
     for line, name in imports(path, tree):
         top, _, rest = name.partition(".")
         other = rest.partition(".")[0]
-        if path in DOORS:
+        if path in ENTRY_POINTS:
             continue
         if name == "<computed>":
             yield f"{path}:{line}: imports a computed name"
-        elif top == "gptlite" and other in ROOMS and ROOMS.index(other) > ROOMS.index(room):
-            yield f"{path}:{line}: {room} imports {other}, which comes after it"
-        elif top == "gptlite" and other not in ROOMS and name != "gptlite.__version__":
-            yield f"{path}:{line}: imports {name}, which is no room"
+        elif top == "gptlite" and other in PACKAGES and PACKAGES.index(other) > PACKAGES.index(package):
+            yield f"{path}:{line}: {package} imports {other}, which comes after it"
+        elif package == "model" and top == "gptlite" and other not in MODEL_IMPORTS:
+            yield f"{path}:{line}: model imports {other}"
+        elif top == "gptlite" and other not in PACKAGES and name != "gptlite.__version__":
+            yield f"{path}:{line}: imports {name}, which is no package"
         elif (top == "torch" or name.startswith("safetensors.torch")) and not may_use_torch(path):
             yield f"{path}:{line}: imports {name}"
 
 
 def print_breaches(path: str, tree: ast.AST, inside: str = "") -> Iterator[str]:
-    if room_of(path) == "cli" or inside == "ConsoleSink":
+    if package_of(path) == "cli" or inside == "ConsoleSink":
         return
     for node in ast.iter_child_nodes(tree):
         name = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
@@ -97,7 +100,9 @@ def size_breaches(path: str, tree: ast.AST, n_lines: int) -> Iterator[str]:
 def breaches(path: str, source: str) -> list[str]:
     """What is wrong with a file of the package, one line each."""
     tree = ast.parse(source, path)
-    found = [] if path in DOORS or room_of(path) in ROOMS else [f"{path}: {room_of(path)} is no room"]
+    found = (
+        [] if path in ENTRY_POINTS or package_of(path) in PACKAGES else [f"{path}: {package_of(path)} is no package"]
+    )
     if found:
         return found
     if NAMES_WITHOUT_A_PURPOSE.search(PurePosixPath(path).stem):
@@ -121,18 +126,19 @@ def test_the_file_keeps_the_order_of_the_house(path: str) -> None:
         ("gptlite/config/x.py", "from gptlite.data.shards import verify", "config imports data"),
         ("gptlite/config/x.py", "def f():\n    import gptlite.model", "config imports model"),
         ("gptlite/runs/x.py", "from ..training import loop", "runs imports training"),
-        ("gptlite/errors.py", "from . import durable", "errors imports durable"),
-        ("gptlite/errors.py", "from gptlite import durable", "errors imports durable"),
+        ("gptlite/model/x.py", "from gptlite.compute.device import settings", "model imports compute"),
+        ("gptlite/errors.py", "from . import files", "errors imports files"),
+        ("gptlite/errors.py", "from gptlite import files", "errors imports files"),
         ("gptlite/model/x.py", "import importlib\nimportlib.import_module('gptlite.cli')", "model imports cli"),
         ("gptlite/model/x.py", "from importlib import import_module\nimport_module(f'gptlite.{x}')", "computed"),
-        ("gptlite/cli/x.py", "from gptlite import load", "no room"),
+        ("gptlite/cli/x.py", "from gptlite import load", "no package"),
         ("gptlite/runs/x.py", "import torch.utils.tensorboard", "imports torch"),
         ("gptlite/cli/x.py", "def f():\n    from torch import Tensor", "imports torch"),
         ("gptlite/data/shards.py", "from safetensors.torch import save", "imports safetensors.torch"),
         ("gptlite/model/gpt.py", "class A:\n    def f(self):\n        print(1)", "print"),
         ("gptlite/views/x.py", "import sys\nsys.stderr.write('')", "sys.stderr.write"),
         ("gptlite/model/tensor_utils.py", "", "without a purpose"),
-        ("gptlite/attic/x.py", "", "attic is no room"),
+        ("gptlite/attic/x.py", "", "attic is no package"),
         ("gptlite/model/x.py", "\n" * 321, "321 lines"),
         ("gptlite/model/x.py", "def f():\n" + "    x = 1\n" * 60, "f has 61 lines"),
     ],
@@ -174,6 +180,6 @@ def test_every_package_that_is_imported_is_declared() -> None:
         f"{path}:{line}: {name}"
         for path in FILES
         for line, name in imports(path, ast.parse((REPOSITORY / path).read_text(encoding="utf-8")))
-        if name.partition(".")[0] not in known and path not in DOORS
+        if name.partition(".")[0] not in known and path not in ENTRY_POINTS
     }
     assert unknown == set()

@@ -10,8 +10,12 @@ import typer
 from typer.exceptions import TyperException
 
 from gptlite import __version__
-from gptlite.cli import evaluate, prepare, runs, sample, train
+from gptlite.cli import prepare
+from gptlite.cli.eval import command as evaluate
+from gptlite.cli.runs import command as runs
+from gptlite.cli.sample import command as sample
 from gptlite.cli.terminal import Console, drop
+from gptlite.cli.train import command as train
 from gptlite.cli.usage import Command, Commands
 from gptlite.errors import UserError
 

@@ -14,7 +14,7 @@ from gptlite.errors import ConfigError, naming
 if TYPE_CHECKING:
     from gptlite.config.loading import Override
     from gptlite.config.schema import RunConfig
-    from gptlite.config.yaml12 import Value
+    from gptlite.config.yaml import Value
 
 DEFAULT_CONFIG = "small.yaml"
 

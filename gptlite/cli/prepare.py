@@ -8,7 +8,7 @@ import typer
 
 from gptlite.cli.options import ConfigOption, DataOption, SetOption, naming_text, read_config
 from gptlite.cli.terminal import Console, emit
-from gptlite.errors import counted
+from gptlite.formatting import counted
 
 if TYPE_CHECKING:
     from gptlite.data.manifest import Manifest

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, TextIO
 
 import typer
 
-from gptlite.durable import storage_errors
-from gptlite.runs.console import ERASE, ConsoleSink, has_cursor
+from gptlite.files import storage_errors
+from gptlite.loggers.progress_bar import ERASE, ConsoleSink, has_cursor
 
 if TYPE_CHECKING:
-    from gptlite.runs.metrics import Sink
+    from gptlite.loggers.metrics import Sink
 
 
 class Console:

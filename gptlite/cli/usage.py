@@ -93,7 +93,7 @@ def _unknown_option(where: str, name: str, args: Sequence[str], known: Collectio
 def _meant(command: str, typed: str, value: str, known: Collection[str]) -> list[str]:
     """Options, or keys behind --set, that an unknown option may stand for: a slip of the fingers, else a key of the
     config by any of its names, else whatever is nearest."""
-    from gptlite.config.suggestions import suggest_key
+    from gptlite.config.suggest import suggest_key
 
     slip = difflib.get_close_matches(typed, known, n=1, cutoff=0.8)
     if slip or "--set" not in known:

@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 from gptlite.config.rules import Section
 from gptlite.config.schema import RunConfig
 from gptlite.config.values import INT64_MAX, Accepted
-from gptlite.config.yaml12 import Value, resolve, write
+from gptlite.config.yaml import Value, resolve, write
 
 SECTIONS: dict[str, type[Section]] = {
     name: field.annotation

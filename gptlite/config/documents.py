@@ -17,8 +17,8 @@ from gptlite.config.accepted import SECTIONS, accepted
 from gptlite.config.finding import builtin_folder
 from gptlite.config.loading import json_schema, load_config
 from gptlite.config.schema import RunConfig
-from gptlite.config.yaml12 import write
-from gptlite.durable import replace
+from gptlite.config.yaml import write
+from gptlite.files import replace
 
 SCHEMA_LINE = "# yaml-language-server: $schema=schema.json"
 WIDTH = 118  # of a comment line
@@ -52,7 +52,7 @@ def _commented_lines(cfg: RunConfig) -> Iterator[str]:
             yield f"  {key}: {write(value)}"
 
 
-def write_again(folder: Path) -> None:
+def rewrite_configs(folder: Path) -> None:
     """Write schema.json and the comments of every config in `folder`. Raises ConfigError, StorageError."""
     replace(folder / "schema.json", schema_text().encode())
     for path in sorted(folder.glob("*.yaml")):
@@ -61,4 +61,4 @@ def write_again(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    write_again(builtin_folder("configs"))
+    rewrite_configs(builtin_folder("configs"))

@@ -18,9 +18,9 @@ from gptlite.config.accepted import shown
 from gptlite.config.loading import Override, key_problem, load_config, override_value
 from gptlite.config.saved import shortened
 from gptlite.config.schema import RunConfig
-from gptlite.config.yaml12 import Value, YamlError, write
-from gptlite.durable import TEMP_MARK
+from gptlite.config.yaml import Value, YamlError, write
 from gptlite.errors import ConfigError, gathered
+from gptlite.files import TEMP_MARK
 
 MOST = 1000  # points; whoever asks for more has mistaken a comma
 LONGEST_NAME = 200  # bytes, as a run's may be
@@ -32,7 +32,7 @@ _ITEM = re.compile(rf"""\s*({_QUOTED}|\[(?:{_QUOTED}|[^]"'])*]|[^\s,"'[{{][^,]*|
 
 
 @dataclass(frozen=True)
-class Axis:
+class SweepAxis:
     """A key and the values that it takes in turn."""
 
     key: str
@@ -52,13 +52,13 @@ class Point:
         return [f"{key}={write(value)}" for key, value in self.values.items()]
 
 
-def read_axes(words: Sequence[str], taken: Collection[str] = ()) -> list[Axis]:
+def read_axes(words: Sequence[str], taken: Collection[str] = ()) -> list[SweepAxis]:
     """The keys and values that words such as "train.lr=1e-3,3e-3" name; `taken` are keys that have a value already.
 
     ConfigError with every problem.
     """
     problems: list[str] = []
-    axes: list[Axis] = []
+    axes: list[SweepAxis] = []
     for word in words:
         with gathered(problems):
             axes.append(_read_axis(word))
@@ -77,7 +77,7 @@ def read_axes(words: Sequence[str], taken: Collection[str] = ()) -> list[Axis]:
     return axes
 
 
-def _read_axis(word: str) -> Axis:
+def _read_axis(word: str) -> SweepAxis:
     key, equals, text = (part.strip() for part in word.partition("="))
     if not key or not equals:
         raise ConfigError(f"--sweep: {shown(word)}: section.key=value,value,..., such as train.lr=1e-3,3e-3")
@@ -96,7 +96,7 @@ def _read_axis(word: str) -> Axis:
     twice = [item for i, item in enumerate(items) if values[i] in values[:i]]
     if twice:
         raise ConfigError(f"{typed}: each value once; leave out one {twice[0]}")
-    return Axis(key, values)
+    return SweepAxis(key, values)
 
 
 def split(text: str) -> list[str] | None:
@@ -114,7 +114,7 @@ def split(text: str) -> list[str] | None:
     return None
 
 
-def points(axes: Sequence[Axis], sweep: str) -> list[Point]:
+def points(axes: Sequence[SweepAxis], sweep: str) -> list[Point]:
     """Every combination; the last key changes fastest. Names begin with the sweep's and a number, and so sort."""
     short = shortened([axis.key for axis in axes])
     combined = list(itertools.product(*(axis.values for axis in axes)))

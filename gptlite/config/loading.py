@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gptlite.config import yaml12
+from gptlite.config import yaml
 from gptlite.config.accepted import SECTIONS, accepts, refusal, shown
 from gptlite.config.finding import builtin_folder, find_config
 from gptlite.config.schema import RunConfig
-from gptlite.config.suggestions import suggest_key, suggest_section
-from gptlite.config.yaml12 import Node, Value, YamlError
+from gptlite.config.suggest import suggest_key, suggest_section
+from gptlite.config.yaml import Node, Value, YamlError
 from gptlite.errors import ConfigError
 
 __all__ = ["Override", "builtin_folder", "dump_config", "find_config", "json_schema", "load_config", "parse_config"]
@@ -152,7 +152,7 @@ def _read_text(path: Path) -> str:
 
 def _take_text(draft: _Draft, text: str, where: str) -> None:
     try:
-        root = yaml12.read(text)
+        root = yaml.read(text)
     except YamlError as error:
         raise ConfigError(f"{where}:{error.line}: {error.reason}") from error
     if root.value is None:
@@ -230,7 +230,7 @@ def key_problem(name: str, value: Value) -> str | None:
 def override_value(text: str) -> Value:
     """What --set takes a text for. YamlError for quotes and brackets that are not closed."""
     # Only quotes and brackets need a parser: everything else is one scalar, so that `eval.prompt=a: b # c` is text.
-    return yaml12.read(text).plain() if text[:1] in ('"', "'", "[", "{") else yaml12.resolve(text)
+    return yaml.read(text).plain() if text[:1] in ('"', "'", "[", "{") else yaml.resolve(text)
 
 
 def _unknown_key(section: str | None, key: str, value: Value, name: str | None = None) -> str:
@@ -255,7 +255,7 @@ def dump_config(cfg: RunConfig) -> str:
     """The complete config as YAML, every key present; parse_config reads it back to an equal config."""
     lines: list[str] = []
     for section, values in cfg.model_dump().items():
-        lines += [f"{section}:", *(f"  {key}: {yaml12.write(value)}" for key, value in values.items())]
+        lines += [f"{section}:", *(f"  {key}: {yaml.write(value)}" for key, value in values.items())]
     return "\n".join(lines) + "\n"
 
 

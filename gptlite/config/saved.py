@@ -7,8 +7,8 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from gptlite.config import yaml12
-from gptlite.config.yaml12 import Value, YamlError
+from gptlite.config import yaml
+from gptlite.config.yaml import Value, YamlError
 
 # The lines that `dump_config` writes: read one by one, which takes a hundredth of the time that YAML takes.
 _SECTION = re.compile(r"(\w+):")
@@ -40,11 +40,11 @@ def _read_lines(text: str) -> dict[str, Value] | None:
 
 @functools.lru_cache(maxsize=4096)  # runs have most of their values in common
 def _value(text: str) -> Value:
-    return yaml12.read(text).plain() if text[0] in '"[' else yaml12.resolve(text)
+    return yaml.read(text).plain() if text[0] in '"[' else yaml.resolve(text)
 
 
 def _read_yaml(text: str) -> dict[str, Value]:
-    sections = yaml12.read(text).plain()
+    sections = yaml.read(text).plain()
     if not isinstance(sections, dict) or not all(isinstance(keys, dict | None) for keys in sections.values()):
         raise YamlError(1, "a config is a mapping with sections")
     return {

@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gptlite.data.order import Order, Random, Shuffle
+from gptlite.data.eval_windows import EvalWindows, WindowRows
+from gptlite.data.sampler import RandomSampler, Sampler, ShuffledSampler
 from gptlite.data.tokens import Tokens, check_trainable
-from gptlite.data.windows import EvalWindows, Plan
 
-IGNORED = -100  # a target that is not scored
+IGNORE_INDEX = -100  # a target that is not scored: the default of torch's cross_entropy
 
 Batch: TypeAlias = tuple[Tensor, Tensor]
 
@@ -36,8 +36,8 @@ class Batches:
     ) -> None:
         check_trainable(split, block_size)
         self._split, self._block_size, self._batch_size = split, block_size, batch_size
-        kind = Shuffle if order == "shuffle" else Random
-        self._order: Order = kind(split.n_tokens, block_size, seed)
+        kind = ShuffledSampler if order == "shuffle" else RandomSampler
+        self._order: Sampler = kind(split.n_tokens, block_size, seed)
 
     def rows(self, step: int, first_row: int = 0, n_rows: int | None = None) -> Batch:
         """Rows first_row .. first_row + n_rows - 1 of the batch of `step`: x, y, each (n_rows, T) int64.
@@ -57,16 +57,16 @@ def eval_batches(windows: EvalWindows, batch_size: int, *, first: int = 0, every
     """The windows of a text, `batch_size` at a time: x, y, each (<= batch_size, longest of them) int64.
 
     Of the batches only every `every`-th from `first` on. What fills up shorter windows, and what was scored in a window
-    before, has targets of IGNORED.
+    before, has targets of IGNORE_INDEX.
     """
     for plan in itertools.islice(windows.batches(batch_size), first, None, every):
         yield batch_of(windows, plan)
 
 
-def batch_of(windows: EvalWindows, plan: Plan) -> Batch:
+def batch_of(windows: EvalWindows, plan: WindowRows) -> Batch:
     """The windows of a plan as `eval_batches` gives them."""
     shape = len(plan), int(plan[:, 1].max())
-    x, y = np.zeros(shape, np.int64), np.full(shape, IGNORED, np.int64)
+    x, y = np.zeros(shape, np.int64), np.full(shape, IGNORE_INDEX, np.int64)
     for row, (start, length, skip) in enumerate(plan.tolist()):
         ids = windows.read(start, length)
         x[row, :length], y[row, skip:length] = ids[:-1], ids[skip + 1 :]

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gptlite import durable
-from gptlite.data.decoding import HEAD_BYTES, is_binary
+from gptlite import files
+from gptlite.data.charset import HEAD_BYTES, is_binary
 from gptlite.errors import DataError
 
 FILE_NAME = ".source-hashes.json"
@@ -66,9 +66,9 @@ class HashCache:
         """Write what was learned; a StorageError when the folder cannot be written to."""
         if not self._changed:
             return
-        durable.make_dirs(self._path.parent)
+        files.make_dirs(self._path.parent)
         kept = {key: entry for key, entry in sorted(self._entries.items()) if os.path.exists(key.partition(":")[2])}
-        durable.replace(self._path, json.dumps({"format_version": FORMAT_VERSION, "files": kept}).encode())
+        files.replace(self._path, json.dumps({"format_version": FORMAT_VERSION, "files": kept}).encode())
         self._changed = False
 
     def _load(self) -> dict[str, list[Any]]:

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from gptlite.data.reference import TELLING_BYTES, ReferenceLines
+from gptlite.data.baselines import TELLING_BYTES, Baselines
 from gptlite.data.shards import Shard
 from gptlite.data.split import SplitRule
 from gptlite.errors import DataError
@@ -66,7 +66,7 @@ class Manifest:
     split_rule: SplitRule
     train: SplitRecord
     val: SplitRecord
-    reference: ReferenceLines  # of the validation text, in bits per byte
+    reference: Baselines  # of the validation text, in bits per byte
 
     @property
     def compressors_tell(self) -> bool:

@@ -11,17 +11,18 @@ from pathlib import Path
 
 import numpy as np
 
-from gptlite import durable
+from gptlite import files
 from gptlite.config.schema import DataSection, TokenizerSection
 from gptlite.data import manifest
+from gptlite.data.baselines import BaselineMeter, Baselines
 from gptlite.data.corpus import Corpus, changed_while_read, scan
+from gptlite.data.fingerprint import Recipe, read_recipe
 from gptlite.data.hashes import HashCache
 from gptlite.data.manifest import Manifest, SourceRecord, SplitRecord, TokenizerRecord
 from gptlite.data.prepared import TOKENIZER_FOLDER, Prepared
-from gptlite.data.recipe import Recipe, read_recipe
-from gptlite.data.reference import ReferenceLines, ReferenceMeter
 from gptlite.data.shards import Shard, ShardWriter
-from gptlite.errors import RunError, StorageError, counted
+from gptlite.errors import RunError, StorageError
+from gptlite.formatting import counted
 from gptlite.tokenizers.base import Tokenizer, build
 
 Report = Callable[[str], None]
@@ -84,21 +85,21 @@ def _build(
             f"warning: tokenizer.vocab_size = {tokenizer.requested_vocab_size}: the training text has merges for "
             f"{tokenizer.vocab_size}, and the tokenizer has only these; give more text to get more"
         )
-    durable.make_dirs(folder.parent)
+    files.make_dirs(folder.parent)
     with _turn(folder, report):
         if (finished := _finished(recipe, folder.parent)) is not None:
             return finished  # made by the process that had the lock
-        for leftover in (folder, *folder.parent.glob(f"{folder.name}{durable.TEMP_MARK}*")):
-            durable.remove_tree(leftover)
-        temp = durable.temp_name(folder)
+        for leftover in (folder, *folder.parent.glob(f"{folder.name}{files.TEMP_MARK}*")):
+            files.remove_tree(leftover)
+        temp = files.temp_name(folder)
         try:
             _write(temp, recipe, corpus, tokenizer, data)
             if read_recipe(data, section, cache).fingerprint != recipe.fingerprint:
                 raise changed_while_read(recipe.sources)
-            durable.publish(temp, folder)
+            files.publish(temp, folder)
         except BaseException:
             with contextlib.suppress(StorageError):  # the first error is the one to show
-                durable.remove_tree(temp)
+                files.remove_tree(temp)
             raise
     return Prepared(folder)
 
@@ -111,7 +112,7 @@ def _turn(folder: Path, report: Report) -> Iterator[None]:
         waiting = False
         while True:
             try:
-                held.enter_context(durable.lock(path, "gptlite prepare"))
+                held.enter_context(files.lock(path, "gptlite prepare"))
                 break
             except RunError as error:
                 if not path.exists():
@@ -125,10 +126,10 @@ def _turn(folder: Path, report: Report) -> Iterator[None]:
 
 def _write(folder: Path, recipe: Recipe, corpus: Corpus, tokenizer: Tokenizer, data: DataSection) -> None:
     """All files of a prepared folder, manifest.json last."""
-    durable.make_dirs(folder / TOKENIZER_FOLDER)
+    files.make_dirs(folder / TOKENIZER_FOLDER)
     for name, content in sorted(tokenizer.files().items()):
-        durable.write_new(folder / TOKENIZER_FOLDER / name, content)
-    durable.sync_dir(folder / TOKENIZER_FOLDER)
+        files.write_new(folder / TOKENIZER_FOLDER / name, content)
+    files.sync_dir(folder / TOKENIZER_FOLDER)
     encoded = _encode(folder, corpus, tokenizer)
     described = Manifest(
         format_version=manifest.FORMAT_VERSION,
@@ -150,20 +151,20 @@ def _write(folder: Path, recipe: Recipe, corpus: Corpus, tokenizer: Tokenizer, d
         val=encoded.val,
         reference=encoded.reference,
     )
-    durable.write_new(folder / manifest.FILE_NAME, described.to_json())
+    files.write_new(folder / manifest.FILE_NAME, described.to_json())
 
 
 @dataclass(frozen=True)
 class _Encoded:
     train: SplitRecord
     val: SplitRecord
-    reference: ReferenceLines
+    reference: Baselines
     start_id: int
 
 
 def _encode(folder: Path, corpus: Corpus, tokenizer: Tokenizer) -> _Encoded:
     """Write the ids of both splits, document by document."""
-    meter, text_bytes = ReferenceMeter(), Counter[str]()
+    meter, text_bytes = BaselineMeter(), Counter[str]()
     counts = np.zeros(tokenizer.vocab_size, np.int64)
     end_of_text = np.array([tokenizer.eot_id], np.uint32)
     with (

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gptlite import durable
+from gptlite import files
 from gptlite.errors import DataError
 
 MAGIC = b"GPTLITE\0"
@@ -64,7 +64,7 @@ class ShardWriter(AbstractContextManager["ShardWriter"]):
         self._folder, self._split = folder, split
         self._vocab_size, self._shard_tokens = vocab_size, shard_tokens
         self._done: list[Shard] = []
-        self._file: durable.OutFile | None = None
+        self._file: files.OutFile | None = None
 
     def add(self, ids: Iterable[int] | npt.NDArray[np.uint32]) -> None:
         """Append one document of at least one id."""
@@ -104,7 +104,7 @@ class ShardWriter(AbstractContextManager["ShardWriter"]):
         self._starts: list[int] = []
         self._buffer = bytearray()
         self._digest = hashlib.sha256()
-        self._file = durable.OutFile.create(self._folder / self._name)
+        self._file = files.OutFile.create(self._folder / self._name)
         self._file.write(bytes(_HEADER.size))
 
     def _flush(self) -> None:
@@ -116,7 +116,7 @@ class ShardWriter(AbstractContextManager["ShardWriter"]):
     def _end(self) -> None:
         assert self._file is not None
         index = np.array(self._starts, "<u8").tobytes()
-        _, index_sha256 = durable.write_new((self._folder / self._name).with_suffix(".idx"), index)
+        _, index_sha256 = files.write_new((self._folder / self._name).with_suffix(".idx"), index)
         shard = Shard(self._name, self._tokens, len(self._starts), self._digest.hexdigest(), index_sha256)
         self._file.overwrite(0, shard.header(self._vocab_size))
         self._file.sync()
@@ -155,7 +155,7 @@ def verify_shard(folder: Path, shard: Shard, vocab_size: int) -> None:
     if hashlib.sha256(ids.data).hexdigest() != shard.sha256:
         raise _damaged(folder / shard.file, "sha256", "differs from manifest.json")
     index = (folder / shard.file).with_suffix(".idx")
-    if durable.sha256_of(index) != shard.index_sha256:
+    if files.sha256_of(index) != shard.index_sha256:
         raise _damaged(index, "sha256", "differs from manifest.json")
 
 

@@ -13,9 +13,10 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from gptlite.data import cards
-from gptlite.data.decoding import HEAD_BYTES, BinaryFile, decode, is_binary
-from gptlite.errors import DataError, counted
+from gptlite.data import named_datasets
+from gptlite.data.charset import HEAD_BYTES, BinaryFile, decode, is_binary
+from gptlite.errors import DataError
+from gptlite.formatting import counted
 
 PYTHON_STDLIB = "python-stdlib"
 DOWNLOADS = Path("data/downloads")
@@ -55,7 +56,7 @@ class Source:
     encoding: str
     normalize: str
     one_file: bool = False
-    card: cards.Card | None = None
+    card: named_datasets.Card | None = None
     python: str | None = None
     left_out: tuple[str, ...] = ()
 
@@ -131,7 +132,7 @@ def open_source(
             return _file(path, encoding, normalize)
         if glob.has_magic(spec):
             return _several(_glob(path, leave_out, encoding, normalize))
-        card = cards.find_card(spec)
+        card = named_datasets.find_card(spec)
         if card is not None:
             saved = card.saved(downloads)
             return Source(spec, spec, saved.parent, (saved,), encoding, normalize, one_file=True, card=card)
@@ -145,7 +146,7 @@ def open_source(
 def absolute(spec: str) -> str:
     """`spec` as it can be written into a config that is used from another folder; whether it is there or not."""
     path = _absolute(spec)
-    is_name = spec == PYTHON_STDLIB or (not os.path.exists(path) and cards.find_card(spec) is not None)
+    is_name = spec == PYTHON_STDLIB or (not os.path.exists(path) and named_datasets.find_card(spec) is not None)
     return spec if is_name else path
 
 
@@ -239,7 +240,7 @@ def _several(source: Source) -> Source:
 
 def _missing(spec: str, path: Path) -> DataError:
     kind = "match" if glob.has_magic(spec) else "file, folder or data set of that name"
-    names = [PYTHON_STDLIB, *cards.card_names()]
+    names = [PYTHON_STDLIB, *named_datasets.card_names()]
     beside = os.listdir(path.parent) if path.parent.is_dir() else []
     near = difflib.get_close_matches(Path(spec).name, [*names, *beside], n=1)
     hint = f"did you mean {near[0]}?" if near else f"check the path; data sets: {', '.join(names)}"

@@ -8,7 +8,8 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from gptlite.errors import DataError, counted
+from gptlite.errors import DataError
+from gptlite.formatting import counted
 
 Ids: TypeAlias = npt.NDArray[np.unsignedinteger[Any]]
 

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from gptlite.config.sampling import SampleSection
-from gptlite.inference.choosing import check
-from gptlite.inference.engine import Contexts
+from gptlite.inference.engine import DecodingBatch
 from gptlite.inference.filters import Flags
-from gptlite.inference.generate import Reason
+from gptlite.inference.generate import FinishReason
+from gptlite.inference.sampling import check
 from gptlite.model.gpt import GPT
 
 
@@ -62,7 +62,7 @@ class Hypothesis:
     tokens: tuple[int, ...]
     logprob: float  # of all tokens together, in nats
     score: float
-    reason: Reason
+    reason: FinishReason
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,11 @@ class _Beam:
     logprob: float
 
 
-Ending = Callable[[Sequence[int]], Reason | None]
+Ending = Callable[[Sequence[int]], FinishReason | None]
 
 
 def beam_search(
-    model: GPT, prompt: Sequence[int], how: BeamSearch, *, barred: Flags, ending: Ending
+    model: GPT, prompt: Sequence[int], how: BeamSearch, *, suppressed: Flags, ending: Ending
 ) -> list[Hypothesis]:
     """The best continuations of a prompt (one id or more) that were found, at most `width`, the best first.
 
@@ -83,37 +83,39 @@ def beam_search(
     is lost on the way and the best is exact; with 1, and no ends, it is greedy decoding. The search is over when no
     beam can overtake the worst of `width` finished texts, however it goes on.
     """
-    contexts = Contexts(model, [prompt], how.max_new_tokens - 1)
+    contexts = DecodingBatch(model, [prompt], how.max_new_tokens - 1)
     beams, finished = [_Beam((), 0.0)], list[Hypothesis]()
     for length in range(1, how.max_new_tokens + 1):
-        rows, going = list[int](), list[_Beam]()
-        for rank, (row, beam) in enumerate(_extended(beams, contexts.logits, barred, how)):
-            if rank >= how.width and len(going) == how.width:
+        rows, active = list[int](), list[_Beam]()
+        for rank, (row, beam) in enumerate(_extended(beams, contexts.logits, suppressed, how)):
+            if rank >= how.width and len(active) == how.width:
                 break
             reason = ending(beam.tokens) or ("length" if length == how.max_new_tokens else None)
             if reason is None:
                 rows.append(row)
-                going.append(beam)
+                active.append(beam)
             elif rank < how.width:
                 tokens = beam.tokens if reason in ("length", "stop text") else beam.tokens[:-1]
                 finished.append(Hypothesis(tokens, beam.logprob, how.score(beam.logprob, length), reason))
         finished = sorted(finished, key=lambda found: -found.score)[: how.width]
-        if not going or not _can_improve(going[0].logprob, length, finished, how):
+        if not active or not _can_improve(active[0].logprob, length, finished, how):
             break
         contexts.select(rows)
-        contexts.read([beam.tokens[-1] for beam in going])
-        beams = going
+        contexts.read([beam.tokens[-1] for beam in active])
+        beams = active
     return finished
 
 
-def _extended(beams: Sequence[_Beam], logits: Tensor, barred: Flags, how: BeamSearch) -> Iterator[tuple[int, _Beam]]:
+def _extended(
+    beams: Sequence[_Beam], logits: Tensor, suppressed: Flags, how: BeamSearch
+) -> Iterator[tuple[int, _Beam]]:
     """Texts of one token more, the likeliest first, each with the row of the beam that it extends. logits: (W, V).
 
     As many as there must be for `width` of them to go on: of those of a beam, end-of-text and stop_tokens end; any
     may end in a stop text.
     """
     so_far = torch.tensor([[beam.logprob] for beam in beams], dtype=torch.float64)
-    logprobs = so_far + torch.log_softmax(logits.double(), dim=-1).masked_fill(torch.from_numpy(barred), -math.inf)
+    logprobs = so_far + torch.log_softmax(logits.double(), dim=-1).masked_fill(torch.from_numpy(suppressed), -math.inf)
     enough = (2 + len(how.stop_tokens)) * how.width
     best, places = logprobs.flatten().topk(logprobs.numel() if how.stop else min(enough, logprobs.numel()))
     for place, logprob in zip(places.tolist(), best.tolist(), strict=True):

@@ -21,7 +21,7 @@ def rows_at_once(cfg: ModelSection) -> int:
     return max(1, min(MAX_ROWS, MAX_CACHE_BYTES // row_bytes))
 
 
-class Contexts:
+class DecodingBatch:
     """What the model has read of several texts, one a row; each row as if it were alone.
 
     The model has block_size positions: when a row's window is full, it is read anew from its last half, and goes

@@ -14,16 +14,16 @@ from typing import Literal, TypeAlias
 import numpy as np
 import torch
 
-from gptlite.data.order import mix
-from gptlite.inference.choosing import Decoding, choose
-from gptlite.inference.engine import Contexts, rows_at_once
+from gptlite.inference.engine import DecodingBatch, rows_at_once
 from gptlite.inference.filters import Flags, Logits
-from gptlite.inference.texts import TextStream
+from gptlite.inference.sampling import SamplingParams, choose
+from gptlite.inference.stop_strings import TextStream
 from gptlite.model.gpt import GPT
+from gptlite.seeds import mix
 from gptlite.tokenizers.base import Tokenizer
 
 # Why a text ended: max_new_tokens, end-of-text, one of stop_tokens, one of the stop texts.
-Reason: TypeAlias = Literal["length", "end of text", "stop token", "stop text"]
+FinishReason: TypeAlias = Literal["length", "end of text", "stop token", "stop text"]
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Step:
         of_each: list[float] = (chosen - np.log(np.exp(shifted).sum(-1))).tolist()
         return of_each
 
-    def likeliest(self, n: int) -> list[list[tuple[int, float]]]:
+    def top_logprobs(self, n: int) -> list[list[tuple[int, float]]]:
         """Of each row the n likeliest tokens with their log p, the likeliest first."""
         logprobs, ids = torch.log_softmax(torch.from_numpy(self.logits), dim=-1).topk(min(n, self.logits.shape[-1]))
         return [list(zip(*row, strict=True)) for row in zip(ids.tolist(), logprobs.tolist(), strict=True)]
@@ -50,24 +50,24 @@ class Step:
 def decode(
     model: GPT,
     prompts: Sequence[Sequence[int]],
-    how: Decoding,
+    how: SamplingParams,
     *,
     rngs: Sequence[np.random.Generator],
-    barred: Flags,
-    going: set[int],
+    suppressed: Flags,
+    active: set[int],
 ) -> Iterator[Step]:
     """What follows the prompts (at least one id each), decoded together, up to max_new_tokens.
 
     going: the samples that go on, all at first; whoever takes the steps removes those that have ended.
     """
-    contexts = Contexts(model, prompts, how.max_new_tokens - 1)
+    contexts = DecodingBatch(model, prompts, how.max_new_tokens - 1)
     samples = list(range(len(prompts)))
-    seen = seen_in(prompts, barred.size) if how.repetition_penalty is not None else None
+    seen = seen_in(prompts, suppressed.size) if how.repetition_penalty is not None else None
     for left in range(how.max_new_tokens - 1, -1, -1):
         logits = contexts.logits.numpy()
-        tokens = choose(np.where(barred, -math.inf, logits), how, [rngs[sample] for sample in samples], seen)
+        tokens = choose(np.where(suppressed, -math.inf, logits), how, [rngs[sample] for sample in samples], seen)
         yield Step(samples, tokens, logits)
-        rows = [row for row, sample in enumerate(samples) if sample in going]
+        rows = [row for row, sample in enumerate(samples) if sample in active]
         if not rows or not left:
             return
         if len(rows) < len(samples):
@@ -93,13 +93,13 @@ class Sample:
     A stop text cuts the text, not the tokens: the last of these may reach beyond its end.
     """
 
-    def __init__(self, stream: TextStream, ends: Mapping[int, Reason], more: Callable[[], bool]) -> None:
+    def __init__(self, stream: TextStream, ends: Mapping[int, FinishReason], more: Callable[[], bool]) -> None:
         """more: writes one more token of every sample of a batch; False if there is nothing left to write."""
         self.tokens: list[int] = []
         self.logprobs: list[float] = []  # of the tokens, by the model itself, in nats
-        self.likeliest: list[list[tuple[int, float]]] = []  # at each token, if asked for
+        self.top_logprobs: list[list[tuple[int, float]]] = []  # at each token, if asked for
         self.text = ""
-        self.reason: Reason | None = None  # why it ended
+        self.reason: FinishReason | None = None  # why it ended
         self._stream, self._ends, self._more = stream, ends, more
         self._waiting: deque[str] = deque()
 
@@ -120,15 +120,15 @@ class Sample:
             pass
         return self
 
-    def add(self, token: int, logprob: float, likeliest: list[tuple[int, float]] | None) -> None:
+    def add(self, token: int, logprob: float, top_logprobs: list[tuple[int, float]] | None) -> None:
         """One token more, or the end."""
         self.reason = self._ends.get(token)
         if self.reason is not None:
             return
         self.tokens.append(token)
         self.logprobs.append(logprob)
-        if likeliest is not None:
-            self.likeliest.append(likeliest)
+        if top_logprobs is not None:
+            self.top_logprobs.append(top_logprobs)
         self._take(self._stream.feed(token))
         if self._stream.stopped:
             self.reason = "stop text"
@@ -142,12 +142,12 @@ class Sample:
 def write(
     model: GPT,
     prompts: Sequence[Sequence[int]],
-    how: Decoding,
+    how: SamplingParams,
     *,
     seeds: Sequence[int],
-    barred: Flags,
+    suppressed: Flags,
     tokenizer: Tokenizer,
-    n_likeliest: int = 0,
+    n_top_logprobs: int = 0,
 ) -> Iterator[Sample]:
     """What the model adds to each prompt, in order. As many as fit are decoded together.
 
@@ -157,14 +157,14 @@ def write(
     n = rows_at_once(model.cfg)
     for first in range(0, len(prompts), n):
         part = slice(first, first + n)
-        going = set(range(len(prompts[part])))
+        active = set(range(len(prompts[part])))
         rngs = [np.random.default_rng(seed) for seed in seeds[part]]
-        steps = decode(model, prompts[part], how, rngs=rngs, barred=barred, going=going)
-        yield from _written(steps, going, how, tokenizer, n_likeliest)
+        steps = decode(model, prompts[part], how, rngs=rngs, suppressed=suppressed, active=active)
+        yield from _written(steps, active, how, tokenizer, n_top_logprobs)
 
 
 def _written(
-    steps: Iterator[Step], going: set[int], how: Decoding, tokenizer: Tokenizer, n_likeliest: int
+    steps: Iterator[Step], active: set[int], how: SamplingParams, tokenizer: Tokenizer, n_top_logprobs: int
 ) -> list[Sample]:
     """The samples that are decoded together; whichever is iterated over takes steps of all."""
 
@@ -172,19 +172,21 @@ def _written(
         step = next(steps, None)
         if step is None:
             return False
-        likeliest = step.likeliest(n_likeliest) if n_likeliest else [None] * len(step.samples)
-        for number, token, logprob, rivals in zip(step.samples, step.tokens, step.logprobs(), likeliest, strict=True):
+        top_logprobs = step.top_logprobs(n_top_logprobs) if n_top_logprobs else [None] * len(step.samples)
+        for number, token, logprob, rivals in zip(
+            step.samples, step.tokens, step.logprobs(), top_logprobs, strict=True
+        ):
             samples[number].add(token, logprob, rivals)
             if samples[number].reason is not None:
-                going.remove(number)
+                active.remove(number)
         return True
 
     ends = ends_of(tokenizer, how.stop_tokens)
-    samples = [Sample(TextStream(tokenizer, how.stop), ends, more) for _ in going]
+    samples = [Sample(TextStream(tokenizer, how.stop), ends, more) for _ in active]
     return samples
 
 
-def ends_of(tokenizer: Tokenizer, stop_tokens: Sequence[int]) -> dict[int, Reason]:
+def ends_of(tokenizer: Tokenizer, stop_tokens: Sequence[int]) -> dict[int, FinishReason]:
     """The tokens that end a text, which are no part of it, each with the reason."""
     return {**dict.fromkeys(stop_tokens, "stop token"), tokenizer.eot_id: "end of text"}
 

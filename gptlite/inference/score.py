@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gptlite.compute.device import Compute
-from gptlite.data.batches import IGNORED, Batch
-from gptlite.model.gpt import GPT, nats
+from gptlite.data.batches import IGNORE_INDEX, Batch
+from gptlite.model.gpt import GPT, nll_sum
 from gptlite.tokenizers.base import Tokenizer
 
 
@@ -57,7 +57,7 @@ class Score:
         return self.nats / (math.log(2) * self.characters) if self.characters else math.inf
 
 
-def extents_of(tokenizer: Tokenizer) -> Tensor:
+def bytes_and_chars_per_token(tokenizer: Tokenizer) -> Tensor:
     """How much text each id stands for, in bytes and in characters: (V, 2) int64.
 
     A character belongs to the id that holds its first byte, so that ids which split one add up to the text.
@@ -69,7 +69,7 @@ def extents_of(tokenizer: Tokenizer) -> Tensor:
 
 @torch.no_grad()
 def score(model: GPT, batches: Iterable[Batch], extents: Tensor, compute: Compute) -> Score:
-    """Add up the surprise over batches of (x, y), each (B, T) int64; targets of IGNORED are not scored.
+    """Add up the surprise over batches of (x, y), each (B, T) int64; targets of IGNORE_INDEX are not scored.
 
     extents: of each id, from `extents_of`.
     """
@@ -77,8 +77,8 @@ def score(model: GPT, batches: Iterable[Batch], extents: Tensor, compute: Comput
     for x, y in batches:
         with compute.autocast():
             logits = read(model, x.to(compute.device))
-        total += float(nats(logits, y.to(compute.device)))
-        scored = y[y != IGNORED]
+        total += float(nll_sum(logits, y.to(compute.device)))
+        scored = y[y != IGNORE_INDEX]
         tokens += scored.numel()
         extent += extents[scored].sum(0)
     text_bytes, characters = extent.tolist()
@@ -114,16 +114,14 @@ def by_position(model: GPT, batches: Iterable[Batch], compute: Compute) -> ByPos
             logits = read(model, x.to(compute.device))
         each = token_nats(logits, y.to(compute.device))
         totals[: x.size(1)] += each.cpu().double().sum(0).numpy()
-        tokens[: x.size(1)] += (y != IGNORED).sum(0).numpy()
+        tokens[: x.size(1)] += (y != IGNORE_INDEX).sum(0).numpy()
     return ByPosition(totals, tokens)
 
 
 def token_nats(logits: Tensor, targets: Tensor) -> Tensor:
-    """-log p of every target, 0 for IGNORED: (B, T, V), (B, T) -> (B, T), at least fp32."""
+    """-log p of every target, 0 for IGNORE_INDEX: (B, T, V), (B, T) -> (B, T), at least fp32."""
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="none").view_as(
-        targets
-    )
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").view_as(targets)
 
 
 def read(model: GPT, idx: Tensor) -> Tensor:

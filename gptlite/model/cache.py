@@ -15,7 +15,7 @@ from gptlite.config.schema import ModelSection
 
 
 @dataclass(frozen=True)
-class Place:
+class CachePosition:
     """Where the T new tokens of each row stand: `positions` is one slice for all rows, or (B,) if they differ.
 
     visible: True at the keys that the one new token of each row may look at, (B, 1, 1, S); None if it is all of them.
@@ -23,7 +23,7 @@ class Place:
 
     positions: slice | Tensor
     n_keys: int  # S
-    visible: Tensor | None = None
+    attention_mask: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class LayerCache:
     """Keys and values of one layer, room for `capacity` positions of each row: (2, B, nh, capacity, hs)."""
 
     kv: Tensor
-    place: Place
+    place: CachePosition
 
     def extend(self, kv: Tensor) -> Tensor:
         """Write (2, B, nh, T, hs) new keys and values in their place; all of them: (2, B, nh, S, hs)."""
@@ -54,20 +54,20 @@ class KVCache:
         self.lengths = [0] * n_rows
         self.memory = like.new_zeros(cfg.n_layer, 2, n_rows, cfg.n_head, capacity, cfg.head_size)
 
-    def advance(self, n_tokens: int) -> Place:
+    def advance(self, n_tokens: int) -> CachePosition:
         """The place of `n_tokens` more of each row. Rows of different lengths take one at a time."""
         starts = self.lengths
         self.lengths = [start + n_tokens for start in starts]
         n_keys = max(self.lengths)
         assert n_keys <= self.memory.size(4), f"{n_keys} positions in a cache with room for {self.memory.size(4)}"
         if min(starts) == max(starts):
-            return Place(slice(starts[0], n_keys), n_keys)
+            return CachePosition(slice(starts[0], n_keys), n_keys)
         assert n_tokens == 1, "rows of different lengths read one token at a time"
         positions = torch.tensor(starts, device=self.memory.device)
-        visible = torch.arange(n_keys, device=self.memory.device) <= positions[:, None]
-        return Place(positions, n_keys, visible[:, None, None])
+        attention_mask = torch.arange(n_keys, device=self.memory.device) <= positions[:, None]
+        return CachePosition(positions, n_keys, attention_mask[:, None, None])
 
-    def layers(self, place: Place) -> list[LayerCache]:
+    def layers(self, place: CachePosition) -> list[LayerCache]:
         """The part of each layer."""
         return [LayerCache(self.memory[i], place) for i in range(self.memory.size(0))]
 

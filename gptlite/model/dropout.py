@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gptlite.data.order import mix
+from gptlite.seeds import mix
 
 CHUNK = 1 << 18  # hashes at a time on a CPU: few enough for its cache, many enough for its threads
 LEVELS = 1 << 16  # a mask compares 16 bits, so probabilities are multiples of 1 / 65,536
@@ -35,7 +35,7 @@ def _shifted(x: Tensor, bits: int) -> Tensor:
 
 
 @dataclass
-class Masks:
+class DropoutMasks:
     """The masks of one forward pass: the i-th that is drawn is a pure function of (seed, i, its shape, p)."""
 
     seed: int
@@ -57,11 +57,11 @@ class Masks:
         return mask.view(tuple(shape))
 
 
-def dropout(x: Tensor, p: float, masks: Masks | None) -> Tensor:
+def dropout(x: Tensor, p: float, dropout_masks: DropoutMasks | None) -> Tensor:
     """Zero each element with probability `p` and scale the rest by 1 / (1 - p); the identity without `masks`.
 
     p counts to the nearest 1 / 65,536.
     """
-    if masks is None or p == 0.0:
+    if dropout_masks is None or p == 0.0:
         return x
-    return x.masked_fill(masks.dropped(x.shape, p, x.device), 0.0).mul_(1.0 / (1.0 - p))
+    return x.masked_fill(dropout_masks.dropped(x.shape, p, x.device), 0.0).mul_(1.0 / (1.0 - p))

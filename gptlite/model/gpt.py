@@ -12,10 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gptlite.config.schema import ModelSection
-from gptlite.data.batches import IGNORED
 from gptlite.model.attention import CausalSelfAttention
-from gptlite.model.cache import KVCache, LayerCache, Place
-from gptlite.model.dropout import Masks, dropout
+from gptlite.model.cache import CachePosition, KVCache, LayerCache
+from gptlite.model.dropout import DropoutMasks, dropout
 
 INIT_STD = 0.02
 
@@ -30,11 +29,11 @@ class MLP(nn.Module):
         self.up = nn.Linear(cfg.n_embd, 4 * cfg.n_embd, bias=cfg.bias)
         self.down = nn.Linear(4 * cfg.n_embd, cfg.n_embd, bias=cfg.bias)
 
-    def forward(self, x: Tensor, *, masks: Masks | None = None) -> Tensor:
+    def forward(self, x: Tensor, *, dropout_masks: DropoutMasks | None = None) -> Tensor:
         """(B, T, C) -> (B, T, C)."""
         h = self.up(x)
         h = F.relu(h) if self.activation == "relu" else F.gelu(h, approximate="tanh")
-        return dropout(self.down(h), self.p, masks)
+        return dropout(self.down(h), self.p, dropout_masks)
 
 
 class Block(nn.Module):
@@ -52,14 +51,16 @@ class Block(nn.Module):
         self.ln_2 = nn.LayerNorm(cfg.n_embd, bias=cfg.bias)
         self.mlp = MLP(cfg)
 
-    def forward(self, x: Tensor, *, masks: Masks | None = None, cache: LayerCache | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, *, dropout_masks: DropoutMasks | None = None, cache: LayerCache | None = None
+    ) -> Tensor:
         """(B, T, C) -> (B, T, C)."""
         if self.norm_first:
-            x = x + self.attn(self.ln_1(x), masks=masks, cache=cache)
-            x = x + self.mlp(self.ln_2(x), masks=masks)
+            x = x + self.attn(self.ln_1(x), dropout_masks=dropout_masks, cache=cache)
+            x = x + self.mlp(self.ln_2(x), dropout_masks=dropout_masks)
         else:
-            x = self.ln_1(x + self.attn(x, masks=masks, cache=cache))
-            x = self.ln_2(x + self.mlp(x, masks=masks))
+            x = self.ln_1(x + self.attn(x, dropout_masks=dropout_masks, cache=cache))
+            x = self.ln_2(x + self.mlp(x, dropout_masks=dropout_masks))
         return x
 
 
@@ -123,28 +124,30 @@ class GPT(nn.Module):
         table = self.position_embedding.weight if learned else self.get_buffer("position_table")
         return table[which] if isinstance(which, slice) else table[which, None]
 
-    def hidden(self, idx: Tensor, *, masks: Masks | None = None, cache: KVCache | None = None) -> Tensor:
+    def hidden(self, idx: Tensor, *, dropout_masks: DropoutMasks | None = None, cache: KVCache | None = None) -> Tensor:
         """What the head turns into logits: (B, T) int64 -> (B, T, C); see `forward`."""
-        place = cache.advance(idx.size(1)) if cache is not None else Place(slice(0, idx.size(1)), idx.size(1))
+        place = cache.advance(idx.size(1)) if cache is not None else CachePosition(slice(0, idx.size(1)), idx.size(1))
         n_keys, block_size = place.n_keys, self.cfg.block_size
         assert n_keys <= block_size, f"{n_keys} positions in a model with block_size {block_size}"
         x = self.token_embedding(idx)  # (B, T, C)
         position = self.positions(place.positions)
         if position is not None:
             x = x + position
-        x = dropout(x, self.cfg.dropout, masks)
+        x = dropout(x, self.cfg.dropout, dropout_masks)
         layers = cache.layers(place) if cache is not None else [None] * len(self.blocks)
         for block, layer in zip(self.blocks, layers, strict=True):
-            x = block(x, masks=masks, cache=layer)
+            x = block(x, dropout_masks=dropout_masks, cache=layer)
         normed: Tensor = self.ln_f(x)
         return normed
 
-    def forward(self, idx: Tensor, *, masks: Masks | None = None, cache: KVCache | None = None) -> Tensor:
+    def forward(
+        self, idx: Tensor, *, dropout_masks: DropoutMasks | None = None, cache: KVCache | None = None
+    ) -> Tensor:
         """Logits for the token after each position: (B, T) int64 -> (B, T, V).
 
         masks: draws the dropout masks; without them nothing is dropped. cache: idx continues what it has read.
         """
-        logits: Tensor = self.head(self.hidden(idx, masks=masks, cache=cache))
+        logits: Tensor = self.head(self.hidden(idx, dropout_masks=dropout_masks, cache=cache))
         return logits
 
     def n_parameters(self) -> int:
@@ -152,10 +155,10 @@ class GPT(nn.Module):
         return sum(p.numel() for p in self.parameters())
 
 
-def nats(logits: Tensor, targets: Tensor) -> Tensor:
+def nll_sum(logits: Tensor, targets: Tensor) -> Tensor:
     """Sum of -log p(target) over all scored targets: (B, T, V), (B, T) -> scalar, in nats, at least fp32.
 
-    Targets equal to IGNORED are left out.
+    Targets of -100, cross_entropy's ignore_index, are left out.
     """
     logits = logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits
-    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="sum")
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum")

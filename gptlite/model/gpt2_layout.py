@@ -108,16 +108,16 @@ def hf_config(cfg: ModelSection, vocab_size: int, eot_id: int) -> dict[str, Any]
     }
 
 
-def generation_config(cfg: ModelSection, eot_id: int, barred: Sequence[int]) -> dict[str, Any]:
+def generation_config(cfg: ModelSection, eot_id: int, suppressed: Sequence[int]) -> dict[str, Any]:
     """generation_config.json: GPT-2 in Hugging Face indexes out of its position table past max_length.
 
     barred: ids that are never written.
     """
-    never = {"suppress_tokens": list(barred)} if barred else {}
+    suppressed_ids = {"suppress_tokens": list(suppressed)} if suppressed else {}
     return {
         "max_length": cfg.block_size,
         "bos_token_id": eot_id,
         "eos_token_id": eot_id,
         "pad_token_id": eot_id,
-        **never,
+        **suppressed_ids,
     }

@@ -90,8 +90,8 @@ def kept_by_block(cfg: ModelSection, attention: str, word: int) -> int:
     weights = weights_of_attention(cfg, attention, drops=drops)
     # With dropout those that are left after it are kept beside those of the softmax.
     attended = 3 * C * word + weights * (2 * word + BOOL if drops else word) + (0 if weights else cfg.n_head * FP32)
-    masks = 2 * C * BOOL if drops else 0
-    return norms + inputs + attended + masks
+    dropout_masks = 2 * C * BOOL if drops else 0
+    return norms + inputs + attended + dropout_masks
 
 
 def kept_by_forward(cfg: ModelSection, attention: str, word: int) -> int:

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gptlite import durable
+from gptlite import files
 from gptlite.errors import RunError, StorageError
-from gptlite.runs.manifest import MANIFEST, dump_manifest, read_manifest
-from gptlite.runs.manifest import Damaged as Damaged
-from gptlite.runs.records import read_json, read_record, write_record
+from gptlite.json_files import read_json, read_record, write_record
+from gptlite.runs.checkpoint_manifest import MANIFEST, dump_manifest, read_manifest
+from gptlite.runs.checkpoint_manifest import Damaged as Damaged
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -64,7 +64,7 @@ class Checkpoint:
         if sha256 is None:
             return
         try:
-            digest = durable.sha256_of(file)
+            digest = files.sha256_of(file)
         except StorageError as error:  # a bad sector under it, say: the checkpoint before may do
             raise Damaged(error.problems) from error
         if digest != sha256:
@@ -111,37 +111,38 @@ class Checkpoint:
 def save_checkpoint(
     folder: Path,
     step: int,
-    files: Mapping[str, bytes],
+    contents: Mapping[str, bytes],
     tensors: Mapping[str, Mapping[str, Tensor]],
     *,
     score: float | None = None,
 ) -> Checkpoint:
     """Write the checkpoint of `step` into `folder`; it survives a power cut when this returns.
 
-    `files` are written as they are, `tensors` as safetensors; equal content gives equal bytes. A valid checkpoint of
-    that step is left as it is: a resumed run arrives at the same bits. A StorageError leaves nothing half done.
+    `contents` (bytes by file name) are written as they are, `tensors` as safetensors; equal content gives equal bytes.
+    A valid checkpoint of that step is kept: a resumed run arrives at the same bits. A StorageError leaves nothing
+    half-written.
     """
     final = folder / f"step-{step:08d}"
     with contextlib.suppress(Damaged):
         return open_step(final, check_hashes=True)
-    durable.make_dirs(folder)
-    temp = durable.temp_name(final)
+    files.make_dirs(folder)
+    temp = files.temp_name(final)
     try:
-        durable.create_dir(temp)
-        written = {name: _write(temp / name, files[name]) for name in sorted(files)}
+        files.create_dir(temp)
+        written = {name: _write(temp / name, contents[name]) for name in sorted(contents)}
         written |= {name: _write(temp / name, _safetensors(tensors[name])) for name in sorted(tensors)}
-        durable.write_new(temp / MANIFEST, dump_manifest(step, score, written))
-        durable.remove_tree(final)  # only ever a damaged one
-        durable.publish(temp, final)
+        files.write_new(temp / MANIFEST, dump_manifest(step, score, written))
+        files.remove_tree(final)  # only ever a damaged one
+        files.publish(temp, final)
     except BaseException:
         with contextlib.suppress(StorageError):  # the first error is the one to report
-            durable.remove_tree(temp)
+            files.remove_tree(temp)
         raise
     return Checkpoint(final, step, score, written)
 
 
 def _write(path: Path, data: bytes) -> dict[str, Any]:
-    size, sha256 = durable.write_new(path, data)
+    size, sha256 = files.write_new(path, data)
     return {"size": size, "sha256": sha256}
 
 
@@ -162,7 +163,7 @@ def open_step(path: Path, *, check_hashes: bool) -> Checkpoint:
 
 def step_folders(folder: Path) -> list[Path]:
     """Folders that are called like checkpoints, newest step first."""
-    with durable.storage_errors(folder, "read"):
+    with files.storage_errors(folder, "read"):
         named = [path for path in folder.glob("step-*") if _FOLDER.fullmatch(path.name)]
     return sorted(named, key=lambda path: int(path.name[5:]), reverse=True)
 
@@ -216,6 +217,6 @@ def prune(folder: Path, keep: int, protect: Collection[int] = (), *, newest: int
         kept |= {min(scored, key=lambda each: rank(each, None)).step} if scored else set()
         for each in valid[::-1]:
             if each.step not in kept:
-                durable.remove_tree(each.path)
+                files.remove_tree(each.path)
     except (StorageError, RunError) as problem:
         warn(f"old checkpoints stay: {problem}")

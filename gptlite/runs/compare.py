@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from gptlite.config.yaml12 import Value
-from gptlite.runs.reading import Evaluation, Summary
+from gptlite.config.yaml import Value
+from gptlite.runs.summary import Evaluation, Summary
 
 Axis = Literal["step", "tokens", "seconds"]
 
@@ -19,7 +19,7 @@ PLACES = ("run.dir", "data.dir")  # where files lie changes nothing that is lear
 
 
 @dataclass(frozen=True)
-class Row:
+class RunGroup:
     """A run, or several that differ only in their seed: then figures are their means."""
 
     runs: Sequence[Summary]
@@ -54,7 +54,7 @@ class Row:
         return None if key == SEED and len(self.runs) > 1 else self.first.config.get(key)
 
 
-def fold(runs: Sequence[Summary]) -> list[Row]:
+def fold(runs: Sequence[Summary]) -> list[RunGroup]:
     """Rows in the order of their first runs. Only finished runs are put together: a mean over halves would say nothing.
 
     Of two runs with the same seed, which repeat each other, the later has a row of its own.
@@ -64,22 +64,22 @@ def fold(runs: Sequence[Summary]) -> list[Row]:
         key = _all_but_the_seed(run) if run.state == "finished" else run.run.path
         seeds = [other.config.get(SEED) for other in rows[key]]
         rows[run.run.path if run.config.get(SEED) in seeds else key].append(run)
-    return [Row(each) for each in rows.values()]
+    return [RunGroup(each) for each in rows.values()]
 
 
-def seeds_of(run: Summary, others: Sequence[Summary]) -> Row:
+def seeds_of(run: Summary, others: Sequence[Summary]) -> RunGroup:
     """The finished runs that differ from a run only in the seed, itself among them if it is finished; else it alone."""
     rows = fold([other for other in others if _all_but_the_seed(other) == _all_but_the_seed(run)])
-    return max(rows, key=lambda row: len(row.runs), default=Row([run]))
+    return max(rows, key=lambda row: len(row.runs), default=RunGroup([run]))
 
 
-def differing(rows: Sequence[Row]) -> list[str]:
+def differing(rows: Sequence[RunGroup]) -> list[str]:
     """The keys whose values are not the same in all rows, in the order of the config."""
     keys = dict.fromkeys(key for row in rows for key in row.first.config if key not in PLACES)
     return [key for key in keys if len({repr(row.value(key)) for row in rows if _says(row, key)}) > 1]
 
 
-def peculiar(rows: Sequence[Row]) -> list[dict[str, Value]]:
+def peculiar(rows: Sequence[RunGroup]) -> list[dict[str, Value]]:
     """Of each row, the differing keys and their values, without values that more than half of the rows have."""
     keys = differing(rows)
     most = {key: Counter(repr(row.value(key)) for row in rows).most_common(1)[0] for key in keys}
@@ -107,21 +107,21 @@ def points(curve: Sequence[Evaluation], axis: Axis) -> list[tuple[float, float]]
 
 
 @dataclass(frozen=True)
-class Reading:
+class CurveValue:
     """A curve at a place: on an evaluation, or on the straight line between the two around it."""
 
     bits_per_byte: float
     between: bool
 
 
-def read_off(curve: Sequence[tuple[float, float]], x: float) -> Reading:
+def value_at(curve: Sequence[tuple[float, float]], x: float) -> CurveValue:
     """The curve at x, which lies within it."""
     right = bisect.bisect_left(curve, x, key=lambda point: point[0])
     x1, y1 = curve[right]
     if x1 == x:
-        return Reading(y1, between=False)
+        return CurveValue(y1, between=False)
     x0, y0 = curve[right - 1]
-    return Reading(y0 + (y1 - y0) * (x - x0) / (x1 - x0), between=True)
+    return CurveValue(y0 + (y1 - y0) * (x - x0) / (x1 - x0), between=True)
 
 
 def shared_places(a: Sequence[tuple[float, float]], b: Sequence[tuple[float, float]], most: int) -> list[float]:
@@ -145,5 +145,5 @@ def _all_but_the_seed(run: Summary) -> object:
     return (run.text, *values)
 
 
-def _says(row: Row, key: str) -> bool:
+def _says(row: RunGroup, key: str) -> bool:
     return key in row.first.config and not (key == SEED and len(row.runs) > 1)

@@ -14,11 +14,12 @@ from gptlite.config.schema import RunConfig
 from gptlite.data.batches import Batches
 from gptlite.data.prepared import Prepared
 from gptlite.errors import ConfigError
+from gptlite.planning.estimate import expected_memory
+from gptlite.planning.warnings import about_memory
 from gptlite.runs.checkpoint import save_checkpoint
-from gptlite.training.advice import about_memory
-from gptlite.training.forecast import expected_memory
+from gptlite.training.checkpointing import Identity, files_of, tensors_of
+from gptlite.training.eval_media import pictures
 from gptlite.training.outlook import Outlook, look_ahead
-from gptlite.training.pictures import pictures
 from gptlite.training.rehearsal import (
     Times,
     elapsed_of,
@@ -27,17 +28,16 @@ from gptlite.training.rehearsal import (
     time_of_update,
     updates_in,
 )
-from gptlite.training.saving import Identity, files_of, tensors_of
-from gptlite.training.session import Plan, decided, memory_errors, model_of, sample
 from gptlite.training.state import TrainState
 from gptlite.training.step import train_step
+from gptlite.training.trainer import Setup, decided, memory_errors, model_of, sample
 
 
 @dataclass(frozen=True)
 class DryRun:
     """What a run would do and need. seconds: from its first update to its last checkpoint."""
 
-    plan: Plan
+    plan: Setup
     outlook: Outlook
     times: Times
     updates: int
@@ -82,7 +82,7 @@ def foresee(cfg: RunConfig, prepared: Prepared, *, was_prepared: bool) -> DryRun
     return DryRun(plan, outlook, times, updates, seconds_of(plan.cfg, times), prepared.path, was_prepared)
 
 
-def rehearse(plan: Plan, prepared: Prepared) -> Times:
+def rehearse(plan: Setup, prepared: Prepared) -> Times:
     """Time the parts of a training on a model that nobody needs afterwards."""
     cfg, model, validation = plan.cfg, model_of(plan, prepared), prepared.split("val")
     batches = Batches(prepared.split("train"), cfg.model.block_size, cfg.train.batch_size, cfg.run.seed, cfg.data.order)
@@ -105,7 +105,7 @@ def rehearse(plan: Plan, prepared: Prepared) -> Times:
     return Times(of_update, of_look, of_save)
 
 
-def save(folder: Path, plan: Plan, prepared: Prepared) -> None:
+def save(folder: Path, plan: Setup, prepared: Prepared) -> None:
     """A checkpoint as the run would write it."""
     manifest = prepared.manifest
     identity = Identity(manifest.tokenizer.fingerprint, manifest.fingerprint, plan.cfg.train.optimizer)

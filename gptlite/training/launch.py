@@ -22,8 +22,8 @@ from gptlite.data.prepare import fingerprint, prepare
 from gptlite.data.prepared import Prepared
 from gptlite.data.sources import absolute
 from gptlite.errors import ConfigError, DataError, RunError
-from gptlite.runs.rundir import CONFIG, Run, runs_folder
-from gptlite.training.terminal import Silent, Terminal
+from gptlite.runs.run import CONFIG, Run, runs_folder
+from gptlite.training.listener import Listener, SilentListener
 
 if TYPE_CHECKING:
     from gptlite.training.dry_run import DryRun
@@ -48,7 +48,7 @@ def train(
     overrides: Sequence[str] = (),
     *,
     name: str | None = None,
-    terminal: Terminal | None = None,
+    terminal: Listener | None = None,
 ) -> Outcome:
     """From Python: train a new run on a config found as the command line finds it, `overrides` as after --set."""
     path = find_config(config)
@@ -56,18 +56,18 @@ def train(
 
 
 def start(
-    cfg: RunConfig, *, base: str, name: str | None = None, root: Path | None = None, terminal: Terminal | None = None
+    cfg: RunConfig, *, base: str, name: str | None = None, root: Path | None = None, terminal: Listener | None = None
 ) -> Outcome:
     """Train a new run in `root` (None: where the config and the environment say): `name`, or the first free one of
     base, base-2, ..."""
-    terminal, root = terminal or Silent(), root or runs_folder(cfg.run.dir)
+    terminal, root = terminal or SilentListener(), root or runs_folder(cfg.run.dir)
     if is_main():
         Run.check_free(root, name, base)
     return _start(cfg, lambda: Run.create(root, name, base), terminal)
 
 
 def dry_run(
-    cfg: RunConfig, *, base: str, name: str | None = None, root: Path | None = None, terminal: Terminal | None = None
+    cfg: RunConfig, *, base: str, name: str | None = None, root: Path | None = None, terminal: Listener | None = None
 ) -> DryRun:
     """What `start` would do and need, refused where it would be. Text is prepared; no run is made."""
     if world_size() > 1:
@@ -76,15 +76,15 @@ def dry_run(
         )
     Run.check_free(root or runs_folder(cfg.run.dir), name, base)
     there = set(cfg.data.folder.glob("*"))
-    prepared = _ready(cfg, terminal or Silent())
+    prepared = _ready(cfg, terminal or SilentListener())
     from gptlite.training.dry_run import foresee
 
     return foresee(cfg, prepared, was_prepared=prepared.path in there)
 
 
-def claim(cfg: RunConfig, *, name: str, root: Path | None = None, terminal: Terminal | None = None) -> Outcome:
+def claim(cfg: RunConfig, *, name: str, root: Path | None = None, terminal: Listener | None = None) -> Outcome:
     """Continue the run `name`, or start it if it is absent: a command line that can be given again and again."""
-    terminal, root = terminal or Silent(), root or runs_folder(cfg.run.dir)
+    terminal, root = terminal or SilentListener(), root or runs_folder(cfg.run.dir)
     run = Run(root / name)
     if run.started:
         check_text([run], cfg)
@@ -93,17 +93,17 @@ def claim(cfg: RunConfig, *, name: str, root: Path | None = None, terminal: Term
     return _start(cfg, lambda: Run.claim(root, name), terminal)
 
 
-def resume(run: Run, wanted: RunConfig | None = None, *, terminal: Terminal | None = None) -> Outcome:
+def resume(run: Run, wanted: RunConfig | None = None, *, terminal: Listener | None = None) -> Outcome:
     """Continue a run from its newest valid checkpoint.
 
     wanted: the config asked for now; ConfigError where it contradicts what the run was started with. None: as it was.
     """
-    terminal = terminal or Silent()
+    terminal = terminal or SilentListener()
     with run.lock() if is_main() else nullcontext():
         saved = parse_config(run.config_text(), str(run.path / CONFIG))
         cfg = reconcile(saved, wanted, run.name) if wanted is not None else saved
         prepared = _prepared_of(run, cfg, terminal)
-        from gptlite.training.session import go_on
+        from gptlite.training.trainer import go_on
 
         return Outcome(run, prepared, go_on(cfg, prepared, run, terminal))
 
@@ -142,7 +142,7 @@ def reconcile(saved: RunConfig, wanted: RunConfig, name: str) -> RunConfig:
     return saved.with_values(changes)
 
 
-def _ready(cfg: RunConfig, terminal: Terminal) -> Prepared:
+def _ready(cfg: RunConfig, terminal: Listener) -> Prepared:
     """The text, prepared and whole. What may be refused comes before minutes of preparing it."""
     choose_threads(cfg.run.threads)
     if cfg.run.device != "auto":
@@ -155,17 +155,17 @@ def _ready(cfg: RunConfig, terminal: Terminal) -> Prepared:
     return prepared
 
 
-def _start(cfg: RunConfig, create: Callable[[], Run], terminal: Terminal) -> Outcome:
+def _start(cfg: RunConfig, create: Callable[[], Run], terminal: Listener) -> Outcome:
     prepared = _ready(cfg, terminal)
     cfg = with_absolute_paths(cfg)
     # torch: not before everything that needs none has been checked.
-    from gptlite.training.session import begin
+    from gptlite.training.trainer import begin
 
     run, state = begin(cfg, prepared, create, terminal)
     return Outcome(run, prepared, state)
 
 
-def _prepared_of(run: Run, cfg: RunConfig, terminal: Terminal) -> Prepared:
+def _prepared_of(run: Run, cfg: RunConfig, terminal: Listener) -> Prepared:
     """The text of a run, whole: from the folder it names, or where its project was moved to; else prepared again."""
     prepared = find_text(run, cfg)
     if prepared is None:

@@ -13,15 +13,15 @@ from gptlite.config.schema import RunConfig
 from gptlite.config.training import TrainSection
 from gptlite.data.batches import Batches
 from gptlite.inference.score import Score
+from gptlite.loggers.media import Picture
+from gptlite.loggers.metrics import MetricLog
 from gptlite.model.gpt import GPT
-from gptlite.runs.metrics import MetricLog
-from gptlite.runs.pictures import Picture
-from gptlite.training.optim import Optimizers
+from gptlite.training.diagnostics import Diagnostics, UpdateRatio
+from gptlite.training.optim.build import Optimizers
 from gptlite.training.schedule import lr_at
 from gptlite.training.signals import Signals
 from gptlite.training.state import TrainState
 from gptlite.training.step import diverged, train_step
-from gptlite.training.watch import Movement, Watch
 
 
 @dataclass(frozen=True)
@@ -58,35 +58,35 @@ def clock_of(job: Job, so_far: float) -> Clock:
     return Clock(so_far, None if job.cfg.train.max_minutes is None else job.dist)
 
 
-def due(step: int, every: int, ends: bool) -> bool:
+def due(step: int, every: int, done: bool) -> bool:
     """Whether what happens every so many steps happens after `step`; it also happens at the end."""
-    return step % every == 0 or ends
+    return step % every == 0 or done
 
 
-def time_gone(state: TrainState, cfg: TrainSection) -> float | None:
+def elapsed_fraction(state: TrainState, cfg: TrainSection) -> float | None:
     """Under max_minutes, the share of the time for updates that is gone; the last evaluation and checkpoint come after
     it. None where updates are counted."""
     if cfg.max_minutes is None:
         return None
-    seconds = 60 * cfg.max_minutes - state.ending
+    seconds = 60 * cfg.max_minutes - state.final_eval_seconds
     return min(1.0, state.elapsed / seconds) if seconds > 0 else 1.0
 
 
-def is_over(state: TrainState, cfg: TrainSection) -> bool:
+def is_done(state: TrainState, cfg: TrainSection) -> bool:
     """Whether updates or minutes are used up, or `patience` evaluations in a row brought no new best."""
     impatient = cfg.patience is not None and state.evaluations_since_best >= cfg.patience
-    used_up = time_gone(state, cfg) == 1.0 if cfg.updates is None else state.step >= cfg.updates
+    used_up = elapsed_fraction(state, cfg) == 1.0 if cfg.updates is None else state.step >= cfg.updates
     return used_up or impatient
 
 
-def progress_words(state: TrainState, cfg: TrainSection) -> str:
+def describe_progress(state: TrainState, cfg: TrainSection) -> str:
     """How far training is: step 40 of 100; step 40, 0.5 of 3 minutes."""
     if cfg.max_minutes is None:
         return f"step {state.step} of {cfg.updates}"
     return f"step {state.step}, {state.elapsed / 60:.1f} of {cfg.max_minutes:g} minutes"
 
 
-def set_out(job: Job, state: TrainState, log: MetricLog) -> TrainState:
+def save_initial(job: Job, state: TrainState, log: MetricLog) -> TrainState:
     """Before the first update: what the model writes while it knows nothing, and a checkpoint to go back to.
 
     No evaluation: it would make the first update wait, to find the surprise of a guess among all tokens.
@@ -107,58 +107,58 @@ def train(job: Job, state: TrainState, log: MetricLog, signals: Signals) -> Trai
     cfg, tokens_per_update = job.cfg, job.cfg.train.batch_size * job.cfg.model.block_size
     clock = clock_of(job, state.elapsed)
     since, seconds = state.step, 0.0  # of updates alone, since the last log line
-    movement = Movement(job.model)
-    ends = is_over(state, cfg.train)
-    while not ends:
-        began_at, gone = perf_counter(), time_gone(state, cfg.train)
+    movement = UpdateRatio(job.model)
+    done = is_done(state, cfg.train)
+    while not done:
+        began_at, gone = perf_counter(), elapsed_fraction(state, cfg.train)
         watch = watched_in(state.step + 1, cfg, movement)
         stats = train_step(job.model, job.optimizers, job.batches, state.step, cfg, job.compute, job.dist, gone, watch)
         seconds += perf_counter() - began_at
-        state = state.after(stats.loss, tokens_per_update, clock())
+        state = state.after_update(stats.loss, tokens_per_update, clock())
         job.progress(state.step, stats.loss)
-        ends = is_over(state, cfg.train)
-        if due(state.step, cfg.log.every, ends):
+        done = is_done(state, cfg.train)
+        if due(state.step, cfg.log.every, done):
             values = {"loss": state.mean_loss, "lr": stats.lr, "grad_norm": stats.grad_norm, "tokens": state.tokens}
             measured = job.meter((state.step - since) * tokens_per_update, seconds)
             log.write(state.step, "train", {**values, **stats.more}, {"elapsed": state.elapsed, **measured})
             state, since, seconds = state.logged(), state.step, 0.0
-        looks = due(state.step, cfg.eval.every, ends)
-        if looks:
-            state = look(job, state, log, stats.gradients)
-            ends = is_over(state, cfg.train)
-        evaluated_at = clock() if looks else state.elapsed
+        eval_due = due(state.step, cfg.eval.every, done)
+        if eval_due:
+            state = evaluate_and_log(job, state, log, stats.gradients)
+            done = is_done(state, cfg.train)
+        evaluated_at = clock() if eval_due else state.elapsed
         stopped_by = job.dist.largest(signals.received)
-        saves = due(state.step, cfg.save.every, ends) or state.is_new_best or stopped_by > 0
-        if saves:
+        save_due = due(state.step, cfg.save.every, done) or state.is_new_best or stopped_by > 0
+        if save_due:
             log.sync()
             job.save(state)
-        if stopped_by and not ends:
-            raise signals.interrupted(stopped_by, f"stopped and saved after {progress_words(state, cfg.train)}")
-        if (looks or saves) and not ends:
-            state = state.paused(evaluated_at - state.elapsed, clock() - evaluated_at if saves else 0.0)
+        if stopped_by and not done:
+            raise signals.interrupted(stopped_by, f"stopped and saved after {describe_progress(state, cfg.train)}")
+        if (eval_due or save_due) and not done:
+            state = state.after_pause(evaluated_at - state.elapsed, clock() - evaluated_at if save_due else 0.0)
     return replace(state, elapsed=clock())
 
 
-def watched_in(step: int, cfg: RunConfig, movement: Movement) -> Watch:
+def watched_in(step: int, cfg: RunConfig, movement: UpdateRatio) -> Diagnostics:
     """What to look at in the update after which `step` are done. Where the clock ends training, the last one comes as
     a surprise."""
-    ends = step == cfg.train.updates
-    logs, looks = due(step, cfg.log.every, ends), due(step, cfg.eval.every, ends)
-    return Watch(movement if logs else None, logs and cfg.log.grad_norms, looks and cfg.log.histograms)
+    done = step == cfg.train.updates
+    logs, eval_due = due(step, cfg.log.every, done), due(step, cfg.eval.every, done)
+    return Diagnostics(movement if logs else None, logs and cfg.log.grad_norms, eval_due and cfg.log.histograms)
 
 
-def look(job: Job, state: TrainState, log: MetricLog, gradients: Mapping[str, Picture]) -> TrainState:
+def evaluate_and_log(job: Job, state: TrainState, log: MetricLog, gradients: Mapping[str, Picture]) -> TrainState:
     """Evaluate, and write down what the model writes by now. Diverged if the loss is not finite.
 
     gradients: histograms of the newest, where they are wanted.
     """
     score = job.evaluate()
     if not math.isfinite(score.loss):
-        lr = lr_at(max(0, state.step - 1), job.cfg.train, time_gone(state, job.cfg.train))
+        lr = lr_at(max(0, state.step - 1), job.cfg.train, elapsed_fraction(state, job.cfg.train))
         raise diverged(state.step, f"validation loss = {score.loss}", lr)
     values = {"loss": score.loss, "bits_per_byte": score.bits_per_byte, "perplexity": score.perplexity}
     log.write(state.step, "val", {**values, "tokens": state.tokens}, {"elapsed": state.elapsed})
     log.sample(state.step, job.sample())
     for tag, picture in (*job.pictures().items(), *gradients.items()):
         log.picture(state.step, tag, picture)
-    return state.seen(score)
+    return state.after_eval(score)

@@ -12,9 +12,9 @@ from gptlite.compute.distributed import Dist
 from gptlite.compute.memory import memory_of
 from gptlite.config.schema import RunConfig
 from gptlite.data.prepared import TOKENIZER_FOLDER, Prepared
-from gptlite.runs.rundir import runs_folder
-from gptlite.training.advice import advice
-from gptlite.training.forecast import Forecast, forecast
+from gptlite.planning.estimate import Forecast, forecast
+from gptlite.planning.warnings import advice
+from gptlite.runs.run import runs_folder
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from time import perf_counter
 
 from gptlite.config.schema import RunConfig
 from gptlite.data.batches import batch_of
+from gptlite.data.eval_windows import WindowRows
 from gptlite.data.tokens import Tokens
-from gptlite.data.windows import Plan
-from gptlite.inference.load import Model
-from gptlite.inference.score import extents_of, score
-from gptlite.training.forecast import times_evaluated, times_saved
-from gptlite.training.optim import muon_flops, update_flops
+from gptlite.inference.language_model import LanguageModel
+from gptlite.inference.score import bytes_and_chars_per_token, score
+from gptlite.planning.estimate import times_evaluated, times_saved
+from gptlite.training.optim.build import muon_flops, update_flops
 
 WARM_UP = 3  # updates that do not count: the heap grows, kernels are chosen
 UPDATES, SECONDS = (5, 50), 3.0  # at least and at most; between them, as many as fit these seconds
@@ -48,13 +48,13 @@ def time_of_update(update: Callable[[int], object]) -> float:
     return statistics.median(times)
 
 
-def time_of_evaluation(model: Model, split: Tokens, batch_size: int) -> float:
+def time_of_evaluation(model: LanguageModel, split: Tokens, batch_size: int) -> float:
     """Of the whole split, from batches spread evenly over it: time grows with the tokens of a batch, fillers too."""
     windows = model.windows(split)
     plans = list(windows.batches(batch_size))
     tokens = [tokens_of(plan) for plan in plans]
     chosen = sorted({i * (len(plans) - 1) // (EVALUATED - 1) for i in range(EVALUATED)})
-    extents = extents_of(model.tokenizer)
+    extents = bytes_and_chars_per_token(model.tokenizer)
 
     def look(i: int) -> float:
         return elapsed_of(lambda: score(model.gpt, [batch_of(windows, plans[i])], extents, model.compute))
@@ -64,12 +64,12 @@ def time_of_evaluation(model: Model, split: Tokens, batch_size: int) -> float:
     return seconds * sum(tokens) / sum(tokens[i] for i in chosen)
 
 
-def tokens_of(plan: Plan) -> int:
+def tokens_of(plan: WindowRows) -> int:
     """Of a batch of windows, fillers too."""
     return len(plan) * int(plan[:, 1].max())
 
 
-def evaluation_in_updates(cfg: RunConfig, model: Model, split: Tokens) -> float:
+def evaluation_in_updates(cfg: RunConfig, model: LanguageModel, split: Tokens) -> float:
     """How many updates an evaluation takes as long as, by arithmetic: a third of what it would take to train on these
     tokens, since they only go forward. cfg: without `auto`."""
     tokens = sum(tokens_of(plan) for plan in model.windows(split).batches(cfg.eval.batch_size))

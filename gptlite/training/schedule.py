@@ -27,7 +27,7 @@ def choose_lr(cfg: RunConfig) -> tuple[float, str]:
     return lr, f"lr {lr:.2g}: {cfg.train.optimizer} at width {cfg.model.n_embd}"
 
 
-def lr_at(step: int, cfg: TrainSection, time_gone: float | None = None) -> float:
+def lr_at(step: int, cfg: TrainSection, elapsed_fraction: float | None = None) -> float:
     """Learning rate of update `step` (the first is 0): linear warm-up, then the decay to lr * min_lr_ratio.
 
     cosine and linear decay from the end of the warm-up on; constant holds until its last `constant_decay` of the
@@ -40,8 +40,8 @@ def lr_at(step: int, cfg: TrainSection, time_gone: float | None = None) -> float
     0.0001
     """
     at, start, end = float(step), float(cfg.warmup_steps), float(cfg.updates or 0)
-    if time_gone is not None:
-        at, start, end = time_gone, 0.0, 1.0
+    if elapsed_fraction is not None:
+        at, start, end = elapsed_fraction, 0.0, 1.0
     if cfg.schedule == "constant":
         start = max(start, end - cfg.constant_decay * end)
     progress = 0.0 if at <= start else min(1.0, (at - start) / (end - start))

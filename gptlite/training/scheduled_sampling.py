@@ -25,25 +25,25 @@ from torch import Tensor
 
 from gptlite.compute.device import Compute
 from gptlite.config.training import TrainSection
-from gptlite.data.order import U64, mix_arrays
 from gptlite.model.gpt import GPT
+from gptlite.seeds import U64, mix_arrays
 
 STREAM = 5  # of the seed, beside that of dropout
 DRAWN_AT_ONCE = 4096  # inputs; each takes about 26 bytes for every id of the vocabulary
 WHOLE = 1 << 30  # a probability of 1, in the units of `draw`
 
 
-def share_at(step: int, cfg: TrainSection, time_gone: float | None = None) -> float:
+def replaced_fraction_at(step: int, cfg: TrainSection, elapsed_fraction: float | None = None) -> float:
     """Probability with which an input of update `step` (the first is 0) is replaced: it rises linearly from 0, to
     cfg.scheduled_sampling where one more update would follow the last.
 
     time_gone: under max_minutes, the share of the time that is gone, which it follows instead.
     """
-    gone = step / (cfg.updates or 1) if time_gone is None else time_gone
+    gone = step / (cfg.updates or 1) if elapsed_fraction is None else elapsed_fraction
     return cfg.scheduled_sampling * gone
 
 
-def words_of(seed: int, step: int, first_row: int, n_rows: int, length: int) -> U64:
+def random_bits(seed: int, step: int, first_row: int, n_rows: int, length: int) -> U64:
     """64 random bits for every input of these rows of the batch of `step`, whoever computes them: (n_rows, length).
 
     The upper half decides whether the input is replaced, the lower half by what.

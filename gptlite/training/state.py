@@ -32,7 +32,7 @@ class TrainState:
     evaluation_updates: float = 0.0  # how many updates an evaluation takes as long as; expected until there was one
     save_seconds: float = 0.0  # of the newest checkpoint
 
-    def after(self, loss: float, tokens: int, now: float) -> TrainState:
+    def after_update(self, loss: float, tokens: int, now: float) -> TrainState:
         """One update later, which ended `now`, in seconds of training."""
         seconds = now - self.elapsed
         if self.update_seconds:
@@ -56,7 +56,7 @@ class TrainState:
         """After a log line: a new mean begins."""
         return replace(self, loss_sum=0.0, loss_steps=0)
 
-    def seen(self, score: Score) -> TrainState:
+    def after_eval(self, score: Score) -> TrainState:
         """After an evaluation at this step."""
         if self.best_loss is not None and score.loss >= self.best_loss:
             return replace(self, evaluations_since_best=self.evaluations_since_best + 1)
@@ -68,7 +68,7 @@ class TrainState:
             evaluations_since_best=0,
         )
 
-    def paused(self, evaluation: float, save: float) -> TrainState:
+    def after_pause(self, evaluation: float, save: float) -> TrainState:
         """After an evaluation or a save or both, which took so many seconds; 0 for what there was none of."""
         return replace(
             self,
@@ -78,7 +78,7 @@ class TrainState:
         )
 
     @property
-    def ending(self) -> float:
+    def final_eval_seconds(self) -> float:
         """Seconds that the last evaluation and its checkpoint are expected to take."""
         return self.evaluation_updates * self.update_seconds + self.save_seconds
 

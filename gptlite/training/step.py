@@ -13,15 +13,21 @@ from gptlite.compute.device import Compute
 from gptlite.compute.distributed import Dist
 from gptlite.config.schema import RunConfig
 from gptlite.data.batches import Batches
-from gptlite.data.order import mix
 from gptlite.errors import ConfigError, Diverged
-from gptlite.model.dropout import Masks
-from gptlite.model.gpt import GPT, nats
-from gptlite.runs.pictures import Histogram
-from gptlite.training.optim import Optimizers, set_lr
+from gptlite.loggers.media import Histogram
+from gptlite.model.dropout import DropoutMasks
+from gptlite.model.gpt import GPT, nll_sum
+from gptlite.seeds import mix
+from gptlite.training.diagnostics import (
+    NO_DIAGNOSTICS,
+    Diagnostics,
+    gradient_histograms,
+    layer_grad_norms,
+    learning_rates,
+)
+from gptlite.training.optim.build import Optimizers, set_lr
 from gptlite.training.schedule import lr_at
-from gptlite.training.scheduled_sampling import mixed_inputs, share_at, words_of
-from gptlite.training.watch import NOTHING, Watch, gradient_histograms, layer_grad_norms, learning_rates
+from gptlite.training.scheduled_sampling import mixed_inputs, random_bits, replaced_fraction_at
 
 DROPOUT_STREAM = 4  # data.order has 1 to 3
 
@@ -70,11 +76,11 @@ def choose_micro_batch_size(cfg: RunConfig, compute: Compute, world_size: int) -
     return size, f"micro_batch_size {size}: at most {budget} tokens a pass"
 
 
-def dropout_masks(cfg: RunConfig, step: int, micro_step: int, rank: int) -> Masks | None:
+def make_dropout_masks(cfg: RunConfig, step: int, micro_step: int, rank: int) -> DropoutMasks | None:
     """The masks of one forward pass: a pure function of its arguments. None without dropout."""
     if cfg.model.dropout == 0.0:
         return None
-    return Masks(mix(cfg.run.seed, DROPOUT_STREAM, step, micro_step, rank))
+    return DropoutMasks(mix(cfg.run.seed, DROPOUT_STREAM, step, micro_step, rank))
 
 
 def accumulate_gradients(
@@ -95,11 +101,11 @@ def accumulate_gradients(
         x, y = batches.rows(step, first_row, micro)  # (micro, T) each
         x = x.to(compute.device)
         if share > 0.0:
-            x = mixed_inputs(model, x, share, words_of(cfg.run.seed, step, first_row, *x.shape), compute)
-        masks = dropout_masks(cfg, step, micro_step, dist.rank)
+            x = mixed_inputs(model, x, share, random_bits(cfg.run.seed, step, first_row, *x.shape), compute)
+        dropout_masks = make_dropout_masks(cfg, step, micro_step, dist.rank)
         with compute.autocast():
-            logits = model(x, masks=masks)
-        loss = nats(logits, y.to(compute.device)) / tokens
+            logits = model(x, dropout_masks=dropout_masks)
+        loss = nll_sum(logits, y.to(compute.device)) / tokens
         loss.backward()  # type: ignore[no-untyped-call]
         total = total + loss.detach()
     return total
@@ -126,15 +132,15 @@ def train_step(
     cfg: RunConfig,
     compute: Compute,
     dist: Dist,
-    time_gone: float | None = None,
-    watch: Watch = NOTHING,
+    elapsed_fraction: float | None = None,
+    watch: Diagnostics = NO_DIAGNOSTICS,
 ) -> StepStats:
     """Update `step` (the first is 0) in place. Diverged, before anything changes, if loss or gradient is not finite.
 
     time_gone: under max_minutes, the share of the time that is gone.
     """
-    lr = lr_at(step, cfg.train, time_gone)
-    share = share_at(step, cfg.train, time_gone)
+    lr = lr_at(step, cfg.train, elapsed_fraction)
+    share = replaced_fraction_at(step, cfg.train, elapsed_fraction)
     loss = dist.sum(accumulate_gradients(model, batches, step, cfg, compute, dist, share))
     dist.sum_gradients(model.parameters())
     more = layer_grad_norms(model) if watch.layers else {}

@@ -14,7 +14,7 @@ from gptlite.tokenizers.readable import label
 from gptlite.views.page import few_digits, page
 
 if TYPE_CHECKING:
-    from gptlite.inference.looking import LayerSteps
+    from gptlite.inference.inspect import LayerSteps
 
 MOST_TOKENS = 96  # that fit side by side on a screen, and in a page of a few megabytes
 MOST_POSITIONS, MOST_CHANNELS = 128, 256  # of the position table

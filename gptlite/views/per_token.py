@@ -14,13 +14,13 @@ from gptlite.tokenizers.readable import labels, readable
 from gptlite.views.page import few_digits, page
 
 if TYPE_CHECKING:
-    from gptlite.inference.looking import Surprises
+    from gptlite.inference.inspect import TokenScores
 
 PEAKS = 12
 
 
 @dataclass(frozen=True)
-class Reading:
+class ScoredText:
     """What was read: `about` in a line; tokens of context before a token; the first token, if it is not scored and is
     to be shown; how many tokens there are, if only the first were scored."""
 
@@ -30,7 +30,7 @@ class Reading:
     n_all: int | None
 
 
-def per_token_page(reading: Reading, seen: Surprises, pieces: list[bytes], end: int) -> str:
+def per_token_page(reading: ScoredText, seen: TokenScores, pieces: list[bytes], end: int) -> str:
     """pieces: the bytes of every id of the vocabulary; end: the id of end-of-text."""
     bits = seen.nats / math.log(2)
     n_bytes = sum(len(pieces[i]) for i in seen.ids.tolist())
@@ -54,7 +54,7 @@ def per_token_page(reading: Reading, seen: Surprises, pieces: list[bytes], end: 
     return page("per_token", "How surprising each token was", words, data)
 
 
-def rows_of(seen: Surprises, bits: Any, pieces: Sequence[bytes]) -> list[list[Any]]:
+def rows_of(seen: TokenScores, bits: Any, pieces: Sequence[bytes]) -> list[list[Any]]:
     """One row per token: text, id, bits, rank, and the likeliest ids with their probabilities."""
     columns = zip(
         seen.ids.tolist(),
@@ -70,7 +70,7 @@ def rows_of(seen: Surprises, bits: Any, pieces: Sequence[bytes]) -> list[list[An
     ]
 
 
-def cut_words(reading: Reading, n_shown: int) -> str:
+def cut_words(reading: ScoredText, n_shown: int) -> str:
     """What is not shown."""
     if reading.n_all is None:
         return ""

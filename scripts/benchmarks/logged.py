@@ -36,16 +36,21 @@ def timed(work: Callable[P, T], seconds: list[float]) -> Callable[P, T]:
 def training(sets: list[str]) -> Contender:
     """A turn is a training; its figure the share of its updates' time that went into their log lines: looking at the
     update, reading the meter, writing to files, TensorBoard and the terminal."""
-    from gptlite.runs.metrics import MetricLog
+    from gptlite.loggers.metrics import MetricLog
     from gptlite.training import launch, step
-    from gptlite.training.meter import Meter
-    from gptlite.training.watch import Movement
+    from gptlite.training.diagnostics import UpdateRatio
+    from gptlite.training.throughput import Throughput
 
     def turn(times: int) -> float:
         updates: list[float] = []
         logging: list[float] = []
         with mock.patch("gptlite.training.loop.train_step", timed(step.train_step, updates)), ExitStack() as patches:
-            for owner, name in ((Movement, "numbers"), (Movement, "ratio"), (Meter, "read"), (MetricLog, "write")):
+            for owner, name in (
+                (UpdateRatio, "numbers"),
+                (UpdateRatio, "ratio"),
+                (Throughput, "read"),
+                (MetricLog, "write"),
+            ):
                 patches.enter_context(mock.patch.object(owner, name, timed(getattr(owner, name), logging)))
             launch.train(CONFIG, sets)
         return sum(logging) / sum(updates)

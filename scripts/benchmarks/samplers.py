@@ -17,7 +17,7 @@ from benchmarks.sizes import N_NEW, N_PROMPT, Size
 from benchmarks.worker import Contender, timed
 
 if TYPE_CHECKING:
-    from gptlite.inference.load import Model
+    from gptlite.inference.language_model import LanguageModel
 
 TEMPERATURE = 0.8
 
@@ -47,13 +47,13 @@ def hugging_face(**shape: int) -> Contender:
 def gptlite(n: int, **shape: int) -> Contender:
     """`n` samples by `gptlite sample`."""
     from gptlite.compute.device import settings
-    from gptlite.inference.choosing import Decoding
+    from gptlite.inference.sampling import SamplingParams
 
     model = model_of(Size(**shape))
 
     def write() -> None:
         with settings(model.compute, deterministic=False):
-            written = model.samples(prompt_of(model), Decoding(N_NEW, TEMPERATURE), seed=1, n=n)
+            written = model.samples(prompt_of(model), SamplingParams(N_NEW, TEMPERATURE), seed=1, n=n)
             assert [len("".join(sample)) for sample in written] == [N_NEW] * n
 
     return timed(write), {"threads": model.compute.threads}
@@ -65,13 +65,13 @@ def choosing(everything: bool, **shape: int) -> Contender:
     With everything, every filter acts, and the text with its log p streams; without, tokens are drawn and no more.
     """
     from gptlite.compute.device import settings
-    from gptlite.inference.choosing import Decoding
-    from gptlite.inference.engine import Contexts
+    from gptlite.inference.engine import DecodingBatch
     from gptlite.inference.generate import decode
+    from gptlite.inference.sampling import SamplingParams
 
     model, stop = model_of(Size(**shape)), ("\0", "\0\0")  # texts that never come
-    plain = Decoding(N_NEW, TEMPERATURE)
-    how = Decoding(N_NEW, TEMPERATURE, top_k=40, top_p=0.95, min_p=0.01, repetition_penalty=1.1, stop=stop)
+    plain = SamplingParams(N_NEW, TEMPERATURE)
+    how = SamplingParams(N_NEW, TEMPERATURE, top_k=40, top_p=0.95, min_p=0.01, repetition_penalty=1.1, stop=stop)
     in_model = 0.0
 
     def counted(call: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -84,8 +84,8 @@ def choosing(everything: bool, **shape: int) -> Contender:
 
         return call_and_count
 
-    Contexts._hidden = counted(Contexts._hidden)  # type: ignore[method-assign]  # in this process alone
-    Contexts._logits = counted(Contexts._logits)  # type: ignore[method-assign]
+    DecodingBatch._hidden = counted(DecodingBatch._hidden)  # type: ignore[method-assign]  # in this process alone
+    DecodingBatch._logits = counted(DecodingBatch._logits)  # type: ignore[method-assign]
 
     def write() -> int:
         if everything:
@@ -93,7 +93,7 @@ def choosing(everything: bool, **shape: int) -> Contender:
             return len("".join(sample))
         rngs = [np.random.default_rng(1)]
         ids = model.encode(prompt_of(model))
-        return sum(1 for _ in decode(model.gpt, [ids], plain, rngs=rngs, barred=model.barred, going={0}))
+        return sum(1 for _ in decode(model.gpt, [ids], plain, rngs=rngs, suppressed=model.suppressed, active={0}))
 
     def turn(times: int) -> float:
         nonlocal in_model
@@ -106,12 +106,12 @@ def choosing(everything: bool, **shape: int) -> Contender:
     return turn, {"threads": model.compute.threads}
 
 
-def model_of(size: Size) -> Model:
+def model_of(size: Size) -> LanguageModel:
     """A model as `gptlite sample` loads it, with a tokenizer of as many characters as there are ids."""
     from gptlite.compute.device import resolve
     from gptlite.config.schema import ModelSection, RunSection
     from gptlite.inference.engine import store_for_decoding
-    from gptlite.inference.load import Facts, Model
+    from gptlite.inference.language_model import LanguageModel, ModelInfo
     from gptlite.model.gpt import GPT
     from gptlite.tokenizers.char import CharTokenizer
 
@@ -122,9 +122,9 @@ def model_of(size: Size) -> Model:
     compute = resolve(RunSection(device="cpu"), size.block_size)
     gpt = GPT(section, tokenizer.vocab_size, attention=compute.attention).requires_grad_(False)
     store_for_decoding(gpt)
-    return Model(gpt, tokenizer, Facts(section, start_id=0, normalize="none"), compute)
+    return LanguageModel(gpt, tokenizer, ModelInfo(section, start_id=0, normalize="none"), compute)
 
 
-def prompt_of(model: Model) -> str:
+def prompt_of(model: LanguageModel) -> str:
     """A text of N_PROMPT tokens."""
     return model.tokenizer.decode(range(N_PROMPT))

@@ -97,9 +97,9 @@ def gptlite(optimizer: str, precision: str, **shape: int) -> Contender:
     from gptlite.config.schema import RunConfig
     from gptlite.data.batches import Batches
     from gptlite.data.tokens import TokenArray
-    from gptlite.training.optim import muon_flops, update_flops
-    from gptlite.training.session import decide
+    from gptlite.training.optim.build import muon_flops, update_flops
     from gptlite.training.step import train_step
+    from gptlite.training.trainer import decide
 
     size = Size(**shape)
     wanted = {

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gptlite import durable
-from gptlite.runs.rundir import Run
+from gptlite import files
+from gptlite.runs.run import Run
 
 
 def set_(key: str, value: object) -> list[str]:
@@ -119,7 +119,7 @@ def test_a_folder_that_must_not_be_written_ends_with_exit_4(gptlite, monkeypatch
         return call(*arguments)
 
     gptlite("prepare", "-c", "nano.yaml")
-    monkeypatch.setattr(durable, "syscall", refuse)
+    monkeypatch.setattr(files, "syscall", refuse)
     result = gptlite("train", "-c", "nano.yaml")
     assert result.code == 4
     assert "Permission denied" in result.err

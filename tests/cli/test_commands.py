@@ -17,8 +17,8 @@ import pytest
 import gptlite as package
 from gptlite.cli.terminal import Console
 from gptlite.config.loading import load_config
-from gptlite.inference.load import Model
-from gptlite.runs.rundir import runs_folder
+from gptlite.inference.language_model import LanguageModel
+from gptlite.runs.run import runs_folder
 
 
 def test_train_shows_the_config_used_the_samples_and_what_to_type_next(gptlite):
@@ -218,7 +218,7 @@ def test_a_locked_run_and_a_name_in_use_are_refused_without_torch(gptlite, train
 import sys
 from pathlib import Path
 from gptlite.cli.app import run
-from gptlite.runs.rundir import Run
+from gptlite.runs.run import Run
 with Run(Path("runs/nano")).lock():
     assert run(["train", "--resume", "nano"]) == 2
 assert run(["train", "-c", "nano.yaml", "--name", "nano"]) == 2
@@ -313,7 +313,7 @@ def test_a_sample_cut_short_ends_its_line_before_the_error(gptlite, trained, mon
         yield "half a li"
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Model, "samples", lambda *_, **__: iter([cut_short()]))
+    monkeypatch.setattr(LanguageModel, "samples", lambda *_, **__: iter([cut_short()]))
     result = gptlite("sample", "--prompt", "the ", "-n", "2")
     assert (result.code, result.out) == (130, "--- 1 of 2\nthe half a li\n")
     assert result.err.endswith("error: interrupted\n")

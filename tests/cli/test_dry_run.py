@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gptlite.cli.plan import duration
+from gptlite.cli.train.dry_run_report import duration
 from gptlite.config.loading import load_config
 from gptlite.model.gpt import GPT
 

@@ -14,8 +14,8 @@ import pytest
 
 import gptlite as package
 from gptlite.cli import app
-from gptlite.errors import abbreviated
-from gptlite.inference import memorised
+from gptlite.formatting import abbreviated
+from gptlite.inference import memorization
 
 from .conftest import Gptlite, Result, write_story
 
@@ -193,8 +193,8 @@ def test_the_loss_by_position_is_that_of_files_too(gptlite):
 
 @pytest.fixture
 def few_samples(monkeypatch):
-    monkeypatch.setattr(memorised, "N_SAMPLES", 3)
-    monkeypatch.setattr(memorised, "SAMPLE_TOKENS", 40)
+    monkeypatch.setattr(memorization, "N_SAMPLES", 3)
+    monkeypatch.setattr(memorization, "SAMPLE_TOKENS", 40)
 
 
 def test_what_the_models_write_is_looked_for_in_their_training_text(gptlite, project, few_samples):

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import gptlite as package
-from gptlite.cli import pages
-from gptlite.inference.looking import attention_of
+from gptlite.cli.eval import pages
+from gptlite.inference.inspect import attention_steps
 
 
 def data_of(path: str) -> dict:
@@ -23,7 +23,7 @@ def test_the_attention_page_holds_what_the_model_computes_for_the_text(gptlite, 
     result = gptlite("eval", "--attention", "the cat sat")
     assert (result.code, result.out) == (0, "nano-attention.html\n")
     data, model = data_of("nano-attention.html"), package.load("runs/nano")
-    (layer,) = attention_of(model.gpt, model.encode("the cat sat"))
+    (layer,) = attention_steps(model.gpt, model.encode("the cat sat"))
     assert "".join(data["tokens"]) == "the␣cat␣sat"
     for head in range(2):
         for name in ("scores", "weights", "values", "heads"):

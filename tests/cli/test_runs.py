@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 import pytest
 
 from gptlite.cli.tables import cut_in_the_middle, fitted, table
-from gptlite.runs.rundir import Run
+from gptlite.runs.run import Run
 
 
 def varied(name: str, best: float | None = None, **changes: object) -> Path:
@@ -307,7 +307,7 @@ def test_names_cannot_break_lines_or_steer_the_terminal(gptlite, trained):
 
 
 def test_colours_are_for_terminals_that_want_them(monkeypatch):
-    class Terminal(io.StringIO):
+    class Listener(io.StringIO):
         def isatty(self) -> bool:
             return True
 
@@ -318,7 +318,7 @@ def test_colours_are_for_terminals_that_want_them(monkeypatch):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("TERM", "xterm")
     assert shown() == "state\nrunning\n?\n"
-    monkeypatch.setattr("sys.stdout", Terminal())
+    monkeypatch.setattr("sys.stdout", Listener())
     assert "\x1b[36mrunning\x1b[0m" in shown()
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("NO_COLOR", "1")

@@ -48,10 +48,10 @@ def test_json_holds_the_tokens_their_log_probabilities_and_why_the_text_ended(gp
     [judged] = json_lines(gptlite("sample", "--prompt", "the ", "--logprob", line["text"], "--json"))
     assert judged["logprobs"] == pytest.approx(line["logprobs"], abs=1e-5)
     assert judged["logprob"] == pytest.approx(sum(line["logprobs"]), abs=1e-4)
-    for chosen, logprob, likeliest in zip(line["tokens"], line["logprobs"], line["likeliest"], strict=True):
-        assert len(likeliest) == 5
-        assert likeliest == sorted(likeliest, key=lambda pair: -pair[1])
-        assert dict(likeliest).get(chosen, logprob) == logprob
+    for chosen, logprob, top_logprobs in zip(line["tokens"], line["logprobs"], line["likeliest"], strict=True):
+        assert len(top_logprobs) == 5
+        assert top_logprobs == sorted(top_logprobs, key=lambda pair: -pair[1])
+        assert dict(top_logprobs).get(chosen, logprob) == logprob
 
 
 def test_an_explained_sample_shows_each_token_among_its_rivals_and_then_the_text(gptlite, trained):

@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from gptlite.config.documents import SCHEMA_LINE, commented, heading_of, schema_text, write_again
+from gptlite.config.documents import SCHEMA_LINE, commented, heading_of, rewrite_configs, schema_text
 from gptlite.config.loading import json_schema, load_config
 from gptlite.config.schema import RunConfig
-from gptlite.config.yaml12 import read
+from gptlite.config.yaml import read
 
 FOLDER = Path(__file__).parents[2] / "configs"
 SHIPPED = sorted(FOLDER.glob("*.yaml"))
@@ -94,7 +94,7 @@ def test_every_config_stands_in_the_readme_beside_them():
 def test_writing_again_keeps_heading_and_values_and_adds_the_rest(tmp_path):
     path = tmp_path / "my.yaml"
     path.write_text("# my heading\n# goes on\ntrain: {lr: 1e-5}  # not kept\n")
-    write_again(tmp_path)
+    rewrite_configs(tmp_path)
     text = path.read_text()
     assert text.startswith("# my heading\n# goes on\n\n# ")
     assert "not kept" not in text
@@ -102,5 +102,5 @@ def test_writing_again_keeps_heading_and_values_and_adds_the_rest(tmp_path):
     assert f"  # {meaning}\n  lr: 1.0e-05\n" in text
     assert load_config(path) == RunConfig().with_values({"train.lr": 1e-5})
     assert json.loads((tmp_path / "schema.json").read_text()) == json_schema()
-    write_again(tmp_path)
+    rewrite_configs(tmp_path)
     assert path.read_text() == text

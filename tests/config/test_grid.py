@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gptlite.config.grid import Axis, load_points, names_of, points, read_axes, split
+from gptlite.config.grid import SweepAxis, load_points, names_of, points, read_axes, split
 from gptlite.config.loading import load_config, override_value
 from gptlite.errors import ConfigError
-from gptlite.runs.rundir import Run
+from gptlite.runs.run import Run
 
 
 def test_every_combination_is_a_point_and_the_last_key_changes_fastest():
@@ -31,7 +31,7 @@ def test_keys_of_one_name_keep_their_section():
 
 
 def test_names_sort_as_the_points_do_however_many_there_are():
-    axes = [Axis("run.seed", tuple(range(11))), Axis("train.warmup_steps", tuple(range(10)))]
+    axes = [SweepAxis("run.seed", tuple(range(11))), SweepAxis("train.warmup_steps", tuple(range(10)))]
     names = [point.name for point in points(axes, "s")]
     assert names == sorted(names)
     assert len(set(names)) == 110
@@ -113,7 +113,7 @@ def test_a_point_is_the_config_that_set_makes_of_its_settings(tmp_path: Path):
 
 @pytest.mark.parametrize("value", ["a/b c.txt/", "..", "x.tmp-y", "x.tmp", "ä" * 300, "\n\x00", "-", "😀", "latest"])
 def test_names_are_names_of_runs_whatever_the_values(value):
-    grid = points([Axis("eval.prompt", (value,)), Axis("data.encoding", ("ü" * 80, 1))], "s" * 150)
+    grid = points([SweepAxis("eval.prompt", (value,)), SweepAxis("data.encoding", ("ü" * 80, 1))], "s" * 150)
     for point in grid:
         Run.check_name(point.name, point.name)
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from gptlite.data.batches import Batches
+from gptlite.data.eval_windows import EvalWindows
 from gptlite.data.tokens import TokenArray
-from gptlite.data.windows import EvalWindows
 from gptlite.errors import DataError
 
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from gptlite import durable
+from gptlite import files
 from gptlite.config.schema import DataSection, TokenizerSection
-from gptlite.data import cards, hashes
+from gptlite.data import hashes, named_datasets
 from gptlite.data import prepare as module
 from gptlite.data.corpus import scan
 from gptlite.data.prepare import prepare
@@ -44,7 +44,7 @@ def kill_at(call: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         happened.append(operation.__name__)
         return operation(*arguments)
 
-    monkeypatch.setattr(durable, "syscall", syscall)
+    monkeypatch.setattr(files, "syscall", syscall)
     return happened
 
 
@@ -113,7 +113,7 @@ def test_a_second_process_waits_for_the_first_and_takes_its_folder(tmp_path: Pat
     made = prepare(data, CHAR).path
     aside = made.rename(made.with_name("aside"))
     lines: list[str] = []
-    with durable.lock(made.with_name(f".{made.name}.lock"), "the first"):
+    with files.lock(made.with_name(f".{made.name}.lock"), "the first"):
         thread = threading.Thread(target=lambda: prepare(data, CHAR, lines.append))
         thread.start()
         while not any(line.startswith("waiting: ") for line in lines):
@@ -148,9 +148,9 @@ def test_a_file_that_is_added_or_taken_away_meanwhile_is_noticed(tmp_path: Path,
     section(tmp_path, POEMS)
     corpus = scan((open_source(str(tmp_path / "texts")),), 0.1, 10**6)
     fewer = dataclasses.replace(corpus.sources[0], files=corpus.sources[0].files[:-1])
-    for files in (fewer, dataclasses.replace(fewer, files=(*corpus.sources[0].files, corpus.sources[0].files[-1]))):
+    for changed in (fewer, dataclasses.replace(fewer, files=(*corpus.sources[0].files, corpus.sources[0].files[-1]))):
         with pytest.raises(DataError, match="changed while it was read"):
-            list(dataclasses.replace(corpus, sources=(files,)).parts())
+            list(dataclasses.replace(corpus, sources=(changed,)).parts())
 
 
 def test_a_system_without_locks_is_told_so_at_once(
@@ -159,15 +159,17 @@ def test_a_system_without_locks_is_told_so_at_once(
     def refuse(path: Path, holder: str) -> Any:
         raise RunError(f"{path}: platform = win32: training needs file locks")
 
-    monkeypatch.setattr(durable, "lock", refuse)
+    monkeypatch.setattr(files, "lock", refuse)
     with pytest.raises(RunError, match="needs file locks"):
         prepare(section(tmp_path, POEMS), CHAR)
 
 
 def test_a_data_set_whose_text_was_edited_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "to be or not to be\n" * 20
-    card = cards.Card("plays", "plays", "file:///nowhere", hashlib.sha256(text.encode()).hexdigest(), len(text), "none")
-    monkeypatch.setattr(cards, "find_card", {"plays": card}.get)
+    card = named_datasets.Card(
+        "plays", "plays", "file:///nowhere", hashlib.sha256(text.encode()).hexdigest(), len(text), "none"
+    )
+    monkeypatch.setattr(named_datasets, "find_card", {"plays": card}.get)
     monkeypatch.chdir(tmp_path)
     downloaded = tmp_path / "data/downloads/plays.txt"
     downloaded.parent.mkdir(parents=True)
@@ -206,7 +208,7 @@ def test_a_shared_folder_that_cannot_be_written_to_is_used(
     def refuse(path: Path, data: bytes) -> None:
         raise StorageError(f"{path}: replace = Read-only file system: a writable place is needed")
 
-    monkeypatch.setattr(durable, "replace", refuse)
+    monkeypatch.setattr(files, "replace", refuse)
     lines: list[str] = []
     assert prepare(section(tmp_path, POEMS), CHAR, lines.append).path == first.path
     assert len(lines) == 1

@@ -13,7 +13,7 @@ from gptlite.compute.device import resolve
 from gptlite.config.schema import ModelSection, RunSection
 from gptlite.inference import beam
 from gptlite.inference.beam import BeamSearch, Hypothesis, beam_search
-from gptlite.inference.load import Facts, Model
+from gptlite.inference.language_model import LanguageModel, ModelInfo
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import hf_config, to_gpt2
 from gptlite.tokenizers.bpe import train_bpe
@@ -29,10 +29,10 @@ def gpt(seed: int, vocab_size: int, **values) -> GPT:
     return model.requires_grad_(False)
 
 
-def all_scores(model: GPT, prompt: list[int], how: BeamSearch, end: int, barred: set[int]) -> dict[tuple, float]:
+def all_scores(model: GPT, prompt: list[int], how: BeamSearch, end: int, suppressed: set[int]) -> dict[tuple, float]:
     """The score of every text there is: of up to `length` tokens, ended by `end`, or of exactly `length` without it."""
     V, length = model.vocab_size, how.max_new_tokens
-    middle = [token for token in range(V) if token not in barred]
+    middle = [token for token in range(V) if token not in suppressed]
     texts = []
     for n in range(1, length + 1):
         for tokens in itertools.product(middle, repeat=n):
@@ -47,11 +47,11 @@ def all_scores(model: GPT, prompt: list[int], how: BeamSearch, end: int, barred:
 
 
 def found_by(
-    model: GPT, prompt: list[int], how: BeamSearch, end: int, barred: set[int] = frozenset()
+    model: GPT, prompt: list[int], how: BeamSearch, end: int, suppressed: set[int] = frozenset()
 ) -> list[Hypothesis]:
-    mask = np.array([token in barred for token in range(model.vocab_size)])
+    mask = np.array([token in suppressed for token in range(model.vocab_size)])
     return beam_search(
-        model, prompt, how, barred=mask, ending=lambda tokens: "end of text" if tokens[-1] == end else None
+        model, prompt, how, suppressed=mask, ending=lambda tokens: "end of text" if tokens[-1] == end else None
     )
 
 
@@ -60,11 +60,11 @@ def test_a_width_that_loses_nothing_finds_the_best_of_all_texts(seed):
     rng = np.random.default_rng(seed)
     V, length = [(2, 4), (3, 3), (4, 3), (5, 2), (3, 4)][seed % 5]
     end = int(rng.integers(V)) if seed % 3 else -1
-    barred = {int(rng.integers(V))} - {end} if V > 2 and seed % 2 else set()
+    suppressed = {int(rng.integers(V))} - {end} if V > 2 and seed % 2 else set()
     how = BeamSearch(V ** (length - 1), length, float(rng.choice([-1.0, 0.0, 0.5, 1.0, 2.0])))
     model, prompt = gpt(seed, V), rng.integers(0, V, rng.integers(1, 4)).tolist()
-    scores = all_scores(model, prompt, how, end, barred)
-    best = found_by(model, prompt, how, end, barred)[0]
+    scores = all_scores(model, prompt, how, end, suppressed)
+    best = found_by(model, prompt, how, end, suppressed)[0]
     text = best.tokens if best.reason == "length" else (*best.tokens, end)
     assert best.score == pytest.approx(max(scores.values()), rel=1e-6)
     assert scores[text] == pytest.approx(best.score, rel=1e-6)
@@ -101,10 +101,10 @@ def test_more_beams_never_find_worse_than_greedy_here_and_sometimes_better():
 
 def test_stop_texts_that_are_single_tokens_end_beams_as_stop_tokens_do():
     for seed in range(30):
-        model = Model(
+        model = LanguageModel(
             gpt(seed, 8),
             CharTokenizer("abcdefg"),
-            Facts(gpt(0, 8).cfg, 0, "none"),
+            ModelInfo(gpt(0, 8).cfg, 0, "none"),
             resolve(RunSection(device="cpu"), 8),
         )
         by_text = model.search("a", BeamSearch(2, 6, 3.0, stop=tuple("bcdef")))
@@ -122,7 +122,9 @@ def test_a_stop_text_inside_a_token_leaves_the_text_before_it():
     model.head.bias = torch.nn.Parameter(torch.zeros(tokenizer.vocab_size), requires_grad=False)
     model.head.bias[word] = 20.0  # nearly all of the probability
     compute = resolve(RunSection(device="cpu", precision="fp32"), cfg.block_size)
-    [(text, found)] = Model(model, tokenizer, Facts(cfg, 0, "none"), compute).search("x", BeamSearch(1, stop=("c",)))
+    [(text, found)] = LanguageModel(model, tokenizer, ModelInfo(cfg, 0, "none"), compute).search(
+        "x", BeamSearch(1, stop=("c",))
+    )
     assert (text, found.tokens, found.reason) == ("ab", (word,), "stop text")
 
 
@@ -167,7 +169,7 @@ def test_a_text_that_ends_below_the_likeliest_width_is_not_found():
         model.head.bias = torch.nn.Parameter(torch.tensor([0.4, 0.1, 0.3, 0.2], dtype=torch.float64).log())
     how = BeamSearch(2, 2, 0.0, stop_tokens=(3,))
     found = beam_search(
-        model, [0], how, barred=np.zeros(4, bool), ending=lambda tokens: "end of text" if tokens[-1] > 1 else None
+        model, [0], how, suppressed=np.zeros(4, bool), ending=lambda tokens: "end of text" if tokens[-1] > 1 else None
     )
     assert [(text.tokens, text.reason) for text in found] == [((), "end of text"), ((0, 0), "length")]
     assert [text.score for text in found] == pytest.approx([math.log(0.3), math.log(0.4**2)])

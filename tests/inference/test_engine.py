@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gptlite.config.schema import ModelSection
-from gptlite.inference.engine import Contexts, rows_at_once, store_for_decoding
+from gptlite.inference.engine import DecodingBatch, rows_at_once, store_for_decoding
 from gptlite.model.gpt import GPT
 
 V = 7
@@ -26,7 +26,7 @@ def gpt(seed: int = 0, vocab_size: int = V, **values) -> GPT:
 def together(model: GPT, rows: list[list[int]], lengths: list[int]) -> Tensor:
     """The same of several rows that begin with prompts of these lengths, read at once: (B, 1 + n_new, V)."""
     n_new = len(rows[0]) - lengths[0]
-    contexts = Contexts(model, [row[:n] for row, n in zip(rows, lengths, strict=True)], n_new)
+    contexts = DecodingBatch(model, [row[:n] for row, n in zip(rows, lengths, strict=True)], n_new)
     logits = [contexts.logits]
     for i in range(n_new):
         contexts.read([row[n + i] for row, n in zip(rows, lengths, strict=True)])
@@ -91,7 +91,7 @@ def test_decoding_past_the_context_is_exact_in_double_precision(position, anew):
 def test_rows_that_leave_or_are_copied_do_not_disturb_the_others(anew):
     model = gpt().double()
     texts = [np.random.default_rng(n).integers(0, V, n).tolist() for n in (6, 2, 4)]
-    contexts = Contexts(model, texts, 20)
+    contexts = DecodingBatch(model, texts, 20)
     tokens = np.random.default_rng(0).integers(0, V, 20).tolist()
     for i, token in enumerate(tokens):
         if i == 3:
@@ -109,7 +109,7 @@ def test_rows_that_leave_or_are_copied_do_not_disturb_the_others(anew):
 def test_of_a_prompt_longer_than_the_context_the_last_tokens_are_seen():
     model = gpt()
     tokens = np.random.default_rng(0).integers(0, V, 20).tolist()
-    long, short = Contexts(model, [tokens], 1), Contexts(model, [tokens[-6:]], 1)
+    long, short = DecodingBatch(model, [tokens], 1), DecodingBatch(model, [tokens[-6:]], 1)
     torch.testing.assert_close(long.logits, short.logits, rtol=0, atol=0)
 
 
@@ -118,7 +118,7 @@ def test_a_beginning_that_rows_share_is_read_once(monkeypatch):
     read = []
     hidden = model.hidden
     monkeypatch.setattr(model, "hidden", lambda idx, **rest: read.append(tuple(idx.shape)) or hidden(idx, **rest))
-    contexts = Contexts(model, [[1, 2, 3]] * 5, 1)
+    contexts = DecodingBatch(model, [[1, 2, 3]] * 5, 1)
     contexts.read([0, 1, 2, 3, 4])
     assert read == [(1, 3), (5, 1)]
     assert contexts.logits.shape == (5, V)

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from gptlite.config.schema import ModelSection
-from gptlite.inference.choosing import Decoding
-from gptlite.inference.engine import Contexts
+from gptlite.inference.engine import DecodingBatch
 from gptlite.inference.generate import Step, decode, sample_seed, write
-from gptlite.inference.texts import whole_text
+from gptlite.inference.sampling import SamplingParams
+from gptlite.inference.stop_strings import whole_text
 from gptlite.model.gpt import GPT
 from gptlite.tokenizers.char import CharTokenizer
 
@@ -27,29 +27,35 @@ def gpt(**values) -> GPT:
     return model.requires_grad_(False)
 
 
-def write_ids(model: GPT, prompts, how: Decoding, seeds=None, barred=NONE_BARRED, end=-1) -> list[list[int]]:
+def write_ids(model: GPT, prompts, how: SamplingParams, seeds=None, suppressed=NONE_BARRED, end=-1) -> list[list[int]]:
     """All that `decode` gives to each prompt, up to `end`."""
     rngs = [np.random.default_rng(seed) for seed in seeds or range(len(prompts))]
-    written, going = [[] for _ in prompts], set(range(len(prompts)))
-    for step in decode(model, prompts, how, rngs=rngs, barred=barred, going=going):
+    written, active = [[] for _ in prompts], set(range(len(prompts)))
+    for step in decode(model, prompts, how, rngs=rngs, suppressed=suppressed, active=active):
         for sample, token in zip(step.samples, step.tokens, strict=True):
             if token == end:
-                going.remove(sample)
+                active.remove(sample)
             else:
                 written[sample].append(token)
     return written
 
 
-def samples_of(prompts, how, seeds, n_likeliest=0, model=None):
+def samples_of(prompts, how, seeds, n_top_logprobs=0, model=None):
     tokenizer = CharTokenizer("abcdef")
     return write(
-        model or gpt(), prompts, how, seeds=seeds, barred=NONE_BARRED, tokenizer=tokenizer, n_likeliest=n_likeliest
+        model or gpt(),
+        prompts,
+        how,
+        seeds=seeds,
+        suppressed=NONE_BARRED,
+        tokenizer=tokenizer,
+        n_top_logprobs=n_top_logprobs,
     )
 
 
 def test_greedy_decoding_takes_the_likeliest_token_each_time():
     model = gpt()
-    [ids] = write_ids(model, [[1]], Decoding(5, 0.0))
+    [ids] = write_ids(model, [[1]], SamplingParams(5, 0.0))
     expected = [1]
     for _ in range(5):
         expected.append(int(model(torch.tensor([expected]))[0, -1].argmax()))
@@ -58,8 +64,8 @@ def test_greedy_decoding_takes_the_likeliest_token_each_time():
 
 def test_barred_ids_are_never_drawn():
     model = gpt()
-    barred = np.array([i % 2 == 0 for i in range(V)])
-    [ids] = write_ids(model, [[1]], Decoding(200, 5.0), barred=barred)
+    suppressed = np.array([i % 2 == 0 for i in range(V)])
+    [ids] = write_ids(model, [[1]], SamplingParams(200, 5.0), suppressed=suppressed)
     assert len(ids) == 200
     assert all(i % 2 == 1 for i in ids)
 
@@ -69,7 +75,9 @@ PROMPTS = [[1], [2, 3, 4], [5] * 9, [1], [0, 6]]
 
 @pytest.mark.parametrize("block_size", [1, 2, 6, 64])
 @pytest.mark.parametrize(
-    "how", [Decoding(40, 1.0), Decoding(40, 0.0), Decoding(40, 1.5, top_k=3, top_p=0.9), Decoding(1)], ids=str
+    "how",
+    [SamplingParams(40, 1.0), SamplingParams(40, 0.0), SamplingParams(40, 1.5, top_k=3, top_p=0.9), SamplingParams(1)],
+    ids=str,
 )
 def test_each_of_several_samples_draws_what_it_would_draw_alone_and_ends_where_it_would(block_size, how):
     model = gpt(block_size=block_size)
@@ -79,22 +87,22 @@ def test_each_of_several_samples_draws_what_it_would_draw_alone_and_ends_where_i
 
 
 def test_samples_that_the_caller_ends_leave_and_the_others_go_on_as_before():
-    model, how = gpt(), Decoding(30, 1.0)
+    model, how = gpt(), SamplingParams(30, 1.0)
     undisturbed = write_ids(model, PROMPTS, how)
-    going, written = set(range(5)), [[] for _ in PROMPTS]
+    active, written = set(range(5)), [[] for _ in PROMPTS]
     rngs = [np.random.default_rng(i) for i in range(5)]
-    for i, step in enumerate(decode(model, PROMPTS, how, rngs=rngs, barred=NONE_BARRED, going=going)):
+    for i, step in enumerate(decode(model, PROMPTS, how, rngs=rngs, suppressed=NONE_BARRED, active=active)):
         for sample, token in zip(step.samples, step.tokens, strict=True):
             written[sample].append(token)
-        going -= {4: {0, 3}, 11: {2}}.get(i, set())
+        active -= {4: {0, 3}, 11: {2}}.get(i, set())
     assert [len(ids) for ids in written] == [5, 30, 12, 5, 30]
     assert all(ids == whole[: len(ids)] for ids, whole in zip(written, undisturbed, strict=True))
 
 
 def test_the_penalty_counts_the_prompt_and_all_that_was_written_also_what_has_left_the_window(windows):
     model, penalty = gpt(block_size=6), 8.0
-    how, prompt = Decoding(15, 0.0, repetition_penalty=penalty), [5, 5, 0]
-    [greedy], [written] = write_ids(model, [prompt], Decoding(15, 0.0)), write_ids(model, [prompt], how)
+    how, prompt = SamplingParams(15, 0.0, repetition_penalty=penalty), [5, 5, 0]
+    [greedy], [written] = write_ids(model, [prompt], SamplingParams(15, 0.0)), write_ids(model, [prompt], how)
     text = list(prompt)
     for window in windows(len(prompt), 14, 6):
         x = model(torch.tensor([[text[i] for i in window]]))[0, -1]
@@ -108,7 +116,7 @@ def test_the_penalty_counts_the_prompt_and_all_that_was_written_also_what_has_le
 def test_samples_come_in_order_and_each_as_it_would_alone_however_many_are_decoded_together(rows, monkeypatch):
     monkeypatch.setattr("gptlite.inference.generate.rows_at_once", lambda cfg: rows)
     model, tokenizer = gpt(), CharTokenizer("abcdef")
-    how = Decoding(60, 1.0, stop=("ab", "fa"))
+    how = SamplingParams(60, 1.0, stop=("ab", "fa"))
 
     def texts(prompts, seeds):
         return ["".join(sample) for sample in samples_of(prompts, how, seeds, model=model)]
@@ -121,7 +129,7 @@ def test_samples_come_in_order_and_each_as_it_would_alone_however_many_are_decod
 
 def test_a_sample_says_why_it_ended_and_holds_the_tokens_of_its_text():
     def whole(seed, **how):
-        return next(samples_of([[1]], Decoding(200, 1.0, **how), [seed])).whole()
+        return next(samples_of([[1]], SamplingParams(200, 1.0, **how), [seed])).whole()
 
     free = [whole(seed) for seed in range(20)]
     assert {sample.reason for sample in free} == {"end of text"}  # of seven ids one is the end
@@ -137,35 +145,37 @@ def test_a_sample_says_why_it_ended_and_holds_the_tokens_of_its_text():
     assert (cut.reason, cut.text, cut.tokens) == ("stop text", longest.text[:at], longest.tokens[: at + 1])
     # The text ends with what may begin a longer stop text: only with the last token it is known that it did not.
     both = (longest.text[2], longest.text[1:3] + "?")
-    late = next(samples_of([[1]], Decoding(3, 1.0, stop=both), [seed])).whole()
+    late = next(samples_of([[1]], SamplingParams(3, 1.0, stop=both), [seed])).whole()
     assert (late.reason, late.text) == ("stop text", longest.text[: longest.text.index(longest.text[2])])
-    short = next(samples_of([[1]], Decoding(3, 1.0), [seed])).whole()
+    short = next(samples_of([[1]], SamplingParams(3, 1.0), [seed])).whole()
     assert (short.reason, short.tokens) == ("length", longest.tokens[:3])
 
 
 def test_log_probabilities_are_those_of_the_model_itself_whatever_the_filters():
     model = gpt(block_size=64)
-    how = Decoding(10, 0.5, top_k=3, repetition_penalty=1.5)
-    [sample] = samples_of([[1, 2]], how, [0], n_likeliest=3, model=model)
+    how = SamplingParams(10, 0.5, top_k=3, repetition_penalty=1.5)
+    [sample] = samples_of([[1, 2]], how, [0], n_top_logprobs=3, model=model)
     tokens = sample.whole().tokens
     logprobs = torch.log_softmax(model(torch.tensor([[1, 2, *tokens]]))[0], dim=-1)
     expected = [float(logprobs[1 + i, token]) for i, token in enumerate(tokens)]
     assert sample.logprobs == pytest.approx(expected, abs=1e-6)
-    for i, likeliest in enumerate(sample.likeliest):
+    for i, top_logprobs in enumerate(sample.top_logprobs):
         values, ids = logprobs[1 + i].topk(3)
-        assert [token for token, _ in likeliest] == ids.tolist()
-        assert [logprob for _, logprob in likeliest] == pytest.approx(values.tolist(), abs=1e-6)
+        assert [token for token, _ in top_logprobs] == ids.tolist()
+        assert [logprob for _, logprob in top_logprobs] == pytest.approx(values.tolist(), abs=1e-6)
 
 
 def test_alternatives_are_as_many_as_there_are_tokens_at_most():
-    assert [len(row) for row in Step([0], [1], np.zeros((1, 3), np.float32)).likeliest(5)] == [3]
+    assert [len(row) for row in Step([0], [1], np.zeros((1, 3), np.float32)).top_logprobs(5)] == [3]
 
 
 def test_the_first_of_several_samples_streams_while_the_others_are_decoded_with_it(monkeypatch):
-    reads, read = [], Contexts.read
-    monkeypatch.setattr(Contexts, "read", lambda self, tokens: reads.append(len(tokens)) or read(self, tokens))
-    barred = np.array([False] * 6 + [True])
-    samples = write(gpt(), [[1]] * 3, Decoding(8), seeds=range(3), barred=barred, tokenizer=CharTokenizer("abcdef"))
+    reads, read = [], DecodingBatch.read
+    monkeypatch.setattr(DecodingBatch, "read", lambda self, tokens: reads.append(len(tokens)) or read(self, tokens))
+    suppressed = np.array([False] * 6 + [True])
+    samples = write(
+        gpt(), [[1]] * 3, SamplingParams(8), seeds=range(3), suppressed=suppressed, tokenizer=CharTokenizer("abcdef")
+    )
     counts = [[len(reads) for _ in pieces] for pieces in samples]
     assert counts == [list(range(8)), [7] * 8, [7] * 8]
     assert reads == [3] * 7

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from gptlite.compute.device import Compute
 from gptlite.config.schema import ModelSection
 from gptlite.data.batches import eval_batches
+from gptlite.data.eval_windows import EvalWindows
 from gptlite.data.tokens import TokenArray
-from gptlite.data.windows import EvalWindows
-from gptlite.inference.score import ByPosition, Score, by_position, extents_of, score, token_nats
+from gptlite.inference.score import ByPosition, Score, by_position, bytes_and_chars_per_token, score, token_nats
 from gptlite.model.gpt import GPT
 from gptlite.tokenizers.bpe import train_bpe
 from gptlite.tokenizers.char import CharTokenizer
@@ -44,13 +44,13 @@ def test_several_texts_are_scored_as_the_sum_of_their_figures():
 
 
 def test_a_token_stands_for_its_utf8_bytes_and_characters_and_end_of_text_for_none():
-    assert extents_of(TOKENIZER).tolist() == [[1, 1], [2, 1], [3, 1], [0, 0]]
+    assert bytes_and_chars_per_token(TOKENIZER).tolist() == [[1, 1], [2, 1], [3, 1], [0, 0]]
 
 
 @given(st.text("aé日本語😀 "))
 def test_the_characters_and_bytes_of_tokens_that_split_characters_add_up_to_the_text(text):
     ids = BYTES.encode(text)
-    assert extents_of(BYTES)[ids.astype(np.int64)].sum(0).tolist() == [len(text.encode()), len(text)]
+    assert bytes_and_chars_per_token(BYTES)[ids.astype(np.int64)].sum(0).tolist() == [len(text.encode()), len(text)]
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def token_by_token(model: GPT, ids: Sequence[int], stride: int = 5) -> float:
 
 def judged(model: GPT, ids: Sequence[int], batch_size: int, **how: int) -> Score:
     windows = EvalWindows(TokenArray(np.array(ids, np.uint16), "ids"), 5, **how)
-    return score(model, eval_batches(windows, batch_size), extents_of(TOKENIZER), CPU)
+    return score(model, eval_batches(windows, batch_size), bytes_and_chars_per_token(TOKENIZER), CPU)
 
 
 @pytest.mark.parametrize("batch_size", [1, 3, 100])

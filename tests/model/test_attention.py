@@ -3,8 +3,14 @@ import math
 import pytest
 import torch
 
-from gptlite.model.attention import batched_attention, causal_mask, equation, fused_attention, plain_attention
-from gptlite.model.dropout import Masks
+from gptlite.model.attention import (
+    batched_attention,
+    causal_mask,
+    fused_attention,
+    plain_attention,
+    reference_attention,
+)
+from gptlite.model.dropout import DropoutMasks
 
 
 def qkv(n_queries: int, n_keys: int, head_size: int = 5) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -49,8 +55,8 @@ def test_fast_attention_equals_the_plain_equation_forward_and_backward(fast, n_q
 def test_what_a_row_may_not_look_at_changes_nothing_on_every_path(attend):
     lengths = torch.tensor([2, 5])
     q, k, v = (x.detach() for x in qkv(1, 5))
-    visible = (torch.arange(5) < lengths[:, None])[:, None, None]  # (B, 1, 1, S)
-    together = attend(q, k, v, scale=0.4, visible=visible)
+    attention_mask = (torch.arange(5) < lengths[:, None])[:, None, None]  # (B, 1, 1, S)
+    together = attend(q, k, v, scale=0.4, attention_mask=attention_mask)
     for row, n in enumerate(lengths.tolist()):
         alone = plain_attention(q[[row]], k[[row], :, :n], v[[row], :, :n], scale=0.4)
         torch.testing.assert_close(together[[row]], alone, rtol=1e-10, atol=1e-12)
@@ -58,7 +64,7 @@ def test_what_a_row_may_not_look_at_changes_nothing_on_every_path(attend):
 
 def test_the_steps_of_the_equation_are_those_of_its_parts():
     q, k, v = (x.detach() for x in qkv(4, 4))
-    steps = equation(q, k, v, scale=0.5)
+    steps = reference_attention(q, k, v, scale=0.5)
     torch.testing.assert_close(steps.scores, torch.einsum("bhtd,bhsd->bhts", q, k) / 2)
     past = torch.ones(4, 4).tril().bool()
     assert torch.equal(steps.masked[..., past], steps.scores[..., past])
@@ -77,7 +83,7 @@ def test_the_last_query_sees_every_key_and_the_first_one_only_the_past():
 @pytest.mark.parametrize("attend", [plain_attention, batched_attention, fused_attention])
 def test_dropout_falls_on_the_weights_after_the_softmax_with_equal_masks_on_every_path(attend):
     q, k, v = (x.detach() for x in qkv(6, 6))
-    kept = ~Masks(1).dropped((2, 3, 6, 6), 0.25, torch.device("cpu"))
+    kept = ~DropoutMasks(1).dropped((2, 3, 6, 6), 0.25, torch.device("cpu"))
     expected = torch.einsum("bhts,bhsd->bhtd", weights_of(q, k, scale=0.4) * kept / 0.75, v)
-    got = attend(q, k, v, scale=0.4, p=0.25, masks=Masks(1))
+    got = attend(q, k, v, scale=0.4, p=0.25, dropout_masks=DropoutMasks(1))
     torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from gptlite.model import dropout as module
-from gptlite.model.dropout import Masks, dropout, hashes
+from gptlite.model.dropout import DropoutMasks, dropout, hashes
 
 CPU = torch.device("cpu")
 
@@ -31,7 +31,7 @@ def test_without_keys_it_is_the_finaliser_of_murmur3():
 @pytest.mark.parametrize("p", [0.1, 0.25, 0.5, 0.9])
 def test_the_share_that_is_dropped_is_p_within_four_standard_deviations(p):
     n = 1_000_000
-    dropped = Masks(3).dropped((1000, 1000), p, CPU)
+    dropped = DropoutMasks(3).dropped((1000, 1000), p, CPU)
     deviation = math.sqrt(p * (1 - p) / n)
     assert abs(dropped.double().mean().item() - p) < 4 * deviation
     # Neighbours, rows and halves of a hash know nothing of one another: both dropped with probability p * p.
@@ -43,8 +43,8 @@ def test_the_share_that_is_dropped_is_p_within_four_standard_deviations(p):
 
 def test_masks_of_one_pass_differ_and_those_of_equal_seeds_are_equal():
     def draw(seed):
-        masks = Masks(seed)
-        return [masks.dropped((64, 64), 0.5, CPU) for _ in range(3)]
+        dropout_masks = DropoutMasks(seed)
+        return [dropout_masks.dropped((64, 64), 0.5, CPU) for _ in range(3)]
 
     first, again, other = draw(7), draw(7), draw(8)
     assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
@@ -55,15 +55,15 @@ def test_masks_of_one_pass_differ_and_those_of_equal_seeds_are_equal():
 
 def test_a_mask_does_not_depend_on_how_it_is_cut_into_chunks(monkeypatch):
     shape = (7, 143)
-    whole = Masks(1).dropped(shape, 0.3, CPU)
+    whole = DropoutMasks(1).dropped(shape, 0.3, CPU)
     monkeypatch.setattr(module, "CHUNK", 10)
-    assert torch.equal(Masks(1).dropped(shape, 0.3, CPU), whole)
+    assert torch.equal(DropoutMasks(1).dropped(shape, 0.3, CPU), whole)
 
 
 def test_what_is_kept_is_scaled_up_and_gradients_go_through_it_alone():
     x = torch.ones(1000, dtype=torch.float64, requires_grad=True)
     before = torch.random.get_rng_state()
-    y = dropout(x, 0.25, Masks(3))
+    y = dropout(x, 0.25, DropoutMasks(3))
     y.sum().backward()
     assert sorted(set(y.tolist())) == pytest.approx([0.0, 4 / 3])
     assert torch.equal(x.grad, y)
@@ -73,4 +73,4 @@ def test_what_is_kept_is_scaled_up_and_gradients_go_through_it_alone():
 def test_no_masks_or_no_probability_change_nothing():
     x = torch.randn(5)
     assert dropout(x, 0.5, None) is x
-    assert dropout(x, 0.0, Masks(0)) is x
+    assert dropout(x, 0.0, DropoutMasks(0)) is x

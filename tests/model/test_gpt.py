@@ -7,8 +7,8 @@ import torch
 
 from gptlite.config.schema import ModelSection
 from gptlite.model.cache import KVCache
-from gptlite.model.dropout import Masks
-from gptlite.model.gpt import GPT, IGNORED, nats, sinusoids
+from gptlite.model.dropout import DropoutMasks
+from gptlite.model.gpt import GPT, IGNORE_INDEX, nll_sum, sinusoids
 
 
 def gpt(vocab_size: int = 11, attention: str = "fused", seed: int = 0, **values) -> GPT:
@@ -70,7 +70,7 @@ def test_initial_loss_is_that_of_guessing(variant):
     cfg = ModelSection(n_layer=4, n_head=4, n_embd=128, block_size=64, **variant)
     model = GPT(cfg, 1024, rng=torch.Generator().manual_seed(0))
     idx = random_idx(8, 65, vocab_size=1024)
-    loss = nats(model(idx[:, :-1]), idx[:, 1:]).item() / (8 * 64)
+    loss = nll_sum(model(idx[:, :-1]), idx[:, 1:]).item() / (8 * 64)
     assert loss == pytest.approx(math.log(1024), rel=0.02)
 
 
@@ -112,16 +112,16 @@ def test_the_position_table_is_that_of_the_paper_up_to_its_scale():
     assert root_mean_square(table) == pytest.approx(0.02)
 
 
-def reference_logits(model: GPT, idx: np.ndarray, masks: Masks | None = None) -> np.ndarray:
+def reference_logits(model: GPT, idx: np.ndarray, dropout_masks: DropoutMasks | None = None) -> np.ndarray:
     """The model once more from the papers, in numpy, one head and one position at a time; with masks, in the order in
     which a text passes them."""
     cfg = model.cfg
     w = {name: p.detach().numpy() for name, p in model.named_parameters()}
 
     def drop(x: np.ndarray) -> np.ndarray:
-        if masks is None:
+        if dropout_masks is None:
             return x
-        return np.where(masks.dropped(x.shape, cfg.dropout, torch.device("cpu")), 0.0, x / (1 - cfg.dropout))
+        return np.where(dropout_masks.dropped(x.shape, cfg.dropout, torch.device("cpu")), 0.0, x / (1 - cfg.dropout))
 
     def norm(x: np.ndarray, name: str) -> np.ndarray:
         centred = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
@@ -171,14 +171,14 @@ def test_the_logits_are_those_of_the_equations_written_out_in_numpy(activation, 
 def test_dropout_falls_on_embeddings_attention_weights_and_what_each_branch_adds(attention, norm):
     model = gpt(attention=attention, bias=True, norm=norm, dropout=0.25)
     idx = random_idx(1, 10)
-    expected = reference_logits(model, idx[0].numpy(), Masks(5))
-    np.testing.assert_allclose(model(idx, masks=Masks(5))[0].detach().numpy(), expected, atol=1e-10)
+    expected = reference_logits(model, idx[0].numpy(), DropoutMasks(5))
+    np.testing.assert_allclose(model(idx, dropout_masks=DropoutMasks(5))[0].detach().numpy(), expected, atol=1e-10)
 
 
 def test_nats_add_up_minus_log_probabilities_and_leave_out_ignored_targets():
     logits = torch.log(torch.tensor([[[0.5, 0.25, 0.25], [0.1, 0.1, 0.8], [1.0, 1.0, 1.0]]]))
-    targets = torch.tensor([[1, 2, IGNORED]])
-    assert nats(logits, targets).item() == pytest.approx(-math.log(0.25) - math.log(0.8))
+    targets = torch.tensor([[1, 2, IGNORE_INDEX]])
+    assert nll_sum(logits, targets).item() == pytest.approx(-math.log(0.25) - math.log(0.8))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -186,7 +186,7 @@ def test_nats_of_half_precision_logits_are_added_up_in_fp32(dtype):
     logits = (3 * torch.randn(2, 40, 100, generator=torch.Generator().manual_seed(0))).to(dtype)
     targets = random_idx(2, 40, vocab_size=100)
     exact = -torch.log_softmax(logits.double(), dim=-1).gather(-1, targets[..., None]).sum().item()
-    found = nats(logits, targets)
+    found = nll_sum(logits, targets)
     assert found.dtype == torch.float32
     assert found.item() == pytest.approx(exact, rel=1e-6)
 
@@ -218,12 +218,12 @@ def test_one_batch_is_overfitted(variant):
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     for step in range(150):
         optimizer.zero_grad()
-        nats(model(idx[:, :-1], masks=Masks(step)), idx[:, 1:]).backward()
+        nll_sum(model(idx[:, :-1], dropout_masks=DropoutMasks(step)), idx[:, 1:]).backward()
         optimizer.step()
-    assert nats(model(idx[:, :-1]), idx[:, 1:]).item() / 24 < 0.15
+    assert nll_sum(model(idx[:, :-1]), idx[:, 1:]).item() / 24 < 0.15
 
 
 def test_dropout_acts_only_when_masks_are_given():
     model, idx = gpt(dropout=0.5), random_idx(2, 12)
     assert torch.equal(model(idx), gpt()(idx))
-    assert not torch.equal(model(idx, masks=Masks(0)), model(idx))
+    assert not torch.equal(model(idx, dropout_masks=DropoutMasks(0)), model(idx))

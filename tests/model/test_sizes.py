@@ -13,8 +13,8 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from gptlite.config.schema import ModelSection
-from gptlite.model.dropout import Masks
-from gptlite.model.gpt import GPT, nats
+from gptlite.model.dropout import DropoutMasks
+from gptlite.model.gpt import GPT, nll_sum
 from gptlite.model.sizes import (
     BF16,
     WORD,
@@ -104,10 +104,10 @@ def test_what_autograd_keeps_of_a_forward_pass_is_what_the_formula_says(values, 
         kept[storage.data_ptr()] = storage
         return tensor
 
-    masks = Masks(1) if cfg.dropout else None
+    dropout_masks = DropoutMasks(1) if cfg.dropout else None
     bf16 = torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16")
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor), bf16:
-        logits = model(idx, masks=masks)
+        logits = model(idx, dropout_masks=dropout_masks)
     for p in model.parameters():
         kept.pop(p.untyped_storage().data_ptr(), None)
     found = sum(storage.nbytes() for storage in kept.values())
@@ -162,8 +162,8 @@ def test_a_training_pass_holds_what_the_formula_says_beside_gradients(values, at
     model = GPT(cfg, vocab_size, attention=attention)
     idx = torch.randint(0, vocab_size, (ROWS, cfg.block_size), generator=torch.Generator().manual_seed(0))
     with Held(model) as held:
-        logits = model(idx, masks=Masks(1) if cfg.dropout else None)
-        nats(logits, idx).backward()
+        logits = model(idx, dropout_masks=DropoutMasks(1) if cfg.dropout else None)
+        nll_sum(logits, idx).backward()
     expected = idx.numel() * held_by_training(cfg, vocab_size, attention, 4)
     gradients = 4 * model.n_parameters()  # those that are there by then
     assert expected * 0.98 <= held.most <= expected * 1.02 + gradients
@@ -178,7 +178,7 @@ def test_scoring_holds_what_the_formula_says(values, attention, vocab_size):
         logits = None
         for _ in range(2):
             logits = model(idx)
-            nats(logits, idx)
+            nll_sum(logits, idx)
     most, with_gaps = held_by_scoring(cfg, vocab_size, attention, 4)
     assert with_gaps > most
     assert held.most == pytest.approx(idx.numel() * most, rel=0.15)

@@ -15,11 +15,11 @@ import pytest
 import safetensors
 import torch
 
-from gptlite import durable
+from gptlite import files
 from gptlite.errors import RunError
 from gptlite.runs.checkpoint import Checkpoint, Damaged, prune, save_checkpoint, valid_checkpoints
-from gptlite.runs.choosing import latest
-from gptlite.runs.manifest import dump_manifest
+from gptlite.runs.checkpoint_manifest import dump_manifest
+from gptlite.runs.find import latest
 
 Save = Callable[..., Checkpoint]
 FILES = ["MANIFEST.json", "config.json", "model.safetensors", "optimizer.safetensors", "state.json"]
@@ -158,15 +158,15 @@ def test_a_file_that_the_disk_cannot_read_counts_as_damaged(
     save: Save, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save(1), save(2)
-    whole = durable.sha256_of
+    whole = files.sha256_of
 
     def bad_sector(path: Path) -> str:
         if path == folder / "step-00000002" / "model.safetensors":
-            with durable.storage_errors(path, "read"):
+            with files.storage_errors(path, "read"):
                 raise OSError(errno.EIO, "")
         return whole(path)
 
-    monkeypatch.setattr(durable, "sha256_of", bad_sector)
+    monkeypatch.setattr(files, "sha256_of", bad_sector)
     assert steps(folder) == [1]
 
 
@@ -259,7 +259,7 @@ def test_a_failing_prune_is_a_warning(save: Save, folder: Path, monkeypatch: pyt
             raise PermissionError(13, "")
         return call(*args)
 
-    monkeypatch.setattr(durable, "syscall", no_rename)
+    monkeypatch.setattr(files, "syscall", no_rename)
     warnings: list[str] = []
     prune(folder, 1, newest=2, warn=warnings.append)
     assert len(warnings) == 1

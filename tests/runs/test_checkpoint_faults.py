@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from gptlite import durable
+from gptlite import files
 from gptlite.errors import StorageError
+from gptlite.json_files import read_record
 from gptlite.runs.checkpoint import prune, save_checkpoint, valid_checkpoints, write_pointer
-from gptlite.runs.choosing import best, latest
-from gptlite.runs.records import read_record
+from gptlite.runs.find import best, latest
 
 SIZE = 3000
 FILES = {"model.safetensors": b"\4" * SIZE, "optimizer.safetensors": b"o" * SIZE, "state.json": b"{}"}
@@ -42,7 +42,7 @@ def begin(folder: Path) -> None:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip the waiting of fsync, where the system survives and only the process does not."""
-    monkeypatch.setattr(durable, "_fsync", lambda fd: None)
+    monkeypatch.setattr(files, "_fsync", lambda fd: None)
 
 
 def calls_of_a_save(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -55,7 +55,7 @@ def calls_of_a_save(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     begin(folder)
     with monkeypatch.context() as patch:
-        patch.setattr(durable, "syscall", syscall)
+        patch.setattr(files, "syscall", syscall)
         save_and_prune(folder, 4, 1.0)
     return names
 
@@ -70,7 +70,7 @@ def check_survivors(folder: Path) -> int:
     assert chosen is not None
     assert chosen.step == found.step
     assert {read_record(folder / f"{name}.json")["step"] for name in ("latest", "best")} <= {3, 4}
-    named = {path for path in folder.glob("step-*") if durable.TEMP_MARK not in path.name}
+    named = {path for path in folder.glob("step-*") if files.TEMP_MARK not in path.name}
     assert named == {each.path for each in valid_checkpoints(folder, check_hashes=True)}  # none is half there
     return found.step
 
@@ -79,7 +79,7 @@ KILLS = f"""
 import os, shutil, signal, sys
 from pathlib import Path
 sys.path.insert(0, {str(Path(__file__).parent)!r})
-from gptlite import durable
+from gptlite import files
 from test_checkpoint_faults import begin, save_and_prune
 
 root, n_calls = Path(sys.argv[1]), int(sys.argv[2])
@@ -123,7 +123,7 @@ def test_a_kill_at_any_call_leaves_the_newest_or_the_one_before(
         for at in range(1, n_calls + 1):
             folder = tmp_path / "killed" / f"{half}-{at}"
             survived.append(check_survivors(folder))
-            durable.remove_leftovers(folder)
+            files.remove_leftovers(folder)
             save_and_prune(folder, 4, 1.0)  # what the resumed run does
             assert check_survivors(folder) == 4
             assert {path.name for path in folder.iterdir()} == {"step-00000004", "latest.json", "best.json"}
@@ -151,7 +151,7 @@ def test_an_error_at_any_call_is_reported_and_leaves_a_valid_checkpoint(
             return call(*args)
 
         with monkeypatch.context() as patch:
-            patch.setattr(durable, "syscall", syscall)
+            patch.setattr(files, "syscall", syscall)
             try:
                 save_and_prune(folder, 4, 1.0, problems.append)
             except StorageError as error:
@@ -188,7 +188,7 @@ def test_a_real_limit_on_file_sizes_is_reported_and_leaves_nothing_half_done(tmp
     refused = [line for line in lines if "write = File too large: the system's limit on file size" in line]
     assert [*refused, "3000 saved"] == lines[: len(refused) + 1]
     assert len(refused) == 15
-    durable.remove_tree(tmp_path / "step-00000002")
+    files.remove_tree(tmp_path / "step-00000002")
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -276,7 +276,7 @@ def test_a_power_cut_at_any_call_leaves_the_newest_or_the_one_before(
     begin(tmp_path / "live")
     disk = Disk(tmp_path / "live", cut_now)
     with monkeypatch.context() as patch:
-        patch.setattr(durable, "syscall", disk.syscall)
+        patch.setattr(files, "syscall", disk.syscall)
         save_checkpoint(tmp_path / "live", 4, FILES, {}, score=1.0)
         cut_now()
         assert survived[:8] == [3] * 8

@@ -14,12 +14,12 @@ from gptlite.config.loading import dump_config
 from gptlite.config.saved import saved_values
 from gptlite.config.schema import RunConfig
 from gptlite.errors import Diverged, RunError
-from gptlite.runs.compare import differences, differing, fold, peculiar, points, read_off, seeds_of, shared_places
-from gptlite.runs.reading import Evaluation, last_sample, read_curve, read_run, read_runs
-from gptlite.runs.reference_lines import FOLDER
-from gptlite.runs.rundir import Run
+from gptlite.loggers.baselines import FOLDER
+from gptlite.runs.compare import differences, differing, fold, peculiar, points, seeds_of, shared_places, value_at
+from gptlite.runs.run import Run
+from gptlite.runs.summary import Evaluation, last_sample, read_curve, read_run, read_runs
 
-HOLDER = "from gptlite.runs.rundir import Run; from pathlib import Path; import sys\n"
+HOLDER = "from gptlite.runs.run import Run; from pathlib import Path; import sys\n"
 HOLDER += "with Run(Path(sys.argv[1])).lock(): print('held', flush=True); input()"
 
 
@@ -242,7 +242,7 @@ def test_curves_lie_over_steps_tokens_or_seconds(tmp_path):
 
 def test_a_curve_is_read_off_at_evaluations_and_on_the_straight_line_between_them():
     curve = [(10.0, 4.0), (20.0, 2.0), (40.0, 1.0)]
-    read = [read_off(curve, x) for x in (10.0, 15.0, 25.0, 40.0)]
+    read = [value_at(curve, x) for x in (10.0, 15.0, 25.0, 40.0)]
     assert [each.bits_per_byte for each in read] == [4.0, 3.0, 1.75, 1.0]
     assert [each.between for each in read] == [False, True, True, False]
 

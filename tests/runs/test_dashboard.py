@@ -16,8 +16,8 @@ from tensorboard.plugins.hparams.backend_context import Context
 from tensorboard.plugins.projector.projector_plugin import ProjectorPlugin
 from werkzeug.test import Client
 
-from gptlite.runs.pictures import Embeddings
-from gptlite.runs.tensorboard import About, Reached, TensorBoardSink
+from gptlite.loggers.media import Embeddings
+from gptlite.loggers.tensorboard import About, Reached, TensorBoardSink
 
 
 def told_of(folder: Path) -> TBContext:

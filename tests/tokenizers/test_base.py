@@ -26,20 +26,20 @@ def made(request: pytest.FixtureRequest, bpe: BpeTokenizer) -> Tokenizer:
     return bpe if request.param == "bpe" else CharTokenizer.of(["some text\n\u00e9\U0001f600"])
 
 
-def never() -> Iterable[str]:
+def suppressed_ids() -> Iterable[str]:
     raise AssertionError("this text is not to be read")
 
 
 def test_char_knows_all_texts_and_bpe_learns_from_the_training_texts_alone() -> None:
-    char = build(TokenizerSection(kind="char"), lambda: ["ab", "c"], never)
+    char = build(TokenizerSection(kind="char"), lambda: ["ab", "c"], suppressed_ids)
     assert char.decode(range(3)) == "abc"
-    bpe = build(TokenizerSection(kind="bpe", vocab_size=300), never, lambda: ["ab ab ab abc"])
+    bpe = build(TokenizerSection(kind="bpe", vocab_size=300), suppressed_ids, lambda: ["ab ab ab abc"])
     assert (bpe.kind, bpe.vocab_size, bpe.requested_vocab_size) == ("bpe", 259, 300)
-    assert build(TokenizerSection(), never, lambda: ["ab ab"]).requested_vocab_size == 4096
+    assert build(TokenizerSection(), suppressed_ids, lambda: ["ab ab"]).requested_vocab_size == 4096
 
 
 def test_a_named_encoding_reads_no_text(gpt2_cache: Path) -> None:
-    assert build(TokenizerSection(kind="gpt2"), never, never).eot_id == 50256
+    assert build(TokenizerSection(kind="gpt2"), suppressed_ids, suppressed_ids).eot_id == 50256
 
 
 def test_the_recipe_tells_tokenizers_apart_before_they_are_made() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gptlite.config.schema import RunConfig
-from gptlite.training import loop, session
+from gptlite.training import loop, trainer
 
 SENTENCES = (
     "the cat sat on the mat and looked at the moon. ",
@@ -79,5 +79,5 @@ def hands(monkeypatch: pytest.MonkeyPatch) -> Hands:
     monkeypatch.setattr(loop, "perf_counter", hands)
     monkeypatch.setattr(loop, "train_step", step)
     monkeypatch.setattr(loop, "look", look)
-    monkeypatch.setattr(session, "evaluation_in_updates", lambda *_: 4 / hands.update)
+    monkeypatch.setattr(trainer, "evaluation_in_updates", lambda *_: 4 / hands.update)
     return hands

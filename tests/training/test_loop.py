@@ -11,8 +11,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from gptlite.inference.score import Score
 from gptlite.runs.checkpoint import valid_checkpoints
-from gptlite.training import launch, session
-from gptlite.training.terminal import Silent
+from gptlite.training import launch, trainer
+from gptlite.training.listener import SilentListener
 
 
 def log_lines(run, split):
@@ -20,7 +20,7 @@ def log_lines(run, split):
     return [line for line in lines if line["split"] == split]
 
 
-class Losses(Silent):
+class Losses(SilentListener):
     """Hears the loss of every update."""
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ def test_the_logged_loss_is_the_mean_of_the_updates_since_the_line_before(tiny, 
 def test_speed_is_measured_over_the_updates_of_this_session_since_the_line_before(tiny, tmp_path, hands, monkeypatch):
     measured = []
 
-    class Meter:
+    class Throughput:
         def __init__(self, *_) -> None:
             pass
 
@@ -50,7 +50,7 @@ def test_speed_is_measured_over_the_updates_of_this_session_since_the_line_befor
             measured.append((tokens, seconds))
             return {}
 
-    monkeypatch.setattr(session, "Meter", Meter)
+    monkeypatch.setattr(trainer, "Meter", Throughput)
     cfg = tiny.with_values({"log.every": 3, "train.max_steps": 7})
     run = launch.start(cfg, root=tmp_path, base="tiny").run
     launch.resume(run, cfg.with_values({"train.max_steps": 12}))
@@ -62,7 +62,7 @@ def test_speed_is_measured_over_the_updates_of_this_session_since_the_line_befor
 def test_patience_counts_anew_from_every_best_and_a_best_is_saved_also_between_two_saves(tiny, tmp_path, monkeypatch):
     cfg = tiny.with_values({"train.patience": 2, "eval.every": 2, "save.every": 100, "train.max_steps": 40})
     scores = iter([5.0, 5.5, 4.0, 4.5, 3.9, 3.9, 4.1, 3.0])
-    monkeypatch.setattr(session, "evaluate", lambda *_: Score(next(scores) * 10, 10, 10, 10))
+    monkeypatch.setattr(trainer, "evaluate", lambda *_: Score(next(scores) * 10, 10, 10, 10))
     outcome = launch.start(cfg, root=tmp_path, base="tiny")
     # After 2, 4, ... updates: bests at 2, 6 and 10; those after 12 and 14 are the first two in a row without one.
     assert outcome.state.step == 14
@@ -72,14 +72,14 @@ def test_patience_counts_anew_from_every_best_and_a_best_is_saved_also_between_t
 
 
 def test_a_power_cut_after_a_save_loses_no_line_up_to_it(tiny, tmp_path, monkeypatch, unsynced):
-    save_checkpoint, lost = session.save_checkpoint, {}
+    save_checkpoint, lost = trainer.save_checkpoint, {}
 
     def save(folder, step, *rest, **more):
         logs = [folder.parent / name for name in ("metrics.jsonl", "samples.jsonl")]
         lost[step] = [path.name for path in logs if path.stat().st_ino in unsynced]
         save_checkpoint(folder, step, *rest, **more)
 
-    monkeypatch.setattr(session, "save_checkpoint", save)
+    monkeypatch.setattr(trainer, "save_checkpoint", save)
     launch.start(tiny, root=tmp_path, base="tiny")
     assert lost == {0: [], 4: [], 8: [], 12: []}
 

@@ -14,11 +14,11 @@ from gptlite.config.loading import load_config
 from gptlite.config.schema import RunConfig
 from gptlite.data.prepare import prepare
 from gptlite.errors import ConfigError, Interrupted
-from gptlite.inference.load import Facts, Model
+from gptlite.inference.language_model import LanguageModel, ModelInfo
 from gptlite.model.gpt import GPT
 from gptlite.runs.checkpoint import valid_checkpoints
-from gptlite.runs.rundir import Run
-from gptlite.training import launch, loop, session
+from gptlite.runs.run import Run
+from gptlite.training import launch, loop, trainer
 from gptlite.training.rehearsal import evaluation_in_updates
 from gptlite.training.state import TrainState
 
@@ -56,13 +56,13 @@ def test_a_machine_that_becomes_busy_ends_on_the_deadline_all_the_same(one_minut
 def test_time_is_left_for_the_last_checkpoint_as_the_one_of_the_start_and_then_the_newest_took(
     one_minute, tmp_path, hands, monkeypatch
 ):
-    real, seconds = session.save, iter([1, 5, 5, 5])
+    real, seconds = trainer.save, iter([1, 5, 5, 5])
 
     def save(*args):
         hands.take(next(seconds))
         return real(*args)
 
-    monkeypatch.setattr(session, "save", save)
+    monkeypatch.setattr(trainer, "save", save)
     run = launch.start(one_minute, root=tmp_path, base="tiny", name="e").run
     # An evaluation takes 4 seconds; it and its checkpoint come after 10 and 20 updates, and leave time for one more.
     first = [1 - 2 * i / (60 - 4 - 1) for i in range(10)]
@@ -73,31 +73,31 @@ def test_time_is_left_for_the_last_checkpoint_as_the_one_of_the_start_and_then_t
 def test_an_update_that_was_held_up_does_not_end_the_run_early():
     state = TrainState(evaluation_updates=30.0)
     for i in range(20):
-        state = state.after(1.0, 8, now=0.1 * (i + 1))
-    held_up = state.after(1.0, 8, now=2.0 + 60 * 0.1)
-    assert held_up.ending <= 1.1 * state.ending
+        state = state.after_update(1.0, 8, now=0.1 * (i + 1))
+    held_up = state.after_update(1.0, 8, now=2.0 + 60 * 0.1)
+    assert held_up.final_eval_seconds <= 1.1 * state.final_eval_seconds
 
 
 def test_the_time_for_the_last_evaluation_is_what_was_measured_and_follows_the_updates():
     state = TrainState(evaluation_updates=3.0, save_seconds=1.0)
-    assert state.ending == 1.0  # nothing is known of updates yet
+    assert state.final_eval_seconds == 1.0  # nothing is known of updates yet
     for now in (2.0, 4.0):
-        state = state.after(1.0, 8, now)
-    assert state.ending == 3 * 2 + 1
-    state = state.paused(evaluation=10.0, save=0.0)
-    assert (state.elapsed, state.ending) == (14.0, 10 + 1)
-    state = state.paused(evaluation=0.0, save=0.5)
-    assert (state.elapsed, state.ending) == (14.5, 10 + 0.5)
-    state = state.after(1.0, 8, 14.5 + 3.5)  # the mean of 2, 2 and 3.5 is a quarter more
-    assert state.ending == pytest.approx(12.5 + 0.5)
+        state = state.after_update(1.0, 8, now)
+    assert state.final_eval_seconds == 3 * 2 + 1
+    state = state.after_pause(evaluation=10.0, save=0.0)
+    assert (state.elapsed, state.final_eval_seconds) == (14.0, 10 + 1)
+    state = state.after_pause(evaluation=0.0, save=0.5)
+    assert (state.elapsed, state.final_eval_seconds) == (14.5, 10 + 0.5)
+    state = state.after_update(1.0, 8, 14.5 + 3.5)  # the mean of 2, 2 and 3.5 is a quarter more
+    assert state.final_eval_seconds == pytest.approx(12.5 + 0.5)
 
 
 def test_an_evaluation_takes_a_third_of_the_arithmetic_of_training_on_its_tokens(one_minute, text_file):
     cfg = one_minute.with_values({"train.optimizer": "adamw", "eval.batch_size": 5})
     prepared = prepare(cfg.data, cfg.tokenizer)
     gpt = GPT(cfg.model, prepared.manifest.tokenizer.vocab_size)
-    model = Model(
-        gpt, prepared.tokenizer(), Facts(cfg.model, 0, "none"), Compute(torch.device("cpu"), "fp32", "fused", 1)
+    model = LanguageModel(
+        gpt, prepared.tokenizer(), ModelInfo(cfg.model, 0, "none"), Compute(torch.device("cpu"), "fp32", "fused", 1)
     )
     # Windows of 16 side by side, the last one short; in batches of 5, filled up to the longest of each.
     inputs = prepared.manifest.val.tokens - 1

@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from gptlite.compute import device, peak
+from gptlite.compute import device, matmul_flops
 from gptlite.compute.device import Compute
 from gptlite.compute.distributed import Dist
 from gptlite.config.schema import ModelSection, RunConfig
-from gptlite.inference.load import load_checkpoint
+from gptlite.inference.language_model import load_checkpoint
 from gptlite.model.gpt import GPT
-from gptlite.runs.choosing import choose_checkpoint, config_of
+from gptlite.runs.find import choose_checkpoint, config_of
 from gptlite.training import launch
-from gptlite.training.meter import Meter
-from gptlite.training.terminal import Silent
+from gptlite.training.listener import SilentListener
+from gptlite.training.throughput import Throughput
 
 
-class Listener(Silent):
+class Listener(SilentListener):
     """Hears what is said."""
 
     def __init__(self) -> None:
@@ -35,9 +35,9 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
     """Whether the CPU multiplies bf16; it reaches 400 GFLOP/s in fp32, and in bf16 2,000 or, where it does not, 8."""
     found = {"bf16": False}
     speeds = {("fp32", True): 4e11, ("fp32", False): 4e11, ("bf16", True): 2e12, ("bf16", False): 8e9}
-    for module in (device, peak):
+    for module in (device, matmul_flops):
         monkeypatch.setattr(module, "computes_in_bf16", lambda _: found["bf16"])
-    monkeypatch.setattr(peak, "matrix_product_flops", lambda compute: speeds[compute.precision, found["bf16"]])
+    monkeypatch.setattr(matmul_flops, "matrix_product_flops", lambda compute: speeds[compute.precision, found["bf16"]])
     return found
 
 
@@ -86,9 +86,9 @@ def test_the_share_of_the_peak_is_left_out_where_the_precision_is_emulated(tiny,
     model = GPT(ModelSection(n_layer=1, n_head=1, n_embd=8, block_size=8), 11)
     compute = Compute(torch.device("cpu"), "bf16", "fused", 1)
     machine["bf16"] = True
-    assert "share_of_peak" in Meter(model, compute, Dist()).read(300, 3.0)
+    assert "share_of_peak" in Throughput(model, compute, Dist()).read(300, 3.0)
     machine["bf16"] = False
-    assert set(Meter(model, compute, Dist()).read(300, 3.0)) == {"tokens_per_second", "peak_mib"}
+    assert set(Throughput(model, compute, Dist()).read(300, 3.0)) == {"tokens_per_second", "peak_mib"}
     run = launch.start(tiny.with_values({"run.precision": "bf16", "run.device": "cpu"}), root=tmp_path, base="tiny").run
     lines = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
     assert all("share_of_peak" not in line["time"] for line in lines)

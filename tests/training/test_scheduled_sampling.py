@@ -15,10 +15,10 @@ from gptlite.config.training import TrainSection
 from gptlite.data.batches import Batches
 from gptlite.data.tokens import TokenArray
 from gptlite.errors import Diverged
-from gptlite.model.gpt import GPT, nats
-from gptlite.training.optim import build_optimizers
-from gptlite.training.scheduled_sampling import draw, mixed_inputs, share_at, words_of
-from gptlite.training.step import accumulate_gradients, dropout_masks, train_step
+from gptlite.model.gpt import GPT, nll_sum
+from gptlite.training.optim.build import build_optimizers
+from gptlite.training.scheduled_sampling import draw, mixed_inputs, random_bits, replaced_fraction_at
+from gptlite.training.step import accumulate_gradients, make_dropout_masks, train_step
 
 CPU = Compute(torch.device("cpu"), "fp32", "fused", 1)
 V, T, B = 13, 8, 8
@@ -63,7 +63,7 @@ def random_inputs(n_rows: int) -> torch.Tensor:
 
 
 def mixed(share: float, x: torch.Tensor) -> torch.Tensor:
-    return mixed_inputs(successor(), x, share, words_of(1, 0, 0, *x.shape), CPU)
+    return mixed_inputs(successor(), x, share, random_bits(1, 0, 0, *x.shape), CPU)
 
 
 def test_every_input_but_the_first_of_its_window_becomes_what_follows_the_texts_own_token_before_it():
@@ -100,7 +100,7 @@ def chi_square(ids: torch.Tensor, expected: torch.Tensor) -> float:
 
 def test_ids_are_drawn_as_often_as_the_softmax_says_and_never_one_of_probability_0():
     p = torch.tensor([0.5, 0.25, 0.15, 0.09, 0.01], dtype=torch.float64)
-    numbers = torch.from_numpy((words_of(3, 7, 0, 2000, 50) & np.uint64(2**32 - 1)).astype(np.int64)).flatten()
+    numbers = torch.from_numpy((random_bits(3, 7, 0, 2000, 50) & np.uint64(2**32 - 1)).astype(np.int64)).flatten()
     logits = torch.cat([p.log() + 3.0, torch.tensor([-math.inf])]).expand(len(numbers), 6)
     ids = draw(logits, numbers)
     assert ids.max() == 4
@@ -111,7 +111,7 @@ def test_which_id_replaces_an_input_knows_nothing_of_whether_one_does():
     model, share = successor(), 0.3
     torch.nn.init.zeros_(model.head.weight)  # any id is as likely as any other
     x = torch.zeros(10_000, T, dtype=torch.int64)
-    got = mixed_inputs(model, x, share, words_of(1, 0, 0, *x.shape), CPU)[:, 1:].flatten()
+    got = mixed_inputs(model, x, share, random_bits(1, 0, 0, *x.shape), CPU)[:, 1:].flatten()
     expected = torch.full((V,), share / V, dtype=torch.float64)
     expected[0] += 1 - share
     assert chi_square(got, expected) < 32.9  # 12 degrees of freedom: above it once in a thousand
@@ -124,15 +124,15 @@ def test_the_first_and_the_last_number_draw_the_first_and_the_last_id_that_is_po
 
 def test_the_share_rises_from_nothing_to_where_one_more_update_would_follow():
     cfg = TrainSection(scheduled_sampling=0.4, max_steps=100)
-    assert [share_at(step, cfg) for step in (0, 50, 99)] == pytest.approx([0.0, 0.2, 0.396])
+    assert [replaced_fraction_at(step, cfg) for step in (0, 50, 99)] == pytest.approx([0.0, 0.2, 0.396])
     by_the_clock = TrainSection(scheduled_sampling=0.4, max_minutes=3)
-    assert [share_at(70, by_the_clock, gone) for gone in (0.0, 0.5, 1.0)] == pytest.approx([0.0, 0.2, 0.4])
+    assert [replaced_fraction_at(70, by_the_clock, gone) for gone in (0.0, 0.5, 1.0)] == pytest.approx([0.0, 0.2, 0.4])
 
 
 def test_the_random_bits_of_an_input_follow_from_seed_step_and_row_alone():
-    whole = words_of(1, 2, 0, B, T)
-    assert np.array_equal(np.concatenate([words_of(1, 2, first, 2, T) for first in range(0, B, 2)]), whole)
-    others = [words_of(seed, step, first, B, T) for seed, step, first in [(2, 2, 0), (1, 3, 0), (1, 2, B)]]
+    whole = random_bits(1, 2, 0, B, T)
+    assert np.array_equal(np.concatenate([random_bits(1, 2, first, 2, T) for first in range(0, B, 2)]), whole)
+    others = [random_bits(seed, step, first, B, T) for seed, step, first in [(2, 2, 0), (1, 3, 0), (1, 2, B)]]
     assert len(np.unique([whole, *others])) == 4 * whole.size
 
 
@@ -147,9 +147,9 @@ def test_the_gradient_is_that_of_training_on_the_mixed_inputs_with_dropout_in_th
     cfg = config(**{"model.dropout": 0.2})
     x, y = Batches(TEXT, T, B, seed=1).rows(3)
     model = gpt(cfg)
-    inputs = mixed_inputs(model, x, 0.5, words_of(cfg.run.seed, 3, 0, B, T), CPU)
+    inputs = mixed_inputs(model, x, 0.5, random_bits(cfg.run.seed, 3, 0, B, T), CPU)
     assert 10 < int((inputs != x).sum()) < 40
-    (nats(model(inputs, masks=dropout_masks(cfg, 3, 0, 0)), y) / (B * T)).backward()
+    (nll_sum(model(inputs, dropout_masks=make_dropout_masks(cfg, 3, 0, 0)), y) / (B * T)).backward()
     expected = [p.grad for p in model.parameters()]
     assert all(torch.equal(a, b) for a, b in zip(gradients(cfg), expected, strict=True))
 

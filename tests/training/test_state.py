@@ -8,8 +8,8 @@ from gptlite.training.state import TrainState
 
 def test_an_evaluation_as_good_as_the_best_is_no_new_best():
     score = Score(nats=30.0, tokens=10, bytes=10, characters=10)
-    first = TrainState(step=4).seen(score)
-    again = first.after(3.0, 128, 1.0).seen(score)
+    first = TrainState(step=4).after_eval(score)
+    again = first.after_update(3.0, 128, 1.0).after_eval(score)
     assert (first.best_step, first.evaluations_since_best, first.is_new_best) == (4, 0, True)
     assert (again.best_step, again.evaluations_since_best, again.is_new_best) == (4, 1, False)
 

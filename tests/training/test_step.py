@@ -11,9 +11,9 @@ from gptlite.data.batches import Batches
 from gptlite.data.tokens import TokenArray
 from gptlite.errors import ConfigError, Diverged
 from gptlite.model.gpt import GPT
-from gptlite.training.optim import build_optimizers
-from gptlite.training.step import choose_micro_batch_size, dropout_masks, train_step
-from gptlite.training.watch import NOTHING, Movement, Watch, layer_grad_norms
+from gptlite.training.diagnostics import NO_DIAGNOSTICS, Diagnostics, UpdateRatio, layer_grad_norms
+from gptlite.training.optim.build import build_optimizers
+from gptlite.training.step import choose_micro_batch_size, make_dropout_masks, train_step
 
 CPU = Compute(torch.device("cpu"), "fp32", "fused", 1)
 VOCAB_SIZE = 13
@@ -69,13 +69,13 @@ def test_dropout_masks_follow_from_seed_step_micro_step_and_rank_alone():
     cfg = config(**{"model.dropout": 0.5})
 
     def draw(*place: int) -> list[bool]:
-        masks = dropout_masks(cfg, *place)
-        assert masks is not None
-        return masks.dropped((64,), 0.5, torch.device("cpu")).tolist()
+        dropout_masks = make_dropout_masks(cfg, *place)
+        assert dropout_masks is not None
+        return dropout_masks.dropped((64,), 0.5, torch.device("cpu")).tolist()
 
     assert draw(3, 1, 0) == draw(3, 1, 0)
     assert len({tuple(draw(*place)) for place in [(3, 1, 0), (4, 1, 0), (3, 2, 0), (3, 1, 1)]}) == 4
-    assert dropout_masks(config(), 0, 0, 0) is None
+    assert make_dropout_masks(config(), 0, 0, 0) is None
 
 
 @pytest.mark.parametrize(
@@ -113,11 +113,11 @@ def test_clipping_bounds_the_norm_that_the_optimizer_sees():
     model = GPT(cfg.model, VOCAB_SIZE, rng=torch.Generator().manual_seed(0))
     seen: list[float] = []
 
-    class Watch(torch.optim.SGD):
+    class Diagnostics(torch.optim.SGD):
         def step(self, closure=None):
             seen.append(math.sqrt(sum(p.grad.square().sum().item() for p in model.parameters())))
 
-    stats = train_step(model, [Watch(model.parameters())], Batches(TEXT, 8, 8, seed=1), 0, cfg, CPU, Dist())
+    stats = train_step(model, [Diagnostics(model.parameters())], Batches(TEXT, 8, 8, seed=1), 0, cfg, CPU, Dist())
     assert stats.grad_norm > 0.01
     assert seen[0] == pytest.approx(1e-3, rel=1e-3)
 
@@ -146,7 +146,7 @@ def test_the_norms_of_the_layers_are_those_before_clipping_and_add_up_to_that_of
     cfg = config(**{"train.grad_clip": 1e-3})
     model = GPT(cfg.model, VOCAB_SIZE, rng=torch.Generator().manual_seed(0))
     optimizers = build_optimizers(model, cfg.train, CPU)
-    watch = Watch(layers=True)
+    watch = Diagnostics(layers=True)
     stats = train_step(model, optimizers, Batches(TEXT, 8, 8, seed=1), 0, cfg, CPU, Dist(), watch=watch)
     assert stats.grad_norm > 0.01
     assert math.hypot(*stats.more.values()) == pytest.approx(stats.grad_norm, rel=1e-5)
@@ -158,7 +158,7 @@ def test_an_update_that_is_watched_moves_the_model_as_one_that_is_not():
         cfg = config(**{"train.optimizer": "muon"})
         model = GPT(cfg.model, VOCAB_SIZE, rng=torch.Generator().manual_seed(0))
         optimizers = build_optimizers(model, cfg.train, CPU)
-        watch = Watch(Movement(model), layers=True, gradients=True) if watched else NOTHING
+        watch = Diagnostics(UpdateRatio(model), layers=True, gradients=True) if watched else NO_DIAGNOSTICS
         for step in range(3):
             stats = train_step(model, optimizers, Batches(TEXT, 8, 8, seed=1), step, cfg, CPU, Dist(), watch=watch)
         ends.append((stats.loss, stats.grad_norm, [p.detach().clone() for p in model.parameters()]))

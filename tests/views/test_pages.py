@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gptlite.inference.looking import LayerSteps, Surprises
+from gptlite.inference.inspect import LayerSteps, TokenScores
 from gptlite.views.attention import Conventions, attention_page
-from gptlite.views.per_token import Reading, per_token_page
+from gptlite.views.per_token import ScoredText, per_token_page
 
 NASTY = [b"</script><b>", b"&", b"\"'", "שלום".encode(), b"\n", b"\t", "日".encode()[:1], b"$title"]
 
@@ -27,8 +27,8 @@ def layer(n_head: int, n_tokens: int, head_size: int, seed: int = 0) -> LayerSte
     return LayerSteps(scores, masked, weights, values, weights @ values)
 
 
-def surprises() -> Surprises:
-    return Surprises(
+def score_each_token() -> TokenScores:
+    return TokenScores(
         np.arange(len(NASTY)),
         np.arange(len(NASTY)) * math.log(2),  # 0, 1, 2, ... bits
         np.arange(1, len(NASTY) + 1),
@@ -64,13 +64,13 @@ class Parsed(HTMLParser):
 
 
 def pages() -> dict[str, str]:
-    reading = Reading("nano, <i>step</i> 7", 64, 4, None)
+    reading = ScoredText("nano, <i>step</i> 7", 64, 4, None)
     table = np.zeros((8, 4))
     return {
         "attention": attention_page(
             "nano, <i>step</i> 7", NASTY, [layer(2, 8, 4)], table, Conventions(True, "learned")
         ),
-        "per_token": per_token_page(reading, surprises(), [*NASTY, b""], end=8),
+        "per_token": per_token_page(reading, score_each_token(), [*NASTY, b""], end=8),
     }
 
 
@@ -153,7 +153,7 @@ def test_the_per_token_page_holds_bits_ranks_and_alternatives():
 
 
 def test_a_text_that_was_cut_says_so_on_its_page():
-    reading = Reading("", 64, None, 5000)
-    page = Parsed(per_token_page(reading, surprises(), [*NASTY, b""], end=8))
+    reading = ScoredText("", 64, None, 5000)
+    page = Parsed(per_token_page(reading, score_each_token(), [*NASTY, b""], end=8))
     assert "the first 8 of 5,000 tokens" in page.text
     assert page.data["context"] is None

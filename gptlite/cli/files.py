@@ -1,0 +1,36 @@
+"""Files that results go to."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from gptlite import files
+from gptlite.errors import ConfigError
+
+
+def writable(out: str | Path) -> Path:
+    """Where --out points, before any work is done for it. ConfigError where no file can be written."""
+    path = Path(out)
+    if path.is_dir():
+        raise ConfigError(f"--out = {path}: a file's name, and this is a folder; name a file in it")
+    if not path.parent.is_dir():
+        raise ConfigError(f"--out = {path}: no folder {path.parent}; make it first, or choose another place")
+    return path
+
+
+def write_output(path: Path, text: str) -> None:
+    """Write a whole file at once, also behind a link, with the permissions of the one that was there.
+
+    What is no ordinary file, such as a pipe or /dev/stdout, is written into. StorageError where that fails.
+    """
+    data = text.encode()
+    if path.exists() and not path.is_file():
+        with files.storage_errors(path, "write"):
+            path.write_bytes(data)
+        return
+    target = path.resolve()
+    mode = target.stat().st_mode if target.exists() else None
+    files.replace(target, data)
+    if mode is not None:
+        os.chmod(target, mode)

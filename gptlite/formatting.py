@@ -1,0 +1,43 @@
+"""Numbers as people read them: counts with their nouns, sizes, ratios."""
+
+from __future__ import annotations
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "file"), counted(1200, "token")
+    ('1 file', '1,200 tokens')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def abbreviated(number: int) -> str:
+    """A count in at most five characters.
+
+    >>> abbreviated(950), abbreviated(3664), abbreviated(124439808)
+    ('950', '3.66k', '124M')
+    """
+    for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= 0.9995 * unit:  # from there on it rounds to one
+            return f"{number / unit:#.3g}".rstrip(".") + name
+    return str(number)
+
+
+def size(n_bytes: float) -> str:
+    """Bytes as people say them.
+
+    >>> size(1500), size(43 * 2**20), size(3 * 2**30)
+    ('1.5 KiB', '43 MiB', '3.0 GiB')
+    """
+    unit, name = next(((u, n) for u, n in ((2**30, "GiB"), (2**20, "MiB")) if n_bytes >= u), (2**10, "KiB"))
+    return f"{n_bytes / unit:.{1 if n_bytes < 10 * unit else 0}f} {name}"
+
+
+def amount(number: float) -> str:
+    """A ratio in two digits, or all of those before the point.
+
+    >>> amount(0.0312), amount(4.08), amount(812.3)
+    ('0.031', '4.1', '812')
+    """
+    return f"{number:.2g}" if number < 9.95 else f"{number:,.0f}"

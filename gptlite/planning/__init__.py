@@ -1,0 +1,1 @@
+"""Estimates before a run starts: memory, disk, epochs, and warnings about what looks wrong."""

@@ -1,0 +1,1 @@
+"""Optimizers: which one updates which parameter, and Muon."""

@@ -1,0 +1,130 @@
+"""Muon: momentum whose update matrix is orthogonalised (Jordan et al. 2024, kellerjordan.github.io/posts/muon).
+
+torch.optim.Muon always iterates in bf16, matrix by matrix; this one iterates in the type it is given and takes
+all matrices of one shape together, which is what makes it affordable on a CPU.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gptlite.training.optim.uncompiled import Optimizer
+
+NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
+ITERATIONS = 5
+
+
+def orthogonalise(matrices: Tensor, dtype: torch.dtype) -> Tensor:
+    """Push every singular value of each matrix to about 1: (n, rows, cols) with rows <= cols -> the same shape.
+
+    With X = U S V^T, each iteration X <- (a I + b A + c A^2) X, A = X X^T, maps S by an odd polynomial that is
+    steepest at zero, so that five of them bring (0, 1] into about (0.7, 1.2).
+    """
+    X = matrices.to(dtype)
+    X = X / X.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)
+    by_gram = through_gram(*X.shape[-2:]) and X.element_size() >= 4  # bytes: fp32 or better
+    X = gram_factor(X @ X.mT) @ X if by_gram else newton_schulz(X)
+    return X.to(matrices.dtype)
+
+
+def newton_schulz(X: Tensor) -> Tensor:
+    """The iteration as it stands above: (n, rows, cols) -> the same shape."""
+    a, b, c = NEWTON_SCHULZ
+    for _ in range(ITERATIONS):
+        A = X @ X.mT
+        polynomial = torch.baddbmm(A, A, A, beta=b, alpha=c)
+        X = torch.baddbmm(X, polynomial, X, beta=a)
+    return X
+
+
+def gram_factor(A: Tensor) -> Tensor:
+    """Q with Q X = newton_schulz(X), from A = X X^T alone: (n, rows, rows) -> the same shape.
+
+    Every factor P of X is a polynomial in A, so they commute, and X <- P X means A <- P A P: a wide X need not be
+    touched before the end. A holds the squares of the singular values, for which bf16 has too few digits.
+    """
+    a, b, c = NEWTON_SCHULZ
+    identity = torch.eye(A.size(-1), dtype=A.dtype, device=A.device)
+    Q: Tensor | None = None
+    for i in range(ITERATIONS):
+        P = torch.baddbmm(A, A, A, beta=b, alpha=c) + a * identity
+        Q = P if Q is None else P @ Q
+        if i + 1 < ITERATIONS:
+            A = P @ A @ P
+    assert Q is not None
+    return Q
+
+
+def through_gram(rows: int, cols: int) -> bool:
+    """Whether the products of `gram_factor` are less work than those of `newton_schulz`."""
+    return cols > 1.5 * rows
+
+
+def orthogonalise_flops(rows: int, cols: int) -> int:
+    """Multiplications and additions of `orthogonalise` for one fp32 matrix."""
+    m, n = min(rows, cols), max(rows, cols)
+    if through_gram(m, n):
+        return 4 * m * m * n + (8 * ITERATIONS - 6) * m**3
+    return ITERATIONS * (4 * m * m * n + 2 * m**3)
+
+
+class Muon(Optimizer):
+    """Nesterov momentum, orthogonalised, with decoupled weight decay.
+
+    The update is scaled by 0.2 sqrt(max(rows, cols)), which gives it the root mean square of a typical AdamW
+    update (Liu et al. 2025, arXiv 2502.16982), so that the learning rates of the two compare.
+
+    A group's `parts` cuts its matrices into that many equal blocks of rows, orthogonalised on their own: Q, K
+    and V are stored as one matrix but are three maps.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[dict[str, Any]],
+        *,
+        lr: float,
+        momentum: float,
+        weight_decay: float,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        self.dtype = dtype  # of the iteration; None: that of the parameter
+        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "parts": 1})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        """One update of every parameter that has a gradient."""
+        assert closure is None, "Muon does not re-evaluate the loss"
+        by_shape: dict[torch.Size, list[Tensor]] = defaultdict(list)
+        targets: dict[torch.Size, list[tuple[Tensor, dict[str, Any]]]] = defaultdict(list)
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is None:
+                    continue
+                update = self._nesterov(parameter, group["momentum"])
+                for target, matrix in zip(parameter.chunk(group["parts"]), update.chunk(group["parts"]), strict=True):
+                    wide = matrix if matrix.size(0) <= matrix.size(1) else matrix.mT
+                    by_shape[wide.shape].append(wide)
+                    targets[wide.shape].append((target, group))
+        for shape, matrices in by_shape.items():
+            directions = orthogonalise(torch.stack(matrices), self.dtype or matrices[0].dtype)
+            scale = 0.2 * math.sqrt(max(shape))
+            for direction, (target, group) in zip(directions, targets[shape], strict=True):
+                target.mul_(1 - group["lr"] * group["weight_decay"])
+                oriented = direction if direction.shape == target.shape else direction.mT
+                target.add_(oriented, alpha=-group["lr"] * scale)
+
+    def _nesterov(self, parameter: Tensor, momentum: float) -> Tensor:
+        """The gradient moved toward its running mean, which is kept as state."""
+        assert parameter.grad is not None
+        state = self.state[parameter]
+        if "momentum" not in state:
+            state["momentum"] = torch.zeros_like(parameter)
+        mean: Tensor = state["momentum"]
+        mean.lerp_(parameter.grad, 1 - momentum)
+        return parameter.grad.lerp(mean, momentum)

@@ -1,0 +1,41 @@
+"""How fast training goes and how much memory it takes: figures of the machine, no part of the result."""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+from gptlite.compute.device import Compute
+from gptlite.compute.distributed import Dist
+from gptlite.compute.matmul_flops import is_emulated, matrix_product_flops
+from gptlite.compute.memory import peak_bytes
+from gptlite.model.gpt import GPT
+from gptlite.training.optim.build import update_flops
+
+MEASURED_EVERY = 30.0  # seconds: whoever was at work when the peak was measured may be gone by then
+
+
+class Throughput:
+    """Compares what the model's arithmetic takes with the fastest matrix products seen so far; times some now."""
+
+    def __init__(self, model: GPT, compute: Compute, dist: Dist) -> None:
+        self._flops_per_token = update_flops(model, 1)
+        self._compute, self._n_processes = compute, dist.world_size
+        self._peak, self._has_peak = 0.0, not is_emulated(compute)
+        if self._has_peak:
+            self._measure()
+
+    def read(self, tokens: int, seconds: float) -> dict[str, float]:
+        """After training on so many tokens in so many seconds. share_of_peak: 1 is a training that does nothing but
+        multiply matrices; left out where the precision is emulated, since no product has the speed of another."""
+        tokens_per_second = tokens / seconds
+        memory = peak_bytes(self._compute.device) / 2**20
+        if not self._has_peak:
+            return {"tokens_per_second": tokens_per_second, "peak_mib": memory}
+        if perf_counter() - self._measured_at > MEASURED_EVERY:
+            self._measure()
+        share = tokens_per_second * self._flops_per_token / self._peak
+        return {"tokens_per_second": tokens_per_second, "share_of_peak": share, "peak_mib": memory}
+
+    def _measure(self) -> None:
+        self._peak = max(self._peak, matrix_product_flops(self._compute) * self._n_processes)
+        self._measured_at = perf_counter()

@@ -1,0 +1,45 @@
+import pytest
+
+from gptlite.config.suggest import KEYS, SECTION_SYNONYMS, SYNONYMS, suggest_key, suggest_section
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "meant"),
+    [
+        ("train", "n_layer", ["model.n_layer"]),
+        ("model", "batch_size", ["train.batch_size", "eval.batch_size"]),
+        (None, "every", ["eval.every", "save.every", "log.every"]),
+        (None, "train.lr", ["train.lr"]),
+        ("train", "LR", ["train.lr"]),
+        ("model", "block-size", ["model.block_size"]),
+        ("model", "d_model", ["model.n_embd"]),
+        ("model", "hidden_size", ["model.n_embd"]),
+        ("model", "num_layers", ["model.n_layer"]),
+        ("model", "seq_len", ["model.block_size"]),
+        ("train", "learning_rate", ["train.lr"]),
+        ("train", "max_iters", ["train.max_steps"]),
+        ("train", "eval_interval", ["eval.every"]),
+        ("train", "warmup_stpes", ["train.warmup_steps"]),
+        ("train", "learnig_rate", ["train.lr"]),
+        ("run", "droput", ["model.dropout"]),
+        ("model", "xyzzy", []),
+    ],
+)
+def test_an_unknown_key_suggests_what_was_meant(section, key, meant):
+    assert suggest_key(section, key) == meant
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("training", "train"), ("Model", "model"), ("optimizer", "train"), ("modle", "model"), ("xyzzy", None)],
+)
+def test_an_unknown_section_suggests_what_was_meant(name, meant):
+    assert suggest_section(name) == meant
+
+
+def test_every_synonym_names_an_existing_key_and_stands_once():
+    assert set(SYNONYMS) <= set(KEYS)
+    assert set(SECTION_SYNONYMS) <= {name.partition(".")[0] for name in KEYS}
+    words = [word for synonyms in SYNONYMS.values() for word in synonyms.split()]
+    assert sorted(words) == sorted(set(words))
+    assert not set(words) & set(KEYS.values()), "a key's own name is found before its synonyms"

@@ -1,0 +1,146 @@
+import math
+
+import pytest
+import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from gptlite.config.yaml import YamlError, read, resolve, write
+
+# What the core schema of the YAML 1.2.2 specification (10.3.2) says of each.
+CORE = {
+    "": None,
+    "~": None,
+    "null": None,
+    "true": True,
+    "FALSE": False,
+    "0": 0,
+    "-19": -19,
+    "+3": 3,
+    "010": 10,
+    "0o14": 12,
+    "0xFF": 255,
+    "3e-4": 0.0003,
+    "1.": 1.0,
+    ".5": 0.5,
+    "-1E3": -1000.0,
+    ".inf": math.inf,
+    "-.INF": -math.inf,
+    "on": "on",
+    "yes": "yes",
+    "No": "No",
+    "12:30": "12:30",
+    "2001-12-14": "2001-12-14",
+    "1_000": "1_000",
+    "0b11": "0b11",
+    "-0x1": "-0x1",
+    "tRue": "tRue",
+    "nUll": "nUll",
+    "e3": "e3",
+    ".": ".",
+    "=": "=",
+}
+
+
+@pytest.mark.parametrize(("text", "meaning"), CORE.items())
+def test_a_plain_scalar_means_what_yaml_1_2_says(text, meaning):
+    value = read(f"key: {text}").plain()["key"]
+    assert value == meaning
+    assert type(value) is type(meaning)
+
+
+def test_nan_is_a_number():
+    assert all(math.isnan(resolve(word)) for word in (".nan", ".NaN", ".NAN"))
+
+
+def test_a_quoted_scalar_is_text():
+    assert read("""["3", '3', "null", 'a\\d']""").plain() == ["3", "3", "null", "a\\d"]
+
+
+def test_digits_without_end_stay_text_instead_of_failing():
+    assert resolve("9" * 5000) == "9" * 5000
+
+
+def test_every_key_remembers_its_line():
+    root = read("# comment\na: 1\n\nb:\n  c: [1,\n    2]\n  d: >\n    text\n")
+    assert root.value["a"].line == 2
+    assert root.value["b"].line == 4
+    assert {key: node.line for key, node in root.value["b"].value.items()} == {"c": 5, "d": 7}
+
+
+def test_a_repeated_key_is_noticed_and_the_first_is_kept():
+    root = read("a: 1\nb: 2\na: 3\na: 4")
+    assert root.plain() == {"a": 1, "b": 2}
+    assert root.repeated == {"a": 3}
+
+
+@pytest.mark.parametrize("text", ["", "# only a comment\n", "---\n", "%YAML 1.2\n---\n"])
+def test_an_empty_document_is_null(text):
+    assert read(text).plain() is None
+
+
+REFUSED = {
+    "a: 1\n\tb: 2": (2, "tab"),
+    "a: 'x": (1, "quote that is never closed"),
+    "a: 1\nb: c: d": (2, "':' that does not belong here"),
+    'a: "C:\\data"': (1, "single quotes"),
+    "a: [1,\nb": (2, "bracket that is never closed"),
+    "a:\n    b: 1\n  c: 2": (3, "indentation"),
+    "a: 1\nb\nc: 2": (3, "without ':'"),
+    "a: &x 1": (1, "anchor"),
+    "a: *x": (1, "alias"),
+    "b: 1\na: !!python/name:os.system x": (2, "tag"),
+    "a: 1\n---\nb: 2": (2, "second document"),
+    "a: 1\nb: \0": (2, r"U\+0000"),
+    'a: "\\UFFFFFFFF"': (1, "escape"),
+    "? [a]\n: b": (1, "keys are words"),
+    "[" * 60000: (1, "deep"),
+    "- " * 30000: (1, "deep"),
+}
+
+
+@pytest.mark.parametrize("text", REFUSED, ids=[repr(text[:20]) for text in REFUSED])
+def test_what_no_config_needs_is_refused_with_its_line(text):
+    line, reason = REFUSED[text]
+    with pytest.raises(YamlError, match=reason) as caught:
+        read(text)
+    assert caught.value.line == line
+
+
+def test_an_alias_bomb_is_refused_before_it_grows():
+    bomb = "a: &a [x, x]\n" + "".join(f"{b}: &{b} [*{a}, *{a}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True))
+    with pytest.raises(YamlError, match="anchor"):
+        read(bomb)
+
+
+any_text = st.text() | st.text(st.characters(codec="utf-8", categories=["Cc", "Cf", "Zl", "Zs", "Po", "Nd"]))
+values = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | any_text
+values |= st.lists(values, max_size=3)
+
+
+@given(values)
+@example("...")
+@example("... a")
+def test_what_is_written_reads_back_equal(value):
+    assert read(f"key: {write(value)}").plain() == {"key": value}
+
+
+@given(values)
+def test_readers_of_yaml_1_1_understand_it_alike(value):
+    assert yaml.safe_load(f"key: {write(value)}") == {"key": value}
+
+
+@pytest.mark.parametrize(
+    "text", ["3e-4", "on", "No", "12:30", "2001-12-14", "0o7", "010", "1_000", "null", "~", "y", ""]
+)
+def test_text_that_some_reader_takes_for_something_else_is_quoted(text):
+    assert write(text) == f'"{text}"'
+
+
+def test_ordinary_text_stays_unquoted():
+    assert [write(text) for text in ("runs", "data/prepared", "utf-8", "a b")] == [
+        "runs",
+        "data/prepared",
+        "utf-8",
+        "a b",
+    ]

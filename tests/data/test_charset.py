@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gptlite.data.charset import BinaryFile, decode, is_binary, likely_encoding
+from gptlite.errors import DataError
+
+
+def test_a_byte_order_mark_is_dropped_and_newlines_stay() -> None:
+    assert decode(b"\xef\xbb\xbfa\r\nb\rc\n", "utf-8", "none", "f") == "a\r\nb\rc\n"
+    assert decode("\ufeffa\ufeff".encode("utf-16-le"), "utf-16-le", "none", "f") == "a\ufeff"
+
+
+def test_nfc_composes_and_none_does_not() -> None:
+    assert decode("e\u0301".encode(), "utf-8", "nfc", "f") == "\u00e9"
+    assert decode("e\u0301".encode(), "utf-8", "none", "f") == "e\u0301"
+
+
+@pytest.mark.parametrize(
+    ("raw", "encoding", "message"),
+    [
+        (
+            "na\u00efve\n".encode("cp1252"),
+            "utf-8",
+            "f: byte 2 = 0xef: not valid utf-8; it looks like cp1252: set data.encoding=cp1252",
+        ),
+        (
+            b"x\x81y",
+            "utf-8",
+            "f: byte 1 = 0x81: not valid utf-8; it looks like latin-1: set data.encoding=latin-1",
+        ),
+        (
+            "hello".encode("utf-16"),
+            "utf-8",
+            "f: byte 3 = 0x00: not valid utf-8; it looks like utf-16: set data.encoding=utf-16",
+        ),
+        (
+            "hello".encode("utf-16-be"),
+            "utf-8",
+            "f: byte 0 = 0x00: not valid utf-8; it looks like utf-16-be: set data.encoding=utf-16-be",
+        ),
+        (
+            "\u00e9t\u00e9".encode(),
+            "ascii",
+            "f: byte 0 = 0xc3: not valid ascii; it looks like utf-8: set data.encoding=utf-8",
+        ),
+        (
+            "\u0421\u0442\u0430\u043b\u044c".encode("cp1251"),
+            "utf-8",
+            "f: byte 0 = 0xd1: not valid utf-8; mend the file or set data.encoding to its encoding",
+        ),
+        (
+            "\u00e9t\u00e9 \u00e0 No\u00ebl".encode() + b"\xff",
+            "utf-8",
+            "f: byte 14 = 0xff: not valid utf-8; mend the file or set data.encoding to its encoding",
+        ),
+        (b"abc", "utf-16", "f: byte 2 = 0x63: not valid utf-16; it looks like utf-8: set data.encoding=utf-8"),
+        (
+            b"\x89PNG\r\n\x1a\n\0\0\0\r",
+            "utf-8",
+            "f: byte 8 = 0x00: text is needed and this is a binary file; choose another file",
+        ),
+        (b"a+2AA-", "utf-7", "f: character 1 = U+D800: half of a surrogate pair is no text; mend the file"),
+    ],
+)
+def test_text_that_cannot_be_decoded_says_where_why_and_what_to_do(raw: bytes, encoding: str, message: str) -> None:
+    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
+        decode(raw, encoding, "none", "f")
+
+
+def test_nul_in_a_wide_encoding_is_binary_only_as_a_character() -> None:
+    assert decode("ab".encode("utf-16-le"), "utf-16-le", "none", "f") == "ab"
+    with pytest.raises(BinaryFile, match="byte 1 = 0x00"):
+        decode("a\0b".encode("utf-16-le"), "utf-16-le", "none", "f")
+
+
+def test_numbers_in_two_bytes_are_binary_and_utf16_is_text() -> None:
+    numbers = b"".join(i.to_bytes(2, "little") for i in range(1, 200))
+    assert is_binary(numbers, "utf-8")
+    assert not is_binary("two words\n".encode("utf-16-le"), "utf-8")
+    assert not is_binary("\u0441\u043b\u043e\u0432\u043e \u0438 \u0434\u0435\u043b\u043e".encode("utf-16-le"), "utf-8")
+
+
+@given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
+def test_utf8_text_comes_back_whole(text: str) -> None:
+    assert decode(text.encode(), "utf-8", "none", "f") == text.removeprefix("\ufeff")
+
+
+@given(st.text(st.characters(max_codepoint=0xFF)).map(lambda text: text.encode("latin-1")))
+def test_a_guessed_8_bit_encoding_spells_the_bytes(raw: bytes) -> None:
+    guess = likely_encoding(raw)
+    if guess is not None and not guess.startswith("utf-"):
+        assert raw.decode(guess).encode(guess) == raw

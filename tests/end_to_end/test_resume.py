@@ -1,0 +1,290 @@
+"""A run that was stopped anywhere and resumed ends as one that was left alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from gptlite.compute.threads import choose_threads
+from gptlite.config.schema import RunConfig
+from gptlite.errors import ConfigError, Diverged, Interrupted, RunError
+from gptlite.runs.checkpoint import Checkpoint, valid_checkpoints
+from gptlite.runs.run import Run
+from gptlite.training import launch, loop
+from gptlite.training.listener import SilentListener
+
+HARD = {
+    "model.dropout": 0.2,
+    "train.micro_batch_size": 2,
+    "run.precision": "bf16",
+    "train.optimizer": "muon",
+    "train.scheduled_sampling": 0.5,
+    "log.every": 3,
+    "log.grad_norms": True,
+    "save.every": 5,
+}
+
+
+class Crash(Exception):
+    """What a power cut looks like from inside."""
+
+
+def numbers(run: Run) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in line.items() if key != "time"} for line in lines]
+
+
+def final(run: Run) -> Checkpoint:
+    return valid_checkpoints(run.checkpoints, check_hashes=True)[-1]
+
+
+def assert_same_end(a: Run, b: Run) -> None:
+    one, other = final(a), final(b)
+    assert one.step == other.step
+    for read in (Checkpoint.read_model, Checkpoint.read_optimizer):
+        left, right = read(one), read(other)
+        assert left.keys() == right.keys()
+        assert all(torch.equal(left[name], right[name]) for name in left)
+    assert numbers(a) == numbers(b)
+    assert (a.path / "samples.jsonl").read_text() == (b.path / "samples.jsonl").read_text()
+
+
+def start(cfg: RunConfig, root: Path, name: str) -> Run:
+    return launch.start(cfg, root=root, base="tiny", name=name).run
+
+
+def crash_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    real = loop.train_step
+
+    def train_step(model, optimizers, batches, at, *rest):
+        if at == step:
+            raise Crash
+        return real(model, optimizers, batches, at, *rest)
+
+    monkeypatch.setattr(loop, "train_step", train_step)
+
+
+@pytest.mark.parametrize("values", [{}, HARD], ids=["plain", "everything-random-in-pieces"])
+@pytest.mark.parametrize("steps", [(1,), (5, 9), (11,)], ids=str)
+def test_a_run_that_crashed_and_was_resumed_equals_one_left_alone(tiny, tmp_path, monkeypatch, values, steps):
+    cfg = tiny.with_values(values)
+    whole = start(cfg, tmp_path / "runs", "whole")
+    for i, step in enumerate(steps):
+        with monkeypatch.context() as patch:
+            crash_at(patch, step)
+            with pytest.raises(Crash):
+                start(cfg, tmp_path / "runs", "cut") if i == 0 else launch.resume(Run(tmp_path / "runs" / "cut"))
+    cut = launch.resume(Run(tmp_path / "runs" / "cut")).run
+    assert_same_end(whole, cut)
+
+
+def test_the_final_state_depends_on_the_seed(tiny, tmp_path):
+    a = start(tiny, tmp_path, "a")
+    b = start(tiny.with_values({"run.seed": 1}), tmp_path, "b")
+    with pytest.raises(AssertionError):
+        assert_same_end(a, b)
+
+
+class Listener(SilentListener):
+    """Hears what is said while a signal is handled."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def say_at_once(self, line: str) -> None:
+        self.heard.append(line)
+
+
+def signal_in(monkeypatch: pytest.MonkeyPatch, step: int, *signums: int) -> None:
+    real = loop.train_step
+
+    def train_step(model, optimizers, batches, at, *rest):
+        if at == step:
+            for signum in signums:
+                signal.raise_signal(signum)
+        return real(model, optimizers, batches, at, *rest)
+
+    monkeypatch.setattr(loop, "train_step", train_step)
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_after_the_update_and_says_how_to_go_on(tiny, tmp_path, monkeypatch, signum):
+    whole = start(tiny, tmp_path, "whole")
+    listener = Listener()
+    with monkeypatch.context() as patch:
+        signal_in(patch, 6, signum)
+        with pytest.raises(Interrupted, match=r"gptlite train --resume \S*/cut$") as stopped:
+            launch.start(tiny, root=tmp_path, base="tiny", name="cut", terminal=listener)
+    assert stopped.value.exit_code == 128 + signum
+    again = "; press again to give up" if signum == signal.SIGINT else ""
+    assert listener.heard == [f"stopping after this update{again}"]
+    cut = Run(tmp_path / "cut")
+    assert final(cut).step == 7
+    assert not cut.finished
+    launch.resume(cut)
+    assert cut.finished
+    assert_same_end(whole, cut)
+
+
+def test_a_signal_during_the_last_update_lets_the_run_end_as_finished(tiny, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        signal_in(patch, 11, signal.SIGTERM)
+        run = start(tiny, tmp_path, "a")
+    assert final(run).step == 12
+    assert run.finished
+
+
+def test_the_same_signal_again_gives_up_at_once_and_the_last_checkpoint_stands(tiny, tmp_path, monkeypatch):
+    whole, before = start(tiny, tmp_path, "whole"), signal.getsignal(signal.SIGINT)
+    with monkeypatch.context() as patch:
+        signal_in(patch, 6, signal.SIGINT, signal.SIGINT)
+        with pytest.raises(
+            Interrupted, match=r"signal = SIGINT: told twice, .*gptlite train --resume \S*/cut$"
+        ) as ended:
+            start(tiny, tmp_path, "cut")
+    assert ended.value.exit_code == 130
+    assert signal.getsignal(signal.SIGINT) is before
+    cut = Run(tmp_path / "cut")
+    assert final(cut).step == 4
+    launch.resume(cut)
+    assert_same_end(whole, cut)
+
+
+def test_the_saved_config_repeats_the_run_from_another_folder(tiny, tmp_path, monkeypatch):
+    from gptlite.config.loading import load_config
+
+    first = start(tiny, tmp_path / "runs", "first")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    saved = load_config(first.path / "config.yaml")
+    assert "first" not in first.config_text()
+    assert Path(saved.data.source).is_absolute()
+    assert not [value for section in saved.model_dump().values() for value in section.values() if value == "auto"]
+    assert_same_end(first, start(saved, tmp_path / "runs", "second"))
+
+
+def test_a_run_keeps_what_was_chosen_and_why_where_auto_would_choose_otherwise(tiny, tmp_path, monkeypatch):
+    cfg = tiny.with_values({"run.threads": "auto", "train.max_steps": 6})
+    monkeypatch.setenv("GPTLITE_THREADS", "1")
+    whole = start(cfg, tmp_path, "whole")
+    with monkeypatch.context() as patch:
+        crash_at(patch, 4)
+        with pytest.raises(Crash):
+            start(cfg, tmp_path, "cut")
+    cut = Run(tmp_path / "cut")
+    config, info = cut.config_text(), cut.info
+    assert "threads: 1\n" in config
+    assert "threads 1: GPTLITE_THREADS allows no more" in info["reasons"]
+    # Another machine, where auto would take three.
+    monkeypatch.setenv("GPTLITE_THREADS", "3")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(9), raising=False)
+    assert choose_threads("auto", tmp_path)[0] == 3
+    launch.claim(cfg, root=tmp_path, name="cut")
+    assert cut.config_text() == config
+    assert cut.info["reasons"] == info["reasons"]
+    assert_same_end(whole, cut)
+
+
+def test_a_run_goes_on_without_its_text(tiny, tmp_path, monkeypatch):
+    text = tmp_path / "moved.txt"
+    text.write_bytes(Path(tiny.data.source).read_bytes())
+    cfg = tiny.with_values({"data.source": str(text)})
+    whole = start(cfg, tmp_path / "runs", "whole")
+    with monkeypatch.context() as patch:
+        crash_at(patch, 6)
+        with pytest.raises(Crash):
+            start(cfg, tmp_path / "runs", "cut")
+    text.unlink()
+    assert_same_end(whole, launch.resume(Run(tmp_path / "runs" / "cut")).run)
+
+
+def test_continue_starts_a_run_once_and_then_goes_on_with_it(tiny, tmp_path, monkeypatch):
+    whole = start(tiny, tmp_path, "whole")
+    with monkeypatch.context() as patch:
+        crash_at(patch, 5)
+        with pytest.raises(Crash):
+            launch.claim(tiny, root=tmp_path, name="y")
+    run = launch.claim(tiny, root=tmp_path, name="y").run
+    assert_same_end(whole, run)
+    again = launch.claim(tiny, root=tmp_path, name="y")
+    assert again.state.step == 12
+    assert_same_end(whole, run)
+
+
+def test_what_would_change_the_result_is_refused_and_both_sides_are_named(tiny, tmp_path):
+    run = start(tiny, tmp_path, "a")
+    wanted = tiny.with_values({"train.lr": 0.5, "model.n_embd": 32, "train.max_steps": 14})
+    with pytest.raises(ConfigError) as refused:
+        launch.resume(run, wanted)
+    assert any("train.lr = 0.5: it was started with 0.04" in problem for problem in refused.value.problems)
+    assert any("model.n_embd = 32: it was started with 16" in problem for problem in refused.value.problems)
+    assert not any("max_steps" in problem for problem in refused.value.problems)
+
+
+def test_a_finished_run_goes_on_when_it_is_given_more_updates(tiny, tmp_path):
+    run = start(tiny, tmp_path, "a")
+    longer = launch.resume(run, tiny.with_values({"train.max_steps": 14, "run.threads": 1}))
+    assert longer.state.step == final(run).step == 14
+    assert [line["step"] for line in numbers(run) if line["split"] == "train"] == list(range(1, 15))
+
+
+def test_auto_stands_for_what_was_chosen_only_where_it_is_the_default():
+    saved = RunConfig().with_values({"run.threads": 3})
+    prompt, source = (RunConfig().with_values({key: "auto"}) for key in ("eval.prompt", "data.source"))
+    assert launch.reconcile(saved, prompt, "a") == saved.with_values({"eval.prompt": "auto"})
+    with pytest.raises(ConfigError, match=r"data\.source = auto: it was started with python-stdlib"):
+        launch.reconcile(saved, source, "a")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("n_layer: 1", "n_layer: 2", r"model\.n_layer = 1: config\.yaml has 2"),
+        ("optimizer: adamw", "optimizer: muon", r"step-00000002: optimizer = adamw: the run now has muon"),
+    ],
+)
+def test_a_hand_edited_model_or_optimizer_is_refused_before_anything_is_read_wrongly(tiny, tmp_path, old, new, problem):
+    run = start(tiny.with_values({"train.optimizer": "adamw", "train.max_steps": 2}), tmp_path, "a")
+    assert old in run.config_text()
+    run.write_config(run.config_text().replace(old, new))
+    with pytest.raises(RunError, match=problem):
+        launch.resume(run)
+
+
+def test_other_text_under_the_same_name_is_refused(tiny, tmp_path):
+    text = tmp_path / "moved.txt"
+    text.write_bytes(Path(tiny.data.source).read_bytes())
+    cfg = tiny.with_values({"data.source": str(text)})
+    launch.claim(cfg, root=tmp_path / "runs", name="y")
+    text.write_text(text.read_text() + "more")
+    with pytest.raises(RunError, match="the text or its settings have changed"):
+        launch.claim(cfg, root=tmp_path / "runs", name="y")
+
+
+def test_divergence_keeps_the_last_checkpoint_and_the_run_unfinished(tiny, tmp_path, monkeypatch):
+    real = loop.train_step
+
+    def train_step(model, optimizers, batches, at, *rest):
+        if at == 6:
+            with torch.no_grad():
+                model.token_embedding.weight.fill_(float("nan"))
+        return real(model, optimizers, batches, at, *rest)
+
+    monkeypatch.setattr(loop, "train_step", train_step)
+    with pytest.raises(Diverged, match="step 7: loss = nan"):
+        start(tiny, tmp_path, "a")
+    run = Run(tmp_path / "a")
+    assert final(run).step == 4
+    assert all(t.isfinite().all() for t in final(run).read_model().values())
+    assert not run.finished
+    assert run.diverged
+    monkeypatch.undo()
+    launch.resume(run)
+    assert run.finished
+    assert not run.diverged

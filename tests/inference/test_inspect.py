@@ -1,0 +1,121 @@
+"""What is shown of a model is what it computes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from gptlite.compute.device import Compute
+from gptlite.config.schema import ModelSection
+from gptlite.inference.inspect import attention_steps, keeping_steps, position_table, score_each_token
+from gptlite.inference.language_model import LanguageModel, ModelInfo
+from gptlite.model.gpt import GPT
+from gptlite.tokenizers.char import CharTokenizer
+
+TOKENIZER = CharTokenizer("abcdefg")
+CPU = Compute(torch.device("cpu"), "fp32", "fused", 1)
+IDS = [1, 5, 0, 0, 6, 2]
+
+
+def model(*, ends: bool = False, **values) -> LanguageModel:
+    cfg = ModelSection(**{"n_layer": 2, "n_head": 2, "n_embd": 8, "block_size": 6, **values})
+    gpt = GPT(cfg, TOKENIZER.vocab_size, rng=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        for i, p in enumerate(gpt.parameters()):
+            p.add_(0.5 * torch.randn(p.shape, generator=torch.Generator().manual_seed(i)))
+    return LanguageModel(gpt, TOKENIZER, ModelInfo(cfg, TOKENIZER.eot_id if ends else 0, "none"), CPU)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{}, {"scale_attention": False}, {"norm": "post", "bias": True}, {"position": "sinusoidal"}, {"position": "none"}],
+    ids=str,
+)
+def test_every_step_is_that_of_the_queries_keys_and_values_worked_out_in_numpy(values):
+    gpt = model(**values).gpt
+    projected: list[np.ndarray] = []
+    for block in gpt.blocks:
+        block.attn.qkv.register_forward_hook(lambda *call: projected.append(call[-1][0].numpy().astype(np.float64)))
+    layers = attention_steps(gpt, IDS)
+    assert len(layers) == len(projected) == 2
+    divisor = 1.0 if values.get("scale_attention") is False else 2.0  # heads of 8 / 2 = 4 numbers
+    for layer, qkv in zip(layers, projected, strict=True):
+        for head in range(2):
+            q, k, v = (qkv[:, part * 8 + head * 4 :][:, :4] for part in range(3))
+            scores = q @ k.T / divisor
+            masked = [[scores[t, s] if s <= t else -math.inf for s in range(6)] for t in range(6)]
+            exponentials = np.exp(masked)
+            weights = exponentials / exponentials.sum(-1, keepdims=True)
+            for got, expected in (
+                (layer.scores, scores),
+                (layer.masked, masked),
+                (layer.weights, weights),
+                (layer.values, v),
+                (layer.heads, weights @ v),
+            ):
+                np.testing.assert_allclose(got[head], expected, rtol=1e-4, atol=1e-6)
+
+
+def test_looking_leaves_the_model_as_it_was_also_after_an_error():
+    gpt = model().gpt
+    before = [block.attn.attend for block in gpt.blocks]
+    logits = gpt(torch.tensor([IDS]))
+    attention_steps(gpt, IDS)
+    with pytest.raises(ZeroDivisionError), keeping_steps(gpt):
+        raise ZeroDivisionError
+    assert [block.attn.attend for block in gpt.blocks] == before
+    assert torch.equal(gpt(torch.tensor([IDS])), logits)
+
+
+@pytest.mark.parametrize("position", ["learned", "sinusoidal", "none"])
+def test_the_position_table_is_the_one_that_the_model_adds(position):
+    gpt, inputs = model(position=position).gpt, []
+    gpt.blocks[0].register_forward_pre_hook(lambda block, args: inputs.append(args[0][0]))
+    with torch.no_grad():
+        gpt(torch.tensor([IDS]))
+    added = (inputs[0] - gpt.token_embedding.weight.detach()[IDS]).numpy()
+    table = position_table(gpt)
+    if position == "none":
+        assert table is None
+        assert not added.any()
+    else:
+        np.testing.assert_allclose(table, added, atol=1e-6)
+        assert added.any()
+
+
+TEXT = "badcafefeedabcdefgabbaface"  # four windows of six tokens, and a rest
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_the_surprises_of_a_text_add_up_to_its_score(ends):
+    judge = model(ends=ends)
+    seen = score_each_token(judge, judge.tokens_to_score(TEXT))
+    score = judge.score(TEXT)
+    assert seen.nats.sum() == pytest.approx(score.nats, rel=1e-6)
+    assert len(seen.ids) == score.tokens
+    assert TOKENIZER.decode(seen.ids) == (TEXT if ends else TEXT[1:])
+
+
+def test_each_surprise_rank_and_alternative_is_that_of_a_loop_over_single_tokens():
+    judge = model()
+    ids = judge.encode(TEXT)
+    seen = score_each_token(judge, judge.tokens_to_score(TEXT), batch_size=3)
+    for i in range(1, len(ids)):
+        start = (i - 1) // 6 * 6
+        p = torch.softmax(judge.gpt(torch.tensor([ids[start:i]]))[0, -1], dim=-1).tolist()
+        top_logprobs = sorted(range(8), key=lambda token: -p[token])
+        assert seen.ids[i - 1] == ids[i]
+        assert seen.nats[i - 1] == pytest.approx(-math.log(p[ids[i]]), rel=1e-4)
+        assert seen.ranks[i - 1] == 1 + top_logprobs.index(ids[i])
+        assert seen.top_ids[i - 1].tolist() == top_logprobs[:5]
+        assert seen.top_probabilities[i - 1] == pytest.approx([p[token] for token in top_logprobs[:5]], rel=1e-4)
+
+
+def test_a_vocabulary_smaller_than_the_list_of_alternatives_is_shown_whole():
+    tokenizer = CharTokenizer("ab")
+    cfg = ModelSection(n_layer=1, n_head=1, n_embd=4, block_size=4)
+    judge = LanguageModel(GPT(cfg, 3), tokenizer, ModelInfo(cfg, 0, "none"), CPU)
+    assert sorted(score_each_token(judge, judge.tokens_to_score("abba")).top_ids[0].tolist()) == [0, 1, 2]

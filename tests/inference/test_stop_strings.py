@@ -1,0 +1,60 @@
+"""Text from tokens, whole and as a stream."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gptlite.inference.stop_strings import TextStream, whole_text
+from gptlite.tokenizers.bpe import train_bpe
+from gptlite.tokenizers.char import CharTokenizer
+
+
+def streamed(ids, tokenizer, stop=()) -> list[str]:
+    """The pieces of a text stream that are not empty."""
+    stream = TextStream(tokenizer, stop)
+    return [piece for piece in [*map(stream.feed, ids), stream.finish()] if piece]
+
+
+def test_a_text_has_ended_with_its_stop_text_and_takes_no_more():
+    stream = TextStream(CharTokenizer("ab"), ["b"])
+    assert (stream.feed(0), stream.stopped) == ("a", False)
+    assert (stream.feed(1), stream.stopped) == ("", True)
+    assert (stream.feed(0), stream.finish()) == ("", "")
+
+
+def test_of_two_stop_texts_the_one_that_begins_first_cuts_though_the_other_is_whole_before_it():
+    tokenizer = CharTokenizer("abc")
+    assert "".join(streamed(tokenizer.encode("cbaa"), tokenizer, ["a", "baa"])) == "c"
+    assert "".join(streamed(tokenizer.encode("cbab"), tokenizer, ["a", "baa"])) == "cb"
+
+
+BPE = train_bpe(["naïve café 日本語 text, naïve café"], 280)
+
+
+def test_ten_thousand_random_texts_come_out_of_the_stream_to_the_byte():
+    rng = random.Random(0)
+    alphabet = [*map(chr, range(32, 127)), *map(chr, range(0xA0, 0x250)), "\u65e5", "\U0001f600"]
+    for _ in range(10_000):
+        text = "".join(rng.choices(alphabet, k=rng.randrange(12)))
+        ids = BPE.encode(text).tolist()
+        assert "".join(streamed(ids, BPE)) == text
+        torn = ids[: rng.randrange(len(ids) + 1)]  # perhaps within a character
+        assert "".join(streamed(torn, BPE)).encode() == BPE.decode_bytes(torn).decode("utf-8", "replace").encode()
+
+
+@given(st.lists(st.integers(0, BPE.vocab_size - 1), max_size=40))
+def test_streamed_text_equals_the_decoded_whole_and_never_shows_half_a_character(ids):
+    pieces = streamed(ids, BPE)
+    assert "".join(pieces) == BPE.decode(ids)
+    assert all(pieces)
+
+
+@given(st.text(alphabet="abé日", max_size=30), st.lists(st.text(alphabet="abé日", min_size=1, max_size=4), max_size=3))
+def test_a_stop_text_cuts_where_it_first_appears_however_the_text_is_cut_into_tokens(text, stop):
+    ids = BPE.encode(text).tolist()
+    first = min((at for s in stop if (at := text.find(s)) >= 0), default=len(text))
+    assert "".join(streamed(ids, BPE, stop)) == text[:first]
+    assert whole_text(BPE, ids, stop) == text[:first]

@@ -1,0 +1,56 @@
+"""Pictures of attention weights: the pixels, and the PNG file read by hand."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import numpy as np
+
+from gptlite.loggers.heatmap import GAP, Pixels, png, tiled
+
+
+def read_png(data: bytes) -> Pixels:
+    """A PNG file of eight bits per channel, RGB and without filters, by its standard."""
+    assert data[:8] == bytes([137, 80, 78, 71, 13, 10, 26, 10])
+    chunks, at = {}, 8
+    while at < len(data):
+        (length,) = struct.unpack_from(">I", data, at)
+        kind, content = data[at + 4 : at + 8], data[at + 8 : at + 8 + length]
+        assert struct.unpack_from(">I", data, at + 8 + length) == (zlib.crc32(kind + content),)
+        chunks[kind] = content
+        at += 12 + length
+    assert list(chunks) == [b"IHDR", b"IDAT", b"IEND"]
+    width, height, *form = struct.unpack(">IIBBBBB", chunks[b"IHDR"])
+    assert form == [8, 2, 0, 0, 0]
+    rows = np.frombuffer(zlib.decompress(chunks[b"IDAT"]), np.uint8).reshape(height, 1 + 3 * width)
+    assert not rows[:, 0].any()
+    return rows[:, 1:].reshape(height, width, 3)
+
+
+def test_a_png_file_holds_the_pixels() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (5, 3, 3)).astype(np.uint8)
+    assert np.array_equal(read_png(png(pixels)), pixels)
+
+
+def test_each_weight_is_a_square_of_one_colour_and_heads_stand_side_by_side_from_the_left() -> None:
+    weights = np.zeros((3, 4, 4))
+    weights[:, range(4), range(4)] = 1.0
+    weights[2] = [[1, 0, 0, 0], [0.25, 0.75, 0, 0], [0, 0.25, 0.75, 0], [0.25, 0.25, 0.25, 0.25]]
+    pixels = tiled(weights)
+    side, cell = 192, 48
+    assert pixels.shape == (2 * side + GAP, 2 * side + GAP, 3)
+    white, dark = [255, 255, 255], [8, 24, 56]
+    for top, left in ((0, 0), (0, side + GAP)):
+        for t in range(4):
+            for s in range(4):
+                square = pixels[top + cell * t :, left + cell * s :][:cell, :cell].reshape(-1, 3)
+                assert (square == (dark if s == t else white)).all()
+    # The root of 1/4 is the middle of the ramp.
+    assert pixels[side + GAP + cell, 0].tolist() == [74, 144, 200]
+    # Nothing stands where a fourth head would.
+    assert len(np.unique(pixels[side + GAP :, side + GAP :].reshape(-1, 3), axis=0)) == 1
+
+
+def test_long_texts_are_not_enlarged_beyond_a_pixel_per_weight() -> None:
+    assert tiled(np.zeros((1, 200, 200))).shape == (200, 200, 3)

@@ -1,0 +1,276 @@
+"""TensorBoard's own reader sees one unbroken curve, with every step once."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator as PluginEventAccumulator
+
+from gptlite import files
+from gptlite.loggers.baselines import BaselineSink
+from gptlite.loggers.heatmap import Pixels, png
+from gptlite.loggers.media import Histogram
+from gptlite.loggers.metrics import MetricLog
+from gptlite.loggers.tensorboard import About, Reached, TensorBoardSink
+
+
+def read(folder: Path) -> EventAccumulator:
+    """As the library for reading event files in scripts sees them."""
+    events = EventAccumulator(str(folder), size_guidance={"scalars": 0, "images": 0})
+    events.Reload()
+    return events
+
+
+def shown(folder: Path) -> PluginEventAccumulator:
+    """As the pages show them where TensorBoard has no data server: another reader, which alone voids texts."""
+    events = PluginEventAccumulator(str(folder), size_guidance={"tensors": 0})
+    events.Reload()
+    return events
+
+
+def curve(folder: Path, tag: str) -> list[tuple[int, float]]:
+    """(step, value) of a tag, on which both readers agree."""
+    read_values = [(event.step, event.value) for event in read(folder).Scalars(tag)]
+    shown_values = [(event.step, event.tensor_proto.float_val[0]) for event in shown(folder).Tensors(tag)]
+    assert shown_values == read_values
+    return read_values
+
+
+def texts(folder: Path, tag: str) -> list[tuple[int, str]]:
+    return [(event.step, event.tensor_proto.string_val[0].decode()) for event in shown(folder).Tensors(tag)]
+
+
+def write(sink: TensorBoardSink, first: int, last: int) -> None:
+    for step in range(first, last + 1):
+        sink.log(step, "train", {"loss": 0.5**step}, {"tokens_per_second": 100.0 + step, "elapsed": 9.0})
+        sink.sample(step, f"sample {step}")
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from gptlite.loggers.tensorboard import About, Reached, TensorBoardSink
+
+resume_step, last = (None if value == "None" else int(value) for value in sys.argv[2:])
+reached = None if resume_step is None else Reached(resume_step)
+sink = TensorBoardSink(Path(sys.argv[1]), reached, About("steps: 1"))
+for step in range(1 if resume_step is None else resume_step + 1, last + 1):
+    sink.log(step, "train", {"loss": 0.5 ** step}, {"tokens_per_second": 100.0 + step})
+    sink.sample(step, f"sample {step}")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def killed(folder: Path, resume_step: int | None, last: int) -> None:
+    """A training from `resume_step` that is killed right after it logged step `last`."""
+    subprocess.run([sys.executable, "-c", KILLED, folder, str(resume_step), str(last)], check=False)
+
+
+def test_tags_stand_in_groups_and_text_is_shown_as_it_is(tmp_path: Path) -> None:
+    sink = TensorBoardSink(tmp_path, None, About("run:\n  seed: 1"))
+    machine = {"elapsed": 1.0, "tokens_per_second": 64.0, "share_of_peak": 0.5, "peak_mib": 300.0}
+    sink.log(10, "train", {"loss": 3.0, "lr": 0.5, "grad_norm": 2.0, "tokens": 640}, machine)
+    sink.log(10, "val", {"loss": 2.0, "bits_per_byte": 1.5, "perplexity": 8.0, "tokens": 640}, {"elapsed": 1.0})
+    sink.sample(10, "# to be\nor <b>")
+    sink.sync()
+    sink.close()
+    assert set(read(tmp_path).Tags()["scalars"]) == {
+        *("train/loss", "train/lr", "train/grad_norm"),
+        *("speed/tokens_per_second", "speed/share_of_peak", "memory/peak"),
+        *("val/loss", "val/bits_per_byte", "val/perplexity", "best/bits_per_byte"),
+    }
+    assert curve(tmp_path, "val/bits_per_byte") == [(10, 1.5)]
+    assert texts(tmp_path, "samples") == [(10, "    # to be\n    or <b>")]  # Markdown for: as it is
+    assert texts(tmp_path, "config") == [(0, "    run:\n      seed: 1")]
+    assert read(tmp_path).SummaryMetadata("samples").plugin_data.plugin_name == "text"
+
+
+def images(folder: Path, tag: str) -> list[tuple[int, int, int, bytes]]:
+    """(step, width, height, file) of a tag, on which both readers agree."""
+    read_images = [(e.step, e.width, e.height, e.encoded_image_string) for e in read(folder).Images(tag)]
+    shown_images = [(e.step, *e.tensor_proto.string_val) for e in shown(folder).Tensors(tag)]
+    assert shown_images == [(step, b"%d" % width, b"%d" % height, file) for step, width, height, file in read_images]
+    return read_images
+
+
+def test_images_of_the_steps_that_a_resume_repeats_are_void_like_its_numbers(tmp_path: Path) -> None:
+    def pixels(step: int) -> Pixels:
+        return np.full((2, 3, 3), step, np.uint8)
+
+    for resume_step, steps in ((None, (10, 20, 30)), (20, (30, 40))):
+        sink = TensorBoardSink(tmp_path, None if resume_step is None else Reached(resume_step))
+        for step in steps:
+            sink.picture(step, "attention/layer_1", pixels(step + (resume_step or 0)))
+        sink.close()
+    expected = [(10, pixels(10)), (20, pixels(20)), (30, pixels(50)), (40, pixels(60))]
+    assert images(tmp_path, "attention/layer_1") == [(step, 3, 2, png(picture)) for step, picture in expected]
+    assert shown(tmp_path).SummaryMetadata("attention/layer_1").plugin_data.plugin_name == "images"
+
+
+def looked(sink: TensorBoardSink, step: int, bits_per_byte: float, elapsed: float) -> None:
+    """An evaluation of a training that reads 100 tokens an update."""
+    sink.log(step, "val", {"bits_per_byte": bits_per_byte, "tokens": 100 * step}, {"elapsed": elapsed})
+
+
+def test_each_axis_has_a_folder_in_which_a_resume_voids_what_it_repeats(tmp_path: Path) -> None:
+    first = TensorBoardSink(tmp_path, None)
+    for step, value, elapsed in ((10, 4.0, 1.2), (20, 3.0, 2.5), (30, 5.0, 9.0), (40, 2.5, 11.0)):
+        looked(first, step, value, elapsed)
+    first.close()
+    resumed = TensorBoardSink(tmp_path, Reached(20, 2000, 2.5, 3.0))
+    for step, value, elapsed in ((30, 3.5, 2.9), (40, 2.0, 4.1), (50, 2.25, 5.0)):
+        looked(resumed, step, value, elapsed)
+    resumed.close()
+    values = [4.0, 3.0, 3.5, 2.0, 2.25]
+    steps = [10, 20, 30, 40, 50]
+    assert curve(tmp_path, "val/bits_per_byte") == [*zip(steps, values, strict=True)]
+    assert curve(tmp_path, "best/bits_per_byte") == [(10, 4.0), (20, 3.0), (30, 3.0), (40, 2.0), (50, 2.0)]
+    tokens = [100 * step for step in steps]
+    assert curve(tmp_path / "tokens", "val_over_tokens/bits_per_byte") == [*zip(tokens, values, strict=True)]
+    # The third, after 2.9 seconds, falls into the third second, which has its point.
+    assert curve(tmp_path / "seconds", "val_over_seconds/bits_per_byte") == [(2, 4.0), (3, 3.0), (5, 2.0)]
+
+
+def test_evaluations_within_a_second_give_one_point_of_the_clock(tmp_path: Path) -> None:
+    sink = TensorBoardSink(tmp_path, None)
+    for step, elapsed in ((1, 0.1), (2, 0.9), (3, 1.0), (4, 1.1), (5, 1.9), (6, 7.0)):
+        looked(sink, step, float(step), elapsed)
+    sink.close()
+    assert curve(tmp_path / "seconds", "val_over_seconds/bits_per_byte") == [(1, 1.0), (2, 4.0), (7, 6.0)]
+
+
+def evaluated(folder: Path, steps: Iterable[int]) -> BaselineSink:
+    """The sink of a run that was evaluated at these steps."""
+    sink = BaselineSink(folder, {"xz": 2.5, "unigram": 4.0625})
+    for step in steps:
+        sink.log(step, "val", {"bits_per_byte": 3.0}, {})
+    return sink
+
+
+def test_what_simple_models_make_of_a_text_are_lines_as_long_as_its_longest_run(tmp_path: Path) -> None:
+    for steps in ((40,), (10, 20), (30, 60)):
+        evaluated(tmp_path, steps).close()
+    for name, value in (("xz 2.500", 2.5), ("unigram 4.062", 4.0625)):
+        assert curve(tmp_path / name, "val/bits_per_byte") == [(0, value), (40, value), (60, value)]
+
+
+def test_a_line_is_at_least_half_as_long_as_its_run_that_trains(tmp_path: Path) -> None:
+    sink = evaluated(tmp_path, range(10, 91, 10))
+    assert curve(tmp_path / "xz 2.500", "val/bits_per_byte") == [(step, 2.5) for step in (0, 10, 20, 40, 80)]
+    sink.close()
+    assert curve(tmp_path / "xz 2.500", "val/bits_per_byte")[-1] == (90, 2.5)
+
+
+def test_a_run_without_evaluations_draws_nothing(tmp_path: Path) -> None:
+    sink = BaselineSink(tmp_path / "text", {"xz": 2.5})
+    sink.log(5, "train", {"loss": 3.0}, {})
+    sink.close()
+    assert not (tmp_path / "text").exists()
+
+
+def test_a_histogram_has_each_number_in_one_bin(tmp_path: Path) -> None:
+    sink = TensorBoardSink(tmp_path, None)
+    numbers = np.array([[0.0, 0.25, 3.0], [3.0, 1.49, np.nan]], np.float32)
+    sink.picture(7, "weights/head.weight", Histogram.of(numbers))
+    sink.close()
+    (event,) = shown(tmp_path).Tensors("weights/head.weight")
+    assert event.step == 7
+    left, right, counts = np.reshape(event.tensor_proto.double_val, (30, 3)).T
+    assert np.allclose(left, np.arange(30) / 10)
+    assert np.allclose(right, np.arange(1, 31) / 10)
+    assert {int(i): int(counts[i]) for i in np.nonzero(counts)[0]} == {0: 1, 2: 1, 14: 1, 29: 2}
+    assert shown(tmp_path).SummaryMetadata("weights/head.weight").plugin_data.plugin_name == "histograms"
+
+
+def test_numbers_that_are_nearly_equal_are_counted() -> None:
+    near = np.nextafter(np.float32(1), np.float32(2))
+    for numbers, n_in_last in (([1.0, near, near], 2), ([1.0, 1.0], 0), ([1.5e-45, 3e-45], 1), ([-3e38, 3e38], 1)):
+        counts = Histogram.of(np.array(numbers, np.float32)).counts
+        assert counts.sum() == len(numbers)
+        assert counts[-1] == n_in_last
+
+
+def test_after_kills_and_resumes_the_curve_is_unbroken_and_no_step_is_there_twice(tmp_path: Path) -> None:
+    killed(tmp_path, None, 30)
+    killed(tmp_path, 20, 27)  # resumed at 20, killed before the next save
+    sink = TensorBoardSink(tmp_path, Reached(20), About("steps: 1"))
+    write(sink, 21, 40)
+    sink.close()
+    for tag, value in (("train/loss", lambda s: 0.5**s), ("speed/tokens_per_second", lambda s: 100.0 + s)):
+        assert curve(tmp_path, tag) == [(step, value(step)) for step in range(1, 41)]
+    assert texts(tmp_path, "samples") == [(step, f"    sample {step}") for step in range(1, 41)]
+    assert len(texts(tmp_path, "config")) == 1
+
+
+def test_a_run_begun_anew_leaves_nothing_of_what_was_before(tmp_path: Path) -> None:
+    killed(tmp_path, None, 5)
+    sink = TensorBoardSink(tmp_path, None, About("steps: 2"))
+    write(sink, 3, 4)
+    sink.close()
+    assert [step for step, _ in curve(tmp_path, "train/loss")] == [3, 4]
+    assert texts(tmp_path, "config") == [(0, "    steps: 2")]
+
+
+def test_a_record_torn_by_a_kill_does_not_hide_what_comes_after(tmp_path: Path) -> None:
+    killed(tmp_path, None, 10)
+    (torn,) = tmp_path.glob("events.*")
+    torn.write_bytes(torn.read_bytes()[:-7])
+    sink = TensorBoardSink(tmp_path, Reached(8))
+    write(sink, 9, 12)
+    sink.close()
+    assert [step for step, _ in curve(tmp_path, "train/loss")] == list(range(1, 13))
+
+
+def test_a_clock_that_goes_back_does_not_disturb_the_order_of_the_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for now, (resume_step, last) in zip((2e9, 2e9, 1e9), ((None, 6), (4, 7), (5, 9)), strict=True):
+        monkeypatch.setattr(time, "time", lambda now=now: now)
+        sink = TensorBoardSink(tmp_path, None if resume_step is None else Reached(resume_step))
+        write(sink, 1 if resume_step is None else resume_step + 1, last)
+        sink.close()
+    assert len(list(tmp_path.glob("events.*"))) == 3
+    assert [step for step, _ in curve(tmp_path, "train/loss")] == list(range(1, 10))
+
+
+def test_a_full_disk_under_tensorboard_costs_one_warning_and_no_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(call: Callable[..., Any], *args: Any) -> Any:
+        if call is os.open and "tfevents" in str(args[0]):
+            raise OSError(errno.ENOSPC, "")
+        return call(*args)
+
+    monkeypatch.setattr(files, "syscall", full)
+    warnings: list[str] = []
+    sink = TensorBoardSink(tmp_path / "tb", None)
+    with MetricLog.open(tmp_path, resume_step=None, extras=[sink], warn=warnings.append) as log:
+        for step in (1, 2, 3):
+            log.write(step, "train", {"loss": 1.0})
+    assert len(warnings) == 1
+    assert "TensorBoardSink is off from here on: " in warnings[0]
+    assert "No space left on device" in warnings[0]
+    assert (tmp_path / "metrics.jsonl").read_text().count("\n") == 3
+
+
+def test_nothing_is_imported_or_written_before_the_first_number_and_torch_never(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from gptlite.loggers.tensorboard import TensorBoardSink\n"
+        "sink = TensorBoardSink(Path(sys.argv[1]), None)\n"
+        "print('tensorboard' in sys.modules, Path(sys.argv[1]).exists())\n"
+        "sink.log(1, 'train', {'loss': 1.0}, {}); sink.sync(); sink.close()\n"
+        "print('tensorboard' in sys.modules, 'torch' in sys.modules, len(list(Path(sys.argv[1]).glob('events.*'))))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "tb"], capture_output=True, text=True, check=True)
+    assert done.stdout == "False False\nTrue False 1\n"

@@ -1,0 +1,104 @@
+"""What is said of a run before it starts, against runs and calculations by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from gptlite.config.loading import load_config
+from gptlite.data.prepare import prepare
+from gptlite.formatting import amount, size
+from gptlite.planning.estimate import forecast, kept_checkpoints, optimizer_bytes, times_evaluated, times_saved
+from gptlite.training import launch
+from gptlite.training.rehearsal import Times, seconds_of, updates_in
+
+LIBRARIES = 200 * 2**20
+
+
+def of(cfg, prepared, updates, **others):
+    tokenizer_bytes = sum(path.stat().st_size for path in (prepared.path / "tokenizer").iterdir())
+    arguments = {"world_size": 1, "libraries": LIBRARIES, **others}
+    return forecast(cfg, prepared.manifest, tokenizer_bytes, updates, **arguments)
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+@pytest.mark.parametrize("values", [{}, {"model.bias": True, "model.position": "none", "model.tie_weights": False}])
+def test_optimizer_and_checkpoint_take_the_bytes_that_are_said(tiny, tmp_path, optimizer, values):
+    asked = tiny.with_values({"train.optimizer": optimizer, "train.max_steps": 2, "model.n_embd": 32, **values})
+    made = launch.start(asked, base="tiny", root=tmp_path / "runs")
+    cfg = load_config(made.run.path / "config.yaml")
+    newest = sorted(made.run.checkpoints.glob("step-*"))[-1]
+    from gptlite.runs.checkpoint import Checkpoint
+
+    state = Checkpoint.open(newest).read_optimizer()
+    said = of(cfg, made.prepared, cfg.train.updates)
+    assert optimizer_bytes(cfg, made.prepared.manifest.tokenizer.vocab_size) == sum(t.nbytes for t in state.values())
+    assert said.disk.checkpoint == pytest.approx(sum(f.stat().st_size for f in newest.iterdir()), rel=0.02)
+    assert len(list(made.run.checkpoints.glob("step-*"))) <= said.disk.kept
+    assert said.disk.total == said.disk.kept * said.disk.checkpoint
+
+
+def test_epochs_are_tokens_trained_on_over_tokens_of_the_text(tiny, tmp_path):
+    (tmp_path / "a.txt").write_text("ab" * 500)
+    cfg = tiny.with_values({"data.source": str(tmp_path / "a.txt"), "train.micro_batch_size": 8, "run.device": "cpu"})
+    cfg = cfg.with_values({"run.precision": "fp32", "run.attention": "fused", "train.optimizer": "adamw"})
+    said = of(cfg, prepare(cfg.data, cfg.tokenizer), 12)
+    assert said.reading.tokens == 900  # a tenth of the characters is validation
+    assert said.reading.trained == 12 * 8 * 16
+    assert said.reading.epochs == pytest.approx(12 * 8 * 16 / 900)
+    assert said.tokens_per_parameter == pytest.approx(900 / said.parameters.total)
+    assert of(cfg, prepare(cfg.data, cfg.tokenizer), None).reading.epochs is None
+    assert "900 tokens of text" in str(said)
+    assert str(said).endswith("1.7 epochs")
+
+
+def test_memory_is_that_of_this_process_on_a_cpu_and_of_its_tensors_on_a_gpu(tiny, text_file):
+    cfg = tiny.with_values({"train.micro_batch_size": 8, "run.precision": "fp32", "run.attention": "fused"})
+    cfg = cfg.with_values({"train.optimizer": "adamw", "run.device": "cpu"})
+    prepared = prepare(cfg.data, cfg.tokenizer)
+    whole = of(cfg, prepared, 12).memory
+    assert whole.peak > LIBRARIES + whole.weights + whole.optimizer + whole.activations
+    gpu = of(cfg.with_values({"run.device": "cuda"}), prepared, 12).memory
+    assert gpu.libraries == 0
+    assert gpu.peak >= gpu.weights + gpu.optimizer + gpu.activations
+    # Half the sequences a pass: half the activations. On two processes as well, which then need one pass each.
+    halves = cfg.with_values({"train.micro_batch_size": 4})
+    assert of(halves, prepared, 12).memory.activations == whole.activations / 2
+    passes, processes = (of(halves, prepared, 12, world_size=n).memory.peak for n in (1, 2))
+    assert passes > processes
+
+
+def test_evaluations_and_checkpoints_are_counted_as_the_loop_has_them(tiny, tmp_path):
+    cfg = tiny.with_values({"eval.every": 4, "save.every": 3, "train.max_steps": 10})
+    assert times_evaluated(cfg, 10) == len({4, 8, 10})
+    assert times_saved(cfg, 10) == len({0, 3, 4, 6, 8, 9, 10})
+    run = launch.start(cfg.with_values({"save.keep": 100}), base="tiny", root=tmp_path / "runs").run
+    saved = {int(path.name[5:]) for path in run.checkpoints.glob("step-*")}
+    assert {0, 3, 6, 9, 10} <= saved <= {0, 3, 4, 6, 8, 9, 10}
+    assert kept_checkpoints(cfg, 10) == 3
+    assert kept_checkpoints(cfg.with_values({"save.keep": 100}), 10) == 7
+
+
+@pytest.mark.parametrize(("looks", "saves"), [(1, 1), (2, 3), (4, 6), (5, 5), (7, 50)])
+def test_evaluations_and_checkpoints_are_counted_without_listing_them(tiny, looks, saves):
+    cfg = tiny.with_values({"eval.every": looks, "save.every": saves})
+    for updates in range(1, 60):
+        evaluated = {*range(looks, updates, looks), updates}
+        assert times_evaluated(cfg, updates) == len(evaluated)
+        assert times_saved(cfg, updates) == len({0, *range(saves, updates, saves)} | evaluated)
+
+
+def test_the_time_of_a_run_is_that_of_its_updates_evaluations_and_checkpoints(tiny):
+    cfg = tiny.with_values({"eval.every": 4, "save.every": 3, "train.max_steps": 10})
+    assert seconds_of(cfg, Times(update=1.0, look=10.0, save=100.0)) == 10 * 1 + 3 * 10 + 6 * 100
+
+
+def test_where_the_clock_ends_a_run_its_updates_follow_from_the_time_of_one(tiny):
+    cfg = tiny.with_values({"eval.every": 10, "save.every": 5, "train.max_steps": None, "train.max_minutes": 1.0})
+    times = Times(update=0.1, look=0.6, save=0.2)  # 0.1 + 0.06 + 0.04 seconds an update
+    assert updates_in(cfg, times) == 300
+    assert seconds_of(cfg, times) == 60
+
+
+def test_numbers_are_shown_short():
+    assert [size(n) for n in (1500, 43 * 2**20, 3 * 2**30)] == ["1.5 KiB", "43 MiB", "3.0 GiB"]
+    assert [amount(x) for x in (0.0312, 4.08, 9.97, 812.3)] == ["0.031", "4.1", "10", "812"]

@@ -1,0 +1,239 @@
+"""The file operations that everything else trusts: each either happened or said why it did not."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gptlite import files
+from gptlite.errors import RunError, StorageError
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from gptlite import files
+with durable.lock(Path(sys.argv[1]), "gptlite train"):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+REPLACE = ["open", "write", "_fsync", "replace", "open", "_fsync"]  # the temporary file, its name, the folder
+
+
+def failing(at: int, number: int) -> tuple[Callable[..., Any], list[str]]:
+    """A `syscall` that raises errno `number` at its `at`-th call and ever after, and the names of the calls made."""
+    calls: list[str] = []
+
+    def syscall(call: Callable[..., Any], *args: Any) -> Any:
+        calls.append(call.__name__)
+        if len(calls) > at:
+            raise OSError(number, os.strerror(number))
+        return call(*args)
+
+    return syscall, calls
+
+
+def test_write_new_tells_the_size_and_sha256_of_what_is_then_on_disk(tmp_path: Path) -> None:
+    pieces = [b"ab", bytearray(b"cd"), memoryview(b"e")]
+    assert files.write_new(tmp_path / "f", pieces) == (5, hashlib.sha256(b"abcde").hexdigest())
+    assert (tmp_path / "f").read_bytes() == b"abcde"
+    assert files.sha256_of(tmp_path / "f") == hashlib.sha256(b"abcde").hexdigest()
+
+
+def test_write_new_refuses_a_name_in_use_and_leaves_the_file_there(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"old")
+    with pytest.raises(StorageError, match=r"f: open for writing = File exists: .*another name"):
+        files.write_new(tmp_path / "f", b"new")
+    assert (tmp_path / "f").read_bytes() == b"old"
+
+
+def test_short_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def one_byte_at_a_time(call: Callable[..., Any], *args: Any) -> Any:
+        return os.write(args[0], args[1][:1]) if call is os.write else call(*args)
+
+    monkeypatch.setattr(files, "syscall", one_byte_at_a_time)
+    files.write_new(tmp_path / "f", b"abcdef")
+    assert (tmp_path / "f").read_bytes() == b"abcdef"
+
+
+def test_a_source_that_fails_half_way_leaves_no_file(tmp_path: Path) -> None:
+    def pieces() -> Any:
+        yield b"half"
+        raise RuntimeError("source")
+
+    with pytest.raises(RuntimeError, match="source"):
+        files.write_new(tmp_path / "f", pieces())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_replace_syncs_the_data_before_the_name_and_the_name_before_it_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    syscall, calls = failing(99, 0)
+    monkeypatch.setattr(files, "syscall", syscall)
+    files.replace(tmp_path / "f", b"new")
+    assert calls == REPLACE
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EACCES])
+@pytest.mark.parametrize("at", range(len(REPLACE)))
+def test_replace_keeps_the_old_content_or_has_the_new_whichever_call_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int, number: int
+) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(b"old")
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "syscall", failing(at, number)[0])
+        with pytest.raises(StorageError, match=os.strerror(number)) as failed:
+            files.replace(path, b"new")
+    assert str(failed.value).startswith(str(tmp_path))
+    assert failed.value.exit_code == 4
+    assert path.read_bytes() == (b"new" if at > REPLACE.index("replace") else b"old")
+
+
+@pytest.mark.parametrize("opened", [files.OutFile.append, files.OutFile.create])
+def test_a_failed_write_takes_back_what_it_wrote_and_the_next_one_follows_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: Callable[[Path], files.OutFile]
+) -> None:
+    def half_then_full(call: Callable[..., Any], *args: Any) -> Any:
+        if call is os.write:
+            os.write(args[0], args[1][:3])
+            raise OSError(errno.ENOSPC, "")
+        return call(*args)
+
+    with opened(tmp_path / "f") as file:
+        file.write(b"one\n")
+        with monkeypatch.context() as patch:
+            patch.setattr(files, "syscall", half_then_full)
+            with pytest.raises(StorageError, match="No space left on device"):
+                file.write(b"second\n")
+        file.write(b"third\n")
+    assert (tmp_path / "f").read_bytes() == b"one\nthird\n"
+
+
+def test_overwrite_fills_in_a_header_and_writing_continues_at_the_end(tmp_path: Path) -> None:
+    with files.OutFile.create(tmp_path / "f") as file:
+        file.write(b"????body")
+        file.overwrite(0, b"HEAD")
+        file.write(b"tail")
+        file.sync()
+    file.close()  # a second time
+    assert (tmp_path / "f").read_bytes() == b"HEADbodytail"
+
+
+def test_publish_refuses_a_final_name_in_use_even_by_an_empty_folder(tmp_path: Path) -> None:
+    (tmp_path / "a.tmp-1").mkdir()
+    (tmp_path / "a").mkdir()
+    with pytest.raises(StorageError, match="rename = File exists"):
+        files.publish(tmp_path / "a.tmp-1", tmp_path / "a")
+    (tmp_path / "a").rmdir()
+    files.publish(tmp_path / "a.tmp-1", tmp_path / "a")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_make_dirs_names_the_file_that_is_in_the_way(tmp_path: Path) -> None:
+    files.make_dirs(tmp_path / "a" / "b")
+    files.make_dirs(tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b").is_dir()
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError, match=r"file: create folder = Not a directory"):
+        files.make_dirs(tmp_path / "file" / "c")
+
+
+def test_create_dir_has_one_winner(tmp_path: Path) -> None:
+    assert [files.create_dir(tmp_path / "a") for _ in range(2)] == [True, False]
+
+
+def test_create_dir_syncs_the_folder_that_holds_the_new_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[tuple[int, bool]] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "_fsync", lambda fd: synced.append((os.fstat(fd).st_ino, (tmp_path / "a").is_dir())))
+        files.create_dir(tmp_path / "a")
+    assert synced == [(tmp_path.stat().st_ino, True)]
+
+
+def test_remove_tree_removes_links_but_not_what_they_point_to(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "file").touch()
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "link").symlink_to(tmp_path / "kept")
+    files.remove_tree(tmp_path / "a")
+    files.remove_tree(tmp_path / "a")  # absent: nothing to do
+    assert [path.name for path in tmp_path.rglob("*")] == ["kept", "file"]
+
+
+def test_what_an_interrupted_removal_leaves_is_marked_and_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "file").touch()
+    syscall, _ = failing(4, errno.EIO)  # after the new name is durable and the file gone
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "syscall", syscall)
+        with pytest.raises(StorageError, match="remove = Input/output error"):
+            files.remove_tree(tmp_path / "a")
+    assert not (tmp_path / "a").exists()
+    assert len(files.remove_leftovers(tmp_path)) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_held_by_another_process_is_refused_at_once_and_falls_with_its_holder(tmp_path: Path) -> None:
+    path = tmp_path / ".lock"
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, path], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None
+    with holder:
+        assert holder.stdout.readline() == "held\n"
+        started_at = time.perf_counter()
+        who = rf"lock = held by gptlite train, pid {holder.pid} on {os.uname().nodename} since 20\d\d-.*: one process"
+        with pytest.raises(RunError, match=who), files.lock(path, "gptlite train"):
+            pass
+        assert time.perf_counter() - started_at < 1
+        holder.send_signal(signal.SIGKILL)
+    with files.lock(path, "gptlite train"):
+        pass
+
+
+def test_a_process_cannot_take_a_lock_twice(tmp_path: Path) -> None:
+    with (
+        files.lock(tmp_path / "l", "first"),
+        pytest.raises(RunError, match=f"held by first, pid {os.getpid()}"),
+        files.lock(tmp_path / "l", "second"),
+    ):
+        pass
+
+
+def test_whoever_asks_whether_a_lock_is_held_keeps_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / ".lock"
+    assert not files.locked(path)
+    assert not path.exists()
+    with files.lock(path, "first"):
+        assert files.locked(path)
+    assert not files.locked(path)
+    with path.open("rb") as asking:
+        fcntl.flock(asking, fcntl.LOCK_SH)
+        monkeypatch.setattr("time.sleep", lambda seconds: fcntl.flock(asking, fcntl.LOCK_UN))
+        with files.lock(path, "second"):
+            pass
+
+
+def test_a_lock_in_an_unwritable_place_says_so(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match=r"lock = No such file or directory"), files.lock(tmp_path / "a/b", "x"):
+        pass
+
+
+def test_windows_is_refused_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(RunError, match=r"platform = win32: .*Linux or macOS"), files.lock(tmp_path / "l", "x"):
+        pass
+    assert list(tmp_path.iterdir()) == []

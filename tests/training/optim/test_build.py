@@ -1,0 +1,108 @@
+import math
+
+import pytest
+import torch
+
+from gptlite.compute.device import Compute
+from gptlite.config.schema import ModelSection, RunConfig
+from gptlite.config.training import TrainSection
+from gptlite.model.gpt import GPT
+from gptlite.training.optim.build import (
+    build_optimizers,
+    choose_optimizer,
+    load_named_state,
+    muon_flops,
+    named_state,
+    update_flops,
+)
+
+CPU = Compute(torch.device("cpu"), "fp32", "fused", 1)
+
+
+def gpt(**values) -> GPT:
+    cfg = ModelSection(**{"n_layer": 2, "n_head": 2, "n_embd": 8, "block_size": 4, "bias": True, **values})
+    return GPT(cfg, 11, rng=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+@pytest.mark.parametrize("tie_weights", [True, False])
+def test_every_parameter_has_one_optimizer_and_only_multiplying_matrices_decay(optimizer, tie_weights):
+    model = gpt(tie_weights=tie_weights)
+    groups = [
+        g for o in build_optimizers(model, TrainSection(lr=0.003, optimizer=optimizer), CPU) for g in o.param_groups
+    ]
+    owned = [p for g in groups for p in g["params"]]
+    assert len(owned) == len({id(p) for p in owned}) == len(list(model.parameters()))
+    decayed = {id(p) for g in groups if g["weight_decay"] > 0 for p in g["params"]}
+    for name, p in model.named_parameters():
+        multiplies = name == "head.weight" or (name.startswith("blocks") and p.ndim == 2)
+        assert (id(p) in decayed) == multiplies, name
+
+
+def test_updates_are_those_of_adamw_worked_out_by_hand():
+    model = gpt().double()
+    section = TrainSection(lr=0.01, optimizer="adamw", beta1=0.7, beta2=0.9, weight_decay=0.3)
+    optimizers = build_optimizers(model, section, CPU)
+    decayed, plain = model.blocks[0].mlp.up.weight.detach(), model.ln_f.weight.detach()
+    expected, mean, square = [float(decayed[0, 0]), float(plain[0])], 0.0, 0.0
+    for step, gradient in enumerate((3e-8, -1e-8, 2e-8), start=1):  # so small that epsilon counts
+        for p in model.parameters():
+            p.grad = torch.full_like(p, gradient)
+        for optimizer in optimizers:
+            optimizer.step()
+        mean, square = 0.7 * mean + 0.3 * gradient, 0.9 * square + 0.1 * gradient**2
+        move = 0.01 * (mean / (1 - 0.7**step)) / (math.sqrt(square / (1 - 0.9**step)) + 1e-8)
+        expected = [x * (1 - 0.01 * decay) - move for x, decay in zip(expected, (0.3, 0.0), strict=True)]
+        assert [float(decayed[0, 0]), float(plain[0])] == pytest.approx(expected, rel=1e-9)
+
+
+def test_auto_takes_muon_only_while_it_costs_less_than_the_model():
+    def chosen(batch_size: int) -> str:
+        values = {"train.batch_size": batch_size, "model.n_embd": 64, "model.block_size": 8}
+        cfg = RunConfig().with_values(values)
+        return choose_optimizer(GPT(cfg.model, 100), cfg)[0]
+
+    assert chosen(1) == "adamw"
+    assert chosen(64) == "muon"
+
+
+def test_the_published_arithmetic_of_three_sizes():
+    # Per update: 4 layers of 128, block 64, batch 12; 6 of 384, block 256, batch 16; GPT-2 124M. The first three
+    # figures are for Q, K and V taken as one matrix, which costs a little less than three.
+    small = gpt(n_layer=4, n_head=4, n_embd=128, block_size=64)
+    middle = gpt(n_layer=6, n_head=6, n_embd=384, block_size=256)
+    large = gpt(n_layer=12, n_head=12, n_embd=768, block_size=256)
+    assert [muon_flops(m) / 1e9 for m in (small, middle, large)] == pytest.approx([2, 95, 1520], rel=0.3)
+    assert update_flops(small, 12 * 64) / 1e9 == pytest.approx(4, rel=0.2)
+    assert update_flops(middle, 16 * 256) / 1e9 == pytest.approx(291, rel=0.2)
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_state_put_back_by_name_continues_bit_for_bit(optimizer):
+    def step(model: GPT, optimizers, seed: int) -> None:
+        for i, p in enumerate(model.parameters()):
+            p.grad = torch.randn(p.shape, generator=torch.Generator().manual_seed(seed + i))
+        for o in optimizers:
+            o.step()
+
+    section = TrainSection(lr=0.003, optimizer=optimizer)
+    first = gpt()
+    before = build_optimizers(first, section, CPU)
+    step(first, before, 1)
+    second = gpt()
+    second.load_state_dict(first.state_dict())
+    after = build_optimizers(second, section, CPU)
+    load_named_state(second, after, {name: t.clone() for name, t in named_state(first, before).items()})
+    step(first, before, 100)
+    step(second, after, 100)
+    for (name, a), (_, b) in zip(first.named_parameters(), second.named_parameters(), strict=True):
+        assert torch.equal(a, b), name
+
+
+def test_state_of_another_model_is_refused_by_name():
+    model = gpt()
+    optimizers = build_optimizers(model, TrainSection(lr=0.003, optimizer="adamw"), CPU)
+    with pytest.raises(ValueError, match=r"blocks\.9\.mlp\.up\.weight, which the model does not have"):
+        load_named_state(model, optimizers, {"blocks.9.mlp.up.weight/exp_avg": torch.zeros(2)})
+    with pytest.raises(ValueError, match=r"has shape \(2,\), not \(11, 8\)"):
+        load_named_state(model, optimizers, {"token_embedding.weight/exp_avg": torch.zeros(2)})

@@ -1,0 +1,115 @@
+"""log.attention: pictures at each evaluation, and nothing else changes."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from gptlite.compute.device import Compute
+from gptlite.compute.distributed import Dist
+from gptlite.config.loading import load_config
+from gptlite.config.schema import RunConfig
+from gptlite.data.tokens import TokenArray
+from gptlite.errors import ConfigError
+from gptlite.inference.inspect import attention_steps
+from gptlite.inference.language_model import LanguageModel, ModelInfo
+from gptlite.loggers.heatmap import tiled
+from gptlite.model.gpt import GPT
+from gptlite.runs.run import Run
+from gptlite.tokenizers.char import CharTokenizer
+from gptlite.training import launch
+from gptlite.training.diagnostics import weight_histograms
+from gptlite.training.eval_media import attention_pictures, fixed_text, pictures, token_embeddings
+
+CPU = Compute(torch.device("cpu"), "fp32", "fused", 1)
+VALIDATION = TokenArray(np.arange(100) % 5, "val")
+
+
+def model(cfg: RunConfig) -> LanguageModel:
+    gpt = GPT(cfg.model, 6, rng=torch.Generator().manual_seed(0))
+    return LanguageModel(
+        gpt, CharTokenizer("abcde"), ModelInfo(cfg.model, 0, "none"), Compute(torch.device("cpu"), "fp32", "fused", 1)
+    )
+
+
+def config(**values) -> RunConfig:
+    small = {"model.n_layer": 2, "model.n_head": 2, "model.n_embd": 8, "model.block_size": 48, "log.attention": True}
+    return RunConfig().with_values({**small, **{name.replace("__", "."): value for name, value in values.items()}})
+
+
+def test_the_fixed_text_is_the_prompt_or_the_beginning_of_the_validation_text():
+    def ids(**values) -> list[int]:
+        cfg = config(**values)
+        return fixed_text(model(cfg), cfg, VALIDATION)
+
+    assert ids(eval__prompt="cab") == [2, 0, 1]
+    assert ids(eval__prompt="c") == ids() == VALIDATION.ids[:32].tolist()
+    assert len(ids(eval__prompt="abc" * 20)) == 48  # block_size
+    assert len(ids(eval__prompt="abc" * 100, model__block_size=512)) == 128
+    cfg = config()
+    assert fixed_text(model(cfg), cfg, TokenArray(np.arange(3), "val")) == [0, 1, 2]
+
+
+def test_every_layer_has_a_picture_of_the_weights_that_the_equation_gives():
+    cfg = config(eval__prompt="cabb")
+    judge = model(cfg)
+    shown = attention_pictures(judge, cfg, VALIDATION)
+    layers = attention_steps(judge.gpt, judge.encode("cabb"))
+    assert list(shown) == ["attention/layer_1", "attention/layer_2"]
+    for picture, layer in zip(shown.values(), layers, strict=True):
+        assert np.array_equal(picture, tiled(layer.weights))
+
+
+def test_only_the_main_process_looks_and_only_if_it_is_told_to(monkeypatch):
+    cfg = config()
+    judge = model(cfg)
+    monkeypatch.setattr(GPT, "hidden", lambda *_: pytest.fail("the model ran"))
+    assert pictures(judge, cfg, VALIDATION, Dist(rank=1, world_size=2)) == {}
+    assert pictures(judge, config(log__attention=False, log__tensorboard=False), VALIDATION, Dist()) == {}
+    assert list(pictures(judge, config(log__attention=False), VALIDATION, Dist())) == ["embeddings"]
+
+
+def test_the_vectors_of_the_tokens_are_the_rows_of_the_table_each_with_its_label():
+    judge = model(config())
+    shown = token_embeddings(judge)
+    assert shown.labels == ["a", "b", "c", "d", "e", "end of text"]
+    assert np.array_equal(shown.vectors, judge.gpt.token_embedding.weight.detach().numpy())
+
+
+def test_the_weights_of_every_parameter_are_counted():
+    judge = model(config())
+    shown = weight_histograms(judge.gpt)
+    assert {tag: int(h.counts.sum()) for tag, h in shown.items()} == {
+        f"weights/{name}": p.numel() for name, p in judge.gpt.named_parameters()
+    }
+
+
+def test_pictures_appear_at_each_evaluation_and_change_no_number_of_the_run(tiny, tmp_path):
+    def run(name: str, **values) -> Run:
+        cfg = tiny.with_values({"log.tensorboard": True, **values})
+        return launch.start(cfg, root=tmp_path / "runs", base="tiny", name=name).run
+
+    def numbers(run: Run) -> list[dict[str, object]]:
+        lines = map(json.loads, (run.path / "metrics.jsonl").read_text().splitlines())
+        return [{key: value for key, value in line.items() if key != "time"} for line in lines]
+
+    def images(run: Run) -> dict[str, list[int]]:
+        events = EventAccumulator(str(run.path / "tb"), size_guidance={"images": 0})
+        events.Reload()
+        return {tag: [image.step for image in events.Images(tag)] for tag in events.Tags()["images"]}
+
+    off, on = run("off", **{"eval.prompt": "the cat"}), run("on", **{"eval.prompt": "the cat", "log.attention": True})
+    assert images(off) == {}
+    assert images(on) == {"attention/layer_1": [4, 8, 12]}
+    assert numbers(on) == numbers(off)
+    assert (on.path / "samples.jsonl").read_text() == (off.path / "samples.jsonl").read_text()
+
+
+def test_pictures_without_tensorboard_are_refused(tmp_path):
+    (tmp_path / "a.yaml").write_text("log: {attention: true, tensorboard: false}\n")
+    with pytest.raises(ConfigError, match=r"log\.attention = true: false, since its pictures are for TensorBoard"):
+        load_config(tmp_path / "a.yaml")

@@ -1,0 +1,182 @@
+"""All that a run tells TensorBoard, read back with its own readers: every documented tag, each step once."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
+
+from gptlite.compute.device import Compute
+from gptlite.config.schema import RunConfig
+from gptlite.data.prepared import Prepared
+from gptlite.runs.run import Run
+from gptlite.training import launch, loop
+from gptlite.training.logging_setup import references_of, settings_of
+
+README = Path(__file__).parents[2] / "README.md"
+EVERYTHING = {
+    "log.tensorboard": True,
+    "log.attention": True,
+    "log.grad_norms": True,
+    "log.histograms": True,
+    "log.every": 3,
+    "save.every": 5,
+    "train.optimizer": "muon",
+    "model.tie_weights": False,
+}
+OF_THE_MACHINE = ("speed/", "memory/", "val_over_seconds/")
+LAYERS = ("embeddings", "block_1", "final_norm", "head")
+LINES = ("unigram", "bigram", "gzip", "xz")
+NEVER_READ = "_hparams_/"  # no curves: what the HParams tab lists
+
+
+class Crash(Exception):
+    """What a power cut looks like from inside."""
+
+
+def documented() -> list[re.Pattern[str]]:
+    """The tags of README.md; <layer> and <parameter> stand for a name."""
+    section = README.read_text().partition("## What TensorBoard shows")[2].partition("\n## ")[0]
+    tags = [
+        tag
+        for line in section.splitlines()
+        if line.startswith("| `")
+        for tag in re.findall(r"`([a-z_]+(?:/[a-z_<>/]+)?)`", line)
+        if not tag.startswith("tb/")
+    ]
+    return [re.compile(re.sub("<[a-z]+>", "[a-z0-9_.]+", tag)) for tag in tags]
+
+
+def curves(run: Run) -> dict[str, dict[str, list[tuple[int, Any]]]]:
+    """folder -> tag -> [(step, value)], as TensorBoard's pages show them."""
+    found = {}
+    (text,) = (run.path.parent / ".reference").iterdir()
+    folders = {path.parent for folder in (run.path / "tb", text) for path in folder.rglob("events.*")}
+    for folder in folders:
+        events = EventAccumulator(str(folder), size_guidance={"tensors": 0})
+        events.Reload()
+        found[folder.name] = {
+            tag: [(event.step, event.tensor_proto.SerializeToString()) for event in events.Tensors(tag)]
+            for tag in events.Tags()["tensors"]
+            if not tag.startswith(NEVER_READ)
+        }
+    return found
+
+
+def numbers(run: Run, split: str) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
+    return [line for line in lines if line["split"] == split]
+
+
+@pytest.fixture
+def runs(tiny: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Run, Run]:
+    """One left alone, and one that crashed after update 8, was resumed from 5, and crashed and was resumed again."""
+    cfg = tiny.with_values(EVERYTHING)
+    whole = launch.start(cfg, root=tmp_path / "runs", base="tiny", name="whole").run
+    update = loop.train_step
+
+    def crashing(at: int) -> Any:
+        def train_step(*args: Any) -> Any:
+            if args[3] == at:
+                raise Crash
+            return update(*args)
+
+        return train_step
+
+    monkeypatch.setattr(loop, "train_step", crashing(8))
+    with pytest.raises(Crash):
+        launch.start(cfg, root=tmp_path / "runs", base="tiny", name="cut")
+    cut = Run(tmp_path / "runs" / "cut")
+    monkeypatch.setattr(loop, "train_step", crashing(11))
+    with pytest.raises(Crash):
+        launch.resume(cut)
+    monkeypatch.setattr(loop, "train_step", update)
+    launch.resume(cut)
+    return whole, cut
+
+
+def test_every_tag_is_documented_every_documented_tag_is_there_and_no_step_is_there_twice(
+    runs: tuple[Run, Run],
+) -> None:
+    manifest = Prepared(Path(runs[0].recorded("prepared", str))).manifest
+    whole, cut = map(curves, runs)
+    tags = {tag for folder in whole.values() for tag in folder}
+    patterns = documented()
+    assert len(patterns) > 20
+    assert [tag for tag in tags if not any(p.fullmatch(tag) for p in patterns)] == []
+    assert [p.pattern for p in patterns if not any(p.fullmatch(tag) for tag in tags)] == []
+    lines = [f"{name} {value:.3f}" for name, value in references_of(manifest).items()]
+    assert whole.keys() == cut.keys() == {"tb", "tokens", "seconds", *lines}
+    for folder, by_tag in cut.items():
+        for tag, points in by_tag.items():
+            steps = [step for step, _ in points]
+            assert steps == sorted(set(steps)), f"{folder}: {tag}"
+            if not tag.startswith(OF_THE_MACHINE):
+                assert points == whole[folder][tag], f"{folder}: {tag}"
+            elif not tag.startswith("val_over_seconds/"):
+                assert steps == [step for step, _ in whole[folder][tag]], f"{folder}: {tag}"
+
+
+def test_the_curves_are_the_numbers_of_the_log(tiny: RunConfig, tmp_path: Path) -> None:
+    run = launch.start(tiny.with_values(EVERYTHING), root=tmp_path / "runs", base="tiny").run
+    train, val = numbers(run, "train"), numbers(run, "val")
+    assert [line["step"] for line in train] == [3, 6, 9, 12]
+    for line in train:
+        assert line["lr/muon"] == line["lr"] == 2 * line["lr/adamw"]
+        assert 0 < line["update_ratio"] < 1
+        assert math.isclose(
+            math.hypot(*(line[f"grad_norm/{layer}"] for layer in LAYERS)), line["grad_norm"], rel_tol=1e-5
+        )
+        assert line["time"]["share_of_peak"] > 0
+        assert line["time"]["peak_mib"] > 50
+    assert [line["tokens"] for line in val] == [4 * 128, 8 * 128, 12 * 128]
+    assert [step for step, _ in curves(run)["tokens"]["val_over_tokens/loss"]] == [line["tokens"] for line in val]
+
+
+def test_without_tensorboard_nothing_of_it_is_written_or_computed(
+    tiny: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gptlite.training.eval_media.token_embeddings", lambda model: pytest.fail("nobody shows it"))
+    run = launch.start(tiny, root=tmp_path / "runs", base="tiny").run
+    assert not (run.path / "tb").exists()
+
+
+def test_the_peak_is_measured_with_the_threads_of_the_run(
+    tiny: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[int] = []
+
+    def product(compute: Compute) -> float:
+        threads.append(torch.get_num_threads())
+        return 1e9
+
+    monkeypatch.setattr("gptlite.training.throughput.matrix_product_flops", product)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        launch.start(tiny.with_values({"run.threads": 1}), root=tmp_path / "runs", base="tiny")
+    finally:
+        torch.set_num_threads(before)
+    assert threads == [1]
+
+
+def test_settings_are_what_decides_a_model_and_lines_are_those_of_the_text(tiny: RunConfig, tmp_path: Path) -> None:
+    outcome = launch.start(tiny, root=tmp_path / "runs", base="tiny")
+    manifest = Prepared(outcome.prepared.path).manifest
+    settings = settings_of(tiny, manifest)
+    assert settings["data.source"] == "story.txt"
+    assert settings["vocab_size"] == manifest.tokenizer.vocab_size
+    assert {"tokenizer.kind", "model.n_embd", "train.lr", "train.max_steps", "run.seed"} < settings.keys()
+    assert not {"train.micro_batch_size", "run.dir", "run.threads", "eval.every"} & settings.keys()
+    assert references_of(manifest) == {name: getattr(manifest.reference, name) for name in LINES}
+    # Of a text that fits into their headers compressors say nothing; the first versions knew no bigrams.
+    old = replace(manifest.reference, bigram=None)
+    short = replace(manifest, val=replace(manifest.val, bytes=100), reference=old)
+    assert references_of(short) == {"unigram": manifest.reference.unigram}
