@@ -1,31 +1,49 @@
-"""What a user can do wrong, and the exit code of each kind.
+"""What a user can get wrong, and the exit code of each kind.
 
     UserError            2   configuration and input
     ├── ConfigError      2   a config file, --set, or a command-line option
-    ├── DataError        2   text, tokenizers, prepared datasets
+    ├── DataError        2   text, tokenizers, prepared data sets
     ├── RunError         2   run folders, locks, checkpoints
     ├── Diverged         3   training that went non-finite
     ├── StorageError     4   disk and network
-    └── Interrupted    128+n  stopped by signal n, with a checkpoint saved
+    └── Interrupted    128+n  stopped by signal n
 
-A message reads `where: what = value: what is accepted; what to do`; the command line puts `error: ` before it.
+A problem is a written sentence and the place it is about. The command line prints `error: place: sentence`.
 Anything that is not a UserError is a bug and keeps its traceback.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import dataclasses
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A sentence that says what is wrong and what to do, and where: a file, a line of one, an option, a run."""
+
+    sentence: str
+    where: str | None = None
+
+    def __str__(self) -> str:
+        return self.sentence if self.where is None else f"{self.where}: {self.sentence}"
 
 
 class UserError(Exception):
-    """One or several problems that the user can mend, one line each."""
+    """One or several problems that the user can solve, one line each."""
 
     exit_code = 2
 
-    def __init__(self, problems: str | Sequence[str]) -> None:
-        self.problems: tuple[str, ...] = (problems,) if isinstance(problems, str) else tuple(problems)
-        super().__init__("\n".join(self.problems))
+    def __init__(self, problems: str | Problem | Iterable[str | Problem], where: str | None = None) -> None:
+        """where: of every problem that does not bring its own place."""
+        given = [problems] if isinstance(problems, str | Problem) else problems
+        self.problems = tuple(Problem(each, where) if isinstance(each, str) else each for each in given)
+        super().__init__(str(self))
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.problems))
 
 
 class ConfigError(UserError):
@@ -33,7 +51,7 @@ class ConfigError(UserError):
 
 
 class DataError(UserError):
-    """Text, tokenizers or prepared datasets."""
+    """Text, tokenizers or prepared data sets."""
 
 
 class RunError(UserError):
@@ -53,28 +71,34 @@ class StorageError(UserError):
 
 
 class Interrupted(UserError):
-    """A signal stopped the work; what was done is saved."""
+    """A signal stopped the work. The sentence says what was saved."""
 
-    def __init__(self, signum: int, message: str) -> None:
+    def __init__(self, signum: int, sentence: str, where: str | None = None) -> None:
         self.exit_code = 128 + signum
-        super().__init__(message)
+        super().__init__(sentence, where)
 
 
 @contextmanager
-def naming(word: str, typed: str) -> Iterator[None]:
-    """Name what the user typed in messages that begin with another word for it: the library says `text = 1 token`, and
-    whoever gave a file reads `a.txt = 1 token`."""
+def located(where: str, *, at: str | None = None) -> Iterator[None]:
+    """Give errors from inside a place: those that have none, or whose place the library calls `at`.
+
+    The library says that the text is too short; whoever knows which file it came from adds the name.
+    """
     try:
         yield
     except UserError as error:
-        starts = (f"{word} =", f"{word}:")
-        error.problems = tuple(typed + p.removeprefix(word) if p.startswith(starts) else p for p in error.problems)
+        error.problems = tuple(
+            dataclasses.replace(each, where=where) if each.where == at else each for each in error.problems
+        )
         raise
 
 
 @contextmanager
-def gathered(problems: list[str]) -> Iterator[None]:
-    """Keep what the user did wrong inside, so that it can be reported together with what is wrong elsewhere."""
+def gathered(problems: list[Problem]) -> Iterator[None]:
+    """Collect the problems of an error raised inside, so that they can be reported together with others.
+
+    Only errors of the user's own input; a full disk is raised at once.
+    """
     try:
         yield
     except UserError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated
 
 import typer
@@ -46,7 +46,7 @@ def top(
         print(context.get_help())
 
 
-def complain(problems: Sequence[str]) -> None:
+def complain(problems: Iterable[object]) -> None:
     """One line per problem, on standard error."""
     for problem in problems:
         Console().say(f"error: {problem}")

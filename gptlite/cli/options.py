@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from gptlite.errors import ConfigError, naming
+from gptlite.errors import ConfigError, located
 
 if TYPE_CHECKING:
     from gptlite.config.loading import Override
@@ -75,9 +75,9 @@ def overrides_of(sets: Sequence[str] | None, data: Sequence[str] | None) -> list
     return overrides
 
 
-def naming_text(data: Sequence[str] | None) -> AbstractContextManager[None]:
+def located_text(data: Sequence[str] | None) -> AbstractContextManager[None]:
     """Errors about the text name --data where it was given."""
-    return naming("data.source", "--data") if data else nullcontext()
+    return located("--data", at="data.source") if data else nullcontext()
 
 
 def used(options: Mapping[str, tuple[str, object]]) -> list[Override]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gptlite.cli.options import ConfigOption, DataOption, SetOption, naming_text, read_config
+from gptlite.cli.options import ConfigOption, DataOption, SetOption, located_text, read_config
 from gptlite.cli.terminal import Console, emit
 from gptlite.formatting import counted
 
@@ -36,7 +36,7 @@ def prepare(
     cfg, path = read_config(config, set_, data)
     console = Console()
     console.say(f"config: {path}")
-    with naming_text(data):
+    with located_text(data):
         prepared = prepare_text(cfg.data, cfg.tokenizer, console.say, name=name)
     for line in (*report(prepared.manifest), f"it lies in      {prepared.path}"):
         emit(f"{line}\n")

@@ -7,6 +7,7 @@ load_points(path, overrides, points)   the config of each, or every problem of a
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import re
@@ -19,7 +20,7 @@ from gptlite.config.loading import Override, key_problem, load_config, override_
 from gptlite.config.saved import shortened
 from gptlite.config.schema import RunConfig
 from gptlite.config.yaml import Value, YamlError, write
-from gptlite.errors import ConfigError, gathered
+from gptlite.errors import ConfigError, Problem, gathered
 from gptlite.files import TEMP_MARK
 
 MOST = 1000  # points; whoever asks for more has mistaken a comma
@@ -57,21 +58,23 @@ def read_axes(words: Sequence[str], taken: Collection[str] = ()) -> list[SweepAx
 
     ConfigError with every problem.
     """
-    problems: list[str] = []
+    problems: list[Problem] = []
     axes: list[SweepAxis] = []
     for word in words:
         with gathered(problems):
             axes.append(_read_axis(word))
     keys = [word.partition("=")[0].strip() for word in words]
+    found: list[str] = []
     for key in dict.fromkeys(keys):
         if keys.count(key) > 1:
-            problems.append(f"--sweep: {shown(key)} = given {keys.count(key)} times: once, with all of its values")
+            found.append(f"{shown(key)} is given {keys.count(key)} times; give it once, with all of its values")
         if key in taken:
-            problems.append(f"--sweep: {key} = given as a single value too: one of the two; leave the other out")
+            found.append(f"{key} is given a single value too; leave one of the two out")
     if "run.dir" in keys:
-        problems.append("--sweep: run.dir = several folders: the runs of a sweep lie in one; give --set run.dir=DIR")
+        found.append("the runs of a sweep lie in one folder; choose it with --set run.dir=DIR")
     if (n_points := math.prod(len(axis.values) for axis in axes)) > MOST:
-        problems.append(f"--sweep = {n_points:,} runs: at most {MOST:,}; leave out values")
+        found.append(f"these are {n_points:,} runs, and at most {MOST:,} are allowed; leave out values")
+    problems += [Problem(sentence, "--sweep") for sentence in found]
     if problems:
         raise ConfigError(problems)
     return axes
@@ -156,9 +159,9 @@ def load_points(path: Path, overrides: Sequence[str | Override], grid: Sequence[
     ConfigError with every problem once; one that not every point has says where it is.
     """
     configs: list[RunConfig] = []
-    found: dict[str, list[Point]] = {}
+    found: dict[Problem, list[Point]] = {}
     for point in grid:
-        problems: list[str] = []
+        problems: list[Problem] = []
         with gathered(problems):
             own = [Override("--sweep", key, value) for key, value in point.values.items()]
             configs.append(load_config(path, [*overrides, *own]))
@@ -169,8 +172,8 @@ def load_points(path: Path, overrides: Sequence[str | Override], grid: Sequence[
     return configs
 
 
-def _placed(problem: str, where: Sequence[Point], n_points: int) -> str:
+def _placed(problem: Problem, where: Sequence[Point], n_points: int) -> Problem:
     if len(where) == n_points:
         return problem
     others = f" and {len(where) - 1} more" if len(where) > 1 else ""
-    return f"{problem} (in {where[0].name}{others})"
+    return dataclasses.replace(problem, sentence=f"{problem.sentence} (in {where[0].name}{others})")

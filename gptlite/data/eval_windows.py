@@ -35,7 +35,9 @@ class EvalWindows:
     def __init__(self, tokens: Tokens, block_size: int, *, stride: int | None = None, end: int | None = None) -> None:
         check_scorable(tokens)
         if stride is not None and not 1 <= stride <= block_size:
-            raise ConfigError(f"stride = {stride}: 1 to model.block_size ({block_size})")
+            raise ConfigError(
+                f"the stride is {stride}; it must be from 1 to model.block_size ({block_size})", where="stride"
+            )
         self._tokens, self._end = tokens, end
         self._block_size, self._stride = block_size, stride or block_size
         self._edges = _edges(tokens, end)

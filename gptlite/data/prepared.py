@@ -11,7 +11,7 @@ from gptlite.data.manifest import Manifest, SplitRecord, read_manifest
 from gptlite.data.shards import document_lengths, dtype_for, map_shard, verify_shard
 from gptlite.data.split import SplitName
 from gptlite.data.tokens import Ids, check_range, check_scorable, check_trainable
-from gptlite.errors import DataError
+from gptlite.errors import DataError, Problem
 from gptlite.tokenizers.base import Tokenizer, load
 
 TOKENIZER_FOLDER = "tokenizer"
@@ -80,7 +80,7 @@ class Prepared:
 
     def verify(self) -> None:
         """Read all of it; one DataError with every damaged file."""
-        problems: list[str] = []
+        problems: list[Problem] = []
         for shard in (*self.manifest.train.shards, *self.manifest.val.shards):
             try:
                 verify_shard(self.path, shard, self.manifest.tokenizer.vocab_size)

@@ -166,7 +166,7 @@ class LanguageModel:
         self._check_stop_tokens(how.stop_tokens)
         most = rows_at_once(self.info.model)
         if how.width > most:
-            raise ConfigError(f"width = {how.width}: at most {most} beams of this model fit; lower it")
+            raise ConfigError(f"at most {most} beams of this model fit in memory, not {how.width}", where="width")
         ends = ends_of(self.tokenizer, how.stop_tokens)
 
         def ending(tokens: Sequence[int]) -> FinishReason | None:
@@ -196,7 +196,9 @@ class LanguageModel:
     def _check_stop_tokens(self, ids: Sequence[int]) -> None:
         unknown = [token for token in ids if not 0 <= token < self.tokenizer.vocab_size]
         if unknown:
-            raise ConfigError(f"stop_tokens = {unknown[0]}: an id from 0 to {self.tokenizer.vocab_size - 1}")
+            raise ConfigError(
+                f"{unknown[0]} is no token id; ids go from 0 to {self.tokenizer.vocab_size - 1}", where="stop_tokens"
+            )
 
     @functools.cached_property
     def suppressed(self) -> Flags:

@@ -172,7 +172,7 @@ def _noted(problems: list[str]) -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        problems += error.problems
+        problems += map(str, error.problems)
 
 
 def _state_of(run: Run) -> State:

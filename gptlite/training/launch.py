@@ -135,10 +135,10 @@ def reconcile(saved: RunConfig, wanted: RunConfig, name: str) -> RunConfig:
                 changes[f"{section}.{key}"] = value
             else:
                 problems.append(
-                    f"run {name}: {section}.{key} = {value}: it was started with {was}; leave it so, or start a new run"
+                    f"{section}.{key} is {was} in this run and cannot become {value}; start a new run instead"
                 )
     if problems:
-        raise ConfigError(problems)
+        raise ConfigError(problems, where=f"run {name}")
     return saved.with_values(changes)
 
 

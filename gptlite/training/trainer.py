@@ -25,7 +25,7 @@ from gptlite.config.schema import RunConfig
 from gptlite.data.batches import Batches
 from gptlite.data.prepared import Prepared
 from gptlite.data.tokens import Tokens
-from gptlite.errors import ConfigError, RunError, naming
+from gptlite.errors import ConfigError, RunError, located
 from gptlite.formatting import counted
 from gptlite.inference.language_model import LanguageModel, ModelInfo
 from gptlite.inference.sampling import SamplingParams
@@ -122,7 +122,7 @@ def decided(cfg: RunConfig, prepared: Prepared) -> Setup:
     """The plan of a run on a text. ConfigError or DataError where it cannot be carried out."""
     with memory_errors(cfg):
         plan = decide(cfg, prepared.manifest.tokenizer.vocab_size)
-    with naming("text", "eval.prompt"):  # an unknown character is found here, or at every evaluation
+    with located("eval.prompt"):  # an unknown character is found here, or at every evaluation
         model_of(plan, prepared).encode(cfg.eval.prompt)
     return plan
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gptlite.cli.eval.models import SelectedModel
-from gptlite.errors import DataError, RunError, gathered
+from gptlite.errors import DataError, Problem, RunError, gathered
 
 if TYPE_CHECKING:
     from gptlite.data.baselines import Baselines
@@ -62,9 +62,8 @@ def texts_of_files(files: Sequence[str], runs: Sequence[SelectedModel]) -> list[
     """Files, in the encoding and normal form of the runs' data. DataError with every problem."""
     from gptlite.data.baselines import BaselineMeter
 
-    problems = [f"--file = {file}: given twice: each once; leave one out" for file in files if files.count(file) > 1][
-        :1
-    ]
+    twice = [file for file in dict.fromkeys(files) if files.count(file) > 1]
+    problems = [Problem("this file is given twice; leave one out", f"--file {file}") for file in twice]
     texts = []
     for file in files:
         with gathered(problems):
@@ -105,7 +104,7 @@ def validation_text(runs: Sequence[SelectedModel]) -> Text:
     """The validation text that the runs share. RunError with every problem where it is not whole, or not the same."""
     from gptlite.data.baselines import ByteMeter
 
-    problems: list[str] = []
+    problems: list[Problem] = []
     prepared: dict[str, Prepared] = {}
     for run in runs:
         with gathered(problems):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gptlite.cli.eval.eval_texts import Text
 from gptlite.cli.eval.models import SelectedModel
-from gptlite.errors import DataError, gathered, naming
+from gptlite.errors import DataError, Problem, gathered, located
 
 if TYPE_CHECKING:
     from gptlite.data.tokens import Tokens
@@ -36,14 +36,14 @@ def load_evaluators(runs: Sequence[SelectedModel], texts: Sequence[Text], stride
     # torch: not before the command line has been checked.
     from gptlite.inference.language_model import load_checkpoint
 
-    problems: list[str] = []
+    problems: list[Problem] = []
     ready = []
     for run in runs:
         model = load_checkpoint(run.checkpoint, run.cfg.run)
         where = f"{run.label}: " if len(runs) > 1 else ""
         ids = []
         for text in texts:
-            with gathered(problems), naming("text", where + text.name), naming("stride", f"{where}--stride"):
+            with gathered(problems), located(where + text.name), located(f"{where}--stride", at="stride"):
                 tokens = text.tokens(run, model)
                 model.windows(tokens, stride)
                 ids.append(tokens)

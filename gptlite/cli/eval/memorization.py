@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gptlite.cli.eval.eval_texts import prepared_of
 from gptlite.cli.eval.models import SelectedModel
-from gptlite.errors import RunError, gathered
+from gptlite.errors import Problem, RunError, gathered
 from gptlite.formatting import counted
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ WIDTH = 72  # columns of one
 
 def by_heart(runs: Sequence[SelectedModel]) -> list[tuple[SelectedModel, Prepared, Memorised]]:
     """What every run has memorised. RunError with every problem, where a run's text is not there."""
-    problems: list[str] = []
+    problems: list[Problem] = []
     texts = []
     for run in runs:
         with gathered(problems):

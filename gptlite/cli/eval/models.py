@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gptlite.cli.files import writable
-from gptlite.errors import RunError, gathered
+from gptlite.errors import Problem, RunError, gathered
 
 if TYPE_CHECKING:
     from gptlite.config.loading import Override
@@ -34,16 +34,17 @@ def choose(
     from gptlite.runs.find import choose_checkpoint, config_of, run_of
     from gptlite.runs.run import runs_folder
 
-    problems: list[str] = []
+    problems: list[Problem] = []
     found: list[Checkpoint] = []
     for word in words or ["latest"]:
         if word and Path(word).is_file():
-            problems.append(f"{word}: run = a file: a run's name or folder; to score a text, put --file before it")
+            sentence = "this is a file, not a run or its folder; to score a text, put --file before it"
+            problems.append(Problem(sentence, word))
             continue
         with gathered(problems):
             checkpoint = choose_checkpoint(runs_folder(), word, which, say)
             if any(checkpoint.path.resolve() == other.path.resolve() for other in found):
-                problems.append(f"{word}: run = given twice: each once; leave one out")
+                problems.append(Problem("this run is given twice; leave one out", word))
             found.append(checkpoint)
     if problems:
         raise RunError(problems)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gptlite.cli.eval.eval_texts import Text
 from gptlite.cli.eval.evaluator import Evaluator
 from gptlite.cli.files import write_output
-from gptlite.errors import DataError, naming
+from gptlite.errors import DataError, located
 from gptlite.formatting import counted
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def attention_page_of(model: LanguageModel, text: str, about: str) -> str:
     from gptlite.views.attention import MOST_TOKENS as MOST_ON_PAGE
     from gptlite.views.attention import Conventions, attention_page
 
-    with naming("text", "--attention"):
+    with located("--attention"):
         ids = model.encode(text)
     shape = model.info.model
     limit, why = min((shape.block_size, "the model's block_size"), (MOST_ON_PAGE, "what a page has room for"))

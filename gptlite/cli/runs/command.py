@@ -11,7 +11,7 @@ import typer
 
 from gptlite.cli.terminal import Console, emit
 from gptlite.cli.usage import Command, Commands
-from gptlite.errors import ConfigError, RunError, gathered
+from gptlite.errors import ConfigError, Problem, RunError, gathered
 
 if TYPE_CHECKING:
     from gptlite.runs.compare import Axis
@@ -162,13 +162,13 @@ def opened(words: Sequence[str]) -> list[Run]:
     """The runs that words name. RunError with every problem; for one given twice too."""
     from gptlite.runs.run import Run, runs_folder
 
-    problems: list[str] = []
+    problems: list[Problem] = []
     runs: list[Run] = []
     for word in words:
         with gathered(problems):
             run = Run.open(runs_folder(), word)
             if any(run.path.resolve() == other.path.resolve() for other in runs):
-                problems.append(f"{word}: run = given twice: each once; leave one out")
+                problems.append(Problem("this run is given twice; leave one out", word))
             runs.append(run)
     if problems:
         raise RunError(problems)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gptlite.errors import naming
+from gptlite.errors import located
 
 if TYPE_CHECKING:
     from gptlite.config.sampling import SampleSection
@@ -41,7 +41,7 @@ class SampleWriter:
 
     def write(self, prompts: Sequence[str], again: int = 0) -> None:
         """What the model adds to each prompt: drawn with the seed or one so many later, or searched for with beams."""
-        with naming("width", "--beams"), naming("stop_tokens", "--stop-token"):
+        with located("--beams", at="width"), located("--stop-token", at="stop_tokens"):
             if self.section.beams is None:
                 self._draw(prompts, self.section.seed + again)
             else:

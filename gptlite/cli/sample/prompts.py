@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gptlite.data.charset import decode
-from gptlite.errors import ConfigError, DataError, StorageError, naming
+from gptlite.errors import ConfigError, DataError, StorageError, located
 from gptlite.formatting import counted
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def known_text(model: LanguageModel, where: str, text: str, *, skip: bool, say: 
         if left_out:
             say(f"{where}: {counted(left_out, 'unknown character')} left out")
         return known
-    with naming("text", where):
+    with located(where):
         model.encode(text)
     return text
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from gptlite.cli.options import DEFAULT_CONFIG, naming_text, overrides_of
+from gptlite.cli.options import DEFAULT_CONFIG, located_text, overrides_of
 from gptlite.cli.terminal import Console, emit
 from gptlite.compute.processes import world_size
-from gptlite.errors import ConfigError, StorageError, gathered
+from gptlite.errors import ConfigError, Problem, StorageError, gathered
 
 if TYPE_CHECKING:
     from gptlite.cli.sweep.sweep_runs import SweepRun
@@ -67,7 +67,7 @@ class Sweep:
 
 def sweep_runs(asked: SweepOptions, *, go_on: bool, resume: str | None, dry_run: bool, as_json: bool) -> None:
     """Train every point of a grid that is not trained yet, and print what came of all."""
-    sweep = planned(asked, problems_of(asked, resume, dry_run=dry_run, as_json=as_json))
+    sweep = planned(asked, [Problem(each) for each in problems_of(asked, resume, dry_run=dry_run, as_json=as_json)])
     from gptlite.cli.sweep.progress import Lines
     from gptlite.cli.sweep.report import report
     from gptlite.cli.sweep.sweep_runs import check_runs, first_failure, ready_texts, share_of_threads
@@ -76,7 +76,7 @@ def sweep_runs(asked: SweepOptions, *, go_on: bool, resume: str | None, dry_run:
 
     console, jobs, tasks = Console(quiet=asked.quiet), asked.jobs or 1, sweep.tasks
     threads = share_of_threads(jobs, len(tasks))
-    with naming_text(asked.data):
+    with located_text(asked.data):
         check_runs(sweep.name, tasks, go_on=go_on)
         lines = Lines(sweep.name, tasks, jobs, console, quiet=asked.quiet)
         ready_texts(tasks, console.say)
@@ -115,7 +115,7 @@ def problems_of(asked: SweepOptions, resume: str | None, *, dry_run: bool, as_js
     return problems
 
 
-def planned(asked: SweepOptions, problems: list[str]) -> Sweep:
+def planned(asked: SweepOptions, problems: list[Problem]) -> Sweep:
     """The sweep's name and runs. ConfigError with every problem of all points, after those found before."""
     from gptlite.cli.sweep.sweep_runs import sweep_runs_of
     from gptlite.config.finding import find_config

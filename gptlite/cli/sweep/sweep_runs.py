@@ -10,7 +10,7 @@ from gptlite.config.grid import Point, names_of
 from gptlite.config.loading import parse_config
 from gptlite.config.schema import RunConfig
 from gptlite.data.prepare import prepare
-from gptlite.errors import DataError, Diverged, RunError, gathered
+from gptlite.errors import DataError, Diverged, Problem, RunError, gathered
 from gptlite.runs.run import CONFIG, Run, runs_folder
 from gptlite.training.launch import check_text, reconcile, with_absolute_paths
 
@@ -51,21 +51,22 @@ def check_runs(sweep: str, tasks: Sequence[SweepRun], *, go_on: bool) -> None:
         )
     names = {task.run.name for task in tasks}
     strangers = [run.name for run in there if run.name not in names]
-    problems = []
+    problems: list[Problem] = []
     if strangers:
-        problems.append(
-            f"--name = {sweep}: {_and_more(strangers)}: no point of this grid; give the keys and values that the sweep "
-            "was started with, in their order, or another --name"
+        sentence = (
+            f"{_and_more(strangers)}: no point of this grid; give the keys and values that the sweep was started with, "
+            "in their order, or another --name"
         )
-    found: dict[str, list[str]] = {}
+        problems.append(Problem(sentence, f"--name {sweep}"))
+    found: dict[str, list[str]] = {}  # the runs of each problem that several may share
     for task in tasks:
-        own: list[str] = []
+        own: list[Problem] = []
         if task.run.started:
             with gathered(own):
                 task.changes()
         for problem in own:
-            found.setdefault(problem.removeprefix(f"run {task.run.name}: "), []).append(task.run.name)
-    problems += [f"run {_and_more(runs)}: {problem}" for problem, runs in found.items()]
+            found.setdefault(problem.sentence, []).append(task.run.name)
+    problems += [Problem(sentence, f"run {_and_more(runs)}") for sentence, runs in found.items()]
     if problems:
         raise RunError(problems)
 
@@ -76,7 +77,7 @@ def _and_more(names: Sequence[str]) -> str:
 
 def ready_texts(tasks: Sequence[SweepRun], say: Callable[[str], None]) -> None:
     """Prepare every text that a run to come needs, once for all that share it. UserError for texts that do not suit."""
-    problems: list[str] = []
+    problems: list[Problem] = []
     for tasks_of_text in _by_text(tasks):
         cfg = tasks_of_text[0].cfg
         started = [task for task in tasks_of_text if task.run.started]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gptlite.cli.options import ConfigOption, DataOption, SetOption, naming_text, read_config
+from gptlite.cli.options import ConfigOption, DataOption, SetOption, located_text, read_config
 from gptlite.cli.terminal import Console, emit
 from gptlite.compute.processes import is_main
 from gptlite.errors import ConfigError
@@ -135,7 +135,7 @@ def print_plan(
 
     cfg, path = read_config(config, sets, data)
     terminal.say(f"config: {path}")
-    with naming_text(data):
+    with located_text(data):
         planned = dry_run(cfg, base=path.stem, name=name, terminal=terminal)
     lines = [json.dumps(planned.to_json(), indent=2)] if as_json else card_of_plan(planned)
     for line in lines:
@@ -160,7 +160,7 @@ def start_run(
     terminal.say(f"config: {path}")
     from gptlite.training.launch import claim, start
 
-    with naming_text(data):
+    with located_text(data):
         if continue_ and name is not None:
             return claim(cfg, name=name, terminal=terminal)
         return start(cfg, base=path.stem, name=name, terminal=terminal)
