@@ -15,12 +15,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from gptlite.compute.openmp import set_short_spin
+from gptlite.version import __version__
 
 if TYPE_CHECKING:
     from gptlite.inference.language_model import load as load
     from gptlite.training.launch import train as train
 
-__version__ = "0.1.0"
 __all__ = ["__version__", "load", "train"]
 
 _LAZY = {"load": "gptlite.inference.language_model", "train": "gptlite.training.launch"}

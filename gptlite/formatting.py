@@ -6,10 +6,11 @@ from __future__ import annotations
 def counted(number: int, noun: str) -> str:
     """A number with its noun.
 
-    >>> counted(1, "file"), counted(1200, "token")
-    ('1 file', '1,200 tokens')
+    >>> counted(1, "file"), counted(1200, "token"), counted(2, "process")
+    ('1 file', '1,200 tokens', '2 processes')
     """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    ending = "" if number == 1 else "es" if noun.endswith("s") else "s"
+    return f"{number:,} {noun}{ending}"
 
 
 def abbreviated(number: int) -> str:

@@ -7,8 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import settings
+
+from gptlite.config.schema import RunConfig
 
 # Before any test imports the libraries that read them.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -43,3 +46,43 @@ def unsynced(monkeypatch: pytest.MonkeyPatch) -> set[int]:
 
     monkeypatch.setattr("gptlite.files.syscall", syscall)
     return inodes
+
+
+SENTENCES = (
+    "the cat sat on the mat and looked at the moon. ",
+    "a dog ran over the hill to see the sea. ",
+    "rain fell on the roof all night, and we slept. ",
+)
+
+
+@pytest.fixture(scope="session")
+def text_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """About 20 kB of sentences in random order: easy to learn, impossible to know by heart at once."""
+    rng = np.random.default_rng(0)
+    path = tmp_path_factory.mktemp("text") / "story.txt"
+    path.write_text("".join(SENTENCES[i] for i in rng.integers(0, len(SENTENCES), 450)))
+    return path
+
+
+@pytest.fixture
+def tiny(text_file: Path, tmp_path: Path) -> RunConfig:
+    """Seconds of training: characters, one layer."""
+    return RunConfig().with_values(
+        {
+            "data.source": str(text_file),
+            "data.dir": str(tmp_path / "prepared"),
+            "tokenizer.kind": "char",
+            "model.n_layer": 1,
+            "model.n_head": 2,
+            "model.n_embd": 16,
+            "model.block_size": 16,
+            "train.max_steps": 12,
+            "train.batch_size": 8,
+            "train.warmup_steps": 2,
+            "eval.every": 4,
+            "save.every": 4,
+            "log.every": 1,
+            "log.tensorboard": False,
+            "run.threads": 1,
+        }
+    )

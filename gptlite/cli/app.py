@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from gptlite import __version__
 from gptlite.cli import prepare
 from gptlite.cli.eval import command as evaluate
 from gptlite.cli.runs import command as runs
@@ -18,6 +17,7 @@ from gptlite.cli.terminal import Console, drop
 from gptlite.cli.train import command as train
 from gptlite.cli.usage import Command, Commands
 from gptlite.errors import UserError
+from gptlite.version import __version__
 
 # rich_markup_mode: Rich's boxes would hide the house form of errors, and cost a tenth of a second at start-up.
 app = typer.Typer(

@@ -1,52 +1,75 @@
-"""Which device, which arithmetic, how many threads: rules of hardware and shape, never a measurement.
+"""Device, precision, attention path and threads: how `auto` is resolved, and the settings of torch that follow.
 
-Equal commands on equal machines must give equal runs, so nothing here is timed.
+The choices depend on the hardware and the shapes of the model, never on a measurement: equal commands on equal machines
+must give equal runs.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 import torch
 
 from gptlite.compute.allocator import keep_pages
-from gptlite.compute.threads import choose_threads
+from gptlite.compute.choice import GIVEN, Choice
+from gptlite.compute.compiling import compile_obstacle
+from gptlite.compute.threads import available_threads, choose_threads
 from gptlite.config.schema import RunSection
 from gptlite.errors import ConfigError
 
-LONGEST_BATCHED = 256  # tokens; beyond, the (T, T) weights outgrow the caches
+DEVICES = ("cuda", "mps", "cpu")  # the fastest first
+LONGEST_BATCHED = 256  # tokens; beyond, the (T, T) attention weights outgrow the caches
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """What the choices depend on."""
+
+    devices: tuple[str, ...]  # those of DEVICES that torch finds
+    multiply_bf16: frozenset[str]  # those that multiply bf16 in hardware
+    threads: Choice  # the most that `run.threads: auto` may take
+    compile_obstacle: Callable[[str], str] = compile_obstacle  # why torch cannot compile for a device; "" if it can
+
+    @classmethod
+    def detect(cls, local_rank: int = 0) -> Hardware:
+        """This machine, as the process of this rank sees it."""
+        available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+        devices = tuple(name for name in DEVICES if available[name])
+        in_bf16 = frozenset(name for name in devices if computes_in_bf16(torch_device(name, local_rank)))
+        return cls(devices, in_bf16, available_threads())
 
 
 @dataclass(frozen=True)
 class Compute:
-    """What `auto` became, and why (one line per rule, for the terminal and run.json)."""
+    """Where and how a model is computed, once every `auto` is resolved."""
 
     device: torch.device
     precision: str  # fp32 | bf16: the type of matrix products; parameters are always fp32
     attention: str  # plain | batched | fused
     threads: int
-    reasons: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, run: RunSection, local_rank: int = 0) -> Compute:
+        """The run section of a resolved config."""
+        assert isinstance(run.threads, int), "resolve it first"
+        return cls(torch_device(run.device, local_rank), run.precision, run.attention, run.threads)
 
     def autocast(self) -> AbstractContextManager[object]:
         """Matrix products in the chosen precision; norms, softmax and the loss stay in fp32."""
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.precision == "bf16")
 
-    def values(self) -> dict[str, object]:
-        """As keys of the config's `run` section."""
-        return {
-            "run.device": self.device.type,
-            "run.precision": self.precision,
-            "run.attention": self.attention,
-            "run.threads": self.threads,
-        }
+
+def torch_device(name: str, local_rank: int = 0) -> torch.device:
+    """The device of this name; of several GPUs the one of this process."""
+    return torch.device(name, local_rank) if name == "cuda" else torch.device(name)
 
 
 def computes_in_bf16(device: torch.device) -> bool:
-    """Whether the hardware multiplies bf16 itself; emulation is many times slower than fp32."""
+    """Whether the hardware multiplies bf16. Emulation is many times slower than fp32."""
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)
     if device.type == "cpu":
@@ -57,54 +80,61 @@ def computes_in_bf16(device: torch.device) -> bool:
     return False
 
 
-def _device(wanted: str, local_rank: int) -> tuple[torch.device, str]:
-    have = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+def choose_compute(
+    run: RunSection, block_size: int, hardware: Hardware, *, largest_product: float = math.inf
+) -> dict[str, Choice]:
+    """The keys of the run section that may be `auto`, by full name, each with its value and reason.
+
+    largest_product: operations of the model's larger matrix products, where it is trained.
+    ConfigError where the device is not available.
+    """
+    device = choose_device(run.device, hardware)
+    precision = choose_precision(run.precision, device.value, hardware)
+    attention = choose_attention(run.attention, device.value, precision.value, block_size)
+    threads = choose_threads(run.threads, hardware.threads, largest_product=largest_product)
+    return {"run.device": device, "run.precision": precision, "run.attention": attention, "run.threads": threads}
+
+
+def choose_device(wanted: str, hardware: Hardware) -> Choice:
+    """The fastest device that torch finds. ConfigError where the one asked for is not among them."""
     if wanted == "auto":
-        best = next(name for name in ("cuda", "mps", "cpu") if have[name])
-        reason = f"device {best}: the first of cuda, mps, cpu that is there"
-    elif have[wanted]:
-        best, reason = wanted, f"device {wanted}: as asked"
-    else:
-        there = ", ".join(name for name, yes in have.items() if yes)
-        raise ConfigError(f"run.device = {wanted}: torch finds no such device here; use one of auto, {there}")
-    return torch.device(best, local_rank) if best == "cuda" else torch.device(best), reason
+        return Choice(hardware.devices[0], f"the first of {', '.join(DEVICES)} that torch finds")
+    if wanted not in hardware.devices:
+        there = ", ".join(hardware.devices)
+        raise ConfigError(f"run.device is {wanted}, and torch finds no such device here. Use auto or one of {there}.")
+    return Choice(wanted, GIVEN)
 
 
-def _attention(wanted: str, device: torch.device, precision: str, block_size: int) -> tuple[str, str]:
-    """Which of model.attention's paths. In fp32 they measured alike up to 256 tokens, and the fused kernel needs the
-    least memory. A CPU's bf16 kernel is slow in the backward pass: with two products a sketch's step took 0.57 to 0.8
+def choose_precision(wanted: str, device: str, hardware: Hardware) -> Choice:
+    """bf16 where the hardware multiplies it."""
+    if wanted != "auto":
+        return Choice(wanted, GIVEN)
+    if device in hardware.multiply_bf16:
+        return Choice("bf16", f"this {device} multiplies bf16")
+    return Choice("fp32", f"this {device} does not multiply bf16")
+
+
+def choose_attention(wanted: str, device: str, precision: str, block_size: int) -> Choice:
+    """Which of the paths in model/attention.py. In fp32 they measured alike up to 256 tokens, and the fused kernel needs
+    the least memory. A CPU's bf16 kernel is slow in the backward pass: with two batched products a step took 0.57 to 0.8
     of the time."""
     if wanted != "auto":
-        return wanted, f"attention {wanted}: as asked"
-    if device.type == "cpu" and precision == "bf16" and block_size <= LONGEST_BATCHED:
-        return "batched", f"attention batched: bf16 on a CPU, block_size at most {LONGEST_BATCHED}"
-    return "fused", "attention fused: the kernel that needs the least memory"
+        return Choice(wanted, GIVEN)
+    if device == "cpu" and precision == "bf16" and block_size <= LONGEST_BATCHED:
+        return Choice("batched", f"faster in bf16 on a CPU up to a block_size of {LONGEST_BATCHED}")
+    return Choice("fused", "the kernel that needs the least memory")
 
 
-def resolve(run: RunSection, block_size: int, *, local_rank: int = 0, product: float = math.inf) -> Compute:
-    """Replace every `auto` of the run section, for a model that looks at `block_size` tokens.
-
-    product: operations of its larger matrix products, where it is trained.
-    ConfigError where the device asked for is not there.
-    """
-    device, why_device = _device(run.device, local_rank)
-    native = computes_in_bf16(device)
-    if run.precision == "auto":
-        precision = "bf16" if native else "fp32"
-        why_precision = (
-            f"precision {precision}: this {device.type} {'multiplies' if native else 'does not multiply'} bf16"
-        )
-    else:
-        precision, why_precision = run.precision, f"precision {run.precision}: as asked"
-    attention, why_attention = _attention(run.attention, device, precision, block_size)
-    threads, why_threads = choose_threads(run.threads, product=product)
-    reasons = (why_device, why_precision, why_attention, why_threads)
-    return Compute(device, precision, attention, threads, reasons)
+def resolve(run: RunSection, block_size: int, *, local_rank: int = 0, hardware: Hardware | None = None) -> Compute:
+    """A run section in which keys may be `auto`, for a model of this context length on this machine."""
+    choices = choose_compute(run, block_size, hardware or Hardware.detect(local_rank))
+    values = {key.removeprefix("run."): choice.value for key, choice in choices.items()}
+    return Compute.of(run.model_copy(update=values), local_rank)
 
 
 @contextmanager
 def settings(compute: Compute, *, deterministic: bool) -> Iterator[None]:
-    """Apply what torch keeps as global state, and put it back; memory that was used is kept for the process."""
+    """Apply the settings that torch keeps globally, and restore them afterwards. Freed memory stays with the process."""
     keep_pages()
     threads, before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
     torch.set_num_threads(compute.threads)

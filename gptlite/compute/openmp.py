@@ -1,10 +1,11 @@
-"""OpenMP, which runs torch's CPU operations on several threads. What it reads from the environment, it reads once,
-while torch is loaded, so this file is used before that and imports no torch.
+"""How OpenMP's threads wait for each other. OpenMP runs torch's CPU operations on several threads.
 
-Threads that finish their part of an operation wait for the others. By default they spin for milliseconds, since a
-thread that sleeps takes a while to wake. Beside a program that takes one of the cores that is a trap: the spinning
-thread holds the core on which the last one would do its part. So threads spin briefly, and very briefly where other
-programs run at the start: that costs a few per cent on an idle machine (docs/decisions.md; `scripts/bench busy`).
+It reads its environment variables once, when torch is loaded; this module must run before that and imports no torch.
+
+Threads that finish their part of an operation wait for the others. By default they spin for milliseconds, because a
+sleeping thread takes a while to wake up. That is harmful when another program uses one of the cores: the spinning thread
+occupies the core that the last thread needs. We let threads spin briefly, and very briefly if other programs run at the
+start. On an idle machine this costs a few per cent (docs/decisions.md; `scripts/bench busy`).
 """
 
 from __future__ import annotations
@@ -13,17 +14,18 @@ import os
 from collections.abc import Container, Mapping, MutableMapping
 from pathlib import Path
 
+from gptlite.compute.choice import Choice
 from gptlite.errors import ConfigError
 
-# libgomp (torch on Linux) counts turns of its waiting loop; libomp (torch on macOS) and Intel's runtime count ms.
+# libgomp (torch on Linux) counts iterations of its waiting loop; libomp (torch on macOS) and Intel's runtime count ms.
 ALONE = {"GOMP_SPINCOUNT": "10000", "KMP_BLOCKTIME": "1"}
 BESIDE_OTHERS = {"GOMP_SPINCOUNT": "2000", "KMP_BLOCKTIME": "1"}
-POLICY = "OMP_WAIT_POLICY"  # the same for all of them, where the user has an opinion
+POLICY = "OMP_WAIT_POLICY"  # understood by all of them; a user may have set it
 DYNAMIC = "OMP_DYNAMIC"
 
 
 def others_run(stat: Path = Path("/proc/stat")) -> bool:
-    """Whether other programs compute at this moment. False where the system does not say (macOS)."""
+    """Whether other programs are computing right now. False where the system does not say (macOS)."""
     try:
         lines = stat.read_text().splitlines()
     except OSError:
@@ -33,14 +35,14 @@ def others_run(stat: Path = Path("/proc/stat")) -> bool:
 
 
 def short_spin() -> Mapping[str, str]:
-    """The settings for what the machine does at this moment."""
+    """The settings for the current load of the machine."""
     return BESIDE_OTHERS if others_run() else ALONE
 
 
 def set_short_spin(environment: MutableMapping[str, str], modules: Container[str]) -> None:
-    """Let waiting threads spin only briefly. The user's own settings stay; once torch is loaded it is too late.
+    """Let waiting threads spin only briefly. The user's own settings win; once torch is loaded it is too late.
 
-    Unlike the number of threads this changes no result, so it may depend on what else the machine does.
+    Unlike the number of threads this changes no result, so it may depend on the load of the machine.
 
     environment: os.environ; modules: sys.modules.
     """
@@ -50,30 +52,32 @@ def set_short_spin(environment: MutableMapping[str, str], modules: Container[str
         environment.setdefault(name, value)
 
 
-def waiting_reason(environment: Mapping[str, str] = os.environ) -> str:
-    """How threads wait, and why: a line for run.json."""
+def describe_spin(environment: Mapping[str, str] = os.environ) -> Choice:
+    """How threads wait and why, for run.json."""
     found = {name: environment[name] for name in (POLICY, *ALONE) if name in environment}
-    words = ", ".join(f"{name}={value}" for name, value in found.items())
-    if found in (ALONE, BESIDE_OTHERS):
-        beside = " very" if found == BESIDE_OTHERS else ""
-        return f"waiting {words}: threads spin{beside} briefly, so that other programs slow training down least"
+    value = ", ".join(f"{name}={each}" for name, each in found.items()) or "default"
+    if found == ALONE:
+        return Choice(value, "a short spin, so that other programs slow training down less")
+    if found == BESIDE_OTHERS:
+        return Choice(value, "a very short spin, because other programs were running at the start")
     if found:
-        return f"waiting {words}: set by the environment"
-    return (
-        "waiting default: torch was loaded before gptlite, so it could not be set; beside other programs training may "
-        f"be many times slower (import gptlite first, or set GOMP_SPINCOUNT={BESIDE_OTHERS['GOMP_SPINCOUNT']} before "
-        "Python starts)"
+        return Choice(value, "set by the environment")
+    return Choice(
+        value,
+        "torch was loaded before gptlite, too late to change it; beside other programs training may be many times "
+        f"slower (import gptlite first, or set GOMP_SPINCOUNT={BESIDE_OTHERS['GOMP_SPINCOUNT']} before Python starts)",
     )
 
 
 def refuse_dynamic_threads(environment: Mapping[str, str] = os.environ) -> None:
-    """ConfigError where OpenMP may take fewer threads than it is told, depending on what else the machine does.
+    """ConfigError if OpenMP may use fewer threads than it is told, depending on the load of the machine.
 
     torch's bf16 products on AMX then give nan, and no run would repeat bit for bit.
     """
     value = environment.get(DYNAMIC, "")
     if value.strip().lower() in ("true", "1", "yes", "on"):
         raise ConfigError(
-            f"{DYNAMIC} = {value}: with it the number of threads changes from operation to operation, and torch may "
-            "compute nan; unset it"
+            f"the environment variable is {value!r}, which lets the number of threads change from operation to "
+            "operation, and torch may compute nan. Unset it.",
+            DYNAMIC,
         )

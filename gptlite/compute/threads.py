@@ -1,7 +1,7 @@
-"""How many threads `run.threads: auto` takes: the cores that this process has, by affinity and by its cgroups.
+"""How many threads `run.threads: auto` takes: the cores that this process may use, by affinity and by its cgroups.
 
-A container is often given a share of a large machine's time instead of some of its cores. Threads beyond that share
-are stopped in the middle of a step, and the others wait for them.
+A container is often given a share of a large machine's time instead of some of its cores. The system stops threads
+beyond that share in the middle of a step, and the others wait for them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from gptlite.compute import cgroups
+from gptlite.compute.choice import GIVEN, Choice
 from gptlite.compute.openmp import refuse_dynamic_threads
 from gptlite.compute.processes import local_world_size
 from gptlite.errors import ConfigError
@@ -22,34 +23,40 @@ VARIABLE = "GPTLITE_THREADS"
 WORTH_SHARING = 10e6  # operations of a matrix product: a second thread gained nothing with 4e6, 12 % with 19e6
 
 
-def choose_threads(
-    wanted: int | Literal["auto"] = "auto", root: Path = Path("/"), *, product: float = math.inf
-) -> tuple[int, str]:
-    """What `run.threads` becomes, and why. `root` is the folder in which the system's files are looked for.
+def available_threads(root: Path = Path("/")) -> Choice:
+    """The most threads that `run.threads: auto` may take in this process. `root`: where the system's files lie.
 
-    product: operations of the model's larger matrix products. Of small ones threads would only wait for each other.
-    GPTLITE_THREADS is the most that `auto` takes, in each process. ConfigError where it is no such number, or where
-    OpenMP would not keep to the number of threads.
+    GPTLITE_THREADS lowers it. ConfigError where that is no positive integer, or where OpenMP would not keep to a number.
     """
     refuse_dynamic_threads()
-    if wanted != "auto":
-        return wanted, f"threads {wanted}: as asked"
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    threads, why = cores, "the cores this process may use"
+    threads, reason = cores, "the cores this process may use"
     quota = min(cgroup_quotas(root), default=math.inf)
     if quota <= cores - 1:  # a part of a core is worth a thread
-        threads, why = max(1, math.ceil(quota)), f"the cgroup allows {quota:.4g} cores"
+        threads, reason = max(1, math.ceil(quota)), f"the cgroup allows {quota:.4g} cores"
     if (processes := local_world_size()) > 1:
-        threads, why = max(1, threads // processes), f"{why}, shared by {processes} processes"
+        threads, reason = max(1, threads // processes), f"{reason}, shared by {processes} processes"
     cap = os.environ.get(VARIABLE)
     if cap:
         if not re.fullmatch("0*[1-9][0-9]{0,8}", cap):
-            raise ConfigError(f"{VARIABLE} = {cap}: a whole number >= 1; correct it, or unset it")
+            raise ConfigError(
+                f"the environment variable is {cap!r}. Set it to a positive integer or unset it.", VARIABLE
+            )
         if int(cap) < threads:
-            threads, why = int(cap), f"{VARIABLE} allows no more"
-    if threads > 1 and product < WORTH_SHARING:
-        threads, why = 1, f"products of {product / 1e6:.2g} million operations are too short to be shared"
-    return threads, f"threads {threads}: {why}"
+            threads, reason = int(cap), f"{VARIABLE} allows no more"
+    return Choice(threads, reason)
+
+
+def choose_threads(wanted: int | Literal["auto"], available: Choice, *, largest_product: float = math.inf) -> Choice:
+    """All available threads, or one where the model's matrix products are too small to share.
+
+    largest_product: operations of the model's larger matrix products.
+    """
+    if wanted != "auto":
+        return Choice(wanted, GIVEN)
+    if available.value > 1 and largest_product < WORTH_SHARING:
+        return Choice(1, f"products of {largest_product / 1e6:.2g} million operations are too small to share")
+    return available
 
 
 def cgroup_quotas(root: Path) -> Iterator[float]:

@@ -21,7 +21,7 @@ from gptlite.model.sizes import (
     held_by_training,
 )
 
-# A process that has trained next to nothing, beyond one that has only loaded torch: more pages of its libraries.
+# A process that has trained next to nothing, beyond one that has only loaded torch: more pages of its library_bytes.
 FIRST_UPDATE = 27 * 2**20
 
 # How much of the heap is gaps, measured with glibc 2.36 for 24 shapes of model: it grows to about 1.3 times what a step
@@ -42,7 +42,7 @@ JSON_FILES = 3500  # bytes of config.json, generation_config.json, state.json an
 class Memory:
     """Bytes. The peak is more than the sum where evaluations or checkpoints need more than an update, and by gaps."""
 
-    libraries: int  # Python and torch, before anything is built; 0 on a GPU, which holds none of it
+    library_bytes: int  # Python and torch, before anything is built; 0 on a GPU, which holds none of it
     weights: int
     gradients: int
     optimizer: int
@@ -77,49 +77,57 @@ class TextUse:
 
 
 @dataclass(frozen=True)
-class Forecast:
+class Estimate:
     """All of it, for a config without `auto`."""
 
     parameters: Parameters
     memory: Memory
     disk: Disk
-    reading: TextUse
+    text: TextUse
 
     @property
     def tokens_per_parameter(self) -> float:
         """Tokens of the training text, each counted once."""
-        return self.reading.tokens / self.parameters.total
+        return self.text.tokens / self.parameters.total
 
     def __str__(self) -> str:
         """On one line."""
-        epochs = self.reading.epochs
+        epochs = self.text.epochs
         words = [
             f"{abbreviated(self.parameters.total)} parameters",
             f"memory {size(self.memory.peak)}",
             f"{self.disk.kept} checkpoints of {size(self.disk.checkpoint)}",
-            f"{abbreviated(self.reading.tokens)} tokens of text ({amount(self.tokens_per_parameter)} a parameter)",
+            f"{abbreviated(self.text.tokens)} tokens of text ({amount(self.tokens_per_parameter)} a parameter)",
             "" if epochs is None else f"{amount(epochs)} epochs",
         ]
         return ", ".join(filter(None, words))
 
 
-def forecast(
-    cfg: RunConfig, manifest: Manifest, tokenizer_bytes: int, updates: int | None, *, world_size: int, libraries: int
-) -> Forecast:
+def estimate_run(
+    cfg: RunConfig,
+    manifest: Manifest,
+    tokenizer_bytes: int,
+    updates: int | None,
+    *,
+    n_processes: int,
+    library_bytes: int,
+) -> Estimate:
     """cfg: every `auto` decided. updates: in all, None where only the clock knows. tokenizer_bytes: of its files.
-    libraries: bytes that the process holds with nothing built."""
+    library_bytes: bytes that the process holds with nothing built."""
     vocab_size = manifest.tokenizer.vocab_size
     trained = None if updates is None else updates * cfg.train.batch_size * cfg.model.block_size
-    return Forecast(
+    return Estimate(
         count_parameters(cfg.model, vocab_size),
-        expected_memory(cfg, vocab_size, manifest.val.tokens, world_size=world_size, libraries=libraries),
+        expected_memory(cfg, vocab_size, manifest.val.tokens, n_processes=n_processes, library_bytes=library_bytes),
         Disk(checkpoint_bytes(cfg, vocab_size) + tokenizer_bytes, kept_checkpoints(cfg, updates)),
         TextUse(manifest.train.tokens, trained),
     )
 
 
-def expected_memory(cfg: RunConfig, vocab_size: int, val_tokens: int, *, world_size: int, libraries: int) -> Memory:
-    """Of one process: resident on a CPU; on a GPU what tensors take there, without what its libraries reserve."""
+def expected_memory(
+    cfg: RunConfig, vocab_size: int, val_tokens: int, *, n_processes: int, library_bytes: int
+) -> Memory:
+    """Of one process: resident on a CPU; on a GPU what tensors take there, without what its library_bytes reserve."""
     micro, word, on_gpu = cfg.train.micro_batch_size, WORD[cfg.run.precision], cfg.run.device != "cpu"
     assert isinstance(micro, int), "decided"
     model, attention, n_parameters = cfg.model, cfg.run.attention, count_parameters(cfg.model, vocab_size).total
@@ -135,15 +143,15 @@ def expected_memory(cfg: RunConfig, vocab_size: int, val_tokens: int, *, world_s
     scoring, with_gaps = (scored * each for each in held_by_scoring(model, vocab_size, attention, word))
     if on_gpu:
         return Memory(0, weights, gradients, state, activations, weights + max(step, state + scoring))
-    if micro * world_size < cfg.train.batch_size:
+    if micro * n_processes < cfg.train.batch_size:
         # The logits of the pass before are there until the next are: the room of both is split.
         heap = HEAP_ACCUMULATING * (step + 2 * micro * model.block_size * vocab_size * word)
     else:
         heap = HEAP * step
     # Of a checkpoint: the matrices as GPT-2 has them, and the bytes of one file twice.
     on_top = max(with_gaps, hidden + 2 * max(weights, state)) - heap * REUSED
-    peak = libraries + FIRST_UPDATE + weights + heap + max(0, on_top)
-    return Memory(libraries, weights, gradients, state, activations, int(peak))
+    peak = library_bytes + FIRST_UPDATE + weights + heap + max(0, on_top)
+    return Memory(library_bytes, weights, gradients, state, activations, int(peak))
 
 
 def optimizer_bytes(cfg: RunConfig, vocab_size: int) -> int:
@@ -177,15 +185,15 @@ def in_gpt2s_form(cfg: ModelSection, vocab_size: int) -> tuple[int, int]:
 def kept_checkpoints(cfg: RunConfig, updates: int | None) -> int:
     """The newest `save.keep` and the best, as far as there are so many."""
     kept = cfg.save.keep + 1
-    return kept if updates is None else min(kept, times_saved(cfg, updates))
+    return kept if updates is None else min(kept, count_saves(cfg, updates))
 
 
-def times_evaluated(cfg: RunConfig, updates: int) -> int:
+def count_evaluations(cfg: RunConfig, updates: int) -> int:
     """How often the validation text is looked at: regularly, and at the end."""
     return (updates - 1) // cfg.eval.every + 1
 
 
-def times_saved(cfg: RunConfig, updates: int) -> int:
+def count_saves(cfg: RunConfig, updates: int) -> int:
     """How many checkpoints are written: at the start, regularly, at the end; at each evaluation, if all are better than
     the one before."""
     within, looks, saves = updates - 1, cfg.eval.every, cfg.save.every

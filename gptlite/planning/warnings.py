@@ -10,7 +10,7 @@ import numpy.typing as npt
 from gptlite.config.schema import RunConfig
 from gptlite.data.manifest import Manifest
 from gptlite.formatting import size
-from gptlite.planning.estimate import Forecast
+from gptlite.planning.estimate import Estimate
 
 # Muennighoff et al. 2023 (arXiv 2305.16264): four epochs are nearly as good as new text, past about 16 returns vanish.
 MOST_EPOCHS = 16
@@ -23,24 +23,24 @@ LEAST_TOKENS_PER_ID = 20
 LONGEST_WARMUP = 1 / 4  # of all updates
 
 
-def advice(
-    cfg: RunConfig, foreseen: Forecast, manifest: Manifest, lengths: npt.NDArray[np.int64], memory: int, disk: int
+def find_warnings(
+    cfg: RunConfig, estimate: Estimate, manifest: Manifest, lengths: npt.NDArray[np.int64], memory: int, disk: int
 ) -> list[str]:
     """One line each. lengths: of the training documents, in tokens; memory, disk: bytes that there are."""
     found = (
-        about_epochs(cfg, foreseen),
-        about_vocabulary(manifest),
-        about_block(cfg.model.block_size, lengths),
-        about_warmup(cfg.train.warmup_steps, cfg.train.updates),
-        about_memory(cfg, foreseen.memory.peak, memory),
-        about_disk(cfg, foreseen, disk),
+        warn_about_epochs(cfg, estimate),
+        warn_about_vocabulary(manifest),
+        warn_about_block_size(cfg.model.block_size, lengths),
+        warn_about_warmup(cfg.train.warmup_steps, cfg.train.updates),
+        warn_about_memory(cfg, estimate.memory.peak, memory),
+        warn_about_disk(cfg, estimate, disk),
     )
     return [f"warning: {line}" for lines in found for line in lines]
 
 
-def about_epochs(cfg: RunConfig, foreseen: Forecast) -> Iterator[str]:
+def warn_about_epochs(cfg: RunConfig, estimate: Estimate) -> Iterator[str]:
     """Reading the text again and again; not where `patience` ends it."""
-    epochs = foreseen.reading.epochs
+    epochs = estimate.text.epochs
     if epochs is None or epochs <= MOST_EPOCHS or cfg.train.patience is not None:
         return
     clock = cfg.train.max_minutes is not None
@@ -51,7 +51,7 @@ def about_epochs(cfg: RunConfig, foreseen: Forecast) -> Iterator[str]:
     )
 
 
-def about_vocabulary(manifest: Manifest) -> Iterator[str]:
+def warn_about_vocabulary(manifest: Manifest) -> Iterator[str]:
     """Ids too rare to be learned; not of characters, whose number nobody chooses."""
     tokenizer, tokens = manifest.tokenizer, manifest.train.tokens
     if tokenizer.kind == "char" or tokens >= LEAST_TOKENS_PER_ID * tokenizer.vocab_size:
@@ -65,7 +65,7 @@ def about_vocabulary(manifest: Manifest) -> Iterator[str]:
     )
 
 
-def about_block(block_size: int, lengths: npt.NDArray[np.int64]) -> Iterator[str]:
+def warn_about_block_size(block_size: int, lengths: npt.NDArray[np.int64]) -> Iterator[str]:
     """A context that mostly reaches into other documents. Of a single document nothing is known."""
     total = int(lengths.sum())
     short = int(lengths[lengths < block_size].sum())
@@ -79,7 +79,7 @@ def about_block(block_size: int, lengths: npt.NDArray[np.int64]) -> Iterator[str
     )
 
 
-def about_warmup(warmup_steps: int, updates: int | None) -> Iterator[str]:
+def warn_about_warmup(warmup_steps: int, updates: int | None) -> Iterator[str]:
     """A learning rate that is still rising when it should fall."""
     if updates is None or warmup_steps <= LONGEST_WARMUP * updates:
         return
@@ -89,7 +89,7 @@ def about_warmup(warmup_steps: int, updates: int | None) -> Iterator[str]:
     )
 
 
-def about_memory(cfg: RunConfig, needed: int, there: int) -> Iterator[str]:
+def warn_about_memory(cfg: RunConfig, needed: int, there: int) -> Iterator[str]:
     """More than the machine, or the GPU, has."""
     if needed > there:
         yield (
@@ -99,11 +99,11 @@ def about_memory(cfg: RunConfig, needed: int, there: int) -> Iterator[str]:
         )
 
 
-def about_disk(cfg: RunConfig, foreseen: Forecast, there: int) -> Iterator[str]:
+def warn_about_disk(cfg: RunConfig, estimate: Estimate, there: int) -> Iterator[str]:
     """Checkpoints that fill the disk: a new one is written before an old one goes."""
-    needed = foreseen.disk.total + foreseen.disk.checkpoint
+    needed = estimate.disk.total + estimate.disk.checkpoint
     if needed > there:
         yield (
-            f"save.keep = {cfg.save.keep}: {foreseen.disk.kept} checkpoints and the one being written take "
+            f"save.keep = {cfg.save.keep}: {estimate.disk.kept} checkpoints and the one being written take "
             f"{size(needed)}, and {size(there)} are free; lower it, or set run.dir to another disk"
         )

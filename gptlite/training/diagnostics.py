@@ -1,4 +1,4 @@
-"""What an update shows beside its loss, when it is asked: norms by layer, how far it moved, learning rates."""
+"""Optional measurements of an update: gradient norms by layer, the update ratio, histograms, learning rates."""
 
 from __future__ import annotations
 
@@ -14,45 +14,45 @@ from gptlite.loggers.media import Histogram
 from gptlite.model.gpt import GPT
 from gptlite.training.optim.build import Optimizers
 
-MOST_NUMBERS = 4096  # of each parameter, evenly spaced: enough for the norm of an update, and a copy of next to nothing
+MAX_NUMBERS = 4096  # sampled of each parameter: enough for the norm of an update
 
 
 class UpdateRatio:
-    """How far an update moves the parameters: the norm of the change over their norm before it.
+    """How far an update moves the parameters: the norm of the change over the norm of the parameters before.
 
-    Of large parameters every so many-th number is looked at, so that no copy of the model is made.
+    Large parameters are sampled at even spacing, so that no copy of the model is made.
     """
 
     def __init__(self, model: GPT) -> None:
         parameters = [p.detach().view(-1) for p in model.parameters()]
-        self._seen = [flat[:: math.ceil(flat.numel() / MOST_NUMBERS)] for flat in parameters]  # views
-        roots = [math.sqrt(flat.numel() / seen.numel()) for flat, seen in zip(parameters, self._seen, strict=True)]
-        weights = [torch.full_like(seen, root) for seen, root in zip(self._seen, roots, strict=True)]
-        self._weights = torch.cat(weights)  # a number that speaks for n counts sqrt(n) times in a norm
+        self._sampled = [flat[:: math.ceil(flat.numel() / MAX_NUMBERS)] for flat in parameters]  # views
+        roots = [math.sqrt(flat.numel() / part.numel()) for flat, part in zip(parameters, self._sampled, strict=True)]
+        weights = [torch.full_like(part, root) for part, root in zip(self._sampled, roots, strict=True)]
+        self._weights = torch.cat(weights)  # each sampled element stands for n, so it counts sqrt(n) times in a norm
 
     def numbers(self) -> Tensor:
-        """What is looked at, as it is now."""
-        return torch.cat(self._seen) * self._weights
+        """The sampled parameters as they are now, weighted: (n,)."""
+        return torch.cat(self._sampled) * self._weights
 
     def ratio(self, before: Tensor) -> float:
-        """Right after an update; before: the numbers right before it."""
+        """Right after an update; before: `numbers` right before it."""
         return float((self.numbers() - before).norm() / before.norm())
 
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """What to look at in one update."""
+    """What to measure in one update besides its loss."""
 
-    movement: UpdateRatio | None = None  # where a line of the log follows
-    layers: bool = False
-    gradients: bool = False
+    update_ratio: UpdateRatio | None = None
+    layers: bool = False  # norms of the gradient by layer
+    gradients: bool = False  # histograms
 
 
 NO_DIAGNOSTICS = Diagnostics()
 
 
 def layer_grad_norms(model: GPT) -> dict[str, float]:
-    """Norm of the gradient of each layer, by the name of its metric; their squares add up to that of the whole.
+    """Norm of the gradient of each layer, by metric name; the squares add up to that of the whole gradient.
 
     Layers are embeddings, block_1 to block_n, final_norm and head; those without parameters of their own are left
     out. Weights that head and embedding share count as embeddings.
@@ -67,22 +67,22 @@ def layer_grad_norms(model: GPT) -> dict[str, float]:
 
 
 def weight_histograms(model: GPT) -> dict[str, Histogram]:
-    """Of each parameter, by the tag of its picture."""
+    """A histogram of each parameter, by tag."""
     return {f"weights/{name}": histogram(p) for name, p in model.named_parameters()}
 
 
 def gradient_histograms(model: GPT) -> dict[str, Histogram]:
-    """Of the gradient of each parameter, by the tag of its picture."""
+    """A histogram of the gradient of each parameter, by tag."""
     return {f"gradients/{name}": histogram(p.grad) for name, p in model.named_parameters() if p.grad is not None}
 
 
 def histogram(numbers: Tensor) -> Histogram:
-    """Of a tensor of any shape, on any device."""
+    """The histogram of a tensor of any shape, on any device."""
     return Histogram.of(numbers.detach().float().cpu().numpy())
 
 
 def learning_rates(optimizers: Optimizers) -> dict[str, float]:
-    """Of each optimizer, where there are several: {"lr/muon": 0.01, "lr/adamw": 0.005}."""
+    """The rate of each optimizer, where there are several: {"lr/muon": 0.01, "lr/adamw": 0.005}."""
     if len(optimizers) == 1:
         return {}
     return {f"lr/{type(each).__name__.lower()}": each.param_groups[0]["lr"] for each in optimizers}

@@ -1,44 +1,56 @@
-"""`gptlite train --dry-run`: a run up to its first updates, which are timed and thrown away. Nothing of it is kept."""
+"""`gptlite train --dry-run`: build a run, time a few updates, an evaluation and a checkpoint, and keep nothing."""
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
+import statistics
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from gptlite.compute.device import settings
-from gptlite.compute.memory import memory_of, resident_bytes
+from gptlite.compute.memory import memory_of, peak_bytes, resident_bytes
 from gptlite.config.schema import RunConfig
-from gptlite.data.batches import Batches
+from gptlite.data.batches import batch_of
+from gptlite.data.eval_windows import WindowRows
 from gptlite.data.prepared import Prepared
 from gptlite.errors import ConfigError
-from gptlite.planning.estimate import expected_memory
-from gptlite.planning.warnings import about_memory
+from gptlite.inference.score import bytes_and_chars_per_token, score
+from gptlite.planning.estimate import count_evaluations, count_saves, expected_memory
+from gptlite.planning.plan import RunPlan, plan_run
+from gptlite.planning.warnings import warn_about_memory
 from gptlite.runs.checkpoint import save_checkpoint
-from gptlite.training.checkpointing import Identity, files_of, tensors_of
-from gptlite.training.eval_media import pictures
-from gptlite.training.outlook import Outlook, look_ahead
-from gptlite.training.rehearsal import (
-    Times,
-    elapsed_of,
-    seconds_of,
-    time_of_evaluation,
-    time_of_update,
-    updates_in,
-)
+from gptlite.training.checkpointing import files_of, tensors_of
+from gptlite.training.optim.build import muon_flops, update_flops
+from gptlite.training.setup import Setup, build, memory_errors, resolve_here
 from gptlite.training.state import TrainState
 from gptlite.training.step import train_step
-from gptlite.training.trainer import Setup, decided, memory_errors, model_of, sample
+from gptlite.training.trainer import Trainer
+
+WARM_UP = 3  # updates that are not timed: the heap grows, kernels are chosen
+MIN_UPDATES, MAX_UPDATES, SECONDS = 5, 50, 3.0  # as many as fit these seconds
+EVAL_BATCHES = 6  # of the validation text; the first is not timed
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds of one update, of one evaluation with its sample, and of one checkpoint."""
+
+    update: float
+    evaluation: float
+    save: float
 
 
 @dataclass(frozen=True)
 class DryRun:
     """What a run would do and need. seconds: from its first update to its last checkpoint."""
 
-    plan: Setup
-    outlook: Outlook
+    setup: Setup
+    plan: RunPlan
     times: Times
     updates: int
     seconds: float
@@ -46,68 +58,142 @@ class DryRun:
     was_prepared: bool  # before this command
 
     def to_json(self) -> dict[str, Any]:
-        """All figures: bytes, seconds, counts."""
-        foreseen = self.outlook.forecast
+        """All numbers: bytes, seconds, counts."""
+        estimate = self.plan.estimate
         return {
-            "device": self.plan.cfg.run.device,
-            "reasons": list(self.plan.reasons),
-            "parameters": {**dataclasses.asdict(foreseen.parameters), "total": foreseen.parameters.total},
-            "memory": dataclasses.asdict(foreseen.memory),
-            "disk": {**dataclasses.asdict(foreseen.disk), "total": foreseen.disk.total},
+            "device": self.setup.cfg.run.device,
+            "reasons": {key: choice.to_json() for key, choice in self.setup.reasons.items()},
+            "parameters": {**dataclasses.asdict(estimate.parameters), "total": estimate.parameters.total},
+            "memory": dataclasses.asdict(estimate.memory),
+            "disk": {**dataclasses.asdict(estimate.disk), "total": estimate.disk.total},
             "text": {
-                **dataclasses.asdict(foreseen.reading),
-                "epochs": foreseen.reading.epochs,
-                "tokens_per_parameter": foreseen.tokens_per_parameter,
+                **dataclasses.asdict(estimate.text),
+                "epochs": estimate.text.epochs,
+                "tokens_per_parameter": estimate.tokens_per_parameter,
                 "prepared": str(self.prepared),
                 "was_prepared": self.was_prepared,
             },
             "seconds": {**dataclasses.asdict(self.times), "total": self.seconds},
             "updates": self.updates,
-            "warnings": list(self.outlook.warnings),
+            "warnings": list(self.plan.warnings),
         }
 
 
-def foresee(cfg: RunConfig, prepared: Prepared, *, was_prepared: bool) -> DryRun:
-    """Decide, build, work out, and time what cannot be worked out."""
-    libraries = resident_bytes()
-    plan = decided(cfg, prepared)
-    vocab_size, val_tokens = prepared.manifest.tokenizer.vocab_size, prepared.manifest.val.tokens
-    memory = expected_memory(plan.cfg, vocab_size, val_tokens, world_size=1, libraries=libraries)
-    for too_large in about_memory(plan.cfg, memory.peak, memory_of(plan.compute.device)):
-        raise ConfigError(too_large)  # to try it would be the end of this process
+def dry_run(cfg: RunConfig, prepared: Prepared, *, was_prepared: bool) -> DryRun:
+    """Resolve, build, time. ConfigError where the estimated memory exceeds what there is."""
+    library_bytes = resident_bytes()
+    setup = resolve_here(cfg, prepared)
+    cfg, manifest = setup.cfg, prepared.manifest
+    trainer = build(cfg, prepared)
+    device = trainer.compute.device
+    memory = expected_memory(
+        cfg, manifest.tokenizer.vocab_size, manifest.val.tokens, n_processes=1, library_bytes=library_bytes
+    )
+    for too_large in warn_about_memory(cfg, memory.peak, memory_of(device)):
+        raise ConfigError(too_large)  # trying it would be the end of this process
     with memory_errors(cfg):
-        times = rehearse(plan, prepared)
-    updates = updates_in(plan.cfg, times)
-    outlook = look_ahead(plan.cfg, plan.compute, plan.dist, prepared, libraries, updates)
-    return DryRun(plan, outlook, times, updates, seconds_of(plan.cfg, times), prepared.path, was_prepared)
+        times = time_parts(trainer, prepared.path.parent)
+    updates = updates_in(cfg, times)
+    plan = plan_run(cfg, device, prepared, library_bytes, updates=updates)
+    plan = plan.with_measured_peak(peak_bytes(device))
+    return DryRun(setup, plan, times, updates, run_seconds(cfg, times), prepared.path, was_prepared)
 
 
-def rehearse(plan: Setup, prepared: Prepared) -> Times:
-    """Time the parts of a training on a model that nobody needs afterwards."""
-    cfg, model, validation = plan.cfg, model_of(plan, prepared), prepared.split("val")
-    batches = Batches(prepared.split("train"), cfg.model.block_size, cfg.train.batch_size, cfg.run.seed, cfg.data.order)
-    # In the middle of a run that the clock ends, nothing that changes on the way is at its least.
-    gone = None if cfg.train.max_minutes is None else 0.5
+def time_parts(trainer: Trainer, scratch_parent: Path) -> Times:
+    """Time the parts of training. The checkpoint goes to `scratch_parent`, since $TMPDIR may be small."""
+    cfg = trainer.cfg
+    # Under max_minutes: in the middle of the run, when nothing that grows with time is at its smallest.
+    elapsed_fraction = None if cfg.train.max_minutes is None else 0.5
 
     def update(step: int) -> None:
-        within = step if cfg.train.updates is None else step % cfg.train.updates
-        train_step(plan.model, plan.optimizers, batches, within, cfg, plan.compute, plan.dist, gone)
+        train_step(trainer, step if cfg.train.updates is None else step % cfg.train.updates, elapsed_fraction)
 
-    def look() -> None:
-        sample(model, cfg)
-        pictures(model, cfg, validation, plan.dist)
+    def show() -> None:
+        trainer.sample()
+        trainer.media()
 
-    with settings(plan.compute, deterministic=cfg.run.deterministic):
-        of_update = time_of_update(update)
-        of_look = time_of_evaluation(model, validation, cfg.eval.batch_size) + elapsed_of(look)
-        with tempfile.TemporaryDirectory(dir=prepared.path.parent) as scratch:  # $TMPDIR may be small
-            of_save = elapsed_of(lambda: save(Path(scratch), plan, prepared))
-    return Times(of_update, of_look, of_save)
+    with settings(trainer.compute, deterministic=cfg.run.deterministic):
+        update_seconds = time_update(update)
+        evaluation_seconds = time_evaluation(trainer) + time_once(show)
+        with tempfile.TemporaryDirectory(dir=scratch_parent) as folder:
+            save_seconds = time_once(lambda: save_first(trainer, Path(folder)))
+    return Times(update_seconds, evaluation_seconds, save_seconds)
 
 
-def save(folder: Path, plan: Setup, prepared: Prepared) -> None:
-    """A checkpoint as the run would write it."""
-    manifest = prepared.manifest
-    identity = Identity(manifest.tokenizer.fingerprint, manifest.fingerprint, plan.cfg.train.optimizer)
-    files = files_of(model_of(plan, prepared), identity, TrainState())
-    save_checkpoint(folder, 0, files, tensors_of(plan.model, plan.optimizers))
+def save_first(trainer: Trainer, folder: Path) -> None:
+    """Write a checkpoint as the run would."""
+    files = files_of(trainer.language_model, trainer.identity, TrainState())
+    save_checkpoint(folder, 0, files, tensors_of(trainer.model, trainer.optimizers))
+
+
+def time_once(work: Callable[[], object]) -> float:
+    """Seconds that it takes."""
+    started_at = perf_counter()
+    work()
+    return perf_counter() - started_at
+
+
+def time_update(update: Callable[[int], object]) -> float:
+    """The median seconds of a few updates. update: makes the one with this number."""
+    for step in range(WARM_UP):
+        update(step)
+    times: list[float] = []
+    while len(times) < MIN_UPDATES or (len(times) < MAX_UPDATES and sum(times) < SECONDS):
+        times.append(time_once(lambda: update(WARM_UP + len(times))))
+    return statistics.median(times)
+
+
+def time_evaluation(trainer: Trainer) -> float:
+    """Seconds to score the validation text, from batches spread evenly over it: time grows with tokens and padding."""
+    model = trainer.language_model
+    windows = model.windows(trainer.validation)
+    batches = list(windows.batches(trainer.cfg.eval.batch_size))
+    tokens = [padded_tokens(rows) for rows in batches]
+    chosen = sorted({i * (len(batches) - 1) // (EVAL_BATCHES - 1) for i in range(EVAL_BATCHES)})
+    text_lengths = bytes_and_chars_per_token(model.tokenizer)
+
+    def score_batch(i: int) -> float:
+        return time_once(lambda: score(model.gpt, [batch_of(windows, batches[i])], text_lengths, model.compute))
+
+    score_batch(chosen[0])
+    seconds = sum(map(score_batch, chosen))
+    return seconds * sum(tokens) / sum(tokens[i] for i in chosen)
+
+
+def padded_tokens(rows: WindowRows) -> int:
+    """Tokens of a batch of windows, padding included."""
+    return len(rows) * int(rows[:, 1].max())
+
+
+def expected_evaluation_updates(trainer: Trainer) -> float:
+    """How many updates an evaluation takes as long as, by arithmetic: a third of training on its tokens, since they only
+    go forward."""
+    cfg, vocab_size = trainer.cfg, trainer.model.vocab_size
+    windows = trainer.language_model.windows(trainer.validation)
+    tokens = sum(padded_tokens(rows) for rows in windows.batches(cfg.eval.batch_size))
+    muon = muon_flops(cfg.model) if cfg.train.optimizer == "muon" else 0
+    update = update_flops(cfg.model, vocab_size, trainer.tokens_per_update) + muon
+    return update_flops(cfg.model, vocab_size, tokens) / 3 / update
+
+
+def updates_in(cfg: RunConfig, times: Times) -> int:
+    """Updates of the run; under max_minutes as many as fit with their evaluations and checkpoints."""
+    if cfg.train.updates is not None:
+        return cfg.train.updates
+    assert cfg.train.max_minutes is not None
+    seconds = 60 * cfg.train.max_minutes
+    most = 1 + int(seconds / times.update)
+    return max(1, bisect.bisect(range(1, most + 1), seconds, key=lambda updates: seconds_for(cfg, times, updates)))
+
+
+def run_seconds(cfg: RunConfig, times: Times) -> float:
+    """From the first update to the last checkpoint."""
+    if cfg.train.max_minutes is not None:
+        return 60 * cfg.train.max_minutes
+    return seconds_for(cfg, times, updates_in(cfg, times))
+
+
+def seconds_for(cfg: RunConfig, times: Times, updates: int) -> float:
+    """Seconds of so many updates with their evaluations and checkpoints, without the checkpoint before the first."""
+    evaluations, saves = count_evaluations(cfg, updates), count_saves(cfg, updates) - 1
+    return updates * times.update + evaluations * times.evaluation + saves * times.save

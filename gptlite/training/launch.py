@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gptlite.compute.processes import is_main, world_size
-from gptlite.compute.threads import choose_threads
+from gptlite.compute.threads import available_threads
 from gptlite.config.loading import find_config, load_config, parse_config
 from gptlite.config.schema import RunConfig
 from gptlite.data.prepare import fingerprint, prepare
@@ -48,26 +48,26 @@ def train(
     overrides: Sequence[str] = (),
     *,
     name: str | None = None,
-    terminal: Listener | None = None,
+    listener: Listener | None = None,
 ) -> Outcome:
     """From Python: train a new run on a config found as the command line finds it, `overrides` as after --set."""
     path = find_config(config)
-    return start(load_config(path, overrides), base=path.stem, name=name, terminal=terminal)
+    return start(load_config(path, overrides), base=path.stem, name=name, listener=listener)
 
 
 def start(
-    cfg: RunConfig, *, base: str, name: str | None = None, root: Path | None = None, terminal: Listener | None = None
+    cfg: RunConfig, *, base: str, name: str | None = None, root: Path | None = None, listener: Listener | None = None
 ) -> Outcome:
     """Train a new run in `root` (None: where the config and the environment say): `name`, or the first free one of
     base, base-2, ..."""
-    terminal, root = terminal or SilentListener(), root or runs_folder(cfg.run.dir)
+    listener, root = listener or SilentListener(), root or runs_folder(cfg.run.dir)
     if is_main():
         Run.check_free(root, name, base)
-    return _start(cfg, lambda: Run.create(root, name, base), terminal)
+    return _start(cfg, lambda: Run.create(root, name, base), listener)
 
 
 def dry_run(
-    cfg: RunConfig, *, base: str, name: str | None = None, root: Path | None = None, terminal: Listener | None = None
+    cfg: RunConfig, *, base: str, name: str | None = None, root: Path | None = None, listener: Listener | None = None
 ) -> DryRun:
     """What `start` would do and need, refused where it would be. Text is prepared; no run is made."""
     if world_size() > 1:
@@ -76,36 +76,36 @@ def dry_run(
         )
     Run.check_free(root or runs_folder(cfg.run.dir), name, base)
     there = set(cfg.data.folder.glob("*"))
-    prepared = _ready(cfg, terminal or SilentListener())
-    from gptlite.training.dry_run import foresee
+    prepared = _ready(cfg, listener or SilentListener())
+    from gptlite.training import dry_run as timing
 
-    return foresee(cfg, prepared, was_prepared=prepared.path in there)
+    return timing.dry_run(cfg, prepared, was_prepared=prepared.path in there)
 
 
-def claim(cfg: RunConfig, *, name: str, root: Path | None = None, terminal: Listener | None = None) -> Outcome:
+def claim(cfg: RunConfig, *, name: str, root: Path | None = None, listener: Listener | None = None) -> Outcome:
     """Continue the run `name`, or start it if it is absent: a command line that can be given again and again."""
-    terminal, root = terminal or SilentListener(), root or runs_folder(cfg.run.dir)
+    listener, root = listener or SilentListener(), root or runs_folder(cfg.run.dir)
     run = Run(root / name)
     if run.started:
         check_text([run], cfg)
-        return resume(run, with_absolute_paths(cfg), terminal=terminal)
+        return resume(run, with_absolute_paths(cfg), listener=listener)
     Run.check_name(name, name)
-    return _start(cfg, lambda: Run.claim(root, name), terminal)
+    return _start(cfg, lambda: Run.claim(root, name), listener)
 
 
-def resume(run: Run, wanted: RunConfig | None = None, *, terminal: Listener | None = None) -> Outcome:
+def resume(run: Run, wanted: RunConfig | None = None, *, listener: Listener | None = None) -> Outcome:
     """Continue a run from its newest valid checkpoint.
 
     wanted: the config asked for now; ConfigError where it contradicts what the run was started with. None: as it was.
     """
-    terminal = terminal or SilentListener()
+    listener = listener or SilentListener()
     with run.lock() if is_main() else nullcontext():
         saved = parse_config(run.config_text(), str(run.path / CONFIG))
         cfg = reconcile(saved, wanted, run.name) if wanted is not None else saved
-        prepared = _prepared_of(run, cfg, terminal)
-        from gptlite.training.trainer import go_on
+        prepared = _prepared_of(run, cfg, listener)
+        from gptlite.training.session import start_resumed
 
-        return Outcome(run, prepared, go_on(cfg, prepared, run, terminal))
+        return Outcome(run, prepared, start_resumed(cfg, prepared, run, listener))
 
 
 def with_absolute_paths(cfg: RunConfig) -> RunConfig:
@@ -142,35 +142,35 @@ def reconcile(saved: RunConfig, wanted: RunConfig, name: str) -> RunConfig:
     return saved.with_values(changes)
 
 
-def _ready(cfg: RunConfig, terminal: Listener) -> Prepared:
+def _ready(cfg: RunConfig, listener: Listener) -> Prepared:
     """The text, prepared and whole. What may be refused comes before minutes of preparing it."""
-    choose_threads(cfg.run.threads)
+    available_threads()
     if cfg.run.device != "auto":
-        from gptlite.compute.device import resolve
+        from gptlite.compute.device import Hardware, choose_device
 
-        resolve(cfg.run, cfg.model.block_size)
-    prepared = prepare(cfg.data, cfg.tokenizer, terminal.say)
+        choose_device(cfg.run.device, Hardware.detect())
+    prepared = prepare(cfg.data, cfg.tokenizer, listener.say)
     prepared.check_block_size(cfg.model.block_size)
     prepared.verify()
     return prepared
 
 
-def _start(cfg: RunConfig, create: Callable[[], Run], terminal: Listener) -> Outcome:
-    prepared = _ready(cfg, terminal)
+def _start(cfg: RunConfig, create: Callable[[], Run], listener: Listener) -> Outcome:
+    prepared = _ready(cfg, listener)
     cfg = with_absolute_paths(cfg)
     # torch: not before everything that needs none has been checked.
-    from gptlite.training.trainer import begin
+    from gptlite.training.session import start_new
 
-    run, state = begin(cfg, prepared, create, terminal)
+    run, state = start_new(cfg, prepared, create, listener)
     return Outcome(run, prepared, state)
 
 
-def _prepared_of(run: Run, cfg: RunConfig, terminal: Listener) -> Prepared:
+def _prepared_of(run: Run, cfg: RunConfig, listener: Listener) -> Prepared:
     """The text of a run, whole: from the folder it names, or where its project was moved to; else prepared again."""
     prepared = find_text(run, cfg)
     if prepared is None:
-        terminal.say(f"{run.recorded('prepared', str)} is gone: preparing the text again")
-        prepared = prepare(cfg.data, cfg.tokenizer, terminal.say)
+        listener.say(f"{run.recorded('prepared', str)} is gone: preparing the text again")
+        prepared = prepare(cfg.data, cfg.tokenizer, listener.say)
     _check_same(run, prepared.manifest.fingerprint)
     prepared.verify()
     return prepared

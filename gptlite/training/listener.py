@@ -1,4 +1,4 @@
-"""What a training shows while it runs; the library itself never prints."""
+"""Who is told how training goes. The library itself never prints."""
 
 from __future__ import annotations
 
@@ -9,33 +9,29 @@ from gptlite.loggers.metrics import Sink
 
 
 class Listener(Protocol):
-    """Someone who is told how it goes."""
+    """The terminal, a notebook, or nobody."""
 
     def say(self, line: str) -> None:
-        """One line."""
+        """Show one line."""
 
     def say_at_once(self, line: str) -> None:
-        """One line from a signal handler, which may have come in the middle of another one."""
+        """Show one line from a signal handler, which may have interrupted another one."""
 
     def begin(self, total: float, start: float, *, in_seconds: bool) -> Sequence[Sink]:
-        """Training is about to go from `start` to `total`, in updates or in seconds: sinks that want its numbers."""
+        """Training is about to go from `start` to `total`, in updates or in seconds. Returns sinks for its metrics."""
 
     def progress(self, step: int, loss: float) -> None:
         """An update was made."""
 
 
 class SilentListener:
-    """Nobody."""
+    """Shows nothing."""
 
-    def say(self, line: str) -> None:
-        """See Terminal."""
+    def say(self, line: str) -> None: ...
 
-    def say_at_once(self, line: str) -> None:
-        """See Terminal."""
+    def say_at_once(self, line: str) -> None: ...
 
     def begin(self, total: float, start: float, *, in_seconds: bool) -> Sequence[Sink]:
-        """See Terminal."""
         return ()
 
-    def progress(self, step: int, loss: float) -> None:
-        """See Terminal."""
+    def progress(self, step: int, loss: float) -> None: ...

@@ -1,4 +1,4 @@
-"""What made a run, as run.json keeps it."""
+"""run.json: versions, command line, machine, and the reasons of the choices."""
 
 from __future__ import annotations
 
@@ -6,45 +6,39 @@ import importlib.metadata
 import platform
 import subprocess
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gptlite import __version__
+from gptlite.compute.openmp import describe_spin
 from gptlite.data.prepared import Prepared
+from gptlite.training.setup import Setup
+from gptlite.training.trainer import Trainer
+from gptlite.version import __version__
 
-if TYPE_CHECKING:
-    from gptlite.training.trainer import Setup
 
-
-def description(plan: Setup, prepared: Prepared) -> dict[str, Any]:
-    """run.json: what made the run, so that it can be understood later."""
+def run_info(setup: Setup, trainer: Trainer, prepared: Prepared) -> dict[str, Any]:
+    """The content of run.json."""
     packages = ("torch", "numpy", "tiktoken", "safetensors")
     versions = {name: importlib.metadata.version(name) for name in packages}
+    reasons = {**setup.reasons, "waiting threads": describe_spin()}
     return {
         "versions": {"gptlite": __version__, "python": platform.python_version(), **versions},
         "git_commit": git_commit(),
         "argv": sys.argv,
         "host": platform.node(),
-        "device": plan.cfg.run.device,
-        "world_size": plan.dist.world_size,
-        "threads": plan.cfg.run.threads,
-        "reasons": list(plan.reasons),
-        "parameters": plan.model.n_parameters(),
+        "device": setup.cfg.run.device,
+        "world_size": trainer.dist.world_size,
+        "threads": setup.cfg.run.threads,
+        "reasons": {key: choice.to_json() for key, choice in reasons.items()},
+        "parameters": trainer.model.n_parameters(),
         "prepared": str(prepared.path.absolute()),
         "data": prepared.manifest.fingerprint,
     }
 
 
 def git_commit() -> str | None:
-    """The commit of the folder we are called in; None where it is in no repository."""
+    """The commit of the working directory's repository; None where there is none."""
     try:
         asked = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=False)
     except (OSError, subprocess.TimeoutExpired):  # no git: a fact about the machine, not a failure of the run
         return None
     return asked.stdout.strip() or None
-
-
-def reasons_so_far(before: Sequence[str], now: Sequence[str]) -> list[str]:
-    """The reasons of a run that goes on: of what stands in its config, "as asked" now, those it was started with."""
-    first = {reason.split()[0]: reason for reason in before}
-    return [first.get(reason.split()[0], reason) if reason.endswith("as asked") else reason for reason in now]

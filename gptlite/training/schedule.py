@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import math
 
+from gptlite.compute.choice import GIVEN, Choice
 from gptlite.config.schema import RunConfig
 from gptlite.config.training import TrainSection
 
-# By optimizer: the highest rate, and the rate times n_embd where that is less.
+# By optimizer: the highest rate, and the product of rate and n_embd for wide models.
 LR_RULES = {"muon": (0.04, 3.2), "adamw": (0.002, 0.4)}
 
 
-def choose_lr(cfg: RunConfig) -> tuple[float, str]:
-    """What `train.lr: auto` becomes, and why, once the optimizer is chosen: the rule of the sweep in configs/README.md.
+def choose_lr(cfg: RunConfig) -> Choice:
+    """The learning rate that suits optimizer and width: the rule found by the sweep in docs/decisions.md.
 
-    An update moves each weight by about lr, so what it adds to a sum over a width of n_embd grows with both (Yang et
-    al. 2022, arXiv 2203.03466): lr falls as 1 / n_embd. Narrow models share one rate.
+    An update moves each weight by about lr, so its effect on a sum over n_embd terms grows with both (Yang et al. 2022,
+    arXiv 2203.03466): lr falls as 1 / n_embd. Narrow models share one rate. The optimizer is chosen before.
 
-    >>> choose_lr(RunConfig().with_values({"train.optimizer": "adamw", "model.n_embd": 768}))[0]
+    >>> choose_lr(RunConfig().with_values({"train.optimizer": "adamw", "model.n_embd": 768})).value
     0.00052
     """
     if not isinstance(cfg.train.lr, str):
-        return cfg.train.lr, f"lr {cfg.train.lr:.3g}: as asked"
+        return Choice(cfg.train.lr, GIVEN)
     highest, times_width = LR_RULES[cfg.train.optimizer]
     lr = float(f"{min(highest, times_width / cfg.model.n_embd):.2g}")
-    return lr, f"lr {lr:.2g}: {cfg.train.optimizer} at width {cfg.model.n_embd}"
+    return Choice(lr, f"{cfg.train.optimizer} at width {cfg.model.n_embd}")
 
 
 def lr_at(step: int, cfg: TrainSection, elapsed_fraction: float | None = None) -> float:

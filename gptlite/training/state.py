@@ -52,7 +52,7 @@ class TrainState:
         """Mean training loss since the last log line, in nats per token."""
         return self.loss_sum / self.loss_steps
 
-    def logged(self) -> TrainState:
+    def after_log(self) -> TrainState:
         """After a log line: a new mean begins."""
         return replace(self, loss_sum=0.0, loss_steps=0)
 

@@ -18,7 +18,7 @@ class Throughput:
     """Compares what the model's arithmetic takes with the fastest matrix products seen so far; times some now."""
 
     def __init__(self, model: GPT, compute: Compute, dist: Dist) -> None:
-        self._flops_per_token = update_flops(model, 1)
+        self._flops_per_token = update_flops(model.cfg, model.vocab_size, 1)
         self._compute, self._n_processes = compute, dist.world_size
         self._peak, self._has_peak = 0.0, not is_emulated(compute)
         if self._has_peak:

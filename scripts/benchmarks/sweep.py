@@ -59,7 +59,7 @@ def measure(shakespeare: Path, steps: int, scratch: Path) -> tuple[list[dict[str
     rows, figures = [], []
     for number, case in enumerate(cases(shakespeare, steps, scratch)):
         cfg = RunConfig().with_values(case.values)
-        auto, _ = choose_lr(cfg)
+        auto = choose_lr(cfg).value
         ended: dict[float, float] = {}
         for factor in FACTORS:
             lr = auto * factor

@@ -93,13 +93,14 @@ def hugging_face(precision: str, **shape: int) -> Contender:
 
 def gptlite(optimizer: str, precision: str, **shape: int) -> Contender:
     """What `gptlite train` does: every other `auto` decided by the program, its own train_step on its own batches."""
-    from gptlite.compute.device import settings
+    from gptlite.compute.device import Hardware, settings
     from gptlite.config.schema import RunConfig
-    from gptlite.data.batches import Batches
     from gptlite.data.tokens import TokenArray
+    from gptlite.tokenizers.char import CharTokenizer
+    from gptlite.training.checkpointing import Identity
     from gptlite.training.optim.build import muon_flops, update_flops
+    from gptlite.training.setup import assemble, resolve
     from gptlite.training.step import train_step
-    from gptlite.training.trainer import decide
 
     size = Size(**shape)
     wanted = {
@@ -111,23 +112,24 @@ def gptlite(optimizer: str, precision: str, **shape: int) -> Contender:
         "train.optimizer": optimizer,
         "train.max_steps": 10**9,  # the benchmark decides when to end
     }
-    plan = decide(RunConfig().with_values(wanted), size.vocab_size)
-    _kept.enter_context(settings(plan.compute, deterministic=plan.cfg.run.deterministic))
+    setup = resolve(RunConfig().with_values(wanted), size.vocab_size, Hardware.detect())
     tokens = TokenArray(random_ids(size.vocab_size), "random ids")
-    batches = Batches(tokens, size.block_size, size.batch_size, plan.cfg.run.seed, plan.cfg.data.order)
+    tokenizer = CharTokenizer("".join(map(chr, range(size.vocab_size - 1))))  # and end-of-text
+    trainer = assemble(setup.cfg, tokenizer, tokens, tokens, start_id=0, identity=Identity("", "", ""))
+    _kept.enter_context(settings(trainer.compute, deterministic=setup.cfg.run.deterministic))
     done = 0
 
     def step() -> None:
         nonlocal done
-        train_step(plan.model, plan.optimizers, batches, done, plan.cfg, plan.compute, plan.dist)
+        train_step(trainer, done)
         done += 1
 
-    own = muon_flops(plan.model) if optimizer == "muon" else 0
+    own = muon_flops(setup.cfg.model) if optimizer == "muon" else 0
     return timed(step), {
         "threads": torch.get_num_threads(),
-        "precision": plan.compute.precision,
-        "reasons": plan.reasons,
-        "model_flops": update_flops(plan.model, size.batch_size * size.block_size),
+        "precision": trainer.compute.precision,
+        "reasons": {key: choice.to_json() for key, choice in setup.reasons.items()},
+        "model_flops": update_flops(setup.cfg.model, size.vocab_size, size.batch_size * size.block_size),
         "optimizer_flops": own,
     }
 

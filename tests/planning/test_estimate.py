@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from gptlite.training.rehearsal import Times, seconds_of, updates_in
 
 from gptlite.config.loading import load_config
 from gptlite.data.prepare import prepare
 from gptlite.formatting import amount, size
-from gptlite.planning.estimate import forecast, kept_checkpoints, optimizer_bytes, times_evaluated, times_saved
+from gptlite.planning.estimate import count_evaluations, count_saves, forecast, kept_checkpoints, optimizer_bytes
 from gptlite.training import launch
-from gptlite.training.rehearsal import Times, seconds_of, updates_in
 
 LIBRARIES = 200 * 2**20
 
@@ -69,8 +69,8 @@ def test_memory_is_that_of_this_process_on_a_cpu_and_of_its_tensors_on_a_gpu(tin
 
 def test_evaluations_and_checkpoints_are_counted_as_the_loop_has_them(tiny, tmp_path):
     cfg = tiny.with_values({"eval.every": 4, "save.every": 3, "train.max_steps": 10})
-    assert times_evaluated(cfg, 10) == len({4, 8, 10})
-    assert times_saved(cfg, 10) == len({0, 3, 4, 6, 8, 9, 10})
+    assert count_evaluations(cfg, 10) == len({4, 8, 10})
+    assert count_saves(cfg, 10) == len({0, 3, 4, 6, 8, 9, 10})
     run = launch.start(cfg.with_values({"save.keep": 100}), base="tiny", root=tmp_path / "runs").run
     saved = {int(path.name[5:]) for path in run.checkpoints.glob("step-*")}
     assert {0, 3, 6, 9, 10} <= saved <= {0, 3, 4, 6, 8, 9, 10}
@@ -83,8 +83,8 @@ def test_evaluations_and_checkpoints_are_counted_without_listing_them(tiny, look
     cfg = tiny.with_values({"eval.every": looks, "save.every": saves})
     for updates in range(1, 60):
         evaluated = {*range(looks, updates, looks), updates}
-        assert times_evaluated(cfg, updates) == len(evaluated)
-        assert times_saved(cfg, updates) == len({0, *range(saves, updates, saves)} | evaluated)
+        assert count_evaluations(cfg, updates) == len(evaluated)
+        assert count_saves(cfg, updates) == len({0, *range(saves, updates, saves)} | evaluated)
 
 
 def test_the_time_of_a_run_is_that_of_its_updates_evaluations_and_checkpoints(tiny):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from gptlite.compute.threads import choose_threads
+from gptlite.compute.threads import available_threads
 from gptlite.config.grid import Point, names_of
 from gptlite.config.loading import parse_config
 from gptlite.config.schema import RunConfig
@@ -110,7 +110,7 @@ def _by_text(tasks: Sequence[SweepRun]) -> list[list[SweepRun]]:
 
 def share_of_threads(jobs: int, n_tasks: int) -> int:
     """What each of the runs that train at the same time may take of the threads that one alone would."""
-    threads, _ = choose_threads()
+    threads: int = available_threads().value
     return max(1, threads // min(jobs, n_tasks))
 
 

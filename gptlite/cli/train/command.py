@@ -136,7 +136,7 @@ def print_plan(
     cfg, path = read_config(config, sets, data)
     terminal.say(f"config: {path}")
     with located_text(data):
-        planned = dry_run(cfg, base=path.stem, name=name, terminal=terminal)
+        planned = dry_run(cfg, base=path.stem, name=name, listener=terminal)
     lines = [json.dumps(planned.to_json(), indent=2)] if as_json else card_of_plan(planned)
     for line in lines:
         emit(f"{line}\n")
@@ -162,8 +162,8 @@ def start_run(
 
     with located_text(data):
         if continue_ and name is not None:
-            return claim(cfg, name=name, terminal=terminal)
-        return start(cfg, base=path.stem, name=name, terminal=terminal)
+            return claim(cfg, name=name, listener=terminal)
+        return start(cfg, base=path.stem, name=name, listener=terminal)
 
 
 def resume_run(wanted: str, sets: list[str], terminal: Listener) -> Outcome:
@@ -175,7 +175,7 @@ def resume_run(wanted: str, sets: list[str], terminal: Listener) -> Outcome:
     run = Run.open(runs_folder(), wanted, unfinished=True)
     terminal.say(f"run: {run.path}")
     cfg = load_config(run.path / CONFIG, sets) if sets else None
-    return resume(run, cfg, terminal=terminal)
+    return resume(run, cfg, listener=terminal)
 
 
 def card(outcome: Outcome) -> list[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gptlite.formatting import amount, counted, size
 from gptlite.model.sizes import Parameters
-from gptlite.planning.estimate import Memory, times_evaluated, times_saved
+from gptlite.planning.estimate import Memory, count_evaluations, count_saves
 
 if TYPE_CHECKING:
     from gptlite.training.dry_run import DryRun
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
 
 def card_of_plan(planned: DryRun) -> list[str]:
     """The run that a config asks for, in figures, and what is out of proportion in it."""
-    cfg, foreseen, times = planned.plan.cfg, planned.outlook.forecast, planned.times
-    disk, reading = foreseen.disk, foreseen.reading
+    cfg, foreseen, times = planned.setup.cfg, planned.plan.estimate, planned.times
+    disk, reading = foreseen.disk, foreseen.text
     assert reading.trained is not None, "the updates of a plan are known"
     assert reading.epochs is not None, "the same"
-    looks, saves = times_evaluated(cfg, planned.updates), times_saved(cfg, planned.updates)
+    looks, saves = count_evaluations(cfg, planned.updates), count_saves(cfg, planned.updates)
     there = "was prepared already" if planned.was_prepared else "is prepared now"
     return [
-        f"run         {str(planned.plan).partition(';')[0]}",
+        f"run         {planned.setup}",
         f"parameters  {foreseen.parameters.total:,}: {by_part(foreseen.parameters)}",
-        f"memory      {size(foreseen.memory.peak)} at most: {by_use(foreseen.memory)}",
+        f"memory      {size(foreseen.memory.peak)} measured: {by_use(foreseen.memory)}",
         f"disk        {size(disk.checkpoint)} a checkpoint, {disk.kept} of them kept: {size(disk.total)}",
         f"text        {reading.tokens:,} tokens, {amount(foreseen.tokens_per_parameter)} a parameter; "
         f"trained on {reading.trained:,}: {amount(reading.epochs)} epochs",
         f"time        {duration(planned.seconds)}: {counted(planned.updates, 'update')} of {duration(times.update)}, "
-        f"{counted(looks, 'evaluation')} of {duration(times.look)}, "
+        f"{counted(looks, 'evaluation')} of {duration(times.evaluation)}, "
         f"{counted(saves, 'checkpoint')} of {duration(times.save)}",
-        *planned.outlook.warnings,
+        *planned.plan.warnings,
         f"no run was made; the text {there}, in {planned.prepared}",
     ]
 
@@ -46,7 +46,7 @@ def by_use(memory: Memory) -> str:
     """What takes it; not all of it at the same time."""
     uses = ("weights", "gradients", "optimizer", "activations")
     shown = ", ".join(f"{use} {size(getattr(memory, use))}" for use in uses)
-    return f"Python and torch {size(memory.libraries)}, {shown}" if memory.libraries else f"{shown}; not measured"
+    return f"Python and torch {size(memory.library_bytes)}, {shown}" if memory.library_bytes else shown
 
 
 def duration(seconds: float) -> str:

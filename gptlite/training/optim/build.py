@@ -1,4 +1,4 @@
-"""Which optimizer moves which parameter, and their state by name."""
+"""Which optimizer updates which parameter, and the state of the optimizers by parameter name."""
 
 from __future__ import annotations
 
@@ -7,73 +7,72 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from gptlite.compute.choice import GIVEN, Choice
 from gptlite.compute.device import Compute, computes_in_bf16
-from gptlite.config.schema import RunConfig
+from gptlite.config.schema import ModelSection, RunConfig
 from gptlite.config.training import TrainSection
 from gptlite.errors import ConfigError
 from gptlite.model.gpt import GPT
+from gptlite.model.sizes import count_hidden
 from gptlite.training.optim.muon import Muon, orthogonalise_flops
 from gptlite.training.optim.uncompiled import AdamW
 
 Optimizers = Sequence[torch.optim.Optimizer]
 
-# Beside Muon, AdamW takes this share of its learning rate: with all of it training ended 0.8 % worse, with a quarter
-# 0.4 % (configs/README.md).
-SHARE_BESIDE_MUON = 0.5
+# Next to Muon, AdamW takes this fraction of the learning rate. With all of it training ended 0.8 % worse, with a quarter
+# 0.4 % (docs/decisions.md).
+LR_FRACTION_NEXT_TO_MUON = 0.5
 
 
 def hidden_matrices(model: GPT) -> dict[str, torch.nn.Parameter]:
-    """The weight matrices inside the blocks: what Muon may move."""
+    """The weight matrices inside the blocks, which Muon may update."""
     return {name: p for name, p in model.named_parameters() if name.startswith("blocks.") and p.ndim == 2}
 
 
-def parts(name: str) -> int:
-    """How many maps of their own a matrix stacks: Q, K and V are one."""
+def stacked_matrices(name: str) -> int:
+    """How many matrices a parameter stacks: Q, K and V are stored as one."""
     return 3 if name.endswith("attn.qkv.weight") else 1
 
 
-def muon_flops(model: GPT) -> int:
-    """Arithmetic that Muon adds to each update."""
-    total = 0
-    for name, p in hidden_matrices(model).items():
-        n = parts(name)
-        total += n * orthogonalise_flops(p.size(0) // n, p.size(1))
-    return total
+def muon_flops(cfg: ModelSection) -> int:
+    """Operations that Muon adds to each update: Q, K, V and the projection are C x C, the feed-forward has two 4C x C."""
+    C = cfg.n_embd
+    return cfg.n_layer * (4 * orthogonalise_flops(C, C) + 2 * orthogonalise_flops(4 * C, C))
 
 
-def update_flops(model: GPT, tokens: int) -> int:
-    """Forward and backward of one update of `tokens` tokens: 6 per weight and token, and the attention products.
+def update_flops(cfg: ModelSection, vocab_size: int, tokens: int) -> int:
+    """Operations of the forward and backward pass of an update: 6 per weight and token, and the attention products.
 
-    Kaplan et al. 2020 (arXiv 2001.08361), section 2.1; the head counts, the look-up tables do not.
+    Kaplan et al. 2020 (arXiv 2001.08361), section 2.1. The head counts, the embedding tables do not.
     """
-    cfg = model.cfg
-    weights = sum(p.numel() for p in hidden_matrices(model).values()) + cfg.n_embd * model.vocab_size
+    weights = count_hidden(cfg) + cfg.n_embd * vocab_size
     attention = 2 * cfg.n_layer * cfg.block_size * cfg.n_embd
     return 6 * tokens * (weights + attention)
 
 
-def choose_optimizer(model: GPT, cfg: RunConfig) -> tuple[str, str]:
-    """What `train.optimizer: auto` becomes, and why: never Muon where its arithmetic would exceed the model's."""
+def choose_optimizer(cfg: RunConfig, vocab_size: int) -> Choice:
+    """Muon, unless its own arithmetic would exceed that of the model."""
     if cfg.train.optimizer != "auto":
-        return cfg.train.optimizer, f"optimizer {cfg.train.optimizer}: as asked"
-    ours, models = muon_flops(model), update_flops(model, cfg.train.batch_size * cfg.model.block_size)
-    share = f"{ours / 1e9:.3g} GFLOP an update on top of the model's {models / 1e9:.3g}"
-    if ours <= models:
-        return "muon", f"optimizer muon: {share}"
+        return Choice(cfg.train.optimizer, GIVEN)
+    muon = muon_flops(cfg.model)
+    model = update_flops(cfg.model, vocab_size, cfg.train.batch_size * cfg.model.block_size)
+    cost = f"{muon / 1e9:.3g} GFLOP per update on top of the model's {model / 1e9:.3g}"
+    if muon <= model:
+        return Choice("muon", f"it costs only {cost}")
     if cfg.train.momentum is not None:
         raise ConfigError(
-            f"train.momentum = {cfg.train.momentum}: null, since auto takes adamw here (Muon costs {share}); "
-            "or set train.optimizer to muon"
+            f"train.momentum is {cfg.train.momentum}, but `train.optimizer: auto` takes adamw here, because Muon would "
+            f"cost {cost}. Set train.momentum to null or train.optimizer to muon."
         )
-    return "adamw", f"optimizer adamw: Muon costs {share}"
+    return Choice("adamw", f"Muon would cost {cost}")
 
 
 def build_optimizers(model: GPT, cfg: TrainSection, compute: Compute) -> Optimizers:
-    """AdamW for everything, or Muon for the hidden matrices and AdamW for the rest.
+    """AdamW for all parameters, or Muon for the hidden matrices and AdamW for the rest.
 
     Weight decay acts on matrices that multiply; norms, biases and embeddings are not decayed.
     """
-    assert cfg.optimizer != "auto", "choose_optimizer comes first"
+    assert cfg.optimizer != "auto", "resolve comes first"
     hidden = hidden_matrices(model)
     by_muon = hidden if cfg.optimizer == "muon" else {}
     decayed: list[torch.nn.Parameter] = []
@@ -89,11 +88,11 @@ def build_optimizers(model: GPT, cfg: TrainSection, compute: Compute) -> Optimiz
     if not by_muon:
         return [adamw]
     for group in adamw.param_groups:
-        group["lr_share"] = SHARE_BESIDE_MUON
-    # bf16 halves the work where the hardware multiplies it, and is many times slower where it does not.
+        group["lr_fraction"] = LR_FRACTION_NEXT_TO_MUON
+    # bf16 halves the work where the hardware multiplies it, and is many times slower where it is emulated.
     fast = compute.precision == "bf16" and computes_in_bf16(compute.device)
     muon = Muon(
-        [{"params": [p], "parts": parts(name)} for name, p in by_muon.items()],
+        [{"params": [p], "parts": stacked_matrices(name)} for name, p in by_muon.items()],
         lr=cfg.highest_lr,
         momentum=cfg.muon_momentum,
         weight_decay=cfg.weight_decay,
@@ -103,10 +102,10 @@ def build_optimizers(model: GPT, cfg: TrainSection, compute: Compute) -> Optimiz
 
 
 def set_lr(optimizers: Optimizers, lr: float) -> None:
-    """The learning rate of the next update; a group with an `lr_share` takes that share of it."""
+    """The learning rate of the next update; a group with an `lr_fraction` takes that part of it."""
     for optimizer in optimizers:
         for group in optimizer.param_groups:
-            group["lr"] = lr * group.get("lr_share", 1.0)
+            group["lr"] = lr * group.get("lr_fraction", 1.0)
 
 
 def named_state(model: GPT, optimizers: Optimizers) -> dict[str, Tensor]:
@@ -121,7 +120,7 @@ def named_state(model: GPT, optimizers: Optimizers) -> dict[str, Tensor]:
 
 
 def load_named_state(model: GPT, optimizers: Optimizers, saved: Mapping[str, Tensor]) -> None:
-    """Put back what `named_state` gave. Names that do not fit the model raise ValueError."""
+    """Restore what `named_state` returned. ValueError for names or shapes that do not fit the model."""
     parameters = dict(model.named_parameters())
     owner = {p: o for o in optimizers for group in o.param_groups for p in group["params"]}
     for full_name, value in saved.items():

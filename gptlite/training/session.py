@@ -1,0 +1,144 @@
+"""One session of a run: start a new one or resume it, train to the end, and record what happened."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+
+from gptlite.compute.choice import GIVEN
+from gptlite.compute.device import settings
+from gptlite.compute.matmul_flops import warn_of_emulation
+from gptlite.compute.memory import resident_bytes
+from gptlite.compute.processes import world_size
+from gptlite.config.loading import dump_config
+from gptlite.config.schema import RunConfig
+from gptlite.data.prepared import Prepared
+from gptlite.errors import ConfigError, RunError
+from gptlite.loggers.metrics import MetricLog
+from gptlite.planning.plan import plan_run
+from gptlite.runs.checkpoint import Checkpoint
+from gptlite.runs.find import latest
+from gptlite.runs.run import Run
+from gptlite.training.checkpointing import restore
+from gptlite.training.dry_run import expected_evaluation_updates
+from gptlite.training.listener import Listener
+from gptlite.training.logging_setup import open_log
+from gptlite.training.loop import is_done, save_initial, train
+from gptlite.training.run_info import run_info
+from gptlite.training.setup import Setup, build, memory_errors, resolve_here
+from gptlite.training.signals import Signals
+from gptlite.training.state import TrainState
+from gptlite.training.trainer import Trainer
+
+
+def start_new(
+    cfg: RunConfig, prepared: Prepared, create: Callable[[], Run], listener: Listener
+) -> tuple[Run, TrainState]:
+    """Train a new run. Its folder is created once nothing can be refused any more."""
+    library_bytes = resident_bytes()
+    setup = resolve_here(cfg, prepared)
+    trainer = build(setup.cfg, prepared)
+    is_main = trainer.dist.is_main
+    run = Run(Path(trainer.dist.from_main(str(create().path) if is_main else "")))
+    with run.lock() if is_main else nullcontext():
+        if is_main:
+            if run.started:
+                raise RunError("another process has just started this run. Give the command again.", f"run {run.name}")
+            run.write_info(run_info(setup, trainer, prepared))
+            run.write_config(dump_config(setup.cfg))
+            plan = plan_run(setup.cfg, trainer.compute.device, prepared, library_bytes, n_processes=world_size())
+            for line in plan.lines():
+                listener.say(line)
+        return run, run_session(setup, trainer, prepared, run, None, listener)
+
+
+def start_resumed(cfg: RunConfig, prepared: Prepared, run: Run, listener: Listener) -> TrainState:
+    """Train a locked run on from its newest valid checkpoint; from the beginning where it has none.
+
+    On another number of processes, the micro-batches are chosen again; the batches stay the same.
+    """
+    if run.recorded("world_size", int) != world_size():
+        cfg = cfg.with_values({"train.micro_batch_size": "auto"})
+    setup = resolve_here(cfg, prepared)
+    trainer = build(setup.cfg, prepared)
+    checkpoint = latest(run.checkpoints, listener.say)
+    trainer.dist.barrier()  # every process has read before the main one removes leftovers
+    if trainer.dist.is_main:
+        run.remove_leftovers()
+        info = run_info(setup, trainer, prepared)
+        info = {key: value for key, value in info.items() if key not in ("argv", "git_commit")}
+        info["reasons"] = first_reasons(run.info.get("reasons"), info["reasons"])
+        run.write_info({**run.info, **info, "resumed_by": sys.argv})
+        run.write_config(dump_config(setup.cfg))
+    return run_session(setup, trainer, prepared, run, checkpoint, listener)
+
+
+def first_reasons(before: object, now: dict[str, dict[str, object]]) -> dict[str, object]:
+    """The reasons of a resumed run: where a value now comes from its config, why it was chosen at first.
+
+    Runs made before version 0.2 recorded sentences instead; their reasons are those of now.
+    """
+    first = before if isinstance(before, dict) else {}
+    return {key: first.get(key, choice) if choice["reason"] == GIVEN else choice for key, choice in now.items()}
+
+
+def run_session(
+    setup: Setup, trainer: Trainer, prepared: Prepared, run: Run, checkpoint: Checkpoint | None, listener: Listener
+) -> TrainState:
+    """Train to the end, from `checkpoint` if there is one, and mark the run as finished."""
+    cfg, is_main = trainer.cfg, trainer.dist.is_main
+    announce(setup, trainer, listener)
+    state = restored_state(trainer, run, checkpoint, listener)
+    if is_main and not is_done(state, cfg.train):
+        run.reopen()
+    signals = Signals(f"run {run.name}", f"gptlite train --resume {shlex.quote(run.handle)}", listener.say_at_once)
+    resumed_from = None if checkpoint is None else state
+    log = open_log(cfg, prepared.manifest, run, resumed_from, listener) if is_main else MetricLog.silent()
+    with (
+        memory_errors(cfg),
+        signals.watched(),
+        settings(trainer.compute, deterministic=cfg.run.deterministic),
+        run.noting_divergence() if is_main else nullcontext(),
+        log,
+    ):
+        if checkpoint is None:
+            state = save_initial(trainer, run, state, log, listener)
+        state = train(trainer, run, state, log, listener, signals)
+    if is_main:
+        run.finish({"step": state.step, "best_step": state.best_step, "best_bits_per_byte": state.best_bits_per_byte})
+    trainer.dist.close()
+    return state
+
+
+def announce(setup: Setup, trainer: Trainer, listener: Listener) -> None:
+    """The choices, and what deserves a warning."""
+    listener.say(str(setup))
+    for line in warn_of_emulation(trainer.compute):
+        listener.say(line)
+    if trainer.cfg.train.max_minutes is not None:
+        listener.say("train.max_minutes: the clock ends this run, so a resumed one does not repeat it bit for bit")
+
+
+def restored_state(trainer: Trainer, run: Run, checkpoint: Checkpoint | None, listener: Listener) -> TrainState:
+    """Where training stands: the beginning, or the checkpoint, whose tensors are put back.
+
+    ConfigError for a run that would end before where it is.
+    """
+    cfg = trainer.cfg
+    if checkpoint is None:
+        if cfg.train.max_minutes is None:
+            return TrainState()
+        return TrainState(evaluation_updates=expected_evaluation_updates(trainer))
+    state = restore(checkpoint, trainer.model, trainer.optimizers, trainer.identity, cfg)
+    if cfg.train.updates is not None and cfg.train.updates < state.step:
+        raise ConfigError(
+            f"train.max_steps is {cfg.train.updates}, but {run.name} has already made {state.step} updates. "
+            f"Set it to {state.step} or more."
+        )
+    if is_done(state, cfg.train):
+        length = "max_steps" if cfg.train.max_minutes is None else "max_minutes"
+        listener.say(f"{run.name} is finished after {state.step} updates. To train on, raise train.{length}.")
+    return state

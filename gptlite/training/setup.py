@@ -1,0 +1,123 @@
+"""From a config to a Trainer: `resolve` replaces every `auto` and says why (pure), `build` makes the objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+
+from gptlite.compute.choice import Choice
+from gptlite.compute.compiling import choose_compile
+from gptlite.compute.device import Compute, Hardware, choose_compute
+from gptlite.compute.distributed import Dist
+from gptlite.compute.processes import local_rank, world_size
+from gptlite.config.schema import RunConfig
+from gptlite.data.batches import Batches
+from gptlite.data.prepared import Prepared
+from gptlite.data.tokens import Tokens
+from gptlite.errors import ConfigError, located
+from gptlite.formatting import counted
+from gptlite.inference.language_model import LanguageModel, ModelInfo
+from gptlite.model.gpt import GPT
+from gptlite.model.sizes import feed_forward_flops
+from gptlite.tokenizers.base import Tokenizer
+from gptlite.training.checkpointing import Identity
+from gptlite.training.optim.build import build_optimizers, choose_optimizer
+from gptlite.training.schedule import choose_lr
+from gptlite.training.step import choose_micro_batch_size
+from gptlite.training.trainer import Trainer
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A config without `auto`, and the reason of each choice by its key."""
+
+    cfg: RunConfig
+    reasons: Mapping[str, Choice]
+
+    def __str__(self) -> str:
+        """The choices on one line."""
+        run, train = self.cfg.run, self.cfg.train
+        parts = [
+            run.device,
+            run.precision,
+            f"{run.attention} attention",
+            "compiled" if run.compile else "",
+            counted(world_size(), "process") if world_size() > 1 else "",
+            counted(run.threads, "thread") if isinstance(run.threads, int) else "",
+            train.optimizer,
+            f"lr {train.lr}",
+            f"micro-batches of {counted(train.micro_batch_size, 'sequence')}",  # type: ignore[arg-type]
+        ]
+        return f"{', '.join(filter(None, parts))} (reasons: run.json)"
+
+
+def resolve(cfg: RunConfig, vocab_size: int, hardware: Hardware, n_processes: int = 1) -> Setup:
+    """Replace every `auto`: a pure function of its arguments. ConfigError where a wish cannot be met.
+
+    The order matters: attention follows from precision, the learning rate from the optimizer.
+    """
+    tokens_per_process = cfg.train.batch_size * cfg.model.block_size / n_processes
+    largest_product = feed_forward_flops(cfg.model, tokens_per_process)
+    reasons = choose_compute(cfg.run, cfg.model.block_size, hardware, largest_product=largest_product)
+    device = reasons["run.device"].value
+    reasons["run.compile"] = choose_compile(cfg.run.compile, device, hardware.compile_obstacle)
+    reasons["train.optimizer"] = choose_optimizer(cfg, vocab_size)
+    cfg = cfg.with_values({key: choice.value for key, choice in reasons.items()})
+    reasons["train.lr"] = choose_lr(cfg)
+    reasons["train.micro_batch_size"] = choose_micro_batch_size(cfg, n_processes)
+    return Setup(cfg.with_values({key: choice.value for key, choice in reasons.items()}), reasons)
+
+
+def resolve_here(cfg: RunConfig, prepared: Prepared) -> Setup:
+    """`resolve` for this machine, this process and the vocabulary of a prepared text."""
+    return resolve(cfg, prepared.manifest.tokenizer.vocab_size, Hardware.detect(local_rank()), world_size())
+
+
+def build(cfg: RunConfig, prepared: Prepared) -> Trainer:
+    """Join the other processes and make everything that a resolved config trains with on a prepared text.
+
+    ConfigError where the memory does not suffice, DataError where `eval.prompt` has characters that the tokenizer does
+    not know.
+    """
+    manifest = prepared.manifest
+    identity = Identity(manifest.tokenizer.fingerprint, manifest.fingerprint, cfg.train.optimizer)
+    train, validation = prepared.split("train"), prepared.split("val")
+    trainer = assemble(cfg, prepared.tokenizer(), train, validation, start_id=manifest.start_id, identity=identity)
+    with located("eval.prompt"):
+        trainer.language_model.encode(cfg.eval.prompt)
+    return trainer
+
+
+def assemble(
+    cfg: RunConfig, tokenizer: Tokenizer, train: Tokens, validation: Tokens, *, start_id: int, identity: Identity
+) -> Trainer:
+    """`build` from its parts. The parameters are initialised from the seed on the CPU: the same on every device."""
+    compute = Compute.of(cfg.run, local_rank())
+    dist = Dist.from_environment(compute.device)
+    with memory_errors(cfg):
+        rng = torch.Generator().manual_seed(cfg.run.seed)
+        model = GPT(cfg.model, tokenizer.vocab_size, attention=compute.attention, rng=rng).to(compute.device)
+        if cfg.run.compile:
+            model.compile()
+        optimizers = build_optimizers(model, cfg.train, compute)
+    batches = Batches(train, cfg.model.block_size, cfg.train.batch_size, cfg.run.seed, cfg.data.order)
+    language_model = LanguageModel(model, tokenizer, ModelInfo(cfg.model, start_id, cfg.data.normalize), compute)
+    return Trainer(cfg, model, optimizers, batches, compute, dist, validation, language_model, identity)
+
+
+@contextmanager
+def memory_errors(cfg: RunConfig) -> Iterator[None]:
+    """Turn the several ways in which torch runs out of memory into a ConfigError."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not isinstance(error, torch.OutOfMemoryError) and "allocate memory" not in str(error):
+            raise
+        raise ConfigError(
+            f"The memory is full: {counted(cfg.model.n_layer, 'layer')} of width {cfg.model.n_embd} with micro-batches of "
+            f"{cfg.train.micro_batch_size} sequences of {cfg.model.block_size} tokens do not fit. Lower "
+            "train.micro_batch_size or the size of the model."
+        ) from error
