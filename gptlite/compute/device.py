@@ -115,9 +115,11 @@ def choose_precision(wanted: str, device: str, hardware: Hardware) -> Choice:
 
 
 def choose_attention(wanted: str, device: str, precision: str, block_size: int) -> Choice:
-    """Which of the paths in model/attention.py. In fp32 they measured alike up to 256 tokens, and the fused kernel needs
-    the least memory. A CPU's bf16 kernel is slow in the backward pass: with two batched products a step took 0.57 to 0.8
-    of the time."""
+    """Which of the paths in model/attention.py.
+
+    In fp32 they measured alike up to 256 tokens, and the fused kernel needs the least memory. A CPU's bf16 kernel is
+    slow in the backward pass: with two batched products a step took 0.57 to 0.8 of the time.
+    """
     if wanted != "auto":
         return Choice(wanted, GIVEN)
     if device == "cpu" and precision == "bf16" and block_size <= LONGEST_BATCHED:
@@ -134,7 +136,7 @@ def resolve(run: RunSection, block_size: int, *, local_rank: int = 0, hardware: 
 
 @contextmanager
 def settings(compute: Compute, *, deterministic: bool) -> Iterator[None]:
-    """Apply the settings that torch keeps globally, and restore them afterwards. Freed memory stays with the process."""
+    """Apply what torch keeps as global state, and restore it afterwards. Freed memory stays with the process."""
     keep_pages()
     threads, before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
     torch.set_num_threads(compute.threads)

@@ -40,6 +40,6 @@ def warn_of_emulation(compute: Compute) -> Iterator[str]:
         return
     bf16, fp32 = (matrix_product_flops(replace(compute, precision=each)) / 1e9 for each in ("bf16", "fp32"))
     yield (
-        f"warning: run.precision is bf16, which this {compute.device.type} only emulates: {bf16:.3g} GFLOP/s instead of "
-        f"{fp32:.3g} in fp32. A new run with run.precision=fp32 is faster."
+        f"warning: run.precision is bf16, which this {compute.device.type} only emulates: {bf16:.3g} GFLOP/s instead "
+        f"of {fp32:.3g} in fp32. A new run with run.precision=fp32 is faster."
     )

@@ -3,9 +3,9 @@
 It reads its environment variables once, when torch is loaded; this module must run before that and imports no torch.
 
 Threads that finish their part of an operation wait for the others. By default they spin for milliseconds, because a
-sleeping thread takes a while to wake up. That is harmful when another program uses one of the cores: the spinning thread
-occupies the core that the last thread needs. We let threads spin briefly, and very briefly if other programs run at the
-start. On an idle machine this costs a few per cent (docs/decisions.md; `scripts/bench busy`).
+sleeping thread takes a while to wake up. That is harmful when another program uses one of the cores: the spinning
+thread occupies the core that the last thread needs. We let threads spin briefly, and very briefly if other programs
+run at the start. On an idle machine this costs a few per cent (docs/decisions.md; `scripts/bench busy`).
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ WORTH_SHARING = 10e6  # operations of a matrix product: a second thread gained n
 def available_threads(root: Path = Path("/")) -> Choice:
     """The most threads that `run.threads: auto` may take in this process. `root`: where the system's files lie.
 
-    GPTLITE_THREADS lowers it. ConfigError where that is no positive integer, or where OpenMP would not keep to a number.
+    GPTLITE_THREADS lowers it. ConfigError if that is no positive integer, or if OpenMP may use fewer threads.
     """
     refuse_dynamic_threads()
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

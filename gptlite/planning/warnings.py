@@ -1,4 +1,4 @@
-"""Warnings before a run starts: what is out of proportion, with its number, why it matters, and what to change."""
+"""Warnings before a run starts: a setting that is out of proportion, what to change, and why."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from gptlite.formatting import size
 from gptlite.planning.estimate import Estimate
 
 # Muennighoff et al. 2023 (arXiv 2305.16264): four epochs are nearly as good as new text, past about 16 returns vanish.
-MOST_EPOCHS = 16
+MAX_EPOCHS = 16
 
-# If the ids of a text follow Zipf's law, the rarest of 4,096 comes once where the mean comes nine times: about twice
-# in a text that has twenty tokens for each. Measured on tiny Shakespeare, 500 updates as in small.yaml: 2.218 bits per
-# byte with 4,096 ids (68 tokens for each), 2.241 with 2,048, 2.285 with 1,024. So large a vocabulary does no harm yet.
-LEAST_TOKENS_PER_ID = 20
+# If the ids of a text follow Zipf's law, the rarest of 4,096 occurs once where the average one occurs nine times: about
+# twice in a text with twenty tokens per id. Measured on tiny Shakespeare, 500 updates as in small.yaml: 2.218 bits per
+# byte with 4,096 ids (68 tokens per id), 2.241 with 2,048, 2.285 with 1,024. That many ids do no harm yet.
+MIN_TOKENS_PER_ID = 20
 
-LONGEST_WARMUP = 1 / 4  # of all updates
+MAX_WARMUP = 1 / 4  # of all updates
 
 
 def find_warnings(
     cfg: RunConfig, estimate: Estimate, manifest: Manifest, lengths: npt.NDArray[np.int64], memory: int, disk: int
 ) -> list[str]:
-    """One line each. lengths: of the training documents, in tokens; memory, disk: bytes that there are."""
+    """One line each. lengths: of the training documents, in tokens; memory, disk: available bytes."""
     found = (
         warn_about_epochs(cfg, estimate),
         warn_about_vocabulary(manifest),
@@ -39,71 +39,71 @@ def find_warnings(
 
 
 def warn_about_epochs(cfg: RunConfig, estimate: Estimate) -> Iterator[str]:
-    """Reading the text again and again; not where `patience` ends it."""
+    """Reading the text too often, unless `patience` ends training."""
     epochs = estimate.text.epochs
-    if epochs is None or epochs <= MOST_EPOCHS or cfg.train.patience is not None:
+    if epochs is None or epochs <= MAX_EPOCHS or cfg.train.patience is not None:
         return
     clock = cfg.train.max_minutes is not None
-    length = f"max_minutes = {cfg.train.max_minutes:g}" if clock else f"max_steps = {cfg.train.updates}"
+    length = f"max_minutes={cfg.train.max_minutes:g}" if clock else f"max_steps={cfg.train.updates}"
     yield (
-        f"train.{length}: {epochs:,.0f} epochs: past about {MOST_EPOCHS} the text teaches little more and is learned "
-        f"by heart; train {100 * MOST_EPOCHS / epochs:.2g}% as long, give more text, or set train.patience"
+        f"train.{length} reads the text {epochs:,.0f} times. Train {100 * MAX_EPOCHS / epochs:.2g}% as long, give more "
+        f"text, or set train.patience: beyond about {MAX_EPOCHS} epochs a model only memorises it."
     )
 
 
 def warn_about_vocabulary(manifest: Manifest) -> Iterator[str]:
-    """Ids too rare to be learned; not of characters, whose number nobody chooses."""
+    """Ids too rare to be learned. Not for characters, whose number nobody chooses."""
     tokenizer, tokens = manifest.tokenizer, manifest.train.tokens
-    if tokenizer.kind == "char" or tokens >= LEAST_TOKENS_PER_ID * tokenizer.vocab_size:
+    if tokenizer.kind == "char" or tokens >= MIN_TOKENS_PER_ID * tokenizer.vocab_size:
         return
-    fitting = 2 ** (max(1, tokens // LEAST_TOKENS_PER_ID).bit_length() - 1)
+    fitting = 2 ** (max(1, tokens // MIN_TOKENS_PER_ID).bit_length() - 1)
     smaller = f"bpe with vocab_size={fitting}" if fitting > 256 else "char"
-    per_id = f"{tokens / tokenizer.vocab_size:.3g}"
     yield (
-        f"tokenizer.vocab_size = {tokenizer.vocab_size}: the text has {per_id} tokens for each id, and below "
-        f"{LEAST_TOKENS_PER_ID} the rare ones come too seldom to be learned; set tokenizer.kind to {smaller}"
+        f"tokenizer.vocab_size is {tokenizer.vocab_size}, and the text has {tokens / tokenizer.vocab_size:.3g} tokens "
+        f"per id. Set tokenizer.kind to {smaller}: below {MIN_TOKENS_PER_ID} tokens per id, the rare ids occur too "
+        "seldom to be learned."
     )
 
 
 def warn_about_block_size(block_size: int, lengths: npt.NDArray[np.int64]) -> Iterator[str]:
-    """A context that mostly reaches into other documents. Of a single document nothing is known."""
+    """A context that mostly spans several documents. Says nothing about a single document."""
     total = int(lengths.sum())
     short = int(lengths[lengths < block_size].sum())
     if len(lengths) < 2 or short <= total / 2:
         return
     ordered = np.sort(lengths)
-    longest = ordered[np.searchsorted(np.cumsum(ordered), total / 2)]
+    fitting = ordered[np.searchsorted(np.cumsum(ordered), total / 2)]
     yield (
-        f"model.block_size = {block_size}: {short / total:.0%} of the text is documents shorter than that, and what "
-        f"stands in other documents does not help; set it to {longest} or less"
+        f"model.block_size is {block_size}, but {short / total:.0%} of the text is in shorter documents. Set it to "
+        f"{fitting} or less: the text of other documents does not help to predict."
     )
 
 
 def warn_about_warmup(warmup_steps: int, updates: int | None) -> Iterator[str]:
-    """A learning rate that is still rising when it should fall."""
-    if updates is None or warmup_steps <= LONGEST_WARMUP * updates:
+    """A learning rate that still rises when it should fall."""
+    if updates is None or warmup_steps <= MAX_WARMUP * updates:
         return
     yield (
-        f"train.warmup_steps = {warmup_steps}: {warmup_steps / updates:.0%} of {updates} updates are spent below the "
-        f"learning rate that they lead to; set it to {int(LONGEST_WARMUP * updates)} or less"
+        f"train.warmup_steps is {warmup_steps}, which is {warmup_steps / updates:.0%} of {updates} updates. Set it to "
+        f"{int(MAX_WARMUP * updates)} or less, so that most of the training uses the full learning rate."
     )
 
 
-def warn_about_memory(cfg: RunConfig, needed: int, there: int) -> Iterator[str]:
+def warn_about_memory(cfg: RunConfig, needed: int, available: int) -> Iterator[str]:
     """More than the machine, or the GPU, has."""
-    if needed > there:
+    if needed > available:
         yield (
-            f"memory = {size(needed)}: there are {size(there)}, and a process that needs more is stopped; "
-            f"lower train.micro_batch_size ({cfg.train.micro_batch_size}), eval.batch_size ({cfg.eval.batch_size}) "
-            "or the size of the model"
+            f"This run may need {size(needed)} of memory, and there are {size(available)}. Lower "
+            f"train.micro_batch_size ({cfg.train.micro_batch_size}), eval.batch_size ({cfg.eval.batch_size}) or the "
+            "size of the model: the system stops a process that needs more."
         )
 
 
-def warn_about_disk(cfg: RunConfig, estimate: Estimate, there: int) -> Iterator[str]:
-    """Checkpoints that fill the disk: a new one is written before an old one goes."""
+def warn_about_disk(cfg: RunConfig, estimate: Estimate, available: int) -> Iterator[str]:
+    """Checkpoints that fill the disk. A new one is written before an old one is removed."""
     needed = estimate.disk.total + estimate.disk.checkpoint
-    if needed > there:
+    if needed > available:
         yield (
-            f"save.keep = {cfg.save.keep}: {estimate.disk.kept} checkpoints and the one being written take "
-            f"{size(needed)}, and {size(there)} are free; lower it, or set run.dir to another disk"
+            f"save.keep is {cfg.save.keep}: {estimate.disk.kept} checkpoints and the one being written take "
+            f"{size(needed)}, and {size(available)} are free. Lower it, or set run.dir to another disk."
         )

@@ -166,8 +166,7 @@ def padded_tokens(rows: WindowRows) -> int:
 
 
 def expected_evaluation_updates(trainer: Trainer) -> float:
-    """How many updates an evaluation takes as long as, by arithmetic: a third of training on its tokens, since they only
-    go forward."""
+    """The time of an evaluation in updates, by arithmetic: a third of training on its tokens, which only go forward."""
     cfg, vocab_size = trainer.cfg, trainer.model.vocab_size
     windows = trainer.language_model.windows(trainer.validation)
     tokens = sum(padded_tokens(rows) for rows in windows.batches(cfg.eval.batch_size))

@@ -117,7 +117,7 @@ def memory_errors(cfg: RunConfig) -> Iterator[None]:
         if not isinstance(error, torch.OutOfMemoryError) and "allocate memory" not in str(error):
             raise
         raise ConfigError(
-            f"The memory is full: {counted(cfg.model.n_layer, 'layer')} of width {cfg.model.n_embd} with micro-batches of "
-            f"{cfg.train.micro_batch_size} sequences of {cfg.model.block_size} tokens do not fit. Lower "
+            f"The memory is full: {counted(cfg.model.n_layer, 'layer')} of width {cfg.model.n_embd} with micro-batches "
+            f"of {cfg.train.micro_batch_size} sequences of {cfg.model.block_size} tokens do not fit. Lower "
             "train.micro_batch_size or the size of the model."
         ) from error

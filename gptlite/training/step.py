@@ -116,7 +116,9 @@ def train_step(
     elapsed_fraction: float | None = None,
     diagnostics: Diagnostics = NO_DIAGNOSTICS,
 ) -> StepStats:
-    """Make update `step` (the first is 0) in place. Diverged, before anything changes, if loss or gradient is not finite.
+    """Make update `step` (the first is 0) in place.
+
+    Diverged, before anything changes, if the loss or the gradient is not finite.
 
     elapsed_fraction: under max_minutes, how much of the time has passed.
     """

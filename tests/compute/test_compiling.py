@@ -3,10 +3,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gptlite.compute.compiling import choose_compile
+from gptlite.compute.choice import GIVEN, Choice
+from gptlite.compute.compiling import choose_compile, compile_obstacle
 from gptlite.errors import ConfigError
-
-CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 
 
 @pytest.fixture
@@ -16,47 +15,47 @@ def no_compiler(tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
 
 
-@pytest.mark.parametrize("device", [CPU, torch.device("mps")], ids=str)
-def test_auto_does_not_compile_on_a_cpu_or_on_mps_and_does_not_try(monkeypatch, device):
-    monkeypatch.setattr(torch, "compile", pytest.fail)
-    assert choose_compile("auto", device) == (
-        False,
-        f"compile false: on {device.type} it seldom pays for its slow start",
-    )
-    assert choose_compile(False, device) == (False, "compile false: as asked")
+@pytest.mark.parametrize(
+    ("wanted", "device", "obstacle", "expected"),
+    [
+        ("auto", "cpu", "never asked", Choice(False, "on cpu compiling seldom pays for its slow start")),
+        ("auto", "mps", "never asked", Choice(False, "on mps compiling seldom pays for its slow start")),
+        ("auto", "cuda", "", Choice(True, "torch can compile for this GPU")),
+        ("auto", "cuda", "no Triton", Choice(False, "no Triton")),
+        (False, "cuda", "never asked", Choice(False, GIVEN)),
+        (True, "cpu", "", Choice(True, GIVEN)),
+    ],
+)
+def test_a_gpu_is_compiled_for_where_torch_can(wanted, device, obstacle, expected):
+    def ask(_: str) -> str:
+        assert obstacle != "never asked"
+        return obstacle
+
+    assert choose_compile(wanted, device, ask) == expected
 
 
-@pytest.mark.parametrize("capability", [(7, 0), (9, 0)])
-def test_auto_compiles_on_a_gpu_that_triton_knows(monkeypatch, capability):
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+@pytest.mark.parametrize(("capability", "can"), [((7, 0), True), ((9, 0), True), ((6, 1), False)])
+def test_triton_knows_gpus_from_volta_on(monkeypatch, capability, can):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
     monkeypatch.setattr(torch, "ones", lambda *_, device: device)
     monkeypatch.setattr(torch, "compile", lambda f: lambda x: x)
-    assert choose_compile("auto", GPU)[0]
+    expected = "" if can else "Triton needs a GPU of compute capability 7.0 or more"
+    assert compile_obstacle("cuda") == expected
 
 
-def test_auto_leaves_a_gpu_alone_that_is_too_old(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (6, 1))
-    chosen, reason = choose_compile("auto", GPU)
-    assert not chosen
-    assert reason == "compile false: Triton needs a GPU of compute capability 7.0 or more"
-
-
-def test_auto_leaves_a_gpu_alone_where_triton_is_missing(monkeypatch):
+def test_the_first_line_of_torchs_error_is_the_obstacle(monkeypatch):
     def compile_(_):
         raise RuntimeError("Cannot find a working triton installation.\nSet TORCHDYNAMO_VERBOSE=1")
 
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
     monkeypatch.setattr(torch, "compile", compile_)
     monkeypatch.setattr(torch, "ones", lambda *_, device: device)
-    reason = "compile false: torch cannot compile here (Cannot find a working triton installation.)"
-    assert choose_compile("auto", GPU) == (False, reason)
+    assert compile_obstacle("cuda") == "torch cannot compile here (Cannot find a working triton installation.)"
 
 
 @pytest.mark.usefixtures("no_compiler")
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # torch, of itself
 def test_without_a_cpp_compiler_what_was_asked_for_is_refused():
-    with pytest.raises(
-        ConfigError, match=r"^run\.compile = true: .*No working C\+\+ compiler.*; install what"
-    ) as refused:
-        choose_compile(True, CPU)
+    with pytest.raises(ConfigError, match=r"is true, but .*No working C\+\+ compiler.*Install") as refused:
+        choose_compile(True, "cpu", compile_obstacle)
     assert "\n" not in str(refused.value)

@@ -3,19 +3,47 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gptlite.compute.device import computes_in_bf16, resolve, settings
-from gptlite.compute.threads import choose_threads
+from gptlite.compute.choice import GIVEN, Choice
+from gptlite.compute.device import Hardware, choose_compute, computes_in_bf16, resolve, settings
 from gptlite.config.schema import RunSection
+from gptlite.errors import ConfigError
 
 
-def test_auto_is_replaced_by_what_the_machine_has_and_every_choice_has_a_reason(monkeypatch):
+def hardware(*devices: str, bf16: tuple[str, ...] = (), threads: int = 8) -> Hardware:
+    return Hardware(devices, frozenset(bf16), Choice(threads, "the cores this process may use"))
+
+
+@pytest.mark.parametrize(
+    ("machine", "block_size", "expected"),
+    [
+        (hardware("cpu"), 64, ("cpu", "fp32", "fused", 8)),
+        (hardware("cpu", bf16=("cpu",)), 64, ("cpu", "bf16", "batched", 8)),
+        (hardware("cpu", bf16=("cpu",)), 512, ("cpu", "bf16", "fused", 8)),
+        (hardware("cuda", "cpu", bf16=("cuda",)), 64, ("cuda", "bf16", "fused", 8)),
+        (hardware("cuda", "cpu", bf16=("cpu",)), 64, ("cuda", "fp32", "fused", 8)),
+        (hardware("mps", "cpu"), 64, ("mps", "fp32", "fused", 8)),
+    ],
+)
+def test_auto_follows_from_the_hardware_and_the_context_alone(machine, block_size, expected):
+    chosen = choose_compute(RunSection(), block_size, machine)
+    assert tuple(choice.value for choice in chosen.values()) == expected
+    assert list(chosen) == ["run.device", "run.precision", "run.attention", "run.threads"]
+    assert all(choice.reason and choice.reason != GIVEN for choice in chosen.values())
+
+
+def test_what_is_given_wins_and_a_missing_device_is_refused():
+    run = RunSection(device="cpu", precision="bf16", attention="plain", threads=3)
+    chosen = choose_compute(run, 64, hardware("cuda", "cpu"))
+    assert {choice.value for choice in chosen.values()} == {"cpu", "bf16", "plain", 3}
+    assert {choice.reason for choice in chosen.values()} == {GIVEN}
+    with pytest.raises(ConfigError, match=r"run\.device is cuda, and torch finds no such device here\."):
+        choose_compute(RunSection(device="cuda"), 64, hardware("mps", "cpu"))
+
+
+def test_the_devices_are_those_that_torch_finds(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    chosen = resolve(RunSection(), 64)
-    assert chosen.device.type == "cpu"
-    assert (chosen.threads, chosen.reasons[-1]) == choose_threads()
-    assert "auto" not in chosen.values().values()
-    assert len(chosen.reasons) == len(chosen.values())
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    assert Hardware.detect().devices == ("mps", "cpu")
 
 
 @pytest.mark.parametrize(
@@ -54,7 +82,6 @@ def test_threads_that_are_asked_for_are_taken_whatever_auto_would(monkeypatch):
     monkeypatch.setenv("GPTLITE_THREADS", "1")
     chosen = resolve(RunSection(device="cpu", threads=7), 64)
     assert chosen.threads == 7
-    assert "threads 7: as asked" in chosen.reasons
 
 
 def test_settings_are_applied_and_put_back():

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from gptlite.compute.device import resolve
-from gptlite.compute.openmp import others_run, refuse_dynamic_threads, set_short_spin, waiting_reason
+from gptlite.compute.openmp import describe_spin, others_run, refuse_dynamic_threads, set_short_spin
 from gptlite.config.schema import RunSection
 from gptlite.errors import ConfigError
 
@@ -62,20 +62,22 @@ def test_nothing_is_set_once_torch_has_read_its_settings():
     environment: dict[str, str] = {}
     set_short_spin(environment, modules=["torch"])
     assert environment == {}
-    assert waiting_reason(environment).startswith("waiting default: torch was loaded before gptlite")
+    assert describe_spin(environment).reason.startswith("torch was loaded before gptlite")
 
 
 @pytest.mark.parametrize(
     ("environment", "reason"),
     [
-        (ALONE, "waiting GOMP_SPINCOUNT=10000, KMP_BLOCKTIME=1: threads spin briefly"),
-        (BESIDE_OTHERS, "waiting GOMP_SPINCOUNT=2000, KMP_BLOCKTIME=1: threads spin very briefly"),
-        ({"GOMP_SPINCOUNT": "5", "KMP_BLOCKTIME": "1"}, "waiting GOMP_SPINCOUNT=5, KMP_BLOCKTIME=1: set by the env"),
-        ({"OMP_WAIT_POLICY": "active"}, "waiting OMP_WAIT_POLICY=active: set by the environment"),
+        (ALONE, "a short spin"),
+        (BESIDE_OTHERS, "a very short spin"),
+        ({"GOMP_SPINCOUNT": "5", "KMP_BLOCKTIME": "1"}, "set by the environment"),
+        ({"OMP_WAIT_POLICY": "active"}, "set by the environment"),
     ],
 )
 def test_the_reason_names_what_was_set(environment, reason):
-    assert waiting_reason(environment).startswith(reason)
+    choice = describe_spin(environment)
+    assert choice.reason.startswith(reason)
+    assert all(f"{name}={value}" in choice.value for name, value in environment.items())
 
 
 @pytest.mark.parametrize(
@@ -90,7 +92,7 @@ def test_a_number_of_threads_that_changes_on_the_way_is_refused(monkeypatch, val
         refuse_dynamic_threads(os.environ)
         return
     for threads in ("auto", 2):
-        with pytest.raises(ConfigError, match=rf"^OMP_DYNAMIC = {value}: .* unset it$"):
+        with pytest.raises(ConfigError, match=r"^OMP_DYNAMIC: the environment variable is .* Unset it\.$"):
             resolve(RunSection(device="cpu", threads=threads), 64)
 
 
@@ -112,7 +114,8 @@ def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 
 def waiting_in(path: Path) -> str:
-    return next(reason for reason in json.loads(path.read_text())["reasons"] if reason.startswith("waiting"))
+    choice = json.loads(path.read_text())["reasons"]["waiting threads"]
+    return f"{choice['value']}: {choice['reason']}"
 
 
 @pytest.mark.skipif(not torch.backends.openmp.is_available() or sys.platform != "linux", reason="not GNU OpenMP")
@@ -128,7 +131,7 @@ def test_the_runtime_itself_says_how_long_it_spins(tmp_path, program, spins):
     shown = run(tmp_path, *program).stderr
     (spin,) = re.findall(r"GOMP_SPINCOUNT = '(\d+)'", shown)
     assert spin in spins
-    expected = "waiting default: torch was loaded before" if spin == "300000" else f"waiting GOMP_SPINCOUNT={spin}"
+    expected = "default: torch was loaded before" if spin == "300000" else f"GOMP_SPINCOUNT={spin}"
     assert waiting_in(tmp_path / "runs/nano/run.json").startswith(expected)
 
 
@@ -139,4 +142,4 @@ def test_the_processes_of_sweeps_and_of_torchrun_spin_briefly_too(tmp_path):
     run(tmp_path, *launcher, "train", "-c", "nano.yaml", "--name", "two")
     infos = sorted(tmp_path.glob("runs/*/run.json"))
     assert len(infos) == 3
-    assert all(re.match("waiting GOMP_SPINCOUNT=(10000|2000), KMP_BLOCKTIME=1", waiting_in(info)) for info in infos)
+    assert all(re.match("GOMP_SPINCOUNT=(10000|2000), KMP_BLOCKTIME=1", waiting_in(info)) for info in infos)

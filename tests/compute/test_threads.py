@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gptlite.compute.threads import choose_threads
+from gptlite.compute.choice import Choice
+from gptlite.compute.threads import available_threads, choose_threads
 from gptlite.errors import ConfigError
 
 V2 = "31 23 0:28 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
@@ -32,13 +33,13 @@ def machine(root: Path, groups: str, mounts: str, limits: dict[str, str]) -> Pat
 
 
 def test_without_limits_every_core_that_the_process_may_run_on_counts(tmp_path):
-    assert choose_threads("auto", tmp_path) == (8, "threads 8: the cores this process may use")
+    assert available_threads(tmp_path) == Choice(8, "the cores this process may use")
 
 
 def test_a_system_without_affinity_counts_all_cores(tmp_path, monkeypatch):
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 5)
-    assert choose_threads("auto", tmp_path)[0] == 5
+    assert available_threads(tmp_path).value == 5
 
 
 @pytest.mark.parametrize(
@@ -55,7 +56,7 @@ def test_a_system_without_affinity_counts_all_cores(tmp_path, monkeypatch):
 )
 def test_a_quota_of_version_2_is_rounded_up_to_threads(tmp_path, limit, threads, reason):
     root = machine(tmp_path, "0::/\n", V2, {"sys/fs/cgroup/cpu.max": limit})
-    assert choose_threads("auto", root) == (threads, f"threads {threads}: {reason}")
+    assert available_threads(root) == Choice(threads, reason)
 
 
 @pytest.mark.parametrize(("quota", "threads"), [("300000", 3), ("-1", 8)])
@@ -63,7 +64,7 @@ def test_a_quota_of_version_1(tmp_path, quota, threads):
     folder = "sys/fs/cgroup/cpu,cpuacct/batch"
     limits = {f"{folder}/cpu.cfs_quota_us": f"{quota}\n", f"{folder}/cpu.cfs_period_us": "100000\n"}
     root = machine(tmp_path, "5:memory:/x\n4:cpu,cpuacct:/batch\n0::/\n", V2 + V1.format(top="/"), limits)
-    assert choose_threads("auto", root)[0] == threads
+    assert available_threads(root).value == threads
 
 
 def test_the_tightest_of_the_groups_around_the_process_decides(tmp_path):
@@ -72,7 +73,7 @@ def test_the_tightest_of_the_groups_around_the_process_decides(tmp_path):
         "sys/fs/cgroup/user.slice/job/cpu.max": "500000 100000\n",
         "sys/fs/cgroup/user.slice/another/cpu.max": "100000 100000\n",
     }
-    assert choose_threads("auto", machine(tmp_path, "0::/user.slice/job\n", V2, limits))[0] == 2
+    assert available_threads(machine(tmp_path, "0::/user.slice/job\n", V2, limits)).value == 2
 
 
 @pytest.mark.parametrize("group", ["/docker/f00", "/docker/f00/inner", "/elsewhere"])
@@ -80,14 +81,14 @@ def test_a_container_that_sees_only_its_own_group_finds_it_at_the_mount(tmp_path
     folder = "sys/fs/cgroup/cpu,cpuacct"
     limits = {f"{folder}/cpu.cfs_quota_us": "250000\n", f"{folder}/cpu.cfs_period_us": "100000\n"}
     root = machine(tmp_path, f"4:cpu,cpuacct:{group}\n", V1.format(top="/docker/f00"), limits)
-    assert choose_threads("auto", root) == (3, "threads 3: the cgroup allows 2.5 cores")
+    assert available_threads(root) == Choice(3, "the cgroup allows 2.5 cores")
 
 
 @pytest.mark.parametrize(("processes", "threads"), [("2", 4), ("3", 2), ("16", 1)])
 def test_processes_of_one_machine_share_its_cores(tmp_path, monkeypatch, processes, threads):
     monkeypatch.setenv("LOCAL_WORLD_SIZE", processes)
-    reason = f"threads {threads}: the cores this process may use, shared by {processes} processes"
-    assert choose_threads("auto", tmp_path) == (threads, reason)
+    reason = f"the cores this process may use, shared by {processes} processes"
+    assert available_threads(tmp_path) == Choice(threads, reason)
 
 
 @pytest.mark.parametrize(
@@ -101,23 +102,27 @@ def test_processes_of_one_machine_share_its_cores(tmp_path, monkeypatch, process
 )
 def test_the_variable_is_an_upper_limit(tmp_path, monkeypatch, cap, threads, reason):
     monkeypatch.setenv("GPTLITE_THREADS", cap)
-    assert choose_threads("auto", tmp_path) == (threads, f"threads {threads}: {reason}")
+    assert available_threads(tmp_path) == Choice(threads, reason)
 
 
 @pytest.mark.parametrize("cap", ["0", "-1", "two", "1.5", " ", "\u0663"])
 def test_a_variable_that_is_no_number_of_threads_is_named(tmp_path, monkeypatch, cap):
     monkeypatch.setenv("GPTLITE_THREADS", cap)
-    with pytest.raises(ConfigError, match=f"^GPTLITE_THREADS = {cap}: a whole number >= 1; correct it"):
-        choose_threads("auto", tmp_path)
+    with pytest.raises(ConfigError, match=r"^GPTLITE_THREADS: .*Set it to a positive integer"):
+        available_threads(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("product", "wanted", "expected"),
     [
-        (4.2e6, "auto", (1, "threads 1: products of 4.2 million operations are too short to be shared")),
-        (19e6, "auto", (8, "threads 8: the cores this process may use")),
-        (4.2e6, 2, (2, "threads 2: as asked")),
+        (4.2e6, "auto", Choice(1, "products of 4.2 million operations are too small to share")),
+        (19e6, "auto", Choice(8, "all")),
+        (4.2e6, 2, Choice(2, "given")),
     ],
 )
-def test_a_model_whose_products_are_short_is_trained_on_one_thread(tmp_path, product, wanted, expected):
-    assert choose_threads(wanted, tmp_path, product=product) == expected
+def test_a_model_with_small_products_is_trained_on_one_thread(product, wanted, expected):
+    assert choose_threads(wanted, Choice(8, "all"), largest_product=product) == expected
+
+
+def test_one_available_thread_needs_no_rule():
+    assert choose_threads("auto", Choice(1, "the cores"), largest_product=1.0) == Choice(1, "the cores")

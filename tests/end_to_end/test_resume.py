@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from gptlite.compute.threads import choose_threads
+from gptlite.compute.threads import available_threads
 from gptlite.config.schema import RunConfig
 from gptlite.errors import ConfigError, Diverged, Interrupted, RunError
 from gptlite.runs.checkpoint import Checkpoint, valid_checkpoints
@@ -120,7 +120,7 @@ def test_a_signal_saves_after_the_update_and_says_how_to_go_on(tiny, tmp_path, m
     with monkeypatch.context() as patch:
         signal_in(patch, 6, signum)
         with pytest.raises(Interrupted, match=r"gptlite train --resume \S*/cut$") as stopped:
-            launch.start(tiny, root=tmp_path, base="tiny", name="cut", terminal=listener)
+            launch.start(tiny, root=tmp_path, base="tiny", name="cut", listener=listener)
     assert stopped.value.exit_code == 128 + signum
     again = "; press again to give up" if signum == signal.SIGINT else ""
     assert listener.heard == [f"stopping after this update{again}"]
@@ -180,11 +180,11 @@ def test_a_run_keeps_what_was_chosen_and_why_where_auto_would_choose_otherwise(t
     cut = Run(tmp_path / "cut")
     config, info = cut.config_text(), cut.info
     assert "threads: 1\n" in config
-    assert "threads 1: GPTLITE_THREADS allows no more" in info["reasons"]
+    assert info["reasons"]["run.threads"] == {"value": 1, "reason": "GPTLITE_THREADS allows no more"}
     # Another machine, where auto would take three.
     monkeypatch.setenv("GPTLITE_THREADS", "3")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(9), raising=False)
-    assert choose_threads("auto", tmp_path)[0] == 3
+    assert available_threads(tmp_path).value == 3
     launch.claim(cfg, root=tmp_path, name="cut")
     assert cut.config_text() == config
     assert cut.info["reasons"] == info["reasons"]

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import pytest
-from gptlite.training.rehearsal import Times, seconds_of, updates_in
 
 from gptlite.config.loading import load_config
 from gptlite.data.prepare import prepare
 from gptlite.formatting import amount, size
-from gptlite.planning.estimate import count_evaluations, count_saves, forecast, kept_checkpoints, optimizer_bytes
+from gptlite.planning.estimate import count_evaluations, count_saves, estimate_run, kept_checkpoints, optimizer_bytes
 from gptlite.training import launch
+from gptlite.training.dry_run import Times, run_seconds, updates_in
 
 LIBRARIES = 200 * 2**20
 
 
 def of(cfg, prepared, updates, **others):
     tokenizer_bytes = sum(path.stat().st_size for path in (prepared.path / "tokenizer").iterdir())
-    arguments = {"world_size": 1, "libraries": LIBRARIES, **others}
-    return forecast(cfg, prepared.manifest, tokenizer_bytes, updates, **arguments)
+    arguments = {"n_processes": 1, "library_bytes": LIBRARIES, **others}
+    return estimate_run(cfg, prepared.manifest, tokenizer_bytes, updates, **arguments)
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
@@ -42,11 +42,11 @@ def test_epochs_are_tokens_trained_on_over_tokens_of_the_text(tiny, tmp_path):
     cfg = tiny.with_values({"data.source": str(tmp_path / "a.txt"), "train.micro_batch_size": 8, "run.device": "cpu"})
     cfg = cfg.with_values({"run.precision": "fp32", "run.attention": "fused", "train.optimizer": "adamw"})
     said = of(cfg, prepare(cfg.data, cfg.tokenizer), 12)
-    assert said.reading.tokens == 900  # a tenth of the characters is validation
-    assert said.reading.trained == 12 * 8 * 16
-    assert said.reading.epochs == pytest.approx(12 * 8 * 16 / 900)
+    assert said.text.tokens == 900  # a tenth of the characters is validation
+    assert said.text.trained == 12 * 8 * 16
+    assert said.text.epochs == pytest.approx(12 * 8 * 16 / 900)
     assert said.tokens_per_parameter == pytest.approx(900 / said.parameters.total)
-    assert of(cfg, prepare(cfg.data, cfg.tokenizer), None).reading.epochs is None
+    assert of(cfg, prepare(cfg.data, cfg.tokenizer), None).text.epochs is None
     assert "900 tokens of text" in str(said)
     assert str(said).endswith("1.7 epochs")
 
@@ -58,12 +58,12 @@ def test_memory_is_that_of_this_process_on_a_cpu_and_of_its_tensors_on_a_gpu(tin
     whole = of(cfg, prepared, 12).memory
     assert whole.peak > LIBRARIES + whole.weights + whole.optimizer + whole.activations
     gpu = of(cfg.with_values({"run.device": "cuda"}), prepared, 12).memory
-    assert gpu.libraries == 0
+    assert gpu.library_bytes == 0
     assert gpu.peak >= gpu.weights + gpu.optimizer + gpu.activations
     # Half the sequences a pass: half the activations. On two processes as well, which then need one pass each.
     halves = cfg.with_values({"train.micro_batch_size": 4})
     assert of(halves, prepared, 12).memory.activations == whole.activations / 2
-    passes, processes = (of(halves, prepared, 12, world_size=n).memory.peak for n in (1, 2))
+    passes, processes = (of(halves, prepared, 12, n_processes=n).memory.peak for n in (1, 2))
     assert passes > processes
 
 
@@ -89,14 +89,14 @@ def test_evaluations_and_checkpoints_are_counted_without_listing_them(tiny, look
 
 def test_the_time_of_a_run_is_that_of_its_updates_evaluations_and_checkpoints(tiny):
     cfg = tiny.with_values({"eval.every": 4, "save.every": 3, "train.max_steps": 10})
-    assert seconds_of(cfg, Times(update=1.0, look=10.0, save=100.0)) == 10 * 1 + 3 * 10 + 6 * 100
+    assert run_seconds(cfg, Times(update=1.0, evaluation=10.0, save=100.0)) == 10 * 1 + 3 * 10 + 6 * 100
 
 
 def test_where_the_clock_ends_a_run_its_updates_follow_from_the_time_of_one(tiny):
     cfg = tiny.with_values({"eval.every": 10, "save.every": 5, "train.max_steps": None, "train.max_minutes": 1.0})
-    times = Times(update=0.1, look=0.6, save=0.2)  # 0.1 + 0.06 + 0.04 seconds an update
+    times = Times(update=0.1, evaluation=0.6, save=0.2)  # 0.1 + 0.06 + 0.04 seconds an update
     assert updates_in(cfg, times) == 300
-    assert seconds_of(cfg, times) == 60
+    assert run_seconds(cfg, times) == 60
 
 
 def test_numbers_are_shown_short():

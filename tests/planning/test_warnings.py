@@ -11,7 +11,7 @@ from gptlite.config.finding import builtin_folder
 from gptlite.config.loading import load_config
 from gptlite.config.schema import RunConfig
 from gptlite.model.sizes import count_parameters
-from gptlite.planning.estimate import Disk, Forecast, Memory, TextUse
+from gptlite.planning.estimate import Disk, Estimate, Memory, TextUse
 from gptlite.planning.warnings import (
     warn_about_block_size,
     warn_about_disk,
@@ -24,14 +24,14 @@ from gptlite.planning.warnings import (
 GIB = 2**30
 
 
-def foreseen(**others) -> Forecast:
+def estimate(**others) -> Estimate:
     parts = {
         "parameters": count_parameters(RunConfig().model, 100),
         "memory": Memory(0, 0, 0, 0, 0, peak=4 * GIB),
         "disk": Disk(checkpoint=GIB, kept=3),
-        "reading": TextUse(1000, 16_000),
+        "text": TextUse(1000, 16_000),
     }
-    return Forecast(**{**parts, **others})
+    return Estimate(**{**parts, **others})
 
 
 def manifest(kind: str, vocab_size: int, tokens: int) -> SimpleNamespace:
@@ -41,23 +41,22 @@ def manifest(kind: str, vocab_size: int, tokens: int) -> SimpleNamespace:
 
 def test_more_than_sixteen_epochs_are_pointed_out_unless_patience_ends_them():
     cfg = RunConfig().with_values({"train.max_steps": 320})
-    assert list(warn_about_epochs(cfg, foreseen())) == []
-    (line,) = warn_about_epochs(cfg, foreseen(reading=TextUse(1000, 32_000)))
-    assert line.startswith("train.max_steps = 320: 32 epochs: ")
-    assert "train 50% as long" in line
+    assert list(warn_about_epochs(cfg, estimate())) == []
+    (line,) = warn_about_epochs(cfg, estimate(text=TextUse(1000, 32_000)))
+    assert line.startswith("train.max_steps=320 reads the text 32 times. Train 50% as long")
     patient = cfg.with_values({"train.patience": 3})
-    assert list(warn_about_epochs(patient, foreseen(reading=TextUse(1000, 32_000)))) == []
-    assert list(warn_about_epochs(cfg, foreseen(reading=TextUse(1000, None)))) == []
+    assert list(warn_about_epochs(patient, estimate(text=TextUse(1000, 32_000)))) == []
+    assert list(warn_about_epochs(cfg, estimate(text=TextUse(1000, None)))) == []
 
 
 def test_a_vocabulary_needs_twenty_tokens_of_text_for_each_id():
     assert list(warn_about_vocabulary(manifest("bpe", 4096, 81_920))) == []
     (line,) = warn_about_vocabulary(manifest("bpe", 4096, 81_919))
-    assert line.startswith("tokenizer.vocab_size = 4096: the text has 20 tokens for each id")
-    assert line.endswith("set tokenizer.kind to bpe with vocab_size=2048")
+    assert line.startswith("tokenizer.vocab_size is 4096, and the text has 20 tokens per id. ")
+    assert "Set tokenizer.kind to bpe with vocab_size=2048:" in line
     assert list(warn_about_vocabulary(manifest("bpe", 2048, 81_919))) == []
     (line,) = warn_about_vocabulary(manifest("gpt2", 50_257, 4_000))
-    assert line.endswith("set tokenizer.kind to char")
+    assert "Set tokenizer.kind to char:" in line
     assert list(warn_about_vocabulary(manifest("char", 4096, 20_000))) == []
 
 
@@ -65,8 +64,8 @@ def test_a_block_is_too_long_where_more_than_half_of_the_text_is_shorter_documen
     lengths = np.array([10] * 50 + [500])  # 500 tokens in short documents, 500 in a long one
     assert list(warn_about_block_size(256, lengths)) == []
     (line,) = warn_about_block_size(256, np.append(lengths, 10))
-    assert line.startswith("model.block_size = 256: 50% of the text is documents shorter than that")
-    assert line.endswith("set it to 10 or less")
+    assert line.startswith("model.block_size is 256, but 50% of the text is in shorter documents. ")
+    assert "Set it to 10 or less:" in line
     assert list(warn_about_block_size(10, np.append(lengths, 10))) == []
     assert list(warn_about_block_size(256, np.array([20]))) == []
 
@@ -74,10 +73,7 @@ def test_a_block_is_too_long_where_more_than_half_of_the_text_is_shorter_documen
 def test_a_warm_up_is_at_most_a_quarter_of_the_run():
     assert list(warn_about_warmup(25, 100)) == []
     (line,) = warn_about_warmup(26, 100)
-    assert line == (
-        "train.warmup_steps = 26: 26% of 100 updates are spent below the learning rate that they lead to; "
-        "set it to 25 or less"
-    )
+    assert line.startswith("train.warmup_steps is 26, which is 26% of 100 updates. Set it to 25 or less,")
     assert list(warn_about_warmup(26, None)) == []
 
 
@@ -85,10 +81,10 @@ def test_memory_and_disk_are_to_hold_what_is_needed():
     cfg = RunConfig().with_values({"train.micro_batch_size": 16})
     assert list(warn_about_memory(cfg, 4 * GIB, 4 * GIB)) == []
     (line,) = warn_about_memory(cfg, 4 * GIB + 1, 4 * GIB)
-    assert line.startswith("memory = 4.0 GiB: there are 4.0 GiB, ")
-    assert list(warn_about_disk(cfg, foreseen(), 4 * GIB)) == []  # three that stay and the one being written
-    (line,) = warn_about_disk(cfg, foreseen(), 4 * GIB - 1)
-    assert line.startswith("save.keep = 2: 3 checkpoints and the one being written take 4.0 GiB, ")
+    assert line.startswith("This run may need 4.0 GiB of memory, and there are 4.0 GiB. ")
+    assert list(warn_about_disk(cfg, estimate(), 4 * GIB)) == []  # three that stay and the one being written
+    (line,) = warn_about_disk(cfg, estimate(), 4 * GIB - 1)
+    assert line.startswith("save.keep is 2: 3 checkpoints and the one being written take 4.0 GiB, ")
 
 
 @pytest.mark.parametrize("name", ["small", "char", "tiny", "shakespeare-char"])

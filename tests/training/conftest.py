@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gptlite.training import loop, trainer
+from gptlite.training import loop, session
 
 
 class Hands:
@@ -36,5 +36,5 @@ def hands(monkeypatch: pytest.MonkeyPatch) -> Hands:
     monkeypatch.setattr(loop, "perf_counter", hands)
     monkeypatch.setattr(loop, "train_step", step)
     monkeypatch.setattr(loop, "evaluate_and_log", look)
-    monkeypatch.setattr(trainer, "evaluation_in_updates", lambda *_: 4 / hands.update)
+    monkeypatch.setattr(session, "expected_evaluation_updates", lambda *_: 4 / hands.update)
     return hands

@@ -10,8 +10,8 @@ import torch
 
 from gptlite.config.schema import ModelSection, RunConfig
 from gptlite.model.gpt import GPT
-from gptlite.training.diagnostics import MOST_NUMBERS, Diagnostics, UpdateRatio, gradient_histograms
-from gptlite.training.loop import watched_in
+from gptlite.training.diagnostics import MAX_NUMBERS, Diagnostics, UpdateRatio, gradient_histograms
+from gptlite.training.loop import diagnostics_for
 
 
 def model(**values: object) -> GPT:
@@ -26,35 +26,35 @@ def norm(tensors: list[torch.Tensor]) -> float:
 def test_the_update_ratio_is_the_norm_of_the_change_over_that_of_the_parameters():
     gpt = model()
     before = [p.detach().clone() for p in gpt.parameters()]
-    movement = UpdateRatio(gpt)
-    numbers = movement.numbers()
+    update_ratio = UpdateRatio(gpt)
+    numbers = update_ratio.numbers()
     rng = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for p in gpt.parameters():
             p.add_(0.01 * torch.randn(p.shape, generator=rng))
     change = [p.detach() - old for p, old in zip(gpt.parameters(), before, strict=True)]
-    assert movement.ratio(numbers) == pytest.approx(norm(change) / norm(before), rel=1e-5)
+    assert update_ratio.ratio(numbers) == pytest.approx(norm(change) / norm(before), rel=1e-5)
 
 
 def test_of_large_parameters_evenly_spaced_numbers_speak_for_all():
     gpt = model(n_embd=128, block_size=64)
-    assert max(p.numel() for p in gpt.parameters()) > 10 * MOST_NUMBERS
+    assert max(p.numel() for p in gpt.parameters()) > 10 * MAX_NUMBERS
     before = [p.detach().clone() for p in gpt.parameters()]
-    movement = UpdateRatio(gpt)
-    numbers = movement.numbers()
+    update_ratio = UpdateRatio(gpt)
+    numbers = update_ratio.numbers()
     rng = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for i, p in enumerate(gpt.parameters()):
             p.add_(0.001 * (i + 1) * torch.randn(p.shape, generator=rng))
     change = [p.detach() - old for p, old in zip(gpt.parameters(), before, strict=True)]
-    assert movement.ratio(numbers) == pytest.approx(norm(change) / norm(before), rel=0.03)
+    assert update_ratio.ratio(numbers) == pytest.approx(norm(change) / norm(before), rel=0.03)
 
 
 def test_only_updates_that_are_written_down_are_looked_at():
     values = {"log.every": 3, "eval.every": 4, "train.max_steps": 10, "train.warmup_steps": 1}
     cfg = RunConfig().with_values({**values, "log.histograms": True})
     everything = cfg.with_values({"log.grad_norms": True})
-    movement = UpdateRatio(model())
+    update_ratio = UpdateRatio(model())
     for step, logs, looks in (
         (2, False, False),
         (3, True, False),
@@ -62,9 +62,9 @@ def test_only_updates_that_are_written_down_are_looked_at():
         (10, True, True),
         (12, True, True),
     ):
-        expected = Diagnostics(movement if logs else None, layers=False, gradients=looks)
-        assert watched_in(step, cfg, movement) == expected
-        assert watched_in(step, everything, movement).layers == logs
+        expected = Diagnostics(update_ratio if logs else None, layers=False, gradients=looks)
+        assert diagnostics_for(step, cfg, update_ratio) == expected
+        assert diagnostics_for(step, everything, update_ratio).layers == logs
 
 
 def test_gradients_are_counted_by_parameter():

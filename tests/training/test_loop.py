@@ -11,7 +11,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from gptlite.inference.score import Score
 from gptlite.runs.checkpoint import valid_checkpoints
-from gptlite.training import launch, trainer
+from gptlite.training import launch, loop, trainer
 from gptlite.training.listener import SilentListener
 
 
@@ -32,7 +32,7 @@ class Losses(SilentListener):
 
 def test_the_logged_loss_is_the_mean_of_the_updates_since_the_line_before(tiny, tmp_path):
     cfg, losses = tiny.with_values({"log.every": 3, "train.max_steps": 11, "run.precision": "fp32"}), Losses()
-    run = launch.start(cfg, root=tmp_path, base="tiny", terminal=losses).run
+    run = launch.start(cfg, root=tmp_path, base="tiny", listener=losses).run
     assert len(losses.heard) == 11
     assert {line["step"]: line["loss"] for line in log_lines(run, "train")} == pytest.approx(
         {end: fmean(losses.heard[first:end]) for first, end in [(0, 3), (3, 6), (6, 9), (9, 11)]}
@@ -50,7 +50,7 @@ def test_speed_is_measured_over_the_updates_of_this_session_since_the_line_befor
             measured.append((tokens, seconds))
             return {}
 
-    monkeypatch.setattr(trainer, "Meter", Throughput)
+    monkeypatch.setattr(loop, "Throughput", Throughput)
     cfg = tiny.with_values({"log.every": 3, "train.max_steps": 7})
     run = launch.start(cfg, root=tmp_path, base="tiny").run
     launch.resume(run, cfg.with_values({"train.max_steps": 12}))
@@ -62,7 +62,7 @@ def test_speed_is_measured_over_the_updates_of_this_session_since_the_line_befor
 def test_patience_counts_anew_from_every_best_and_a_best_is_saved_also_between_two_saves(tiny, tmp_path, monkeypatch):
     cfg = tiny.with_values({"train.patience": 2, "eval.every": 2, "save.every": 100, "train.max_steps": 40})
     scores = iter([5.0, 5.5, 4.0, 4.5, 3.9, 3.9, 4.1, 3.0])
-    monkeypatch.setattr(trainer, "evaluate", lambda *_: Score(next(scores) * 10, 10, 10, 10))
+    monkeypatch.setattr(trainer.Trainer, "evaluate", lambda *_: Score(next(scores) * 10, 10, 10, 10))
     outcome = launch.start(cfg, root=tmp_path, base="tiny")
     # After 2, 4, ... updates: bests at 2, 6 and 10; those after 12 and 14 are the first two in a row without one.
     assert outcome.state.step == 14

@@ -6,20 +6,17 @@ import json
 import signal
 
 import pytest
-import torch
 
-from gptlite.compute.device import Compute
 from gptlite.config.finding import find_config
 from gptlite.config.loading import load_config
 from gptlite.config.schema import RunConfig
 from gptlite.data.prepare import prepare
 from gptlite.errors import ConfigError, Interrupted
-from gptlite.inference.language_model import LanguageModel, ModelInfo
-from gptlite.model.gpt import GPT
 from gptlite.runs.checkpoint import valid_checkpoints
 from gptlite.runs.run import Run
 from gptlite.training import launch, loop, trainer
-from gptlite.training.rehearsal import evaluation_in_updates
+from gptlite.training.dry_run import expected_evaluation_updates
+from gptlite.training.setup import build, resolve_here
 from gptlite.training.state import TrainState
 
 
@@ -56,13 +53,13 @@ def test_a_machine_that_becomes_busy_ends_on_the_deadline_all_the_same(one_minut
 def test_time_is_left_for_the_last_checkpoint_as_the_one_of_the_start_and_then_the_newest_took(
     one_minute, tmp_path, hands, monkeypatch
 ):
-    real, seconds = trainer.save, iter([1, 5, 5, 5])
+    real, seconds = trainer.Trainer.save, iter([1, 5, 5, 5])
 
     def save(*args):
         hands.take(next(seconds))
         return real(*args)
 
-    monkeypatch.setattr(trainer, "save", save)
+    monkeypatch.setattr(trainer.Trainer, "save", save)
     run = launch.start(one_minute, root=tmp_path, base="tiny", name="e").run
     # An evaluation takes 4 seconds; it and its checkpoint come after 10 and 20 updates, and leave time for one more.
     first = [1 - 2 * i / (60 - 4 - 1) for i in range(10)]
@@ -93,26 +90,25 @@ def test_the_time_for_the_last_evaluation_is_what_was_measured_and_follows_the_u
 
 
 def test_an_evaluation_takes_a_third_of_the_arithmetic_of_training_on_its_tokens(one_minute, text_file):
-    cfg = one_minute.with_values({"train.optimizer": "adamw", "eval.batch_size": 5})
-    prepared = prepare(cfg.data, cfg.tokenizer)
-    gpt = GPT(cfg.model, prepared.manifest.tokenizer.vocab_size)
-    model = LanguageModel(
-        gpt, prepared.tokenizer(), ModelInfo(cfg.model, 0, "none"), Compute(torch.device("cpu"), "fp32", "fused", 1)
-    )
+    prepared = prepare(one_minute.data, one_minute.tokenizer)
+
+    def expected(optimizer: str) -> float:
+        cfg = one_minute.with_values({"train.optimizer": optimizer, "eval.batch_size": 5})
+        return expected_evaluation_updates(build(resolve_here(cfg, prepared).cfg, prepared))
+
     # Windows of 16 side by side, the last one short; in batches of 5, filled up to the longest of each.
     inputs = prepared.manifest.val.tokens - 1
     tokens = 16 * (inputs // 16) + (inputs % 16 if -(-inputs // 16) % 5 == 1 else 16 * (inputs % 16 > 0))
     trained = 8 * 16
-    assert evaluation_in_updates(cfg, model, prepared.split("val")) == pytest.approx(tokens / (3 * trained))
-    with_muon = evaluation_in_updates(cfg.with_values({"train.optimizer": "muon"}), model, prepared.split("val"))
-    assert 0 < with_muon < tokens / (3 * trained)  # an update takes longer
+    assert expected("adamw") == pytest.approx(tokens / (3 * trained))
+    assert 0 < expected("muon") < tokens / (3 * trained)  # an update takes longer
 
 
 def test_a_stopped_run_goes_on_with_the_time_that_was_left(one_minute, tmp_path, hands, monkeypatch):
     real = loop.train_step
 
     def stop_at_five(*args):
-        if args[3] == 4:
+        if args[1] == 4:
             signal.raise_signal(signal.SIGINT)
         return real(*args)
 
@@ -143,4 +139,4 @@ def test_a_run_has_one_length():
     with pytest.raises(ConfigError) as refused:
         load_config(None, ["train.max_minutes=3", "train.max_steps=100"])
     (problem,) = refused.value.problems
-    assert problem.startswith("--set: train.max_steps = 100: null, since max_minutes (3) says how long")
+    assert str(problem).startswith("--set: train.max_steps = 100: null, since max_minutes (3) says how long")

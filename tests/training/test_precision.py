@@ -49,16 +49,16 @@ def test_training_in_emulated_bf16_is_announced_with_both_speeds_at_the_start_an
     cfg = tiny.with_values({"run.precision": "bf16", "run.device": "cpu", "train.max_steps": 4})
     listener = Listener()
     machine["bf16"] = True
-    run = launch.start(cfg, root=tmp_path, base="tiny", terminal=listener).run
+    run = launch.start(cfg, root=tmp_path, base="tiny", listener=listener).run
     assert warnings(listener) == []
     machine["bf16"] = False
     longer = cfg.with_values({"train.max_steps": 5})
-    launch.resume(run, longer, terminal=listener)
+    launch.resume(run, longer, listener=listener)
     (warning,) = warnings(listener)
-    assert "this cpu does not multiply bf16; it reaches 8 GFLOP/s, in fp32 400" in warning
-    launch.start(cfg, root=tmp_path, base="another", terminal=listener)
+    assert "this cpu only emulates: 8 GFLOP/s instead of 400 in fp32." in warning
+    launch.start(cfg, root=tmp_path, base="another", listener=listener)
     assert warnings(listener) == [warning, warning]
-    launch.start(tiny, root=tmp_path, base="fp32", terminal=listener)
+    launch.start(tiny, root=tmp_path, base="fp32", listener=listener)
     assert len(warnings(listener)) == 2
 
 

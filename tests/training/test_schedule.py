@@ -1,5 +1,6 @@
 import pytest
 
+from gptlite.compute.choice import GIVEN, Choice
 from gptlite.config.schema import RunConfig
 from gptlite.config.training import TrainSection
 from gptlite.training.schedule import choose_lr, lr_at
@@ -59,8 +60,8 @@ def test_under_max_minutes_the_decay_follows_the_share_of_time_that_is_gone_and_
 )
 def test_the_learning_rate_that_auto_chooses_falls_with_the_width_of_wide_models(optimizer, n_embd, expected):
     cfg = RunConfig().with_values({"train.optimizer": optimizer, "model.n_embd": n_embd})
-    assert choose_lr(cfg)[0] == expected
+    assert choose_lr(cfg).value == expected
 
 
 def test_a_learning_rate_that_is_asked_for_is_taken():
-    assert choose_lr(RunConfig().with_values({"train.lr": 0.7})) == (0.7, "lr 0.7: as asked")
+    assert choose_lr(RunConfig().with_values({"train.lr": 0.7})) == Choice(0.7, GIVEN)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -16,9 +17,13 @@ from gptlite.data.batches import Batches
 from gptlite.data.tokens import TokenArray
 from gptlite.errors import Diverged
 from gptlite.model.gpt import GPT, nll_sum
+from gptlite.tokenizers.char import CharTokenizer
+from gptlite.training.checkpointing import Identity
 from gptlite.training.optim.build import build_optimizers
 from gptlite.training.scheduled_sampling import draw, mixed_inputs, random_bits, replaced_fraction_at
-from gptlite.training.step import accumulate_gradients, make_dropout_masks, train_step
+from gptlite.training.setup import assemble
+from gptlite.training.step import accumulate_gradients, dropout_masks_for, train_step
+from gptlite.training.trainer import Trainer
 
 CPU = Compute(torch.device("cpu"), "fp32", "fused", 1)
 V, T, B = 13, 8, 8
@@ -46,6 +51,21 @@ def gpt(cfg: RunConfig) -> GPT:
         for p in model.parameters():
             p.add_(0.3 * torch.randn(p.shape, dtype=p.dtype, generator=rng))
     return model
+
+
+def trainer_for(cfg: RunConfig) -> Trainer:
+    run = {
+        "run.device": "cpu",
+        "run.precision": "fp32",
+        "run.attention": "fused",
+        "run.threads": 1,
+        "run.compile": False,
+    }
+    cfg = cfg.with_values(run)
+    trainer = assemble(cfg, CharTokenizer("abcdefghijkl"), TEXT, TEXT, start_id=0, identity=Identity("", "", ""))
+    model = gpt(cfg)
+    optimizers = build_optimizers(model, cfg.train, CPU)
+    return dataclasses.replace(trainer, model=model, optimizers=optimizers, batches=Batches(TEXT, T, B, seed=1))
 
 
 def successor() -> GPT:
@@ -137,10 +157,10 @@ def test_the_random_bits_of_an_input_follow_from_seed_step_and_row_alone():
 
 
 def gradients(cfg: RunConfig, processes: int = 1) -> list[torch.Tensor]:
-    model, batches = gpt(cfg), Batches(TEXT, T, B, seed=1)
+    trainer = trainer_for(cfg)
     for rank in range(processes):  # what a process adds before they exchange it
-        accumulate_gradients(model, batches, 3, cfg, CPU, Dist(rank, processes), share=0.5)
-    return [p.grad for p in model.parameters()]
+        accumulate_gradients(dataclasses.replace(trainer, dist=Dist(rank, processes)), 3, replaced_fraction=0.5)
+    return [p.grad for p in trainer.model.parameters()]
 
 
 def test_the_gradient_is_that_of_training_on_the_mixed_inputs_with_dropout_in_the_second_pass_only():
@@ -149,7 +169,7 @@ def test_the_gradient_is_that_of_training_on_the_mixed_inputs_with_dropout_in_th
     model = gpt(cfg)
     inputs = mixed_inputs(model, x, 0.5, random_bits(cfg.run.seed, 3, 0, B, T), CPU)
     assert 10 < int((inputs != x).sum()) < 40
-    (nll_sum(model(inputs, dropout_masks=make_dropout_masks(cfg, 3, 0, 0)), y) / (B * T)).backward()
+    (nll_sum(model(inputs, dropout_masks=dropout_masks_for(cfg, 3, 0, 0)), y) / (B * T)).backward()
     expected = [p.grad for p in model.parameters()]
     assert all(torch.equal(a, b) for a, b in zip(gradients(cfg), expected, strict=True))
 
@@ -164,17 +184,16 @@ def test_however_a_batch_is_cut_up_the_same_inputs_are_replaced(micro, processes
 
 def train(cfg: RunConfig, monkeypatch: pytest.MonkeyPatch) -> tuple[list[float], int]:
     """Losses of three updates, and how often the model read a batch for them."""
-    model, batches, passes = gpt(cfg), Batches(TEXT, T, B, seed=1), 0
-    hidden = model.hidden
+    trainer, passes = trainer_for(cfg), 0
+    hidden = trainer.model.hidden
 
     def counted(*args, **kwargs):
         nonlocal passes
         passes += 1
         return hidden(*args, **kwargs)
 
-    monkeypatch.setattr(model, "hidden", counted)
-    optimizers = build_optimizers(model, cfg.train, CPU)
-    return [train_step(model, optimizers, batches, step, cfg, CPU, Dist()).loss for step in range(3)], passes
+    monkeypatch.setattr(trainer.model, "hidden", counted)
+    return [train_step(trainer, step).loss for step in range(3)], passes
 
 
 def test_without_it_there_is_one_pass_and_with_it_two_from_the_second_update_on(monkeypatch):
@@ -187,10 +206,8 @@ def test_without_it_there_is_one_pass_and_with_it_two_from_the_second_update_on(
 
 
 def test_a_model_that_proposes_nothing_finite_is_reported_as_any_other(monkeypatch):
-    cfg = config(**{"train.scheduled_sampling": 1.0})
-    model = gpt(cfg)
+    trainer = trainer_for(config(**{"train.scheduled_sampling": 1.0}))
     with torch.no_grad():
-        model.token_embedding.weight.fill_(math.nan)
-    optimizers = build_optimizers(model, cfg.train, CPU)
-    with pytest.raises(Diverged, match="step 11: loss = nan"):
-        train_step(model, optimizers, Batches(TEXT, T, B, seed=1), 10, cfg, CPU, Dist())
+        trainer.model.token_embedding.weight.fill_(math.nan)
+    with pytest.raises(Diverged, match="step 11: the loss is nan"):
+        train_step(trainer, 10)

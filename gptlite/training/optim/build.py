@@ -19,8 +19,8 @@ from gptlite.training.optim.uncompiled import AdamW
 
 Optimizers = Sequence[torch.optim.Optimizer]
 
-# Next to Muon, AdamW takes this fraction of the learning rate. With all of it training ended 0.8 % worse, with a quarter
-# 0.4 % (docs/decisions.md).
+# Next to Muon, AdamW takes this fraction of the learning rate. With all of it training ended 0.8 % worse, with a
+# quarter 0.4 % (docs/decisions.md).
 LR_FRACTION_NEXT_TO_MUON = 0.5
 
 
@@ -35,7 +35,7 @@ def stacked_matrices(name: str) -> int:
 
 
 def muon_flops(cfg: ModelSection) -> int:
-    """Operations that Muon adds to each update: Q, K, V and the projection are C x C, the feed-forward has two 4C x C."""
+    """Operations that Muon adds to an update: Q, K, V and the projection are C x C, the feed-forward has two 4C x C."""
     C = cfg.n_embd
     return cfg.n_layer * (4 * orthogonalise_flops(C, C) + 2 * orthogonalise_flops(4 * C, C))
 
