@@ -123,11 +123,10 @@ def held_by_training(cfg: ModelSection, vocab_size: int, attention: str, word: i
     return max(head, feed_forward, attended)
 
 
-def held_by_scoring(cfg: ModelSection, vocab_size: int, attention: str, word: int) -> tuple[int, int]:
-    """Without a backward pass: the most that a token takes at a time, and the room for it with gaps: bytes.
+def held_by_scoring(cfg: ModelSection, vocab_size: int, attention: str, word: int) -> int:
+    """The most that a token takes without a backward pass: bytes.
 
-    Nothing is kept but the residual stream; the logits of one batch live until those of the next are there. A gap is
-    what a block leaves on a heap where the next of its size does not fit: of logits one, of the feed-forward's two.
+    Nothing is kept but the residual stream; the logits of one batch live until those of the next exist.
     """
     C, weights = cfg.n_embd, weights_of_attention(cfg, attention, drops=False)
     copies = (3 * C + 2 * weights) * word if weights else 0  # the products want Q, K, V each in one piece
@@ -135,6 +134,4 @@ def held_by_scoring(cfg: ModelSection, vocab_size: int, attention: str, word: in
     feed_forward = (1 + 4 + 4) * C * word
     logits = vocab_size * max(word, FP32)
     log_softmax = vocab_size * word + logits + (logits if word < FP32 else 0)  # bf16 logits are widened first
-    most = max(attended, feed_forward, log_softmax)
-    with_gaps = max(attended + weights * word, feed_forward + 8 * C * word, log_softmax + logits)
-    return C * FP32 + most, C * FP32 + with_gaps
+    return C * FP32 + max(attended, feed_forward, log_softmax)

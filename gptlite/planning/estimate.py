@@ -1,4 +1,4 @@
-"""What a run will need and do, worked out before it starts: memory, disk, epochs. Arithmetic only; nothing is timed."""
+"""Estimates before a run starts, by arithmetic: parameters, memory, disk and epochs."""
 
 from __future__ import annotations
 
@@ -21,64 +21,62 @@ from gptlite.model.sizes import (
     held_by_training,
 )
 
-# A process that has trained next to nothing, beyond one that has only loaded torch: more pages of its library_bytes.
-FIRST_UPDATE = 27 * 2**20
+# Bytes that a process takes with its first update, beyond one that has only loaded torch: more pages of the libraries.
+FIRST_UPDATE = 40 * 2**20
 
-# How much of the heap is gaps, measured with glibc 2.36 for 24 shapes of model: it grows to about 1.3 times what a step
-# uses, since a request for aligned memory wants a little more than the gap that a block of its size has left; to more
-# where the gradients of one pass lie between the activations of the next. Evaluations and checkpoints, whose blocks
-# are longer than those of a step, find room in about a fifth of it.
-HEAP, HEAP_ACCUMULATING, REUSED = 1.3, 1.5, 0.2
+# The heap grows to more than what is in use at a time, because freed blocks rarely fit the next request. Measured with
+# glibc 2.36: about 1.3 times, 1.5 times where the gradients of one pass lie between the activations of the next.
+HEAP = 1.5
 
 # Muon's update holds, in units of the hidden matrices: all updates (1); of the feed-forward matrices, two thirds, a
 # stack, its scaled copy and the result (2); seven matrices of the iteration, each a quarter of that stack's size.
 MUON = 3.5
 
-HEADER = 100  # bytes of a safetensors header for a tensor: name, type, shape, place
+HEADER = 100  # bytes of a safetensors header per tensor: name, type, shape, offsets
 JSON_FILES = 3500  # bytes of config.json, generation_config.json, state.json and MANIFEST.json
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes. The peak is more than the sum where evaluations or checkpoints need more than an update, and by gaps."""
+    """Bytes. The peak is a rough upper bound; a dry run measures it."""
 
-    library_bytes: int  # Python and torch, before anything is built; 0 on a GPU, which holds none of it
+    library_bytes: int  # Python and torch, before anything is built; 0 on a GPU
     weights: int
     gradients: int
     optimizer: int
-    activations: int  # with the logits: the most that one pass holds
+    activations: int  # with the logits: the most during one forward and backward pass
     peak: int
 
 
 @dataclass(frozen=True)
 class Disk:
-    """Bytes, and how many checkpoints are left in the end: the newest and the best."""
+    """Bytes of a checkpoint, and how many are kept: the newest ones and the best."""
 
     checkpoint: int
     kept: int
 
     @property
     def total(self) -> int:
-        """All checkpoints that are kept."""
+        """Bytes of all checkpoints that are kept."""
         return self.checkpoint * self.kept
 
 
 @dataclass(frozen=True)
 class TextUse:
-    """How often the training text is read. None where the clock ends the run and nothing was timed."""
+    """Tokens of the training text, and tokens trained on (None where the clock ends the run and nothing was timed)."""
 
-    tokens: int  # of the training text
+    tokens: int
     trained: int | None
 
     @property
     def epochs(self) -> float | None:
-        """Times that each token of the text is an input, on average."""
+        """How often each token of the text is an input, on average."""
         return None if self.trained is None else self.trained / self.tokens
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """All of it, for a config without `auto`."""
+    """The estimate of a run, from a config without `auto`."""
 
     parameters: Parameters
     memory: Memory
@@ -91,13 +89,13 @@ class Estimate:
         return self.text.tokens / self.parameters.total
 
     def __str__(self) -> str:
-        """On one line."""
+        """One line."""
         epochs = self.text.epochs
         words = [
             f"{abbreviated(self.parameters.total)} parameters",
-            f"memory {size(self.memory.peak)}",
+            f"memory at most about {size(self.memory.peak)}",
             f"{self.disk.kept} checkpoints of {size(self.disk.checkpoint)}",
-            f"{abbreviated(self.text.tokens)} tokens of text ({amount(self.tokens_per_parameter)} a parameter)",
+            f"{abbreviated(self.text.tokens)} tokens of text ({amount(self.tokens_per_parameter)} per parameter)",
             "" if epochs is None else f"{amount(epochs)} epochs",
         ]
         return ", ".join(filter(None, words))
@@ -112,8 +110,11 @@ def estimate_run(
     n_processes: int,
     library_bytes: int,
 ) -> Estimate:
-    """cfg: every `auto` decided. updates: in all, None where only the clock knows. tokenizer_bytes: of its files.
-    library_bytes: bytes that the process holds with nothing built."""
+    """The estimate for a config without `auto`.
+
+    tokenizer_bytes: of the tokenizer's files. updates: of the whole run; None where the clock decides. library_bytes:
+    of memory that the process holds before anything is built.
+    """
     vocab_size = manifest.tokenizer.vocab_size
     trained = None if updates is None else updates * cfg.train.batch_size * cfg.model.block_size
     return Estimate(
@@ -127,35 +128,30 @@ def estimate_run(
 def expected_memory(
     cfg: RunConfig, vocab_size: int, val_tokens: int, *, n_processes: int, library_bytes: int
 ) -> Memory:
-    """Of one process: resident on a CPU; on a GPU what tensors take there, without what its library_bytes reserve."""
-    micro, word, on_gpu = cfg.train.micro_batch_size, WORD[cfg.run.precision], cfg.run.device != "cpu"
-    assert isinstance(micro, int), "decided"
+    """Of one process: a rough bound of its resident memory on a CPU, or of its tensors on a GPU."""
+    micro, word = cfg.train.micro_batch_size, WORD[cfg.run.precision]
+    assert isinstance(micro, int), "resolve comes first"
     model, attention, n_parameters = cfg.model, cfg.run.attention, count_parameters(cfg.model, vocab_size).total
     weights = gradients = n_parameters * FP32
+    hidden = count_hidden(model) * FP32
     # Autocast keeps its bf16 copies of the matrices until the pass is over.
     copies = (count_hidden(model) + vocab_size * model.n_embd) * BF16 if word == BF16 else 0
     state = optimizer_bytes(cfg, vocab_size)
     activations = micro * model.block_size * held_by_training(model, vocab_size, attention, word) + copies
-    hidden = count_hidden(model) * FP32
-    # Gradients come as activations go, but they do not fit where those were.
-    step = state + gradients + max(activations, int(MUON * hidden) if cfg.train.optimizer == "muon" else 0)
+    update = state + gradients + max(activations, int(MUON * hidden) if cfg.train.optimizer == "muon" else 0)
     scored = min(cfg.eval.batch_size * model.block_size, val_tokens)
-    scoring, with_gaps = (scored * each for each in held_by_scoring(model, vocab_size, attention, word))
-    if on_gpu:
-        return Memory(0, weights, gradients, state, activations, weights + max(step, state + scoring))
-    if micro * n_processes < cfg.train.batch_size:
-        # The logits of the pass before are there until the next are: the room of both is split.
-        heap = HEAP_ACCUMULATING * (step + 2 * micro * model.block_size * vocab_size * word)
-    else:
-        heap = HEAP * step
-    # Of a checkpoint: the matrices as GPT-2 has them, and the bytes of one file twice.
-    on_top = max(with_gaps, hidden + 2 * max(weights, state)) - heap * REUSED
-    peak = library_bytes + FIRST_UPDATE + weights + heap + max(0, on_top)
-    return Memory(library_bytes, weights, gradients, state, activations, int(peak))
+    scoring = state + scored * held_by_scoring(model, vocab_size, attention, word)
+    if cfg.run.device != "cpu":
+        return Memory(0, weights, gradients, state, activations, weights + max(update, scoring))
+    if micro * n_processes < cfg.train.batch_size:  # the logits of a pass are freed only when those of the next exist
+        update += 2 * micro * model.block_size * vocab_size * word
+    saving = state + hidden + 2 * max(weights, state)  # matrices in GPT-2's layout, and the bytes of one file twice
+    peak = library_bytes + FIRST_UPDATE + weights + int(HEAP * max(update, scoring, saving))
+    return Memory(library_bytes, weights, gradients, state, activations, peak)
 
 
 def optimizer_bytes(cfg: RunConfig, vocab_size: int) -> int:
-    """State of the optimizers: AdamW keeps two numbers for each it moves, and a step count a tensor; Muon one."""
+    """State of the optimizers. AdamW keeps two numbers per parameter and a step count per tensor, Muon one number."""
     n_parameters, hidden = count_parameters(cfg.model, vocab_size).total, count_hidden(cfg.model)
     if cfg.train.optimizer == "adamw":
         return (2 * n_parameters + count_tensors(cfg.model)) * FP32
@@ -164,15 +160,15 @@ def optimizer_bytes(cfg: RunConfig, vocab_size: int) -> int:
 
 
 def checkpoint_bytes(cfg: RunConfig, vocab_size: int) -> int:
-    """All files of a checkpoint but the tokenizer's."""
-    numbers, tensors = in_gpt2s_form(cfg.model, vocab_size)
+    """All files of a checkpoint except the tokenizer's."""
+    numbers, tensors = gpt2_layout_size(cfg.model, vocab_size)
     n_tensors, by_muon = count_tensors(cfg.model), 4 * cfg.model.n_layer if cfg.train.optimizer == "muon" else 0
     tensors += by_muon + 3 * (n_tensors - by_muon)  # AdamW: two means and a step count
     return numbers * FP32 + optimizer_bytes(cfg, vocab_size) + tensors * HEADER + JSON_FILES
 
 
-def in_gpt2s_form(cfg: ModelSection, vocab_size: int) -> tuple[int, int]:
-    """Numbers and tensors of model.safetensors: where the model has no biases or learns no positions, GPT-2 has."""
+def gpt2_layout_size(cfg: ModelSection, vocab_size: int) -> tuple[int, int]:
+    """Numbers and tensors in model.safetensors: GPT-2's layout has biases and positions even if the model has none."""
     numbers, tensors = count_parameters(cfg, vocab_size).total, count_tensors(cfg)
     if not cfg.bias:
         numbers += (9 * cfg.n_layer + count_norms(cfg)) * cfg.n_embd  # of Q, K, V 3C, then C, 4C and C; C a norm
@@ -183,18 +179,18 @@ def in_gpt2s_form(cfg: ModelSection, vocab_size: int) -> tuple[int, int]:
 
 
 def kept_checkpoints(cfg: RunConfig, updates: int | None) -> int:
-    """The newest `save.keep` and the best, as far as there are so many."""
+    """The newest `save.keep` and the best, if the run writes that many."""
     kept = cfg.save.keep + 1
     return kept if updates is None else min(kept, count_saves(cfg, updates))
 
 
 def count_evaluations(cfg: RunConfig, updates: int) -> int:
-    """How often the validation text is looked at: regularly, and at the end."""
+    """How many evaluations there are: every eval.every steps, and at the end."""
     return (updates - 1) // cfg.eval.every + 1
 
 
 def count_saves(cfg: RunConfig, updates: int) -> int:
-    """How many checkpoints are written: at the start, regularly, at the end; at each evaluation, if all are better than
-    the one before."""
-    within, looks, saves = updates - 1, cfg.eval.every, cfg.save.every
-    return within // looks + within // saves - within // math.lcm(looks, saves) + 2
+    """The most checkpoints that are written: at the start, every save.every steps, at the end and at each evaluation,
+    which may be the best so far."""
+    before_end, evals, saves = updates - 1, cfg.eval.every, cfg.save.every
+    return before_end // evals + before_end // saves - before_end // math.lcm(evals, saves) + 2

@@ -1,4 +1,4 @@
-"""What a checkpoint of a run in training holds, and how it is put back."""
+"""The contents of a training checkpoint, and how a run is restored from one."""
 
 from __future__ import annotations
 
@@ -12,20 +12,19 @@ from torch import Tensor
 from gptlite.config.schema import RunConfig
 from gptlite.errors import RunError
 from gptlite.inference.language_model import LanguageModel, read_model_info
+from gptlite.json_files import FORMAT_VERSION, check_version
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import from_gpt2, generation_config, hf_config, to_gpt2
 from gptlite.runs.checkpoint import Checkpoint
 from gptlite.training.optim.build import Optimizers, load_named_state, named_state
 from gptlite.training.state import TrainState
 
-FORMAT_VERSION = 1
-
 
 @dataclass(frozen=True)
 class Identity:
-    """What must not change between a checkpoint and the run that continues from it."""
+    """What must be the same in a checkpoint and in the run that resumes from it: two fingerprints, the optimizer."""
 
-    tokenizer: str  # fingerprints
+    tokenizer: str
     data: str
     optimizer: str
 
@@ -38,7 +37,7 @@ def as_json(values: Mapping[str, Any]) -> bytes:
 
 
 def files_of(model: LanguageModel, identity: Identity, state: TrainState) -> dict[str, bytes]:
-    """Every file of a checkpoint but its tensors. Hugging Face opens the folder as it is, where GPT-2 can say it."""
+    """Every file of a checkpoint except its tensors. Hugging Face opens the folder as it is if the model is a GPT-2."""
     tokenizer, info = model.tokenizer, model.info
     config = hf_config(info.model, tokenizer.vocab_size, tokenizer.eot_id)
     generation = generation_config(info.model, tokenizer.eot_id, model.suppressed.nonzero()[0].tolist())
@@ -59,34 +58,32 @@ def tensors_of(model: GPT, optimizers: Optimizers) -> dict[str, dict[str, Tensor
 def restore(
     checkpoint: Checkpoint, model: GPT, optimizers: Optimizers, identity: Identity, cfg: RunConfig
 ) -> TrainState:
-    """Put a checkpoint back into `model` and `optimizers`; where training stood.
+    """Load a checkpoint into `model` and `optimizers`; return the state of training.
 
-    RunError, naming both sides, where the run is not the one that wrote it.
+    RunError, naming both sides, where text, tokenizer, optimizer or model differ from those of the run.
     """
     record = checkpoint.state
-    if record.get("format_version") != FORMAT_VERSION:
-        raise RunError(
-            f"{checkpoint.path}/state.json: format_version = {record.get('format_version')}: this gptlite reads "
-            f"{FORMAT_VERSION}; use the version that wrote it"
-        )
+    check_version(checkpoint.path / "state.json", record)
     problems = [
-        f"{checkpoint.path}: {what} = {saved}: the run now has {identity.to_json().get(what)}; "
-        "restore what it was started with, or start a new run"
+        f"the checkpoint was trained with {what} {saved[:12]}, and the run now has {identity.to_json()[what][:12]}. "
+        "Restore what it was started with, or start a new run."
         for what, saved in record["identity"].items()
         if saved != identity.to_json().get(what)
     ]
     saved_model = read_model_info(checkpoint).model.model_dump()
     problems += [
-        f"{checkpoint.path}: model.{key} = {saved_model.get(key)}: config.yaml has {value}; "
-        "put the old value back, or start a new run"
+        f"the checkpoint has model.{key}={saved_model.get(key)}, and config.yaml {value}. Restore the old value, or "
+        "start a new run."
         for key, value in cfg.model.model_dump().items()
         if saved_model.get(key) != value
     ]
     if problems:
-        raise RunError(problems)
+        raise RunError(problems, where=str(checkpoint.path))
     try:
         from_gpt2(checkpoint.read_model(), model)
         load_named_state(model, optimizers, checkpoint.read_optimizer())
     except ValueError as error:
-        raise RunError(f"{checkpoint.path}: {error}: the checkpoint does not fit its run; use another one") from error
+        raise RunError(
+            f"{error}. The checkpoint does not fit its run; use another one.", str(checkpoint.path)
+        ) from error
     return TrainState.from_json(record["train"])

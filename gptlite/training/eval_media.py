@@ -1,4 +1,4 @@
-"""What is shown of the model at each evaluation, beside its numbers."""
+"""What TensorBoard shows of the model at each evaluation: attention, embeddings, histograms."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gptlite.tokenizers.readable import labels
 from gptlite.training.diagnostics import weight_histograms
 
 VALIDATION_TOKENS = 32
-MOST_TOKENS = 128  # of a long prompt: with more, a weight is no longer a pixel of its own on a screen
-MOST_EMBEDDINGS = 10_000  # so that the files stay small; the first ids of BPE are the most frequent
+MAX_TOKENS = 128  # with more, one attention weight is less than a pixel
+MAX_EMBEDDINGS = 10_000  # keeps the files small; the first ids of a BPE are the most frequent
 
 
 def pictures(model: LanguageModel, cfg: RunConfig, validation: Tokens, dist: Dist) -> dict[str, Picture]:
-    """All that is wanted, by tag: nothing where nothing is written here, or nobody shows it."""
+    """What the config asks for, by tag; nothing without TensorBoard or on other processes than the main one."""
     if not (cfg.log.tensorboard and dist.is_main):
         return {}
     shown: dict[str, Picture] = {"embeddings": token_embeddings(model)}
@@ -40,11 +40,11 @@ def fixed_text(model: LanguageModel, cfg: RunConfig, validation: Tokens) -> list
     ids = model.encode(cfg.eval.prompt)
     if len(ids) < 2:
         ids = validation.read(0, min(VALIDATION_TOKENS, validation.n_tokens)).tolist()
-    return ids[: min(MOST_TOKENS, cfg.model.block_size)]
+    return ids[: min(MAX_TOKENS, cfg.model.block_size)]
 
 
 def token_embeddings(model: LanguageModel) -> Embeddings:
-    """The rows of the token embedding table, (at most MOST_EMBEDDINGS, C)."""
-    vectors = model.gpt.token_embedding.weight.detach()[:MOST_EMBEDDINGS].float().cpu().numpy()
+    """The rows of the token embedding table, (at most MAX_EMBEDDINGS, C)."""
+    vectors = model.gpt.token_embedding.weight.detach()[:MAX_EMBEDDINGS].float().cpu().numpy()
     shown = labels(model.tokenizer.token_bytes(), range(len(vectors)), model.tokenizer.eot_id)
     return Embeddings([*shown.values()], vectors)

@@ -1,9 +1,9 @@
-"""Starting and continuing runs. What can be refused is refused before torch is loaded and before a run is made.
+"""Start and resume runs. What can be refused is refused before torch is loaded and before a run is created.
 
-start      a new run                    gptlite train [--name NAME]
-dry_run    what a new run would need    gptlite train --dry-run
-resume     an existing run goes on      gptlite train --resume RUN
-claim      whichever it takes           gptlite train --name NAME --continue
+start      a new run                          gptlite train
+dry_run    what a new run would need          gptlite train --dry-run
+resume     continue an existing run           gptlite train --resume RUN
+claim      resume it, or start it if absent   gptlite train --name NAME --continue
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from gptlite.training.dry_run import DryRun
     from gptlite.training.state import TrainState
 
-# What a resumed run may change: when things are looked at, and how long training goes on (the schedule of learning
-# rates follows the new length).
+# What a resumed run may change: when it evaluates, saves and logs, and how long it trains (the learning rate schedule
+# follows the new length).
 MAY_CHANGE = ("train.max_steps", "train.max_minutes", "train.patience", "eval.", "save.", "log.", "sample.")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Where a run lies, what it was trained on, and what it reached."""
+    """A run, the text it was trained on, and the state it reached."""
 
     run: Run
     prepared: Prepared
@@ -50,7 +50,7 @@ def train(
     name: str | None = None,
     listener: Listener | None = None,
 ) -> Outcome:
-    """From Python: train a new run on a config found as the command line finds it, `overrides` as after --set."""
+    """Train a new run from Python. config: found as the command line finds it; overrides: "section.key=value"."""
     path = find_config(config)
     return start(load_config(path, overrides), base=path.stem, name=name, listener=listener)
 
@@ -58,8 +58,10 @@ def train(
 def start(
     cfg: RunConfig, *, base: str, name: str | None = None, root: Path | None = None, listener: Listener | None = None
 ) -> Outcome:
-    """Train a new run in `root` (None: where the config and the environment say): `name`, or the first free one of
-    base, base-2, ..."""
+    """Train a new run called `name`, or the first free one of base, base-2, ...
+
+    root: the folder of runs; None: where the config and the environment say.
+    """
     listener, root = listener or SilentListener(), root or runs_folder(cfg.run.dir)
     if is_main():
         Run.check_free(root, name, base)
@@ -69,21 +71,19 @@ def start(
 def dry_run(
     cfg: RunConfig, *, base: str, name: str | None = None, root: Path | None = None, listener: Listener | None = None
 ) -> DryRun:
-    """What `start` would do and need, refused where it would be. Text is prepared; no run is made."""
+    """What `start` would do and need; refuses what it would refuse. The text is prepared, but no run is created."""
     if world_size() > 1:
-        raise ConfigError(
-            f"--dry-run = {world_size()} processes: one, which times its own work; start it without torchrun"
-        )
+        raise ConfigError(f"A dry run times one process, and there are {world_size()}. Start it without torchrun.")
     Run.check_free(root or runs_folder(cfg.run.dir), name, base)
     there = set(cfg.data.folder.glob("*"))
-    prepared = _ready(cfg, listener or SilentListener())
+    prepared = _prepare(cfg, listener or SilentListener())
     from gptlite.training import dry_run as timing
 
     return timing.dry_run(cfg, prepared, was_prepared=prepared.path in there)
 
 
 def claim(cfg: RunConfig, *, name: str, root: Path | None = None, listener: Listener | None = None) -> Outcome:
-    """Continue the run `name`, or start it if it is absent: a command line that can be given again and again."""
+    """Resume the run `name`, or start it if it does not exist, so that a command can be repeated until it is done."""
     listener, root = listener or SilentListener(), root or runs_folder(cfg.run.dir)
     run = Run(root / name)
     if run.started:
@@ -94,9 +94,9 @@ def claim(cfg: RunConfig, *, name: str, root: Path | None = None, listener: List
 
 
 def resume(run: Run, wanted: RunConfig | None = None, *, listener: Listener | None = None) -> Outcome:
-    """Continue a run from its newest valid checkpoint.
+    """Resume a run from its newest valid checkpoint.
 
-    wanted: the config asked for now; ConfigError where it contradicts what the run was started with. None: as it was.
+    wanted: the config asked for now; ConfigError where it contradicts that of the run. None: as it was.
     """
     listener = listener or SilentListener()
     with run.lock() if is_main() else nullcontext():
@@ -109,26 +109,28 @@ def resume(run: Run, wanted: RunConfig | None = None, *, listener: Listener | No
 
 
 def with_absolute_paths(cfg: RunConfig) -> RunConfig:
-    """Sources that are paths, and the folder of prepared data, as they can be written into a run's config."""
+    """The config with absolute paths of sources and prepared data, as a run records it."""
     given = cfg.data.source
     source = absolute(given) if isinstance(given, str) else [absolute(spec) for spec in given]
     folder = str(cfg.data.folder.absolute())
     try:
         f"{source}{folder}".encode()
     except UnicodeEncodeError:
-        raise DataError(f"{folder!r}: name = not UTF-8: a path that can be written down; rename the folder") from None
+        raise DataError(
+            "a path in it is not valid UTF-8, so it cannot be recorded. Rename the folder.", repr(folder)
+        ) from None
     return cfg.with_values({"data.source": source, "data.dir": folder})
 
 
 def reconcile(saved: RunConfig, wanted: RunConfig, name: str) -> RunConfig:
-    """The config to go on with: `saved`, with what may change taken from `wanted`. ConfigError for all that may not."""
+    """The config to resume with: `saved`, with what may change from `wanted`. ConfigError with all that may not."""
     changes: dict[str, object] = {}
     problems = []
     before, defaults = saved.model_dump(), RunConfig().model_dump()
     for section, values in wanted.model_dump().items():
         for key, value in values.items():
             was = before[section][key]
-            # `auto` asks for what the rules chose, and that is what was saved.
+            # `auto` asks for what the rules chose, which is what was saved
             if value == was or (value == "auto" == defaults[section][key]):
                 continue
             if f"{section}.{key}".startswith(MAY_CHANGE):
@@ -142,8 +144,8 @@ def reconcile(saved: RunConfig, wanted: RunConfig, name: str) -> RunConfig:
     return saved.with_values(changes)
 
 
-def _ready(cfg: RunConfig, listener: Listener) -> Prepared:
-    """The text, prepared and whole. What may be refused comes before minutes of preparing it."""
+def _prepare(cfg: RunConfig, listener: Listener) -> Prepared:
+    """Prepare and verify the text. What can be refused is refused before the minutes that this may take."""
     available_threads()
     if cfg.run.device != "auto":
         from gptlite.compute.device import Hardware, choose_device
@@ -156,9 +158,9 @@ def _ready(cfg: RunConfig, listener: Listener) -> Prepared:
 
 
 def _start(cfg: RunConfig, create: Callable[[], Run], listener: Listener) -> Outcome:
-    prepared = _ready(cfg, listener)
+    prepared = _prepare(cfg, listener)
     cfg = with_absolute_paths(cfg)
-    # torch: not before everything that needs none has been checked.
+    # imports torch: only after everything that does not need it has been checked
     from gptlite.training.session import start_new
 
     run, state = start_new(cfg, prepared, create, listener)
@@ -166,10 +168,10 @@ def _start(cfg: RunConfig, create: Callable[[], Run], listener: Listener) -> Out
 
 
 def _prepared_of(run: Run, cfg: RunConfig, listener: Listener) -> Prepared:
-    """The text of a run, whole: from the folder it names, or where its project was moved to; else prepared again."""
+    """The verified text of a run: from the folder it names or where the project was moved to, or prepared again."""
     prepared = find_text(run, cfg)
     if prepared is None:
-        listener.say(f"{run.recorded('prepared', str)} is gone: preparing the text again")
+        listener.say(f"{run.recorded('prepared', str)} no longer exists; preparing the text again")
         prepared = prepare(cfg.data, cfg.tokenizer, listener.say)
     _check_same(run, prepared.manifest.fingerprint)
     prepared.verify()
@@ -177,17 +179,17 @@ def _prepared_of(run: Run, cfg: RunConfig, listener: Listener) -> Prepared:
 
 
 def find_text(run: Run, cfg: RunConfig) -> Prepared | None:
-    """The prepared folder of a run; None where it is neither in its place nor in today's data.dir."""
+    """The prepared folder of a run; None if it is neither where it was nor in the current data.dir."""
     recorded = Path(run.recorded("prepared", str))
     places = (recorded, cfg.data.folder / recorded.name, RunConfig().data.folder / recorded.name)
     return next((Prepared(place) for place in places if (place / "manifest.json").is_file()), None)
 
 
 def check_text(runs: Sequence[Run], cfg: RunConfig) -> None:
-    """RunError where the text that `cfg` names is there and is not the one that the runs were started with."""
+    """RunError if the text that `cfg` names exists and is not the one that the runs were started with."""
     try:
         now = fingerprint(cfg.data, cfg.tokenizer)
-    except DataError:  # a run needs its text no more once it is prepared
+    except DataError:  # once prepared, a run no longer needs its source text
         return
     for run in runs:
         _check_same(run, now)
@@ -197,6 +199,7 @@ def _check_same(run: Run, now: str) -> None:
     before = run.recorded("data", str)
     if now != before:
         raise RunError(
-            f"run {run.name}: data = {now[:12]}: it was started with {before[:12]}, and the text or its settings have "
-            "changed; put the old text back, or start a new run"
+            f"it was started on the text {before[:12]}, and the text or its settings have changed (now {now[:12]}). "
+            "Restore the old text, or start a new run.",
+            f"run {run.name}",
         )

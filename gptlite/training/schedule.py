@@ -34,8 +34,8 @@ def lr_at(step: int, cfg: TrainSection, elapsed_fraction: float | None = None) -
     cosine and linear decay from the end of the warm-up on; constant holds until its last `constant_decay` of the
     updates and falls linearly there. The rate reaches the minimum where one more update would follow the last.
 
-    time_gone: under max_minutes, the share of the time that is gone. The decay follows it instead of the updates,
-    from the beginning on, since nobody knows when the warm-up will end.
+    elapsed_fraction: under max_minutes, how much of the time has passed. The decay then follows it instead of the
+    updates, from the beginning, since nobody knows when the warm-up will end.
 
     >>> lr_at(0, TrainSection(lr=1e-3, warmup_steps=10))
     0.0001

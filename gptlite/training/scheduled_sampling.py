@@ -1,20 +1,20 @@
-"""Scheduled sampling: training on inputs of which some are the model's own, as all of them are when it decodes.
+"""Scheduled sampling: training on inputs some of which are the model's own predictions, as all are when it generates.
 
-Under teacher forcing, the default, every input is the text's own token. When the model writes, it reads what it has
-chosen, and nothing has shown it how to go on from a wrong choice (Bengio et al. 2015, arXiv 1506.03099). To let it
-choose token by token while it trains would take a pass per token; two do (Mihaylova and Martins 2019, arXiv
+Under teacher forcing, the default, every input is the text's own token. When the model generates, it reads its own
+choices, and nothing has taught it how to continue after a wrong one (Bengio et al. 2015, arXiv 1506.03099). Sampling
+token by token during training would take a pass per token; two passes suffice (Mihaylova and Martins 2019, arXiv
 1906.07651):
 
 1. The model reads the text, without gradient or dropout: after x[0] .. x[t - 1] it has a distribution for x[t].
-2. Each input but the first of its window is replaced, with a probability that rises as training goes on, by an id
-   drawn from its distribution. The update is made on these inputs; the targets stay the text's own.
+2. Each input except the first of its window is replaced, with a probability that rises during training, by an id drawn
+   from its distribution. The update is made on these inputs; the targets stay the text's own.
 
-The paper feeds the likeliest token or averages of embeddings; an id drawn from the softmax is what the decoder reads.
-Ids that no text produces are not left out: they are never a target, so that their probability is soon next to none.
+The paper feeds the most likely token or averages of embeddings; an id drawn from the softmax is what sampling feeds.
+Ids that no text produces are not excluded: they are never a target, so their probability soon vanishes.
 
-It is no improvement in principle: with targets that no longer follow from the inputs, the best answer is to trust the
-inputs less, not the text's own distribution (Huszár 2015, arXiv 1511.05101). Nor was it one where it was measured
-(configs/README.md). The training loss that is logged is that of the mixed inputs, and higher.
+It is no improvement in principle: when targets no longer follow from the inputs, the best answer is to trust the inputs
+less, not the text's own distribution (Huszár 2015, arXiv 1511.05101). Nor was it one where it was measured
+(docs/decisions.md). The logged training loss is that of the mixed inputs, and higher.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from gptlite.config.training import TrainSection
 from gptlite.model.gpt import GPT
 from gptlite.seeds import U64, mix_arrays
 
-STREAM = 5  # of the seed, beside that of dropout
-DRAWN_AT_ONCE = 4096  # inputs; each takes about 26 bytes for every id of the vocabulary
-WHOLE = 1 << 30  # a probability of 1, in the units of `draw`
+STREAM = 5  # of the seed; dropout has another
+DRAWN_AT_ONCE = 4096  # inputs; each takes about 26 bytes per id of the vocabulary
+ONE = 1 << 30  # a probability of 1, in the units of `draw`
 
 
 def replaced_fraction_at(step: int, cfg: TrainSection, elapsed_fraction: float | None = None) -> float:
-    """Probability with which an input of update `step` (the first is 0) is replaced: it rises linearly from 0, to
-    cfg.scheduled_sampling where one more update would follow the last.
+    """Probability that an input of update `step` (the first is 0) is replaced. It rises linearly from 0 and would reach
+    cfg.scheduled_sampling one update after the last.
 
-    time_gone: under max_minutes, the share of the time that is gone, which it follows instead.
+    elapsed_fraction: under max_minutes, how much of the time has passed; the probability follows it instead.
     """
-    gone = step / (cfg.updates or 1) if elapsed_fraction is None else elapsed_fraction
-    return cfg.scheduled_sampling * gone
+    progress = step / (cfg.updates or 1) if elapsed_fraction is None else elapsed_fraction
+    return cfg.scheduled_sampling * progress
 
 
 def random_bits(seed: int, step: int, first_row: int, n_rows: int, length: int) -> U64:
-    """64 random bits for every input of these rows of the batch of `step`, whoever computes them: (n_rows, length).
+    """64 random bits for every input of these rows of batch `step`, the same on any process: (n_rows, length).
 
     The upper half decides whether the input is replaced, the lower half by what.
     """
@@ -53,24 +53,24 @@ def random_bits(seed: int, step: int, first_row: int, n_rows: int, length: int) 
 
 
 def draw(logits: Tensor, numbers: Tensor) -> Tensor:
-    """An id of each row, drawn from its softmax by a number in 0 .. 2**32 - 1: (N, V), (N,) int64 -> (N,).
+    """An id for each row, drawn from its softmax by a number in 0 .. 2**32 - 1: (N, V), (N,) int64 -> (N,).
 
-    Probabilities are counted in units of 2**-30: whole numbers have the same sums on every device, in any order.
+    Probabilities are counted in units of 2**-30: sums of integers are the same on every device, in any order.
     """
-    weights = (torch.softmax(logits, dim=-1, dtype=torch.float32) * WHOLE).long()
+    weights = (torch.softmax(logits, dim=-1, dtype=torch.float32) * ONE).long()
     sums = weights.cumsum(-1)
     wanted = (numbers * sums[:, -1]) >> 32  # 0 .. the last sum - 1
     ids = torch.searchsorted(sums, wanted[:, None], right=True)[:, 0]
-    return ids.clamp(max=logits.size(-1) - 1)  # logits that are not numbers may point beyond; the loss will tell
+    return ids.clamp(max=logits.size(-1) - 1)  # nan logits may point beyond; the loss reports them
 
 
-def mixed_inputs(model: GPT, x: Tensor, share: float, words: U64, compute: Compute) -> Tensor:
-    """`x` with about this share of its inputs replaced by what the model proposes: (B, T), (B, T) words -> (B, T)."""
-    chosen = (words >> np.uint64(32)) < share * 2**32
-    chosen[:, 0] = False  # the model proposes nothing before it has read something
+def mixed_inputs(model: GPT, x: Tensor, fraction: float, bits: U64, compute: Compute) -> Tensor:
+    """`x` with about this fraction of its inputs replaced by draws from the model: (B, T), bits (B, T) -> (B, T)."""
+    chosen = (bits >> np.uint64(32)) < fraction * 2**32
+    chosen[:, 0] = False  # the model predicts nothing before it has read a token
     if not chosen.any():
         return x
-    numbers = torch.from_numpy((words[chosen] & np.uint64(2**32 - 1)).astype(np.int64)).to(x.device)
+    numbers = torch.from_numpy((bits[chosen] & np.uint64(2**32 - 1)).astype(np.int64)).to(x.device)
     rows, places = (torch.from_numpy(indices).to(x.device) for indices in np.nonzero(chosen))
     with torch.no_grad(), compute.autocast():
         hidden = model.hidden(x)[rows, places - 1]  # (N, C)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -94,7 +93,7 @@ def run_session(
     state = restored_state(trainer, run, checkpoint, listener)
     if is_main and not is_done(state, cfg.train):
         run.reopen()
-    signals = Signals(f"run {run.name}", f"gptlite train --resume {shlex.quote(run.handle)}", listener.say_at_once)
+    signals = Signals(f"run {run.name}", run.handle, listener.say_at_once)
     resumed_from = None if checkpoint is None else state
     log = open_log(cfg, prepared.manifest, run, resumed_from, listener) if is_main else MetricLog.silent()
     with (

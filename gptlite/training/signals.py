@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: noted when they come, obeyed when what is being done is whole."""
+"""Ctrl-C and SIGTERM: noted when they come, acted on when the current update is complete."""
 
 from __future__ import annotations
 
@@ -11,41 +11,45 @@ from gptlite.errors import Interrupted
 
 
 class Signals:
-    """What was received; the same signal again gives up at once. The other one after it says nothing new: who stops
-    several processes may tell each of them in both ways.
+    """Which signal was received first. The same signal a second time stops at once; the other one is ignored, because
+    whoever stops several processes may send both to each.
 
-    subject: `run small`. go_on: the command that goes on. tell: called inside the signal handler with a line for the
-    user, what is done about the first signal.
+    where: `run small`, for messages. handle: what to resume, for Interrupted. tell: shows a line; called inside the
+    signal handler. answer: that line.
     """
 
     def __init__(
-        self, subject: str, go_on: str, tell: Callable[[str], None], answer: str = "stopping after this update"
+        self,
+        where: str,
+        handle: str | None,
+        tell: Callable[[str], None],
+        answer: str = "stopping after this update",
     ) -> None:
         self.received = 0
-        self._subject, self._go_on, self._tell, self._answer = subject, go_on, tell, answer
+        self._where, self._handle, self._tell, self._answer = where, handle, tell, answer
 
-    def _note(self, signum: int, frame: FrameType | None) -> None:
-        signal.signal(signum, self._give_up)
+    def _on_first(self, signum: int, frame: FrameType | None) -> None:
+        signal.signal(signum, self._on_second)
         if not self.received:
             self.received = signum
-            again = "; press again to give up" if signum == signal.SIGINT else ""
+            again = " (press Ctrl-C again to stop at once)" if signum == signal.SIGINT else ""
             self._tell(f"{self._answer}{again}")
 
-    def _give_up(self, signum: int, frame: FrameType | None) -> None:
-        signal.signal(signum, signal.SIG_DFL)  # a third one needs nobody's help
-        raise self.interrupted(signum, "told twice, stopped at once; the last checkpoint stands")
+    def _on_second(self, signum: int, frame: FrameType | None) -> None:
+        signal.signal(signum, signal.SIG_DFL)  # a third one ends the process
+        raise self.interrupted(signum, "stopped at once; the last checkpoint is kept")
 
-    def interrupted(self, signum: int, how: str) -> Interrupted:
-        """The error that ends the work after a signal, saying how it ended and how to go on."""
+    def interrupted(self, signum: int, what_happened: str) -> Interrupted:
+        """The error that ends the work after a signal."""
         name = signal.Signals(signum).name
-        return Interrupted(signum, f"{self._subject}: signal = {name}: {how}; go on with: {self._go_on}")
+        return Interrupted(signum, f"{what_happened} ({name})", self._where, handle=self._handle)
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Handlers for both, and afterwards those of before."""
-        before = {signum: signal.signal(signum, self._note) for signum in (signal.SIGINT, signal.SIGTERM)}
+        """Install the handlers for both signals, and restore the previous ones afterwards."""
+        handlers = {signum: signal.signal(signum, self._on_first) for signum in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
         finally:
-            for signum, handler in before.items():
+            for signum, handler in handlers.items():
                 signal.signal(signum, handler)

@@ -1,4 +1,4 @@
-"""Where training stands: what a checkpoint keeps beside the tensors."""
+"""The state of training that a checkpoint keeps besides the tensors."""
 
 from __future__ import annotations
 
@@ -8,35 +8,34 @@ from typing import Any
 
 from gptlite.inference.score import Score
 
-RECENT = 10  # updates, over which `update_seconds` is averaged
+RECENT = 10  # updates that `update_seconds` is averaged over
 
 
 @dataclass(frozen=True)
 class TrainState:
-    """Numbers that training continues from. Nothing random is kept: batches and masks follow from seed and step."""
+    """What training resumes from. No random state is kept: batches and dropout masks follow from seed and step."""
 
     step: int = 0  # updates done
-    tokens: int = 0  # trained on so far, each visit counted
+    tokens: int = 0  # trained on so far, each epoch counted
     # Since the last log line, so that a run resumed between two lines writes the line of an uninterrupted one.
     loss_sum: float = 0.0
     loss_steps: int = 0
-    # Of the evaluations so far.
     best_step: int | None = None
     best_loss: float | None = None
     best_bits_per_byte: float | None = None
     evaluations_since_best: int = 0
     elapsed: float = 0.0  # seconds of training, evaluations and checkpoints included, over all sessions
-    # By these a run that the clock ends leaves time for its last evaluation and checkpoint. Evaluations are counted in
-    # updates, since a machine that is busy slows both down alike.
-    update_seconds: float = 0.0  # of an update, lately
-    evaluation_updates: float = 0.0  # how many updates an evaluation takes as long as; expected until there was one
+    # With these, a run that the clock ends leaves time for its last evaluation and checkpoint. An evaluation's time is
+    # kept in updates, because a busy machine slows both down alike.
+    update_seconds: float = 0.0  # mean of the recent updates
+    evaluation_updates: float = 0.0  # estimated until there was an evaluation
     save_seconds: float = 0.0  # of the newest checkpoint
 
     def after_update(self, loss: float, tokens: int, now: float) -> TrainState:
-        """One update later, which ended `now`, in seconds of training."""
+        """After an update that ended `now`, in seconds of training."""
         seconds = now - self.elapsed
         if self.update_seconds:
-            seconds = min(seconds, 2 * self.update_seconds)  # one that was held up must not end the run early
+            seconds = min(seconds, 2 * self.update_seconds)  # one slow update must not end the run early
         return replace(
             self,
             step=self.step + 1,
@@ -69,7 +68,7 @@ class TrainState:
         )
 
     def after_pause(self, evaluation: float, save: float) -> TrainState:
-        """After an evaluation or a save or both, which took so many seconds; 0 for what there was none of."""
+        """After an evaluation, a save or both; the seconds they took, 0 for what did not happen."""
         return replace(
             self,
             elapsed=self.elapsed + evaluation + save,
@@ -92,6 +91,6 @@ class TrainState:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> TrainState:
-        """From the state.json of this version or an older one, which counted other seconds."""
+        """From state.json; keys of older versions that are no longer used are ignored."""
         known = {field.name for field in fields(cls)}
         return cls(**{key: value for key, value in values.items() if key in known})

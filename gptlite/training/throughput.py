@@ -1,4 +1,4 @@
-"""How fast training goes and how much memory it takes: figures of the machine, no part of the result."""
+"""Throughput: tokens per second, model FLOPs utilisation and peak memory. They describe the machine, not the result."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from gptlite.compute.memory import peak_bytes
 from gptlite.model.gpt import GPT
 from gptlite.training.optim.build import update_flops
 
-MEASURED_EVERY = 30.0  # seconds: whoever was at work when the peak was measured may be gone by then
+MEASURED_EVERY = 30.0  # seconds: another program may have disturbed the measurement of the peak
 
 
 class Throughput:
-    """Compares what the model's arithmetic takes with the fastest matrix products seen so far; times some now."""
+    """Compares the model's arithmetic with the fastest matrix products measured so far; the first are timed here."""
 
     def __init__(self, model: GPT, compute: Compute, dist: Dist) -> None:
         self._flops_per_token = update_flops(model.cfg, model.vocab_size, 1)
@@ -25,8 +25,11 @@ class Throughput:
             self._measure()
 
     def read(self, tokens: int, seconds: float) -> dict[str, float]:
-        """After training on so many tokens in so many seconds. share_of_peak: 1 is a training that does nothing but
-        multiply matrices; left out where the precision is emulated, since no product has the speed of another."""
+        """Metrics of training on so many tokens in so many seconds.
+
+        share_of_peak is the model FLOPs utilisation: 1 would be training that does nothing but multiply matrices. It is
+        left out where the precision is emulated, because the speed of one product says nothing about another's.
+        """
         tokens_per_second = tokens / seconds
         memory = peak_bytes(self._compute.device) / 2**20
         if not self._has_peak:

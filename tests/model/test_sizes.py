@@ -179,8 +179,7 @@ def test_scoring_holds_what_the_formula_says(values, attention, vocab_size):
         for _ in range(2):
             logits = model(idx)
             nll_sum(logits, idx)
-    most, with_gaps = held_by_scoring(cfg, vocab_size, attention, 4)
-    assert with_gaps > most
+    most = held_by_scoring(cfg, vocab_size, attention, 4)
     assert held.most == pytest.approx(idx.numel() * most, rel=0.15)
 
 

@@ -52,7 +52,9 @@ def test_epochs_are_tokens_trained_on_over_tokens_of_the_text(tiny, tmp_path):
 
 
 def test_memory_is_that_of_this_process_on_a_cpu_and_of_its_tensors_on_a_gpu(tiny, text_file):
-    cfg = tiny.with_values({"train.micro_batch_size": 8, "run.precision": "fp32", "run.attention": "fused"})
+    cfg = tiny.with_values(
+        {"train.batch_size": 512, "train.micro_batch_size": 512, "run.precision": "fp32", "run.attention": "fused"}
+    )
     cfg = cfg.with_values({"train.optimizer": "adamw", "run.device": "cpu"})
     prepared = prepare(cfg.data, cfg.tokenizer)
     whole = of(cfg, prepared, 12).memory
@@ -61,7 +63,7 @@ def test_memory_is_that_of_this_process_on_a_cpu_and_of_its_tensors_on_a_gpu(tin
     assert gpu.library_bytes == 0
     assert gpu.peak >= gpu.weights + gpu.optimizer + gpu.activations
     # Half the sequences a pass: half the activations. On two processes as well, which then need one pass each.
-    halves = cfg.with_values({"train.micro_batch_size": 4})
+    halves = cfg.with_values({"train.micro_batch_size": 256})
     assert of(halves, prepared, 12).memory.activations == whole.activations / 2
     passes, processes = (of(halves, prepared, 12, n_processes=n).memory.peak for n in (1, 2))
     assert passes > processes

@@ -1,7 +1,7 @@
 """Muon: momentum whose update matrix is orthogonalised (Jordan et al. 2024, kellerjordan.github.io/posts/muon).
 
-torch.optim.Muon always iterates in bf16, matrix by matrix; this one iterates in the type it is given and takes
-all matrices of one shape together, which is what makes it affordable on a CPU.
+torch.optim.Muon always iterates in bf16, matrix by matrix. This one iterates in a given type and processes all matrices
+of one shape together, which makes it affordable on a CPU.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ def orthogonalise(matrices: Tensor, dtype: torch.dtype) -> Tensor:
     """
     X = matrices.to(dtype)
     X = X / X.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)
-    by_gram = through_gram(*X.shape[-2:]) and X.element_size() >= 4  # bytes: fp32 or better
+    by_gram = gram_is_cheaper(*X.shape[-2:]) and X.element_size() >= 4  # bytes: fp32 or better
     X = gram_factor(X @ X.mT) @ X if by_gram else newton_schulz(X)
     return X.to(matrices.dtype)
 
 
 def newton_schulz(X: Tensor) -> Tensor:
-    """The iteration as it stands above: (n, rows, cols) -> the same shape."""
+    """The iteration of `orthogonalise` as written: (n, rows, cols) -> the same shape."""
     a, b, c = NEWTON_SCHULZ
     for _ in range(ITERATIONS):
         A = X @ X.mT
@@ -46,8 +46,8 @@ def newton_schulz(X: Tensor) -> Tensor:
 def gram_factor(A: Tensor) -> Tensor:
     """Q with Q X = newton_schulz(X), from A = X X^T alone: (n, rows, rows) -> the same shape.
 
-    Every factor P of X is a polynomial in A, so they commute, and X <- P X means A <- P A P: a wide X need not be
-    touched before the end. A holds the squares of the singular values, for which bf16 has too few digits.
+    Every factor P of X is a polynomial in A, so they commute, and X <- P X means A <- P A P: a wide X is used only at
+    the end. A holds squared singular values, for which bf16 has too few digits.
     """
     a, b, c = NEWTON_SCHULZ
     identity = torch.eye(A.size(-1), dtype=A.dtype, device=A.device)
@@ -61,15 +61,15 @@ def gram_factor(A: Tensor) -> Tensor:
     return Q
 
 
-def through_gram(rows: int, cols: int) -> bool:
-    """Whether the products of `gram_factor` are less work than those of `newton_schulz`."""
+def gram_is_cheaper(rows: int, cols: int) -> bool:
+    """Whether `gram_factor` takes fewer operations than `newton_schulz`."""
     return cols > 1.5 * rows
 
 
 def orthogonalise_flops(rows: int, cols: int) -> int:
     """Multiplications and additions of `orthogonalise` for one fp32 matrix."""
     m, n = min(rows, cols), max(rows, cols)
-    if through_gram(m, n):
+    if gram_is_cheaper(m, n):
         return 4 * m * m * n + (8 * ITERATIONS - 6) * m**3
     return ITERATIONS * (4 * m * m * n + 2 * m**3)
 
@@ -78,9 +78,9 @@ class Muon(Optimizer):
     """Nesterov momentum, orthogonalised, with decoupled weight decay.
 
     The update is scaled by 0.2 sqrt(max(rows, cols)), which gives it the root mean square of a typical AdamW
-    update (Liu et al. 2025, arXiv 2502.16982), so that the learning rates of the two compare.
+    update (Liu et al. 2025, arXiv 2502.16982), so that their learning rates are comparable.
 
-    A group's `parts` cuts its matrices into that many equal blocks of rows, orthogonalised on their own: Q, K
+    A group's `parts` splits its matrices into that many equal blocks of rows, which are orthogonalised separately: Q, K
     and V are stored as one matrix but are three maps.
     """
 
@@ -120,7 +120,7 @@ class Muon(Optimizer):
                 target.add_(oriented, alpha=-group["lr"] * scale)
 
     def _nesterov(self, parameter: Tensor, momentum: float) -> Tensor:
-        """The gradient moved toward its running mean, which is kept as state."""
+        """The gradient moved towards its running mean, which is kept as state."""
         assert parameter.grad is not None
         state = self.state[parameter]
         if "momentum" not in state:

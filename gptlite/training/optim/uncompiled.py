@@ -1,7 +1,7 @@
-"""torch's optimizers without its compiler.
+"""torch's optimizers without their compiler hooks.
 
-Their methods are wrapped to keep out of a compiler's way, and the wrapping loads that compiler: more than a second
-before the first update. Nothing here is compiled but the model, so the methods are taken as they are inside.
+torch wraps their methods so that its compiler skips them, and the wrapping loads the compiler: more than a second
+before the first update. We compile nothing but the model, so we take the methods inside.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 
 
 class Optimizer(torch.optim.Optimizer):
-    """The base of torch's and of our own optimizers."""
+    """The base class of AdamW and Muon."""
 
     add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)
     zero_grad = inspect.unwrap(torch.optim.Optimizer.zero_grad)
