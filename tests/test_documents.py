@@ -22,9 +22,10 @@ MOST_README_LINES = 130
 
 BEGIN, END = "<!-- modules -->\n", "<!-- end of modules -->\n"
 
-# Names that the documents use already and that the code gets soon. Empty, unless several people work at once.
+# Names and paths that the documents use already and that the code gets soon. Empty, unless several people work at once.
 PENDING = {
     *("training.setup", "training.setup.resolve", "training.setup.build", "training.session.run_session"),
+    *("compute.device.Hardware", "model.activations", "gptlite/model/activations.py"),
 }
 
 
@@ -105,7 +106,7 @@ def test_paths_exist(path: Path) -> None:
         for name in paths_in(path.read_text("utf-8"))
         if not any(found for top in places for found in top.glob(name))
     }
-    assert missing == set()
+    assert missing - PENDING == set()
 
 
 @cache
@@ -151,7 +152,8 @@ def test_names_of_code_exist(path: Path) -> None:
 
 
 def test_what_was_pending_is_still_pending() -> None:
-    assert {name for name in PENDING if exists_in_code(name)} == set(), "take these out of PENDING"
+    there = {name for name in PENDING if exists_in_code(name) or (REPOSITORY / name).exists()}
+    assert there == set(), "take these out of PENDING"
 
 
 def test_missing_names_are_seen() -> None:
