@@ -25,6 +25,7 @@ BEGIN, END = "<!-- modules -->\n", "<!-- end of modules -->\n"
 # Names and paths that the documents use already and that the code gets soon. Empty, unless several people work at once.
 PENDING = {
     *("training.setup", "training.setup.resolve", "training.setup.build", "training.session.run_session"),
+    "training.step.dropout_masks_for",
     *("compute.device.Hardware", "model.activations", "gptlite/model/activations.py"),
 }
 
