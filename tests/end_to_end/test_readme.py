@@ -13,8 +13,7 @@ import pytest
 import typer
 
 from gptlite.cli.app import app, run
-from gptlite.config.finding import builtin_folder, find_config
-from gptlite.config.loading import dump_config, load_config
+from gptlite.config.loading import dump_config, find_config, load_config
 from gptlite.errors import ConfigError
 
 REPOSITORY = Path(__file__).parents[2]
@@ -140,7 +139,7 @@ def test_the_configs_it_names_are_built_in_and_differ(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # where no other config is to be found
     names = re.search(r"shipped name \(([^)]*)\)", CONFIGS.read_text("utf-8"))[1].replace("`", "").split(", ")
     found = {name: find_config(name) for name in names}
-    assert {path.parent for path in found.values()} == {builtin_folder("configs")}
+    assert {path.parent for path in found.values()} == {REPOSITORY / "configs"}
     assert len({dump_config(load_config(path)) for path in found.values()}) == len(names) > 1
 
 
