@@ -52,7 +52,7 @@ PAGES = {
     "histograms": ("#histograms", 1200, 900, 64),
     "projector": ("#projector", 1200, 900, 64),
 }
-IN_README = ("scalars", "images", "hparams")
+IN_DOCUMENTS = ("scalars", "images", "hparams")
 PATIENCE = 120.0  # seconds
 RENDERING = 20_000  # milliseconds of a page's own time
 
@@ -60,14 +60,16 @@ RENDERING = 20_000  # milliseconds of a page's own time
 def main() -> None:
     parser = argparse.ArgumentParser(prog="scripts/screenshots", description=__doc__)
     parser.add_argument("--text", type=Path, metavar="FILE", help="what to train on; default: the text of small.yaml")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="every page, there; default: those of README.md")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="every page, there; default: those in docs/images")
     parser.add_argument("--runs", type=Path, metavar="FOLDER", help="where the runs go, and are found")
     arguments = parser.parse_args()
     browser = find_browser()
     with tempfile.TemporaryDirectory() as scratch:
         runs = (arguments.runs or Path(scratch) / "runs").absolute()
         train_all(runs, arguments.text, Path(scratch))
-        names, out = (IN_README, HERE / "images") if arguments.out is None else (PAGES, arguments.out)
+        names, out = (
+            (IN_DOCUMENTS, HERE.parent / "docs" / "images") if arguments.out is None else (PAGES, arguments.out)
+        )
         out.mkdir(parents=True, exist_ok=True)
         with tensorboard(runs, Path(scratch)) as address:
             for name in names:

@@ -65,7 +65,7 @@ def parse() -> argparse.Namespace:
     swept.add_argument("text", type=Path, help="tiny Shakespeare")
     swept.add_argument("--steps", type=positive, default=300, metavar="N", help="updates of each run (300)")
     taught = add("lessons", "configs/lesson-*.yaml: what each changed key does")
-    taught.add_argument("text", type=Path, help="a file, tiny Shakespeare for the table in configs/README.md")
+    taught.add_argument("text", type=Path, help="a file, tiny Shakespeare for the table in docs/lessons.md")
     taught.add_argument("--seeds", type=positive, default=3, metavar="N", help="runs of each (3)")
     costing = add("logging", "what the log costs of the time of updates")
     costing.add_argument("--rounds", type=positive, default=5, metavar="N", help="trainings (5)")

@@ -1,4 +1,4 @@
-"""`scripts/bench lessons`: configs/lesson-*.yaml on a text, each with several seeds: the table of configs/README.md."""
+"""`scripts/bench lessons`: configs/lesson-*.yaml on a text, each with several seeds: the table of docs/lessons.md."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from gptlite.runs.run import Run
 from gptlite.training import launch, loop
 from gptlite.training.logging_setup import references_of, settings_of
 
-README = Path(__file__).parents[2] / "README.md"
+TAGS = Path(__file__).parents[2] / "docs/tensorboard.md"
 EVERYTHING = {
     "log.tensorboard": True,
     "log.attention": True,
@@ -42,8 +42,8 @@ class Crash(Exception):
 
 
 def documented() -> list[re.Pattern[str]]:
-    """The tags of README.md; <layer> and <parameter> stand for a name."""
-    section = README.read_text().partition("## What TensorBoard shows")[2].partition("\n## ")[0]
+    """The tags of docs/tensorboard.md; <layer> and <parameter> stand for a name."""
+    section = TAGS.read_text("utf-8").partition("## Tags")[2].partition("\n## ")[0]
     tags = [
         tag
         for line in section.splitlines()

@@ -1,0 +1,185 @@
+"""The documents: links, paths and names in them exist, the list of modules is complete, limits are the tested ones.
+
+python tests/test_documents.py      writes the list of modules in ARCHITECTURE.md again
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+PACKAGE = REPOSITORY / "gptlite"
+README, ARCHITECTURE = REPOSITORY / "README.md", REPOSITORY / "ARCHITECTURE.md"
+DOCUMENTS = sorted([*REPOSITORY.glob("*.md"), REPOSITORY / "configs/README.md", *REPOSITORY.glob("docs/*.md")])
+NAMED = [path for path in DOCUMENTS if path.name != "CHANGELOG.md"]  # a changelog speaks of the past, too
+MOST_README_LINES = 130
+
+BEGIN, END = "<!-- modules -->\n", "<!-- end of modules -->\n"
+
+# Names and paths that the documents use already and that the code gets soon. Empty, unless several people work at once.
+PENDING = {
+    *("training.setup", "training.setup.resolve", "training.setup.build", "training.session.run_session"),
+    "training.step.dropout_masks_for",
+    *("compute.device.Hardware", "model.activations", "gptlite/model/activations.py"),
+}
+
+
+def first_sentence(path: Path) -> str:
+    """What a file says of itself first, on one line."""
+    text = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+    paragraph = " ".join(text.partition("\n\n")[0].split())
+    found = re.match(r".*?(?<! al)\.(?=\s|$)", paragraph)
+    return (found[0] if found else paragraph).rstrip(".,")
+
+
+def layers() -> tuple[str, ...]:
+    """The packages from the lowest to the highest, as tests/test_layers.py holds them."""
+    tree = ast.parse((REPOSITORY / "tests/test_layers.py").read_text("utf-8"))
+    (value,) = (
+        node.value for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "PACKAGES"
+    )
+    return tuple(node.value for node in ast.walk(value) if isinstance(node, ast.Constant))
+
+
+def entry(path: Path) -> str:
+    """The line of a module, which names the files that belong to it: page.py with page.html."""
+    beside = ", ".join(sorted(other.suffix for other in path.parent.glob(f"{path.stem}.*") if other != path))
+    with_these = f" (with {beside})" if beside else ""
+    return f"- `{path.relative_to(PACKAGE).as_posix()}`{with_these}: {first_sentence(path)}"
+
+
+def list_modules() -> str:
+    """The list of all modules: packages in their order, one line for each file."""
+    lines = ["**`gptlite/`**", "", *map(entry, sorted(PACKAGE.glob("*.py")))]
+    packages = [PACKAGE / name for name in layers() if (PACKAGE / name).is_dir()]
+    for package in packages:
+        files = sorted(path for path in package.rglob("*.py") if path.name != "__init__.py")
+        lines += ["", f"**`{package.name}/`** {first_sentence(package / '__init__.py')}", "", *map(entry, files)]
+    return "\n".join(["", *lines, "", ""])
+
+
+def write_modules() -> None:
+    """Replace the list in ARCHITECTURE.md."""
+    text = ARCHITECTURE.read_text("utf-8")
+    before, after = text[: text.index(BEGIN) + len(BEGIN)], text[text.index(END) :]
+    ARCHITECTURE.write_text(before + list_modules() + after, "utf-8")
+
+
+def test_architecture_lists_every_module_with_its_first_sentence() -> None:
+    text = ARCHITECTURE.read_text("utf-8")
+    listed = text[text.index(BEGIN) + len(BEGIN) : text.index(END)]
+    assert listed == list_modules(), "run: python tests/test_documents.py"
+
+
+def test_every_module_says_what_it_holds() -> None:
+    silent = [path.as_posix() for path in PACKAGE.rglob("*.py") if not first_sentence(path)]
+    assert silent == []
+
+
+def test_the_first_screens_stay_short() -> None:
+    assert len(README.read_text("utf-8").splitlines()) <= MOST_README_LINES
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(REPOSITORY).as_posix())
+def test_links_lead_somewhere(path: Path) -> None:
+    links = re.findall(r"\]\(([^)#\s]+)", path.read_text("utf-8"))
+    broken = [link for link in links if not link.startswith("http") and not (path.parent / link).exists()]
+    assert broken == []
+
+
+def paths_in(text: str) -> Iterator[str]:
+    """Files and folders of the repository that a text names; a * stands for anything."""
+    yield from re.findall(r"(?<![\w./-])(?:gptlite|tests|configs|scripts|docs)/[\w*/.-]*[\w*]", text)
+    yield from re.findall(r"`([\w*/-]+\.py)`", text)
+
+
+@pytest.mark.parametrize("path", NAMED, ids=lambda path: path.relative_to(REPOSITORY).as_posix())
+def test_paths_exist(path: Path) -> None:
+    places = (REPOSITORY, PACKAGE)
+    missing = {
+        name
+        for name in paths_in(path.read_text("utf-8"))
+        if not any(found for top in places for found in top.glob(name))
+    }
+    assert missing - PENDING == set()
+
+
+@cache
+def names_in(path: Path) -> frozenset[str]:
+    """The functions and classes of a module with their methods: f, A, A.method."""
+    tree = ast.parse(path.read_text("utf-8"))
+    functions = (ast.FunctionDef, ast.ClassDef)
+    tops = [node for node in tree.body if isinstance(node, functions)]
+    inner = {f"{top.name}.{node.name}" for top in tops for node in top.body if isinstance(node, functions)}
+    return frozenset({top.name for top in tops} | inner)
+
+
+def exists_in_code(name: str) -> bool:
+    """Whether a dotted name is a package, a module, or something that a module defines."""
+    parts = name.split(".")
+    for i in range(len(parts), 0, -1):
+        place = PACKAGE.joinpath(*parts[:i])
+        if place.is_dir():
+            return i == len(parts)
+        if place.with_suffix(".py").is_file():
+            return i == len(parts) or ".".join(parts[i:]) in names_in(place.with_suffix(".py"))
+    return False
+
+
+def keys() -> set[str]:
+    from gptlite.config.schema import RunConfig
+
+    return {f"{section}.{key}" for section, values in RunConfig().model_dump().items() for key in values}
+
+
+def names_used(path: Path) -> set[str]:
+    """The dotted names of code that a document uses, in backticks or on the arrows of the data flow."""
+    text = path.read_text("utf-8")
+    tops = {each.stem for each in PACKAGE.iterdir() if each.suffix in ("", ".py")}
+    dotted = re.findall(r"`([A-Za-z_]+(?:\.\w+)+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    dotted += re.findall(r"──([a-z_]\w*(?:\.\w+)*)", text)
+    return {name for name in dotted if name.partition(".")[0] in tops and not name.endswith((".py", ".md"))} - keys()
+
+
+@pytest.mark.parametrize("path", [ARCHITECTURE, REPOSITORY / "CONTRIBUTING.md"], ids=lambda path: path.name)
+def test_names_of_code_exist(path: Path) -> None:
+    assert {name for name in names_used(path) if not exists_in_code(name)} - PENDING == set()
+
+
+def test_what_was_pending_is_still_pending() -> None:
+    there = {name for name in PENDING if exists_in_code(name) or (REPOSITORY / name).exists()}
+    assert there == set(), "take these out of PENDING"
+
+
+def test_missing_names_are_seen() -> None:
+    assert exists_in_code("model.gpt.GPT.forward")
+    assert exists_in_code("cli.sweep.command")
+    assert not exists_in_code("model.gpt.GPT.backwards")
+    assert not exists_in_code("model.gtp")
+    assert list(paths_in("in gptlite/data/x.py, or `files.py`; not runs/a or abc.py")) == [
+        "gptlite/data/x.py",
+        "files.py",
+    ]
+
+
+def test_documented_limits_are_the_tested_ones() -> None:
+    source = (REPOSITORY / "tests/test_layers.py").read_text("utf-8")
+    limits = re.findall(r"^MAX_(?:FILE|FUNCTION)_LINES = (\d+)", source, re.MULTILINE)
+    said = " ".join((REPOSITORY / "CONTRIBUTING.md").read_text("utf-8").split())
+    assert f"tests refuse files of more than {limits[0]} lines and functions of more than {limits[1]}" in said
+
+
+def test_every_key_is_described() -> None:
+    rows = re.findall(r"^\| `(\w+)` \|.*\| (.*) \|$", (REPOSITORY / "docs/configs.md").read_text("utf-8"), re.MULTILINE)
+    described = [f"{section}.{key}" for section, listed in rows for key in re.findall(r"`(\w+)`", listed)]
+    assert sorted(described) == sorted(keys())
+
+
+if __name__ == "__main__":
+    write_modules()
