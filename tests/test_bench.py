@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import busy, lessons, logged, planned, steps
-from benchmarks.contest import Contest
+from benchmarks import busy, lessons, logging_overhead, plan_accuracy, steps
 from benchmarks.figures import Figure, Spread, table
+from benchmarks.interleaved import Interleaved
 from benchmarks.machine import Others
 from benchmarks.sizes import SIZES, Size
 from benchmarks.worker import Turn, Worker, WorkerFailed, timed
@@ -106,14 +106,14 @@ def test_a_turn_of_several_units_begins_with_one_that_does_not_count() -> None:
 
 
 def test_contenders_take_turns_forth_and_back_as_long_as_a_turn_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchmarks.contest.TURN_SECONDS", 1.0)
+    monkeypatch.setattr("benchmarks.interleaved.TURN_SECONDS", 1.0)
     asked: list[tuple[object, int]] = []
     a, b = FakeWorker([9.0, 0.25, 1.0, 2.0, 3.0], asked), FakeWorker([9.0, 5.0, 4.0, 5.0, 6.0], asked)
-    contest = Contest({"a": a, "b": b})  # type: ignore[dict-item]
-    contest.play(3)
+    interleaved = Interleaved({"a": a, "b": b})  # type: ignore[dict-item]
+    interleaved.play(3)
     warm_up = [(a, 1), (b, 1), (a, 1), (b, 1)]
     assert asked == [*warm_up, (a, 4), (b, 1), (b, 1), (a, 4), (a, 4), (b, 1)]
-    assert contest.seconds == {"a": [1.0, 2.0, 3.0], "b": [4.0, 5.0, 6.0]}
+    assert interleaved.seconds == {"a": [1.0, 2.0, 3.0], "b": [4.0, 5.0, 6.0]}
 
 
 def test_what_others_took_is_what_was_busy_without_us(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,8 +144,8 @@ def made_up(size: str, native: str) -> list[Figure]:
     }
     seconds = {"nanoGPT": [8.0], "gptlite adamw": [2.0], "gptlite muon": [4.0], "peak fp32": [1.0], "peak bf16": [1.0]}
     seconds[f"peak {native}"] = [0.5]
-    contest = Contest(workers, seconds)  # type: ignore[arg-type]
-    return steps.figures_of(steps.rows_of(size, contest, "nanoGPT"), native)
+    interleaved = Interleaved(workers, seconds)  # type: ignore[arg-type]
+    return steps.figures_of(steps.rows_of(size, interleaved, "nanoGPT"), native)
 
 
 def test_speed_share_and_memory_follow_from_the_turns() -> None:
@@ -179,9 +179,9 @@ def test_a_lesson_is_told_by_its_first_tenth_and_last_update_and_its_last_evalua
     ]
     evaluations = [{"step": 10, "split": "val", "loss": 9.0}, {"step": 20, "split": "val", "loss": 2.0}]
     row = lessons.row_of("a", 1, 2, [*lines, *evaluations])
-    assert row == lessons.RunGroup("a", 1, 2.0, [1.0, 0.1, 0.05], [1.0, 10.0, 20.0], 20.0)
+    assert row == lessons.Row("a", 1, 2.0, [1.0, 0.1, 0.05], [1.0, 10.0, 20.0], 20.0)
     assert lessons.row_of("a", 2, 2, lines).loss == float("inf")  # it diverged before it was evaluated
-    other = lessons.RunGroup("a", 2, 3.0, [3.0, 0.1, 0.15], [1.0, 20.0, 20.0], 20.0)
+    other = lessons.Row("a", 2, 3.0, [3.0, 0.1, 0.15], [1.0, 20.0, 20.0], 20.0)
     assert lessons.cells([row, other]) == ["a", "2.500", "2.000 to 3.000", "2", "0.1", "0.1", "1", "15", "20"]
 
 
@@ -221,7 +221,7 @@ def test_every_contender_trains_a_tiny_model(
 ) -> None:
     (tmp_path / "model.py").write_text(FAKE_NANOGPT)
     monkeypatch.setitem(SIZES, "tiny", TINY)
-    monkeypatch.setattr("benchmarks.contest.TURN_SECONDS", 0.001)
+    monkeypatch.setattr("benchmarks.interleaved.TURN_SECONDS", 0.001)
     rows, figures = steps.measure(["tiny"], tmp_path, 2, precisions)
     others = [f"Hugging Face {precision}" for precision in precisions]
     assert [row["contender"] for row in rows] == ["nanoGPT", *others, "gptlite adamw", "gptlite muon"]
@@ -250,13 +250,13 @@ def test_the_other_contenders_work_too(function: str, arguments: dict[str, Any])
 
 
 def test_a_plan_is_held_to_what_was_taken_round_by_round() -> None:
-    name = next(iter(planned.SHAPES))
+    name = next(iter(plan_accuracy.SHAPES))
     rounds = [
         {"planned seconds": 9.0, "seconds": 10.0, "planned peak": 120.0, "peak": 100.0},
         {"planned seconds": 8.0, "seconds": 8.0, "planned peak": 120.0, "peak": 100.0},
         {"planned seconds": 2.0, "seconds": 4.0, "planned peak": 120.0, "peak": 100.0},
     ]
-    rows, (time, memory) = planned.rows_of({name: rounds})
+    rows, (time, memory) = plan_accuracy.rows_of({name: rounds})
     assert time.value == Spread(0.9, 0.5, 1.0)
     assert time.holds
     assert memory.value.median == 1.2
@@ -267,8 +267,8 @@ def test_a_plan_is_held_to_what_was_taken_round_by_round() -> None:
 def test_every_training_that_is_planned_is_the_config_that_its_row_says_and_lies_in_the_scratch_folder(
     tmp_path: Path,
 ) -> None:
-    for name, (tokenizer, n_layer, _, n_embd, block_size, batch_size, updates, others) in planned.SHAPES.items():
-        cfg = load_config(find_config("small.yaml"), planned.settings_of(name, tmp_path))
+    for name, (tokenizer, n_layer, _, n_embd, block_size, batch_size, updates, others) in plan_accuracy.SHAPES.items():
+        cfg = load_config(find_config("small.yaml"), plan_accuracy.settings_of(name, tmp_path))
         assert (cfg.model.n_layer, cfg.model.n_embd, cfg.model.block_size) == (n_layer, n_embd, block_size)
         assert (cfg.train.batch_size, cfg.train.updates) == (batch_size, updates)
         assert tokenizer == ("char" if cfg.tokenizer.kind == "char" else cfg.tokenizer.vocab_size)
@@ -284,7 +284,7 @@ def test_what_logging_costs_is_measured_and_everything_is_put_back(
     (tmp_path / "a.txt").write_text("the cat sat on the mat. " * 200)
     sets = ["data.source=a.txt", "train.max_steps=4", "train.warmup_steps=1", "log.every=2", "run.threads=1"]
     monkeypatch.chdir(tmp_path)
-    turn, _ = logged.training(sets)
+    turn, _ = logging_overhead.training(sets)
     assert 0 < turn(1) < 100
     assert (loop.train_step, MetricLog.write, UpdateRatio.numbers, UpdateRatio.ratio, Throughput.read) == before
 
@@ -302,8 +302,8 @@ def test_a_busy_machine_is_compared_with_an_idle_one_and_our_waiting_with_the_de
 
 def test_the_seconds_of_each_call_are_kept_those_of_a_failure_too() -> None:
     seconds: list[float] = []
-    assert logged.timed(divmod, seconds)(7, 2) == (3, 1)
+    assert logging_overhead.timed(divmod, seconds)(7, 2) == (3, 1)
     with pytest.raises(ZeroDivisionError):
-        logged.timed(divmod, seconds)(1, 0)
+        logging_overhead.timed(divmod, seconds)(1, 0)
     assert len(seconds) == 2
     assert min(seconds) > 0

@@ -10,7 +10,17 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks import busy, lessons, logged, machine, planned, program, sampling, steps, sweep
+from benchmarks import (
+    busy,
+    cli_latency,
+    lessons,
+    logging_overhead,
+    machine,
+    plan_accuracy,
+    sampling,
+    steps,
+    sweep,
+)
 from benchmarks.figures import Figure, table
 from benchmarks.sizes import SAMPLED, SIZES
 
@@ -90,24 +100,24 @@ def measure(arguments: argparse.Namespace, facts: dict[str, Any]) -> tuple[list[
         return sampling.measure(arguments.sizes, arguments.rounds)
     with tempfile.TemporaryDirectory() as scratch:
         if arguments.what == "start":
-            return [], program.start(Path(scratch))
+            return [], cli_latency.start(Path(scratch))
         if arguments.what == "runs":
-            return [], program.runs(Path(scratch))
+            return [], cli_latency.runs(Path(scratch))
         if arguments.what == "quickstart":
-            return [], program.quickstart(Path(scratch))
+            return [], cli_latency.quickstart(Path(scratch))
         if arguments.what == "logging":
-            return [], logged.measure(Path(scratch), arguments.rounds)
+            return [], logging_overhead.measure(Path(scratch), arguments.rounds)
         if arguments.what == "busy":
             return busy.measure(Path(scratch), arguments.sizes, arguments.rounds)
         if arguments.what == "deadlines":
             return [], busy.deadlines(Path(scratch))
         if arguments.what == "plan":
-            return planned.measure(Path(scratch), arguments.rounds)
+            return plan_accuracy.measure(Path(scratch), arguments.rounds)
         if arguments.what == "sweep":
             return sweep.measure(arguments.text, arguments.steps, Path(scratch))
         if arguments.what == "lessons":
             return lessons.measure(arguments.text, arguments.seeds, Path(scratch)), []
-        return [], program.shakespeare(Path(scratch), arguments.text)
+        return [], cli_latency.shakespeare(Path(scratch), arguments.text)
 
 
 def main() -> None:

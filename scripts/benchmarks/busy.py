@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from benchmarks.cli_latency import GPTLITE
 from benchmarks.figures import Figure, Spread, table
-from benchmarks.planned import library
-from benchmarks.program import GPTLITE
+from benchmarks.plan_accuracy import library
 from benchmarks.worker import Worker
 from gptlite.compute.openmp import short_spin
 
@@ -107,15 +107,15 @@ def deadlines(folder: Path) -> list[Figure]:
     minute = [*common, "train.max_minutes=1"]
     figures = []
     for loops in (0, 1):
-        with busy(loops), Worker("planned.training", short_spin(), sets=minute) as trainer:
+        with busy(loops), Worker("plan_accuracy.training", short_spin(), sets=minute) as trainer:
             taken = Spread.of([trainer.turn() / 60])
         name = f"train.max_minutes=1 beside {loops} loops"
         figures.append(Figure(name, taken, "minutes", at_least=1 - WITHIN, at_most=1 + WITHIN))
     short = [*common, "train.max_steps=150", "eval.every=100"]
     with busy(1):
-        with Worker("planned.plan", short_spin(), sets=short) as planner:
+        with Worker("plan_accuracy.plan", short_spin(), sets=short) as planner:
             planned = planner.facts["seconds"]
-        with Worker("planned.training", short_spin(), sets=short) as trainer:
+        with Worker("plan_accuracy.training", short_spin(), sets=short) as trainer:
             ratio = Spread.of([planned / trainer.turn()])
     least, most = 1 / MOST_BESIDE_ONE, MOST_BESIDE_ONE
     return [*figures, Figure("--dry-run beside 1 loop", ratio, "of taken", at_least=least, at_most=most)]

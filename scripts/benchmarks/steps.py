@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.contest import Contest
 from benchmarks.figures import Figure, Spread, table
+from benchmarks.interleaved import Interleaved
 from benchmarks.sizes import SIZES, Size
 from gptlite.compute.openmp import ALONE
 
@@ -65,9 +65,9 @@ def contenders(size: Size, nanogpt: Path | None, precisions: list[str]) -> dict[
     }
 
 
-def rows_of(name: str, contest: Contest, baseline: str) -> list[Row]:
-    """The contest in figures."""
-    workers, seconds = contest.workers, contest.seconds
+def rows_of(name: str, interleaved: Interleaved, baseline: str) -> list[Row]:
+    """The interleaved in figures."""
+    workers, seconds = interleaved.workers, interleaved.seconds
     model_flops = workers["gptlite adamw"].facts["model_flops"]  # the same equation for all
     rows = []
     for contender, worker in workers.items():
@@ -121,13 +121,13 @@ def measure(
     all_rows: list[dict[str, Any]] = []
     figures: list[Figure] = []
     for name in names:
-        with Contest.of(contenders(SIZES[name], nanogpt, precisions)) as contest:
-            contest.play(rounds)
-            rows = rows_of(name, contest, baseline)
+        with Interleaved.of(contenders(SIZES[name], nanogpt, precisions)) as interleaved:
+            interleaved.play(rounds)
+            rows = rows_of(name, interleaved, baseline)
         head = [name, "", "ms/step", f"times {baseline}", "(min to max)", "of peak", "peak MiB", "threads"]
         print(f"\n{SIZES[name]}\n{table([head, *(row.cells() for row in rows)])}")
         for precision in precisions:
-            rate = Spread.of(1 / s for s in contest.seconds[f"peak {precision}"])
+            rate = Spread.of(1 / s for s in interleaved.seconds[f"peak {precision}"])
             print(
                 f"matrix product, {precision}: {rate.median:.0f} ({rate.low:.0f} to {rate.high:.0f}) GFLOP/s",
                 flush=True,

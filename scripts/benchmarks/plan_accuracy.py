@@ -90,9 +90,9 @@ def measure(scratch: Path, rounds: int) -> tuple[list[dict[str, Any]], list[Figu
     for i in range(rounds):
         for name in names if i % 2 == 0 else reversed(names):
             sets = settings_of(name, scratch)
-            with Worker("planned.plan", ALONE, sets=sets) as planner:
+            with Worker("plan_accuracy.plan", ALONE, sets=sets) as planner:
                 planned = planner.facts
-            with Worker("planned.training", ALONE, sets=sets) as trainer:
+            with Worker("plan_accuracy.training", ALONE, sets=sets) as trainer:
                 taken = {"seconds": trainer.turn(), "peak": trainer.peak_memory}
             shutil.rmtree(scratch / "runs")
             seen[name].append({f"planned {key}": planned[key] for key in taken} | taken)

@@ -13,14 +13,14 @@ TURN_SECONDS = 1.0  # of a turn, unless one unit takes longer
 
 
 @dataclass
-class Contest(AbstractContextManager["Contest"]):
+class Interleaved(AbstractContextManager["Interleaved"]):
     """Workers by the name of their contender, and the seconds per unit of each of their turns."""
 
     workers: Mapping[str, Worker]
     seconds: dict[str, list[float]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, contenders: Mapping[str, tuple[str, Mapping[str, Any]]]) -> Contest:
+    def of(cls, contenders: Mapping[str, tuple[str, Mapping[str, Any]]]) -> Interleaved:
         """Start the workers one after another; each is a function that builds it, and its arguments."""
         with ExitStack() as started:
             workers = {

@@ -63,6 +63,6 @@ def measure(folder: Path, rounds: int) -> list[Figure]:
     sets = [f"run.dir={folder / 'runs'}", f"data.dir={folder / 'prepared'}", "run.device=cpu"]
     shares = []
     for _ in range(rounds):
-        with Worker("logged.training", ALONE, sets=sets) as worker:
+        with Worker("logging_overhead.training", ALONE, sets=sets) as worker:
             shares.append(worker.turn())
     return [Figure(f"{CONFIG}: logging over updates", Spread.of(shares), "", at_most=AT_MOST)]
