@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from gptlite import files
@@ -17,6 +18,12 @@ def writable(out: str | Path) -> Path:
     if not path.parent.is_dir():
         raise ConfigError(f"--out = {path}: no folder {path.parent}; make it first, or choose another place")
     return path
+
+
+def output_path(names: Sequence[str], out: str | None, ending: str) -> Path:
+    """Return where a plot or page of these runs goes: --out, or RUN-ending. ConfigError if no file can be written."""
+    more = f"-and-{len(names) - 1}-more" if len(names) > 1 else ""
+    return writable(f"{names[0]}{more}-{ending}" if out is None else out)
 
 
 def write_output(path: Path, text: str) -> None:
