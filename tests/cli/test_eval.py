@@ -78,7 +78,7 @@ def test_the_validation_text_is_scored_with_the_ends_of_its_documents_and_counte
     total = shown["runs"][0]["total"]
     assert total["tokens"] == manifest["val"]["tokens"] == total["characters"] + manifest["val"]["documents"]
     assert (total["bytes"], total["characters"]) == (manifest["val"]["bytes"], shown["texts"][0]["characters"])
-    assert shown["texts"][0]["reference"] == manifest["reference"]
+    assert shown["texts"][0]["baselines"] == manifest["reference"]
 
 
 def test_runs_of_one_text_are_compared_on_it_each_as_it_is_alone(gptlite):
@@ -104,7 +104,7 @@ def test_the_table_has_a_line_for_each_run_and_each_simple_model_and_fits_the_te
         assert table[name][2:4] == [run["tokenizer"], str(run["vocab_size"])]
         assert table[name][5] == f"{run['total']['tokens']:,}"
     for name, key in {"xz -9": "xz", "gzip -9": "gzip", "bigram": "bigram", "unigram": "unigram"}.items():
-        assert float(table[name][-2]) == shown["texts"][0]["reference"][key]
+        assert float(table[name][-2]) == shown["texts"][0]["baselines"][key]
 
 
 def test_a_narrow_terminal_gets_the_names_and_the_figures_that_matter_most(gptlite, monkeypatch):
@@ -144,7 +144,7 @@ def test_files_are_texts_of_their_own_with_a_total(gptlite):
         "all 2 texts: 1,345 bytes, 1,345 characters",
     ]
     compressed = 8 * len(gzip.compress(Path("b.txt").read_bytes(), 9)) / 1320
-    assert both["texts"][1]["reference"]["gzip"] == pytest.approx(compressed, abs=1e-4)
+    assert both["texts"][1]["baselines"]["gzip"] == pytest.approx(compressed, abs=1e-4)
     short, long, total = out.split("\n\n")[:3]
     assert ["gzip" in part for part in (short, long, total)] == [False, True, True]  # headers would decide
 
@@ -205,19 +205,22 @@ def test_what_the_models_write_is_looked_for_in_their_training_text(gptlite, pro
     assert char["searched"]["bytes"] == 14127
     assert char["samples"]["characters"] == char["validation"]["characters"] == 3 * 40
     # Six phrases in any order: so does every text of them repeat itself.
-    assert 0.5 < char["validation"]["share"] <= 1
-    assert char["validation"]["stretches"]
-    for stretch in (*char["samples"]["stretches"], *char["validation"]["stretches"]):
-        assert len(stretch) >= shown["shortest"] == 20
-        assert stretch in train
+    assert 0.5 < char["validation"]["copied_fraction"] <= 1
+    assert char["validation"]["passages"]
+    for passage in (*char["samples"]["passages"], *char["validation"]["passages"]):
+        assert len(passage) >= shown["min_characters"] == 20
+        assert passage in train
 
 
 def test_what_was_searched_and_found_is_said_in_words(gptlite, few_samples):
     lines = gptlite("eval", "char", "--memorised").out.splitlines()
     assert lines[0] == "char 6: 3 samples of at most 40 tokens at temperature 1"
-    assert lines[1] == "searched: all of its training text, 14,127 bytes in 1 document"
-    share = judged(gptlite, "char", "--memorised")["runs"][0]["validation"]["share"]
-    assert lines[5] == f"  validation text  {share:6.1%} of 120 characters, which it was not trained on"
+    assert lines[1] == "searched: the training text, 14,127 bytes in 1 document"
+    share = judged(gptlite, "char", "--memorised")["runs"][0]["validation"]["copied_fraction"]
+    assert (
+        lines[5]
+        == f"  validation text  {share:6.1%} of 120 characters, for comparison: the model was not trained on it"
+    )
 
 
 def test_checkpoints_of_one_run_are_compared_by_their_folders(gptlite, project):
@@ -239,9 +242,8 @@ def test_runs_of_different_texts_are_compared_on_a_file_alone(gptlite):
     result = gptlite("eval", "char", "many")
     assert result.code == 2
     (line,) = [line for line in result.err.splitlines() if line.startswith("error: ")]
-    assert line.startswith("error: validation text = not the same in char 6 (")
-    assert " and many 6 (" in line
-    assert line.endswith("give them a text with --file")
+    assert line.startswith("error: char 6 and many 6 have different validation texts (")
+    assert line.endswith("Compare them on the same text with --file.")
 
 
 def test_a_text_prepared_by_an_older_version_is_judged_by_the_same_simple_models(gptlite, project):
@@ -259,49 +261,65 @@ def test_a_text_prepared_by_an_older_version_is_judged_by_the_same_simple_models
 
 
 BAD = [
-    pytest.param(["char", "-f", "one.txt"], ["one.txt = 1 token: at least 2 are needed"], id="one-token"),
+    pytest.param(["char", "-f", "one.txt"], ["one.txt: text = 1 token: at least 2 are needed"], id="one-token"),
     pytest.param(["char", "-f", "empty.txt"], ["empty.txt: text = 0 bytes: a file with text is needed"], id="empty"),
     pytest.param(["char", "-f", "binary.txt"], ["binary.txt: byte 0 = 0x00: text is needed"], id="binary"),
     pytest.param(
         ["char", "-f", "things", "-f", "gone.txt"],
-        ["--file = things: a text file, and this is a folder", "--file = gone.txt: no such file"],
+        ["--file things: this is a folder, not a text file.", "--file gone.txt: there is no such file."],
         id="folder-and-missing-file",
     ),
     pytest.param(
         ["char", "-f", "other.txt"],
-        ["other.txt: unknown characters = '\u00e9' (U+00E9, first at character 3)"],
+        ["other.txt: text: unknown characters = '\u00e9' (U+00E9, first at character 3)"],
         id="unknown-character",
     ),
     pytest.param(
         ["bpe", "char", "many", "-f", "other.txt", "-f", "one.txt"],
         [
-            "bpe 6: one.txt = 1 token",
-            "char 6: other.txt: unknown characters = '\u00e9'",
-            "char 6: one.txt = 1 token",
-            "many 6: other.txt: unknown characters",
+            "bpe 6: one.txt: text = 1 token",
+            "char 6: other.txt: text: unknown characters = '\u00e9'",
+            "char 6: one.txt: text = 1 token",
+            "many 6: other.txt: text: unknown characters",
         ],
         id="unknown-character-to-one-of-the-runs",
     ),
-    pytest.param(["char", "-f", "aa.txt", "-f", "aa.txt"], ["--file = aa.txt: given twice"], id="a-file-twice"),
-    pytest.param(["char", "--stride", "0"], ["--stride = 0: 1 to model.block_size (16)"], id="no-stride"),
+    pytest.param(
+        ["char", "-f", "aa.txt", "-f", "aa.txt"],
+        ["--file aa.txt: this file is given twice. Leave one out."],
+        id="a-file-twice",
+    ),
+    pytest.param(
+        ["char", "--stride", "0"],
+        ["--stride: the stride is 0; it must be from 1 to model.block_size (16)"],
+        id="no-stride",
+    ),
     pytest.param(
         ["char", "bpe", "--stride", "17"],
-        ["char 6: --stride = 17: 1 to model.block_size (16)", "bpe 6: --stride = 17"],
+        ["char 6: --stride: the stride is 17; it must be from 1", "bpe 6: --stride: the stride is 17"],
         id="stride-above-the-context",
     ),
-    pytest.param(["char", "char"], ["char: run = given twice"], id="a-run-twice"),
+    pytest.param(["char", "char"], ["char: this run is given twice. Leave one out."], id="a-run-twice"),
     pytest.param(
         ["char", "--by-position", "--json", "--stride", "3"],
-        ["--stride = given: not with --by-position", "--json = given: not with --by-position"],
+        ["--stride has no effect with --by-position. Leave it out.", "--json has no effect with --by-position."],
         id="by-position-with-other-options",
     ),
     pytest.param(
-        ["char", "--memorised", "--file", "one.txt"], ["--file = given: not with --memorised"], id="memorised-of-a-file"
+        ["char", "--memorised", "--file", "one.txt"],
+        ["--file has no effect with --memorised."],
+        id="memorised-of-a-file",
     ),
     pytest.param(
-        ["char", "--by-position", "--memorised"], ["--memorised = given: not with --by-position"], id="two-ways-at-once"
+        ["char", "--by-position", "--memorised"],
+        ["--by-position and --memorised exclude each other. Choose one."],
+        id="two-ways-at-once",
     ),
-    pytest.param(["char", "--out", "x.svg"], ["--out = given: only with --by-position"], id="out-of-the-table"),
+    pytest.param(
+        ["char", "--out", "x.svg"],
+        ["--out has no effect without --by-position or --per-token or"],
+        id="out-of-the-table",
+    ),
     pytest.param(["char", "--by-position", "--out", "things"], ["--out = things: a file's name"], id="out-is-a-folder"),
     pytest.param(["char", "--by-position", "--out", "no/x.svg"], ["--out = no/x.svg: no folder no"], id="out-nowhere"),
     pytest.param(
@@ -311,7 +329,10 @@ BAD = [
     ),
     pytest.param(
         ["char", "one.txt", "bpe", "things"],
-        ["one.txt: run = a file: a run's name or folder; to score a text, put --file before it", "things: run = no "],
+        [
+            "one.txt: this is a file, not a run or its folder. To score a text, put --file before it.",
+            "things: run = no ",
+        ],
         id="a-file-in-the-place-of-a-run",
     ),
 ]
@@ -351,12 +372,14 @@ def test_a_file_that_is_not_the_same_text_to_all_runs_is_refused(gptlite, projec
     Path("e.txt").write_text("cafe\u0301")
     refused = gptlite("eval", "bpe", "raw", "-f", "e.txt")
     assert refused.code == 2
-    assert "--file = e.txt: not the same text to all runs, which read it as utf-8 nfc and utf-8 none" in refused.err
+    assert (
+        "--file e.txt: the runs read this file as utf-8 nfc and utf-8 none, which gives different texts." in refused.err
+    )
     same = judged(gptlite, "bpe", "raw", "-f", "e.txt", "--set", "data.normalize=nfc")
     assert [run["total"]["bytes"] for run in same["runs"]] == [4, 4]
     inert = gptlite("eval", "bpe", "-f", "e.txt", "--set", "data.normalize=none")
     assert inert.code == 2
-    assert "error: e.txt: data.normalize = none: the model reads every text as nfc; leave it so" in inert.err
+    assert "error: e.txt: data.normalize is none, but this model reads every text as nfc." in inert.err
 
 
 def test_a_checkpoint_folder_copied_alone_reads_files_in_the_normal_form_of_its_training_text(gptlite, project):

@@ -44,11 +44,11 @@ def test_prompts_come_from_the_command_line_standard_input_and_files_each_as_it_
 
 def test_json_holds_the_tokens_their_log_probabilities_and_why_the_text_ended(gptlite, trained):
     [line] = json_lines(gptlite("sample", "--prompt", "the ", "--max-new-tokens", "9", "--json", "--explain"))
-    assert (line["reason"], len(line["tokens"]), len(line["text"])) == ("length", 9, 9)
+    assert (line["finish_reason"], len(line["token_ids"]), len(line["text"])) == ("length", 9, 9)
     [judged] = json_lines(gptlite("sample", "--prompt", "the ", "--logprob", line["text"], "--json"))
     assert judged["logprobs"] == pytest.approx(line["logprobs"], abs=1e-5)
     assert judged["logprob"] == pytest.approx(sum(line["logprobs"]), abs=1e-4)
-    for chosen, logprob, top_logprobs in zip(line["tokens"], line["logprobs"], line["likeliest"], strict=True):
+    for chosen, logprob, top_logprobs in zip(line["token_ids"], line["logprobs"], line["top_logprobs"], strict=True):
         assert len(top_logprobs) == 5
         assert top_logprobs == sorted(top_logprobs, key=lambda pair: -pair[1])
         assert dict(top_logprobs).get(chosen, logprob) == logprob
@@ -119,12 +119,10 @@ def test_every_way_of_choosing_acts(gptlite, trained):
     assert text("-t", "1.5", "--stop", "never to come") == free
     [line] = json_lines(gptlite("sample", "--prompt", "the ", "-t", "1.5", "--json", "--max-new-tokens", "60"))
     [stopped] = json_lines(
-        gptlite("sample", "--prompt", "the ", "-t", "1.5", "--json", "--stop-token", str(line["tokens"][7]))
+        gptlite("sample", "--prompt", "the ", "-t", "1.5", "--json", "--stop-token", str(line["token_ids"][7]))
     )
-    assert (stopped["reason"], stopped["tokens"]) == (
-        "stop token",
-        line["tokens"][: line["tokens"].index(line["tokens"][7])],
-    )
+    ids = line["token_ids"]
+    assert (stopped["finish_reason"], stopped["token_ids"]) == ("stop token", ids[: ids.index(ids[7])])
 
 
 def test_unknown_characters_are_left_out_only_when_asked(gptlite, trained):
@@ -146,33 +144,33 @@ def test_interactive_mode_answers_each_line_and_survives_a_wrong_one(gptlite, tr
     last = gptlite("sample", "--prompt", "a dog ", "--max-new-tokens", "20").out
     again = gptlite("sample", "--prompt", "the ", "--max-new-tokens", "20", "--seed", "1").out
     assert result.out == f"> {first}> {again}> > {last}> \n"
-    assert "error: prompt: unknown characters = '\u00ef'" in result.err
+    assert "error: prompt: text: unknown characters = '\u00ef'" in result.err
 
 
 REFUSED = [
-    (["--beams", "4", "-t", "0.5"], "--temperature: does nothing beside --beams"),
-    (["--beams", "4", "--set", "sample.seed=3"], "--set: sample.seed=3: does nothing beside --beams"),
+    (["--beams", "4", "-t", "0.5"], "--temperature has no effect with --beams. Leave one of them out."),
+    (["--beams", "4", "--set", "sample.seed=3"], "--set sample.seed=3 has no effect with --beams."),
     (["--beams", "4", "--top-k", "5"], "--top-k: sample.top_k = 5: null, since beams draw nothing"),
     (["--beams", "4", "-n", "5"], "-n: sample.n = 5: at most as many as beams (4)"),
-    (["--beams", "100000"], "--beams = 100000: at most"),
+    (["--beams", "100000"], "--beams: at most"),
     (["--length-penalty", "2"], "--length-penalty: sample.length_penalty = 2.0: null, since only beams have it"),
-    (["--logprob", "x", "--max-new-tokens", "3"], "--max-new-tokens: does nothing beside --logprob"),
-    (["--json", "--stream"], "--stream: does nothing beside --json"),
-    (["-i", "--prompt", "the"], "--prompt: does nothing beside --interactive"),
+    (["--logprob", "x", "--max-new-tokens", "3"], "--max-new-tokens has no effect with --logprob."),
+    (["--json", "--stream"], "--stream has no effect with --json."),
+    (["-i", "--prompt", "the"], "--prompt has no effect with --interactive."),
     (["--min-p", "0"], "--min-p: sample.min_p = 0.0: a number > 0 and <= 1"),
     (["--repetition-penalty", "0"], "--repetition-penalty: sample.repetition_penalty = 0.0: a number > 0"),
-    (["--stop-token", "1000"], "--stop-token = 1000: an id from 0 to"),
-    (["--prompt", "-", "--prompt", "-"], "--prompt = -: once"),
-    (["--prompt-file", "gone.txt"], "--prompt-file = gone.txt: no such file"),
-    (["--prompt-file", "runs"], "--prompt-file = runs: a text file, and this is a folder"),
-    (["--prompt-file", "latin.txt"], "--prompt-file = latin.txt"),
+    (["--stop-token", "1000"], "--stop-token: 1000 is no token id; ids go from 0 to"),
+    (["--prompt", "-", "--prompt", "-"], "--prompt -: standard input can be read only once."),
+    (["--prompt-file", "gone.txt"], "--prompt-file gone.txt: there is no such file."),
+    (["--prompt-file", "runs"], "--prompt-file runs: this is a folder, not a text file."),
+    (["--prompt-file", "latin.txt"], "--prompt-file latin.txt"),
     (["--out", "no/such/folder/x.txt"], "--out = no/such/folder/x.txt: no folder no/such/folder"),
     (["--out", "runs"], "--out = runs: a file's name, and this is a folder"),
     (["--out", ""], "--out = .: a file's name, and this is a folder"),
-    (["-t", "0", "--top-k", "5"], "--top-k: does nothing beside temperature 0"),
+    (["-t", "0", "--top-k", "5"], "--top-k has no effect with temperature 0."),
     (["--beams", "2", "--length-penalty", "1e6"], "--length-penalty: sample.length_penalty = 1000000.0: a number"),
-    (["--logprob", "na\u00efve"], "--logprob: unknown characters = '\u00ef'"),
-    (["--logprob", ""], '--logprob = "": a text'),
+    (["--logprob", "na\u00efve"], "--logprob: text: unknown characters = '\u00ef'"),
+    (["--logprob", ""], "--logprob: the text is empty."),
 ]
 
 
