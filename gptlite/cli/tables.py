@@ -1,15 +1,17 @@
-"""Tables: rich draws them on a terminal, in its width; elsewhere they are plain text in full width."""
+"""Tables that fit a terminal; elsewhere they have their full width.
+
+rich.table has no columns to drop and no cells to shorten in the middle, and takes 0.3 s for the cells of 300 runs.
+"""
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 GAP = 2  # between columns
+ANSI_CODES = {"bold": 1, "red": 31, "green": 32, "yellow": 33, "cyan": 36}
 PAGE_WIDTH = 100  # where text is wrapped and there is no terminal
 
 
@@ -43,18 +45,22 @@ def format_table(
 ) -> str:
     """Return a table with one line per row, from cells by header.
 
-    width: of the terminal, or None for plain text in full width. numbers: right-aligned columns. shrinkable, dropped:
-    as for `fit_columns`. styles: of cells, by their text. The first column is shortened in the middle, as numbered
-    names differ at their end; the others at the end.
+    width: of the terminal, or None for full width. numbers: right-aligned columns. shrinkable, dropped: as for
+    `fit_columns`. styles: of cells, by their text. The first column is shortened in the middle, as numbered names
+    differ at their end; the others at the end.
     """
     cells = {printable(header): [printable(cell) for cell in column] for header, column in columns.items()}
     widths = fit_columns(cells, width, shrinkable or {}, dropped)
     first = next(iter(cells))
     if first in widths:
         cells[first] = [shorten_middle(cell, widths[first]) for cell in cells[first]]
-    if width is None:
-        return _plain_table(cells, widths, numbers)
-    return _rich_table(cells, widths, numbers, styles or {})
+    style_of, bold = (styles or {}, "bold") if wants_colour() else ({}, "")
+    aligned = []
+    for header, size in widths.items():
+        right = header in numbers
+        column = [_align(cell, size, right=right, style=style_of.get(cell, "")) for cell in cells[header]]
+        aligned.append([_align(shorten_middle(header, size), size, right=right, style=bold), *column])
+    return "".join((" " * GAP).join(line).rstrip() + "\n" for line in zip(*aligned, strict=True))
 
 
 def fit_columns(
@@ -96,32 +102,19 @@ def shorten_middle(text: str, width: int) -> str:
     return f"{text[:start]}…{text[end:]}"
 
 
-def _plain_table(columns: Mapping[str, Sequence[str]], widths: Mapping[str, int], numbers: Sequence[str]) -> str:
-    padded = []
-    for header, size in widths.items():
-        spaces = [(text, " " * (size - cell_width(text))) for text in (header, *columns[header])]
-        padded.append([space + text if header in numbers else text + space for text, space in spaces])
-    return "".join((" " * GAP).join(line).rstrip() + "\n" for line in zip(*padded, strict=True))
+def _align(cell: str, width: int, *, right: bool, style: str) -> str:
+    if cell_width(cell) > width:
+        from rich.cells import set_cell_size
+
+        cell = set_cell_size(cell, width - 1) + "…"
+    space = " " * (width - cell_width(cell))
+    shown = f"\x1b[{ANSI_CODES[style]}m{cell}\x1b[0m" if style else cell
+    return space + shown if right else shown + space
 
 
-def _rich_table(
-    columns: Mapping[str, Sequence[str]], widths: Mapping[str, int], numbers: Sequence[str], styles: Mapping[str, str]
-) -> str:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold")
-    for header, size in widths.items():
-        title = Text(shorten_middle(header, size))
-        justify: Literal["left", "right"] = "right" if header in numbers else "left"
-        table.add_column(title, justify=justify, width=size, no_wrap=True, overflow="ellipsis")
-    for row in zip(*(columns[header] for header in widths), strict=True):
-        table.add_row(*(Text(cell, styles.get(cell, "")) for cell in row))
-    file = io.StringIO()
-    wanted = sys.stdout.isatty() and not os.environ.get("NO_COLOR")  # rich alone would keep the bold type
-    Console(file=file, force_terminal=wanted, highlight=False, width=_total(widths)).print(table)
-    return "".join(f"{line.rstrip()}\n" for line in file.getvalue().split("\n")[:-1])
+def wants_colour() -> bool:
+    """Return whether standard output is a terminal that shows colours, and NO_COLOR is not set."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def side_by_side(texts: Mapping[str, str], width: int | None) -> str:

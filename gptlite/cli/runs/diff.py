@@ -94,7 +94,7 @@ def _compare_with_seeds(a: Summary, b: Summary, names: Sequence[str], others: Se
         return
     difference = abs(b.best_bits_per_byte - a.best_bits_per_byte)
     deviation, name, n_seeds = max(known)
-    verdict = "not clearly different" if difference < deviation else "clearly different"
+    verdict = "clearly different" if difference > deviation else "not clearly different"
     yield "\n" + _wrapped(
         f"{verdict}: the best bits per byte differ by {difference:.4f}, and the standard deviation between seeds is "
         f"{deviation:.4f} ({name}, {counted(n_seeds, 'seed')})"
