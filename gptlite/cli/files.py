@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gptlite import files
-from gptlite.errors import ConfigError
+from gptlite.errors import ConfigError, DataError
 
 
 def writable(out: str | Path) -> Path:
@@ -18,6 +18,14 @@ def writable(out: str | Path) -> Path:
     if not path.parent.is_dir():
         raise ConfigError(f"--out = {path}: no folder {path.parent}; make it first, or choose another place")
     return path
+
+
+def check_text_file(file: str, where: str) -> None:
+    """DataError if there is no such file, or if it is a folder."""
+    if Path(file).is_dir():
+        raise DataError("this is a folder, not a text file. Name a file in it.", where=where)
+    if not Path(file).exists():
+        raise DataError("there is no such file.", where=where)
 
 
 def output_path(names: Sequence[str], out: str | None, ending: str) -> Path:

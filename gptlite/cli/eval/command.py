@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from gptlite.cli.eval import options
 from gptlite.cli.options import CheckpointOption, SetOption, check_keys
 from gptlite.cli.terminal import Console, emit
-
-if TYPE_CHECKING:
-    from gptlite.cli.eval.models import SelectedModel
 
 
 def evaluate(
@@ -41,9 +36,14 @@ def evaluate(
     models = select_models(runs or [], checkpoint, check_keys("eval", set_), console.say)
     for model in models:
         console.say(f"checkpoint: {model.checkpoint.path}")
+    lines: Iterable[str]
     if mode is None:
+        from gptlite.cli.eval.scores import score_lines
+
         lines = score_lines(models, files, stride, as_json=as_json)
     elif mode == "--memorised":
+        from gptlite.cli.eval.memorization import memorization_lines
+
         lines = memorization_lines(models, as_json=as_json)
     else:
         from gptlite.cli.eval.pages import write_page
@@ -51,24 +51,3 @@ def evaluate(
         lines = [str(write_page(mode, models, files, attention, out, console.say))]
     for line in lines:
         emit(f"{line}\n")
-
-
-def score_lines(
-    models: Sequence[SelectedModel], files: Sequence[str] | None, stride: int | None, *, as_json: bool
-) -> Iterable[str]:
-    """Return the scores of every model on every text, as tables or JSON."""
-    from gptlite.cli.eval.eval_texts import find_texts
-    from gptlite.cli.eval.evaluator import load_evaluators
-    from gptlite.cli.eval.scores import ScoreRow, as_tables, as_values
-
-    texts = find_texts(files, models)
-    rows = [ScoreRow.of(evaluator, stride) for evaluator in load_evaluators(models, texts, stride)]
-    return [json.dumps(as_values(texts, rows))] if as_json else as_tables(texts, rows)
-
-
-def memorization_lines(models: Sequence[SelectedModel], *, as_json: bool) -> Iterable[str]:
-    """Return what of the models' samples their training text contains, as lines or JSON."""
-    from gptlite.cli.eval.memorization import as_lines, as_values, search_samples
-
-    found = search_samples(models)
-    return [json.dumps(as_values(found))] if as_json else as_lines(found)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gptlite.cli.eval.models import SelectedModel
+from gptlite.cli.files import check_text_file
 from gptlite.errors import DataError, Problem, RunError, gathered, located
 
 if TYPE_CHECKING:
@@ -83,10 +84,7 @@ def read_file(file: str, runs: Sequence[SelectedModel]) -> str:
     """Read a text file. DataError if it is none, or if the runs' encodings make different texts of it."""
     from gptlite.data.sources import open_source
 
-    if Path(file).is_dir():
-        raise DataError("this is a folder, not a text file. Name a file in it.")
-    if not Path(file).exists():
-        raise DataError("there is no such file.")
+    check_text_file(file, f"--file {file}")
     read: dict[tuple[str, str], str] = {}
     for run in runs:
         how = run.cfg.data.encoding, run.cfg.data.normalize

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,15 @@ if TYPE_CHECKING:
 
 N_SHOWN = 10  # passages of a run
 PASSAGE_WIDTH = 72  # columns
+
+
+def memorization_lines(models: Sequence[SelectedModel], *, as_json: bool) -> Iterator[str]:
+    """Yield how much of each model's samples its training text contains, as lines or JSON."""
+    found = search_samples(models)
+    if as_json:
+        yield json.dumps(as_values(found))
+    else:
+        yield from as_lines(found)
 
 
 def search_samples(models: Sequence[SelectedModel]) -> list[tuple[SelectedModel, Prepared, Memorised]]:

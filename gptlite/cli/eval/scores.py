@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gptlite.cli.eval.eval_texts import Text
-from gptlite.cli.eval.evaluator import Evaluator
+from gptlite.cli.eval.eval_texts import Text, find_texts
+from gptlite.cli.eval.evaluator import Evaluator, load_evaluators
 from gptlite.cli.eval.models import SelectedModel
 from gptlite.formatting import abbreviated, counted
 
@@ -47,6 +48,18 @@ class ScoreRow:
         with evaluator.settings():
             scores = [evaluator.model.score_tokens(ids, batch_size=batch_size, stride=stride) for ids in evaluator.ids]
         return cls(evaluator.run, evaluator.model, scores, Score.total(scores))
+
+
+def score_lines(
+    models: Sequence[SelectedModel], files: Sequence[str] | None, stride: int | None, *, as_json: bool
+) -> Iterator[str]:
+    """Yield the scores of every model on every text, as tables or JSON."""
+    texts = find_texts(files, models)
+    rows = [ScoreRow.of(evaluator, stride) for evaluator in load_evaluators(models, texts, stride)]
+    if as_json:
+        yield json.dumps(as_values(texts, rows))
+    else:
+        yield from as_tables(texts, rows)
 
 
 def as_values(texts: Sequence[Text], rows: Sequence[ScoreRow]) -> dict[str, Any]:

@@ -39,8 +39,7 @@ Filter = Annotated[
     typer.Option(
         "--filter",
         metavar="EXPR",
-        help="List only runs that match: a part of the name, or KEY=VALUE (state, or a key of the config). "
-        "May be repeated.",
+        help="List only runs that match: a part of the name, or KEY=VALUE (state, or a key of the config). Repeatable.",
     ),
 ]
 NoFold = Annotated[bool, typer.Option("--no-fold", help="Give each seed a row of its own.")]
@@ -88,7 +87,7 @@ def list_runs(
     as_json: Json = False,
     as_csv: Csv = False,
 ) -> None:
-    """List runs with their state, their figures, and the keys in which their configs differ.
+    """List runs and what their configs differ in.
 
     Finished runs that differ only in run.seed share a row, with their mean and standard deviation.
     """
@@ -119,7 +118,10 @@ def list_runs(
 
 @app.command("diff", cls=Command)
 def diff(a: First, b: Second) -> None:
-    """Compare two runs: configs, curves at equal tokens and at equal times, samples."""
+    """Compare two runs: configs, curves, samples.
+
+    Curves are compared at equal tokens and at equal times.
+    """
     from gptlite.cli.runs.diff import describe_differences
     from gptlite.runs.summary import read_runs
 
@@ -132,7 +134,7 @@ def diff(a: First, b: Second) -> None:
 
 @app.command("plot", cls=Command)
 def plot(names: Names, x: X = "tokens", out: Out = None) -> None:
-    """Plot validation curves in bits per byte as an SVG file."""
+    """Plot validation curves as an SVG file."""
     from gptlite.runs.compare import points
     from gptlite.runs.summary import read_curve
     from gptlite.views.line_plot import LINEAR, Line, line_plot
@@ -158,9 +160,9 @@ def plot(names: Names, x: X = "tokens", out: Out = None) -> None:
 
 @app.command("rm", cls=Command)
 def remove(names: Names, yes: Yes = False) -> None:
-    """Remove runs with their checkpoints, after asking.
+    """Remove runs, after asking.
 
-    A run in training is refused.
+    Their checkpoints are removed too. A run in training is refused.
     """
     runs = open_runs(names)
     check_removable(runs)

@@ -52,15 +52,8 @@ def sample(
     set_: SetOption = None,
 ) -> None:
     """Write text with a trained model. Defaults come from section sample of the run's config."""
-    from gptlite.runs.find import choose_checkpoint, config_of
-    from gptlite.runs.run import runs_folder
-
     console = Console()
-    overrides = options.config_overrides(context)
-    sets = check_keys("sample", set_)
-    found = choose_checkpoint(runs_folder(), run or "latest", checkpoint, console.say)
-    cfg = config_of(found, [*sets, *overrides])
-    options.refuse_ineffective(context, cfg.sample, sets, overrides)
+    found, cfg = select_model(context, run, checkpoint, set_, console.say)
     prompts = read_prompts(prompt, prompt_file, cfg.data.encoding)
     if "" in (logprob or ()):
         raise ConfigError("the text is empty. Give at least one character.", where="--logprob")
@@ -79,6 +72,23 @@ def sample(
             writer.write([usable(*each) for each in prompts])
     if file is not None:
         write_output(file, "".join(texts))
+
+
+def select_model(
+    context: typer.Context, run: str | None, which: str | None, sets: list[str] | None, say: Callable[[str], None]
+) -> tuple[Checkpoint, RunConfig]:
+    """Return the checkpoint and its config, changed by the options. ConfigError for options without effect.
+
+    which: the value of --checkpoint. sets: those of --set.
+    """
+    from gptlite.runs.find import choose_checkpoint, config_of
+    from gptlite.runs.run import runs_folder
+
+    overrides, checked = options.config_overrides(context), check_keys("sample", sets)
+    found = choose_checkpoint(runs_folder(), run or "latest", which, say)
+    cfg = config_of(found, [*checked, *overrides])
+    options.refuse_ineffective(context, cfg.sample, checked, overrides)
+    return found, cfg
 
 
 @contextmanager

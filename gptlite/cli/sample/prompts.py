@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gptlite.cli.files import check_text_file
 from gptlite.data.charset import decode
-from gptlite.errors import ConfigError, DataError, StorageError, located
+from gptlite.errors import ConfigError, StorageError, located
 from gptlite.formatting import counted
 
 if TYPE_CHECKING:
@@ -37,12 +38,9 @@ def _read_standard_input(encoding: str) -> str:
 
 def _read(file: str) -> bytes:
     where = f"--prompt-file {file}"
-    if Path(file).is_dir():
-        raise DataError("this is a folder, not a text file. Name a file in it.", where=where)
+    check_text_file(file, where)
     try:
         return Path(file).read_bytes()
-    except FileNotFoundError:
-        raise DataError("there is no such file.", where=where) from None
     except OSError as error:
         raise StorageError(f"the file cannot be read ({error.strerror}).", where=where) from None
 
