@@ -1,4 +1,4 @@
-"""`gptlite eval`: what it prints, and what it refuses."""
+"""`gptlite eval`: scores, plots, memorised text, and refused arguments."""
 
 from __future__ import annotations
 
@@ -54,24 +54,24 @@ def gptlite(project: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captur
     return run
 
 
-def judged(gptlite: Gptlite, *arguments: str) -> dict:
+def eval_json(gptlite: Gptlite, *arguments: str) -> dict:
     result = gptlite("eval", *arguments, "--json")
     assert result.code == 0, result.err
     return json.loads(result.out)
 
 
 @pytest.mark.parametrize("name", ["char", "bpe", "many"])
-def test_eval_of_the_validation_text_is_the_number_that_training_wrote(gptlite, project, name):
+def test_the_score_of_the_validation_text_is_the_one_that_training_logged(gptlite, project, name):
     logged = [json.loads(line) for line in (project / "runs" / name / "metrics.jsonl").read_text().splitlines()]
     last = [line for line in logged if line["split"] == "val"][-1]
-    (run,) = judged(gptlite, name, "--checkpoint", "6")["runs"]
+    (run,) = eval_json(gptlite, name, "--checkpoint", "6")["runs"]
     assert run["scores"] == [run["total"]]
     assert run["total"]["loss"] == pytest.approx(last["loss"], rel=1e-6)
     assert run["total"]["bits_per_byte"] == pytest.approx(last["bits_per_byte"], rel=1e-6)
 
 
 def test_the_validation_text_is_scored_with_the_ends_of_its_documents_and_counted_in_characters(gptlite, project):
-    shown = judged(gptlite, "many")
+    shown = eval_json(gptlite, "many")
     (path,) = (project / "data/prepared").glob("notes-*/manifest.json")
     manifest = json.loads(path.read_text())
     assert manifest["val"]["documents"] > 1
@@ -81,8 +81,8 @@ def test_the_validation_text_is_scored_with_the_ends_of_its_documents_and_counte
     assert shown["texts"][0]["baselines"] == manifest["reference"]
 
 
-def test_runs_of_one_text_are_compared_on_it_each_as_it_is_alone(gptlite):
-    both = judged(gptlite, "char", "bpe")
+def test_runs_are_scored_together_as_each_is_alone(gptlite):
+    both = eval_json(gptlite, "char", "bpe")
     assert [run["run"] for run in both["runs"]] == ["char", "bpe"]
     assert [text["name"] for text in both["texts"]] == ["validation text of char, bpe"]
     assert (both["texts"][0]["bytes"], both["texts"][0]["characters"]) == (1570, 1568)
@@ -90,11 +90,11 @@ def test_runs_of_one_text_are_compared_on_it_each_as_it_is_alone(gptlite):
     assert (char["bytes"], char["characters"]) == (1569, 1567)  # the first token has none before it
     assert char["bits_per_character"] == pytest.approx(char["bits_per_byte"] * 1569 / 1567)
     for run in both["runs"]:
-        assert [run] == judged(gptlite, run["run"])["runs"]
+        assert [run] == eval_json(gptlite, run["run"])["runs"]
 
 
-def test_the_table_has_a_line_for_each_run_and_each_simple_model_and_fits_the_terminal(gptlite):
-    shown = judged(gptlite, "char", "bpe")
+def test_the_table_has_a_line_for_each_run_and_each_baseline_and_fits_a_terminal(gptlite):
+    shown = eval_json(gptlite, "char", "bpe")
     lines = gptlite("eval", "char", "bpe").out.splitlines()
     assert max(map(len, lines)) <= 80
     table = {line[:8].strip(): line.split() for line in lines[2:] if "." in line}
@@ -107,7 +107,7 @@ def test_the_table_has_a_line_for_each_run_and_each_simple_model_and_fits_the_te
         assert float(table[name][-2]) == shown["texts"][0]["baselines"][key]
 
 
-def test_a_narrow_terminal_gets_the_names_and_the_figures_that_matter_most(gptlite, monkeypatch):
+def test_a_narrow_terminal_gets_names_and_the_most_important_figures(gptlite, monkeypatch):
     wide = gptlite("eval", "char", "bpe").out.splitlines()
     monkeypatch.setattr("gptlite.cli.tables.terminal_width", lambda: 40)
     narrow = gptlite("eval", "char", "bpe").out.splitlines()
@@ -126,11 +126,11 @@ def test_parameters_are_counted_in_three_digits(number, shown):
     assert abbreviated(int(number)) == shown
 
 
-def test_files_are_texts_of_their_own_with_a_total(gptlite):
+def test_files_have_a_table_each_and_a_total(gptlite):
     Path("a.txt").write_text("the cat sat on the hill.\n")
     Path("b.txt").write_text("a dog ran to the mat. " * 60)
-    both = judged(gptlite, "char", "--file", "a.txt", "-f", "b.txt")
-    alone = [judged(gptlite, "char", "--file", file) for file in ("a.txt", "b.txt")]
+    both = eval_json(gptlite, "char", "--file", "a.txt", "-f", "b.txt")
+    alone = [eval_json(gptlite, "char", "--file", file) for file in ("a.txt", "b.txt")]
     assert both["texts"] == [each["texts"][0] for each in alone]
     (run,) = both["runs"]
     assert run["scores"] == [each["runs"][0]["total"] for each in alone]
@@ -149,26 +149,26 @@ def test_files_are_texts_of_their_own_with_a_total(gptlite):
     assert ["gzip" in part for part in (short, long, total)] == [False, True, True]  # headers would decide
 
 
-def test_a_model_of_documents_scores_the_first_token_and_the_end_of_a_file_too(gptlite):
+def test_a_model_trained_on_documents_also_scores_the_first_token_and_the_end_of_a_file(gptlite):
     Path("a.txt").write_text("the cat sat on the hill.\n")
-    shown = judged(gptlite, "char", "many", "--file", "a.txt")
+    shown = eval_json(gptlite, "char", "many", "--file", "a.txt")
     assert [run["total"]["tokens"] for run in shown["runs"]] == [24, 26]
     assert [run["total"]["characters"] for run in shown["runs"]] == [24, 25]
 
 
 def test_a_stride_gives_tokens_more_context_and_scores_the_same_ones(gptlite, project):
-    usual = judged(gptlite, "char")["runs"][0]["total"]
-    overlapping = judged(gptlite, "char", "--stride", "4")["runs"][0]["total"]
+    usual = eval_json(gptlite, "char")["runs"][0]["total"]
+    overlapping = eval_json(gptlite, "char", "--stride", "4")["runs"][0]["total"]
     assert overlapping["tokens"] == usual["tokens"]
     assert overlapping["loss"] != usual["loss"]
-    assert judged(gptlite, "char", "--stride", "16")["runs"][0]["total"] == usual
+    assert eval_json(gptlite, "char", "--stride", "16")["runs"][0]["total"] == usual
     Path("a.txt").write_text("the cat sat on the hill. a dog ran to the mat.\n")
     from_python = package.load("char").score(Path("a.txt").read_text(), stride=4)
-    (run,) = judged(gptlite, "char", "--file", "a.txt", "--stride", "4")["runs"]
+    (run,) = eval_json(gptlite, "char", "--file", "a.txt", "--stride", "4")["runs"]
     assert run["total"]["loss"] == pytest.approx(from_python.loss, rel=1e-6)
 
 
-def test_the_loss_by_position_is_drawn_with_a_line_for_each_run(gptlite):
+def test_by_position_plots_a_line_for_each_run(gptlite):
     shown = gptlite("eval", "char", "--by-position")
     assert (shown.code, shown.out) == (0, "char-by-position.svg\n")
     assert gptlite("eval", "char", "bpe", "--by-position").out == "char-and-1-more-by-position.svg\n"
@@ -182,7 +182,7 @@ def test_the_loss_by_position_is_drawn_with_a_line_for_each_run(gptlite):
     assert [path.count(",") for path in paths if "L" in path] == [16, 16]
 
 
-def test_the_loss_by_position_is_that_of_files_too(gptlite):
+def test_by_position_plots_files_too(gptlite):
     Path("a.txt").write_text("the cat.")
     assert gptlite("eval", "char", "--by-position", "-f", "a.txt").code == 0
     svg = Path("char-by-position.svg").read_text()
@@ -197,8 +197,8 @@ def few_samples(monkeypatch):
     monkeypatch.setattr(memorization, "SAMPLE_TOKENS", 40)
 
 
-def test_what_the_models_write_is_looked_for_in_their_training_text(gptlite, project, few_samples):
-    shown = judged(gptlite, "char", "many", "--memorised")
+def test_memorised_finds_passages_of_samples_in_the_training_text(gptlite, project, few_samples):
+    shown = eval_json(gptlite, "char", "many", "--memorised")
     assert [run["run"] for run in shown["runs"]] == ["char", "many"]
     train = (project / "story.txt").read_text("utf-8")[:14127]
     char = shown["runs"][0]
@@ -212,33 +212,33 @@ def test_what_the_models_write_is_looked_for_in_their_training_text(gptlite, pro
         assert passage in train
 
 
-def test_what_was_searched_and_found_is_said_in_words(gptlite, few_samples):
+def test_memorised_prints_what_was_searched_and_found(gptlite, few_samples):
     lines = gptlite("eval", "char", "--memorised").out.splitlines()
     assert lines[0] == "char 6: 3 samples of at most 40 tokens at temperature 1"
     assert lines[1] == "searched: the training text, 14,127 bytes in 1 document"
-    share = judged(gptlite, "char", "--memorised")["runs"][0]["validation"]["copied_fraction"]
+    share = eval_json(gptlite, "char", "--memorised")["runs"][0]["validation"]["copied_fraction"]
     assert (
         lines[5]
         == f"  validation text  {share:6.1%} of 120 characters, for comparison: the model was not trained on it"
     )
 
 
-def test_checkpoints_of_one_run_are_compared_by_their_folders(gptlite, project):
+def test_checkpoint_folders_of_one_run_can_be_compared(gptlite, project):
     folders = [str(project / "runs/char/checkpoints" / f"step-0000000{step}") for step in (3, 6)]
-    shown = judged(gptlite, *folders)
+    shown = eval_json(gptlite, *folders)
     assert [(run["run"], run["step"]) for run in shown["runs"]] == [("char", 3), ("char", 6)]
     assert "\nchar 3 " in (table := gptlite("eval", *folders).out)
     assert "\nchar 6 " in table
 
 
-def test_equal_validation_text_prepared_apart_is_the_same_text(gptlite, project):
+def test_runs_with_separately_prepared_equal_validation_texts_can_be_compared(gptlite, project):
     texts = [path / "manifest.json" for path in (project / "data/prepared").glob("story-*")]
     fingerprints = {json.loads(path.read_text())["fingerprint"] for path in texts}
     assert len(fingerprints) == 2  # so that it was compared byte for byte
-    assert len(judged(gptlite, "char", "bpe")["runs"]) == 2
+    assert len(eval_json(gptlite, "char", "bpe")["runs"]) == 2
 
 
-def test_runs_of_different_texts_are_compared_on_a_file_alone(gptlite):
+def test_runs_with_different_validation_texts_can_only_be_compared_on_a_file(gptlite):
     result = gptlite("eval", "char", "many")
     assert result.code == 2
     (line,) = [line for line in result.err.splitlines() if line.startswith("error: ")]
@@ -246,8 +246,8 @@ def test_runs_of_different_texts_are_compared_on_a_file_alone(gptlite):
     assert line.endswith("Compare them on the same text with --file.")
 
 
-def test_a_text_prepared_by_an_older_version_is_judged_by_the_same_simple_models(gptlite, project):
-    before = judged(gptlite, "char")
+def test_a_text_prepared_by_an_older_version_has_the_same_baselines(gptlite, project):
+    before = eval_json(gptlite, "char")
     folder = json.loads((project / "runs/char/run.json").read_text())["prepared"]
     manifest = Path(folder) / "manifest.json"
     content = manifest.read_text()
@@ -255,7 +255,7 @@ def test_a_text_prepared_by_an_older_version_is_judged_by_the_same_simple_models
     del older["reference"]["bigram"]
     manifest.write_text(json.dumps(older))
     try:
-        assert judged(gptlite, "char") == before
+        assert eval_json(gptlite, "char") == before
     finally:
         manifest.write_text(content)
 
@@ -339,7 +339,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("arguments", "messages"), BAD)
-def test_eval_refuses_what_it_cannot_score_with_every_problem_at_once(gptlite, arguments, messages):
+def test_eval_reports_every_problem_at_once(gptlite, arguments, messages):
     Path("one.txt").write_text("a")
     Path("aa.txt").write_text("aa")
     Path("empty.txt").write_bytes(b"")
@@ -356,7 +356,7 @@ def test_eval_refuses_what_it_cannot_score_with_every_problem_at_once(gptlite, a
     assert "Traceback" not in result.err
 
 
-def test_a_broken_run_among_others_is_named_before_anything_is_scored(gptlite, project, tmp_path):
+def test_a_broken_run_is_reported_before_anything_is_scored(gptlite, project, tmp_path):
     shutil.copytree(project / "runs/bpe", tmp_path / "broken")
     for model in (tmp_path / "broken/checkpoints").glob("*/model.safetensors"):
         model.write_bytes(model.read_bytes()[:-1])
@@ -366,7 +366,7 @@ def test_a_broken_run_among_others_is_named_before_anything_is_scored(gptlite, p
     assert ["model.safetensors: size = " in errors[0], "run = gone" in errors[1], len(errors)] == [True, True, 2]
 
 
-def test_a_file_that_is_not_the_same_text_to_all_runs_is_refused(gptlite, project, tmp_path):
+def test_a_file_that_runs_read_as_different_texts_is_refused(gptlite, project, tmp_path):
     config = shutil.copytree(project / "runs/bpe", tmp_path / "raw") / "config.yaml"
     config.write_text(config.read_text().replace("normalize: nfc", "normalize: none"))
     Path("e.txt").write_text("cafe\u0301")
@@ -375,15 +375,15 @@ def test_a_file_that_is_not_the_same_text_to_all_runs_is_refused(gptlite, projec
     assert (
         "--file e.txt: the runs read this file as utf-8 nfc and utf-8 none, which gives different texts." in refused.err
     )
-    same = judged(gptlite, "bpe", "raw", "-f", "e.txt", "--set", "data.normalize=nfc")
+    same = eval_json(gptlite, "bpe", "raw", "-f", "e.txt", "--set", "data.normalize=nfc")
     assert [run["total"]["bytes"] for run in same["runs"]] == [4, 4]
     inert = gptlite("eval", "bpe", "-f", "e.txt", "--set", "data.normalize=none")
     assert inert.code == 2
     assert "error: e.txt: data.normalize is none, but this model reads every text as nfc." in inert.err
 
 
-def test_a_checkpoint_folder_copied_alone_reads_files_in_the_normal_form_of_its_training_text(gptlite, project):
+def test_a_copied_checkpoint_folder_normalizes_files_like_its_training_text(gptlite, project):
     shutil.copytree(project / "runs/bpe/checkpoints/step-00000006", "copied")
     Path("e.txt").write_text("cafe\u0301")
-    (run,) = judged(gptlite, "copied", "-f", "e.txt")["runs"]
+    (run,) = eval_json(gptlite, "copied", "-f", "e.txt")["runs"]
     assert (run["run"], run["total"]["bytes"], run["total"]["characters"]) == ("copied", 4, 3)

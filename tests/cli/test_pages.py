@@ -19,7 +19,7 @@ def data_of(path: str) -> dict:
     return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
 
 
-def test_the_attention_page_holds_what_the_model_computes_for_the_text(gptlite, trained):
+def test_the_attention_page_has_the_numbers_of_the_model(gptlite, trained):
     result = gptlite("eval", "--attention", "the cat sat")
     assert (result.code, result.out) == (0, "nano-attention.html\n")
     data, model = data_of("nano-attention.html"), package.load("runs/nano")
@@ -31,7 +31,7 @@ def test_the_attention_page_holds_what_the_model_computes_for_the_text(gptlite, 
     assert data["positions"]["shape"] == [16, 16]
 
 
-def test_the_per_token_page_holds_the_score_of_a_file_token_by_token(gptlite, trained):
+def test_the_per_token_page_has_the_score_of_every_token(gptlite, trained):
     Path("some.txt").write_text("the cat sat on\nthe mat. the dog ran")
     result = gptlite("eval", "nano", "--per-token", "--file", "some.txt", "--out", "here.html")
     assert (result.code, result.out) == (0, "here.html\n")
@@ -42,7 +42,7 @@ def test_the_per_token_page_holds_the_score_of_a_file_token_by_token(gptlite, tr
     assert f"<b>{score.bits_per_byte:.4f}</b> bits per byte" in Path("here.html").read_text("utf-8")
 
 
-def test_of_a_long_text_the_page_shows_the_first_tokens_and_says_so(gptlite, trained, monkeypatch):
+def test_the_per_token_page_of_a_long_text_has_the_first_tokens_and_says_so(gptlite, trained, monkeypatch):
     monkeypatch.setattr(pages, "MOST_TOKENS", 50)
     result = gptlite("eval", "--per-token")
     assert result.code == 0
@@ -52,7 +52,7 @@ def test_of_a_long_text_the_page_shows_the_first_tokens_and_says_so(gptlite, tra
 
 
 def error_of(result) -> str:
-    """The one line of a refused page, of which nothing is written."""
+    """Return the error of a refused page, after checking that nothing was written."""
     (error,) = (line for line in result.err.splitlines() if line.startswith("error: "))
     assert result.code == 2
     assert not list(Path().glob("*.html"))
@@ -70,11 +70,11 @@ def error_of(result) -> str:
         (["--per-token", "-f", "a", "-f", "b"], "--per-token shows one file, and 2 are given."),
     ],
 )
-def test_options_that_do_not_go_together_are_refused(gptlite, arguments, message):
+def test_options_that_exclude_each_other_are_refused(gptlite, arguments, message):
     assert message in error_of(gptlite("eval", *arguments))
 
 
-def test_a_text_that_makes_no_page_is_refused_with_the_numbers(gptlite, trained):
+def test_a_text_too_short_or_too_long_for_a_page_is_refused(gptlite, trained):
     Path("one.txt").write_text("t")
     for arguments, message in (
         (
@@ -88,7 +88,7 @@ def test_a_text_that_makes_no_page_is_refused_with_the_numbers(gptlite, trained)
         assert message in error_of(gptlite("eval", *arguments))
 
 
-def test_a_text_longer_than_a_page_can_show_is_refused_though_the_model_could_read_it(gptlite):
+def test_a_text_that_fits_the_model_but_not_the_page_is_refused(gptlite):
     sets = ["model.block_size=128", "train.max_steps=1", "train.warmup_steps=0"]
     assert gptlite("train", "-c", "nano.yaml", *(word for value in sets for word in ("--set", value))).code == 0
     error = error_of(gptlite("eval", "--attention", "the cat " * 13))

@@ -1,4 +1,4 @@
-"""`gptlite runs`: what it prints, what it refuses, what it leaves."""
+"""`gptlite runs`: list, diff, plot and rm."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gptlite.cli.tables import fit_columns, format_table, shorten_middle, terminal_width
 from gptlite.runs.run import Run
 
 
@@ -40,7 +39,7 @@ def rows(out: str) -> list[list[str]]:
     return [re.split(r" {2,}", line.strip()) for line in out.splitlines()]
 
 
-def test_a_trained_run_is_listed_with_what_it_came_to(gptlite, trained):
+def test_a_finished_run_is_listed_with_its_figures(gptlite, trained):
     header, row = rows(gptlite("runs").out)
     shown = dict(zip(header, row, strict=True))
     end = json.loads((trained / "finished.json").read_text())
@@ -50,7 +49,7 @@ def test_a_trained_run_is_listed_with_what_it_came_to(gptlite, trained):
     assert gptlite("runs").out == gptlite("runs", "list").out == gptlite("runs", "runs").out
 
 
-def test_seeds_are_one_row_and_the_table_says_what_else_differs(gptlite, trained):
+def test_seeds_share_a_row_and_the_table_says_what_else_differs(gptlite, trained):
     for name, best, seed in (("a", 2.0, 1), ("b", 2.2, 2), ("c", 2.4, 3)):
         varied(name, best, seed=seed, lr=0.5)
     result = gptlite("runs", "--filter", "lr=0.5")
@@ -137,7 +136,7 @@ def test_mistakes_are_one_line_and_change_nothing(gptlite, trained, words, messa
     assert sorted(Path().rglob("*")) == before
 
 
-def test_what_cannot_be_read_is_named_and_the_rest_is_listed(gptlite, trained):
+def test_an_unreadable_run_is_reported_and_the_rest_is_listed(gptlite, trained):
     Path("runs/broken").mkdir()
     result = gptlite("runs")
     assert result.code == 0
@@ -153,7 +152,7 @@ def test_an_empty_folder_has_no_run_and_says_so(gptlite):
     assert (result.code, result.out, result.err) == (0, "", "runs: no runs yet\n")
 
 
-def test_two_runs_side_by_side(gptlite, trained):
+def test_diff_shows_configs_curves_samples_and_seeds(gptlite, trained):
     varied("a", 2.0, seed=1, lr=0.5)
     varied("b", 2.2, seed=2, lr=0.5)
     (Path("runs/a/samples.jsonl")).write_text('{"step": 6, "text": "first\\nsecond"}\n')
@@ -172,14 +171,14 @@ def test_two_runs_side_by_side(gptlite, trained):
     assert "(a, 2 seeds)" in " ".join(result.out.split())
 
 
-def test_a_run_may_be_named_like_a_heading(gptlite, trained):
+def test_diff_of_a_run_named_like_a_heading_shows_paths(gptlite, trained):
     varied("config", lr=0.5)
     out = gptlite("runs", "diff", "config", "nano").out
     assert f"config    {Path('runs/config').absolute()}" in out
     assert re.search(r"^train\.lr +0\.5 +0\.04$", out, re.MULTILINE)
 
 
-def test_a_text_that_changed_under_the_same_keys_is_called_so(gptlite, trained):
+def test_diff_reports_a_text_that_changed_under_the_same_name(gptlite, trained):
     other = varied("a")
     assert "text: not the same" not in gptlite("runs", "diff", "nano", "a").out
     info = json.loads((other / "run.json").read_text())
@@ -192,7 +191,7 @@ def read_log(path: Path) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize(("best", "verdict"), [(2.05, "not clearly different"), (3.0, "clearly different")])
-def test_a_difference_is_compared_with_the_deviation_between_seeds(gptlite, trained, best, verdict):
+def test_diff_compares_the_difference_with_that_between_seeds(gptlite, trained, best, verdict):
     varied("a", 2.0, seed=1, lr=0.5)
     varied("b", 2.2, seed=2, lr=0.5)  # their deviation is 0.1414
     varied("c", best, lr=0.7)
@@ -203,7 +202,7 @@ def test_a_difference_is_compared_with_the_deviation_between_seeds(gptlite, trai
     )
 
 
-def test_values_interpolated_between_evaluations_are_marked(gptlite, trained):
+def test_diff_marks_values_interpolated_between_evaluations(gptlite, trained):
     other = varied("a")
     log = [{"step": step, "split": "val", "bits_per_byte": 5.0 - step} for step in (2, 4)]
     (other / "metrics.jsonl").write_text("".join(json.dumps(each) + "\n" for each in log))
@@ -215,7 +214,7 @@ def test_values_interpolated_between_evaluations_are_marked(gptlite, trained):
 
 
 @pytest.mark.parametrize(("axis", "last"), [("step", 6.0), ("tokens", 768.0)])
-def test_the_picture_has_a_curve_for_each_run(gptlite, trained, axis, last):
+def test_plot_draws_a_curve_for_each_run(gptlite, trained, axis, last):
     varied("a")
     result = gptlite("runs", "plot", "nano", "a", "--x", axis, "--out", "curves.svg")
     assert (result.code, result.out) == (0, "curves.svg\n")
@@ -226,7 +225,7 @@ def test_the_picture_has_a_curve_for_each_run(gptlite, trained, axis, last):
     assert max(marks) >= last
 
 
-def test_a_run_without_evaluations_cannot_be_drawn(gptlite, trained):
+def test_plot_refuses_a_run_without_evaluations(gptlite, trained):
     (trained / "metrics.jsonl").unlink()
     result = gptlite("runs", "plot", "nano")
     assert result.code == 2
@@ -238,7 +237,7 @@ def answer(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
 
 
 @pytest.mark.parametrize(("reply", "stays"), [("y\n", False), ("n\n", True), ("\n", True)])
-def test_rm_asks_and_says_what_goes(gptlite, trained, monkeypatch, reply, stays):
+def test_rm_says_what_it_would_remove_and_asks(gptlite, trained, monkeypatch, reply, stays):
     varied("a")
     answer(monkeypatch, reply)
     size = sum(path.stat().st_size for path in Path("runs/a").rglob("*") if path.is_file())
@@ -249,7 +248,7 @@ def test_rm_asks_and_says_what_goes(gptlite, trained, monkeypatch, reply, stays)
     assert trained.exists()
 
 
-def test_rm_does_nothing_where_nobody_answers(gptlite, trained, monkeypatch):
+def test_rm_without_an_answer_removes_nothing(gptlite, trained, monkeypatch):
     answer(monkeypatch, "")
     result = gptlite("runs", "rm", "nano")
     assert result.code == 2
@@ -257,13 +256,13 @@ def test_rm_does_nothing_where_nobody_answers(gptlite, trained, monkeypatch):
     assert trained.exists()
 
 
-def test_rm_with_yes_removes_without_a_question_and_leaves_nothing(gptlite, trained):
+def test_rm_with_yes_does_not_ask(gptlite, trained):
     varied("a")
     assert gptlite("runs", "rm", "nano", "a", "--yes").code == 0
     assert os.listdir("runs") == []
 
 
-def test_rm_never_touches_a_run_in_training(gptlite, trained):
+def test_rm_refuses_a_run_in_training(gptlite, trained):
     varied("a")
     with Run(trained).lock():
         result = gptlite("runs", "rm", "a", "nano", "--yes")
@@ -273,7 +272,7 @@ def test_rm_never_touches_a_run_in_training(gptlite, trained):
     assert Path("runs/a").exists()  # all or none
 
 
-def test_what_a_killed_removal_left_is_no_run(gptlite, trained):
+def test_what_a_killed_removal_left_is_not_listed_as_a_run(gptlite, trained):
     left = trained.rename("runs/nano.tmp-1-ab")
     result = gptlite("runs")
     assert result.out == ""
@@ -281,7 +280,7 @@ def test_what_a_killed_removal_left_is_no_run(gptlite, trained):
     assert "there is none yet" in gptlite("eval", "nano").err
 
 
-def test_rm_refuses_a_link_behind_which_the_run_would_stay(gptlite, trained):
+def test_rm_refuses_a_link_to_a_run(gptlite, trained):
     Path("runs/link").symlink_to("nano")
     result = gptlite("runs", "rm", "link", "--yes")
     assert result.code == 2
@@ -289,64 +288,9 @@ def test_rm_refuses_a_link_behind_which_the_run_would_stay(gptlite, trained):
     assert Path("runs/link").is_symlink()
 
 
-def test_a_table_never_is_wider_than_the_terminal_and_drops_columns_in_their_order():
-    columns = {"run": ["a-very-long-name-001"], "state": ["finished"], "at": ["100"], "differs": ["lr 0.1, n_layer 12"]}
-    shrinkable, dropped = {"run": 8, "differs": 10}, ["at", "state", "differs"]
-    assert fit_columns(columns, None, shrinkable, dropped) == {"run": 20, "state": 8, "at": 3, "differs": 18}
-    for width in range(8, 70):
-        widths = fit_columns(columns, width, shrinkable, dropped)
-        lines = format_table(columns, width, shrinkable=shrinkable, dropped=dropped).splitlines()
-        assert len(lines) == 2
-        assert all(len(line) <= width for line in lines)
-        assert lines[1].startswith("a-very-long-name-001"[: widths["run"] // 2])
-        assert ("at" in widths) <= ("state" in widths) <= ("differs" in widths)
-    assert list(fit_columns(columns, 30, shrinkable, dropped)) == ["run", "state", "differs"]
-
-
-@pytest.mark.parametrize("width", [None, 80])
-def test_numbers_are_aligned_to_the_right_and_wide_characters_take_two_columns(width):
-    columns = {"run": ["日本", "a"], "step": ["7", "12345"], "state": ["?", "running"]}
-    assert format_table(columns, width, numbers=["step"]).splitlines() == [
-        "run    step  state",
-        "日本      7  ?",
-        "a     12345  running",
-    ]
-
-
-def test_names_are_shortened_in_the_middle_and_other_cells_at_the_end():
-    assert shorten_middle("sweep-001", 9) == "sweep-001"
-    assert shorten_middle("a-very-long-name-001", 10) == "a-ver…-001"
-    assert shorten_middle("日本語-001", 8) == "日本…001"
-    columns = {"run": ["a-very-long-name-001"], "differs": ["lr 0.1, n_layer 12"]}
-    shown = format_table(columns, 22, shrinkable={"run": 10, "differs": 10})
-    assert shown.splitlines()[1] == "a-ver…-001  lr 0.1, n…"
-
-
-def test_names_cannot_break_lines_or_steer_the_terminal(gptlite, trained):
+def test_names_cannot_break_lines_or_control_the_terminal(gptlite, trained):
     varied("a\nb\x1b[31m")
     assert [row[0] for row in rows(gptlite("runs").out)] == ["run", "a\ufffdb\ufffd[31m", "nano"]
-
-
-def test_colours_are_for_terminals_that_want_them(monkeypatch):
-    class Listener(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    def shown() -> str:
-        return format_table({"state": ["running", "?"]}, terminal_width(), styles={"running": "cyan"})
-
-    for variable in ("NO_COLOR", "COLORTERM"):
-        monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setenv("TERM", "xterm")
-    assert shown() == "state\nrunning\n?\n"
-    monkeypatch.setattr("sys.stdout", Listener())
-    assert "\x1b[36mrunning\x1b[0m" in shown()
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert shown() == "state\nrunning\n?\n"
-    monkeypatch.delenv("NO_COLOR")
-    monkeypatch.setenv("TERM", "dumb")
-    assert shown() == "state\nrunning\n?\n"
 
 
 def test_list_diff_and_plot_need_neither_torch_nor_the_slow_part_of_rich(gptlite, trained):
