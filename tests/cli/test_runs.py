@@ -168,7 +168,7 @@ def test_diff_shows_configs_curves_samples_and_seeds(gptlite, trained):
         assert [f"{each['step'] * 8 * 16}", score, score, "+0.0000"] in lines
     assert ["nano, sample at step 6", "a, sample at step 6"] in lines
     assert any(line[-1] == "second" for line in lines)
-    assert "(a, 2 seeds)" in " ".join(result.out.split())
+    assert "over 2 seeds of a" in " ".join(result.out.split())
 
 
 def test_diff_of_a_run_named_like_a_heading_shows_paths(gptlite, trained):
@@ -197,8 +197,7 @@ def test_diff_compares_the_difference_with_that_between_seeds(gptlite, trained, 
     varied("c", best, lr=0.7)
     (said,) = (part for part in gptlite("runs", "diff", "a", "c").out.split("\n\n") if "clearly" in part)
     assert " ".join(said.split()) == (
-        f"{verdict}: the best bits per byte differ by {best - 2:.4f}, and the standard deviation between seeds is "
-        "0.1414 (a, 2 seeds)"
+        f"{verdict}: the best bits per byte differ by {best - 2:.4f}; the standard deviation over 2 seeds of a is 0.1414"
     )
 
 

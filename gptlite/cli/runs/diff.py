@@ -96,8 +96,8 @@ def _compare_with_seeds(a: Summary, b: Summary, names: Sequence[str], others: Se
     deviation, name, n_seeds = max(known)
     verdict = "clearly different" if difference > deviation else "not clearly different"
     yield "\n" + _wrapped(
-        f"{verdict}: the best bits per byte differ by {difference:.4f}, and the standard deviation between seeds is "
-        f"{deviation:.4f} ({name}, {counted(n_seeds, 'seed')})"
+        f"{verdict}: the best bits per byte differ by {difference:.4f}; the standard deviation over "
+        f"{counted(n_seeds, 'seed')} of {name} is {deviation:.4f}"
     )
 
 
