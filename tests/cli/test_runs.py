@@ -197,7 +197,8 @@ def test_diff_compares_the_difference_with_that_between_seeds(gptlite, trained, 
     varied("c", best, lr=0.7)
     (said,) = (part for part in gptlite("runs", "diff", "a", "c").out.split("\n\n") if "clearly" in part)
     assert " ".join(said.split()) == (
-        f"{verdict}: the best bits per byte differ by {best - 2:.4f}; the standard deviation over 2 seeds of a is 0.1414"
+        f"{verdict}: the best bits per byte differ by {best - 2:.4f}; the standard deviation over 2 seeds of a is "
+        "0.1414"
     )
 
 

@@ -68,7 +68,7 @@ def as_lines(found: Sequence[tuple[SelectedModel, Prepared, Memorised]]) -> Iter
             f"  validation text  {validation.share:6.1%} of {counted(validation.characters, 'character')}, "
             "for comparison: the model was not trained on it",
             "",
-            "longest copied passages of the samples, in characters:" if longest else "no passage of the samples",
+            "longest copied passages of the samples, in characters:" if longest else "no such passage in the samples",
             *(f"{len(passage):6}  {one_line(passage, PASSAGE_WIDTH)}" for passage in longest),
             "",
         )
