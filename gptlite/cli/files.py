@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from gptlite import files
-from gptlite.errors import ConfigError
+from gptlite.errors import ConfigError, DataError
 
 
 def writable(out: str | Path) -> Path:
@@ -17,6 +18,20 @@ def writable(out: str | Path) -> Path:
     if not path.parent.is_dir():
         raise ConfigError(f"--out = {path}: no folder {path.parent}; make it first, or choose another place")
     return path
+
+
+def check_text_file(file: str, where: str) -> None:
+    """DataError if there is no such file, or if it is a folder."""
+    if Path(file).is_dir():
+        raise DataError("this is a folder, not a text file. Name a file in it.", where=where)
+    if not Path(file).exists():
+        raise DataError("there is no such file.", where=where)
+
+
+def output_path(names: Sequence[str], out: str | None, ending: str) -> Path:
+    """Return where a plot or page of these runs goes: --out, or RUN-ending. ConfigError if no file can be written."""
+    more = f"-and-{len(names) - 1}-more" if len(names) > 1 else ""
+    return writable(f"{names[0]}{more}-{ending}" if out is None else out)
 
 
 def write_output(path: Path, text: str) -> None:

@@ -1,46 +1,85 @@
-"""Tables on a terminal that fit its width, and in full elsewhere."""
+"""Tables that fit a terminal; elsewhere they have their full width.
+
+rich.table has no columns to drop and no cells to shorten in the middle, and takes 0.3 s for the cells of 300 runs.
+"""
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
 
-from rich.cells import cell_len, chop_cells, set_cell_size
-from rich.console import Console
-from rich.text import Text
-
 GAP = 2  # between columns
+ANSI_CODES = {"bold": 1, "red": 31, "green": 32, "yellow": 33, "cyan": 36}
+PAGE_WIDTH = 100  # where text is wrapped and there is no terminal
 
 
 def terminal_width() -> int | None:
-    """Columns of the terminal; None where output goes elsewhere."""
+    """Return the columns of the terminal; None if the output goes elsewhere."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def one_line(text: str) -> str:
-    """Without what would break a line or steer the terminal."""
+def printable(text: str) -> str:
+    """Replace what would break a line or control the terminal."""
     return "".join(character if character.isprintable() else "\ufffd" for character in text)
 
 
-def fitted(
-    columns: Mapping[str, Sequence[str]], width: int | None, *, least: Mapping[str, int], dropped: Sequence[str]
-) -> dict[str, int]:
-    """How wide each column gets that has a place in `width`; the first of `dropped` leave first.
+def cell_width(text: str) -> int:
+    """Return the terminal columns that a text takes: two for wide characters."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
 
-    least: columns that may be cut, and what must be left of them; what is spare goes to the first of these.
+    return cell_len(text)
+
+
+def format_table(
+    columns: Mapping[str, Sequence[str]],
+    width: int | None,
+    *,
+    numbers: Sequence[str] = (),
+    shrinkable: Mapping[str, int] | None = None,
+    dropped: Sequence[str] = (),
+    styles: Mapping[str, str] | None = None,
+) -> str:
+    """Return a table with one line per row, from cells by header.
+
+    width: of the terminal, or None for full width. numbers: right-aligned columns. shrinkable, dropped: as for
+    `fit_columns`. styles: of cells, by their text. The first column is shortened in the middle, as numbered names
+    differ at their end; the others at the end.
     """
-    full = {header: max(map(cell_len, [header, *cells])) for header, cells in columns.items()}
+    cells = {printable(header): [printable(cell) for cell in column] for header, column in columns.items()}
+    widths = fit_columns(cells, width, shrinkable or {}, dropped)
+    first = next(iter(cells))
+    if first in widths:
+        cells[first] = [shorten_middle(cell, widths[first]) for cell in cells[first]]
+    style_of, bold = (styles or {}, "bold") if wants_colour() else ({}, "")
+    aligned = []
+    for header, size in widths.items():
+        right = header in numbers
+        column = [_align(cell, size, right=right, style=style_of.get(cell, "")) for cell in cells[header]]
+        aligned.append([_align(shorten_middle(header, size), size, right=right, style=bold), *column])
+    return "".join((" " * GAP).join(line).rstrip() + "\n" for line in zip(*aligned, strict=True))
+
+
+def fit_columns(
+    columns: Mapping[str, Sequence[str]], width: int | None, shrinkable: Mapping[str, int], dropped: Sequence[str]
+) -> dict[str, int]:
+    """Return the widths of the columns that fit into `width`.
+
+    shrinkable: columns that may be shortened, with their smallest width; spare columns go to the first of these.
+    dropped: columns to leave out of a narrow terminal, in this order.
+    """
+    full = {header: max(map(cell_width, [header, *cells])) for header, cells in columns.items()}
     if width is None:
         return full
-    widths = {header: min(size, least.get(header, size)) for header, size in full.items()}
+    widths = {header: min(size, shrinkable.get(header, size)) for header, size in full.items()}
     for header in dropped:
         if _total(widths) <= width:
             break
         widths.pop(header, None)
-    for header in least:
+    for header in shrinkable:
         if header in widths:
             widths[header] += max(0, min(full[header] - widths[header], width - _total(widths)))
     return widths
@@ -50,66 +89,43 @@ def _total(widths: Mapping[str, int]) -> int:
     return sum(widths.values()) + GAP * (len(widths) - 1)
 
 
-def table(
-    columns: Mapping[str, Sequence[str]],
-    widths: Mapping[str, int],
-    *,
-    numbers: Sequence[str] = (),
-    styles: Mapping[str, str] | None = None,
-) -> str:
-    """A row a line: words to the left, the columns in `numbers` to the right, what is too long cut.
-
-    styles: of cells, by what they say.
-    """
-    text = Text()
-    head = {header: cut_in_the_middle(header, width) for header, width in widths.items()}
-    n_rows = len(next(iter(columns.values())))
-    for cells in (head, *({header: columns[header][i] for header in widths} for i in range(n_rows))):
-        line = Text()
-        for header, cell in cells.items():
-            line.append(" " * GAP if line else "")
-            placed = _placed(cell, widths[header], to_the_right=header in numbers)
-            line.append(placed, "bold" if cells is head else (styles or {}).get(cell))
-        line.rstrip()
-        text.append_text(line).append("\n")
-    return coloured(text)
-
-
-def cut_in_the_middle(text: str, width: int) -> str:
-    """A text that keeps its beginning and its end where it is too long: names that are counted differ in their end."""
-    if cell_len(text) <= width:
+def shorten_middle(text: str, width: int) -> str:
+    """Shorten a text to `width` columns, keeping its beginning and its end."""
+    if cell_width(text) <= width:
         return text
     start = len(text)
-    while cell_len(text[:start]) > width // 2:
+    while cell_width(text[:start]) > width // 2:
         start -= 1
     end = start
-    while cell_len(text[:start]) + 1 + cell_len(text[end:]) > width:
+    while cell_width(text[:start]) + 1 + cell_width(text[end:]) > width:
         end += 1
     return f"{text[:start]}…{text[end:]}"
 
 
-def _placed(cell: str, width: int, *, to_the_right: bool) -> str:
-    spare = width - cell_len(cell)
-    if spare < 0:
-        return set_cell_size(cell, width - 1) + "…"
-    return " " * spare + cell if to_the_right else cell + " " * spare
+def _align(cell: str, width: int, *, right: bool, style: str) -> str:
+    if cell_width(cell) > width:
+        from rich.cells import set_cell_size
+
+        cell = set_cell_size(cell, width - 1) + "…"
+    space = " " * (width - cell_width(cell))
+    shown = f"\x1b[{ANSI_CODES[style]}m{cell}\x1b[0m" if style else cell
+    return space + shown if right else shown + space
 
 
-def coloured(text: Text) -> str:
-    """In colour and bold type on a terminal, unless NO_COLOR is set or it can do neither."""
-    file = io.StringIO()
-    wanted = sys.stdout.isatty() and not os.environ.get("NO_COLOR")  # Rich alone would leave the bold type
-    Console(file=file, force_terminal=wanted, highlight=False).print(text, soft_wrap=True, end="")
-    return file.getvalue()
+def wants_colour() -> bool:
+    """Return whether standard output is a terminal that shows colours, and NO_COLOR is not set."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def side_by_side(texts: Mapping[str, str], width: int) -> str:
-    """Texts of several lines beside each other, each below its title."""
-    each = max(1, (width - GAP * (len(texts) - 1)) // len(texts))
+def side_by_side(texts: Mapping[str, str], width: int | None) -> str:
+    """Return texts of several lines next to each other, each under its title, wrapped to equal widths."""
+    from rich.cells import chop_cells
+
+    each = max(1, ((width or PAGE_WIDTH) - GAP * (len(texts) - 1)) // len(texts))
     columns = {
-        title: [piece for line in text.split("\n") for piece in chop_cells(one_line(line), each) or [""]]
+        title: [piece for line in text.split("\n") for piece in chop_cells(printable(line), each) or [""]]
         for title, text in texts.items()
     }
     longest = max(map(len, columns.values()))
-    filled = {one_line(title): lines + [""] * (longest - len(lines)) for title, lines in columns.items()}
-    return table(filled, dict.fromkeys(filled, each))
+    filled = {title: lines + [""] * (longest - len(lines)) for title, lines in columns.items()}
+    return format_table(filled, width, shrinkable=dict.fromkeys(filled, each))

@@ -1,4 +1,4 @@
-"""`gptlite eval`: what it prints, and what it refuses."""
+"""`gptlite eval`: scores, plots, memorised text, and refused arguments."""
 
 from __future__ import annotations
 
@@ -54,35 +54,35 @@ def gptlite(project: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captur
     return run
 
 
-def judged(gptlite: Gptlite, *arguments: str) -> dict:
+def eval_json(gptlite: Gptlite, *arguments: str) -> dict:
     result = gptlite("eval", *arguments, "--json")
     assert result.code == 0, result.err
     return json.loads(result.out)
 
 
 @pytest.mark.parametrize("name", ["char", "bpe", "many"])
-def test_eval_of_the_validation_text_is_the_number_that_training_wrote(gptlite, project, name):
+def test_the_score_of_the_validation_text_is_the_one_that_training_logged(gptlite, project, name):
     logged = [json.loads(line) for line in (project / "runs" / name / "metrics.jsonl").read_text().splitlines()]
     last = [line for line in logged if line["split"] == "val"][-1]
-    (run,) = judged(gptlite, name, "--checkpoint", "6")["runs"]
+    (run,) = eval_json(gptlite, name, "--checkpoint", "6")["runs"]
     assert run["scores"] == [run["total"]]
     assert run["total"]["loss"] == pytest.approx(last["loss"], rel=1e-6)
     assert run["total"]["bits_per_byte"] == pytest.approx(last["bits_per_byte"], rel=1e-6)
 
 
 def test_the_validation_text_is_scored_with_the_ends_of_its_documents_and_counted_in_characters(gptlite, project):
-    shown = judged(gptlite, "many")
+    shown = eval_json(gptlite, "many")
     (path,) = (project / "data/prepared").glob("notes-*/manifest.json")
     manifest = json.loads(path.read_text())
     assert manifest["val"]["documents"] > 1
     total = shown["runs"][0]["total"]
     assert total["tokens"] == manifest["val"]["tokens"] == total["characters"] + manifest["val"]["documents"]
     assert (total["bytes"], total["characters"]) == (manifest["val"]["bytes"], shown["texts"][0]["characters"])
-    assert shown["texts"][0]["reference"] == manifest["reference"]
+    assert shown["texts"][0]["baselines"] == manifest["reference"]
 
 
-def test_runs_of_one_text_are_compared_on_it_each_as_it_is_alone(gptlite):
-    both = judged(gptlite, "char", "bpe")
+def test_runs_are_scored_together_as_each_is_alone(gptlite):
+    both = eval_json(gptlite, "char", "bpe")
     assert [run["run"] for run in both["runs"]] == ["char", "bpe"]
     assert [text["name"] for text in both["texts"]] == ["validation text of char, bpe"]
     assert (both["texts"][0]["bytes"], both["texts"][0]["characters"]) == (1570, 1568)
@@ -90,11 +90,11 @@ def test_runs_of_one_text_are_compared_on_it_each_as_it_is_alone(gptlite):
     assert (char["bytes"], char["characters"]) == (1569, 1567)  # the first token has none before it
     assert char["bits_per_character"] == pytest.approx(char["bits_per_byte"] * 1569 / 1567)
     for run in both["runs"]:
-        assert [run] == judged(gptlite, run["run"])["runs"]
+        assert [run] == eval_json(gptlite, run["run"])["runs"]
 
 
-def test_the_table_has_a_line_for_each_run_and_each_simple_model_and_fits_the_terminal(gptlite):
-    shown = judged(gptlite, "char", "bpe")
+def test_the_table_has_a_line_for_each_run_and_each_baseline_and_fits_a_terminal(gptlite):
+    shown = eval_json(gptlite, "char", "bpe")
     lines = gptlite("eval", "char", "bpe").out.splitlines()
     assert max(map(len, lines)) <= 80
     table = {line[:8].strip(): line.split() for line in lines[2:] if "." in line}
@@ -104,10 +104,10 @@ def test_the_table_has_a_line_for_each_run_and_each_simple_model_and_fits_the_te
         assert table[name][2:4] == [run["tokenizer"], str(run["vocab_size"])]
         assert table[name][5] == f"{run['total']['tokens']:,}"
     for name, key in {"xz -9": "xz", "gzip -9": "gzip", "bigram": "bigram", "unigram": "unigram"}.items():
-        assert float(table[name][-2]) == shown["texts"][0]["reference"][key]
+        assert float(table[name][-2]) == shown["texts"][0]["baselines"][key]
 
 
-def test_a_narrow_terminal_gets_the_names_and_the_figures_that_matter_most(gptlite, monkeypatch):
+def test_a_narrow_terminal_gets_names_and_the_most_important_figures(gptlite, monkeypatch):
     wide = gptlite("eval", "char", "bpe").out.splitlines()
     monkeypatch.setattr("gptlite.cli.tables.terminal_width", lambda: 40)
     narrow = gptlite("eval", "char", "bpe").out.splitlines()
@@ -126,11 +126,11 @@ def test_parameters_are_counted_in_three_digits(number, shown):
     assert abbreviated(int(number)) == shown
 
 
-def test_files_are_texts_of_their_own_with_a_total(gptlite):
+def test_files_have_a_table_each_and_a_total(gptlite):
     Path("a.txt").write_text("the cat sat on the hill.\n")
     Path("b.txt").write_text("a dog ran to the mat. " * 60)
-    both = judged(gptlite, "char", "--file", "a.txt", "-f", "b.txt")
-    alone = [judged(gptlite, "char", "--file", file) for file in ("a.txt", "b.txt")]
+    both = eval_json(gptlite, "char", "--file", "a.txt", "-f", "b.txt")
+    alone = [eval_json(gptlite, "char", "--file", file) for file in ("a.txt", "b.txt")]
     assert both["texts"] == [each["texts"][0] for each in alone]
     (run,) = both["runs"]
     assert run["scores"] == [each["runs"][0]["total"] for each in alone]
@@ -144,31 +144,31 @@ def test_files_are_texts_of_their_own_with_a_total(gptlite):
         "all 2 texts: 1,345 bytes, 1,345 characters",
     ]
     compressed = 8 * len(gzip.compress(Path("b.txt").read_bytes(), 9)) / 1320
-    assert both["texts"][1]["reference"]["gzip"] == pytest.approx(compressed, abs=1e-4)
+    assert both["texts"][1]["baselines"]["gzip"] == pytest.approx(compressed, abs=1e-4)
     short, long, total = out.split("\n\n")[:3]
     assert ["gzip" in part for part in (short, long, total)] == [False, True, True]  # headers would decide
 
 
-def test_a_model_of_documents_scores_the_first_token_and_the_end_of_a_file_too(gptlite):
+def test_a_model_trained_on_documents_also_scores_the_first_token_and_the_end_of_a_file(gptlite):
     Path("a.txt").write_text("the cat sat on the hill.\n")
-    shown = judged(gptlite, "char", "many", "--file", "a.txt")
+    shown = eval_json(gptlite, "char", "many", "--file", "a.txt")
     assert [run["total"]["tokens"] for run in shown["runs"]] == [24, 26]
     assert [run["total"]["characters"] for run in shown["runs"]] == [24, 25]
 
 
 def test_a_stride_gives_tokens_more_context_and_scores_the_same_ones(gptlite, project):
-    usual = judged(gptlite, "char")["runs"][0]["total"]
-    overlapping = judged(gptlite, "char", "--stride", "4")["runs"][0]["total"]
+    usual = eval_json(gptlite, "char")["runs"][0]["total"]
+    overlapping = eval_json(gptlite, "char", "--stride", "4")["runs"][0]["total"]
     assert overlapping["tokens"] == usual["tokens"]
     assert overlapping["loss"] != usual["loss"]
-    assert judged(gptlite, "char", "--stride", "16")["runs"][0]["total"] == usual
+    assert eval_json(gptlite, "char", "--stride", "16")["runs"][0]["total"] == usual
     Path("a.txt").write_text("the cat sat on the hill. a dog ran to the mat.\n")
     from_python = package.load("char").score(Path("a.txt").read_text(), stride=4)
-    (run,) = judged(gptlite, "char", "--file", "a.txt", "--stride", "4")["runs"]
+    (run,) = eval_json(gptlite, "char", "--file", "a.txt", "--stride", "4")["runs"]
     assert run["total"]["loss"] == pytest.approx(from_python.loss, rel=1e-6)
 
 
-def test_the_loss_by_position_is_drawn_with_a_line_for_each_run(gptlite):
+def test_by_position_plots_a_line_for_each_run(gptlite):
     shown = gptlite("eval", "char", "--by-position")
     assert (shown.code, shown.out) == (0, "char-by-position.svg\n")
     assert gptlite("eval", "char", "bpe", "--by-position").out == "char-and-1-more-by-position.svg\n"
@@ -182,7 +182,7 @@ def test_the_loss_by_position_is_drawn_with_a_line_for_each_run(gptlite):
     assert [path.count(",") for path in paths if "L" in path] == [16, 16]
 
 
-def test_the_loss_by_position_is_that_of_files_too(gptlite):
+def test_by_position_plots_files_too(gptlite):
     Path("a.txt").write_text("the cat.")
     assert gptlite("eval", "char", "--by-position", "-f", "a.txt").code == 0
     svg = Path("char-by-position.svg").read_text()
@@ -197,55 +197,57 @@ def few_samples(monkeypatch):
     monkeypatch.setattr(memorization, "SAMPLE_TOKENS", 40)
 
 
-def test_what_the_models_write_is_looked_for_in_their_training_text(gptlite, project, few_samples):
-    shown = judged(gptlite, "char", "many", "--memorised")
+def test_memorised_finds_passages_of_samples_in_the_training_text(gptlite, project, few_samples):
+    shown = eval_json(gptlite, "char", "many", "--memorised")
     assert [run["run"] for run in shown["runs"]] == ["char", "many"]
     train = (project / "story.txt").read_text("utf-8")[:14127]
     char = shown["runs"][0]
     assert char["searched"]["bytes"] == 14127
     assert char["samples"]["characters"] == char["validation"]["characters"] == 3 * 40
     # Six phrases in any order: so does every text of them repeat itself.
-    assert 0.5 < char["validation"]["share"] <= 1
-    assert char["validation"]["stretches"]
-    for stretch in (*char["samples"]["stretches"], *char["validation"]["stretches"]):
-        assert len(stretch) >= shown["shortest"] == 20
-        assert stretch in train
+    assert 0.5 < char["validation"]["copied_fraction"] <= 1
+    assert char["validation"]["passages"]
+    for passage in (*char["samples"]["passages"], *char["validation"]["passages"]):
+        assert len(passage) >= shown["min_characters"] == 20
+        assert passage in train
 
 
-def test_what_was_searched_and_found_is_said_in_words(gptlite, few_samples):
+def test_memorised_prints_what_was_searched_and_found(gptlite, few_samples):
     lines = gptlite("eval", "char", "--memorised").out.splitlines()
     assert lines[0] == "char 6: 3 samples of at most 40 tokens at temperature 1"
-    assert lines[1] == "searched: all of its training text, 14,127 bytes in 1 document"
-    share = judged(gptlite, "char", "--memorised")["runs"][0]["validation"]["share"]
-    assert lines[5] == f"  validation text  {share:6.1%} of 120 characters, which it was not trained on"
+    assert lines[1] == "searched: the training text, 14,127 bytes in 1 document"
+    share = eval_json(gptlite, "char", "--memorised")["runs"][0]["validation"]["copied_fraction"]
+    assert (
+        lines[5]
+        == f"  validation text  {share:6.1%} of 120 characters, for comparison: the model was not trained on it"
+    )
 
 
-def test_checkpoints_of_one_run_are_compared_by_their_folders(gptlite, project):
+def test_checkpoint_folders_of_one_run_can_be_compared(gptlite, project):
     folders = [str(project / "runs/char/checkpoints" / f"step-0000000{step}") for step in (3, 6)]
-    shown = judged(gptlite, *folders)
+    shown = eval_json(gptlite, *folders)
     assert [(run["run"], run["step"]) for run in shown["runs"]] == [("char", 3), ("char", 6)]
     assert "\nchar 3 " in (table := gptlite("eval", *folders).out)
     assert "\nchar 6 " in table
 
 
-def test_equal_validation_text_prepared_apart_is_the_same_text(gptlite, project):
+def test_runs_with_separately_prepared_equal_validation_texts_can_be_compared(gptlite, project):
     texts = [path / "manifest.json" for path in (project / "data/prepared").glob("story-*")]
     fingerprints = {json.loads(path.read_text())["fingerprint"] for path in texts}
     assert len(fingerprints) == 2  # so that it was compared byte for byte
-    assert len(judged(gptlite, "char", "bpe")["runs"]) == 2
+    assert len(eval_json(gptlite, "char", "bpe")["runs"]) == 2
 
 
-def test_runs_of_different_texts_are_compared_on_a_file_alone(gptlite):
+def test_runs_with_different_validation_texts_can_only_be_compared_on_a_file(gptlite):
     result = gptlite("eval", "char", "many")
     assert result.code == 2
     (line,) = [line for line in result.err.splitlines() if line.startswith("error: ")]
-    assert line.startswith("error: validation text = not the same in char 6 (")
-    assert " and many 6 (" in line
-    assert line.endswith("give them a text with --file")
+    assert line.startswith("error: char 6 and many 6 have different validation texts (")
+    assert line.endswith("Compare them on the same text with --file.")
 
 
-def test_a_text_prepared_by_an_older_version_is_judged_by_the_same_simple_models(gptlite, project):
-    before = judged(gptlite, "char")
+def test_a_text_prepared_by_an_older_version_has_the_same_baselines(gptlite, project):
+    before = eval_json(gptlite, "char")
     folder = json.loads((project / "runs/char/run.json").read_text())["prepared"]
     manifest = Path(folder) / "manifest.json"
     content = manifest.read_text()
@@ -253,55 +255,71 @@ def test_a_text_prepared_by_an_older_version_is_judged_by_the_same_simple_models
     del older["reference"]["bigram"]
     manifest.write_text(json.dumps(older))
     try:
-        assert judged(gptlite, "char") == before
+        assert eval_json(gptlite, "char") == before
     finally:
         manifest.write_text(content)
 
 
 BAD = [
-    pytest.param(["char", "-f", "one.txt"], ["one.txt = 1 token: at least 2 are needed"], id="one-token"),
+    pytest.param(["char", "-f", "one.txt"], ["one.txt: text = 1 token: at least 2 are needed"], id="one-token"),
     pytest.param(["char", "-f", "empty.txt"], ["empty.txt: text = 0 bytes: a file with text is needed"], id="empty"),
     pytest.param(["char", "-f", "binary.txt"], ["binary.txt: byte 0 = 0x00: text is needed"], id="binary"),
     pytest.param(
         ["char", "-f", "things", "-f", "gone.txt"],
-        ["--file = things: a text file, and this is a folder", "--file = gone.txt: no such file"],
+        ["--file things: this is a folder, not a text file.", "--file gone.txt: there is no such file."],
         id="folder-and-missing-file",
     ),
     pytest.param(
         ["char", "-f", "other.txt"],
-        ["other.txt: unknown characters = '\u00e9' (U+00E9, first at character 3)"],
+        ["other.txt: text: unknown characters = '\u00e9' (U+00E9, first at character 3)"],
         id="unknown-character",
     ),
     pytest.param(
         ["bpe", "char", "many", "-f", "other.txt", "-f", "one.txt"],
         [
-            "bpe 6: one.txt = 1 token",
-            "char 6: other.txt: unknown characters = '\u00e9'",
-            "char 6: one.txt = 1 token",
-            "many 6: other.txt: unknown characters",
+            "bpe 6: one.txt: text = 1 token",
+            "char 6: other.txt: text: unknown characters = '\u00e9'",
+            "char 6: one.txt: text = 1 token",
+            "many 6: other.txt: text: unknown characters",
         ],
         id="unknown-character-to-one-of-the-runs",
     ),
-    pytest.param(["char", "-f", "aa.txt", "-f", "aa.txt"], ["--file = aa.txt: given twice"], id="a-file-twice"),
-    pytest.param(["char", "--stride", "0"], ["--stride = 0: 1 to model.block_size (16)"], id="no-stride"),
+    pytest.param(
+        ["char", "-f", "aa.txt", "-f", "aa.txt"],
+        ["--file aa.txt: this file is given twice. Leave one out."],
+        id="a-file-twice",
+    ),
+    pytest.param(
+        ["char", "--stride", "0"],
+        ["--stride: the stride is 0; it must be from 1 to model.block_size (16)"],
+        id="no-stride",
+    ),
     pytest.param(
         ["char", "bpe", "--stride", "17"],
-        ["char 6: --stride = 17: 1 to model.block_size (16)", "bpe 6: --stride = 17"],
+        ["char 6: --stride: the stride is 17; it must be from 1", "bpe 6: --stride: the stride is 17"],
         id="stride-above-the-context",
     ),
-    pytest.param(["char", "char"], ["char: run = given twice"], id="a-run-twice"),
+    pytest.param(["char", "char"], ["char: this run is given twice. Leave one out."], id="a-run-twice"),
     pytest.param(
         ["char", "--by-position", "--json", "--stride", "3"],
-        ["--stride = given: not with --by-position", "--json = given: not with --by-position"],
+        ["--stride has no effect with --by-position. Leave it out.", "--json has no effect with --by-position."],
         id="by-position-with-other-options",
     ),
     pytest.param(
-        ["char", "--memorised", "--file", "one.txt"], ["--file = given: not with --memorised"], id="memorised-of-a-file"
+        ["char", "--memorised", "--file", "one.txt"],
+        ["--file has no effect with --memorised."],
+        id="memorised-of-a-file",
     ),
     pytest.param(
-        ["char", "--by-position", "--memorised"], ["--memorised = given: not with --by-position"], id="two-ways-at-once"
+        ["char", "--by-position", "--memorised"],
+        ["--by-position and --memorised exclude each other. Choose one."],
+        id="two-ways-at-once",
     ),
-    pytest.param(["char", "--out", "x.svg"], ["--out = given: only with --by-position"], id="out-of-the-table"),
+    pytest.param(
+        ["char", "--out", "x.svg"],
+        ["--out has no effect without --by-position or --per-token or"],
+        id="out-of-the-table",
+    ),
     pytest.param(["char", "--by-position", "--out", "things"], ["--out = things: a file's name"], id="out-is-a-folder"),
     pytest.param(["char", "--by-position", "--out", "no/x.svg"], ["--out = no/x.svg: no folder no"], id="out-nowhere"),
     pytest.param(
@@ -311,14 +329,17 @@ BAD = [
     ),
     pytest.param(
         ["char", "one.txt", "bpe", "things"],
-        ["one.txt: run = a file: a run's name or folder; to score a text, put --file before it", "things: run = no "],
+        [
+            "one.txt: this is a file, not a run or its folder. To score a text, put --file before it.",
+            "things: run = no ",
+        ],
         id="a-file-in-the-place-of-a-run",
     ),
 ]
 
 
 @pytest.mark.parametrize(("arguments", "messages"), BAD)
-def test_eval_refuses_what_it_cannot_score_with_every_problem_at_once(gptlite, arguments, messages):
+def test_eval_reports_every_problem_at_once(gptlite, arguments, messages):
     Path("one.txt").write_text("a")
     Path("aa.txt").write_text("aa")
     Path("empty.txt").write_bytes(b"")
@@ -335,7 +356,7 @@ def test_eval_refuses_what_it_cannot_score_with_every_problem_at_once(gptlite, a
     assert "Traceback" not in result.err
 
 
-def test_a_broken_run_among_others_is_named_before_anything_is_scored(gptlite, project, tmp_path):
+def test_a_broken_run_is_reported_before_anything_is_scored(gptlite, project, tmp_path):
     shutil.copytree(project / "runs/bpe", tmp_path / "broken")
     for model in (tmp_path / "broken/checkpoints").glob("*/model.safetensors"):
         model.write_bytes(model.read_bytes()[:-1])
@@ -345,22 +366,24 @@ def test_a_broken_run_among_others_is_named_before_anything_is_scored(gptlite, p
     assert ["model.safetensors: size = " in errors[0], "run = gone" in errors[1], len(errors)] == [True, True, 2]
 
 
-def test_a_file_that_is_not_the_same_text_to_all_runs_is_refused(gptlite, project, tmp_path):
+def test_a_file_that_runs_read_as_different_texts_is_refused(gptlite, project, tmp_path):
     config = shutil.copytree(project / "runs/bpe", tmp_path / "raw") / "config.yaml"
     config.write_text(config.read_text().replace("normalize: nfc", "normalize: none"))
     Path("e.txt").write_text("cafe\u0301")
     refused = gptlite("eval", "bpe", "raw", "-f", "e.txt")
     assert refused.code == 2
-    assert "--file = e.txt: not the same text to all runs, which read it as utf-8 nfc and utf-8 none" in refused.err
-    same = judged(gptlite, "bpe", "raw", "-f", "e.txt", "--set", "data.normalize=nfc")
+    assert (
+        "--file e.txt: the runs read this file as utf-8 nfc and utf-8 none, which gives different texts." in refused.err
+    )
+    same = eval_json(gptlite, "bpe", "raw", "-f", "e.txt", "--set", "data.normalize=nfc")
     assert [run["total"]["bytes"] for run in same["runs"]] == [4, 4]
     inert = gptlite("eval", "bpe", "-f", "e.txt", "--set", "data.normalize=none")
     assert inert.code == 2
-    assert "error: e.txt: data.normalize = none: the model reads every text as nfc; leave it so" in inert.err
+    assert "error: e.txt: data.normalize is none, but this model reads every text as nfc." in inert.err
 
 
-def test_a_checkpoint_folder_copied_alone_reads_files_in_the_normal_form_of_its_training_text(gptlite, project):
+def test_a_copied_checkpoint_folder_normalizes_files_like_its_training_text(gptlite, project):
     shutil.copytree(project / "runs/bpe/checkpoints/step-00000006", "copied")
     Path("e.txt").write_text("cafe\u0301")
-    (run,) = judged(gptlite, "copied", "-f", "e.txt")["runs"]
+    (run,) = eval_json(gptlite, "copied", "-f", "e.txt")["runs"]
     assert (run["run"], run["total"]["bytes"], run["total"]["characters"]) == ("copied", 4, 3)

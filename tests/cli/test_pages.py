@@ -1,4 +1,4 @@
-"""gptlite eval --attention and --per-token: a page, or one line that says why not."""
+"""`gptlite eval --attention` and `--per-token`: the pages, and the errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def data_of(path: str) -> dict:
     return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
 
 
-def test_the_attention_page_holds_what_the_model_computes_for_the_text(gptlite, trained):
+def test_the_attention_page_has_the_numbers_of_the_model(gptlite, trained):
     result = gptlite("eval", "--attention", "the cat sat")
     assert (result.code, result.out) == (0, "nano-attention.html\n")
     data, model = data_of("nano-attention.html"), package.load("runs/nano")
@@ -31,7 +31,7 @@ def test_the_attention_page_holds_what_the_model_computes_for_the_text(gptlite, 
     assert data["positions"]["shape"] == [16, 16]
 
 
-def test_the_per_token_page_holds_the_score_of_a_file_token_by_token(gptlite, trained):
+def test_the_per_token_page_has_the_score_of_every_token(gptlite, trained):
     Path("some.txt").write_text("the cat sat on\nthe mat. the dog ran")
     result = gptlite("eval", "nano", "--per-token", "--file", "some.txt", "--out", "here.html")
     assert (result.code, result.out) == (0, "here.html\n")
@@ -42,17 +42,17 @@ def test_the_per_token_page_holds_the_score_of_a_file_token_by_token(gptlite, tr
     assert f"<b>{score.bits_per_byte:.4f}</b> bits per byte" in Path("here.html").read_text("utf-8")
 
 
-def test_of_a_long_text_the_page_shows_the_first_tokens_and_says_so(gptlite, trained, monkeypatch):
+def test_the_per_token_page_of_a_long_text_has_the_first_tokens_and_says_so(gptlite, trained, monkeypatch):
     monkeypatch.setattr(pages, "MOST_TOKENS", 50)
     result = gptlite("eval", "--per-token")
     assert result.code == 0
-    assert re.search(r"text = [\d,]+ tokens: the page shows the first 50", result.err)
+    assert re.search(r"the page shows the first 50 of [\d,]+ tokens", result.err)
     assert len(data_of("nano-per-token.html")["tokens"]) == 50
     assert "These are the first 50 of " in Path("nano-per-token.html").read_text("utf-8")
 
 
 def error_of(result) -> str:
-    """The one line of a refused page, of which nothing is written."""
+    """Return the error of a refused page, after checking that nothing was written."""
     (error,) = (line for line in result.err.splitlines() if line.startswith("error: "))
     assert result.code == 2
     assert not list(Path().glob("*.html"))
@@ -62,31 +62,34 @@ def error_of(result) -> str:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--attention", "a", "--per-token"], "--attention = given: not with --per-token"),
-        (["--attention", "a", "--file", "story.txt"], "--file = given: not with --attention"),
-        (["--per-token", "--json"], "--json = given: not with --per-token"),
-        (["--out", "a.html"], "--out = given: only with --by-position, --per-token, --attention; leave it out"),
-        (["a", "b", "--attention", "x"], "RUN = 2 of them: the page of --attention shows one"),
-        (["--per-token", "-f", "a", "-f", "b"], "--file = 2 of them: the page of --per-token shows one"),
+        (["--attention", "a", "--per-token"], "--per-token and --attention exclude each other. Choose one."),
+        (["--attention", "a", "--file", "story.txt"], "--file has no effect with --attention. Leave it out."),
+        (["--per-token", "--json"], "--json has no effect with --per-token. Leave it out."),
+        (["--out", "a.html"], "--out has no effect without --by-position or --per-token or --attention. Leave it out."),
+        (["a", "b", "--attention", "x"], "--attention shows one run, and 2 are given."),
+        (["--per-token", "-f", "a", "-f", "b"], "--per-token shows one file, and 2 are given."),
     ],
 )
-def test_options_that_do_not_go_together_are_refused(gptlite, arguments, message):
+def test_options_that_exclude_each_other_are_refused(gptlite, arguments, message):
     assert message in error_of(gptlite("eval", *arguments))
 
 
-def test_a_text_that_makes_no_page_is_refused_with_the_numbers(gptlite, trained):
+def test_a_text_too_short_or_too_long_for_a_page_is_refused(gptlite, trained):
     Path("one.txt").write_text("t")
     for arguments, message in (
-        (["--attention", "the cat sat on the mat"], "--attention = 22 tokens: at least 1 and at most 16, the model's"),
-        (["--attention", ""], "--attention = 0 tokens: at least 1"),
-        (["--attention", "ZZZ"], "--attention: unknown characters = 'Z'"),
-        (["--per-token", "--file", "one.txt"], "one.txt = 1 token: at least 2 are needed"),
+        (
+            ["--attention", "the cat sat on the mat"],
+            "--attention: the text has 22 tokens. At most 16 are possible, the model's block_size.",
+        ),
+        (["--attention", ""], "--attention: the text is empty."),
+        (["--attention", "ZZZ"], "--attention: text: unknown characters = 'Z'"),
+        (["--per-token", "--file", "one.txt"], "one.txt: text = 1 token: at least 2 are needed"),
     ):
         assert message in error_of(gptlite("eval", *arguments))
 
 
-def test_a_model_with_room_for_more_than_a_page_says_what_the_page_holds(gptlite):
+def test_a_text_that_fits_the_model_but_not_the_page_is_refused(gptlite):
     sets = ["model.block_size=128", "train.max_steps=1", "train.warmup_steps=0"]
     assert gptlite("train", "-c", "nano.yaml", *(word for value in sets for word in ("--set", value))).code == 0
     error = error_of(gptlite("eval", "--attention", "the cat " * 13))
-    assert "--attention = 104 tokens: at least 1 and at most 96, what a page has room for; shorten" in error
+    assert "--attention: the text has 104 tokens. At most 96 are possible, as many as a page can show." in error

@@ -1,4 +1,4 @@
-"""What runs are judged by: their validation text, or files."""
+"""The texts that models are scored on: their validation text, or files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gptlite.cli.eval.models import SelectedModel
-from gptlite.errors import DataError, Problem, RunError, gathered
+from gptlite.cli.files import check_text_file
+from gptlite.errors import DataError, Problem, RunError, gathered, located
 
 if TYPE_CHECKING:
     from gptlite.data.baselines import Baselines
@@ -19,54 +20,57 @@ if TYPE_CHECKING:
     from gptlite.inference.language_model import LanguageModel
 
 
-_INSIDE = bytes(range(0x80, 0xC0))  # bytes of UTF-8 that begin no character
+CONTINUATION_BYTES = bytes(range(0x80, 0xC0))  # of UTF-8: each follows the first byte of a character
 
 
 @dataclass(frozen=True)
 class Text:
-    """A text that every run is judged by, the same bytes for all.
+    """A text that every model is scored on, the same bytes for all.
 
-    content: of a file. prepared: of validation text, by run; its ids are ready.
+    content: of a file. prepared: of validation text, the data set by run label; its ids are stored there.
     """
 
     name: str
     bytes: int
     characters: int
-    reference: Baselines
+    baselines: Baselines
     content: str
     prepared: Mapping[str, Prepared]
 
     def tokens(self, run: SelectedModel, model: LanguageModel) -> Tokens:
-        """Its ids for one of the runs. DataError, RunError where its tokenizer cannot give them."""
+        """Return the ids of the text for a run's model. DataError or RunError if its tokenizer cannot encode it."""
         if run.label not in self.prepared:
             if model.info.normalize == "nfc" and not unicodedata.is_normalized("NFC", self.content):
                 raise DataError(
-                    f"text: data.normalize = {run.cfg.data.normalize}: the model reads every text as nfc; leave it so"
+                    f"data.normalize is {run.cfg.data.normalize}, but this model reads every text as nfc. "
+                    "Leave data.normalize as it is."
                 )
             return model.tokens_to_score(self.content)
         prepared = self.prepared[run.label]
         theirs, ours = prepared.manifest.tokenizer.fingerprint, model.tokenizer.fingerprint
         if theirs != ours:
             raise RunError(
-                f"{prepared.path}: tokenizer = {theirs[:12]}: the checkpoint has {ours[:12]}; use its own data"
+                f"this text was prepared with tokenizer {theirs[:12]}, and the checkpoint has {ours[:12]}. "
+                "Use the data set that the run was trained on.",
+                where=str(prepared.path),
             )
         return prepared.split("val")
 
 
-def texts_of(files: Sequence[str] | None, runs: Sequence[SelectedModel]) -> list[Text]:
-    """The files, or where none is given the validation text of the runs."""
-    return texts_of_files(files, runs) if files else [validation_text(runs)]
+def find_texts(files: Sequence[str] | None, runs: Sequence[SelectedModel]) -> list[Text]:
+    """Return the files as texts, or the validation text of the runs if there are none."""
+    return read_files(files, runs) if files else [validation_text(runs)]
 
 
-def texts_of_files(files: Sequence[str], runs: Sequence[SelectedModel]) -> list[Text]:
-    """Files, in the encoding and normal form of the runs' data. DataError with every problem."""
+def read_files(files: Sequence[str], runs: Sequence[SelectedModel]) -> list[Text]:
+    """Read files in the encoding and normal form of the runs' data. DataError with every problem."""
     from gptlite.data.baselines import BaselineMeter
 
     twice = [file for file in dict.fromkeys(files) if files.count(file) > 1]
-    problems = [Problem("this file is given twice; leave one out", f"--file {file}") for file in twice]
+    problems = [Problem("this file is given twice. Leave one out.", f"--file {file}") for file in twice]
     texts = []
     for file in files:
-        with gathered(problems):
+        with gathered(problems), located(f"--file {file}"):
             content = read_file(file, runs)
             meter = BaselineMeter()
             meter.feed(raw := content.encode())
@@ -77,86 +81,88 @@ def texts_of_files(files: Sequence[str], runs: Sequence[SelectedModel]) -> list[
 
 
 def read_file(file: str, runs: Sequence[SelectedModel]) -> str:
-    """The text of a file. DataError if it is none, or not the same to all runs."""
+    """Read a text file. DataError if it is none, or if the runs' encodings make different texts of it."""
     from gptlite.data.sources import open_source
 
-    if Path(file).is_dir():
-        raise DataError(f"--file = {file}: a text file, and this is a folder; name a file in it")
-    if not Path(file).exists():
-        raise DataError(f"--file = {file}: no such file; check the path")
+    check_text_file(file, f"--file {file}")
     read: dict[tuple[str, str], str] = {}
     for run in runs:
-        way = run.cfg.data.encoding, run.cfg.data.normalize
-        if way not in read:
-            (document,) = open_source(str(Path(file).absolute()), *way).documents()
-            read[way] = document.text
+        how = run.cfg.data.encoding, run.cfg.data.normalize
+        if how not in read:
+            (document,) = open_source(str(Path(file).absolute()), *how).documents()
+            read[how] = document.text
     content, *others = dict.fromkeys(read.values())
     if others:
-        ways = " and ".join(" ".join(way) for way in read)
+        readings = " and ".join(" ".join(how) for how in read)
         raise DataError(
-            f"--file = {file}: not the same text to all runs, which read it as {ways}; give --set data.encoding=... "
-            "and --set data.normalize=... for all, or score them one by one"
+            f"the runs read this file as {readings}, which gives different texts. Give all of them the same with "
+            "--set data.encoding=... and --set data.normalize=..., or score them one by one."
         )
     return content
 
 
 def validation_text(runs: Sequence[SelectedModel]) -> Text:
-    """The validation text that the runs share. RunError with every problem where it is not whole, or not the same."""
+    """Return the validation text that the runs share. RunError with every problem if it is damaged or not the same."""
     from gptlite.data.baselines import ByteMeter
 
     problems: list[Problem] = []
     prepared: dict[str, Prepared] = {}
     for run in runs:
         with gathered(problems):
-            prepared[run.label] = prepared_of(run)
+            prepared[run.label] = find_prepared(run)
     if problems:
         raise RunError(problems)
     first = prepared[runs[0].label]
     for label, other in prepared.items():
         if other.manifest.fingerprint != first.manifest.fingerprint and digest(other) != digest(first):
             raise RunError(
-                f"validation text = not the same in {runs[0].label} ({first.path}) and {label} ({other.path}): "
-                "runs are compared on the same bytes; give them a text with --file"
+                f"{runs[0].label} and {label} have different validation texts ({first.path} and {other.path}). "
+                "Compare them on the same text with --file."
             )
     meter, characters = ByteMeter(), 0
     for piece in validation_bytes(first):
         meter.feed(piece)
-        characters += len(piece.translate(None, delete=_INSIDE))
-    lines = first.manifest.reference
-    if lines.bigram is None:
-        lines = replace(lines, bigram=round(meter.bigram(), 4))
+        characters += len(piece.translate(None, delete=CONTINUATION_BYTES))
+    baselines = first.manifest.reference
+    if baselines.bigram is None:
+        baselines = replace(baselines, bigram=round(meter.bigram(), 4))
     name = f"validation text of {', '.join(dict.fromkeys(run.name for run in runs))}"
-    return Text(name, first.manifest.val.bytes, characters, lines, "", prepared)
+    return Text(name, first.manifest.val.bytes, characters, baselines, "", prepared)
 
 
 def validation_bytes(prepared: Prepared) -> Iterator[bytes]:
-    """The validation text, piece by piece."""
+    """Yield the validation text in pieces."""
     from gptlite.data.detokenize import text_of
 
     return text_of(prepared.split("val"), prepared.tokenizer())
 
 
 def digest(prepared: Prepared) -> str:
-    """Hex sha256 of the validation text."""
+    """Return the sha256 of the validation text in hexadecimal."""
     sha256 = hashlib.sha256()
     for piece in validation_bytes(prepared):
         sha256.update(piece)
     return sha256.hexdigest()
 
 
-def prepared_of(chosen: SelectedModel, instead: str = "; score a text with --file") -> Prepared:
-    """The prepared text of the run that a checkpoint lies in, whole. RunError if it is in none, or its text is gone."""
+def find_prepared(model: SelectedModel, alternative: str = " Or score a text with --file.") -> Prepared:
+    """Return the verified data set that a checkpoint's run was trained on. RunError if there is none.
+
+    alternative: advice to add to the error.
+    """
     from gptlite.runs.find import run_of
     from gptlite.training.launch import find_text
 
-    run = run_of(chosen.checkpoint)
+    run = run_of(model.checkpoint)
     if run is None:
-        raise RunError(f"{chosen.checkpoint.path}: validation text = unknown: the folder is not in a run{instead}")
-    prepared = find_text(run, chosen.cfg)
+        sentence = f"this checkpoint is not inside a run, so its text is unknown. Name the run's folder.{alternative}"
+        raise RunError(sentence, where=str(model.checkpoint.path))
+    prepared = find_text(run, model.cfg)
     if prepared is None:
         raise RunError(
-            f"{run.path}: prepared text = {run.recorded('prepared', str)}: gone; say where it is now with "
-            f"--set data.dir=FOLDER{instead}"
+            f"the prepared text {run.recorded('prepared', str)} is gone. Say where it is now with "
+            f"--set data.dir=FOLDER.{alternative}",
+            where=str(run.path),
         )
     prepared.verify()
     return prepared

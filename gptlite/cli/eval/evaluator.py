@@ -1,4 +1,4 @@
-"""Models that read texts: all of them loaded, and every text in the ids of each, before the first is scored."""
+"""Models ready to score texts: all are loaded and all texts encoded before the first is scored."""
 
 from __future__ import annotations
 
@@ -18,36 +18,38 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Evaluator:
-    """A run's model, and the ids of each text."""
+    """A loaded model, and the ids of each text."""
 
     run: SelectedModel
     model: LanguageModel
     ids: Sequence[Tokens]
 
     def settings(self) -> AbstractContextManager[None]:
-        """In which its model computes."""
+        """Return the context in which the model computes."""
         from gptlite.compute.device import settings
 
         return settings(self.model.compute, deterministic=self.run.cfg.run.deterministic)
 
 
-def load_evaluators(runs: Sequence[SelectedModel], texts: Sequence[Text], stride: int | None = None) -> list[Evaluator]:
-    """Runs ready to score texts. DataError with every problem, where one cannot be scored so."""
-    # torch: not before the command line has been checked.
+def load_evaluators(
+    selected: Sequence[SelectedModel], texts: Sequence[Text], stride: int | None = None
+) -> list[Evaluator]:
+    """Load the models and encode the texts for each. DataError with every problem."""
+    # Importing torch takes a second, so the command line is checked first.
     from gptlite.inference.language_model import load_checkpoint
 
     problems: list[Problem] = []
-    ready = []
-    for run in runs:
+    evaluators = []
+    for run in selected:
         model = load_checkpoint(run.checkpoint, run.cfg.run)
-        where = f"{run.label}: " if len(runs) > 1 else ""
+        prefix = f"{run.label}: " if len(selected) > 1 else ""
         ids = []
         for text in texts:
-            with gathered(problems), located(where + text.name), located(f"{where}--stride", at="stride"):
+            with gathered(problems), located(prefix + text.name), located(f"{prefix}--stride", at="stride"):
                 tokens = text.tokens(run, model)
                 model.windows(tokens, stride)
                 ids.append(tokens)
-        ready.append(Evaluator(run, model, ids))
+        evaluators.append(Evaluator(run, model, ids))
     if problems:
         raise DataError(list(dict.fromkeys(problems)))
-    return ready
+    return evaluators

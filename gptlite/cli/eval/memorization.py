@@ -1,11 +1,12 @@
-"""`gptlite eval --memorised`: what of a model's writing stands word for word in its training text."""
+"""`gptlite eval --memorised`: how much of a model's samples is copied word for word from its training text."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gptlite.cli.eval.eval_texts import prepared_of
+from gptlite.cli.eval.eval_texts import find_prepared
 from gptlite.cli.eval.models import SelectedModel
 from gptlite.errors import Problem, RunError, gathered
 from gptlite.formatting import counted
@@ -14,70 +15,81 @@ if TYPE_CHECKING:
     from gptlite.data.prepared import Prepared
     from gptlite.inference.memorization import Copied, Memorised
 
-SHOWN = 10  # stretches of a run
-WIDTH = 72  # columns of one
+N_SHOWN = 10  # passages of a run
+PASSAGE_WIDTH = 72  # columns
 
 
-def by_heart(runs: Sequence[SelectedModel]) -> list[tuple[SelectedModel, Prepared, Memorised]]:
-    """What every run has memorised. RunError with every problem, where a run's text is not there."""
+def memorization_lines(models: Sequence[SelectedModel], *, as_json: bool) -> Iterator[str]:
+    """Yield how much of each model's samples its training text contains, as lines or JSON."""
+    found = search_samples(models)
+    if as_json:
+        yield json.dumps(as_values(found))
+    else:
+        yield from as_lines(found)
+
+
+def search_samples(models: Sequence[SelectedModel]) -> list[tuple[SelectedModel, Prepared, Memorised]]:
+    """Sample from every model and search its training text. RunError with every text that is missing."""
     problems: list[Problem] = []
     texts = []
-    for run in runs:
+    for selected in models:
         with gathered(problems):
-            texts.append(prepared_of(run, instead=""))
+            texts.append(find_prepared(selected, alternative=""))
     if problems:
         raise RunError(problems)
-    # torch: not before the command line has been checked.
+    # Importing torch takes a second, so the command line is checked first.
     from gptlite.compute.device import settings
     from gptlite.inference.language_model import load_checkpoint
     from gptlite.inference.memorization import memorised
 
     found = []
-    for run, prepared in zip(runs, texts, strict=True):
-        model = load_checkpoint(run.checkpoint, run.cfg.run, decoding=True)
-        with settings(model.compute, deterministic=run.cfg.run.deterministic):
-            found.append((run, prepared, memorised(model, prepared)))
+    for selected, prepared in zip(models, texts, strict=True):
+        model = load_checkpoint(selected.checkpoint, selected.cfg.run, decoding=True)
+        with settings(model.compute, deterministic=selected.cfg.run.deterministic):
+            found.append((selected, prepared, memorised(model, prepared)))
     return found
 
 
 def as_lines(found: Sequence[tuple[SelectedModel, Prepared, Memorised]]) -> Iterator[str]:
-    """For people: shares, and the longest stretches."""
+    """Yield lines for the terminal: the copied fractions and the longest passages."""
     from gptlite.data.verbatim import SHORTEST
     from gptlite.inference.memorization import N_SAMPLES, SAMPLE_TOKENS, TEMPERATURE
     from gptlite.loggers.progress_bar import one_line
 
-    for run, prepared, result in found:
+    for model, prepared, result in found:
         train, samples, validation = prepared.manifest.train, result.samples, result.validation
-        longest = samples.stretches[:SHOWN]
+        longest = samples.stretches[:N_SHOWN]
         yield from (
-            f"{run.label}: {N_SAMPLES} samples of at most {SAMPLE_TOKENS} tokens at temperature {TEMPERATURE:g}",
-            f"searched: all of its training text, {train.bytes:,} bytes in {counted(train.documents, 'document')}",
+            f"{model.label}: {N_SAMPLES} samples of at most {SAMPLE_TOKENS} tokens at temperature {TEMPERATURE:g}",
+            f"searched: the training text, {train.bytes:,} bytes in {counted(train.documents, 'document')}",
             "",
-            f"in stretches of {SHORTEST} characters or more that stand there word for word:",
+            f"copied word for word, in passages of at least {SHORTEST} characters:",
             f"  samples          {samples.share:6.1%} of {counted(samples.characters, 'character')}",
             f"  validation text  {validation.share:6.1%} of {counted(validation.characters, 'character')}, "
-            "which it was not trained on",
+            "for comparison: the model was not trained on it",
             "",
-            "the longest of the samples, in characters:" if longest else "none in the samples",
-            *(f"{len(stretch):6}  {one_line(stretch, WIDTH)}" for stretch in longest),
+            "longest copied passages of the samples, in characters:" if longest else "no such passage in the samples",
+            *(f"{len(passage):6}  {one_line(passage, PASSAGE_WIDTH)}" for passage in longest),
             "",
         )
 
 
 def as_values(found: Sequence[tuple[SelectedModel, Prepared, Memorised]]) -> dict[str, Any]:
-    """For programs: {"n", "max_new_tokens", "temperature", "seed" of the samples, "shortest" of the stretches,
-    "runs": [{"run", "checkpoint", "step", "searched": {"prepared", "bytes", "documents"},
-              "samples": {"characters", "verbatim", "share", "stretches"}, "validation": {...}}]}.
+    """Return the results for --json.
+
+    {"n", "max_new_tokens", "temperature", "seed" of the samples, "min_characters" of a passage,
+     "runs": [{"run", "checkpoint", "step", "searched": {"prepared", "bytes", "documents"},
+               "samples": {"characters", "copied_characters", "copied_fraction", "passages"}, "validation": {...}}]}
     """
     from gptlite.data.verbatim import SHORTEST
     from gptlite.inference.memorization import N_SAMPLES, SAMPLE_TOKENS, SEED, TEMPERATURE
 
-    def described(copied: Copied) -> dict[str, Any]:
+    def values_of(copied: Copied) -> dict[str, Any]:
         return {
             "characters": copied.characters,
-            "verbatim": copied.verbatim,
-            "share": copied.share,
-            "stretches": list(copied.stretches),
+            "copied_characters": copied.verbatim,
+            "copied_fraction": copied.share,
+            "passages": list(copied.stretches),
         }
 
     return {
@@ -85,20 +97,20 @@ def as_values(found: Sequence[tuple[SelectedModel, Prepared, Memorised]]) -> dic
         "max_new_tokens": SAMPLE_TOKENS,
         "temperature": TEMPERATURE,
         "seed": SEED,
-        "shortest": SHORTEST,
+        "min_characters": SHORTEST,
         "runs": [
             {
-                "run": run.name,
-                "checkpoint": str(run.checkpoint.path),
-                "step": run.checkpoint.step,
+                "run": model.name,
+                "checkpoint": str(model.checkpoint.path),
+                "step": model.checkpoint.step,
                 "searched": {
                     "prepared": str(prepared.path),
                     "bytes": prepared.manifest.train.bytes,
                     "documents": prepared.manifest.train.documents,
                 },
-                "samples": described(result.samples),
-                "validation": described(result.validation),
+                "samples": values_of(result.samples),
+                "validation": values_of(result.validation),
             }
-            for run, prepared, result in found
+            for model, prepared, result in found
         ],
     }

@@ -1,4 +1,4 @@
-"""The options of `gptlite eval`, and which of them mean something together."""
+"""The options of `gptlite eval`, and which of them apply to each kind of output."""
 
 from __future__ import annotations
 
@@ -11,69 +11,70 @@ from gptlite.errors import ConfigError
 
 Runs = Annotated[
     list[str] | None,
-    typer.Argument(metavar="RUN", help="Names or folders of runs, or folders of checkpoints. Default: the newest run."),
+    typer.Argument(metavar="RUN", help="Names or folders of runs, or checkpoint folders. Default: the newest run."),
 ]
 Files = Annotated[
     list[str] | None,
-    typer.Option(
-        "--file", "-f", metavar="FILE", help="Score this text, not the runs' validation text. May be repeated."
-    ),
+    typer.Option("--file", "-f", metavar="FILE", help="Score this text instead of the validation text. Repeatable."),
 ]
 Stride = Annotated[
     int | None,
     typer.Option(
         "--stride",
         metavar="N",
-        help="Let windows start N tokens apart, so that each token has more context. Default: block_size.",
+        help="Tokens between the starts of windows. Fewer give each token more context and take longer. "
+        "Default: block_size.",
     ),
 ]
 ByPosition = Annotated[
-    bool, typer.Option("--by-position", help="Draw how the loss falls with the tokens of context, as an SVG file.")
+    bool, typer.Option("--by-position", help="Plot the loss over the position in the context, as an SVG file.")
 ]
 Memorised = Annotated[
-    bool, typer.Option("--memorised", help="Let the models write, and look for it in their training text.")
+    bool, typer.Option("--memorised", help="Sample from the models and search their training text for it.")
 ]
 PerToken = Annotated[
-    bool, typer.Option("--per-token", help="Write a page that colours the text by how surprising each token was.")
+    bool, typer.Option("--per-token", help="Write an HTML page that colours each token of the text by its loss.")
 ]
 Attention = Annotated[
     str | None,
-    typer.Option(
-        "--attention", metavar="TEXT", help="Write a page that works out the attention of every head for this text."
-    ),
+    typer.Option("--attention", metavar="TEXT", help="Write an HTML page with the attention of every head on TEXT."),
 ]
 Out = Annotated[
     str | None,
-    typer.Option("--out", "-o", metavar="FILE", help="Where picture or page goes. Default: RUN-by-position.svg, ..."),
+    typer.Option("--out", "-o", metavar="FILE", help="The plot or page. Default: RUN-by-position.svg and the like."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
-# Ways of looking, and the options that mean something to each; None: the table of scores.
-TAKES: Mapping[str | None, Sequence[str]] = {
+# What `gptlite eval` can show, and the options that apply to it; None: the table of scores.
+ALLOWED: Mapping[str | None, Sequence[str]] = {
     None: ("--file", "--stride", "--json"),
     "--by-position": ("--file", "--out"),
     "--memorised": ("--json",),
     "--per-token": ("--file", "--out"),
     "--attention": ("--out",),
 }
-SHOW_ONE = ("--per-token", "--attention")  # ways that show one run and one text
+ONE_AT_A_TIME = ("--per-token", "--attention")  # pages of one run and one text
 
 
-def way_of(ways: Mapping[str, bool], options: Mapping[str, object], runs: Sequence[str] | None) -> str | None:
-    """The one way of looking that is asked for.
+def mode_of(modes: Mapping[str, bool], options: Mapping[str, object], runs: Sequence[str] | None) -> str | None:
+    """Return the mode that is asked for, None for the table of scores.
 
-    ConfigError for ways that exclude each other, options that would do nothing, and several of what a page shows once.
+    modes: whether each was given. options: their values. ConfigError for several modes, for options without effect in
+    the mode, and for several runs or files where a page shows one.
     """
-    asked = [way for way, wanted in ways.items() if wanted]
-    way = asked[0] if asked else None
-    problems = [f"{other} = given: not with {way}, which shows something else; one at a time" for other in asked[1:]]
+    asked = [mode for mode, given in modes.items() if given]
+    mode = asked[0] if asked else None
+    problems = [f"{mode} and {other} exclude each other. Choose one." for other in asked[1:]]
     for option, value in options.items():
-        if value not in (None, False, []) and option not in TAKES[way]:
-            others = ", ".join(str(other) for other, takes in TAKES.items() if option in takes)
-            problems.append(f"{option} = given: {f'not with {way}' if way else f'only with {others}'}; leave it out")
-    for what, given in (("RUN", runs), ("--file", options["--file"])):
-        if way in SHOW_ONE and isinstance(given, list) and len(given) > 1:
-            problems.append(f"{what} = {len(given)} of them: the page of {way} shows one; leave out the others")
+        if value not in (None, False, []) and option not in ALLOWED[mode]:
+            if mode:
+                problems.append(f"{option} has no effect with {mode}. Leave it out.")
+            else:
+                accepting = [str(other) for other, allowed in ALLOWED.items() if option in allowed]
+                problems.append(f"{option} has no effect without {' or '.join(accepting)}. Leave it out.")
+    for noun, values in (("run", runs), ("file", options["--file"])):
+        if mode in ONE_AT_A_TIME and isinstance(values, list) and len(values) > 1:
+            problems.append(f"{mode} shows one {noun}, and {len(values)} are given. Leave out the others.")
     if problems:
         raise ConfigError(problems)
-    return way
+    return mode

@@ -1,79 +1,125 @@
-"""The pages of `gptlite eval`: --attention and --per-token."""
+"""The files of `gptlite eval`: the plot of --by-position, the pages of --attention and --per-token."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gptlite.cli.eval.eval_texts import Text
-from gptlite.cli.eval.evaluator import Evaluator
-from gptlite.cli.files import write_output
-from gptlite.errors import DataError, located
+from gptlite.cli.eval.eval_texts import Text, find_texts
+from gptlite.cli.eval.evaluator import Evaluator, load_evaluators
+from gptlite.cli.eval.models import SelectedModel
+from gptlite.cli.files import output_path, write_output
+from gptlite.errors import DataError, RunError, located
 from gptlite.formatting import counted
 
 if TYPE_CHECKING:
     from gptlite.data.tokens import Tokens
     from gptlite.inference.language_model import LanguageModel
 
-MOST_TOKENS = 4000  # of a text on the page of --per-token, a third of a megabyte
+MOST_TOKENS = 4000  # on the page of --per-token, which then takes a third of a megabyte
+SUFFIXES = {
+    "--by-position": "by-position.svg",
+    "--per-token": "per-token.html",
+    "--attention": "attention.html",
+}
 
 
-def write_attention(judge: Evaluator, text: str, path: Path) -> None:
-    """The page of --attention. DataError for a text that is empty, or too long for the model or for a page."""
-    with judge.settings():
-        page = attention_page_of(judge.model, text, about(judge))
-    write_output(path, page)
+def write_page(
+    mode: str,
+    models: Sequence[SelectedModel],
+    files: Sequence[str] | None,
+    attention: str | None,
+    out: str | None,
+    say: Callable[[str], None],
+) -> Path:
+    """Write the plot or page of a mode and return its path."""
+    path = output_path([model.name for model in models], out, SUFFIXES[mode])
+    if attention is not None:
+        (evaluator,) = load_evaluators(models, [])
+        with evaluator.settings():
+            content = attention_page_of(evaluator.model, attention, describe(evaluator))
+    else:
+        texts = find_texts(files, models)
+        evaluators = load_evaluators(models, texts)
+        if mode == "--by-position":
+            content = plot_by_position(evaluators, texts)
+        else:
+            (evaluator,), (text,) = evaluators, texts
+            title, batch_size = f"{describe(evaluator)}: {text.name}", evaluator.run.cfg.eval.batch_size
+            with evaluator.settings():
+                content = per_token_page_of(evaluator.model, evaluator.ids[0], batch_size, title, say)
+    write_output(path, content)
+    return path
 
 
-def write_per_token(judge: Evaluator, text: Text, path: Path, say: Callable[[str], None]) -> None:
-    """The page of --per-token, of at most the first MOST_TOKENS tokens."""
-    with judge.settings():
-        words = f"{about(judge)}: {text.name}"
-        page = per_token_page_of(judge.model, judge.ids[0], judge.run.cfg.eval.batch_size, words, say)
-    write_output(path, page)
+def describe(evaluator: Evaluator) -> str:
+    """Return the run and the step of a model."""
+    return f"{evaluator.run.name}, step {evaluator.run.checkpoint.step}"
 
 
-def about(judge: Evaluator) -> str:
-    """The model in a few words."""
-    return f"{judge.run.name}, step {judge.run.checkpoint.step}"
+def plot_by_position(evaluators: Sequence[Evaluator], texts: Sequence[Text]) -> str:
+    """Plot the loss over the position in the context, one line per run over all texts. Returns SVG."""
+    from gptlite.inference.score import ByPosition
+    from gptlite.views.line_plot import Line, line_plot
+
+    lines = []
+    for evaluator in evaluators:
+        run, tokenizer = evaluator.run, evaluator.model.tokenizer
+        with evaluator.settings():
+            parts = [evaluator.model.by_position(ids, batch_size=run.cfg.eval.batch_size) for ids in evaluator.ids]
+        means = ByPosition.total(parts).means
+        if not all(map(math.isfinite, means)):
+            sentence = "the loss is not finite, so the model is broken. Choose another checkpoint."
+            raise RunError(sentence, where=str(run.checkpoint.path))
+        lines.append(Line(f"{run.label} ({tokenizer.kind} {tokenizer.vocab_size})", means))
+    title = texts[0].name if len(texts) == 1 else f"{len(texts)} texts"
+    return line_plot(
+        lines,
+        title=f"Loss by position in the context: {title}",
+        x_label="position: tokens of context",
+        y_label="loss: nats per token",
+    )
 
 
-def attention_page_of(model: LanguageModel, text: str, about: str) -> str:
-    """The page of --attention. DataError for a text that is empty, or too long for the model or for a page."""
+def attention_page_of(model: LanguageModel, text: str, title: str) -> str:
+    """Return the page of --attention. DataError for a text that is empty, or too long for the model or for a page."""
     from gptlite.inference.inspect import attention_steps, position_table
     from gptlite.views.attention import MOST_TOKENS as MOST_ON_PAGE
     from gptlite.views.attention import Conventions, attention_page
 
+    shape = model.info.model
+    limit, why = min((shape.block_size, "the model's block_size"), (MOST_ON_PAGE, "as many as a page can show"))
     with located("--attention"):
         ids = model.encode(text)
-    shape = model.info.model
-    limit, why = min((shape.block_size, "the model's block_size"), (MOST_ON_PAGE, "what a page has room for"))
-    if not 1 <= len(ids) <= limit:
-        advice = "shorten the text" if ids else "give a text"
-        raise DataError(f"--attention = {counted(len(ids), 'token')}: at least 1 and at most {limit}, {why}; {advice}")
+        if not ids:
+            raise DataError("the text is empty. Give one of at least 1 token.")
+        if len(ids) > limit:
+            raise DataError(f"the text has {counted(len(ids), 'token')}. At most {limit} are possible, {why}.")
     pieces = model.tokenizer.token_bytes()
     conventions = Conventions(shape.scale_attention, shape.position)
     layers = attention_steps(model.gpt, ids)
-    return attention_page(about, [pieces[i] for i in ids], layers, position_table(model.gpt), conventions)
+    return attention_page(title, [pieces[i] for i in ids], layers, position_table(model.gpt), conventions)
 
 
 def per_token_page_of(
-    model: LanguageModel, tokens: Tokens, batch_size: int, about: str, say: Callable[[str], None]
+    model: LanguageModel, tokens: Tokens, batch_size: int, title: str, say: Callable[[str], None]
 ) -> str:
-    """The page of --per-token, of at most the first MOST_TOKENS tokens. DataError if there is nothing to score."""
+    """Return the page of --per-token, with at most the first MOST_TOKENS tokens. DataError if nothing can be scored."""
     from gptlite.data.tokens import TokenArray
     from gptlite.inference.inspect import score_each_token
     from gptlite.views.per_token import ScoredText, per_token_page
 
-    n_scored = tokens.n_tokens if model.ends else tokens.n_tokens - 1  # the first is context only; its end is scored
-    cut = n_scored > MOST_TOKENS
-    if cut:
-        say(f"text = {counted(n_scored, 'token')}: the page shows the first {MOST_TOKENS:,}, so that it stays small")
+    n_scored = tokens.n_tokens if model.ends else tokens.n_tokens - 1  # without ends, the first is context only
+    is_cut = n_scored > MOST_TOKENS
+    if is_cut:
+        say(f"the page shows the first {MOST_TOKENS:,} of {counted(n_scored, 'token')}, to stay small")
     shown = TokenArray(tokens.read(0, min(tokens.n_tokens, 1 + MOST_TOKENS)), tokens.name)
-    seen = score_each_token(model, shown, batch_size=batch_size)
-    if cut and model.ends:
-        seen = seen.first(MOST_TOKENS)  # without the end, where the text does not end
+    scores = score_each_token(model, shown, batch_size=batch_size)
+    if is_cut and model.ends:
+        scores = scores.first(MOST_TOKENS)  # the text goes on, so its end is not scored
     first, end = int(shown.ids[0]), model.tokenizer.eot_id
-    reading = ScoredText(about, model.info.model.block_size, None if first == end else first, n_scored if cut else None)
-    return per_token_page(reading, seen, list(model.tokenizer.token_bytes()), end)
+    block_size = model.info.model.block_size
+    text = ScoredText(title, block_size, None if first == end else first, n_scored if is_cut else None)
+    return per_token_page(text, scores, list(model.tokenizer.token_bytes()), end)

@@ -1,15 +1,16 @@
-"""Scores of several runs side by side, with what a few simple models make of the same text."""
+"""The scores of several models on the same texts, next to baselines such as gzip: tables and JSON."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gptlite.cli.eval.eval_texts import Text
-from gptlite.cli.eval.evaluator import Evaluator
+from gptlite.cli.eval.eval_texts import Text, find_texts
+from gptlite.cli.eval.evaluator import Evaluator, load_evaluators
 from gptlite.cli.eval.models import SelectedModel
 from gptlite.formatting import abbreviated, counted
 
@@ -18,20 +19,20 @@ if TYPE_CHECKING:
     from gptlite.inference.score import Score
 
 HEADER = ("", "tokenizer", "params", "tokens", "loss", "perplexity", "bits/byte", "bits/char")
-# The best of them first, on most texts.
-REFERENCES = {"xz": "xz -9", "gzip": "gzip -9", "bigram": "bigram", "unigram": "unigram"}
+BASELINES = {"xz": "xz -9", "gzip": "gzip -9", "bigram": "bigram", "unigram": "unigram"}  # on most texts, best first
 COMPRESSORS = ("xz", "gzip")
-DROPPED = ("params", "tokens", "tokenizer", "perplexity", "bits/char", "loss")  # by a narrow terminal, the first first
-LEAST = {"": 16}  # of a run's name
+DROPPED = ("params", "tokens", "tokenizer", "perplexity", "bits/char", "loss")  # by a narrow terminal, in this order
+SHRINKABLE = {"": 16}  # the name of a run
 LEGEND = (
-    "loss: nats per token; unigram, bigram: entropy of the text's own bytes, each",
-    "alone and each after the one before it",
+    "loss: nats per token. unigram, bigram: the entropy of the text's bytes,",
+    "alone and given the byte before",
 )
+FIGURES = ("tokens", "bytes", "characters", "loss", "perplexity", "bits_per_byte", "bits_per_character")
 
 
 @dataclass(frozen=True)
 class ScoreRow:
-    """What became of one run: a score for each text, and of all texts together."""
+    """The scores of a model: one per text, and their total."""
 
     run: SelectedModel
     model: LanguageModel
@@ -39,26 +40,38 @@ class ScoreRow:
     total: Score
 
     @classmethod
-    def of(cls, judge: Evaluator, stride: int | None) -> ScoreRow:
-        """Let a run's model read the texts."""
+    def of(cls, evaluator: Evaluator, stride: int | None) -> ScoreRow:
+        """Score the texts with a model."""
         from gptlite.inference.score import Score
 
-        batch_size = judge.run.cfg.eval.batch_size
-        with judge.settings():
-            scores = [judge.model.score_tokens(ids, batch_size=batch_size, stride=stride) for ids in judge.ids]
-        return cls(judge.run, judge.model, scores, Score.total(scores))
+        batch_size = evaluator.run.cfg.eval.batch_size
+        with evaluator.settings():
+            scores = [evaluator.model.score_tokens(ids, batch_size=batch_size, stride=stride) for ids in evaluator.ids]
+        return cls(evaluator.run, evaluator.model, scores, Score.total(scores))
+
+
+def score_lines(
+    models: Sequence[SelectedModel], files: Sequence[str] | None, stride: int | None, *, as_json: bool
+) -> Iterator[str]:
+    """Yield the scores of every model on every text, as tables or JSON."""
+    texts = find_texts(files, models)
+    rows = [ScoreRow.of(evaluator, stride) for evaluator in load_evaluators(models, texts, stride)]
+    if as_json:
+        yield json.dumps(as_values(texts, rows))
+    else:
+        yield from as_tables(texts, rows)
 
 
 def as_values(texts: Sequence[Text], rows: Sequence[ScoreRow]) -> dict[str, Any]:
-    """All of it as plain values; what is not finite becomes None.
+    """Return the scores for --json, with None for what is not finite.
 
-    {"texts": [{"name", "bytes", "characters", "reference": {"unigram", "bigram", "gzip", "xz"}}],
+    {"texts": [{"name", "bytes", "characters", "baselines": {"unigram", "bigram", "gzip", "xz"}}],
      "runs": [{"run", "checkpoint", "step", "tokenizer", "vocab_size", "parameters", "block_size",
                "scores": [{"tokens", "bytes", "characters", "loss", "perplexity", "bits_per_byte",
                            "bits_per_character"}], "total": {...}}]}
 
-    scores are in the order of texts. Reference lines are in bits per byte. The bytes and characters of a score are
-    those of the tokens that were scored: where the first token of a text has none before it, it is not among them.
+    scores are in the order of texts, baselines in bits per byte. The bytes and characters of a score are those of the
+    scored tokens: the first token of a text is not among them where it has no context.
     """
     return {
         "texts": [
@@ -66,7 +79,7 @@ def as_values(texts: Sequence[Text], rows: Sequence[ScoreRow]) -> dict[str, Any]
                 "name": text.name,
                 "bytes": text.bytes,
                 "characters": text.characters,
-                "reference": dataclasses.asdict(text.reference),
+                "baselines": dataclasses.asdict(text.baselines),
             }
             for text in texts
         ],
@@ -88,41 +101,39 @@ def as_values(texts: Sequence[Text], rows: Sequence[ScoreRow]) -> dict[str, Any]
 
 
 def figures_of(score: Score) -> dict[str, float | None]:
-    """What is reported of a score."""
-    names = ("tokens", "bytes", "characters", "loss", "perplexity", "bits_per_byte", "bits_per_character")
-    figures = {name: getattr(score, name) for name in names}
+    """Return the figures of a score by name, None for those that are not finite."""
+    figures = {name: getattr(score, name) for name in FIGURES}
     return {name: figure if math.isfinite(figure) else None for name, figure in figures.items()}
 
 
-def tables(texts: Sequence[Text], rows: Sequence[ScoreRow]) -> Iterator[str]:
-    """Lines for people: a table for each text, and one for all of them where they are several."""
-    for place, text in enumerate(texts):
-        yield from table(text, [(row, row.scores[place]) for row in rows])
+def as_tables(texts: Sequence[Text], rows: Sequence[ScoreRow]) -> Iterator[str]:
+    """Yield a table per text, one for all texts together if there are several, and the legend."""
+    for i, text in enumerate(texts):
+        yield from score_table(text, [(row, row.scores[i]) for row in rows])
     if len(texts) > 1:
-        yield from table(together(texts), [(row, row.total) for row in rows])
+        yield from score_table(total_of(texts), [(row, row.total) for row in rows])
     yield from LEGEND
 
 
-def table(text: Text, scores: Sequence[tuple[ScoreRow, Score]]) -> Iterator[str]:
-    """What every run, and every simple model, makes of a text."""
-    from gptlite.cli.tables import cut_in_the_middle, fitted, one_line, terminal_width
-    from gptlite.cli.tables import table as written
+def score_table(text: Text, scores: Sequence[tuple[ScoreRow, Score]]) -> Iterator[str]:
+    """Yield a heading and the table of a text, with a line per run and per baseline."""
+    from gptlite.cli import tables
     from gptlite.data.baselines import TELLING_BYTES
 
-    lines = [cells_of(row, score) for row, score in scores]
-    for key, name in REFERENCES.items():
+    lines = [score_cells(row, score) for row, score in scores]
+    for key, name in BASELINES.items():
         if text.bytes >= TELLING_BYTES or key not in COMPRESSORS:
-            bits = getattr(text.reference, key)
+            bits = getattr(text.baselines, key)
             lines.append((name, *[""] * 5, f"{bits:.4f}", f"{bits * text.bytes / text.characters:.4f}"))
-    columns = {header: list(map(one_line, cells)) for header, *cells in zip(HEADER, *lines, strict=True)}
-    widths = fitted(columns, terminal_width(), least=LEAST, dropped=DROPPED)
-    columns[""] = [cut_in_the_middle(name, widths[""]) for name in columns[""]]
+    columns = {header: cells for header, *cells in zip(HEADER, *lines, strict=True)}
     yield f"{text.name}: {text.bytes:,} bytes, {counted(text.characters, 'character')}"
-    yield written(columns, widths, numbers=HEADER[2:])
+    yield tables.format_table(
+        columns, tables.terminal_width(), numbers=HEADER[2:], shrinkable=SHRINKABLE, dropped=DROPPED
+    )
 
 
-def cells_of(row: ScoreRow, score: Score) -> tuple[str, ...]:
-    """The line of a run."""
+def score_cells(row: ScoreRow, score: Score) -> tuple[str, ...]:
+    """Return the cells of a run, in the order of HEADER."""
     tokenizer = row.model.tokenizer
     return (
         row.run.label,
@@ -136,9 +147,9 @@ def cells_of(row: ScoreRow, score: Score) -> tuple[str, ...]:
     )
 
 
-def together(texts: Sequence[Text]) -> Text:
-    """Several texts as one, to which simple models, too, come anew for each."""
+def total_of(texts: Sequence[Text]) -> Text:
+    """Return several texts as one, with the mean baselines: each text is compressed on its own."""
     n_bytes = sum(text.bytes for text in texts)
-    means = {key: sum(getattr(text.reference, key) * text.bytes for text in texts) / n_bytes for key in REFERENCES}
-    reference = dataclasses.replace(texts[0].reference, **means)
-    return Text(f"all {len(texts)} texts", n_bytes, sum(text.characters for text in texts), reference, "", {})
+    means = {key: sum(getattr(text.baselines, key) * text.bytes for text in texts) / n_bytes for key in BASELINES}
+    baselines = dataclasses.replace(texts[0].baselines, **means)
+    return Text(f"all {len(texts)} texts", n_bytes, sum(text.characters for text in texts), baselines, "", {})

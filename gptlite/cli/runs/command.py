@@ -1,20 +1,24 @@
-"""`gptlite runs`: list, compare, draw and remove runs."""
+"""`gptlite runs`: list, compare, plot and remove runs."""
 
 from __future__ import annotations
 
 import difflib
+import os
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from gptlite import files
+from gptlite.cli.files import output_path, write_output
 from gptlite.cli.terminal import Console, emit
 from gptlite.cli.usage import Command, Commands
 from gptlite.errors import ConfigError, Problem, RunError, gathered
+from gptlite.formatting import counted
 
 if TYPE_CHECKING:
-    from gptlite.runs.compare import Axis
     from gptlite.runs.run import Run
     from gptlite.runs.summary import Summary
 
@@ -26,40 +30,41 @@ Sort = Annotated[
     typer.Option(
         "--sort",
         metavar="KEY",
-        help="Smallest first: name, state, step, tokens, parameters, best, speed, elapsed, or a key of the config. "
-        "Default: the start.",
+        help="Sort by name, state, step, tokens, parameters, best, speed, elapsed, or a key of the config, smallest "
+        "first. Default: when they started.",
     ),
 ]
 Filter = Annotated[
     list[str] | None,
     typer.Option(
-        "--filter", metavar="EXPR", help="Only these: a part of the name, or KEY=VALUE (state, a key). May be repeated."
+        "--filter",
+        metavar="EXPR",
+        help="List only runs that match: a part of the name, or KEY=VALUE (state, or a key of the config). Repeatable.",
     ),
 ]
-NoFold = Annotated[bool, typer.Option("--no-fold", help="A row for each run, also of those that differ in run.seed.")]
+NoFold = Annotated[bool, typer.Option("--no-fold", help="Give each seed a row of its own.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Print comma-separated values.")]
 Names = Annotated[list[str], typer.Argument(metavar="RUN", help="Names or folders of runs.")]
-First = Annotated[str, typer.Argument(metavar="A", help="A run's name or folder.")]
-Second = Annotated[str, typer.Argument(metavar="B", help="Another's.")]
-X = Annotated[str, typer.Option("--x", metavar="step|tokens|seconds", help="What the curves are drawn over.")]
-Out = Annotated[
-    str | None, typer.Option("--out", "-o", metavar="FILE", help="Where the picture goes. Default: RUN-curves.svg.")
-]
+First = Annotated[str, typer.Argument(metavar="A", help="The name or folder of a run.")]
+Second = Annotated[str, typer.Argument(metavar="B", help="The name or folder of another run.")]
+X = Annotated[Literal["step", "tokens", "seconds"], typer.Option("--x", help="The x axis.")]
+Out = Annotated[str | None, typer.Option("--out", "-o", metavar="FILE", help="The SVG file. Default: RUN-curves.svg.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
-AXES: dict[str, Axis] = {"step": "step", "tokens": "tokens", "seconds": "seconds"}
+X_LABELS = {"step": "updates", "tokens": "tokens trained on", "seconds": "seconds of training"}
 
 
 class RunsCommands(Commands):
-    """The commands behind `gptlite runs`; what names none of them belongs to the list."""
+    """The commands of `gptlite runs`, where `list` may be left out."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the words up to the command's name, which is `list` where none is given."""
+        """Insert `list` where no command is named. ConfigError for a misspelt command."""
         if args and not args[0].startswith("-") and args[0] not in self.commands and not Path(args[0]).exists():
             near = difflib.get_close_matches(args[0], self.commands, n=1)
             if near:
-                raise ConfigError(f"{ctx.command_path} = {args[0]}: no folder, no command; did you mean {near[0]}?")
+                sentence = f"there is no command or folder {args[0]}. Did you mean {near[0]}?"
+                raise ConfigError(sentence, where=ctx.command_path)
         named = args and (args[0] in self.commands or args[0] in ctx.help_option_names)
         return super().parse_args(ctx, args if named else ["list", *args])
 
@@ -67,7 +72,7 @@ class RunsCommands(Commands):
 app = typer.Typer(
     name="runs",
     cls=RunsCommands,
-    help="List, compare, draw and remove runs. Without a command: list.",
+    help="List, compare, plot and remove runs. Without a command: list.",
     rich_markup_mode=None,
     subcommand_metavar="[COMMAND] [ARGS]...",
 )
@@ -82,14 +87,13 @@ def list_runs(
     as_json: Json = False,
     as_csv: Csv = False,
 ) -> None:
-    """List runs: their state, their figures, what their configs differ in.
+    """List runs and what their configs differ in.
 
-    Finished runs that differ only in run.seed are one row, with mean and deviation. What cannot be read is named on
-    standard error.
+    Finished runs that differ only in run.seed share a row, with their mean and standard deviation.
     """
     if as_json and as_csv:
-        raise ConfigError("--json = given: not with --csv; one at a time")
-    from gptlite.cli.runs import select, table
+        raise ConfigError("--json and --csv exclude each other. Choose one.")
+    from gptlite.cli.runs import table
     from gptlite.cli.tables import terminal_width
     from gptlite.runs.compare import RunGroup, fold
     from gptlite.runs.run import runs_folder
@@ -97,8 +101,8 @@ def list_runs(
 
     root = runs_folder() if folder is None else Path(folder).expanduser()
     runs, problems = read_runs(root)
-    chosen = select.chosen(runs, filter_ or []) if runs else []
-    rows = select.ordered([RunGroup([run]) for run in chosen] if no_fold else fold(chosen), sort)
+    matching = table.filter_runs(runs, filter_ or []) if runs else []
+    rows = table.sort_rows([RunGroup([run]) for run in matching] if no_fold else fold(matching), sort)
     if as_json:
         emit(table.as_json(rows))
     elif as_csv:
@@ -106,51 +110,66 @@ def list_runs(
     elif rows:
         emit(table.as_table(rows, terminal_width()))
     else:
-        Console().say(f"{root}: {f'no run of {len(runs)} fits --filter' if runs else 'no run yet'}")
+        none = f"none of {counted(len(runs), 'run')} matches --filter" if runs else "no runs yet"
+        Console().say(f"{root}: {none}")
     for problem in problems:
         Console().say(problem)
 
 
 @app.command("diff", cls=Command)
 def diff(a: First, b: Second) -> None:
-    """Put two runs side by side: configs, curves, samples.
+    """Compare two runs: configs, curves, samples.
 
     Curves are compared at equal tokens and at equal times.
     """
-    from gptlite.cli.runs.diff import compared
+    from gptlite.cli.runs.diff import describe_differences
     from gptlite.runs.summary import read_runs
 
-    summaries = summaries_of([a, b])
+    summaries = read_summaries([a, b])
     folders = dict.fromkeys(each.run.path.resolve().parent for each in summaries)
     others = [other for folder in folders for other in read_runs(folder)[0]]
-    for part in compared(summaries[0], summaries[1], others):
-        emit(part)
+    for text in describe_differences(summaries[0], summaries[1], others):
+        emit(text)
 
 
 @app.command("plot", cls=Command)
 def plot(names: Names, x: X = "tokens", out: Out = None) -> None:
-    """Draw validation curves as an SVG file: bits per byte over tokens, steps or seconds."""
-    if x not in AXES:
-        raise ConfigError(f"--x = {x}: one of {', '.join(AXES)}; choose one")
-    from gptlite.cli.runs.plot import draw
+    """Plot validation curves as an SVG file."""
+    from gptlite.runs.compare import points
+    from gptlite.runs.summary import read_curve
+    from gptlite.views.line_plot import LINEAR, Line, line_plot
 
-    emit(f"{draw(summaries_of(names), AXES[x], out)}\n")
+    runs = read_summaries(names)
+    path = output_path([run.name for run in runs], out, "curves.svg")
+    times = Counter(run.name for run in runs)
+    lines, problems = [], []
+    for run in runs:
+        curve = points(read_curve(run), x)
+        if curve:
+            xs, ys = zip(*curve, strict=True)
+            lines.append(Line(run.name if times[run.name] == 1 else str(run.run.path), ys, xs))
+        else:
+            sentence = "this run has no evaluations to plot. Train it further, or leave it out."
+            problems.append(Problem(sentence, str(run.run.path)))
+    if problems:
+        raise RunError(problems)
+    title, y_label = "Validation: bits per byte", "bits per byte"
+    write_output(path, line_plot(lines, title=title, x_label=X_LABELS[x], y_label=y_label, x_axis=LINEAR))
+    emit(f"{path}\n")
 
 
 @app.command("rm", cls=Command)
 def remove(names: Names, yes: Yes = False) -> None:
-    """Remove runs with their checkpoints, after asking.
+    """Remove runs, after asking.
 
-    A run in training is refused.
+    Their checkpoints are removed too. A run in training is refused.
     """
-    from gptlite.cli.runs.removal import ask, check_removable, described
-
-    runs = opened(names)
+    runs = open_runs(names)
     check_removable(runs)
     for run in runs:
-        emit(f"{described(run)}\n")
-    if not yes and not ask(runs):
-        emit("nothing is removed\n")
+        emit(f"{describe_size(run)}\n")
+    if not yes and not confirm_removal(len(runs)):
+        emit("nothing was removed\n")
         return
     for run in runs:
         with run.lock("gptlite runs rm"):
@@ -158,31 +177,61 @@ def remove(names: Names, yes: Yes = False) -> None:
         emit(f"removed {run.path}\n")
 
 
-def opened(words: Sequence[str]) -> list[Run]:
-    """The runs that words name. RunError with every problem; for one given twice too."""
+def check_removable(runs: Sequence[Run]) -> None:
+    """RunError for runs in training, and for links, as removing one would leave the run."""
+    problems = [Problem("this run is in training. Stop it first.", str(run.path)) for run in runs if run.locked]
+    problems += [
+        Problem(f"this is a link to a run. Name the run's own folder, {run.path.resolve()}.", str(run.path))
+        for run in runs
+        if run.path.is_symlink()
+    ]
+    if problems:
+        raise RunError(problems)
+
+
+def describe_size(run: Run) -> str:
+    """Return the number of a run's checkpoints and files, and their bytes."""
+    with files.storage_errors(run.path, "read"):
+        sizes = [(Path(folder) / name).lstat().st_size for folder, _, names in os.walk(run.path) for name in names]
+        checkpoints = len(list(run.checkpoints.glob("step-*")))
+    return f"{run.path}: {counted(checkpoints, 'checkpoint')}, {counted(len(sizes), 'file')}, {sum(sizes):,} bytes"
+
+
+def confirm_removal(n_runs: int) -> bool:
+    """Ask the user. ConfigError if there is no answer."""
+    emit(f"remove {counted(n_runs, 'run')}? [y/N] ")
+    try:
+        return input().strip().lower() in ("y", "yes")
+    except EOFError:
+        emit("\n")
+        raise ConfigError("there was no answer, so nothing was removed. Give --yes to remove without asking.") from None
+
+
+def open_runs(names: Sequence[str]) -> list[Run]:
+    """Open the runs with these names or folders. RunError with every problem."""
     from gptlite.runs.run import Run, runs_folder
 
     problems: list[Problem] = []
     runs: list[Run] = []
-    for word in words:
+    for name in names:
         with gathered(problems):
-            run = Run.open(runs_folder(), word)
+            run = Run.open(runs_folder(), name)
             if any(run.path.resolve() == other.path.resolve() for other in runs):
-                problems.append(Problem("this run is given twice; leave one out", word))
+                problems.append(Problem("this run is given twice. Leave one out.", name))
             runs.append(run)
     if problems:
         raise RunError(problems)
     return runs
 
 
-def summaries_of(words: Sequence[str]) -> list[Summary]:
-    """What the runs that words name say of themselves; what is damaged is named on standard error."""
+def read_summaries(names: Sequence[str]) -> list[Summary]:
+    """Read the summaries of runs. Damaged files are reported on standard error."""
     from gptlite.runs.summary import read_run
 
-    found = []
-    for run in opened(words):
+    summaries = []
+    for run in open_runs(names):
         summary, problems = read_run(run)
-        found.append(summary)
+        summaries.append(summary)
         for problem in problems:
             Console().say(problem)
-    return found
+    return summaries

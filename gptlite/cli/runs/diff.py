@@ -1,116 +1,117 @@
-"""`gptlite runs diff`: two runs side by side."""
+"""`gptlite runs diff`: the configs, curves and samples of two runs next to each other."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from gptlite.cli.runs.table import cells_of
-from gptlite.cli.tables import fitted, one_line, side_by_side, table, terminal_width
+from gptlite.cli.runs.table import row_cells
+from gptlite.cli.tables import PAGE_WIDTH, format_table, printable, side_by_side, terminal_width
 from gptlite.config.yaml import write
+from gptlite.formatting import counted
 from gptlite.loggers.progress_bar import span
 from gptlite.runs.compare import Axis, RunGroup, differences, points, seeds_of, shared_places, value_at
 from gptlite.runs.summary import Summary, last_sample, read_curve
 
-TITLES = ("", "config", "difference")  # of columns that no run has
+HEADERS = ("", "config", "difference")  # that no run's column may have
 N_PLACES = 5  # at which curves are compared
-PAGE = 100  # columns where there is no terminal
+SMALLEST_COLUMN = 12
 
 
-def compared(a: Summary, b: Summary, others: Sequence[Summary]) -> Iterator[str]:
-    """Pieces of text for people. others: the runs beside them, among which their other seeds are."""
-    names = [one_line(run.name) for run in (a, b)]
-    if len({*names, *TITLES}) < 2 + len(TITLES):
-        names = [one_line(str(run.run.path.absolute())) for run in (a, b)]
-    cells = [cells_of(RunGroup([run])) for run in (a, b)]
-    info = [header for header in cells[0] if header != "run"]
-    yield _pairs("", info, names, [[each[fact] for fact in info] for each in cells])
+def describe_differences(a: Summary, b: Summary, others: Sequence[Summary]) -> Iterator[str]:
+    """Yield pieces of text for the terminal. others: the runs in the same folders, to find other seeds of the two."""
+    names = [printable(run.name) for run in (a, b)]
+    if len({*names, *HEADERS}) < 2 + len(HEADERS):
+        names = [printable(str(run.run.path.absolute())) for run in (a, b)]
+    cells = [row_cells(RunGroup([run])) for run in (a, b)]
+    headers = [header for header in cells[0] if header != "run"]
+    yield _two_columns("", headers, names, [[each[header] for header in headers] for each in cells])
     yield "\n"
     keys = differences(a.config, b.config)
     if keys:
         values = [[write(run.config[key]) if key in run.config else "-" for key in keys] for run in (a, b)]
-        yield _pairs("config", keys, names, values)
+        yield _two_columns("config", keys, names, values)
     else:
         yield "config: the same\n"
     if _text_changed(a, b):
-        yield "text: not the same, under the same keys: it was changed between the two\n"
-    yield from _curves(a, b, names)
-    yield from _spread(a, b, names, others)
-    yield from _samples(a, b, names)
+        yield "text: not the same. It was changed between the two runs.\n"
+    yield from _compare_curves(a, b, names)
+    yield from _compare_with_seeds(a, b, names, others)
+    yield from _compare_samples(a, b, names)
 
 
 def _text_changed(a: Summary, b: Summary) -> bool:
-    """Whether two runs that name the same text were trained on different ids."""
+    """Return whether two runs that name the same text were trained on different ids."""
     keys = [key for key in differences(a.config, b.config) if key.startswith(("data.", "tokenizer."))]
     return not keys and None not in (a.text, b.text) and a.text != b.text
 
 
-def _pairs(title: str, keys: Sequence[str], names: Sequence[str], values: Sequence[Sequence[str]]) -> str:
-    """A line for each key, with its value on both sides."""
-    columns = {title: list(keys)}
-    columns |= {name: list(map(one_line, cells)) for name, cells in zip(names, values, strict=True)}
-    least = dict.fromkeys((*names, title), 12)
-    return table(columns, fitted(columns, terminal_width(), least=least, dropped=()))
+def _two_columns(title: str, keys: Sequence[str], names: Sequence[str], values: Sequence[Sequence[str]]) -> str:
+    """Return a table with a line per key and the values of both runs."""
+    columns = {title: keys, **dict(zip(names, values, strict=True))}
+    return format_table(columns, terminal_width(), shrinkable=dict.fromkeys((*names, title), SMALLEST_COLUMN))
 
 
-def _curves(a: Summary, b: Summary, names: Sequence[str]) -> Iterator[str]:
+def _compare_curves(a: Summary, b: Summary, names: Sequence[str]) -> Iterator[str]:
     curves = [read_curve(run) for run in (a, b)]
     axes: dict[str, Axis] = {"tokens": "tokens", "time": "seconds"}
-    guessed = False
-    for word, axis in axes.items():
+    interpolated = False
+    for title, axis in axes.items():
         of_a, of_b = (points(curve, axis) for curve in curves)
         places = shared_places(of_a, of_b, N_PLACES)
         yield "\n"
         if not places:
-            yield f"no evaluations at equal {word}\n"
+            yield f"no evaluations at equal {title}\n"
             continue
-        read = [(value_at(of_a, x), value_at(of_b, x)) for x in places]
-        guessed = guessed or any(each.between for pair in read for each in pair)
-        columns = {f"at equal {word}": [_place(x, axis) for x in places]}
-        for name, side in zip(names, zip(*read, strict=True), strict=True):
-            columns[name] = [f"{'~' if each.between else ''}{each.bits_per_byte:.4f}" for each in side]
-        columns["difference"] = [f"{right.bits_per_byte - left.bits_per_byte:+.4f}" for left, right in read]
-        least = dict.fromkeys(names, 12)
-        widths = fitted(columns, terminal_width(), least=least, dropped=["difference"])
-        yield table(columns, widths, numbers=list(columns))
-    yield _wrapped(
-        "bits per byte of the validation text" + "; ~ on the straight line between two evaluations" * guessed
-    )
+        pairs = [(value_at(of_a, x), value_at(of_b, x)) for x in places]
+        interpolated = interpolated or any(value.between for pair in pairs for value in pair)
+        columns = {f"at equal {title}": [_format_place(x, axis) for x in places]}
+        for name, values in zip(names, zip(*pairs, strict=True), strict=True):
+            columns[name] = [f"{'~' if value.between else ''}{value.bits_per_byte:.4f}" for value in values]
+        columns["difference"] = [f"{right.bits_per_byte - left.bits_per_byte:+.4f}" for left, right in pairs]
+        shrinkable = dict.fromkeys(names, SMALLEST_COLUMN)
+        yield format_table(
+            columns, terminal_width(), numbers=list(columns), shrinkable=shrinkable, dropped=["difference"]
+        )
+    yield _wrapped("bits per byte of the validation text" + "; ~ interpolated between two evaluations" * interpolated)
 
 
-def _place(x: float, axis: Axis) -> str:
+def _format_place(x: float, axis: Axis) -> str:
     if axis != "seconds":
         return f"{x:,.0f}"
     return f"{x:.1f} s" if x < 60 else span(x)
 
 
-def _spread(a: Summary, b: Summary, names: Sequence[str], others: Sequence[Summary]) -> Iterator[str]:
-    """Whether the two differ by more than chance, as far as several seeds tell."""
-    rows = [seeds_of(run, others) for run in (a, b)]
+def _compare_with_seeds(a: Summary, b: Summary, names: Sequence[str], others: Sequence[Summary]) -> Iterator[str]:
+    """Yield whether the runs differ by more than the seeds of one of them, if there are several seeds."""
+    groups = [seeds_of(run, others) for run in (a, b)]
     known = [
-        (row.deviation, name, len(row.runs)) for row, name in zip(rows, names, strict=True) if row.deviation is not None
+        (group.deviation, name, len(group.runs))
+        for group, name in zip(groups, names, strict=True)
+        if group.deviation is not None
     ]
     if a.best_bits_per_byte is None or b.best_bits_per_byte is None or not known:
         return
     difference = abs(b.best_bits_per_byte - a.best_bits_per_byte)
-    deviation, name, n = max(known)
-    verdict = "smaller than" if difference < deviation else "not smaller than"
-    words = f"difference of best bits per byte, {difference:.4f}: {verdict} the deviation between seeds, "
-    words += f"{deviation:.4f} over {n} seeds of {name}"
-    yield "\n" + _wrapped(words)
+    deviation, name, n_seeds = max(known)
+    verdict = "clearly different" if difference > deviation else "not clearly different"
+    yield "\n" + _wrapped(
+        f"{verdict}: the best bits per byte differ by {difference:.4f}; the standard deviation over "
+        f"{counted(n_seeds, 'seed')} of {name} is {deviation:.4f}"
+    )
 
 
-def _wrapped(words: str) -> str:
-    return textwrap.fill(words, terminal_width() or PAGE) + "\n"
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, terminal_width() or PAGE_WIDTH) + "\n"
 
 
-def _samples(a: Summary, b: Summary, names: Sequence[str]) -> Iterator[str]:
+def _compare_samples(a: Summary, b: Summary, names: Sequence[str]) -> Iterator[str]:
     samples = [last_sample(run.run) for run in (a, b)]
     if all(sample is None for sample in samples):
         return
     texts = {}
     for name, sample in zip(names, samples, strict=True):
         step, text = sample or (0, "")
-        texts[f"{name} wrote at step {step}" if sample else f"{name} wrote nothing"] = text
+        texts[f"{name}, sample at step {step}" if sample else f"{name}, no sample"] = text
     yield "\n"
-    yield side_by_side(texts, terminal_width() or PAGE)
+    yield side_by_side(texts, terminal_width())

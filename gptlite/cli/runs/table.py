@@ -1,76 +1,126 @@
-"""`gptlite runs`: the list as a table, as JSON, as CSV."""
+"""`gptlite runs list`: which runs, in which order, as a table, JSON or CSV."""
 
 from __future__ import annotations
 
 import csv
+import difflib
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gptlite.cli.tables import format_table
 from gptlite.config.saved import shortened
-from gptlite.formatting import abbreviated
+from gptlite.config.yaml import Value, resolve, write
+from gptlite.errors import ConfigError
+from gptlite.formatting import abbreviated, counted
 from gptlite.loggers.progress_bar import span
 from gptlite.runs.compare import RunGroup, differing, peculiar
+from gptlite.runs.summary import Summary
 
-if TYPE_CHECKING:
-    from gptlite.config.yaml import Value
+LONGEST_VALUE = 24  # characters of a config value
 
-LONGEST_VALUE = 24  # characters of a config's value
-
-# In the order in which they stand, and in which they leave a narrow terminal, the first first.
 NUMBERS = ("step", "tokens", "params", "bits/byte", "at", "tok/s", "elapsed")
+# Columns that a narrow terminal leaves out, in this order.
 DROPPED = ("tokenizer", "elapsed", "tok/s", "params", "at", "tokens", "step", "state", "differs", "bits/byte")
-LEAST = {"run": 16, "differs": 22}  # columns that may be cut
-STYLES = {"running": "cyan", "finished": "green", "stopped": "yellow", "diverged": "red"}
+SHRINKABLE = {"run": 16, "differs": 22}
+STATE_STYLES = {"running": "cyan", "finished": "green", "stopped": "yellow", "diverged": "red"}
 
+# The columns of --csv and the keys of --json.
 FIGURES: Mapping[str, Callable[[RunGroup], Any]] = {
     "name": lambda row: row.first.name,
-    "n": lambda row: len(row.runs),
+    "seeds": lambda row: len(row.runs),
     "state": lambda row: row.first.state,
     "step": lambda row: row.mean(lambda run: run.step),
-    "steps": lambda row: row.first.steps,
+    "max_steps": lambda row: row.first.steps,
     "tokens": lambda row: row.mean(lambda run: run.tokens),
     "parameters": lambda row: row.first.parameters,
     "tokenizer": lambda row: row.first.tokenizer,
     "best_bits_per_byte": lambda row: row.best,
-    "deviation": lambda row: row.deviation,
+    "best_bits_per_byte_std": lambda row: row.deviation,
     "best_step": lambda row: row.mean(lambda run: run.best_step),
     "tokens_per_second": lambda row: row.mean(lambda run: run.tokens_per_second),
     "elapsed": lambda row: row.mean(lambda run: run.elapsed),
     "started_at": lambda row: datetime.fromtimestamp(row.first.started_at, UTC).isoformat(),
 }
+SHORT_NAMES = {"best": "best_bits_per_byte", "speed": "tokens_per_second", "started": "started_at"}
+SORT_NAMES = ("name", "state", "step", "tokens", "parameters", "best", "speed", "elapsed")
+
+
+def filter_runs(runs: Sequence[Summary], expressions: Sequence[str]) -> list[Summary]:
+    """Return the runs that match every expression, KEY=VALUE or a part of the name. ConfigError for an unknown KEY."""
+    tests = [_test(expression, runs) for expression in expressions]
+    return [run for run in runs if all(test(run) for test in tests)]
+
+
+def sort_rows(rows: Sequence[RunGroup], name: str | None) -> list[RunGroup]:
+    """Sort by a figure or a config key, smallest first, rows without a value last. None keeps the order."""
+    if name is None or not rows:
+        return list(rows)
+    figure = FIGURES.get(SHORT_NAMES.get(name, name))
+    if figure is not None:
+        return sorted(rows, key=lambda row: _sort_key(figure(row)))
+    key = _config_key("--sort", name, [row.first for row in rows], SORT_NAMES)
+    return sorted(rows, key=lambda row: _sort_key(row.value(key)))
+
+
+def _test(expression: str, runs: Sequence[Summary]) -> Callable[[Summary], bool]:
+    name, equals, text = (part.strip() for part in expression.partition("="))
+    if not equals:
+        return lambda run: name in run.name
+    if name == "state":
+        return lambda run: run.state == text
+    key = _config_key("--filter", name, runs, ["state"])
+    value = resolve(text)
+    return lambda run: key in run.config and (run.config[key] == value or run.config[key] == text)
+
+
+def _config_key(option: str, name: str, runs: Sequence[Summary], others: Sequence[str]) -> str:
+    """Return the config key with this name, with or without its section. ConfigError if there is none or several."""
+    keys = dict.fromkeys(key for run in runs for key in run.config)
+    meant = [key for key in keys if name in (key, key.rpartition(".")[2])]
+    if len(meant) == 1:
+        return meant[0]
+    if meant:
+        raise ConfigError(f"several keys are called {name}. Did you mean {' or '.join(meant)}?", where=option)
+    from gptlite.config.suggest import suggest_key
+
+    near = difflib.get_close_matches(name, others, n=1) or suggest_key(None, name)
+    advice = f"Did you mean {' or '.join(near)}?" if near else "`gptlite runs --json` shows every key."
+    raise ConfigError(f"{name} is neither a key of the config nor one of {', '.join(others)}. {advice}", where=option)
+
+
+def _sort_key(value: Any) -> tuple[bool, bool, Any]:
+    """Order numbers before texts, and None last."""
+    is_number = isinstance(value, int | float)
+    return value is None, not is_number, value if is_number else str(value)
 
 
 def as_table(rows: Sequence[RunGroup], width: int | None) -> str:
-    """A line for each row; columns that find no place in `width` are left out, the least important first."""
-    from gptlite.cli.tables import cut_in_the_middle, fitted, one_line, table
-
-    words = shortened(differing(rows))
+    """Return a line per row that fits into `width` columns, or in full width for None."""
+    short_keys = shortened(differing(rows))
     columns: dict[str, list[str]] = {}
     for row, own in zip(rows, peculiar(rows), strict=True):
-        differs = ", ".join(f"{words[key]} {shown(value)}" for key, value in own.items())
-        for header, cell in {**cells_of(row), "differs": differs}.items():
-            columns.setdefault(header, []).append(one_line(cell))
-    told = {header: cells for header, cells in columns.items() if any(cells)}
-    widths = fitted(told, width, least=LEAST, dropped=DROPPED)
-    told["run"] = [cut_in_the_middle(name, widths["run"]) for name in told["run"]]
-    return table(told, widths, numbers=NUMBERS, styles=STYLES)
+        differs = ", ".join(f"{short_keys[key]} {short_value(value)}" for key, value in own.items())
+        for header, cell in {**row_cells(row), "differs": differs}.items():
+            columns.setdefault(header, []).append(cell)
+    filled = {header: cells for header, cells in columns.items() if any(cells)}
+    return format_table(filled, width, numbers=NUMBERS, shrinkable=SHRINKABLE, dropped=DROPPED, styles=STATE_STYLES)
 
 
-def cells_of(row: RunGroup) -> dict[str, str]:
-    """What the table says of a row, by header."""
+def row_cells(row: RunGroup) -> dict[str, str]:
+    """Return the cells of a row by header."""
 
     def number(name: str, form: Callable[[float], str]) -> str:
         value = FIGURES[name](row)
         return "" if value is None else form(value)
 
     of_steps = "" if row.first.steps is None else f"/{row.first.steps}"
-    more = f" +{len(row.runs) - 1}" if len(row.runs) > 1 else ""
+    seeds = f" ({counted(len(row.runs), 'seed')})" if len(row.runs) > 1 else ""
     deviation = "" if row.deviation is None else f" ±{row.deviation:.4f}"
     return {
-        "run": row.first.name + more,
+        "run": row.first.name + seeds,
         "state": row.first.state,
         "step": number("step", lambda x: f"{x:.0f}{of_steps}"),
         "tokens": number("tokens", lambda x: abbreviated(round(x))),
@@ -83,20 +133,18 @@ def cells_of(row: RunGroup) -> dict[str, str]:
     }
 
 
-def shown(value: Value) -> str:
-    """A value of a config in a few characters: of a path its end."""
-    from gptlite.config.yaml import write
-
+def short_value(value: Value) -> str:
+    """Return a config value in a few characters; of a path, its last part."""
     if isinstance(value, list):
-        return " ".join(map(shown, value))[:LONGEST_VALUE]
+        return " ".join(map(short_value, value))[:LONGEST_VALUE]
     text = value.rstrip("/").rpartition("/")[2] if isinstance(value, str) and "/" in value else write(value)
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
 
 
 def as_json(rows: Sequence[RunGroup]) -> str:
-    """One object: {"runs": [{"name", "runs": [names], the figures of FIGURES, "config": {"train.lr": ...}}]}.
+    """Return {"runs": [{the keys of FIGURES, "runs": [names], "config": {"train.lr": ...}}]}.
 
-    Figures of several runs that differ only in their seed are means; `deviation` is that of best_bits_per_byte.
+    The figures of runs that differ only in their seed are means.
     """
     entries = []
     for row in rows:
@@ -107,7 +155,7 @@ def as_json(rows: Sequence[RunGroup]) -> str:
 
 
 def as_csv(rows: Sequence[RunGroup]) -> str:
-    """A header, and a line for each row: the figures of FIGURES, then the keys of the configs that differ."""
+    """Return a header and a line per row: the keys of FIGURES, then the config keys that differ."""
     keys = differing(rows)
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")

@@ -1,4 +1,4 @@
-"""`gptlite sample`: let a trained model write."""
+"""`gptlite sample`: write text with a trained model."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import typer
 from gptlite.cli.files import writable, write_output
 from gptlite.cli.options import CheckpointOption, RunArgument, SetOption, check_keys
 from gptlite.cli.sample import options
-from gptlite.cli.sample.interactive import converse
-from gptlite.cli.sample.output import SampleWriter, Show
+from gptlite.cli.sample.interactive import answer_prompts
+from gptlite.cli.sample.output import SampleWriter
 from gptlite.cli.sample.prompts import known_text, read_prompts, usable_prompt
 from gptlite.cli.terminal import Console, emit
 from gptlite.errors import ConfigError
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gptlite.runs.checkpoint import Checkpoint
 
 
+# An option named like a key of section sample sets that key: see options.config_overrides.
 def sample(
     context: typer.Context,
     run: RunArgument = None,
@@ -50,44 +51,55 @@ def sample(
     checkpoint: CheckpointOption = None,
     set_: SetOption = None,
 ) -> None:
-    """Write text with a trained model. What is not given comes from the run's config (section sample)."""
-    from gptlite.runs.find import choose_checkpoint, config_of
-    from gptlite.runs.run import runs_folder
-
+    """Write text with a trained model. Defaults come from section sample of the run's config."""
     console = Console()
-    overrides = options.overrides(context.params)
-    sets = check_keys("sample", set_)
-    found = choose_checkpoint(runs_folder(), run or "latest", checkpoint, console.say)
-    cfg = config_of(found, [*sets, *overrides])
-    greedy = cfg.sample.temperature == 0 and cfg.sample.beams is None and not logprob
-    options.refuse_idle({**context.params, "beams": cfg.sample.beams, "greedy": greedy}, sets, overrides)
+    found, cfg = select_model(context, run, checkpoint, set_, console.say)
     prompts = read_prompts(prompt, prompt_file, cfg.data.encoding)
     if "" in (logprob or ()):
-        raise ConfigError('--logprob = "": a text of one character or more')
+        raise ConfigError("the text is empty. Give at least one character.", where="--logprob")
     file = None if out is None else writable(out)
     console.say(f"checkpoint: {found.path}")
-    show = Show(stream=stream is not False, explain=explain, as_json=as_json)
     texts: list[str] = []
-    with writer_of(found, cfg, emit if file is None else texts.append, show) as writer:
+    put = emit if file is None else texts.append
+    with open_writer(found, cfg, put, stream=stream is not False, explain=explain, as_json=as_json) as writer:
         usable = partial(usable_prompt, writer.model, skip=unknown == "skip", say=console.say)
         known = partial(known_text, writer.model, "--logprob", skip=unknown == "skip", say=console.say)
         if interactive:
-            converse(lambda line, again: writer.write([usable("prompt", line)], again), console.say)
+            answer_prompts(lambda line, repeats: writer.write([usable("prompt", line)], repeats), console.say)
         elif logprob:
-            writer.judge([usable(*prompt) for prompt in prompts], [known(text) for text in logprob])
+            writer.write_logprobs([usable(*each) for each in prompts], [known(text) for text in logprob])
         else:
-            writer.write([usable(*prompt) for prompt in prompts])
+            writer.write([usable(*each) for each in prompts])
     if file is not None:
         write_output(file, "".join(texts))
 
 
+def select_model(
+    context: typer.Context, run: str | None, which: str | None, sets: list[str] | None, say: Callable[[str], None]
+) -> tuple[Checkpoint, RunConfig]:
+    """Return the checkpoint and its config, changed by the options. ConfigError for options without effect.
+
+    which: the value of --checkpoint. sets: those of --set.
+    """
+    from gptlite.runs.find import choose_checkpoint, config_of
+    from gptlite.runs.run import runs_folder
+
+    overrides, checked = options.config_overrides(context), check_keys("sample", sets)
+    found = choose_checkpoint(runs_folder(), run or "latest", which, say)
+    cfg = config_of(found, [*checked, *overrides])
+    options.refuse_ineffective(context, cfg.sample, checked, overrides)
+    return found, cfg
+
+
 @contextmanager
-def writer_of(found: Checkpoint, cfg: RunConfig, put: Callable[[str], None], show: Show) -> Iterator[SampleWriter]:
-    """A checkpoint's model, ready to write."""
-    # torch: not before the command line has been checked.
+def open_writer(
+    found: Checkpoint, cfg: RunConfig, put: Callable[[str], None], *, stream: bool, explain: bool, as_json: bool
+) -> Iterator[SampleWriter]:
+    """Load the model of a checkpoint for writing."""
+    # Importing torch takes a second, so the command line is checked first.
     from gptlite.compute.device import settings
     from gptlite.inference.language_model import load_checkpoint
 
     model = load_checkpoint(found, cfg.run, decoding=True)
     with settings(model.compute, deterministic=cfg.run.deterministic):
-        yield SampleWriter(model, cfg.sample, put, show)
+        yield SampleWriter(model, cfg.sample, put, stream, explain, as_json)

@@ -1,4 +1,4 @@
-"""Asking for one prompt after the other."""
+"""`gptlite sample --interactive`: one prompt after the other."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from pathlib import Path
 
 from gptlite.errors import UserError
 
-MARK = "> "
-N_REMEMBERED = 1000
+PROMPT_MARK = "> "
+MAX_HISTORY = 1000  # lines
 
 
-def converse(answer: Callable[[str, int], None], say: Callable[[str], None]) -> None:
-    """Answer each line, until the input ends (Ctrl-D). Ctrl-C stops an answer; an empty line asks the same again.
+def answer_prompts(answer: Callable[[str, int], None], say: Callable[[str], None]) -> None:
+    """Answer each line until the input ends. Ctrl-C stops an answer; an empty line repeats the prompt.
 
-    answer: takes the prompt, and how many times it was asked again. What was typed can be called back with the arrow
-    keys, also the next time.
+    answer: takes the prompt and how often it was repeated.
     """
-    say("a line is a prompt; an empty line asks for another text; Ctrl-C stops a text, Ctrl-D ends")
-    prompt, again = "", 0
+    say(
+        "Each line is a prompt. An empty line repeats the last one with another seed. Ctrl-C stops a text, Ctrl-D ends."
+    )
+    prompt, repeats = "", 0
     with line_history(say):
         while True:
             try:
-                line = input(MARK)
-                prompt, again = (line, 0) if line else (prompt, again + 1)
+                line = input(PROMPT_MARK)
+                prompt, repeats = (line, 0) if line else (prompt, repeats + 1)
             except EOFError:
                 print()
                 return
@@ -34,10 +35,10 @@ def converse(answer: Callable[[str, int], None], say: Callable[[str], None]) -> 
                 print()
                 continue
             except UnicodeDecodeError as error:
-                say(f"error: prompt: byte {error.start}: text in {error.encoding}; type it anew")
+                say(f"error: prompt: byte {error.start} is not {error.encoding}. Type the line again.")
                 continue
             try:
-                answer(prompt, again)
+                answer(prompt, repeats)
             except KeyboardInterrupt:
                 say("stopped")
             except UserError as error:
@@ -47,25 +48,25 @@ def converse(answer: Callable[[str, int], None], say: Callable[[str], None]) -> 
 
 @contextlib.contextmanager
 def line_history(say: Callable[[str], None]) -> Iterator[None]:
-    """On a terminal: the lines typed earlier, read now and kept at the end, in the user's folder for such state.
+    """On a terminal, recall earlier lines with the arrow keys, also those of the last session.
 
-    Where that cannot be, one line says so, and nothing else is lost.
+    A history file that cannot be read or written costs one message.
     """
     try:
         import readline
-    except ImportError:  # a Python without it: lines are read as they are
+    except ImportError:  # some builds of Python have none
         yield
         return
     if not sys.stdin.isatty():
         yield
         return
     file = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "gptlite" / "history"
-    readline.set_history_length(N_REMEMBERED)
+    readline.set_history_length(MAX_HISTORY)
     try:
         if file.exists():
             readline.read_history_file(file)
     except OSError as error:
-        say(f"what was typed before: {file}: {error.strerror}")
+        say(f"{file}: earlier lines could not be read ({error.strerror}).")
     try:
         yield
     finally:
@@ -73,4 +74,4 @@ def line_history(say: Callable[[str], None]) -> Iterator[None]:
             file.parent.mkdir(parents=True, exist_ok=True)
             readline.write_history_file(file)
         except OSError as error:
-            say(f"what was typed is not kept: {file}: {error.strerror}")
+            say(f"{file}: the lines could not be saved ({error.strerror}).")

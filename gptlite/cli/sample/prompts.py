@@ -1,4 +1,4 @@
-"""Where prompts come from: the command line, files, standard input."""
+"""The prompts of `gptlite sample`: from the command line, files or standard input."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gptlite.cli.files import check_text_file
 from gptlite.data.charset import decode
-from gptlite.errors import ConfigError, DataError, StorageError, located
+from gptlite.errors import ConfigError, StorageError, located
 from gptlite.formatting import counted
 
 if TYPE_CHECKING:
@@ -18,44 +19,41 @@ STANDARD_INPUT = "-"
 
 
 def read_prompts(typed: Sequence[str] | None, files: Sequence[str] | None, encoding: str) -> list[tuple[str, str]]:
-    """(what it is called in messages, text) of every prompt, those of the command line first; an empty one if there is
-    none.
+    """Return (name in messages, text) of every prompt, those of the command line first; one empty prompt by default.
 
-    Of files and standard input the last newline is left out, since editors and `echo` add it. ConfigError if standard
-    input is asked for twice; DataError for what is no text.
+    The last newline of a file or of standard input is removed, since editors and `echo` add it. ConfigError if
+    standard input is asked for twice, DataError for what is not text, StorageError for unreadable files.
     """
     typed, files = typed or [], files or []
     if typed.count(STANDARD_INPUT) > 1:
-        raise ConfigError("--prompt = -: once, since standard input can be read once; leave the others out")
-    texts = [("--prompt", _standard_input(encoding) if text == STANDARD_INPUT else text) for text in typed]
-    texts += [(f"--prompt-file {file}", _text_of(_read(file), f"--prompt-file = {file}", encoding)) for file in files]
+        raise ConfigError("standard input can be read only once. Leave out the others.", where="--prompt -")
+    texts = [("--prompt", _read_standard_input(encoding) if text == STANDARD_INPUT else text) for text in typed]
+    texts += [(f"--prompt-file {file}", _decode(_read(file), f"--prompt-file {file}", encoding)) for file in files]
     return texts or [("--prompt", "")]
 
 
-def _standard_input(encoding: str) -> str:
-    return _text_of(sys.stdin.buffer.read(), "standard input", encoding)
+def _read_standard_input(encoding: str) -> str:
+    return _decode(sys.stdin.buffer.read(), "standard input", encoding)
 
 
 def _read(file: str) -> bytes:
-    if Path(file).is_dir():
-        raise DataError(f"--prompt-file = {file}: a text file, and this is a folder; name a file in it")
+    where = f"--prompt-file {file}"
+    check_text_file(file, where)
     try:
         return Path(file).read_bytes()
-    except FileNotFoundError:
-        raise DataError(f"--prompt-file = {file}: no such file; check the path") from None
     except OSError as error:
-        raise StorageError(f"--prompt-file = {file}: {error.strerror}; check the path") from None
+        raise StorageError(f"the file cannot be read ({error.strerror}).", where=where) from None
 
 
-def _text_of(data: bytes, where: str, encoding: str) -> str:
+def _decode(data: bytes, where: str, encoding: str) -> str:
     text = decode(data, encoding, "none", where)
     return text.removesuffix("\r\n") if text.endswith("\r\n") else text.removesuffix("\n")
 
 
 def known_text(model: LanguageModel, where: str, text: str, *, skip: bool, say: Callable[[str], None]) -> str:
-    """A text that the model can read: as it is, or without unknown characters where these are to be skipped.
+    """Return the text, with `skip` without the characters that the model has no id for.
 
-    DataError for unknown characters that are not.
+    DataError if there are such characters and they are not to be skipped.
     """
     if skip:
         known = model.known(text)
@@ -69,9 +67,9 @@ def known_text(model: LanguageModel, where: str, text: str, *, skip: bool, say: 
 
 
 def usable_prompt(model: LanguageModel, where: str, prompt: str, *, skip: bool, say: Callable[[str], None]) -> str:
-    """A prompt that the model can read, as `known_text`; says so where the model does not see all of it."""
+    """Return the prompt as `known_text` does. A message says if the model does not see all of it."""
     prompt = known_text(model, where, prompt, skip=skip, say=say)
     length, context = len(model.prompt_ids(prompt)), model.info.model.block_size
     if length > context:
-        say(f"{where} = {length} tokens: the model sees the last {context} of them (its block_size)")
+        say(f"{where}: of {length:,} tokens, the model sees only the last {context} (its block_size)")
     return prompt

@@ -6,10 +6,9 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gptlite.cli.runs.select import ordered
-from gptlite.cli.runs.table import STYLES, cells_of, shown
+from gptlite.cli.runs.table import STATE_STYLES, row_cells, short_value, sort_rows
 from gptlite.cli.sweep.workers import STOPPED
-from gptlite.cli.tables import cut_in_the_middle, fitted, one_line, table, terminal_width
+from gptlite.cli.tables import format_table, terminal_width
 from gptlite.cli.train.command import program
 from gptlite.config.saved import shortened
 from gptlite.runs.compare import SEED, RunGroup, fold
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 FAILED = "failed"
 NUMBERS = ("bits/byte", "at", "loss")
-LEAST = {"run": 16}
+SHRINKABLE = {"run": 16}
 DROPPED = ("loss", "at", "state")  # by a narrow terminal, the first first
 
 
@@ -42,11 +41,12 @@ def report(tasks: Sequence[SweepRun], codes: Mapping[str, int], say: Callable[[s
 
 def _table(lines: Sequence[Mapping[str, str]], keys: Sequence[str]) -> str:
     headers = ("run", "state", *keys, *NUMBERS)
-    columns = {header: [one_line(line.get(header, "")) for line in lines] for header in headers}
-    told = {header: cells for header, cells in columns.items() if any(cells)}
-    widths = fitted(told, terminal_width(), least=LEAST, dropped=DROPPED)
-    told["run"] = [cut_in_the_middle(name, widths["run"]) for name in told["run"]]
-    return table(told, widths, numbers=NUMBERS, styles={**STYLES, FAILED: STYLES["diverged"]})
+    columns = {header: [line.get(header, "") for line in lines] for header in headers}
+    filled = {header: cells for header, cells in columns.items() if any(cells)}
+    styles = {**STATE_STYLES, FAILED: STATE_STYLES["diverged"]}
+    return format_table(
+        filled, terminal_width(), numbers=NUMBERS, shrinkable=SHRINKABLE, dropped=DROPPED, styles=styles
+    )
 
 
 def _rows(tasks: Sequence[SweepRun], say: Callable[[str], None]) -> list[RunGroup]:
@@ -57,11 +57,11 @@ def _rows(tasks: Sequence[SweepRun], say: Callable[[str], None]) -> list[RunGrou
             found.append(summary)
             for problem in problems:
                 say(problem)
-    return ordered(fold(found), "best")
+    return sort_rows(fold(found), "best")
 
 
 def _cells(row: RunGroup, point: Point, codes: Mapping[str, int]) -> dict[str, str]:
-    cells = cells_of(row)
+    cells = row_cells(row)
     if cells["state"] == "stopped" and codes.get(row.first.name, 0) not in (0, *STOPPED):
         cells["state"] = FAILED
     loss = row.mean(best_loss)
@@ -72,7 +72,9 @@ def _cells(row: RunGroup, point: Point, codes: Mapping[str, int]) -> dict[str, s
 def _values(point: Point, *, without_seed: bool = False) -> dict[str, str]:
     """The swept keys, as short as they can be, with the point's values."""
     short = shortened(list(point.values))
-    return {short[key]: "" if key == SEED and without_seed else shown(value) for key, value in point.values.items()}
+    return {
+        short[key]: "" if key == SEED and without_seed else short_value(value) for key, value in point.values.items()
+    }
 
 
 def best_loss(summary: Summary) -> float | None:
