@@ -81,7 +81,7 @@ def keeping_steps(gpt: GPT) -> Iterator[list[tuple[AttentionSteps, Tensor]]]:
 
 def position_table(gpt: GPT) -> Floats | None:
     """What is added to the token at each position: (block_size, C); None where the model has no such table."""
-    table = gpt.positions(slice(0, gpt.cfg.block_size))
+    table = gpt.position_rows(slice(0, gpt.cfg.block_size))
     return None if table is None else _numpy(table.detach())
 
 
