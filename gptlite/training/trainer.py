@@ -21,6 +21,7 @@ from gptlite.compute.memory import resident_bytes
 from gptlite.compute.openmp import waiting_reason
 from gptlite.compute.processes import local_rank, world_size
 from gptlite.config.loading import dump_config
+from gptlite.config.sampling import SampleSection
 from gptlite.config.schema import RunConfig
 from gptlite.data.batches import Batches
 from gptlite.data.prepared import Prepared
@@ -28,7 +29,6 @@ from gptlite.data.tokens import Tokens
 from gptlite.errors import ConfigError, RunError, located
 from gptlite.formatting import counted
 from gptlite.inference.language_model import LanguageModel, ModelInfo
-from gptlite.inference.sampling import SamplingParams
 from gptlite.inference.score import Score
 from gptlite.loggers.metrics import MetricLog
 from gptlite.model.gpt import GPT
@@ -273,8 +273,8 @@ def evaluate(model: LanguageModel, split: Tokens, batch_size: int, dist: Dist) -
 
 def sample(model: LanguageModel, cfg: RunConfig) -> str:
     """What the model adds to the fixed prompt with the fixed seed, up to SAMPLE_CHARACTERS characters."""
-    how = SamplingParams(max_new_tokens=SAMPLE_CHARACTERS, temperature=cfg.sample.temperature)
-    written = next(model.samples(cfg.eval.prompt, how, seed=SAMPLE_SEED))
+    params = SampleSection(max_new_tokens=SAMPLE_CHARACTERS, temperature=cfg.sample.temperature, seed=SAMPLE_SEED)
+    written = next(model.samples(cfg.eval.prompt, params))
     for _ in written:
         if len(written.text) >= SAMPLE_CHARACTERS:
             break

@@ -211,4 +211,4 @@ def test_a_model_that_is_not_finite_is_refused_by_every_command(gptlite, trained
     monkeypatch.setattr(Checkpoint, "read_model", broken)
     result = gptlite(*command)
     assert (result.code, result.out) == (2, "")
-    assert "blocks.0.attn.proj.weight = not finite: the model is broken; choose another checkpoint" in result.err
+    assert "blocks.0.attn.proj.weight has values that are not finite. Use another checkpoint." in result.err

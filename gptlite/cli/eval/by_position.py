@@ -21,7 +21,7 @@ def draw_by_position(load_evaluators: Sequence[Evaluator], texts: Sequence[Text]
     for judge in load_evaluators:
         run, tokenizer = judge.run, judge.model.tokenizer
         with judge.settings():
-            parts = [judge.model.by_position(ids, batch_size=run.cfg.eval.batch_size) for ids in judge.ids]
+            parts = [judge.model.score_by_position(ids, batch_size=run.cfg.eval.batch_size) for ids in judge.ids]
         means = ByPosition.total(parts).means
         if not all(map(math.isfinite, means)):
             raise RunError(f"{run.checkpoint.path}: loss = not finite: the model is broken; choose another checkpoint")

@@ -34,7 +34,7 @@ class Evaluator:
 def load_evaluators(runs: Sequence[SelectedModel], texts: Sequence[Text], stride: int | None = None) -> list[Evaluator]:
     """Runs ready to score texts. DataError with every problem, where one cannot be scored so."""
     # torch: not before the command line has been checked.
-    from gptlite.inference.language_model import load_checkpoint
+    from gptlite.inference.load import load_checkpoint
 
     problems: list[Problem] = []
     ready = []

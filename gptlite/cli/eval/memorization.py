@@ -29,14 +29,14 @@ def by_heart(runs: Sequence[SelectedModel]) -> list[tuple[SelectedModel, Prepare
         raise RunError(problems)
     # torch: not before the command line has been checked.
     from gptlite.compute.device import settings
-    from gptlite.inference.language_model import load_checkpoint
-    from gptlite.inference.memorization import memorised
+    from gptlite.inference.load import load_checkpoint
+    from gptlite.inference.memorization import measure_memorisation
 
     found = []
     for run, prepared in zip(runs, texts, strict=True):
         model = load_checkpoint(run.checkpoint, run.cfg.run, decoding=True)
         with settings(model.compute, deterministic=run.cfg.run.deterministic):
-            found.append((run, prepared, memorised(model, prepared)))
+            found.append((run, prepared, measure_memorisation(model, prepared)))
     return found
 
 

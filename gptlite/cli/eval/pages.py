@@ -66,13 +66,15 @@ def per_token_page_of(
     from gptlite.inference.inspect import score_each_token
     from gptlite.views.per_token import ScoredText, per_token_page
 
-    n_scored = tokens.n_tokens if model.ends else tokens.n_tokens - 1  # the first is context only; its end is scored
+    n_scored = (
+        tokens.n_tokens if model.knows_end_of_text else tokens.n_tokens - 1
+    )  # the first is context only; its end is scored
     cut = n_scored > MOST_TOKENS
     if cut:
         say(f"text = {counted(n_scored, 'token')}: the page shows the first {MOST_TOKENS:,}, so that it stays small")
     shown = TokenArray(tokens.read(0, min(tokens.n_tokens, 1 + MOST_TOKENS)), tokens.name)
     seen = score_each_token(model, shown, batch_size=batch_size)
-    if cut and model.ends:
+    if cut and model.knows_end_of_text:
         seen = seen.first(MOST_TOKENS)  # without the end, where the text does not end
     first, end = int(shown.ids[0]), model.tokenizer.eot_id
     reading = ScoredText(about, model.info.model.block_size, None if first == end else first, n_scored if cut else None)

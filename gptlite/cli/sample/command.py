@@ -86,7 +86,7 @@ def writer_of(found: Checkpoint, cfg: RunConfig, put: Callable[[str], None], sho
     """A checkpoint's model, ready to write."""
     # torch: not before the command line has been checked.
     from gptlite.compute.device import settings
-    from gptlite.inference.language_model import load_checkpoint
+    from gptlite.inference.load import load_checkpoint
 
     model = load_checkpoint(found, cfg.run, decoding=True)
     with settings(model.compute, deterministic=cfg.run.deterministic):

@@ -41,9 +41,9 @@ class SampleWriter:
 
     def write(self, prompts: Sequence[str], again: int = 0) -> None:
         """What the model adds to each prompt: drawn with the seed or one so many later, or searched for with beams."""
-        with located("--beams", at="width"), located("--stop-token", at="stop_tokens"):
+        with located("--beams", at="beams"), located("--stop-token", at="stop_tokens"):
             if self.section.beams is None:
-                self._draw(prompts, self.section.seed + again)
+                self._draw(prompts, self.section.model_copy(update={"seed": self.section.seed + again}))
             else:
                 self._search(prompts)
 
@@ -58,12 +58,10 @@ class SampleWriter:
                 else:
                     self.put(f"{total:10.4f} nats, {len(logprobs)} tokens: {quoted(prompt)} + {quoted(continuation)}\n")
 
-    def _draw(self, prompts: Sequence[str], seed: int) -> None:
-        from gptlite.inference.sampling import SamplingParams
-
-        how, n = SamplingParams.of(self.section), self.section.n
+    def _draw(self, prompts: Sequence[str], params: SampleSection) -> None:
+        n, seed = params.n, params.seed
         top_logprobs = N_TOP_LOGPROBS if self.show.explain else 0
-        for i, sample in enumerate(self.model.samples(prompts, how, seed=seed, n=n, n_top_logprobs=top_logprobs)):
+        for i, sample in enumerate(self.model.samples(prompts, params, n_top_logprobs=top_logprobs)):
             prompt, number = prompts[i // n], i % n + 1
             if self.show.as_json:
                 sample.whole()
@@ -79,11 +77,9 @@ class SampleWriter:
                     self._text(prompt, sample if self.show.stream else [sample.whole().text])
 
     def _search(self, prompts: Sequence[str]) -> None:
-        from gptlite.inference.beam import BeamSearch
-
-        how, n = BeamSearch.of(self.section), self.section.n
+        n = self.section.n
         for i, prompt in enumerate(prompts):
-            for rank, (text, found) in enumerate(self.model.search(prompt, how)[:n]):
+            for rank, (text, found) in enumerate(self.model.search(prompt, self.section)):
                 if self.show.as_json:
                     info = {"tokens": found.tokens, "logprob": found.logprob, "reason": found.reason}
                     self._json(prompt, rank=rank + 1, score=found.score, text=text, **info)

@@ -58,8 +58,8 @@ def known_text(model: LanguageModel, where: str, text: str, *, skip: bool, say: 
     DataError for unknown characters that are not.
     """
     if skip:
-        known = model.known(text)
-        left_out = len(model.normal(text)) - len(known)
+        known = model.drop_unknown(text)
+        left_out = len(model.normalize(text)) - len(known)
         if left_out:
             say(f"{where}: {counted(left_out, 'unknown character')} left out")
         return known
@@ -71,7 +71,7 @@ def known_text(model: LanguageModel, where: str, text: str, *, skip: bool, say: 
 def usable_prompt(model: LanguageModel, where: str, prompt: str, *, skip: bool, say: Callable[[str], None]) -> str:
     """A prompt that the model can read, as `known_text`; says so where the model does not see all of it."""
     prompt = known_text(model, where, prompt, skip=skip, say=say)
-    length, context = len(model.prompt_ids(prompt)), model.info.model.block_size
+    length, context = len(model.encode_prompt(prompt)), model.info.model.block_size
     if length > context:
         say(f"{where} = {length} tokens: the model sees the last {context} of them (its block_size)")
     return prompt
