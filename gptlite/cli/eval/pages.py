@@ -43,7 +43,7 @@ def attention_page_of(model: LanguageModel, text: str, about: str) -> str:
     """The page of --attention. DataError for a text that is empty, or too long for the model or for a page."""
     from gptlite.inference.inspect import attention_steps, position_table
     from gptlite.views.attention import MOST_TOKENS as MOST_ON_PAGE
-    from gptlite.views.attention import Conventions, attention_page
+    from gptlite.views.attention import attention_page
 
     with located("--attention"):
         ids = model.encode(text)
@@ -53,9 +53,8 @@ def attention_page_of(model: LanguageModel, text: str, about: str) -> str:
         advice = "shorten the text" if ids else "give a text"
         raise DataError(f"--attention = {counted(len(ids), 'token')}: at least 1 and at most {limit}, {why}; {advice}")
     pieces = model.tokenizer.token_bytes()
-    conventions = Conventions(shape.scale_attention, shape.position)
     layers = attention_steps(model.gpt, ids)
-    return attention_page(about, [pieces[i] for i in ids], layers, position_table(model.gpt), conventions)
+    return attention_page(about, [pieces[i] for i in ids], layers, position_table(model.gpt), shape)
 
 
 def per_token_page_of(
@@ -64,7 +63,7 @@ def per_token_page_of(
     """The page of --per-token, of at most the first MOST_TOKENS tokens. DataError if there is nothing to score."""
     from gptlite.data.tokens import TokenArray
     from gptlite.inference.inspect import score_each_token
-    from gptlite.views.per_token import ScoredText, per_token_page
+    from gptlite.views.per_token import per_token_page
 
     n_scored = (
         tokens.n_tokens if model.knows_end_of_text else tokens.n_tokens - 1
@@ -77,5 +76,12 @@ def per_token_page_of(
     if cut and model.knows_end_of_text:
         seen = seen.first(MOST_TOKENS)  # without the end, where the text does not end
     first, end = int(shown.ids[0]), model.tokenizer.eot_id
-    reading = ScoredText(about, model.info.model.block_size, None if first == end else first, n_scored if cut else None)
-    return per_token_page(reading, seen, list(model.tokenizer.token_bytes()), end)
+    return per_token_page(
+        about,
+        seen,
+        list(model.tokenizer.token_bytes()),
+        end,
+        block_size=model.info.model.block_size,
+        first_id=None if first == end else first,
+        n_all=n_scored if cut else None,
+    )
