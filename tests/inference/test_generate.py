@@ -55,7 +55,7 @@ def samples_of(prompts, params, seeds, n_top_logprobs=0, model=None):
     )
 
 
-def test_greedy_decoding_takes_the_likeliest_token_each_time():
+def test_greedy_decoding_takes_the_most_likely_token_each_time():
     model = gpt()
     [ids] = decode_ids(model, [[1]], SampleSection(max_new_tokens=5, temperature=0.0))
     expected = [1]

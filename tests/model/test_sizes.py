@@ -68,8 +68,8 @@ def test_parameters_by_part_are_those_of_the_model(seed):
     model = GPT(cfg, VOCAB)
     found = Counter()
     for name, p in model.named_parameters():
-        words = name.split(".")
-        found[PARTS[words[2] if words[0] == "blocks" else words[0]]] += p.numel()
+        path = name.split(".")
+        found[PARTS[path[2] if path[0] == "blocks" else path[0]]] += p.numel()
     counted = count_parameters(cfg, VOCAB)
     assert {part: number for part, number in vars(counted).items() if number} == dict(found)
     assert counted.total == model.n_parameters()
