@@ -145,7 +145,7 @@ class LanguageModel:
         }
         numbers = {key: value.item() if isinstance(value, np.generic) else value for key, value in values.items()}
         overrides = [Override(key, f"sample.{key}", value) for key, value in numbers.items()]
-        return next(self.samples(prompt, load_config(None, overrides).sample)).whole().text
+        return next(self.samples([prompt], load_config(None, overrides).sample)).whole().text
 
     def search(self, prompt: str, params: SampleSection) -> list[tuple[str, Hypothesis]]:
         """Find the `n` best texts by beam search with `beams` beams, the best first. ConfigError for too many beams."""

@@ -186,7 +186,7 @@ def test_from_python_a_model_is_shown_in_one_line(gptlite, trained):
 def test_from_python_only_a_text_can_be_continued_or_scored(gptlite, trained, given):
     model = package.load("runs/nano")
     for use in (model.generate, model.score):
-        with pytest.raises(TypeError, match="a str is expected"):
+        with pytest.raises(TypeError, match="text must be a str"):
             use(given)
 
 
