@@ -18,12 +18,12 @@ from gptlite.compute.openmp import set_short_spin
 from gptlite.version import __version__
 
 if TYPE_CHECKING:
-    from gptlite.inference.language_model import load as load
+    from gptlite.inference.load import load as load
     from gptlite.training.launch import train as train
 
 __all__ = ["__version__", "load", "train"]
 
-_LAZY = {"load": "gptlite.inference.language_model", "train": "gptlite.training.launch"}
+_LAZY = {"load": "gptlite.inference.load", "train": "gptlite.training.launch"}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,1 +1,1 @@
-"""What a trained model is used for: writing text and judging it."""
+"""Using a trained model: load it, sample text, score text, look inside."""

@@ -1,4 +1,4 @@
-"""Beam search: the continuation that scores best, rather than one that is drawn.
+"""Beam search: the most likely continuation, searched for instead of drawn.
 
 Shapes: W beams, V = vocab_size.
 """
@@ -14,50 +14,25 @@ from torch import Tensor
 
 from gptlite.config.sampling import SampleSection
 from gptlite.inference.engine import DecodingBatch
-from gptlite.inference.filters import Flags
 from gptlite.inference.generate import FinishReason
-from gptlite.inference.sampling import check
+from gptlite.inference.sampling import TokenFlags
 from gptlite.model.gpt import GPT
 
+EndOfText = Callable[[Sequence[int]], FinishReason | None]
 
-@dataclass(frozen=True)
-class BeamSearch:
-    """How wide to search, and when to stop.
 
-    The score of a text is log p / length ** length_penalty: 0 compares sums, which favours short texts, 1 the mean per
-    token, more favours long ones. A token that ends a text counts as one of it.
+def length_penalised(logprob: float, length: int, params: SampleSection) -> float:
+    """The score of a text: log p / length ** length_penalty.
+
+    0 compares sums, which favours short texts, 1 the mean per token, and more favours long texts. A token that ends a
+    text counts in its length.
     """
-
-    width: int
-    max_new_tokens: int = 200
-    length_penalty: float = 1.0
-    stop: tuple[str, ...] = ()
-    stop_tokens: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        check(
-            self,
-            width=(self.width >= 1, "a whole number >= 1"),
-            max_new_tokens=(self.max_new_tokens >= 1, "a whole number >= 1"),
-            length_penalty=(abs(self.length_penalty) <= 10, "a number from -10 to 10"),
-            stop=("" not in self.stop, "texts that are not empty"),
-        )
-
-    @classmethod
-    def of(cls, section: SampleSection) -> BeamSearch:
-        """What a config asks for, its `beams` not None."""
-        assert section.beams is not None
-        stop, stop_tokens = tuple(section.stop), tuple(section.stop_tokens)
-        return cls(section.beams, section.max_new_tokens, section.beam_length_penalty, stop, stop_tokens)
-
-    def score(self, logprob: float, length: int) -> float:
-        """Of a text of `length` tokens, log p in nats."""
-        return logprob / float(length**self.length_penalty)
+    return logprob / float(length**params.beam_length_penalty)
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A finished continuation; a token that ended it is not among its tokens, but counts in its figures."""
+    """A finished continuation. A token that ended it counts in logprob and score, but is not among its tokens."""
 
     tokens: tuple[int, ...]
     logprob: float  # of all tokens together, in nats
@@ -71,53 +46,54 @@ class _Beam:
     logprob: float
 
 
-Ending = Callable[[Sequence[int]], FinishReason | None]
-
-
 def beam_search(
-    model: GPT, prompt: Sequence[int], how: BeamSearch, *, suppressed: Flags, ending: Ending
+    model: GPT, prompt: Sequence[int], params: SampleSection, *, suppressed: TokenFlags, end_of_text: EndOfText
 ) -> list[Hypothesis]:
-    """The best continuations of a prompt (one id or more) that were found, at most `width`, the best first.
+    """Return the best continuations found of a prompt (at least one id), at most `beams` of them, the best first.
 
-    ending: why the tokens so far end with their last, None where they go on. With a width of V ** (length - 1) nothing
-    is lost on the way and the best is exact; with 1, and no ends, it is greedy decoding. The search is over when no
-    beam can overtake the worst of `width` finished texts, however it goes on.
+    end_of_text: why these tokens end with their last, None where they go on. With V ** (length - 1) beams the search is
+    exact; with one beam, and no text that ends, it is greedy decoding. It stops when no beam can overtake the worst of
+    `beams` finished texts any more.
     """
-    contexts = DecodingBatch(model, [prompt], how.max_new_tokens - 1)
+    assert params.beams is not None
+    width, max_length = params.beams, params.max_new_tokens
+    batch = DecodingBatch(model, [prompt], max_length - 1)
     beams, finished = [_Beam((), 0.0)], list[Hypothesis]()
-    for length in range(1, how.max_new_tokens + 1):
+    for length in range(1, max_length + 1):
         rows, active = list[int](), list[_Beam]()
-        for rank, (row, beam) in enumerate(_extended(beams, contexts.logits, suppressed, how)):
-            if rank >= how.width and len(active) == how.width:
+        for rank, (row, beam) in enumerate(_extensions(beams, batch.logits, suppressed, params)):
+            if rank >= width and len(active) == width:
                 break
-            reason = ending(beam.tokens) or ("length" if length == how.max_new_tokens else None)
+            reason = end_of_text(beam.tokens) or ("length" if length == max_length else None)
             if reason is None:
                 rows.append(row)
                 active.append(beam)
-            elif rank < how.width:
+            elif rank < width:
                 tokens = beam.tokens if reason in ("length", "stop text") else beam.tokens[:-1]
-                finished.append(Hypothesis(tokens, beam.logprob, how.score(beam.logprob, length), reason))
-        finished = sorted(finished, key=lambda found: -found.score)[: how.width]
-        if not active or not _can_improve(active[0].logprob, length, finished, how):
+                score = length_penalised(beam.logprob, length, params)
+                finished.append(Hypothesis(tokens, beam.logprob, score, reason))
+        finished = sorted(finished, key=lambda found: -found.score)[:width]
+        if not active or not _can_improve(active[0].logprob, length, finished, params):
             break
-        contexts.select(rows)
-        contexts.read([beam.tokens[-1] for beam in active])
+        batch.select(rows)
+        batch.read([beam.tokens[-1] for beam in active])
         beams = active
     return finished
 
 
-def _extended(
-    beams: Sequence[_Beam], logits: Tensor, suppressed: Flags, how: BeamSearch
+def _extensions(
+    beams: Sequence[_Beam], logits: Tensor, suppressed: TokenFlags, params: SampleSection
 ) -> Iterator[tuple[int, _Beam]]:
-    """Texts of one token more, the likeliest first, each with the row of the beam that it extends. logits: (W, V).
+    """Yield texts that are one token longer, the most likely first, each with the row of its beam. logits: (W, V).
 
-    As many as there must be for `width` of them to go on: of those of a beam, end-of-text and stop_tokens end; any
-    may end in a stop text.
+    At least so many that `beams` of them can go on: one end-of-text and stop_tokens may end each beam, and with stop
+    texts any text may end.
     """
+    assert params.beams is not None
     so_far = torch.tensor([[beam.logprob] for beam in beams], dtype=torch.float64)
     logprobs = so_far + torch.log_softmax(logits.double(), dim=-1).masked_fill(torch.from_numpy(suppressed), -math.inf)
-    enough = (2 + len(how.stop_tokens)) * how.width
-    best, places = logprobs.flatten().topk(logprobs.numel() if how.stop else min(enough, logprobs.numel()))
+    enough = (2 + len(params.stop_tokens)) * params.beams
+    best, places = logprobs.flatten().topk(logprobs.numel() if params.stop else min(enough, logprobs.numel()))
     for place, logprob in zip(places.tolist(), best.tolist(), strict=True):
         if logprob == -math.inf:
             return
@@ -125,9 +101,10 @@ def _extended(
         yield row, _Beam((*beams[row].tokens, token), logprob)
 
 
-def _can_improve(best: float, length: int, finished: Sequence[Hypothesis], how: BeamSearch) -> bool:
-    """Whether a beam with log p `best` after `length` tokens can still become one of the best `width`."""
-    if len(finished) < how.width:
+def _can_improve(best: float, length: int, finished: Sequence[Hypothesis], params: SampleSection) -> bool:
+    """True if a beam with log p `best` after `length` tokens can still become one of the best `beams` texts."""
+    if len(finished) < (params.beams or 0):
         return True
-    # log p only falls. Divided by a growing length it may still rise: at best it stays as it is to the end.
-    return how.score(best, how.max_new_tokens if how.length_penalty > 0 else length + 1) > finished[-1].score
+    # log p only falls. Divided by a growing length the score can still rise: at best log p stays as it is to the end.
+    longest = params.max_new_tokens if params.beam_length_penalty > 0 else length + 1
+    return length_penalised(best, longest, params) > finished[-1].score

@@ -1,4 +1,4 @@
-"""Reading for decoding: several texts at once through one cache, past the context length if need be."""
+"""DecodingBatch: several texts decoded together through one key-value cache, past block_size where needed."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ MAX_CACHE_BYTES = 2**30
 
 
 def rows_at_once(cfg: ModelSection) -> int:
-    """How many texts are decoded together: 64, fewer where their fp32 caches would pass 1 GiB, at least one."""
+    """The number of texts to decode together: 64, fewer where their fp32 caches would exceed 1 GiB, at least one."""
     row_bytes = 4 * 2 * cfg.n_layer * cfg.block_size * cfg.n_embd
     return max(1, min(MAX_ROWS, MAX_CACHE_BYTES // row_bytes))
 
 
 class DecodingBatch:
-    """What the model has read of several texts, one a row; each row as if it were alone.
+    """Several texts, one per row, and the logits after each; every row is independent of the others.
 
-    The model has block_size positions: when a row's window is full, it is read anew from its last half, and goes
-    on from there. Of a text longer than the window, the last block_size tokens are read.
+    The model sees a window of at most block_size tokens. When a row's window is full, its last half is read again from
+    position 0 and the row goes on from there. Of a longer prompt, the last block_size tokens are read.
     """
 
     def __init__(self, model: GPT, texts: Sequence[Sequence[int]], n_new: int) -> None:
-        """texts: one token or more each. n_new: how many more tokens of each will be read at most."""
+        """texts: at least one token each. n_new: the most tokens per row that will be read later."""
         self.model, self.block_size = model, model.cfg.block_size
         self.windows = [list(ids[-self.block_size :]) for ids in texts]
-        distinct = list(dict.fromkeys(map(tuple, self.windows)))  # what several rows begin with is read once
+        distinct = list(dict.fromkeys(map(tuple, self.windows)))  # equal prompts are read once
         rows = [distinct.index(tuple(window)) for window in self.windows]
         capacity = min(self.block_size, max(map(len, self.windows)) + n_new)
-        self.cache, logits = self._read_anew(distinct, capacity)
+        self.cache, logits = self._read_texts(distinct, capacity)
         if rows != list(range(len(distinct))):
             self.cache.select(rows)
-        self.logits = logits[rows]  # of the token after each row: (B, V), fp32 or better, on the CPU
+        self.logits = logits[rows]  # for the next token of each row: (B, V), at least fp32, on the CPU
 
     @torch.inference_mode()
     def read(self, tokens: Sequence[int]) -> None:
-        """Take in one more token of each row."""
-        self._make_room()
+        """Append one token to each row and update the logits."""
+        self._restart_full_windows()
         for window, token in zip(self.windows, tokens, strict=True):
             window.append(token)
         self.logits = self._logits(self._hidden([[token] for token in tokens], self.cache)[:, -1])
@@ -57,8 +57,8 @@ class DecodingBatch:
         self.logits = self.logits[rows]
         self.cache.select(rows)
 
-    def _make_room(self) -> None:
-        """Let rows whose window is full start anew, so that with their next token it is half full."""
+    def _restart_full_windows(self) -> None:
+        """Cut each full window to its end, so that it is half full with the next token, and read it again."""
         full = [row for row, window in enumerate(self.windows) if len(window) == self.block_size]
         if not full:
             return
@@ -67,14 +67,14 @@ class DecodingBatch:
             del self.windows[row][: self.block_size - keep]
             self.cache.lengths[row] = 0
         if keep:
-            fresh, _ = self._read_anew([self.windows[row] for row in full], keep)
+            fresh, _ = self._read_texts([self.windows[row] for row in full], keep)
             self.cache.replace(full, fresh)
 
     @torch.inference_mode()
-    def _read_anew(self, texts: Sequence[Sequence[int]], capacity: int) -> tuple[KVCache, Tensor]:
-        """Texts of any lengths into a cache of their own, and the logits after each: (B, V).
+    def _read_texts(self, texts: Sequence[Sequence[int]], capacity: int) -> tuple[KVCache, Tensor]:
+        """Read texts of any lengths into a new cache; also return the logits after each: (B, V).
 
-        Shorter ones are filled up on their right, where no token of theirs looks.
+        Shorter texts are padded on the right, which their own tokens do not attend to.
         """
         longest = max(map(len, texts))
         cache = KVCache(self.model.cfg, len(texts), capacity, like=self.model.token_embedding.weight)
@@ -83,7 +83,7 @@ class DecodingBatch:
         return cache, self._logits(hidden[range(len(texts)), [len(ids) - 1 for ids in texts]])
 
     def _hidden(self, ids: Sequence[Sequence[int]], cache: KVCache) -> Tensor:
-        # Not through a compiled call: every length would be compiled anew.
+        # Not by the compiled forward, which would be compiled again for every length.
         return self.model.hidden(torch.tensor(ids, device=self.model.token_embedding.weight.device), cache=cache)
 
     def _logits(self, hidden: Tensor) -> Tensor:
@@ -93,10 +93,10 @@ class DecodingBatch:
 
 @torch.no_grad()
 def store_for_decoding(model: GPT) -> None:
-    """Store every weight with more rows than columns column by column: the same values and shape, other strides.
+    """Store every weight (O, I) with O > I in column-major order: the same values and shape with other strides.
 
-    A product of few tokens with such a weight (O, I), O > I, then runs 1.4 to 1.8 times as fast on a CPU: the I
-    columns are long runs to add up, where the O rows are short dot products. For O <= I rows are faster.
+    On a CPU, its product with few tokens is then 1.4 to 1.8 times as fast: it adds up I long columns instead of O short
+    dot products. For O <= I, rows are faster.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear) and module.out_features > module.in_features:

@@ -1,4 +1,4 @@
-"""Decoding: several samples written together, token by token, and the text that each becomes.
+"""Sampling: several samples are decoded together, token by token, and each becomes text as it is read.
 
 Shapes: B samples, V = vocab_size.
 """
@@ -14,35 +14,35 @@ from typing import Literal, TypeAlias
 import numpy as np
 import torch
 
+from gptlite.config.sampling import SampleSection
 from gptlite.inference.engine import DecodingBatch, rows_at_once
-from gptlite.inference.filters import Flags, Logits
-from gptlite.inference.sampling import SamplingParams, choose
+from gptlite.inference.sampling import Logits, TokenFlags, choose
 from gptlite.inference.stop_strings import TextStream
 from gptlite.model.gpt import GPT
 from gptlite.seeds import mix
 from gptlite.tokenizers.base import Tokenizer
 
-# Why a text ended: max_new_tokens, end-of-text, one of stop_tokens, one of the stop texts.
+# Why a text ended: at max_new_tokens, end-of-text, one of stop_tokens, or one of the stop texts.
 FinishReason: TypeAlias = Literal["length", "end of text", "stop token", "stop text"]
 
 
 @dataclass(frozen=True)
 class Step:
-    """One token more of every sample that still goes on; what they are drawn from, before any filter: (B, V)."""
+    """One new token of each active sample, and the model's logits before any filter: (B, V)."""
 
-    samples: Sequence[int]  # which sample each row is
+    samples: Sequence[int]  # the number of the sample in each row
     tokens: Sequence[int]
     logits: Logits
 
     def logprobs(self) -> list[float]:
-        """log p(token) of the model itself, in nats, one a row."""
+        """log p(token) of each row under the model itself, in nats."""
         shifted = self.logits - self.logits.max(-1, keepdims=True)
         chosen = shifted[np.arange(len(shifted)), self.tokens]
-        of_each: list[float] = (chosen - np.log(np.exp(shifted).sum(-1))).tolist()
-        return of_each
+        logprobs: list[float] = (chosen - np.log(np.exp(shifted).sum(-1))).tolist()
+        return logprobs
 
     def top_logprobs(self, n: int) -> list[list[tuple[int, float]]]:
-        """Of each row the n likeliest tokens with their log p, the likeliest first."""
+        """The n most likely tokens of each row with their log p, the most likely first."""
         logprobs, ids = torch.log_softmax(torch.from_numpy(self.logits), dim=-1).topk(min(n, self.logits.shape[-1]))
         return [list(zip(*row, strict=True)) for row in zip(ids.tolist(), logprobs.tolist(), strict=True)]
 
@@ -50,37 +50,37 @@ class Step:
 def decode(
     model: GPT,
     prompts: Sequence[Sequence[int]],
-    how: SamplingParams,
+    params: SampleSection,
     *,
     rngs: Sequence[np.random.Generator],
-    suppressed: Flags,
+    suppressed: TokenFlags,
     active: set[int],
 ) -> Iterator[Step]:
-    """What follows the prompts (at least one id each), decoded together, up to max_new_tokens.
+    """Continue the prompts (at least one id each) together, by up to max_new_tokens tokens.
 
-    going: the samples that go on, all at first; whoever takes the steps removes those that have ended.
+    active: the numbers of the samples that go on, all at first; the caller removes those that have ended.
     """
-    contexts = DecodingBatch(model, prompts, how.max_new_tokens - 1)
+    batch = DecodingBatch(model, prompts, params.max_new_tokens - 1)
     samples = list(range(len(prompts)))
-    seen = seen_in(prompts, suppressed.size) if how.repetition_penalty is not None else None
-    for left in range(how.max_new_tokens - 1, -1, -1):
-        logits = contexts.logits.numpy()
-        tokens = choose(np.where(suppressed, -math.inf, logits), how, [rngs[sample] for sample in samples], seen)
+    seen = seen_tokens(prompts, suppressed.size) if params.repetition_penalty is not None else None
+    for n_left in range(params.max_new_tokens - 1, -1, -1):
+        logits = batch.logits.numpy()
+        tokens = choose(np.where(suppressed, -math.inf, logits), params, [rngs[sample] for sample in samples], seen)
         yield Step(samples, tokens, logits)
         rows = [row for row, sample in enumerate(samples) if sample in active]
-        if not rows or not left:
+        if not rows or not n_left:
             return
         if len(rows) < len(samples):
-            contexts.select(rows)
+            batch.select(rows)
             samples, tokens = [samples[row] for row in rows], [tokens[row] for row in rows]
             seen = seen[rows] if seen is not None else None
-        contexts.read(tokens)
+        batch.read(tokens)
         if seen is not None:
             seen[range(len(tokens)), tokens] = True
 
 
-def seen_in(texts: Sequence[Sequence[int]], vocab_size: int) -> Flags:
-    """True for the tokens that stand in each text: (B, V)."""
+def seen_tokens(texts: Sequence[Sequence[int]], vocab_size: int) -> TokenFlags:
+    """True for the tokens of each text: (B, V)."""
     seen = np.zeros((len(texts), vocab_size), np.bool_)
     for row, ids in zip(seen, texts, strict=True):
         row[list(ids)] = True
@@ -88,109 +88,107 @@ def seen_in(texts: Sequence[Sequence[int]], vocab_size: int) -> Flags:
 
 
 class Sample:
-    """A text in the making: iterating over it gives its pieces as they come; the other facts are complete after that.
+    """A text that is being generated: iterate to get its pieces as they come; after that all attributes are final.
 
-    A stop text cuts the text, not the tokens: the last of these may reach beyond its end.
+    A stop text cuts the text, not the tokens: the last token may reach beyond the end of the text.
     """
 
-    def __init__(self, stream: TextStream, ends: Mapping[int, FinishReason], more: Callable[[], bool]) -> None:
-        """more: writes one more token of every sample of a batch; False if there is nothing left to write."""
+    def __init__(self, stream: TextStream, end_tokens: Mapping[int, FinishReason], more: Callable[[], bool]) -> None:
+        """more: decodes one more token of every sample of the batch; False if none is left to decode."""
         self.tokens: list[int] = []
-        self.logprobs: list[float] = []  # of the tokens, by the model itself, in nats
+        self.logprobs: list[float] = []  # of the tokens, under the model itself, in nats
         self.top_logprobs: list[list[tuple[int, float]]] = []  # at each token, if asked for
         self.text = ""
-        self.reason: FinishReason | None = None  # why it ended
-        self._stream, self._ends, self._more = stream, ends, more
-        self._waiting: deque[str] = deque()
+        self.reason: FinishReason | None = None  # None: not ended yet
+        self._stream, self._end_tokens, self._more = stream, end_tokens, more
+        self._unread: deque[str] = deque()
 
     def __iter__(self) -> Iterator[str]:
         while True:
-            while self._waiting:
-                yield self._waiting.popleft()
+            while self._unread:
+                yield self._unread.popleft()
             if self.reason is not None or not self._more():
                 break
-        self._take(self._stream.finish())
+        self._append(self._stream.finish())
         self.reason = self.reason or ("stop text" if self._stream.stopped else "length")
-        yield from self._waiting
-        self._waiting.clear()
+        yield from self._unread
+        self._unread.clear()
 
     def whole(self) -> Sample:
-        """Itself, written to the end."""
+        """Generate to the end and return itself."""
         for _ in self:
             pass
         return self
 
     def add(self, token: int, logprob: float, top_logprobs: list[tuple[int, float]] | None) -> None:
-        """One token more, or the end."""
-        self.reason = self._ends.get(token)
+        """Add one token, or end the text at it."""
+        self.reason = self._end_tokens.get(token)
         if self.reason is not None:
             return
         self.tokens.append(token)
         self.logprobs.append(logprob)
         if top_logprobs is not None:
             self.top_logprobs.append(top_logprobs)
-        self._take(self._stream.feed(token))
+        self._append(self._stream.feed(token))
         if self._stream.stopped:
             self.reason = "stop text"
 
-    def _take(self, piece: str) -> None:
+    def _append(self, piece: str) -> None:
         if piece:
             self.text += piece
-            self._waiting.append(piece)
+            self._unread.append(piece)
 
 
-def write(
+def generate_batch(
     model: GPT,
     prompts: Sequence[Sequence[int]],
-    how: SamplingParams,
+    params: SampleSection,
     *,
     seeds: Sequence[int],
-    suppressed: Flags,
+    suppressed: TokenFlags,
     tokenizer: Tokenizer,
     n_top_logprobs: int = 0,
 ) -> Iterator[Sample]:
-    """What the model adds to each prompt, in order. As many as fit are decoded together.
+    """Generate a sample for each prompt, in order, with as many decoded together as fit in memory.
 
-    What comes of later samples while an earlier one is read waits for its turn. n_likeliest: how many of the likeliest
-    tokens each sample notes at each of its tokens.
+    Text of later samples is kept while an earlier one is read. seeds: one per prompt. n_top_logprobs: how many of the
+    most likely tokens each sample records at each of its tokens.
     """
     n = rows_at_once(model.cfg)
     for first in range(0, len(prompts), n):
         part = slice(first, first + n)
         active = set(range(len(prompts[part])))
         rngs = [np.random.default_rng(seed) for seed in seeds[part]]
-        steps = decode(model, prompts[part], how, rngs=rngs, suppressed=suppressed, active=active)
-        yield from _written(steps, active, how, tokenizer, n_top_logprobs)
+        steps = decode(model, prompts[part], params, rngs=rngs, suppressed=suppressed, active=active)
+        yield from _samples(steps, active, params, tokenizer, n_top_logprobs)
 
 
-def _written(
-    steps: Iterator[Step], active: set[int], how: SamplingParams, tokenizer: Tokenizer, n_top_logprobs: int
+def _samples(
+    steps: Iterator[Step], active: set[int], params: SampleSection, tokenizer: Tokenizer, n_top_logprobs: int
 ) -> list[Sample]:
-    """The samples that are decoded together; whichever is iterated over takes steps of all."""
+    """The samples of one batch; reading any of them takes steps for all."""
 
     def more() -> bool:
         step = next(steps, None)
         if step is None:
             return False
-        top_logprobs = step.top_logprobs(n_top_logprobs) if n_top_logprobs else [None] * len(step.samples)
-        for number, token, logprob, rivals in zip(
-            step.samples, step.tokens, step.logprobs(), top_logprobs, strict=True
-        ):
-            samples[number].add(token, logprob, rivals)
+        tops = step.top_logprobs(n_top_logprobs) if n_top_logprobs else [None] * len(step.samples)
+        for number, token, logprob, top in zip(step.samples, step.tokens, step.logprobs(), tops, strict=True):
+            samples[number].add(token, logprob, top)
             if samples[number].reason is not None:
                 active.remove(number)
         return True
 
-    ends = ends_of(tokenizer, how.stop_tokens)
-    samples = [Sample(TextStream(tokenizer, how.stop), ends, more) for _ in active]
+    end_tokens = end_reasons(tokenizer, params.stop_tokens)
+    samples = [Sample(TextStream(tokenizer, params.stop), end_tokens, more) for _ in active]
     return samples
 
 
-def ends_of(tokenizer: Tokenizer, stop_tokens: Sequence[int]) -> dict[int, FinishReason]:
-    """The tokens that end a text, which are no part of it, each with the reason."""
+def end_reasons(tokenizer: Tokenizer, stop_tokens: Sequence[int]) -> dict[int, FinishReason]:
+    """The tokens that end a text without being part of it, each with the reason."""
     return {**dict.fromkeys(stop_tokens, "stop token"), tokenizer.eot_id: "end of text"}
 
 
 def sample_seed(seed: int, i: int) -> int:
-    """The generator seed of sample `i`: samples of one call differ, whatever their number."""
+    """The seed of sample i: samples of one call differ, and none depends on how many there are."""
     return mix(seed, i)

@@ -1,4 +1,4 @@
-"""Looking inside: what every attention head did with a text, and how surprising each of its tokens was."""
+"""Inspect a model: the attention of every head for a text, and the score of each of its tokens."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from torch import Tensor
 from gptlite.data.batches import IGNORE_INDEX, batch_of
 from gptlite.data.tokens import Tokens
 from gptlite.inference.language_model import SCORE_BATCH_SIZE, LanguageModel
-from gptlite.model.attention import AttentionMask, AttentionSteps, CausalSelfAttention, reference_attention
-from gptlite.model.dropout import DropoutMasks
+from gptlite.model.attention import AttentionSteps, CausalSelfAttention, reference_attention
 from gptlite.model.gpt import GPT
 
 ALTERNATIVES = 5
@@ -27,96 +26,85 @@ Integers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class LayerSteps:
-    """The attention of one layer to one text of T tokens, step by step, for each of its nh heads of size hs."""
+    """The attention of one layer for a text of T tokens, step by step, for each of its nh heads of size hs."""
 
-    scores: Floats  # Q K^T * scale: (nh, T, T), row: the token that asks, column: the token that is asked
-    masked: Floats  # -inf above the diagonal
-    weights: Floats  # rows of sum 1
+    scores: Floats  # Q K^T * scale: (nh, T, T), a row per query, a column per key
+    masked: Floats  # the same, -inf above the diagonal
+    weights: Floats  # softmax over the keys: each row sums to 1
     values: Floats  # V: (nh, T, hs)
     heads: Floats  # weights V: (nh, T, hs)
 
 
 @torch.no_grad()
 def attention_steps(gpt: GPT, ids: Sequence[int]) -> list[LayerSteps]:
-    """What each layer's attention does with a text of at most block_size tokens, in fp32, by the plain equation."""
-    with keeping_steps(gpt) as kept:
+    """The attention of each layer for a text of at most block_size tokens, in fp32, by the equation as written."""
+    with record_attention(gpt) as recorded:
         gpt.hidden(torch.tensor([list(ids)], device=gpt.token_embedding.weight.device))
     return [
         LayerSteps(*(_numpy(x[0]) for x in (steps.scores, steps.masked, steps.weights, v, steps.heads)))
-        for steps, v in kept
+        for steps, v in recorded
     ]
 
 
 @contextmanager
-def keeping_steps(gpt: GPT) -> Iterator[list[tuple[AttentionSteps, Tensor]]]:
-    """Inside, every layer attends by the plain equation, whose steps and values are kept, layer after layer."""
-    kept: list[tuple[AttentionSteps, Tensor]] = []
+def record_attention(gpt: GPT) -> Iterator[list[tuple[AttentionSteps, Tensor]]]:
+    """Let every layer attend by `reference_attention` meanwhile, and record the steps and values, layer by layer."""
+    recorded: list[tuple[AttentionSteps, Tensor]] = []
 
-    def attend(
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        *,
-        scale: float,
-        p: float = 0.0,
-        dropout_masks: DropoutMasks | None = None,
-        attention_mask: AttentionMask = None,
-    ) -> Tensor:
-        steps = reference_attention(
-            q, k, v, scale=scale, p=p, dropout_masks=dropout_masks, attention_mask=attention_mask
-        )
-        kept.append((steps, v))
+    def attend(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
+        steps = reference_attention(q, k, v, **options)
+        recorded.append((steps, v))
         return steps.heads
 
     layers = [module for module in gpt.modules() if isinstance(module, CausalSelfAttention)]
-    before = [layer.attend for layer in layers]
+    usual = [layer.attend for layer in layers]
     try:
         for layer in layers:
             layer.attend = attend
-        yield kept
+        yield recorded
     finally:
-        for layer, usual in zip(layers, before, strict=True):
-            layer.attend = usual
+        for layer, attend_before in zip(layers, usual, strict=True):
+            layer.attend = attend_before
 
 
 def position_table(gpt: GPT) -> Floats | None:
-    """What is added to the token at each position: (block_size, C); None where the model has no such table."""
-    table = gpt.positions(slice(0, gpt.cfg.block_size))
+    """The vector that is added to the token at each position: (block_size, C); None for a model without a table."""
+    table = gpt.position_rows(slice(0, gpt.cfg.block_size))
     return None if table is None else _numpy(table.detach())
 
 
 @dataclass(frozen=True)
 class TokenScores:
-    """How the model saw each of n scored tokens come, and the k ids that it thought likeliest in its place."""
+    """The score of each of n tokens, and the k ids that were most likely in its place."""
 
     ids: Integers  # (n,)
     nats: npt.NDArray[np.float64]  # -log p of the token: (n,)
-    ranks: Integers  # 1: nothing was likelier: (n,)
-    top_ids: Integers  # likeliest first: (n, k)
+    ranks: Integers  # 1 is the most likely: (n,)
+    top_ids: Integers  # the most likely first: (n, k)
     top_probabilities: Floats  # (n, k)
 
     def first(self, n: int) -> TokenScores:
-        """Those of the first n tokens."""
+        """The scores of the first n tokens."""
         return TokenScores(self.ids[:n], self.nats[:n], self.ranks[:n], self.top_ids[:n], self.top_probabilities[:n])
 
 
 @torch.no_grad()
 def score_each_token(model: LanguageModel, tokens: Tokens, *, batch_size: int = SCORE_BATCH_SIZE) -> TokenScores:
-    """The terms of the sum in `Model.score_tokens`, in the order of the text."""
-    windows, seen = model.windows(tokens), {}
-    for plan in windows.batches(batch_size):
-        x, y = batch_of(windows, plan)
+    """Score tokens as `LanguageModel.score_tokens` does, but each separately, in the order of the text."""
+    windows, scored = model.windows(tokens), {}
+    for rows in windows.batches(batch_size):
+        x, y = batch_of(windows, rows)
         with model.compute.autocast():
             logits = model.gpt(x.to(model.compute.device))
-        # Row by row: with a large vocabulary, what follows takes several times the memory of the logits.
-        for start, *window in zip(plan[:, 0].tolist(), logits, y.to(model.compute.device), strict=True):
-            seen[start] = _of_window(*window)
-    parts = [seen[start] for start in sorted(seen)]
+        # Row by row: with a large vocabulary, ranking takes several times the memory of the logits.
+        for start, *window in zip(rows[:, 0].tolist(), logits, y.to(model.compute.device), strict=True):
+            scored[start] = _score_window(*window)
+    parts = [scored[start] for start in sorted(scored)]
     return TokenScores(*(np.concatenate(field) for field in zip(*parts, strict=True)))
 
 
-def _of_window(logits: Tensor, y: Tensor) -> tuple[npt.NDArray[Any], ...]:
-    """The fields of Surprises for one window: (T, V), (T,) with targets of IGNORED left out."""
+def _score_window(logits: Tensor, y: Tensor) -> tuple[npt.NDArray[Any], ...]:
+    """The fields of TokenScores for one window, without targets of IGNORE_INDEX: (T, V), (T,)."""
     scored = y != IGNORE_INDEX
     targets = y[scored]  # (n,)
     at_least_fp32 = torch.promote_types(logits.dtype, torch.float32)

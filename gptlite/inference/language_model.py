@@ -1,39 +1,35 @@
-"""A trained model, ready to use: `gptlite.load("runs/small")`."""
+"""LanguageModel: a trained model with its tokenizer, ready to generate and score text."""
 
 from __future__ import annotations
 
 import functools
+import operator
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from gptlite import tokenizers
-from gptlite.compute.device import Compute, resolve
-from gptlite.config.loading import Override
-from gptlite.config.schema import ModelSection, RunSection
+from gptlite.compute.device import Compute
+from gptlite.config.loading import Override, load_config
+from gptlite.config.sampling import SampleSection
+from gptlite.config.schema import ModelSection
 from gptlite.data.batches import eval_batches
 from gptlite.data.eval_windows import EvalWindows
 from gptlite.data.tokens import TokenArray, Tokens
-from gptlite.errors import ConfigError, RunError
+from gptlite.errors import ConfigError
 from gptlite.formatting import counted
-from gptlite.inference.beam import BeamSearch, Hypothesis, beam_search
-from gptlite.inference.engine import DecodingBatch, rows_at_once, store_for_decoding
-from gptlite.inference.filters import Flags
-from gptlite.inference.generate import FinishReason, Sample, Step, ends_of, sample_seed, write
-from gptlite.inference.sampling import SamplingParams, suppressed_ids
-from gptlite.inference.score import ByPosition, Score, by_position, bytes_and_chars_per_token, score
-from gptlite.inference.stop_strings import whole_text
+from gptlite.inference.beam import Hypothesis, beam_search
+from gptlite.inference.engine import DecodingBatch, rows_at_once
+from gptlite.inference.generate import FinishReason, Sample, Step, end_reasons, generate_batch, sample_seed
+from gptlite.inference.sampling import TokenFlags, suppressed_ids
+from gptlite.inference.score import ByPosition, Score, bytes_and_chars_per_token, score, score_by_position
+from gptlite.inference.stop_strings import decode_until_stop
 from gptlite.model.gpt import GPT
-from gptlite.model.gpt2_layout import FORMAT_VERSION, from_gpt2
-from gptlite.runs.checkpoint import Checkpoint, Damaged
-from gptlite.runs.find import choose_checkpoint, config_of
-from gptlite.runs.run import runs_folder
+from gptlite.model.gpt2_layout import FORMAT_VERSION
 from gptlite.tokenizers.base import Tokenizer
 
 SCORE_BATCH_SIZE = 32
@@ -41,11 +37,11 @@ SCORE_BATCH_SIZE = 32
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """What config.json says beyond GPT-2's keys, under "gptlite": what a folder copied alone needs."""
+    """The "gptlite" object in a checkpoint's config.json: what is needed to use the model beyond GPT-2's keys."""
 
     model: ModelSection
-    start_id: int  # where sampling starts if the prompt is empty
-    normalize: Literal["none", "nfc"]  # given to the training text, so also to prompts
+    start_id: int  # the id that an empty prompt stands for
+    normalize: Literal["none", "nfc"]  # Unicode normal form of the training text, so also of prompts
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -56,34 +52,9 @@ class ModelInfo:
         }
 
 
-def read_model_info(checkpoint: Checkpoint) -> ModelInfo:
-    """The facts in a checkpoint's config.json; RunError if they are missing or of another version."""
-    values: Mapping[str, Any] = checkpoint.read_json("config.json").get("gptlite", {})
-    version = values.get("format_version")
-    if version != FORMAT_VERSION:
-        raise RunError(
-            f"{checkpoint.path}/config.json: format_version = {version}: this gptlite reads {FORMAT_VERSION}; "
-            "use the version that wrote it"
-        )
-    return ModelInfo(ModelSection.model_validate(values["model"]), int(values["start_id"]), values["normalize"])
-
-
-def build_model(checkpoint: Checkpoint, info: ModelInfo, vocab_size: int, attention: str) -> GPT:
-    """The model of a checkpoint, on the CPU. Damaged if its tensors do not fit its configuration, RunError for nan."""
-    model = GPT(info.model, vocab_size, attention=attention)
-    try:
-        from_gpt2(checkpoint.read_model(), model)
-    except ValueError as error:
-        raise Damaged(f"{checkpoint.path}/model.safetensors: {error}: the checkpoint does not fit itself") from error
-    for name, parameter in model.named_parameters():
-        if not torch.isfinite(parameter).all():
-            raise RunError(f"{checkpoint.path}: {name} = not finite: the model is broken; choose another checkpoint")
-    return model
-
-
 @dataclass(frozen=True)
 class LanguageModel:
-    """A model with the tokenizer and the conventions it was trained with."""
+    """A model with its tokenizer and the conventions of its training text."""
 
     gpt: GPT
     tokenizer: Tokenizer
@@ -91,51 +62,53 @@ class LanguageModel:
     compute: Compute
 
     def __repr__(self) -> str:
-        shape, vocabulary = self.info.model, f"{self.tokenizer.kind} tokenizer of {self.tokenizer.vocab_size:,} ids"
+        shape = self.info.model
+        parameters = counted(self.gpt.n_parameters(), "parameter")
+        tokenizer = f"{self.tokenizer.kind} tokenizer of {self.tokenizer.vocab_size:,} ids"
         return (
-            f"<Model: {self.gpt.n_parameters():,} parameters, {counted(shape.n_layer, 'layer')} of {shape.n_embd}, "
-            f"context {shape.block_size}, {vocabulary}, on {self.compute.device}>"
+            f"<LanguageModel: {parameters}, {counted(shape.n_layer, 'layer')} of {shape.n_embd}, "
+            f"context {shape.block_size}, {tokenizer}, on {self.compute.device}>"
         )
 
     @property
-    def ends(self) -> bool:
-        """Whether the training text was several documents, so that the model knows end-of-text."""
+    def knows_end_of_text(self) -> bool:
+        """True where the training text was several documents, so that the model has learned end-of-text."""
         return self.info.start_id == self.tokenizer.eot_id
 
     def encode(self, text: str) -> list[int]:
-        """Ids of a text in the normal form of the training text. DataError for characters that are not known."""
+        """Encode a text, in the normal form of the training text. DataError for unknown characters."""
         if not isinstance(text, str):
-            raise TypeError(f"text = {text!r}: a str is expected, not {type(text).__name__}")
-        return [int(i) for i in self.tokenizer.encode(self.normal(text))]
+            raise TypeError(f"text must be a str, not {type(text).__name__}")
+        return [int(i) for i in self.tokenizer.encode(self.normalize(text))]
 
-    def normal(self, text: str) -> str:
-        """The text in the normal form of the training text."""
+    def normalize(self, text: str) -> str:
+        """The text in the Unicode normal form of the training text."""
         return unicodedata.normalize("NFC", text) if self.info.normalize == "nfc" else text
 
-    def known(self, text: str) -> str:
-        """The text in the normal form of the training text, without what the tokenizer does not know."""
-        return self.tokenizer.known(self.normal(text))
+    def drop_unknown(self, text: str) -> str:
+        """The normalized text without the characters that the tokenizer does not know."""
+        return self.tokenizer.known(self.normalize(text))
 
-    def prompt_ids(self, prompt: str) -> list[int]:
-        """Ids of a prompt; an empty one becomes the id that texts start from."""
+    def encode_prompt(self, prompt: str) -> list[int]:
+        """Encode a prompt; an empty one becomes the id that texts start with."""
         return [self.info.start_id] if prompt == "" else self.encode(prompt)
 
     def samples(
-        self, prompts: str | Sequence[str], how: SamplingParams, *, seed: int = 0, n: int = 1, n_top_logprobs: int = 0
+        self, prompts: str | Sequence[str], params: SampleSection, *, n_top_logprobs: int = 0
     ) -> Iterator[Sample]:
-        """`n` samples of each prompt: all of the first, then those of the next.
+        """Generate `n` samples of each prompt: all of the first, then those of the next.
 
-        Sample i of a prompt is the same for every `n` and beside any other prompts, up to the rounding of logits: its
-        generator follows from (seed, i). n_likeliest: how many alternatives are noted at each token.
+        Up to the rounding of logits, sample i of a prompt depends on (seed, i) alone, not on `n` or the other prompts.
+        n_top_logprobs: how many of the most likely tokens are recorded at each token.
         """
-        self._check_stop_tokens(how.stop_tokens)
-        texts = [self.prompt_ids(prompt) for prompt in ([prompts] if isinstance(prompts, str) else prompts)]
-        # In fp32: one token at a time is bound by reading the weights, and casting them would read them twice.
-        return write(
+        self._check_stop_tokens(params.stop_tokens)
+        encoded = [self.encode_prompt(prompt) for prompt in ([prompts] if isinstance(prompts, str) else prompts)]
+        # In fp32: decoding one token at a time is bound by reading the weights, and a cast would read them twice.
+        return generate_batch(
             self.gpt,
-            [ids for ids in texts for _ in range(n)],
-            how,
-            seeds=[sample_seed(seed, i) for _ in texts for i in range(n)],
+            [ids for ids in encoded for _ in range(params.n)],
+            params,
+            seeds=[sample_seed(params.seed, i) for _ in encoded for i in range(params.n)],
             suppressed=self.suppressed,
             tokenizer=self.tokenizer,
             n_top_logprobs=n_top_logprobs,
@@ -155,70 +128,90 @@ class LanguageModel:
         stop_tokens: Sequence[int] = (),
         seed: int = 0,
     ) -> str:
-        """What the model adds to the prompt; equal arguments give equal text."""
-        how = SamplingParams(
-            max_new_tokens, temperature, top_k, top_p, min_p, repetition_penalty, tuple(stop), tuple(stop_tokens)
-        )
-        return next(self.samples([prompt], how, seed=seed)).whole().text
+        """Continue the prompt; equal arguments give equal text. The arguments are those of the config's sample section.
 
-    def search(self, prompt: str, how: BeamSearch) -> list[tuple[str, Hypothesis]]:
-        """The best texts that beam search finds, each with the best of its hypotheses, the best first."""
-        self._check_stop_tokens(how.stop_tokens)
+        ConfigError for every value that the section refuses.
+        """
+        values: dict[str, Any] = {
+            "max_new_tokens": max_new_tokens,
+            "temperature": temperature,
+            "top_k": top_k,
+            "top_p": top_p,
+            "min_p": min_p,
+            "repetition_penalty": repetition_penalty,
+            "stop": list(stop),
+            "stop_tokens": [operator.index(token) for token in stop_tokens],
+            "seed": seed,
+        }
+        numbers = {key: value.item() if isinstance(value, np.generic) else value for key, value in values.items()}
+        overrides = [Override(key, f"sample.{key}", value) for key, value in numbers.items()]
+        return next(self.samples([prompt], load_config(None, overrides).sample)).whole().text
+
+    def search(self, prompt: str, params: SampleSection) -> list[tuple[str, Hypothesis]]:
+        """Find the `n` best texts by beam search with `beams` beams, the best first. ConfigError for too many beams."""
+        self._check_stop_tokens(params.stop_tokens)
+        assert params.beams is not None
         most = rows_at_once(self.info.model)
-        if how.width > most:
-            raise ConfigError(f"at most {most} beams of this model fit in memory, not {how.width}", where="width")
-        ends = ends_of(self.tokenizer, how.stop_tokens)
+        if params.beams > most:
+            raise ConfigError(
+                f"at most {counted(most, 'beam')} of this model fit in memory, not {params.beams}.", where="beams"
+            )
+        reasons = end_reasons(self.tokenizer, params.stop_tokens)
 
-        def ending(tokens: Sequence[int]) -> FinishReason | None:
-            text = self.tokenizer.decode(tokens) if how.stop else ""
-            return "stop text" if any(stop in text for stop in how.stop) else ends.get(tokens[-1])
+        def end_of_text(tokens: Sequence[int]) -> FinishReason | None:
+            text = self.tokenizer.decode(tokens) if params.stop else ""
+            return "stop text" if any(stop in text for stop in params.stop) else reasons.get(tokens[-1])
 
-        found = beam_search(self.gpt, self.prompt_ids(prompt), how, suppressed=self.suppressed, ending=ending)
+        ids = self.encode_prompt(prompt)
         best: dict[str, Hypothesis] = {}
-        for hypothesis in found:  # several ways of cutting a text into tokens count once
-            best.setdefault(whole_text(self.tokenizer, hypothesis.tokens, how.stop), hypothesis)
-        return list(best.items())
+        for found in beam_search(self.gpt, ids, params, suppressed=self.suppressed, end_of_text=end_of_text):
+            # A text that was found in several tokenizations counts once.
+            best.setdefault(decode_until_stop(self.tokenizer, found.tokens, params.stop), found)
+        return list(best.items())[: params.n]
 
     @torch.inference_mode()
     def logprobs(self, prompt: str, continuation: str) -> list[float]:
-        """log p of each token of a continuation, in nats, as if the model had written it after the prompt.
+        """log p of each token of the continuation, in nats, as if the model had generated it after the prompt.
 
-        Prompt and continuation become tokens separately, as they do in sampling.
+        Prompt and continuation are encoded separately, as in sampling.
         """
         tokens = self.encode(continuation)
-        contexts, of_each = DecodingBatch(self.gpt, [self.prompt_ids(prompt)], len(tokens)), list[float]()
-        for before, token in zip([None, *tokens], tokens, strict=False):
-            if before is not None:
-                contexts.read([before])
-            of_each += Step([0], [token], contexts.logits.numpy()).logprobs()
-        return of_each
+        batch, logprobs = DecodingBatch(self.gpt, [self.encode_prompt(prompt)], len(tokens)), list[float]()
+        for i, token in enumerate(tokens):
+            if i > 0:
+                batch.read([tokens[i - 1]])
+            logprobs += Step([0], [token], batch.logits.numpy()).logprobs()
+        return logprobs
 
     def _check_stop_tokens(self, ids: Sequence[int]) -> None:
         unknown = [token for token in ids if not 0 <= token < self.tokenizer.vocab_size]
         if unknown:
             raise ConfigError(
-                f"{unknown[0]} is no token id; ids go from 0 to {self.tokenizer.vocab_size - 1}", where="stop_tokens"
+                f"{unknown[0]} is not a token id. Ids are from 0 to {self.tokenizer.vocab_size - 1}.",
+                where="stop_tokens",
             )
 
     @functools.cached_property
-    def suppressed(self) -> Flags:
-        """True for ids that are never written: (V,)."""
-        return suppressed_ids(self.tokenizer, ends=self.ends)
+    def suppressed(self) -> TokenFlags:
+        """True for ids that are never generated: (V,)."""
+        return suppressed_ids(self.tokenizer, knows_end_of_text=self.knows_end_of_text)
 
     def tokens_to_score(self, text: str) -> TokenArray:
-        """The ids of a text as a document of its own: behind end-of-text, where texts end. DataError as `encode`."""
+        """Encode a text as one document, after end-of-text if the model knows it. DataError as `encode`."""
         ids = self.encode(text)
-        return TokenArray(np.array([self.tokenizer.eot_id, *ids] if self.ends else ids, dtype=np.uint32), "text")
+        return TokenArray(
+            np.array([self.tokenizer.eot_id, *ids] if self.knows_end_of_text else ids, dtype=np.uint32), "text"
+        )
 
     def windows(self, tokens: Tokens, stride: int | None = None) -> EvalWindows:
-        """The windows in which ids are scored; see EvalWindows."""
-        end = self.tokenizer.eot_id if self.ends else None
+        """The windows in which ids are scored, as EvalWindows describes them."""
+        end = self.tokenizer.eot_id if self.knows_end_of_text else None
         return EvalWindows(tokens, self.info.model.block_size, stride=stride, end=end)
 
     def score(self, text: str, *, batch_size: int = SCORE_BATCH_SIZE, stride: int | None = None) -> Score:
-        """How surprising a text is. Where texts end, its end too; else its first token is context only.
+        """Score a text. A model that knows end-of-text scores every token and the end; others all but the first token.
 
-        stride: as for `score_tokens`.
+        stride: as in `score_tokens`.
         """
         return self.score_tokens(self.tokens_to_score(text), batch_size=batch_size, stride=stride)
 
@@ -231,55 +224,19 @@ class LanguageModel:
         first: int = 0,
         every: int = 1,
     ) -> Score:
-        """The score of ids, document by document. Of its batches, only every `every`-th from `first` on.
+        """Score ids document by document; of the batches, only every `every`-th from `first` on.
 
-        stride: how far apart windows start; None: block_size. With a smaller one each token has more context, at least
-        block_size - stride tokens of its document, and scoring takes block_size / stride times as long.
+        stride: how many tokens apart windows start; None: block_size. With a smaller stride each token has at least
+        block_size - stride tokens of context in its document, and scoring takes block_size / stride times as long.
         """
         windows = self.windows(tokens, stride)
         batches = eval_batches(windows, batch_size, first=first, every=every)
-        return score(self.gpt, batches, self._extents, self.compute)
+        return score(self.gpt, batches, self._bytes_and_chars, self.compute)
 
-    def by_position(self, tokens: Tokens, *, batch_size: int = SCORE_BATCH_SIZE) -> ByPosition:
-        """How surprising the tokens of `score_tokens` are by how many stand before them in their window."""
-        batches = eval_batches(self.windows(tokens), batch_size)
-        return by_position(self.gpt, batches, self.compute)
+    def score_by_position(self, tokens: Tokens, *, batch_size: int = SCORE_BATCH_SIZE) -> ByPosition:
+        """The score of each position in the context."""
+        return score_by_position(self.gpt, eval_batches(self.windows(tokens), batch_size), self.compute)
 
     @functools.cached_property
-    def _extents(self) -> Tensor:
+    def _bytes_and_chars(self) -> Tensor:
         return bytes_and_chars_per_token(self.tokenizer)
-
-
-def say_nothing(line: str) -> None:
-    """What becomes of warnings unless someone wants them."""
-
-
-def load(
-    run: str | Path,
-    *,
-    checkpoint: str | None = None,
-    device: str = "auto",
-    root: Path | None = None,
-    decoding: bool = False,
-    warn: Callable[[str], None] = say_nothing,
-) -> LanguageModel:
-    """The model of a run (a folder, or a name under `root`, else GPTLITE_RUNS, else ./runs) or of a checkpoint folder.
-
-    checkpoint: best (the default), latest, or a step. decoding: whether it will only write; on a CPU it then does so
-    faster, and scores more slowly. warn: told in a line of each damaged checkpoint passed over.
-    RunError where there is none that is whole.
-    """
-    found = choose_checkpoint(runs_folder() if root is None else root, str(run), checkpoint, warn)
-    return load_checkpoint(found, config_of(found, [Override("device", "run.device", device)]).run, decoding=decoding)
-
-
-def load_checkpoint(found: Checkpoint, section: RunSection, *, decoding: bool = False) -> LanguageModel:
-    """The model of an opened checkpoint, computed as `section` says; decoding: as in `load`."""
-    info = read_model_info(found)
-    tokenizer = tokenizers.base.load(found.path)
-    compute = resolve(section, info.model.block_size)
-    gpt = build_model(found, info, tokenizer.vocab_size, compute.attention).to(compute.device)
-    gpt.requires_grad_(False)
-    if decoding and compute.device.type == "cpu":
-        store_for_decoding(gpt)
-    return LanguageModel(gpt, tokenizer, info, compute)

@@ -1,6 +1,6 @@
-"""How much of what a model writes it has by heart: what of its samples stands verbatim in its training text.
+"""Memorisation: how much of a model's samples occurs verbatim in its training text.
 
-Real text repeats itself too, so validation text, which the model has not seen, is searched for in the same way.
+Ordinary text repeats itself too, so validation text, which the model has not seen, is measured in the same way.
 """
 
 from __future__ import annotations
@@ -11,70 +11,72 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from gptlite.config.sampling import SampleSection
 from gptlite.data.detokenize import text_of
 from gptlite.data.prepared import Prepared
 from gptlite.data.tokens import TokenArray, Tokens
 from gptlite.data.verbatim import VerbatimSearch, covered, stretches
 from gptlite.inference.language_model import LanguageModel
-from gptlite.inference.sampling import SamplingParams
 from gptlite.tokenizers.base import Tokenizer
 
 N_SAMPLES = 16
 SAMPLE_TOKENS = 200
-TEMPERATURE = 1.0  # as the model has learned, neither bolder nor safer
+TEMPERATURE = 1.0  # the distribution that the model has learned
 SEED = 0
 
-_JOINT = b"\xff"  # between documents: no character, so that nothing is found across
+_SEPARATOR = b"\xff"  # between documents: not a character, so that no match crosses it
 
 
 @dataclass(frozen=True)
 class Copied:
-    """Of some passages: their characters, those in stretches that stand in the training text, and these stretches."""
+    """How much of some passages occurs in the training text."""
 
-    characters: int
-    verbatim: int
+    characters: int  # in all
+    verbatim: int  # in stretches that occur in the training text
     stretches: Sequence[str]  # each once, the longest first
 
     @property
     def share(self) -> float:
-        """Verbatim of all characters; 0 of none."""
+        """The verbatim fraction of the characters; 0 if there are none."""
         return self.verbatim / self.characters if self.characters else 0.0
 
 
 @dataclass(frozen=True)
 class Memorised:
-    """What was found of the model's samples, and of as much validation text."""
+    """The results for the model's samples and for as much validation text."""
 
     samples: Copied
     validation: Copied
 
 
-def memorised(model: LanguageModel, prepared: Prepared) -> Memorised:
-    """Let the model write, and look for it in the training split of its prepared text."""
-    how = SamplingParams(max_new_tokens=SAMPLE_TOKENS, temperature=TEMPERATURE)
-    samples = [sample.whole().text for sample in model.samples("", how, seed=SEED, n=N_SAMPLES)]
+def measure_memorisation(model: LanguageModel, prepared: Prepared) -> Memorised:
+    """Generate samples and search for them in the training split."""
+    params = SampleSection(max_new_tokens=SAMPLE_TOKENS, temperature=TEMPERATURE, seed=SEED, n=N_SAMPLES)
+    samples = [sample.whole().text for sample in model.samples("", params)]
     tokenizer = prepared.tokenizer()
-    excerpts = list(excerpts_of(prepared.split("val"), tokenizer, [len(sample) for sample in samples]))
+    excerpts = list(take_excerpts(prepared.split("val"), tokenizer, [len(sample) for sample in samples]))
     search = VerbatimSearch([*samples, *excerpts])
-    for piece in text_of(prepared.split("train"), tokenizer, between=_JOINT):
+    for piece in text_of(prepared.split("train"), tokenizer, between=_SEPARATOR):
         search.feed(piece)
     lengths = search.lengths()
-    return Memorised(_copied(samples, lengths[: len(samples)]), _copied(excerpts, lengths[len(samples) :]))
+    return Memorised(_count(samples, lengths[: len(samples)]), _count(excerpts, lengths[len(samples) :]))
 
 
-def excerpts_of(text: Tokens, tokenizer: Tokenizer, sizes: Sequence[int]) -> Iterator[str]:
-    """So many characters from each of len(sizes) places, evenly over a text: fewer where the next place comes first,
-    and in several passages where documents meet."""
+def take_excerpts(text: Tokens, tokenizer: Tokenizer, sizes: Sequence[int]) -> Iterator[str]:
+    """Yield passages of `sizes` characters from evenly spaced places of a text.
+
+    An excerpt is shorter where the next place comes first, and is several passages where it crosses documents.
+    """
     for place, size in enumerate(sizes):
         first, last = (text.n_tokens * i // len(sizes) for i in (place, place + 1))
-        ids = TokenArray(text.read(first, min(last - first, 4 * size)), text.name)  # a character takes four at most
-        for part in b"".join(text_of(ids, tokenizer, between=_JOINT)).split(_JOINT):
-            passage = part.decode("utf-8", "ignore")[:size]  # a character at an end may have been cut
+        ids = TokenArray(text.read(first, min(last - first, 4 * size)), text.name)  # a character has at most four
+        for part in b"".join(text_of(ids, tokenizer, between=_SEPARATOR)).split(_SEPARATOR):
+            passage = part.decode("utf-8", "ignore")[:size]  # without characters that are cut at an end
             size -= len(passage)
             yield passage
 
 
-def _copied(passages: Sequence[str], lengths: Sequence[npt.NDArray[np.int64]]) -> Copied:
+def _count(passages: Sequence[str], lengths: Sequence[npt.NDArray[np.int64]]) -> Copied:
     found = [stretches(*pair) for pair in zip(passages, lengths, strict=True)]
     texts = {passage[start:stop] for passage, spans in zip(passages, found, strict=True) for start, stop in spans}
     longest_first = sorted(texts, key=lambda text: (-len(text), text))

@@ -1,115 +1,143 @@
-"""Choosing the next token of several samples at once. Shapes: B samples, V = vocab_size."""
+"""From logits to the next token: filters in the order in which they apply, then the draw.
+
+Shapes: B samples, V = vocab_size. Each filter is a pure function of logits, (B, V) -> (B, V), that sets removed tokens
+to -inf and never removes the most likely one. A row that is -inf throughout stays as it is. They use numpy: on arrays
+this small a call of torch takes five times as long, and dozens of calls would cost much of the model's time per token.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from gptlite.config.sampling import SampleSection
-from gptlite.errors import ConfigError
-from gptlite.inference.filters import (
-    Flags,
-    Logits,
-    keep_min_p,
-    keep_top_k,
-    keep_top_p,
-    penalise_repetition,
-    temper,
-    weights_of,
-)
 from gptlite.tokenizers.base import Tokenizer
 
+Logits: TypeAlias = npt.NDArray[np.floating[Any]]
+TokenFlags: TypeAlias = npt.NDArray[np.bool_]
 
-@dataclass(frozen=True)
-class SamplingParams:
-    """How the next token is chosen, and when to stop."""
-
-    max_new_tokens: int = 200
-    temperature: float = 0.8  # 0: the likeliest token
-    top_k: int | None = None
-    top_p: float | None = None
-    min_p: float | None = None
-    repetition_penalty: float | None = None
-    stop: tuple[str, ...] = ()
-    stop_tokens: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        penalty = self.repetition_penalty
-        check(
-            self,
-            max_new_tokens=(self.max_new_tokens >= 1, "a whole number >= 1"),
-            temperature=(0 <= self.temperature < math.inf, "a number >= 0"),
-            top_k=(self.top_k is None or self.top_k >= 1, "a whole number >= 1, or None"),
-            top_p=(self.top_p is None or 0 < self.top_p <= 1, "a number > 0 and <= 1, or None"),
-            min_p=(self.min_p is None or 0 < self.min_p <= 1, "a number > 0 and <= 1, or None"),
-            repetition_penalty=(penalty is None or 0 < penalty < math.inf, "a number > 0, or None"),
-            stop=("" not in self.stop, "texts that are not empty"),
-        )
-
-    @classmethod
-    def of(cls, section: SampleSection) -> SamplingParams:
-        """What a config asks for."""
-        return cls(
-            section.max_new_tokens,
-            section.temperature,
-            section.top_k,
-            section.top_p,
-            section.min_p,
-            section.repetition_penalty,
-            tuple(section.stop),
-            tuple(section.stop_tokens),
-        )
-
-
-def check(how: object, **accepted: tuple[bool, str]) -> None:
-    """ConfigError for every attribute of `how` that does not fit, each with the words of what does."""
-    problems = [f"{key} = {getattr(how, key)}: {words}" for key, (fits, words) in accepted.items() if not fits]
-    if problems:
-        raise ConfigError(problems)
+_FIRST_SORTED = 256
+_LOWEST = float(np.finfo(np.float32).min)
 
 
 def choose(
-    logits: Logits, how: SamplingParams, rngs: Sequence[np.random.Generator], seen: Flags | None = None
+    logits: Logits, params: SampleSection, rngs: Sequence[np.random.Generator], seen: TokenFlags | None = None
 ) -> list[int]:
-    """The next token of each row: repetition penalty, temperature, top-k, top-p, min-p, then a draw.
+    """Choose the next token of each row: repetition penalty, temperature, top-k, top-p, min-p, then a draw.
 
-    Temperature 0 is greedy: the likeliest after the penalty. logits: (B, V). seen: (B, V), True for tokens in the text
-    so far, which the penalty needs. What a row draws depends on that row and its generator alone.
+    Temperature 0 is greedy: the most likely token after the penalty. logits: (B, V). seen: True for the tokens of the
+    text so far, which the penalty needs: (B, V). What a row draws depends on that row and its generator alone.
     """
-    if how.repetition_penalty is not None:
+    if params.repetition_penalty is not None:
         assert seen is not None, "the penalty needs the tokens so far"
-        logits = penalise_repetition(logits, seen, how.repetition_penalty)
-    if how.temperature == 0:
+        logits = penalise_repetition(logits, seen, params.repetition_penalty)
+    if params.temperature == 0:
         greedy: list[int] = logits.argmax(-1).tolist()
         return greedy
-    logits = temper(logits, how.temperature)
-    if how.top_k is not None:
-        logits = keep_top_k(logits, how.top_k)
-    if how.top_p is not None:
-        logits = keep_top_p(logits, how.top_p)
-    if how.min_p is not None:
-        logits = keep_min_p(logits, how.min_p)
+    logits = apply_temperature(logits, params.temperature)
+    if params.top_k is not None:
+        logits = keep_top_k(logits, params.top_k)
+    if params.top_p is not None:
+        logits = keep_top_p(logits, params.top_p)
+    if params.min_p is not None:
+        logits = keep_min_p(logits, params.min_p)
     return draw(logits, rngs)
 
 
+def penalise_repetition(logits: Logits, seen: TokenFlags, penalty: float) -> Logits:
+    """Divide positive logits of seen tokens by the penalty, and multiply negative ones by it. seen: (B, V).
+
+    Keskar et al. 2019 (arXiv 1909.05858), section 4.1; as transformers does.
+    """
+    return np.where(seen, np.where(logits > 0, logits / penalty, logits * penalty), logits)
+
+
+def apply_temperature(logits: Logits, temperature: float) -> Logits:
+    """Divide by a temperature > 0, in fp64. The largest of each row is first shifted to 0.
+
+    So no temperature, however low, makes it infinite.
+    """
+    return np.subtract(logits, _finite_max(logits), dtype=np.float64) / temperature
+
+
+def keep_top_k(logits: Logits, k: int) -> Logits:
+    """Keep the k most likely tokens, or all if there are fewer. Of equal ones the lower ids are kept."""
+    k = min(k, logits.shape[-1])
+    return _keep(logits, _largest(logits, k)[:, :1], np.full((len(logits), 1), k))
+
+
+def keep_top_p(logits: Logits, p: float) -> Logits:
+    """Keep the fewest most likely tokens that together reach probability p (Holtzman et al. 2019, arXiv 1904.09751).
+
+    Of equal ones the lower ids are kept.
+    """
+    weights = exp_weights(logits)
+    total = weights.sum(-1, keepdims=True)
+    k, vocab_size = _FIRST_SORTED, logits.shape[-1]
+    while True:
+        # Sorting all of a large vocabulary would take longer than the model, so more is sorted only where needed.
+        top = np.sort(_largest(weights, k) if k < vocab_size else weights)[:, ::-1]
+        before = top.cumsum(-1) - top
+        n = np.maximum(1, (before < p * total).sum(-1, keepdims=True))
+        if k >= vocab_size or (n < k).all():
+            break
+        k *= 16
+    threshold = top[np.arange(len(top))[:, None], n - 1]
+    return _keep(logits, threshold, n, by=weights)
+
+
+def keep_min_p(logits: Logits, p: float) -> Logits:
+    """Keep tokens with at least p times the probability of the most likely (Nguyen et al. 2024, arXiv 2407.01082)."""
+    return np.where(logits < logits.max(-1, keepdims=True) + math.log(p), -math.inf, logits)
+
+
 def draw(logits: Logits, rngs: Sequence[np.random.Generator]) -> list[int]:
-    """An id of each row, drawn from its softmax with one number of its own generator: (B, V) -> B of them.
+    """Draw a token of each row from its softmax, with one number of the row's own generator: (B, V) -> B ids.
 
-    The first id whose cumulative weight passes a uniform share of the whole: never one of weight 0.
+    The first id whose cumulative weight exceeds u times the total is drawn, so never one of weight 0.
     """
-    cumulative = weights_of(logits).cumsum(-1)
-    shares = (rng.random() for rng in rngs)
-    return [int(row.searchsorted(share * row[-1], side="right")) for row, share in zip(cumulative, shares, strict=True)]
+    cumulative = exp_weights(logits).cumsum(-1)
+    uniform = (rng.random() for rng in rngs)
+    return [int(row.searchsorted(u * row[-1], side="right")) for row, u in zip(cumulative, uniform, strict=True)]
 
 
-def suppressed_ids(tokenizer: Tokenizer, *, ends: bool) -> Flags:
-    """True for ids that must not be chosen: those that no text produces: (V,).
+def exp_weights(logits: Logits) -> Logits:
+    """The numerator of the softmax, scaled so that the largest is 1; 0 throughout where a row is -inf throughout."""
+    return np.exp(logits - _finite_max(logits))
 
-    End-of-text counts among them unless the model has learned from texts that end.
+
+def _finite_max(logits: Logits) -> Logits:
+    """The largest of each row, but never -inf, so that it can be subtracted: (B, 1)."""
+    largest: Logits = np.maximum(logits.max(-1, keepdims=True), _LOWEST)
+    return largest
+
+
+def _largest(numbers: Logits, k: int) -> Logits:
+    """The k largest of each row, the smallest of them first, the others in any order: (B, k)."""
+    at = numbers.shape[-1] - k
+    return np.partition(numbers, at, axis=-1)[:, at:]
+
+
+def _keep(logits: Logits, threshold: Logits, n: npt.NDArray[np.intp], by: Logits | None = None) -> Logits:
+    """Keep n tokens of each row: those above the threshold, then the lowest ids equal to it. threshold, n: (B, 1).
+
+    by: the numbers to compare; None: the logits.
     """
+    by = logits if by is None else by
+    kept = by >= threshold
+    if np.count_nonzero(kept) != n.sum():  # ties
+        equal = by == threshold
+        n_equal = n - (by > threshold).sum(-1, keepdims=True)
+        kept &= ~equal | (equal.cumsum(-1) <= n_equal)
+    return np.where(kept, logits, -math.inf)
+
+
+def suppressed_ids(tokenizer: Tokenizer, *, knows_end_of_text: bool) -> TokenFlags:
+    """True for ids that must not be generated: (V,). Those that no text produces, and end-of-text if never trained."""
     suppressed = np.array([not piece for piece in tokenizer.token_bytes()])
-    suppressed[tokenizer.eot_id] = not ends
+    suppressed[tokenizer.eot_id] = not knows_end_of_text
     return suppressed

@@ -1,1 +1,1 @@
-"""The decoder-only GPT, its attention, and its form on disk."""
+"""The GPT: equations, cache, GPT-2 file format, sizes. Imports only config and seeds, so it can be read on its own."""

@@ -1,7 +1,10 @@
-"""Masked multi-head attention: the plain equation, and the fast paths that must equal it.
+"""Causal multi-head attention: the equation as written (`reference_attention`), and the fast paths that must equal it.
 
-Shapes: B sequences, T new tokens, S = tokens seen so far including the new ones (S = T without a cache),
-C = n_embd, nh = n_head, hs = head_size = C / nh. The T queries are always the last T of the S positions.
+Shapes: B sequences, T new tokens, S = tokens so far including the new ones (S = T without a cache),
+C = n_embd, nh = n_head, hs = head_size = C / nh. The T queries belong to the last T of the S positions.
+
+The causal mask is `causal_mask`, in training and through a cache; torch's kernel makes the same one from `is_causal`.
+Where the sequences of a cache differ in length, `KVCache.advance` makes a mask for each.
 """
 
 from __future__ import annotations
@@ -18,12 +21,12 @@ from gptlite.config.schema import ModelSection
 from gptlite.model.cache import LayerCache
 from gptlite.model.dropout import DropoutMasks, dropout
 
-# True where a query may look at a key, of a shape that broadcasts to (B, nh, T, S); None: at its own and before.
+# True where a query may attend to a key, in a shape that broadcasts to (B, nh, T, S); None: the causal mask.
 AttentionMask: TypeAlias = Tensor | None
 
 
 def causal_mask(n_queries: int, n_keys: int, device: torch.device) -> Tensor:
-    """True where query t may look at key s, that is where s <= t: (T, S) bool."""
+    """True where key s is not later than query t: (T, S) bool, for queries at the last T of the S positions."""
     return torch.ones(n_queries, n_keys, dtype=torch.bool, device=device).tril(n_keys - n_queries)
 
 
@@ -32,8 +35,8 @@ class AttentionSteps:
     """Every step of the attention of Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.1."""
 
     scores: Tensor  # Q K^T * scale: (B, nh, T, S)
-    masked: Tensor  # -inf where a query may not look
-    weights: Tensor  # softmax over the keys: rows of sum 1
+    masked: Tensor  # the same, -inf where attention_mask is False
+    weights: Tensor  # softmax over the keys: each row sums to 1
     heads: Tensor  # weights V: (B, nh, T, hs)
 
 
@@ -47,8 +50,9 @@ def reference_attention(
     dropout_masks: DropoutMasks | None = None,
     attention_mask: AttentionMask = None,
 ) -> AttentionSteps:
-    """softmax(Q K^T * scale, -inf where a query may not look) V, step by step; dropout falls on the weights."""
-    attention_mask = causal_mask(q.size(-2), k.size(-2), q.device) if attention_mask is None else attention_mask
+    """dropout(softmax(mask(Q K^T * scale))) V, step by step, for Q (B, nh, T, hs) and K, V (B, nh, S, hs)."""
+    if attention_mask is None:
+        attention_mask = causal_mask(q.size(-2), k.size(-2), q.device)
     scores = q @ k.transpose(-2, -1) * scale
     masked = scores.masked_fill(~attention_mask, -math.inf)
     weights = torch.softmax(masked, dim=-1)
@@ -65,13 +69,9 @@ def plain_attention(
     dropout_masks: DropoutMasks | None = None,
     attention_mask: AttentionMask = None,
 ) -> Tensor:
-    """The equation as it is written: (B, nh, T, hs), 2 x (B, nh, S, hs) -> (B, nh, T, hs).
-
-    Every other path is tested against it.
-    """
-    return reference_attention(
-        q, k, v, scale=scale, p=p, dropout_masks=dropout_masks, attention_mask=attention_mask
-    ).heads
+    """The equation as written: (B, nh, T, hs), 2 x (B, nh, S, hs) -> (B, nh, T, hs). The other paths must equal it."""
+    steps = reference_attention(q, k, v, scale=scale, p=p, dropout_masks=dropout_masks, attention_mask=attention_mask)
+    return steps.heads
 
 
 def batched_attention(
@@ -86,16 +86,17 @@ def batched_attention(
 ) -> Tensor:
     """The same function as two batched matrix products over all B x nh heads.
 
-    Scaling and masking happen inside the first product, so the scores are written once: for short sequences on a CPU
-    that beats the fused kernel, whose blocks are then too small to fill the machine.
+    The first product scales and masks as well, so the scores are written once. For short sequences on a CPU this beats
+    the fused kernel, whose blocks are then too small to keep all cores busy.
     """
-    attention_mask = causal_mask(q.size(-2), k.size(-2), q.device) if attention_mask is None else attention_mask
-    blocked = torch.zeros(attention_mask.shape, dtype=q.dtype, device=q.device).masked_fill_(~attention_mask, -math.inf)
-    if blocked.dim() > 2:
-        blocked = blocked.expand(*q.shape[:-1], k.size(-2)).flatten(0, 1)  # (B nh, T, S)
+    if attention_mask is None:
+        attention_mask = causal_mask(q.size(-2), k.size(-2), q.device)
+    bias = torch.zeros(attention_mask.shape, dtype=q.dtype, device=q.device).masked_fill_(~attention_mask, -math.inf)
+    if bias.dim() > 2:
+        bias = bias.expand(*q.shape[:-1], k.size(-2)).flatten(0, 1)  # (B nh, T, S)
     queries, keys, values = q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)  # (B nh, T or S, hs)
-    scores = torch.baddbmm(blocked, queries, keys.mT, alpha=scale)  # (B nh, T, S)
-    weights = dropout(torch.softmax(scores, dim=-1), p, dropout_masks)
+    masked = torch.baddbmm(bias, queries, keys.mT, alpha=scale)  # (B nh, T, S)
+    weights = dropout(torch.softmax(masked, dim=-1), p, dropout_masks)
     return torch.bmm(weights.to(values.dtype), values).view(q.shape)
 
 
@@ -109,9 +110,9 @@ def fused_attention(
     dropout_masks: DropoutMasks | None = None,
     attention_mask: AttentionMask = None,
 ) -> Tensor:
-    """The same function through torch's kernel, which never writes the (T, S) weights to memory.
+    """The same function by torch's kernel, which never writes the (T, S) weights to memory.
 
-    The kernel draws dropout masks from global state, so with dropout the batched products are used.
+    With dropout, `batched_attention` is used: the kernel draws its masks from global state.
     """
     if dropout_masks is not None and p > 0.0:
         return batched_attention(q, k, v, scale=scale, p=p, dropout_masks=dropout_masks, attention_mask=attention_mask)
@@ -119,16 +120,16 @@ def fused_attention(
     if attention_mask is None and n_queries == n_keys:
         return F.scaled_dot_product_attention(q, k, v, is_causal=n_queries > 1, scale=scale)
     if attention_mask is None and n_queries > 1:
-        # torch's is_causal aligns the diagonal with the first key; ours belongs to the last.
+        # torch's is_causal lets the first query see the first key only; ours are the last queries.
         attention_mask = causal_mask(n_queries, n_keys, q.device)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=attention_mask, scale=scale)
 
 
-ATTENTION = {"plain": plain_attention, "batched": batched_attention, "fused": fused_attention}
+ATTENTION = {"plain": plain_attention, "batched": batched_attention, "fused": fused_attention}  # by run.attention
 
 
 class CausalSelfAttention(nn.Module):
-    """All heads at once: project to Q, K, V, attend, concatenate the heads, project back."""
+    """proj(concat(head_1, ..., head_nh)), where head_i = attention(Q_i, K_i, V_i) and Q, K, V = qkv(x)."""
 
     def __init__(self, cfg: ModelSection, attention: str) -> None:
         super().__init__()
@@ -142,13 +143,13 @@ class CausalSelfAttention(nn.Module):
     def forward(
         self, x: Tensor, *, dropout_masks: DropoutMasks | None = None, cache: LayerCache | None = None
     ) -> Tensor:
-        """(B, T, C) -> (B, T, C); with a cache, x continues what is in it."""
+        """(B, T, C) -> (B, T, C). With a cache, x continues the tokens that it holds."""
         B, T, C = x.shape
         qkv = self.qkv(x).view(B, T, 3, self.n_head, self.head_size).permute(2, 0, 3, 1, 4)
         q, k, v = qkv  # each (B, nh, T, hs)
         if cache is not None:
             k, v = cache.extend(qkv[1:])
-        attention_mask = cache.place.attention_mask if cache is not None else None
+        attention_mask = None if cache is None else cache.position.attention_mask
         heads = self.attend(
             q, k, v, scale=self.scale, p=self.p, dropout_masks=dropout_masks, attention_mask=attention_mask
         )

@@ -1,8 +1,8 @@
-"""Dropout whose masks are a pure function of a key: the same on every device and for any number of threads.
+"""Dropout with counter-based masks: pure functions of a seed, equal on every device and for any number of threads.
 
-torch's generator walks through its numbers one after the other; a counter-based one (Salmon et al. 2011, "Parallel
-random numbers: as easy as 1, 2, 3") hashes the index of each element, so all of them can be computed at once. The
-hash is that of Murmur3's finaliser, with the key added at two of its stages.
+torch's generator is sequential; a counter-based one (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3")
+hashes the index of each element, so all elements are drawn in parallel. The hash is Murmur3's finaliser, with the key
+added at two of its stages.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from torch import Tensor
 
 from gptlite.seeds import mix
 
-CHUNK = 1 << 18  # hashes at a time on a CPU: few enough for its cache, many enough for its threads
-LEVELS = 1 << 16  # a mask compares 16 bits, so probabilities are multiples of 1 / 65,536
+CHUNK = 1 << 18  # hashes at a time on a CPU: small enough for its cache, large enough for its threads
+LEVELS = 1 << 16  # 16 random bits per element: probabilities are multiples of 1 / 65,536
 
 
 def hashes(start: int, n: int, key: tuple[int, int], device: torch.device) -> Tensor:
-    """Hashes of the numbers start .. start + n - 1: (n,) int32, every bit as good as random."""
+    """Hashes of the numbers start .. start + n - 1, uniform over all 32 bits: (n,) int32."""
     x = torch.arange(start, start + n, dtype=torch.int32, device=device)
     x.add_(key[0])
     for shift, factor, constant in ((16, -2048144789, key[1]), (13, -1028477387, 0)):
@@ -30,37 +30,37 @@ def hashes(start: int, n: int, key: tuple[int, int], device: torch.device) -> Te
 
 
 def _shifted(x: Tensor, bits: int) -> Tensor:
-    """x >> bits with zeros moving in; torch repeats the sign."""
+    """x >> bits of an unsigned number; torch's >> repeats the sign bit."""
     return (x >> bits).bitwise_and_((1 << (32 - bits)) - 1)
 
 
 @dataclass
 class DropoutMasks:
-    """The masks of one forward pass: the i-th that is drawn is a pure function of (seed, i, its shape, p)."""
+    """The dropout masks of one forward pass: mask i is a pure function of (seed, i, its shape, p)."""
 
     seed: int
-    drawn: int = 0
+    drawn: int = 0  # masks so far
 
     def dropped(self, shape: Sequence[int], p: float, device: torch.device) -> Tensor:
-        """The next mask, True for each element that is dropped, which happens with probability p: `shape` bool."""
-        words = mix(self.seed, self.drawn).to_bytes(8, "little")
-        key = (int.from_bytes(words[:4], "little", signed=True), int.from_bytes(words[4:], "little", signed=True))
+        """Draw the next mask: True with probability p, where an element is dropped: `shape` bool."""
+        seed = mix(self.seed, self.drawn).to_bytes(8, "little")
+        key = (int.from_bytes(seed[:4], "little", signed=True), int.from_bytes(seed[4:], "little", signed=True))
         self.drawn += 1
         n = math.prod(shape)
         mask = torch.empty(n, dtype=torch.bool, device=device)
-        below = round(p * LEVELS) - LEVELS // 2  # each hash is two signed 16-bit numbers
+        threshold = round(p * LEVELS) - LEVELS // 2  # each hash is two signed 16-bit numbers
         chunk = CHUNK if device.type == "cpu" else max(1, (n + 1) // 2)
         for start in range(0, n, 2 * chunk):
             size = min(2 * chunk, n - start)
             numbers = hashes(start // 2, (size + 1) // 2, key, device).view(torch.int16)[:size]
-            torch.lt(numbers, below, out=mask[start : start + size])
+            torch.lt(numbers, threshold, out=mask[start : start + size])
         return mask.view(tuple(shape))
 
 
 def dropout(x: Tensor, p: float, dropout_masks: DropoutMasks | None) -> Tensor:
-    """Zero each element with probability `p` and scale the rest by 1 / (1 - p); the identity without `masks`.
+    """Zero each element with probability p and scale the others by 1 / (1 - p); without masks, the identity.
 
-    p counts to the nearest 1 / 65,536.
+    The probability is p rounded to a multiple of 1 / 65,536.
     """
     if dropout_masks is None or p == 0.0:
         return x

@@ -1,8 +1,9 @@
-"""Our tensors <-> the names and orientation of GPT-2 on disk, so that Hugging Face opens a checkpoint as it is.
+"""GPT-2's names, shapes and config.json for our parameters, so that Hugging Face opens a checkpoint as it is.
 
-GPT-2 stores its projections as (in, out), torch's Linear as (out, in): the four matrices of a block are transposed.
-What we leave out (biases, a learned position table) is written as zeros or as the fixed table, which computes
-the same function. Post-LN has no GPT-2 form: it is saved under `model_type: gptlite`, which others refuse.
+GPT-2 stores its projections as (in, out) and torch's Linear as (out, in), so the four matrices of a block are
+transposed. Missing biases and a missing or fixed position table are written out as zeros or as that table, which
+computes the same function. Variants that GPT-2 cannot represent are saved as `model_type: gptlite`, which Hugging Face
+refuses.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 from gptlite.config.schema import ModelSection
+from gptlite.model.activations import ACTIVATIONS
 from gptlite.model.gpt import GPT
 
 FORMAT_VERSION = 1
@@ -35,7 +37,7 @@ TRANSPOSED = ("attn.qkv", "attn.proj", "mlp.up", "mlp.down")
 
 
 def gpt2_name(name: str) -> str:
-    """`blocks.0.attn.qkv.weight` -> `transformer.h.0.attn.c_attn.weight`, and so on."""
+    """GPT-2's name of a parameter: `blocks.0.attn.qkv.weight` -> `transformer.h.0.attn.c_attn.weight`."""
     if name in OUTSIDE_BLOCKS:
         return OUTSIDE_BLOCKS[name]
     if name.startswith("ln_f."):
@@ -50,40 +52,40 @@ def _is_transposed(name: str) -> bool:
 
 
 def to_gpt2(model: GPT) -> dict[str, Tensor]:
-    """The model's parameters in GPT-2's form; computes the same logits there."""
+    """The tensors of a GPT-2 that computes the same logits, by GPT-2's names."""
     cfg = model.cfg
-    out = {}
+    tensors = {}
     for name, parameter in model.named_parameters():
         tensor = parameter.detach()
-        out[gpt2_name(name)] = tensor.t().contiguous() if _is_transposed(name) else tensor
+        tensors[gpt2_name(name)] = tensor.t().contiguous() if _is_transposed(name) else tensor
     if cfg.position != "learned":
-        table = model.positions(slice(0, cfg.block_size))
-        empty = torch.zeros(cfg.block_size, cfg.n_embd)
-        out["transformer.wpe.weight"] = table.clone() if table is not None else empty
+        table = model.position_rows(slice(0, cfg.block_size))
+        zeros = torch.zeros(cfg.block_size, cfg.n_embd)
+        tensors["transformer.wpe.weight"] = zeros if table is None else table.clone()
     if not cfg.bias:
         for name, module in model.named_modules():
             if isinstance(module, torch.nn.Linear | torch.nn.LayerNorm) and name != "head":
-                width = module.weight.size(0)
-                out[gpt2_name(f"{name}.bias")] = torch.zeros(width)
-    return out
+                tensors[gpt2_name(f"{name}.bias")] = torch.zeros(module.weight.size(0))
+    return tensors
 
 
 def from_gpt2(tensors: Mapping[str, Tensor], model: GPT) -> None:
-    """Copy what `to_gpt2` wrote into `model`, in place. A missing or misshapen tensor raises ValueError."""
+    """Copy tensors that `to_gpt2` made into the model, in place. ValueError for a missing or misshapen one."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            there = gpt2_name(name)
-            if there not in tensors:
-                raise ValueError(f"tensor {there} is missing")
-            tensor = tensors[there].t() if _is_transposed(name) else tensors[there]
+            stored = gpt2_name(name)
+            if stored not in tensors:
+                raise ValueError(f"tensor {stored} is missing")
+            tensor = tensors[stored].t() if _is_transposed(name) else tensors[stored]
             if tensor.shape != parameter.shape:
-                raise ValueError(f"tensor {there} has shape {tuple(tensor.shape)}, not {tuple(parameter.shape)}")
+                raise ValueError(f"tensor {stored} has shape {tuple(tensor.shape)}, not {tuple(parameter.shape)}")
             parameter.copy_(tensor)
 
 
 def hf_config(cfg: ModelSection, vocab_size: int, eot_id: int) -> dict[str, Any]:
-    """config.json of a checkpoint: GPT-2's keys, or `model_type: gptlite` where GPT-2 cannot say it."""
-    if cfg.norm == "post":
+    """config.json of a checkpoint: GPT-2's keys, or `model_type: gptlite` where GPT-2 cannot represent the model."""
+    activation = ACTIVATIONS[cfg.activation].gpt2_name
+    if cfg.norm != "pre" or activation is None:
         return {"model_type": "gptlite", "architectures": ["GPTLite"]}
     return {
         "model_type": "gpt2",
@@ -95,7 +97,7 @@ def hf_config(cfg: ModelSection, vocab_size: int, eot_id: int) -> dict[str, Any]
         "n_layer": cfg.n_layer,
         "n_head": cfg.n_head,
         "n_inner": 4 * cfg.n_embd,
-        "activation_function": "relu" if cfg.activation == "relu" else "gelu_new",
+        "activation_function": activation,
         "embd_pdrop": cfg.dropout,
         "attn_pdrop": cfg.dropout,
         "resid_pdrop": cfg.dropout,
@@ -109,9 +111,9 @@ def hf_config(cfg: ModelSection, vocab_size: int, eot_id: int) -> dict[str, Any]
 
 
 def generation_config(cfg: ModelSection, eot_id: int, suppressed: Sequence[int]) -> dict[str, Any]:
-    """generation_config.json: GPT-2 in Hugging Face indexes out of its position table past max_length.
+    """generation_config.json of a checkpoint. suppressed: ids that are never generated.
 
-    barred: ids that are never written.
+    max_length is block_size: past it, Hugging Face's GPT-2 indexes out of its position table.
     """
     suppressed_ids = {"suppress_tokens": list(suppressed)} if suppressed else {}
     return {

@@ -1,7 +1,7 @@
-"""How large a model is: its parameters by part, and the memory that tokens take on their way through it.
+"""How large a model is: parameters by part, and the activation memory of training and scoring per token.
 
-Letters: C = n_embd, T = block_size, V = vocab_size, nh = n_head. What a pass holds is counted in bytes for each of the
-tokens that go through together; a `word` is what a number takes in matrix products, 4 bytes in fp32 and 2 in bf16.
+C = n_embd, T = block_size, V = vocab_size, nh = n_head. Memory is in bytes per token of a batch. `word` is the size of
+a number in matrix products: 4 bytes in fp32, 2 in bf16. Arithmetic only, without torch.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass
 
 from gptlite.config.schema import ModelSection
+from gptlite.model.activations import ACTIVATIONS
 
 FP32, BF16, BOOL, INT64 = 4, 2, 1, 8  # bytes
 WORD = {"fp32": FP32, "bf16": BF16}  # by run.precision
@@ -16,23 +17,23 @@ WORD = {"fp32": FP32, "bf16": BF16}  # by run.precision
 
 @dataclass(frozen=True)
 class Parameters:
-    """Trained numbers by the part of the model that they belong to."""
+    """The number of parameters in each part of the model."""
 
     embeddings: int
     positions: int
     attention: int
     feed_forward: int
     norms: int
-    head: int  # 0 where it shares the embeddings
+    head: int  # 0 with tied weights
 
     @property
     def total(self) -> int:
-        """All of them, as GPT.n_parameters counts."""
+        """The number of all parameters, equal to GPT.n_parameters()."""
         return sum(astuple(self))
 
 
 def count_parameters(cfg: ModelSection, vocab_size: int) -> Parameters:
-    """The shapes of `model.gpt`, multiplied out."""
+    """Count the parameters of a GPT without building it."""
     C, n_layer, bias = cfg.n_embd, cfg.n_layer, int(cfg.bias)
     return Parameters(
         embeddings=vocab_size * C,
@@ -45,57 +46,62 @@ def count_parameters(cfg: ModelSection, vocab_size: int) -> Parameters:
 
 
 def count_norms(cfg: ModelSection) -> int:
-    """LayerNorms: two a block, and a last one where they stand before the branches."""
+    """The number of LayerNorms: two per block, and a last one with pre-LN."""
     return 2 * cfg.n_layer + (cfg.norm == "pre")
 
 
 def count_hidden(cfg: ModelSection) -> int:
-    """Numbers in the matrices inside the blocks, which Muon may move."""
+    """The number of parameters in the matrices of the blocks, which Muon can train."""
     return 12 * cfg.n_layer * cfg.n_embd**2
 
 
 def feed_forward_flops(cfg: ModelSection, tokens: float) -> float:
-    """Operations of one matrix product of the feed-forward, C -> 4C, for so many tokens: a sum and a product each."""
+    """FLOPs of one matrix product of the feed-forward, C -> 4C; a multiplication and an addition count as two."""
     return 2 * tokens * cfg.n_embd * 4 * cfg.n_embd
 
 
 def count_tensors(cfg: ModelSection) -> int:
-    """Parameter tensors: tables, head, norms, and four matrices a block."""
+    """The number of parameter tensors: tables, head, norms, and four matrices per block."""
     tables = 1 + (cfg.position == "learned") + (not cfg.tie_weights)
     return tables + (1 + cfg.bias) * (count_norms(cfg) + 4 * cfg.n_layer)
 
 
-def weights_of_attention(cfg: ModelSection, attention: str, *, drops: bool) -> int:
-    """Attention weights of one token in one block: nh T, or none where the fused kernel never writes them.
+def count_attention_weights(cfg: ModelSection, attention: str, *, drops: bool) -> int:
+    """Attention weights in memory per token and block: nh T, or none with the fused kernel.
 
-    With dropout the fused path takes the batched one (model.attention).
+    With dropout, `fused_attention` does as `batched_attention`.
     """
     return 0 if attention == "fused" and not drops else cfg.n_head * cfg.block_size
 
 
-def kept_by_activation(cfg: ModelSection) -> int:
-    """Numbers of a token: ReLU keeps its output, which is the next layer's input anyway; GELU keeps its input too."""
-    return (4 if cfg.activation == "relu" else 8) * cfg.n_embd
+def saves_input(cfg: ModelSection) -> bool:
+    """True where autograd saves the input of the activation, not its output, for the backward pass."""
+    return ACTIVATIONS[cfg.activation].saves == "input"
+
+
+def count_saved_by_activation(cfg: ModelSection) -> int:
+    """Numbers per token: the output of the activation, which the next layer saves anyway, and its input if saved."""
+    return (8 if saves_input(cfg) else 4) * cfg.n_embd
 
 
 def kept_by_block(cfg: ModelSection, attention: str, word: int) -> int:
-    """What autograd keeps of a token in one block, for the backward pass: bytes.
+    """Bytes that autograd saves per token in one block.
 
-    A norm keeps its input, mean and deviation; a linear layer its input; attention Q, K, V and the weights, or the
-    fused kernel one log-sum-exp a head; dropout its mask.
+    A norm saves its input, mean and deviation; a linear layer its input; attention Q, K, V and the weights, the fused
+    kernel one log-sum-exp per head instead; dropout its mask.
     """
     C, drops = cfg.n_embd, cfg.dropout > 0.0
     norms = 2 * (C * FP32 + 2 * FP32)
-    inputs = 3 * C * word + kept_by_activation(cfg) * word  # of qkv, proj and up; of down
-    weights = weights_of_attention(cfg, attention, drops=drops)
-    # With dropout those that are left after it are kept beside those of the softmax.
+    inputs = 3 * C * word + count_saved_by_activation(cfg) * word  # of qkv, proj and up; of down
+    weights = count_attention_weights(cfg, attention, drops=drops)
+    # With dropout, the weights after it are saved beside those of the softmax.
     attended = 3 * C * word + weights * (2 * word + BOOL if drops else word) + (0 if weights else cfg.n_head * FP32)
     dropout_masks = 2 * C * BOOL if drops else 0
     return norms + inputs + attended + dropout_masks
 
 
 def kept_by_forward(cfg: ModelSection, attention: str, word: int) -> int:
-    """What autograd keeps of a token until the head: the ids, the first mask, all blocks, the last norm, its output."""
+    """Bytes that autograd saves per token before the head: ids, first mask, blocks, last norm and its output."""
     C = cfg.n_embd
     before = INT64 + (C * BOOL if cfg.dropout > 0.0 else 0)
     after = C * word + (C * FP32 + 2 * FP32 if cfg.norm == "pre" else 0)
@@ -103,23 +109,23 @@ def kept_by_forward(cfg: ModelSection, attention: str, word: int) -> int:
 
 
 def held_by_training(cfg: ModelSection, vocab_size: int, attention: str, word: int) -> int:
-    """The most that a token takes in a forward and backward pass: bytes, gradients of parameters left out.
+    """Peak bytes per token in a forward and backward pass, without the gradients of parameters.
 
-    The largest of three moments of the backward pass, each with all that was kept and is still to come:
+    The peak is at one of three moments of the backward pass, each beside all that is still saved:
     head          logits, their log-softmax in fp32, and the gradients of both
-    feed-forward  of the last block: gradients of the stream and around the activation; the logits are still there
-    attention     of the last block: gradients of the stream, of its output, and of its weights or Q, K, V
+    feed-forward  of the last block: gradients of the residual stream and around the activation; the logits still live
+    attention     of the last block: gradients of the residual stream, of its output, and of its weights or Q, K, V
     """
     C, logits = cfg.n_embd, vocab_size * word
     head = kept_by_forward(cfg, attention, word) + logits + 3 * vocab_size * FP32
     blocks = cfg.n_layer * kept_by_block(cfg, attention, word) + C * FP32 + logits
-    # GELU's output is gone before the gradient of its input comes, ReLU's is needed for it.
-    feed_forward = blocks + (8 if cfg.activation == "relu" else 4) * C * word
-    done = C * FP32 + 2 * C * word + kept_by_activation(cfg) * word
+    # Gradients of the activation's output and input; the output itself is freed before, unless it is saved for this.
+    feed_forward = blocks + (4 if saves_input(cfg) else 8) * C * word
+    freed = C * FP32 + 2 * C * word + count_saved_by_activation(cfg) * word
     drops = cfg.dropout > 0.0
-    weights = weights_of_attention(cfg, attention, drops=drops)
-    # Two gradients meet, and with dropout the dropped weights are gone by then.
-    attended = blocks - done + C * word + max((1 if drops else 2) * weights, 3 * C) * word
+    weights = count_attention_weights(cfg, attention, drops=drops)
+    # Gradients of the weights after and before the softmax; with dropout, the dropped weights are freed by then.
+    attended = blocks - freed + C * word + max((1 if drops else 2) * weights, 3 * C) * word
     return max(head, feed_forward, attended)
 
 
@@ -128,8 +134,8 @@ def held_by_scoring(cfg: ModelSection, vocab_size: int, attention: str, word: in
 
     Nothing is kept but the residual stream; the logits of one batch live until those of the next exist.
     """
-    C, weights = cfg.n_embd, weights_of_attention(cfg, attention, drops=False)
-    copies = (3 * C + 2 * weights) * word if weights else 0  # the products want Q, K, V each in one piece
+    C, weights = cfg.n_embd, count_attention_weights(cfg, attention, drops=False)
+    copies = (3 * C + 2 * weights) * word if weights else 0  # batched products copy Q, K and V to be contiguous
     attended = (1 + 3 + 1) * C * word + copies
     feed_forward = (1 + 4 + 4) * C * word
     logits = vocab_size * max(word, FP32)

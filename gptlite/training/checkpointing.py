@@ -11,7 +11,8 @@ from torch import Tensor
 
 from gptlite.config.schema import RunConfig
 from gptlite.errors import RunError
-from gptlite.inference.language_model import LanguageModel, read_model_info
+from gptlite.inference.language_model import LanguageModel
+from gptlite.inference.load import read_model_info
 from gptlite.json_files import FORMAT_VERSION, check_version
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import from_gpt2, generation_config, hf_config, to_gpt2

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from gptlite.compute.device import Compute
 from gptlite.compute.distributed import Dist
+from gptlite.config.sampling import SampleSection
 from gptlite.config.schema import RunConfig
 from gptlite.data.batches import Batches
 from gptlite.data.tokens import Tokens
 from gptlite.inference.language_model import LanguageModel
-from gptlite.inference.sampling import SamplingParams
 from gptlite.inference.score import Score
 from gptlite.loggers.media import Picture
 from gptlite.model.gpt import GPT
@@ -56,8 +56,9 @@ class Trainer:
 
     def sample(self) -> str:
         """Up to SAMPLE_CHARACTERS characters that continue `eval.prompt`, always with the same seed."""
-        params = SamplingParams(max_new_tokens=SAMPLE_CHARACTERS, temperature=self.cfg.sample.temperature)
-        sample = next(self.language_model.samples(self.cfg.eval.prompt, params, seed=SAMPLE_SEED))
+        temperature = self.cfg.sample.temperature
+        params = SampleSection(max_new_tokens=SAMPLE_CHARACTERS, temperature=temperature, seed=SAMPLE_SEED)
+        sample = next(self.language_model.samples(self.cfg.eval.prompt, params))
         for _ in sample:
             if len(sample.text) >= SAMPLE_CHARACTERS:
                 break

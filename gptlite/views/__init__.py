@@ -1,1 +1,1 @@
-"""Pages and pictures of numbers that others computed."""
+"""HTML pages and SVG plots from plain numbers, without torch."""

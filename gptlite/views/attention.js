@@ -1,11 +1,11 @@
 
-// data: {tokens, visible, layers: [[{scores, weights, values, heads}, ... one per head], ... one per layer], positions}
-const { tokens, visible, layers, positions } = data;
+// data: {tokens, mask, layers: [[{scores, weights, values, heads}, ... one per head], ... one per layer], positions}
+const { tokens, mask, layers, positions } = data;
 const chosen = { layer: 0, head: 0, token: tokens.length - 1 };
 const tip = document.getElementById("tip");
 const byId = id => document.getElementById(id);
 
-// ---- colours: stops in the style sheet, numbers in between by interpolation
+// ---- colours: the style sheet has the stops; numbers in between are interpolated
 
 function ramp(name) {
   const stops = getComputedStyle(document.documentElement).getPropertyValue(name).split(",")
@@ -16,16 +16,16 @@ function ramp(name) {
     return [...stops[low].map((from, i) => from + (place - low) * (stops[low + 1][i] - from)), 255];
   };
 }
-const NOTHING = [0, 0, 0, 0]; // the hatching behind the picture shows
+const TRANSPARENT = [0, 0, 0, 0]; // shows the hatching behind the picture
 
 // From -most (orange) over 0 to most (blue).
 function signed(most) {
   const colour = ramp("--signed");
-  return number => number === -Infinity ? NOTHING : colour(0.5 + number / (2 * most || 1));
+  return number => number === -Infinity ? TRANSPARENT : colour(0.5 + number / (2 * most || 1));
 }
 
-// Along the square root, or all small shares would look like none.
-function share() {
+// By the square root, so that small weights differ visibly from 0.
+function weightColour() {
   const colour = ramp("--weight");
   return number => colour(Math.sqrt(number));
 }
@@ -41,7 +41,7 @@ function paint(canvas, rows, colour) {
 const largest = rows => rows.flat().reduce((most, x) => Math.max(most, Number.isFinite(x) ? Math.abs(x) : 0), 0);
 const short = number => number === -Infinity ? "−∞" : Number(number.toPrecision(3)).toString().replace("-", "−");
 
-// ---- what a pointer sees
+// ---- tooltips
 
 function showTip(event, lines) {
   tip.replaceChildren();
@@ -51,14 +51,14 @@ function showTip(event, lines) {
   tip.style.top = `${Math.min(event.clientY + 16, innerHeight - tip.offsetHeight - 8)}px`;
 }
 
-// Calls `look(row, column, event)` for the cell under the pointer.
-function watch(canvas, look, click = () => {}) {
+// Calls `show(row, column, event)` for the cell under the pointer.
+function onPoint(canvas, show, click = () => {}) {
   const cell = event => {
     const box = canvas.getBoundingClientRect();
     const place = (at, length, n) => Math.min(n - 1, Math.max(0, Math.floor(at / length * n)));
     return [place(event.clientY - box.top, box.height, canvas.height), place(event.clientX - box.left, box.width, canvas.width)];
   };
-  canvas.addEventListener("pointermove", event => look(...cell(event), event));
+  canvas.addEventListener("pointermove", event => show(...cell(event), event));
   canvas.addEventListener("pointerleave", () => { tip.hidden = true; });
   canvas.addEventListener("click", event => click(...cell(event)));
 }
@@ -76,7 +76,7 @@ function legend(parent, colours, words, hatch = "") {
   }
 }
 
-function shareLegend(parent) {
+function weightLegend(parent) {
   const ticks = add(add(parent, "div", "legend"), "div", "ticks");
   add(ticks, "div", "bar").style.background = "linear-gradient(to right, var(--weight))";
   for (const at of [0, 0.01, 0.1, 0.25, 0.5, 1]) {
@@ -104,7 +104,7 @@ function matrix(id, name, ofHead, colourOf, legendOf) {
     across.forEach((label, i) => label.classList.toggle("on", i === s));
     down.forEach((label, i) => label.classList.toggle("on", i === t));
   };
-  watch(canvas, (t, s, event) => {
+  onPoint(canvas, (t, s, event) => {
     showTip(event, [`query: ${tokens[t]} (${t + 1})`, `key: ${tokens[s]} (${s + 1})`, `${name}: ${short(rows[t][s])}`]);
     point(t, s);
   }, token => choose({ token }));
@@ -121,15 +121,15 @@ function matrix(id, name, ofHead, colourOf, legendOf) {
 }
 
 const signedLegend = (parent, most, hatch) => legend(parent, "--signed", [short(-most), short(most)], hatch);
-const mask = rows => rows.map((row, t) => row.map((x, s) => visible[t][s] ? x : -Infinity));
+const masked = rows => rows.map((row, t) => row.map((x, s) => mask[t][s] ? x : -Infinity));
 const all = head => largest(head.scores); // steps 1 and 2 share their colours
 const matrices = [
   matrix("scores", "score", head => head.scores, head => signed(all(head)), (foot, head) => signedLegend(foot, all(head))),
-  matrix("masked", "score", head => mask(head.scores), head => signed(all(head)), (foot, head) => signedLegend(foot, all(head), "−∞")),
-  matrix("weights", "share", head => head.weights, share, shareLegend),
+  matrix("masked", "score", head => masked(head.scores), head => signed(all(head)), (foot, head) => signedLegend(foot, all(head), "−∞")),
+  matrix("weights", "weight", head => head.weights, weightColour, weightLegend),
 ];
 
-// ---- step 4: the values, mixed
+// ---- step 4: the weighted sum of the values
 
 function part(parent, className, text, weight, vector, colour) {
   const line = add(parent, "div", `part ${className}`);
@@ -141,18 +141,18 @@ function part(parent, className, text, weight, vector, colour) {
   add(line, "span", "number", weight === null ? "" : weight.toFixed(3));
   const strip = add(line, "canvas", "strip");
   paint(strip, [vector], colour);
-  watch(strip, (_, channel, event) => showTip(event, [`${text}, channel ${channel + 1}: ${short(vector[channel])}`]));
+  onPoint(strip, (_, channel, event) => showTip(event, [`${text}, channel ${channel + 1}: ${short(vector[channel])}`]));
 }
 
-function mix(head) {
+function paintSum(head) {
   const t = chosen.token, most = largest(head.values), colour = signed(most);
   byId("mixing").replaceChildren("For ");
   add(byId("mixing"), "b", "token", tokens[t]);
-  byId("mixing").append(`, token ${t + 1}: the value of each token that it sees, times its share (bars), added up channel by channel.`);
+  byId("mixing").append(`, token ${t + 1}: the value of each token that it attends to, times its weight (bars), summed channel by channel.`);
   byId("output").replaceChildren();
-  part(byId("output"), "sum", "mixture", null, head.heads[t], colour);
+  part(byId("output"), "sum", "output", null, head.heads[t], colour);
   byId("parts").replaceChildren();
-  tokens.forEach((text, s) => visible[t][s] && part(byId("parts"), "", text, head.weights[t][s], head.values[s], colour));
+  tokens.forEach((text, s) => mask[t][s] && part(byId("parts"), "", text, head.weights[t][s], head.values[s], colour));
   byId("values").replaceChildren();
   signedLegend(byId("values"), most);
 }
@@ -172,12 +172,12 @@ if (positions) {
   const canvas = add(table, "canvas"), below = add(table, "div", "below");
   ["1", "channel →", positions.shape[1]].forEach(word => add(below, "span", "", word));
   signedLegend(byId("positions"), largest(positions.rows));
-  watch(canvas, (row, column, event) => showTip(event, [
+  onPoint(canvas, (row, column, event) => showTip(event, [
     `position ${1 + row * everyRow}, channel ${1 + column * everyColumn}: ${short(positions.rows[row][column])}`,
   ]));
 }
 
-// ---- choosing
+// ---- choice of layer, head and token
 
 const map = byId("map");
 map.style.gridTemplateColumns = `auto repeat(${layers[0].length}, minmax(0, ${layers[0].length > 8 ? 40 : 64}px))`;
@@ -192,7 +192,7 @@ const heads = layers.flatMap((layer, l) => {
     return { l, h, button, canvas: add(button, "canvas") };
   });
 });
-const words = tokens.map((text, token) => {
+const tokenButtons = tokens.map((text, token) => {
   const button = add(byId("text"), "button", "token", text);
   button.addEventListener("click", () => choose({ token }));
   return button;
@@ -202,10 +202,10 @@ function choose(change) {
   Object.assign(chosen, change);
   const head = layers[chosen.layer][chosen.head];
   heads.forEach(({ l, h, button }) => button.setAttribute("aria-pressed", l === chosen.layer && h === chosen.head));
-  words.forEach((button, token) => button.setAttribute("aria-pressed", token === chosen.token));
+  tokenButtons.forEach((button, token) => button.setAttribute("aria-pressed", token === chosen.token));
   byId("which").textContent = `Layer ${chosen.layer + 1}, head ${chosen.head + 1}`;
-  matrices.forEach(show => show(head));
-  mix(head);
+  matrices.forEach(paintMatrix => paintMatrix(head));
+  paintSum(head);
   history.replaceState(null, "", `#${chosen.layer + 1}-${chosen.head + 1}-${chosen.token + 1}`);
 }
 
@@ -218,7 +218,7 @@ document.addEventListener("keydown", event => {
 });
 
 function paintAll() {
-  heads.forEach(({ l, h, canvas }) => paint(canvas, layers[l][h].weights, share()));
+  heads.forEach(({ l, h, canvas }) => paint(canvas, layers[l][h].weights, weightColour()));
   paintPositions();
   choose({});
 }
@@ -228,7 +228,7 @@ document.body.classList.toggle("long", isLong);
 document.body.classList.toggle("short", tokens.every(text => text.length === 1));
 const cell = (isLong ? 540 : 350) / tokens.length;
 document.documentElement.style.setProperty("--label", `${Math.max(7, Math.min(13, cell))}px`);
-// The address keeps what was chosen: page.html#2-1-5 is layer 2, head 1, token 5.
+// The address keeps the choice: page.html#2-1-5 is layer 2, head 1, token 5.
 location.hash.slice(1).split("-").map(Number).forEach((number, i) => {
   const what = ["layer", "head", "token"][i];
   if (number >= 1 && number <= COUNTS[what]) {

@@ -1,4 +1,4 @@
-"""Lines over a logarithmic or a linear axis as one SVG file that needs nothing else, for light and dark screens."""
+"""Line plots as one self-contained SVG file, over a linear or logarithmic x axis, for light and dark screens."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
-WIDTH, HEIGHT = 860, 420  # of the plotted area and its labels; the legend comes on top of it
+WIDTH, HEIGHT = 860, 420  # with labels, without the legend
 LEFT, RIGHT, BOTTOM, TOP = 64, 24, 52, 52
 LINE_HEIGHT = 22  # of the legend
-LONGEST = 90  # characters of a text
+LONGEST = 90  # characters; longer texts are cut
 UNITS = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
 
-# Okabe and Ito's colours, which most colour-blind people tell apart; on dark paper somewhat lighter ones.
+# Okabe and Ito's colours, which most colour-blind people can tell apart; lighter ones for dark screens.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b58900", "#56b4e9")
 COLOURS_ON_DARK = ("#4aa8e0", "#ff8c42", "#33c79b", "#e29cc4", "#e6b422", "#8fd0f5")
 DASHES = ("none", "7 4", "2 3")  # where there are more lines than colours
@@ -34,7 +34,7 @@ STYLE = """\
 
 @dataclass(frozen=True)
 class Line:
-    """A curve through (x, y) for x = 1, 2, ..., or for other xs, not below 0 and in their order."""
+    """A curve through (x, y). xs: increasing and at least 0; empty means 1, 2, ..."""
 
     name: str
     ys: Sequence[float]
@@ -47,30 +47,27 @@ class Line:
 
 @dataclass(frozen=True)
 class Axis:
-    """How x lies on the picture, which reaches from `start` at least to `end`.
-
-    ticks: the marks for values up to a highest one. place: a value in the unit in which the picture is even.
-    """
+    """An x axis, which reaches from `start` to `end` or further."""
 
     start: float
     end: float
-    ticks: Callable[[float], Sequence[float]]
-    place: Callable[[float], float]
+    ticks: Callable[[float], Sequence[float]]  # the ticks up to the largest value
+    transform: Callable[[float], float]  # a value to the scale that is drawn linearly
 
 
 def line_plot(lines: Sequence[Line], *, title: str, x_label: str, y_label: str, x_axis: Axis | None = None) -> str:
-    """The SVG of one line or more, each of one point or more; figures must be finite. x_axis: None is logarithmic."""
+    """Plot at least one line of at least one point, all finite, as SVG. x_axis: None is logarithmic."""
     top = TOP + LINE_HEIGHT * len(lines)
     x_axis = x_axis or LOGARITHMIC
     highest = max(line.points[-1][0] for line in lines)
     x_ticks = x_axis.ticks(highest)
     y_ticks = round_ticks(min(min(line.ys) for line in lines), max(max(line.ys) for line in lines))
     end = max(x_axis.end, highest, x_ticks[-1])
-    scale = _scale(x_axis.place(x_axis.start), x_axis.place(end), LEFT, WIDTH - RIGHT)
+    scale = _scale(x_axis.transform(x_axis.start), x_axis.transform(end), LEFT, WIDTH - RIGHT)
     up = _scale(y_ticks[0], y_ticks[-1], top + HEIGHT - BOTTOM, top)
 
     def across(x: float) -> float:
-        return scale(x_axis.place(x))
+        return scale(x_axis.transform(x))
 
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top + HEIGHT}" width="{WIDTH}" '
@@ -89,7 +86,7 @@ def line_plot(lines: Sequence[Line], *, title: str, x_label: str, y_label: str, 
 
 
 def round_ticks(low: float, high: float, about: int = 6) -> list[float]:
-    """Multiples of 1, 2 or 5 times a power of ten, about so many, from at most `low` to at least `high`.
+    """About so many multiples of 1, 2 or 5 times a power of ten, from at most `low` to at least `high`.
 
     >>> round_ticks(2.13, 3.9)
     [2.0, 2.5, 3.0, 3.5, 4.0]
@@ -98,9 +95,8 @@ def round_ticks(low: float, high: float, about: int = 6) -> list[float]:
     power = 10.0 ** math.floor(math.log10(span / about))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power * about >= span)
     first, last = math.floor(low / step), math.ceil(high / step)
-    # Divided, not multiplied: 3 * 0.1 is not 0.3.
-    places = max(0, -math.floor(math.log10(step)))
-    return [round(place * step, places) for place in range(first, max(last, first + 1) + 1)]
+    digits = max(0, -math.floor(math.log10(step)))
+    return [round(i * step, digits) for i in range(first, max(last, first + 1) + 1)]  # 3 * 0.1 is not 0.3
 
 
 def log_ticks(high: float) -> list[int]:
@@ -118,7 +114,7 @@ LINEAR = Axis(0, 0, lambda high: round_ticks(0, high), lambda x: x)
 
 
 def short(number: float) -> str:
-    """A round number in few characters.
+    """Write a round number in few characters.
 
     >>> short(500), short(2500000), short(1e9)
     ('500', '2.5M', '1G')
@@ -128,7 +124,7 @@ def short(number: float) -> str:
 
 
 def _scale(low: float, high: float, start: float, end: float) -> Callable[[float], float]:
-    """Where a number between low and high lies between the pixels start and end."""
+    """Map low .. high to the pixels start .. end."""
     return lambda value: start + (value - low) / (high - low) * (end - start)
 
 
@@ -140,11 +136,11 @@ def _legend(lines: Sequence[Line]) -> Iterator[str]:
 
 
 def _y_axis(ticks: Sequence[float], up: Callable[[float], float], label: str) -> Iterator[str]:
-    places = max(0, math.ceil(-math.log10(ticks[1] - ticks[0]) - 1e-6))
+    digits = max(0, math.ceil(-math.log10(ticks[1] - ticks[0]) - 1e-6))
     for tick in ticks:
         y = up(tick)
         yield f'<path class="grid" d="M{LEFT},{y:.1f} H{WIDTH - RIGHT}"/>'
-        yield f'<text class="tick" x="{LEFT - 8}" y="{y + 4.5:.1f}" text-anchor="end">{tick:.{places}f}</text>'
+        yield f'<text class="tick" x="{LEFT - 8}" y="{y + 4.5:.1f}" text-anchor="end">{tick:.{digits}f}</text>'
     middle = (up(ticks[0]) + up(ticks[-1])) / 2
     yield f'<text transform="translate(18,{middle:.1f}) rotate(-90)" text-anchor="middle">{_text(label)}</text>'
 
@@ -178,6 +174,6 @@ def _variables(colours: Sequence[str]) -> str:
 
 
 def _text(text: str) -> str:
-    """As it can stand in XML, which has no place for control characters; cut where the picture ends."""
+    """Escape a text for XML, without control characters, and cut it to fit."""
     shown = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
     return escape("".join(character if character.isprintable() else "\ufffd" for character in shown))

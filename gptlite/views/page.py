@@ -1,4 +1,4 @@
-"""A page in one file: text, style, script and numbers together. It needs no network, and forbids itself to use one."""
+"""HTML pages in one file, with style, script and data; a content security policy forbids any network access."""
 
 from __future__ import annotations
 
@@ -12,21 +12,23 @@ from typing import Any
 import numpy.typing as npt
 
 
-def page(name: str, title: str, words: Mapping[str, str], data: Mapping[str, Any]) -> str:
-    """The page made of `name`.html, .css and .js beside this file: $words fill its HTML and must be HTML themselves;
-    its script finds `data` as JSON."""
-    text = Template(_read("page.html")).substitute(
+def page(name: str, title: str, texts: Mapping[str, str], data: Mapping[str, Any]) -> str:
+    """Make the page of `name`.html, .css and .js in this package.
+
+    texts: HTML for the $names in the HTML file. data: what the script reads as JSON.
+    """
+    made = Template(_read("page.html")).substitute(
         title=title,
         style=_read("page.css") + _read(f"{name}.css"),
-        body=Template(_read(f"{name}.html")).substitute(words),
+        body=Template(_read(f"{name}.html")).substitute(texts),
         data=script_safe(data),
         script=_read("page.js") + _read(f"{name}.js"),
     )
-    return text.encode("utf-8", "backslashreplace").decode()  # names of files need not be UTF-8
+    return made.encode("utf-8", "backslashreplace").decode()  # file names need not be UTF-8
 
 
 def script_safe(data: Mapping[str, Any]) -> str:
-    """JSON that can stand inside a script element, in ASCII.
+    """Write JSON that is safe inside a script element, in ASCII.
 
     >>> script_safe({"text": "</script>"})
     '{"text":"\\\\u003c/script>"}'
@@ -34,14 +36,14 @@ def script_safe(data: Mapping[str, Any]) -> str:
     return json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
-def few_digits(numbers: npt.NDArray[Any], digits: int = 4) -> Any:
-    """Nested lists of the numbers, with so many significant digits: a page is read by people and sent by mail.
+def rounded(numbers: npt.NDArray[Any], digits: int = 4) -> Any:
+    """Nested lists of the numbers, rounded to significant digits to keep pages small.
 
-    >>> few_digits(np.array([[1.23456, 1234567.0]]))
+    >>> rounded(np.array([[1.23456, 1234567.0]]))
     [[1.235, 1235000.0]]
     """
     if numbers.ndim > 1:
-        return [few_digits(row, digits) for row in numbers]
+        return [rounded(row, digits) for row in numbers]
     return [float(f"{x:.{digits}g}") for x in numbers.tolist()]
 
 

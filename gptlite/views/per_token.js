@@ -7,7 +7,7 @@ const text = document.getElementById("text");
 const level = bits => `b${EDGES.filter(edge => bits >= edge).length}`;
 const percent = p => p >= 0.0995 ? `${(100 * p).toFixed(0)} %` : p >= 0.0001 ? `${(100 * p).toPrecision(2)} %` : p.toExponential(1);
 
-// ---- the text: a newline keeps its place and gets a faint sign that is not copied along
+// ---- the text: a newline stays one, with a faint sign that is not copied
 
 function addToken(shown, id, className) {
   const span = add(text, "span", className);
@@ -40,16 +40,16 @@ const spans = tokens.map(([shown, id, bits], i) => {
   return span;
 });
 
-// ---- one token looked at
+// ---- the selected token
 
-let now = 0;
-function look(i) {
+let selected = 0;
+function select(i) {
   const [, id, bits, rank, guesses] = tokens[i];
-  spans[now].classList.remove("now");
-  spans[now].tabIndex = -1;
-  now = i;
+  spans[selected].classList.remove("now");
+  spans[selected].tabIndex = -1;
+  selected = i;
   spans[i].classList.add("now");
-  spans[i].tabIndex = 0; // one stop of the Tab key for the whole text; arrows walk inside
+  spans[i].tabIndex = 0; // the whole text is one stop of the Tab key; arrow keys move inside it
   document.getElementById("token").textContent = labels[id];
   const facts = document.getElementById("facts");
   facts.replaceChildren();
@@ -61,8 +61,8 @@ function look(i) {
   });
   const expected = document.getElementById("expected");
   expected.replaceChildren();
-  const came = guesses.some(([guess]) => guess === id) ? [] : [[id, 2 ** -bits]];
-  [...guesses, ...came].forEach(([guess, p]) => {
+  const actual = guesses.some(([guess]) => guess === id) ? [] : [[id, 2 ** -bits]];
+  [...guesses, ...actual].forEach(([guess, p]) => {
     const line = add(expected, "div", guess === id ? "guess came" : "guess");
     add(line, "div", "bar").style.width = `${100 * p}%`;
     add(line, "span", "token", labels[guess]);
@@ -72,7 +72,7 @@ function look(i) {
 
 const tokenOf = event => event.target.closest("[data-i]");
 for (const kind of ["pointerover", "focusin"]) {
-  text.addEventListener(kind, event => tokenOf(event) && look(Number(tokenOf(event).dataset.i)));
+  text.addEventListener(kind, event => tokenOf(event) && select(Number(tokenOf(event).dataset.i)));
 }
 const go = i => spans[i]?.focus();
 document.addEventListener("keydown", event => {
@@ -80,14 +80,14 @@ document.addEventListener("keydown", event => {
     return;
   }
   if (event.key === "ArrowRight" || event.key === "ArrowLeft") {
-    go(now + (event.key === "ArrowRight" ? 1 : -1));
+    go(selected + (event.key === "ArrowRight" ? 1 : -1));
     event.preventDefault();
   } else if (event.key === "n") {
-    go(tokens.findIndex(([, , bits], i) => i > now && bits >= SURPRISE));
+    go(tokens.findIndex(([, , bits], i) => i > selected && bits >= SURPRISE));
   }
 });
 
-// ---- the most surprising ones, each a link to its place
+// ---- the most surprising tokens, each a link to its place
 
 peaks.forEach(i => {
   const link = add(document.getElementById("peaks"), "a");
@@ -98,5 +98,5 @@ peaks.forEach(i => {
 });
 const follow = () => document.getElementById(location.hash.slice(1))?.focus();
 addEventListener("hashchange", follow);
-look(peaks[0] ?? 0);
+select(peaks[0] ?? 0);
 follow();

@@ -1,77 +1,72 @@
-"""The page that colours a text by how surprising each of its tokens was."""
+"""The HTML page that colours each token of a text by its surprise, -log2 p."""
 
 from __future__ import annotations
 
 import html
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gptlite.tokenizers.readable import labels, readable
-from gptlite.views.page import few_digits, page
+from gptlite.views.page import page, rounded
 
 if TYPE_CHECKING:
     from gptlite.inference.inspect import TokenScores
 
-PEAKS = 12
+PEAKS = 12  # most surprising tokens in the list
 
 
-@dataclass(frozen=True)
-class ScoredText:
-    """What was read: `about` in a line; tokens of context before a token; the first token, if it is not scored and is
-    to be shown; how many tokens there are, if only the first were scored."""
+def per_token_page(
+    title: str,
+    scores: TokenScores,
+    pieces: Sequence[bytes],
+    end_id: int,
+    *,
+    block_size: int,
+    first_id: int | None = None,
+    n_all: int | None = None,
+) -> str:
+    """Return the page. title: a line about model and text. pieces: the bytes of every id. end_id: that of end-of-text.
 
-    about: str
-    block_size: int
-    first_id: int | None
-    n_all: int | None
-
-
-def per_token_page(reading: ScoredText, seen: TokenScores, pieces: list[bytes], end: int) -> str:
-    """pieces: the bytes of every id of the vocabulary; end: the id of end-of-text."""
-    bits = seen.nats / math.log(2)
-    n_bytes = sum(len(pieces[i]) for i in seen.ids.tolist())
-    words = {
-        "about": html.escape(reading.about),
-        "window": f"{reading.block_size:,}",
+    first_id: the first token, where it is not scored but shown. n_all: the tokens of the text, where only the first of
+    them were scored.
+    """
+    bits = scores.nats / math.log(2)
+    n_bytes = sum(len(pieces[i]) for i in scores.ids.tolist())
+    texts = {
+        "about": html.escape(title),
+        "window": f"{block_size:,}",
         "bits_per_byte": f"{bits.sum() / n_bytes:.4f}" if n_bytes else "no",
         "mean": f"{bits.mean():.3f}",
         "tokens": f"{len(bits):,}",
         "bytes": f"{n_bytes:,}",
-        "cut": cut_words(reading, len(bits)),
+        "cut": ""
+        if n_all is None
+        else f"These are the first {len(bits):,} of {n_all:,} tokens, to keep the page small.",
     }
-    first = reading.first_id
     data = {
-        "tokens": rows_of(seen, bits, pieces),
-        "labels": labels(pieces, np.unique(np.concatenate([seen.ids, seen.top_ids.ravel()])).tolist(), end),
-        "context": None if first is None else {"text": readable(pieces[first]), "id": first},
+        "tokens": token_rows(scores, bits, pieces),
+        "labels": labels(pieces, np.unique(np.concatenate([scores.ids, scores.top_ids.ravel()])).tolist(), end_id),
+        "context": None if first_id is None else {"text": readable(pieces[first_id]), "id": first_id},
         "peaks": np.argsort(-bits, kind="stable")[:PEAKS].tolist(),
-        "end": end,
+        "end": end_id,
     }
-    return page("per_token", "How surprising each token was", words, data)
+    return page("per_token", "The surprise of each token", texts, data)
 
 
-def rows_of(seen: TokenScores, bits: Any, pieces: Sequence[bytes]) -> list[list[Any]]:
-    """One row per token: text, id, bits, rank, and the likeliest ids with their probabilities."""
+def token_rows(scores: TokenScores, bits: Any, pieces: Sequence[bytes]) -> list[list[Any]]:
+    """One row per token: text, id, bits, rank, and the most likely ids with their probabilities."""
     columns = zip(
-        seen.ids.tolist(),
-        few_digits(bits),
-        seen.ranks.tolist(),
-        seen.top_ids.tolist(),
-        few_digits(seen.top_probabilities, 3),
+        scores.ids.tolist(),
+        rounded(bits),
+        scores.ranks.tolist(),
+        scores.top_ids.tolist(),
+        rounded(scores.top_probabilities, 3),
         strict=True,
     )
     return [
         [readable(pieces[i]), i, surprise, rank, list(zip(top, probabilities, strict=True))]
         for i, surprise, rank, top, probabilities in columns
     ]
-
-
-def cut_words(reading: ScoredText, n_shown: int) -> str:
-    """What is not shown."""
-    if reading.n_all is None:
-        return ""
-    return f"These are the first {n_shown:,} of {reading.n_all:,} tokens; so that the page stays small, it ends here."

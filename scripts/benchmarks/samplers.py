@@ -47,13 +47,14 @@ def hugging_face(**shape: int) -> Contender:
 def gptlite(n: int, **shape: int) -> Contender:
     """`n` samples by `gptlite sample`."""
     from gptlite.compute.device import settings
-    from gptlite.inference.sampling import SamplingParams
+    from gptlite.config.sampling import SampleSection
 
     model = model_of(Size(**shape))
 
     def write() -> None:
         with settings(model.compute, deterministic=False):
-            written = model.samples(prompt_of(model), SamplingParams(N_NEW, TEMPERATURE), seed=1, n=n)
+            params = SampleSection(max_new_tokens=N_NEW, temperature=TEMPERATURE, seed=1, n=n)
+            written = model.samples(prompt_of(model), params)
             assert [len("".join(sample)) for sample in written] == [N_NEW] * n
 
     return timed(write), {"threads": model.compute.threads}
@@ -65,13 +66,15 @@ def choosing(everything: bool, **shape: int) -> Contender:
     With everything, every filter acts, and the text with its log p streams; without, tokens are drawn and no more.
     """
     from gptlite.compute.device import settings
+    from gptlite.config.sampling import SampleSection
     from gptlite.inference.engine import DecodingBatch
     from gptlite.inference.generate import decode
-    from gptlite.inference.sampling import SamplingParams
 
-    model, stop = model_of(Size(**shape)), ("\0", "\0\0")  # texts that never come
-    plain = SamplingParams(N_NEW, TEMPERATURE)
-    how = SamplingParams(N_NEW, TEMPERATURE, top_k=40, top_p=0.95, min_p=0.01, repetition_penalty=1.1, stop=stop)
+    model = model_of(Size(**shape))
+    plain = SampleSection(max_new_tokens=N_NEW, temperature=TEMPERATURE, seed=1)
+    filters = {"top_k": 40, "top_p": 0.95, "min_p": 0.01, "repetition_penalty": 1.1}
+    stop = ["\0", "\0\0"]  # texts that never come
+    params = plain.model_copy(update={**filters, "stop": stop})
     in_model = 0.0
 
     def counted(call: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -89,7 +92,7 @@ def choosing(everything: bool, **shape: int) -> Contender:
 
     def write() -> int:
         if everything:
-            [sample] = model.samples(prompt_of(model), how, seed=1)
+            [sample] = model.samples(prompt_of(model), params)
             return len("".join(sample))
         rngs = [np.random.default_rng(1)]
         ids = model.encode(prompt_of(model))

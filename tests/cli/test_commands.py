@@ -178,7 +178,7 @@ def test_from_python_a_run_is_loaded_used_and_scored(gptlite, trained):
 
 def test_from_python_a_model_is_shown_in_one_line(gptlite, trained):
     # 16 * 18 + 16 * 16 for the tables, 12 * 16 * 16 for the layer, 3 * 16 for the LayerNorms, the head is tied
-    shown = "<Model: 3,664 parameters, 1 layer of 16, context 16, char tokenizer of 18 ids, on cpu>"
+    shown = "<LanguageModel: 3,664 parameters, 1 layer of 16, context 16, char tokenizer of 18 ids, on cpu>"
     assert str(package.load("runs/nano")) == shown
 
 
@@ -186,7 +186,7 @@ def test_from_python_a_model_is_shown_in_one_line(gptlite, trained):
 def test_from_python_only_a_text_can_be_continued_or_scored(gptlite, trained, given):
     model = package.load("runs/nano")
     for use in (model.generate, model.score):
-        with pytest.raises(TypeError, match="a str is expected"):
+        with pytest.raises(TypeError, match="text must be a str"):
             use(given)
 
 

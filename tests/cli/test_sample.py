@@ -146,14 +146,14 @@ REFUSED = [
     (["--beams", "4", "--set", "sample.seed=3"], "--set sample.seed=3 has no effect with --beams."),
     (["--beams", "4", "--top-k", "5"], "--top-k: sample.top_k = 5: null, since beams draw nothing"),
     (["--beams", "4", "-n", "5"], "-n: sample.n = 5: at most as many as beams (4)"),
-    (["--beams", "100000"], "--beams: at most"),
+    (["--beams", "100000"], "--beams: at most 64 beams of this model fit in memory, not 100000."),
     (["--length-penalty", "2"], "--length-penalty: sample.length_penalty = 2.0: null, since only beams have it"),
     (["--logprob", "x", "--max-new-tokens", "3"], "--max-new-tokens has no effect with --logprob."),
     (["--json", "--stream"], "--stream has no effect with --json."),
     (["-i", "--prompt", "the"], "--prompt has no effect with --interactive."),
     (["--min-p", "0"], "--min-p: sample.min_p = 0.0: a number > 0 and <= 1"),
     (["--repetition-penalty", "0"], "--repetition-penalty: sample.repetition_penalty = 0.0: a number > 0"),
-    (["--stop-token", "1000"], "--stop-token: 1000 is no token id; ids go from 0 to"),
+    (["--stop-token", "1000"], "--stop-token: 1000 is not a token id. Ids are from 0 to"),
     (["--prompt", "-", "--prompt", "-"], "--prompt -: standard input can be read only once."),
     (["--prompt-file", "gone.txt"], "--prompt-file gone.txt: there is no such file."),
     (["--prompt-file", "runs"], "--prompt-file runs: this is a folder, not a text file."),
@@ -203,4 +203,4 @@ def test_a_model_that_is_not_finite_is_refused_by_every_command(gptlite, trained
     monkeypatch.setattr(Checkpoint, "read_model", broken)
     result = gptlite(*command)
     assert (result.code, result.out) == (2, "")
-    assert "blocks.0.attn.proj.weight = not finite: the model is broken; choose another checkpoint" in result.err
+    assert "blocks.0.attn.proj.weight has values that are not finite. Use another checkpoint." in result.err

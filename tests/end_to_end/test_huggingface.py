@@ -9,8 +9,7 @@ import torch
 
 import gptlite
 from gptlite.cli import app
-from gptlite.inference.beam import BeamSearch
-from gptlite.inference.sampling import SamplingParams
+from gptlite.config.sampling import SampleSection
 
 CONFIG = """\
 data: {source: story.txt}
@@ -55,5 +54,7 @@ def test_a_copied_checkpoint_gives_our_logits_and_our_ids(tmp_path, monkeypatch,
         options = {"attention_mask": torch.ones_like(prompt), "max_new_tokens": 16, "do_sample": False}
         greedy = theirs.generate(prompt, **options)[0, prompt.size(1) :]
         beams = theirs.generate(prompt, **options, num_beams=3, early_stopping="never")[0, prompt.size(1) :]
-    assert next(ours.samples("Der Zug", SamplingParams(16, 0.0))).whole().tokens == greedy.tolist()
-    assert list(ours.search("Der Zug", BeamSearch(3, 16))[0][1].tokens) == beams.tolist()
+    assert (
+        next(ours.samples("Der Zug", SampleSection(max_new_tokens=16, temperature=0))).whole().tokens == greedy.tolist()
+    )
+    assert list(ours.search("Der Zug", SampleSection(max_new_tokens=16, beams=3))[0][1].tokens) == beams.tolist()

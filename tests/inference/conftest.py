@@ -11,10 +11,10 @@ from gptlite.model.gpt import GPT
 
 @pytest.fixture
 def windows() -> Callable[[int, int, int], list[range]]:
-    """What a model sees after the prompt and after each new token: (n_prompt, n_new, block_size) -> ranges of tokens.
+    """The window after the prompt and after each new token: (n_prompt, n_new, block_size) -> ranges of tokens.
 
-    The rule, stated once more: a window grows to block_size; then it starts anew from its last half, the new token
-    included.
+    A second implementation of the rule: a window grows to block_size; then it restarts from its last half, which
+    includes the new token.
     """
 
     def ranges(n_prompt: int, n_new: int, block_size: int) -> list[range]:
@@ -30,9 +30,8 @@ def windows() -> Callable[[int, int, int], list[range]]:
 
 
 @pytest.fixture
-def anew(windows: Callable[[int, int, int], list[range]]) -> Callable[[GPT, list[int], int], Tensor]:
-    """Logits after the first n_prompt tokens and after each later one, every window read without a cache:
-    (model, tokens, n_prompt) -> (1 + n_new, V)."""
+def uncached(windows: Callable[[int, int, int], list[range]]) -> Callable[[GPT, list[int], int], Tensor]:
+    """Logits after the prompt and each later token, without a cache: (model, tokens, n_prompt) -> (1 + n_new, V)."""
 
     def logits(model: GPT, tokens: list[int], n_prompt: int) -> Tensor:
         seen = windows(n_prompt, len(tokens) - n_prompt, model.cfg.block_size)

@@ -1,4 +1,4 @@
-"""Beam search against every sequence there is, on models small enough to write them all down."""
+"""Beam search against all possible texts of very small models, and against transformers."""
 
 from __future__ import annotations
 
@@ -10,14 +10,19 @@ import pytest
 import torch
 
 from gptlite.compute.device import resolve
+from gptlite.config.sampling import SampleSection
 from gptlite.config.schema import ModelSection, RunSection
 from gptlite.inference import beam
-from gptlite.inference.beam import BeamSearch, Hypothesis, beam_search
+from gptlite.inference.beam import Hypothesis, beam_search
 from gptlite.inference.language_model import LanguageModel, ModelInfo
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import hf_config, to_gpt2
 from gptlite.tokenizers.bpe import train_bpe
 from gptlite.tokenizers.char import CharTokenizer
+
+
+def search_params(beams: int, max_new_tokens: int = 200, length_penalty: float = 1.0, **more) -> SampleSection:
+    return SampleSection(beams=beams, max_new_tokens=max_new_tokens, length_penalty=length_penalty, **more)
 
 
 def gpt(seed: int, vocab_size: int, **values) -> GPT:
@@ -29,9 +34,11 @@ def gpt(seed: int, vocab_size: int, **values) -> GPT:
     return model.requires_grad_(False)
 
 
-def all_scores(model: GPT, prompt: list[int], how: BeamSearch, end: int, suppressed: set[int]) -> dict[tuple, float]:
-    """The score of every text there is: of up to `length` tokens, ended by `end`, or of exactly `length` without it."""
-    V, length = model.vocab_size, how.max_new_tokens
+def all_scores(
+    model: GPT, prompt: list[int], params: SampleSection, end: int, suppressed: set[int]
+) -> dict[tuple, float]:
+    """The score of every possible text: up to max_new_tokens tokens ending in `end`, or exactly so many without it."""
+    V, length = model.vocab_size, params.max_new_tokens
     middle = [token for token in range(V) if token not in suppressed]
     texts = []
     for n in range(1, length + 1):
@@ -42,39 +49,39 @@ def all_scores(model: GPT, prompt: list[int], how: BeamSearch, end: int, suppres
     for tokens in texts:
         logprobs = torch.log_softmax(model(torch.tensor([[*prompt, *tokens]]))[0], dim=-1)
         total = sum(float(logprobs[len(prompt) - 1 + i, token]) for i, token in enumerate(tokens))
-        scores[tokens] = total / len(tokens) ** how.length_penalty
+        scores[tokens] = total / len(tokens) ** params.length_penalty
     return scores
 
 
 def found_by(
-    model: GPT, prompt: list[int], how: BeamSearch, end: int, suppressed: set[int] = frozenset()
+    model: GPT, prompt: list[int], params: SampleSection, end: int, suppressed: set[int] = frozenset()
 ) -> list[Hypothesis]:
     mask = np.array([token in suppressed for token in range(model.vocab_size)])
     return beam_search(
-        model, prompt, how, suppressed=mask, ending=lambda tokens: "end of text" if tokens[-1] == end else None
+        model, prompt, params, suppressed=mask, end_of_text=lambda tokens: "end of text" if tokens[-1] == end else None
     )
 
 
 @pytest.mark.parametrize("seed", range(100))
-def test_a_width_that_loses_nothing_finds_the_best_of_all_texts(seed):
+def test_enough_beams_find_the_best_of_all_texts(seed):
     rng = np.random.default_rng(seed)
     V, length = [(2, 4), (3, 3), (4, 3), (5, 2), (3, 4)][seed % 5]
     end = int(rng.integers(V)) if seed % 3 else -1
     suppressed = {int(rng.integers(V))} - {end} if V > 2 and seed % 2 else set()
-    how = BeamSearch(V ** (length - 1), length, float(rng.choice([-1.0, 0.0, 0.5, 1.0, 2.0])))
+    params = search_params(V ** (length - 1), length, float(rng.choice([-1.0, 0.0, 0.5, 1.0, 2.0])))
     model, prompt = gpt(seed, V), rng.integers(0, V, rng.integers(1, 4)).tolist()
-    scores = all_scores(model, prompt, how, end, suppressed)
-    best = found_by(model, prompt, how, end, suppressed)[0]
+    scores = all_scores(model, prompt, params, end, suppressed)
+    best = found_by(model, prompt, params, end, suppressed)[0]
     text = best.tokens if best.reason == "length" else (*best.tokens, end)
     assert best.score == pytest.approx(max(scores.values()), rel=1e-6)
     assert scores[text] == pytest.approx(best.score, rel=1e-6)
 
 
-def test_every_finished_text_is_among_the_best_of_all_when_nothing_is_lost():
-    how, end = BeamSearch(27, 4, 1.0), 2
+def test_enough_beams_find_the_best_texts_in_order():
+    params, end = search_params(27, 4, 1.0), 2
     model = gpt(7, 3)
-    expected = sorted(all_scores(model, [1], how, end, set()).values(), reverse=True)
-    found = found_by(model, [1], how, end)
+    expected = sorted(all_scores(model, [1], params, end, set()).values(), reverse=True)
+    found = found_by(model, [1], params, end)
     assert [hypothesis.score for hypothesis in found] == pytest.approx(expected[: len(found)], rel=1e-6)
     assert len(found) == 27
 
@@ -84,22 +91,22 @@ def test_one_beam_is_greedy_also_past_the_context(seed, windows):
     model, text = gpt(seed, 6, n_layer=2, block_size=5), [1, 2]
     for window in windows(2, 14, 5):
         text.append(int(model(torch.tensor([[text[i] for i in window]]))[0, -1].argmax()))
-    [found] = found_by(model, [1, 2], BeamSearch(1, 15), end=-1)
+    [found] = found_by(model, [1, 2], search_params(1, 15), end=-1)
     assert [1, 2, *found.tokens] == text
     assert found.reason == "length"
 
 
-def test_more_beams_never_find_worse_than_greedy_here_and_sometimes_better():
+def test_exhaustive_beams_find_no_worse_text_than_greedy_and_sometimes_a_better_one():
     scores = []
     for seed in range(20):
         model = gpt(seed, 8)
-        one, four = (found_by(model, [0], BeamSearch(width, 6), end=-1)[0].logprob for width in (1, 64))
+        one, four = (found_by(model, [0], search_params(width, 6), end=-1)[0].logprob for width in (1, 64))
         assert four >= one - 1e-9
         scores.append(four - one)
     assert max(scores) > 0.1
 
 
-def test_stop_texts_that_are_single_tokens_end_beams_as_stop_tokens_do():
+def test_stop_texts_of_one_token_end_beams_as_stop_tokens_do():
     for seed in range(30):
         model = LanguageModel(
             gpt(seed, 8),
@@ -107,8 +114,8 @@ def test_stop_texts_that_are_single_tokens_end_beams_as_stop_tokens_do():
             ModelInfo(gpt(0, 8).cfg, 0, "none"),
             resolve(RunSection(device="cpu"), 8),
         )
-        by_text = model.search("a", BeamSearch(2, 6, 3.0, stop=tuple("bcdef")))
-        by_token = model.search("a", BeamSearch(2, 6, 3.0, stop_tokens=(1, 2, 3, 4, 5)))
+        by_text = model.search("a", search_params(2, 6, 3.0, stop=list("bcdef"), n=2))
+        by_token = model.search("a", search_params(2, 6, 3.0, stop_tokens=[1, 2, 3, 4, 5], n=2))
         assert [text for text, _ in by_text] == [text for text, _ in by_token]
         assert [found.score for _, found in by_text] == pytest.approx([found.score for _, found in by_token])
         assert len({text for text, _ in by_text}) == len(by_text)
@@ -123,13 +130,13 @@ def test_a_stop_text_inside_a_token_leaves_the_text_before_it():
     model.head.bias[word] = 20.0  # nearly all of the probability
     compute = resolve(RunSection(device="cpu", precision="fp32"), cfg.block_size)
     [(text, found)] = LanguageModel(model, tokenizer, ModelInfo(cfg, 0, "none"), compute).search(
-        "x", BeamSearch(1, stop=("c",))
+        "x", search_params(1, stop=["c"])
     )
     assert (text, found.tokens, found.reason) == ("ab", (word,), "stop text")
 
 
 @pytest.mark.parametrize("penalty", [-0.5, 0.0, 1.0, 2.0])
-def test_a_search_that_ends_early_finds_what_one_to_the_end_does(penalty, monkeypatch):
+def test_a_search_that_stops_early_finds_the_same_texts(penalty, monkeypatch):
     can_improve, answers = beam._can_improve, []
 
     def bounded(*where) -> bool:
@@ -137,29 +144,29 @@ def test_a_search_that_ends_early_finds_what_one_to_the_end_does(penalty, monkey
         return answers[-1]
 
     for seed, width in itertools.product((1, 3, 5, 8, 9, 11), (2, 3)):
-        model, how = gpt(seed, 6, block_size=32), BeamSearch(width, 20, penalty)
+        model, params = gpt(seed, 6, block_size=32), search_params(width, 20, penalty)
         monkeypatch.setattr(beam, "_can_improve", bounded)
-        early = found_by(model, [0], how, end=5)
+        early = found_by(model, [0], params, end=5)
         monkeypatch.setattr(beam, "_can_improve", lambda *_: True)
-        assert early == found_by(model, [0], how, end=5)
+        assert early == found_by(model, [0], params, end=5)
     # Above 1, a text that goes on to the end could overtake any that these searches find.
     assert penalty > 1 or not all(answers)
 
 
-def test_a_length_penalty_turns_the_choice_from_short_to_long():
+def test_a_larger_length_penalty_favours_longer_texts():
     # p(end) = 0.4 at each step, each of two other tokens 0.3: sums favour the shortest, means the longest.
     model = gpt(0, 3, position="none")
     with torch.no_grad():
         for p in model.parameters():
             p.zero_()
         model.head.bias = torch.nn.Parameter(torch.tensor([0.3, 0.3, 0.4], dtype=torch.float64).log())
-    short, long = (found_by(model, [0], BeamSearch(9, 3, penalty), end=2)[0] for penalty in (0.0, 3.0))
+    short, long = (found_by(model, [0], search_params(9, 3, penalty), end=2)[0] for penalty in (0.0, 3.0))
     assert (short.tokens, short.score) == ((), pytest.approx(math.log(0.4)))
     assert (len(long.tokens), long.reason) == (2, "end of text")
     assert long.score == pytest.approx((2 * math.log(0.3) + math.log(0.4)) / 27)
 
 
-def test_a_text_that_ends_below_the_likeliest_width_is_not_found():
+def test_a_text_that_ends_outside_the_most_likely_beams_is_not_found():
     # As in transformers. At each step two tokens go on, with p = 0.4 and 0.1, and two end a text, with 0.3 and 0.2. At
     # the first step the second end is third: it stays out, though 0.2 is more than the 0.4 * 0.4 of what is found.
     model = gpt(0, 4, position="none")
@@ -167,9 +174,13 @@ def test_a_text_that_ends_below_the_likeliest_width_is_not_found():
         for p in model.parameters():
             p.zero_()
         model.head.bias = torch.nn.Parameter(torch.tensor([0.4, 0.1, 0.3, 0.2], dtype=torch.float64).log())
-    how = BeamSearch(2, 2, 0.0, stop_tokens=(3,))
+    params = search_params(2, 2, 0.0, stop_tokens=[3])
     found = beam_search(
-        model, [0], how, suppressed=np.zeros(4, bool), ending=lambda tokens: "end of text" if tokens[-1] > 1 else None
+        model,
+        [0],
+        params,
+        suppressed=np.zeros(4, bool),
+        end_of_text=lambda tokens: "end of text" if tokens[-1] > 1 else None,
     )
     assert [(text.tokens, text.reason) for text in found] == [((), "end of text"), ((0, 0), "length")]
     assert [text.score for text in found] == pytest.approx([math.log(0.3), math.log(0.4**2)])
@@ -181,7 +192,7 @@ def test_all_beams_with_their_scores_are_those_of_transformers(seed):
 
     rng = np.random.default_rng(seed)
     V, length, prompt = 9, 7, rng.integers(0, 9, 3).tolist()
-    how = BeamSearch(int(rng.integers(1, 6)), length, float(rng.choice([-0.5, 0.0, 1.0, 2.0])))
+    params = search_params(int(rng.integers(1, 6)), length, float(rng.choice([-0.5, 0.0, 1.0, 2.0])))
     model = gpt(seed, V, n_layer=2, block_size=16)
     end = int(model(torch.tensor([prompt]))[0, -1].topk(3).indices[2])  # so that some texts end early
     theirs = GPT2LMHeadModel(GPT2Config(**hf_config(model.cfg, V, end))).double().train(False)
@@ -192,16 +203,16 @@ def test_all_beams_with_their_scores_are_those_of_transformers(seed):
         attention_mask=torch.ones_like(idx),
         pad_token_id=end,
         max_new_tokens=length,
-        num_beams=how.width,
-        num_return_sequences=how.width,
-        length_penalty=how.length_penalty,
+        num_beams=params.beams,
+        num_return_sequences=params.beams,
+        length_penalty=params.length_penalty,
         early_stopping="never",
         do_sample=False,
         return_dict_in_generate=True,
         output_scores=True,
     )
-    ours = found_by(model, prompt, how, end)
+    ours = found_by(model, prompt, params, end)
     written = [[*tokens.tolist(), end] for tokens in found.sequences[:, 3:]]
     assert [list(hypothesis.tokens) for hypothesis in ours] == [ids[: ids.index(end)] for ids in written]
-    if how.width > 1:  # transformers gives no score to its greedy text
+    if params.beams > 1:  # transformers gives no score to its greedy text
         assert [hypothesis.score for hypothesis in ours] == pytest.approx(found.sequences_scores.tolist(), rel=1e-5)

@@ -1,4 +1,4 @@
-"""Rows decoded together against rows alone, and against reading every window anew without a cache."""
+"""Rows decoded together against rows alone, and against reading every window again without a cache."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def gpt(seed: int = 0, vocab_size: int = V, **values) -> GPT:
 
 
 def together(model: GPT, rows: list[list[int]], lengths: list[int]) -> Tensor:
-    """The same of several rows that begin with prompts of these lengths, read at once: (B, 1 + n_new, V)."""
+    """Logits after the prompts and each later token of several rows, decoded together: (B, 1 + n_new, V)."""
     n_new = len(rows[0]) - lengths[0]
-    contexts = DecodingBatch(model, [row[:n] for row, n in zip(rows, lengths, strict=True)], n_new)
-    logits = [contexts.logits]
+    batch = DecodingBatch(model, [row[:n] for row, n in zip(rows, lengths, strict=True)], n_new)
+    logits = [batch.logits]
     for i in range(n_new):
-        contexts.read([row[n + i] for row, n in zip(rows, lengths, strict=True)])
-        logits.append(contexts.logits)
+        batch.read([row[n + i] for row, n in zip(rows, lengths, strict=True)])
+        logits.append(batch.logits)
     return torch.stack(logits, dim=1)
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_together_is_alone_is_read_anew_for_random_shapes_ragged_prompts_and_lengths_past_the_context(seed, anew):
+def test_rows_together_equal_rows_alone_and_without_a_cache_for_random_shapes_and_ragged_lengths(seed, uncached):
     rng = np.random.default_rng(seed)
     n_head, block_size = int(rng.integers(1, 4)), int(rng.integers(1, 12))
     model = gpt(
@@ -56,21 +56,21 @@ def test_together_is_alone_is_read_anew_for_random_shapes_ragged_prompts_and_len
     rows = [rng.integers(0, V, n + n_new).tolist() for n in lengths]
     read = together(model, rows, lengths)
     for row, n, logits in zip(rows, lengths, read, strict=True):
-        torch.testing.assert_close(logits, anew(model, row, n), rtol=0, atol=1e-5)
+        torch.testing.assert_close(logits, uncached(model, row, n), rtol=0, atol=1e-5)
         torch.testing.assert_close(logits, together(model, [row], [n])[0], rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("attention", ["plain", "batched", "fused"])
-def test_every_attention_reads_rows_of_different_lengths(attention, anew):
+def test_every_attention_path_decodes_rows_of_different_lengths(attention, uncached):
     model = GPT(gpt().cfg, V, attention=attention)
     model.load_state_dict(gpt().state_dict())
     rows = [np.random.default_rng(n).integers(0, V, n + 9).tolist() for n in (1, 5, 8)]
     for row, n, logits in zip(rows, (1, 5, 8), together(model, rows, [1, 5, 8]), strict=True):
-        torch.testing.assert_close(logits, anew(model, row, n), rtol=0, atol=1e-5)
+        torch.testing.assert_close(logits, uncached(model, row, n), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("attention", ["plain", "batched", "fused"])
-def test_rows_of_different_lengths_read_nothing_that_memory_held_before(attention):
+def test_rows_of_different_lengths_are_not_affected_by_uninitialised_memory(attention):
     model = GPT(gpt().cfg, V, attention=attention, rng=torch.Generator().manual_seed(0))
     torch.set_deterministic_debug_mode("error")  # torch then fills memory that nothing was written to with nan
     try:
@@ -82,49 +82,49 @@ def test_rows_of_different_lengths_read_nothing_that_memory_held_before(attentio
 
 
 @pytest.mark.parametrize("position", ["learned", "sinusoidal", "none"])
-def test_decoding_past_the_context_is_exact_in_double_precision(position, anew):
+def test_decoding_past_the_context_is_exact_in_double_precision(position, uncached):
     model = gpt(position=position).double()
     tokens = np.random.default_rng(0).integers(0, V, 40).tolist()
-    torch.testing.assert_close(together(model, [tokens], [1])[0], anew(model, tokens, 1), rtol=0, atol=1e-12)
+    torch.testing.assert_close(together(model, [tokens], [1])[0], uncached(model, tokens, 1), rtol=0, atol=1e-12)
 
 
-def test_rows_that_leave_or_are_copied_do_not_disturb_the_others(anew):
+def test_selecting_and_copying_rows_does_not_change_the_others(uncached):
     model = gpt().double()
     texts = [np.random.default_rng(n).integers(0, V, n).tolist() for n in (6, 2, 4)]
-    contexts = DecodingBatch(model, texts, 20)
+    batch = DecodingBatch(model, texts, 20)
     tokens = np.random.default_rng(0).integers(0, V, 20).tolist()
     for i, token in enumerate(tokens):
         if i == 3:
-            contexts.select([2, 1, 1])
+            batch.select([2, 1, 1])
             texts = [texts[2], texts[1], texts[1]]
         if i == 9:
-            contexts.select([1])
+            batch.select([1])
             texts = [texts[1]]
         new = [(token + row) % V for row in range(len(texts))]
-        contexts.read(new)
+        batch.read(new)
         texts = [[*text, t] for text, t in zip(texts, new, strict=True)]
-    torch.testing.assert_close(contexts.logits[0], anew(model, texts[0], 2)[-1], rtol=0, atol=1e-12)
+    torch.testing.assert_close(batch.logits[0], uncached(model, texts[0], 2)[-1], rtol=0, atol=1e-12)
 
 
-def test_of_a_prompt_longer_than_the_context_the_last_tokens_are_seen():
+def test_the_last_tokens_of_a_prompt_longer_than_block_size_are_read():
     model = gpt()
     tokens = np.random.default_rng(0).integers(0, V, 20).tolist()
     long, short = DecodingBatch(model, [tokens], 1), DecodingBatch(model, [tokens[-6:]], 1)
     torch.testing.assert_close(long.logits, short.logits, rtol=0, atol=0)
 
 
-def test_a_beginning_that_rows_share_is_read_once(monkeypatch):
+def test_equal_prompts_are_read_once(monkeypatch):
     model = gpt()
     read = []
     hidden = model.hidden
     monkeypatch.setattr(model, "hidden", lambda idx, **rest: read.append(tuple(idx.shape)) or hidden(idx, **rest))
-    contexts = DecodingBatch(model, [[1, 2, 3]] * 5, 1)
-    contexts.read([0, 1, 2, 3, 4])
+    batch = DecodingBatch(model, [[1, 2, 3]] * 5, 1)
+    batch.read([0, 1, 2, 3, 4])
     assert read == [(1, 3), (5, 1)]
-    assert contexts.logits.shape == (5, V)
+    assert batch.logits.shape == (5, V)
 
 
-def test_the_caches_of_texts_decoded_together_are_bounded():
+def test_the_memory_of_caches_bounds_the_number_of_rows():
     small = ModelSection(n_layer=6, n_head=6, n_embd=384, block_size=256)  # 4.7 MB a row
     medium = ModelSection(n_layer=12, n_head=12, n_embd=768, block_size=1024)  # 75.5 MB a row
     huge = ModelSection(n_layer=96, n_head=96, n_embd=96 * 128, block_size=8192)  # 77 GB a row
@@ -132,7 +132,7 @@ def test_the_caches_of_texts_decoded_together_are_bounded():
 
 
 @pytest.mark.parametrize("tie_weights", [True, False])
-def test_large_weights_are_stored_by_columns_and_the_logits_stay(tie_weights):
+def test_tall_weights_are_stored_by_columns_with_equal_logits(tie_weights):
     plain, stored = (gpt(vocab_size=40, tie_weights=tie_weights) for _ in range(2))
     store_for_decoding(stored)
     block, before = stored.blocks[0], plain.blocks[0]

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 import torch
 
+from gptlite.config.sampling import SampleSection
 from gptlite.config.schema import ModelSection
 from gptlite.inference.engine import DecodingBatch
-from gptlite.inference.generate import Step, decode, sample_seed, write
-from gptlite.inference.sampling import SamplingParams
-from gptlite.inference.stop_strings import whole_text
+from gptlite.inference.generate import Step, decode, generate_batch, sample_seed
+from gptlite.inference.stop_strings import decode_until_stop
 from gptlite.model.gpt import GPT
 from gptlite.tokenizers.char import CharTokenizer
 
 V = 7
-NONE_BARRED = np.zeros(V, np.bool_)
+NONE_SUPPRESSED = np.zeros(V, np.bool_)
 
 
 def gpt(**values) -> GPT:
@@ -27,11 +27,13 @@ def gpt(**values) -> GPT:
     return model.requires_grad_(False)
 
 
-def write_ids(model: GPT, prompts, how: SamplingParams, seeds=None, suppressed=NONE_BARRED, end=-1) -> list[list[int]]:
-    """All that `decode` gives to each prompt, up to `end`."""
+def decode_ids(
+    model: GPT, prompts, params: SampleSection, seeds=None, suppressed=NONE_SUPPRESSED, end=-1
+) -> list[list[int]]:
+    """The tokens that `decode` adds to each prompt, up to `end`."""
     rngs = [np.random.default_rng(seed) for seed in seeds or range(len(prompts))]
     written, active = [[] for _ in prompts], set(range(len(prompts)))
-    for step in decode(model, prompts, how, rngs=rngs, suppressed=suppressed, active=active):
+    for step in decode(model, prompts, params, rngs=rngs, suppressed=suppressed, active=active):
         for sample, token in zip(step.samples, step.tokens, strict=True):
             if token == end:
                 active.remove(sample)
@@ -40,32 +42,32 @@ def write_ids(model: GPT, prompts, how: SamplingParams, seeds=None, suppressed=N
     return written
 
 
-def samples_of(prompts, how, seeds, n_top_logprobs=0, model=None):
+def samples_of(prompts, params, seeds, n_top_logprobs=0, model=None):
     tokenizer = CharTokenizer("abcdef")
-    return write(
+    return generate_batch(
         model or gpt(),
         prompts,
-        how,
+        params,
         seeds=seeds,
-        suppressed=NONE_BARRED,
+        suppressed=NONE_SUPPRESSED,
         tokenizer=tokenizer,
         n_top_logprobs=n_top_logprobs,
     )
 
 
-def test_greedy_decoding_takes_the_likeliest_token_each_time():
+def test_greedy_decoding_takes_the_most_likely_token_each_time():
     model = gpt()
-    [ids] = write_ids(model, [[1]], SamplingParams(5, 0.0))
+    [ids] = decode_ids(model, [[1]], SampleSection(max_new_tokens=5, temperature=0.0))
     expected = [1]
     for _ in range(5):
         expected.append(int(model(torch.tensor([expected]))[0, -1].argmax()))
     assert ids == expected[1:]
 
 
-def test_barred_ids_are_never_drawn():
+def test_suppressed_ids_are_never_drawn():
     model = gpt()
     suppressed = np.array([i % 2 == 0 for i in range(V)])
-    [ids] = write_ids(model, [[1]], SamplingParams(200, 5.0), suppressed=suppressed)
+    [ids] = decode_ids(model, [[1]], SampleSection(max_new_tokens=200, temperature=5.0), suppressed=suppressed)
     assert len(ids) == 200
     assert all(i % 2 == 1 for i in ids)
 
@@ -75,23 +77,28 @@ PROMPTS = [[1], [2, 3, 4], [5] * 9, [1], [0, 6]]
 
 @pytest.mark.parametrize("block_size", [1, 2, 6, 64])
 @pytest.mark.parametrize(
-    "how",
-    [SamplingParams(40, 1.0), SamplingParams(40, 0.0), SamplingParams(40, 1.5, top_k=3, top_p=0.9), SamplingParams(1)],
+    "params",
+    [
+        SampleSection(max_new_tokens=40, temperature=1.0),
+        SampleSection(max_new_tokens=40, temperature=0.0),
+        SampleSection(max_new_tokens=40, temperature=1.5, top_k=3, top_p=0.9),
+        SampleSection(max_new_tokens=1),
+    ],
     ids=str,
 )
-def test_each_of_several_samples_draws_what_it_would_draw_alone_and_ends_where_it_would(block_size, how):
+def test_samples_decoded_together_equal_those_decoded_alone(block_size, params):
     model = gpt(block_size=block_size)
-    together = write_ids(model, PROMPTS, how, seeds=[3, 1, 4, 1, 5], end=V - 1)
-    alone = [write_ids(model, [p], how, [s], end=V - 1)[0] for p, s in zip(PROMPTS, [3, 1, 4, 1, 5], strict=True)]
+    together = decode_ids(model, PROMPTS, params, seeds=[3, 1, 4, 1, 5], end=V - 1)
+    alone = [decode_ids(model, [p], params, [s], end=V - 1)[0] for p, s in zip(PROMPTS, [3, 1, 4, 1, 5], strict=True)]
     assert together == alone
 
 
-def test_samples_that_the_caller_ends_leave_and_the_others_go_on_as_before():
-    model, how = gpt(), SamplingParams(30, 1.0)
-    undisturbed = write_ids(model, PROMPTS, how)
+def test_ending_a_sample_does_not_change_the_others():
+    model, params = gpt(), SampleSection(max_new_tokens=30, temperature=1.0)
+    undisturbed = decode_ids(model, PROMPTS, params)
     active, written = set(range(5)), [[] for _ in PROMPTS]
     rngs = [np.random.default_rng(i) for i in range(5)]
-    for i, step in enumerate(decode(model, PROMPTS, how, rngs=rngs, suppressed=NONE_BARRED, active=active)):
+    for i, step in enumerate(decode(model, PROMPTS, params, rngs=rngs, suppressed=NONE_SUPPRESSED, active=active)):
         for sample, token in zip(step.samples, step.tokens, strict=True):
             written[sample].append(token)
         active -= {4: {0, 3}, 11: {2}}.get(i, set())
@@ -99,10 +106,13 @@ def test_samples_that_the_caller_ends_leave_and_the_others_go_on_as_before():
     assert all(ids == whole[: len(ids)] for ids, whole in zip(written, undisturbed, strict=True))
 
 
-def test_the_penalty_counts_the_prompt_and_all_that_was_written_also_what_has_left_the_window(windows):
+def test_the_penalty_counts_the_whole_text_also_tokens_before_the_window(windows):
     model, penalty = gpt(block_size=6), 8.0
-    how, prompt = SamplingParams(15, 0.0, repetition_penalty=penalty), [5, 5, 0]
-    [greedy], [written] = write_ids(model, [prompt], SamplingParams(15, 0.0)), write_ids(model, [prompt], how)
+    params, prompt = SampleSection(max_new_tokens=15, temperature=0.0, repetition_penalty=penalty), [5, 5, 0]
+    [greedy], [written] = (
+        decode_ids(model, [prompt], SampleSection(max_new_tokens=15, temperature=0.0)),
+        decode_ids(model, [prompt], params),
+    )
     text = list(prompt)
     for window in windows(len(prompt), 14, 6):
         x = model(torch.tensor([[text[i] for i in window]]))[0, -1]
@@ -113,23 +123,23 @@ def test_the_penalty_counts_the_prompt_and_all_that_was_written_also_what_has_le
 
 
 @pytest.mark.parametrize("rows", [1, 2, 64])
-def test_samples_come_in_order_and_each_as_it_would_alone_however_many_are_decoded_together(rows, monkeypatch):
+def test_samples_are_in_order_and_equal_those_decoded_alone_for_any_batch_size(rows, monkeypatch):
     monkeypatch.setattr("gptlite.inference.generate.rows_at_once", lambda cfg: rows)
     model, tokenizer = gpt(), CharTokenizer("abcdef")
-    how = SamplingParams(60, 1.0, stop=("ab", "fa"))
+    params = SampleSection(max_new_tokens=60, temperature=1.0, stop=["ab", "fa"])
 
     def texts(prompts, seeds):
-        return ["".join(sample) for sample in samples_of(prompts, how, seeds, model=model)]
+        return ["".join(sample) for sample in samples_of(prompts, params, seeds, model=model)]
 
     together = texts(PROMPTS, range(5))
     assert together == [texts([p], [i])[0] for i, p in enumerate(PROMPTS)]
-    free = [whole_text(tokenizer, ids, ()) for ids in write_ids(model, PROMPTS, how, end=tokenizer.eot_id)]
+    free = [decode_until_stop(tokenizer, ids, ()) for ids in decode_ids(model, PROMPTS, params, end=tokenizer.eot_id)]
     assert together == [re.split("ab|fa", text)[0] for text in free]
 
 
-def test_a_sample_says_why_it_ended_and_holds_the_tokens_of_its_text():
-    def whole(seed, **how):
-        return next(samples_of([[1]], SamplingParams(200, 1.0, **how), [seed])).whole()
+def test_a_sample_has_the_reason_why_it_ended_and_the_tokens_of_its_text():
+    def whole(seed, **values):
+        return next(samples_of([[1]], SampleSection(max_new_tokens=200, temperature=1.0, **values), [seed])).whole()
 
     free = [whole(seed) for seed in range(20)]
     assert {sample.reason for sample in free} == {"end of text"}  # of seven ids one is the end
@@ -139,22 +149,22 @@ def test_a_sample_says_why_it_ended_and_holds_the_tokens_of_its_text():
     assert len(longest.tokens) > 8
     token, character = longest.tokens[5], longest.text[5]
     at = longest.tokens.index(token)
-    stopped = whole(seed, stop_tokens=(token,))
+    stopped = whole(seed, stop_tokens=[token])
     assert (stopped.reason, stopped.tokens) == ("stop token", longest.tokens[:at])
-    cut = whole(seed, stop=(character,))
+    cut = whole(seed, stop=[character])
     assert (cut.reason, cut.text, cut.tokens) == ("stop text", longest.text[:at], longest.tokens[: at + 1])
-    # The text ends with what may begin a longer stop text: only with the last token it is known that it did not.
-    both = (longest.text[2], longest.text[1:3] + "?")
-    late = next(samples_of([[1]], SamplingParams(3, 1.0, stop=both), [seed])).whole()
+    # The text ends with a possible beginning of a longer stop text; only at the end is it known not to be one.
+    both = [longest.text[2], longest.text[1:3] + "?"]
+    late = next(samples_of([[1]], SampleSection(max_new_tokens=3, temperature=1.0, stop=both), [seed])).whole()
     assert (late.reason, late.text) == ("stop text", longest.text[: longest.text.index(longest.text[2])])
-    short = next(samples_of([[1]], SamplingParams(3, 1.0), [seed])).whole()
+    short = next(samples_of([[1]], SampleSection(max_new_tokens=3, temperature=1.0), [seed])).whole()
     assert (short.reason, short.tokens) == ("length", longest.tokens[:3])
 
 
-def test_log_probabilities_are_those_of_the_model_itself_whatever_the_filters():
+def test_log_probabilities_are_those_of_the_model_itself_with_any_filters():
     model = gpt(block_size=64)
-    how = SamplingParams(10, 0.5, top_k=3, repetition_penalty=1.5)
-    [sample] = samples_of([[1, 2]], how, [0], n_top_logprobs=3, model=model)
+    params = SampleSection(max_new_tokens=10, temperature=0.5, top_k=3, repetition_penalty=1.5)
+    [sample] = samples_of([[1, 2]], params, [0], n_top_logprobs=3, model=model)
     tokens = sample.whole().tokens
     logprobs = torch.log_softmax(model(torch.tensor([[1, 2, *tokens]]))[0], dim=-1)
     expected = [float(logprobs[1 + i, token]) for i, token in enumerate(tokens)]
@@ -165,22 +175,27 @@ def test_log_probabilities_are_those_of_the_model_itself_whatever_the_filters():
         assert [logprob for _, logprob in top_logprobs] == pytest.approx(values.tolist(), abs=1e-6)
 
 
-def test_alternatives_are_as_many_as_there_are_tokens_at_most():
+def test_there_are_at_most_as_many_top_logprobs_as_token_ids():
     assert [len(row) for row in Step([0], [1], np.zeros((1, 3), np.float32)).top_logprobs(5)] == [3]
 
 
-def test_the_first_of_several_samples_streams_while_the_others_are_decoded_with_it(monkeypatch):
+def test_the_first_sample_streams_while_the_others_are_decoded_with_it(monkeypatch):
     reads, read = [], DecodingBatch.read
     monkeypatch.setattr(DecodingBatch, "read", lambda self, tokens: reads.append(len(tokens)) or read(self, tokens))
     suppressed = np.array([False] * 6 + [True])
-    samples = write(
-        gpt(), [[1]] * 3, SamplingParams(8), seeds=range(3), suppressed=suppressed, tokenizer=CharTokenizer("abcdef")
+    samples = generate_batch(
+        gpt(),
+        [[1]] * 3,
+        SampleSection(max_new_tokens=8),
+        seeds=range(3),
+        suppressed=suppressed,
+        tokenizer=CharTokenizer("abcdef"),
     )
     counts = [[len(reads) for _ in pieces] for pieces in samples]
     assert counts == [list(range(8)), [7] * 8, [7] * 8]
     assert reads == [3] * 7
 
 
-def test_samples_of_one_seed_have_generators_of_their_own():
+def test_samples_of_one_seed_have_different_generator_seeds():
     assert len({sample_seed(seed, i) for seed in range(20) for i in range(20)}) == 400
     assert all(0 <= sample_seed(seed, 0) < 2**64 for seed in range(100))

@@ -1,4 +1,4 @@
-"""What is shown of a model is what it computes."""
+"""Attention steps and token scores against numpy, the score of the text, and a loop over single tokens."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 from gptlite.compute.device import Compute
 from gptlite.config.schema import ModelSection
-from gptlite.inference.inspect import attention_steps, keeping_steps, position_table, score_each_token
+from gptlite.inference.inspect import attention_steps, position_table, record_attention, score_each_token
 from gptlite.inference.language_model import LanguageModel, ModelInfo
 from gptlite.model.gpt import GPT
 from gptlite.tokenizers.char import CharTokenizer
@@ -59,12 +59,12 @@ def test_every_step_is_that_of_the_queries_keys_and_values_worked_out_in_numpy(v
                 np.testing.assert_allclose(got[head], expected, rtol=1e-4, atol=1e-6)
 
 
-def test_looking_leaves_the_model_as_it_was_also_after_an_error():
+def test_recording_leaves_the_model_as_it_was_also_after_an_error():
     gpt = model().gpt
     before = [block.attn.attend for block in gpt.blocks]
     logits = gpt(torch.tensor([IDS]))
     attention_steps(gpt, IDS)
-    with pytest.raises(ZeroDivisionError), keeping_steps(gpt):
+    with pytest.raises(ZeroDivisionError), record_attention(gpt):
         raise ZeroDivisionError
     assert [block.attn.attend for block in gpt.blocks] == before
     assert torch.equal(gpt(torch.tensor([IDS])), logits)
@@ -90,32 +90,32 @@ TEXT = "badcafefeedabcdefgabbaface"  # four windows of six tokens, and a rest
 
 
 @pytest.mark.parametrize("ends", [False, True])
-def test_the_surprises_of_a_text_add_up_to_its_score(ends):
-    judge = model(ends=ends)
-    seen = score_each_token(judge, judge.tokens_to_score(TEXT))
-    score = judge.score(TEXT)
-    assert seen.nats.sum() == pytest.approx(score.nats, rel=1e-6)
-    assert len(seen.ids) == score.tokens
-    assert TOKENIZER.decode(seen.ids) == (TEXT if ends else TEXT[1:])
+def test_the_scores_of_the_tokens_add_up_to_that_of_the_text(ends):
+    lm = model(ends=ends)
+    scores = score_each_token(lm, lm.tokens_to_score(TEXT))
+    score = lm.score(TEXT)
+    assert scores.nats.sum() == pytest.approx(score.nats, rel=1e-6)
+    assert len(scores.ids) == score.tokens
+    assert TOKENIZER.decode(scores.ids) == (TEXT if ends else TEXT[1:])
 
 
-def test_each_surprise_rank_and_alternative_is_that_of_a_loop_over_single_tokens():
-    judge = model()
-    ids = judge.encode(TEXT)
-    seen = score_each_token(judge, judge.tokens_to_score(TEXT), batch_size=3)
+def test_the_score_rank_and_top_ids_of_each_token_are_those_of_a_loop_over_single_tokens():
+    lm = model()
+    ids = lm.encode(TEXT)
+    scores = score_each_token(lm, lm.tokens_to_score(TEXT), batch_size=3)
     for i in range(1, len(ids)):
         start = (i - 1) // 6 * 6
-        p = torch.softmax(judge.gpt(torch.tensor([ids[start:i]]))[0, -1], dim=-1).tolist()
-        top_logprobs = sorted(range(8), key=lambda token: -p[token])
-        assert seen.ids[i - 1] == ids[i]
-        assert seen.nats[i - 1] == pytest.approx(-math.log(p[ids[i]]), rel=1e-4)
-        assert seen.ranks[i - 1] == 1 + top_logprobs.index(ids[i])
-        assert seen.top_ids[i - 1].tolist() == top_logprobs[:5]
-        assert seen.top_probabilities[i - 1] == pytest.approx([p[token] for token in top_logprobs[:5]], rel=1e-4)
+        p = torch.softmax(lm.gpt(torch.tensor([ids[start:i]]))[0, -1], dim=-1).tolist()
+        by_probability = sorted(range(8), key=lambda token: -p[token])
+        assert scores.ids[i - 1] == ids[i]
+        assert scores.nats[i - 1] == pytest.approx(-math.log(p[ids[i]]), rel=1e-4)
+        assert scores.ranks[i - 1] == 1 + by_probability.index(ids[i])
+        assert scores.top_ids[i - 1].tolist() == by_probability[:5]
+        assert scores.top_probabilities[i - 1] == pytest.approx([p[token] for token in by_probability[:5]], rel=1e-4)
 
 
-def test_a_vocabulary_smaller_than_the_list_of_alternatives_is_shown_whole():
+def test_all_ids_of_a_vocabulary_that_is_smaller_than_the_list_of_top_ids_are_in_it():
     tokenizer = CharTokenizer("ab")
     cfg = ModelSection(n_layer=1, n_head=1, n_embd=4, block_size=4)
-    judge = LanguageModel(GPT(cfg, 3), tokenizer, ModelInfo(cfg, 0, "none"), CPU)
-    assert sorted(score_each_token(judge, judge.tokens_to_score("abba")).top_ids[0].tolist()) == [0, 1, 2]
+    lm = LanguageModel(GPT(cfg, 3), tokenizer, ModelInfo(cfg, 0, "none"), CPU)
+    assert sorted(score_each_token(lm, lm.tokens_to_score("abba")).top_ids[0].tolist()) == [0, 1, 2]

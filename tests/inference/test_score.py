@@ -14,7 +14,7 @@ from gptlite.config.schema import ModelSection
 from gptlite.data.batches import eval_batches
 from gptlite.data.eval_windows import EvalWindows
 from gptlite.data.tokens import TokenArray
-from gptlite.inference.score import ByPosition, Score, by_position, bytes_and_chars_per_token, score, token_nats
+from gptlite.inference.score import ByPosition, Score, bytes_and_chars_per_token, score, score_by_position, token_nats
 from gptlite.model.gpt import GPT
 from gptlite.tokenizers.bpe import train_bpe
 from gptlite.tokenizers.char import CharTokenizer
@@ -25,7 +25,7 @@ END = TOKENIZER.eot_id
 BYTES = train_bpe(["é日本語 日本"] * 3, 262)  # a few merges, one of them of half a character
 
 
-def test_the_figures_are_those_of_a_hand_calculation():
+def test_loss_perplexity_and_bits_are_those_of_a_hand_calculation():
     # Two tokens, one with probability 1/2 and one with 1/8: 1 + 3 bits, over 3 bytes that are 2 characters.
     result = Score(nats=math.log(2) + math.log(8), tokens=2, bytes=3, characters=2)
     assert result.bits_per_byte == pytest.approx(4 / 3)
@@ -39,11 +39,11 @@ def test_a_perplexity_past_the_largest_double_is_infinite(loss):
     assert Score(nats=loss, tokens=1, bytes=1, characters=1).perplexity == math.inf
 
 
-def test_several_texts_are_scored_as_the_sum_of_their_figures():
+def test_the_score_of_several_texts_is_their_sum():
     assert Score.total([Score(1.5, 2, 4, 3), Score(2.0, 5, 6, 6)]) == Score(3.5, 7, 10, 9)
 
 
-def test_a_token_stands_for_its_utf8_bytes_and_characters_and_end_of_text_for_none():
+def test_a_token_counts_its_utf8_bytes_and_characters_and_end_of_text_none():
     assert bytes_and_chars_per_token(TOKENIZER).tolist() == [[1, 1], [2, 1], [3, 1], [0, 0]]
 
 
@@ -55,7 +55,7 @@ def test_the_characters_and_bytes_of_tokens_that_split_characters_add_up_to_the_
 
 @pytest.fixture(scope="module")
 def model() -> GPT:
-    """Ids a, é, 日 and end-of-text; in double precision, and far from knowing nothing."""
+    """Ids a, é, 日 and end-of-text; in double precision, with random weights."""
     cfg = ModelSection(n_layer=1, n_head=1, n_embd=8, block_size=5)
     model = GPT(cfg, 4, rng=torch.Generator().manual_seed(0)).double()
     with torch.no_grad():
@@ -110,9 +110,9 @@ def test_documents_are_scored_alone_with_their_ends_in_any_order_and_any_batches
 @pytest.mark.parametrize(
     ("ids", "end"), [([0, 1, 2, 1, 0, 0, 2, 1, 1, 2, 0, 1, 2], None), ([END, 0, END, 1, 2, 2], END)]
 )
-def test_surprise_by_position_is_that_of_the_tokens_with_so_many_before_them(model, ids, end):
+def test_the_score_of_a_position_is_that_of_the_tokens_with_so_much_context(model, ids, end):
     windows = EvalWindows(TokenArray(np.array(ids, np.uint16), "ids"), 5, end=end)
-    seen = by_position(model, eval_batches(windows, 2), CPU)
+    seen = score_by_position(model, eval_batches(windows, 2), CPU)
     chains = [ids] if end is None else [[END, 0, END], [END, 1, 2, 2, END]]
     expected, tokens = np.zeros(5), [0] * 5
     for chain in chains:
@@ -128,7 +128,7 @@ def test_surprise_by_position_is_that_of_the_tokens_with_so_many_before_them(mod
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_nats_of_each_token_are_computed_in_fp32_from_half_precision_logits(dtype):
+def test_token_nats_of_half_precision_logits_are_computed_in_fp32(dtype):
     rng = torch.Generator().manual_seed(0)
     logits = (3 * torch.randn(2, 40, 100, generator=rng)).to(dtype)
     targets = torch.randint(100, (2, 40), generator=rng)
@@ -136,7 +136,7 @@ def test_nats_of_each_token_are_computed_in_fp32_from_half_precision_logits(dtyp
     torch.testing.assert_close(token_nats(logits, targets), exact.float(), rtol=1e-5, atol=1e-6)
 
 
-def test_only_batches_of_full_width_go_through_a_call_that_may_be_compiled(model, monkeypatch):
+def test_only_full_windows_use_the_forward_that_may_be_compiled(model, monkeypatch):
     expected, widths, forward = judged(model, [0] * 13, 2), [], GPT.forward
 
     def seen(self, idx, **more):
@@ -148,5 +148,5 @@ def test_only_batches_of_full_width_go_through_a_call_that_may_be_compiled(model
     assert widths == [5]
 
 
-def test_a_text_of_end_of_text_tokens_alone_has_no_bytes_to_share_its_bits():
+def test_bits_per_byte_of_a_text_without_bytes_are_infinite():
     assert Score(1.0, 1, 0, 0).bits_per_byte == Score(1.0, 1, 0, 0).bits_per_character == math.inf

@@ -1,4 +1,4 @@
-"""Text from tokens, whole and as a stream."""
+"""The text of tokens, at once and as a stream."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gptlite.inference.stop_strings import TextStream, whole_text
+from gptlite.inference.stop_strings import TextStream, decode_until_stop
 from gptlite.tokenizers.bpe import train_bpe
 from gptlite.tokenizers.char import CharTokenizer
 
 
 def streamed(ids, tokenizer, stop=()) -> list[str]:
-    """The pieces of a text stream that are not empty."""
+    """The non-empty pieces of a text stream."""
     stream = TextStream(tokenizer, stop)
     return [piece for piece in [*map(stream.feed, ids), stream.finish()] if piece]
 
 
-def test_a_text_has_ended_with_its_stop_text_and_takes_no_more():
+def test_after_a_stop_text_a_stream_adds_nothing():
     stream = TextStream(CharTokenizer("ab"), ["b"])
     assert (stream.feed(0), stream.stopped) == ("a", False)
     assert (stream.feed(1), stream.stopped) == ("", True)
     assert (stream.feed(0), stream.finish()) == ("", "")
 
 
-def test_of_two_stop_texts_the_one_that_begins_first_cuts_though_the_other_is_whole_before_it():
+def test_the_stop_text_that_begins_first_cuts_even_if_another_is_complete_before():
     tokenizer = CharTokenizer("abc")
     assert "".join(streamed(tokenizer.encode("cbaa"), tokenizer, ["a", "baa"])) == "c"
     assert "".join(streamed(tokenizer.encode("cbab"), tokenizer, ["a", "baa"])) == "cb"
@@ -57,4 +57,4 @@ def test_a_stop_text_cuts_where_it_first_appears_however_the_text_is_cut_into_to
     ids = BPE.encode(text).tolist()
     first = min((at for s in stop if (at := text.find(s)) >= 0), default=len(text))
     assert "".join(streamed(ids, BPE, stop)) == text[:first]
-    assert whole_text(BPE, ids, stop) == text[:first]
+    assert decode_until_stop(BPE, ids, stop) == text[:first]

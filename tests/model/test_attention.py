@@ -23,7 +23,7 @@ def qkv(n_queries: int, n_keys: int, head_size: int = 5) -> tuple[torch.Tensor, 
 
 
 def weights_of(q: torch.Tensor, k: torch.Tensor, *, scale: float) -> torch.Tensor:
-    """exp of the scores, over their sum up to each query's own place."""
+    """exp of the scores over their sum up to each query's own position."""
     exponentials = torch.einsum("bhtd,bhsd->bhts", q, k).mul(scale).exp().tril()
     return exponentials / exponentials.sum(-1, keepdim=True)
 
@@ -52,7 +52,7 @@ def test_fast_attention_equals_the_plain_equation_forward_and_backward(fast, n_q
 
 
 @pytest.mark.parametrize("attend", [plain_attention, batched_attention, fused_attention])
-def test_what_a_row_may_not_look_at_changes_nothing_on_every_path(attend):
+def test_masked_keys_change_nothing_on_every_path(attend):
     lengths = torch.tensor([2, 5])
     q, k, v = (x.detach() for x in qkv(1, 5))
     attention_mask = (torch.arange(5) < lengths[:, None])[:, None, None]  # (B, 1, 1, S)
@@ -75,13 +75,13 @@ def test_the_steps_of_the_equation_are_those_of_its_parts():
     torch.testing.assert_close(steps.heads, torch.einsum("bhts,bhsd->bhtd", weights, v))
 
 
-def test_the_last_query_sees_every_key_and_the_first_one_only_the_past():
+def test_the_last_query_attends_to_every_key_and_the_first_to_the_past():
     mask = causal_mask(2, 4, torch.device("cpu"))
     assert mask.tolist() == [[True, True, True, False], [True, True, True, True]]
 
 
 @pytest.mark.parametrize("attend", [plain_attention, batched_attention, fused_attention])
-def test_dropout_falls_on_the_weights_after_the_softmax_with_equal_masks_on_every_path(attend):
+def test_dropout_applies_to_the_softmax_weights_with_equal_masks_on_every_path(attend):
     q, k, v = (x.detach() for x in qkv(6, 6))
     kept = ~DropoutMasks(1).dropped((2, 3, 6, 6), 0.25, torch.device("cpu"))
     expected = torch.einsum("bhts,bhsd->bhtd", weights_of(q, k, scale=0.4) * kept / 0.75, v)

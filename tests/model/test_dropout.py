@@ -29,12 +29,12 @@ def test_without_keys_it_is_the_finaliser_of_murmur3():
 
 
 @pytest.mark.parametrize("p", [0.1, 0.25, 0.5, 0.9])
-def test_the_share_that_is_dropped_is_p_within_four_standard_deviations(p):
+def test_the_dropped_fraction_is_p_within_four_standard_deviations(p):
     n = 1_000_000
     dropped = DropoutMasks(3).dropped((1000, 1000), p, CPU)
     deviation = math.sqrt(p * (1 - p) / n)
     assert abs(dropped.double().mean().item() - p) < 4 * deviation
-    # Neighbours, rows and halves of a hash know nothing of one another: both dropped with probability p * p.
+    # Neighbours, rows and halves of a hash are independent: both are dropped with probability p * p.
     flat = dropped.flatten()
     for distance in (1, 2, 1000, 65536):
         both = (flat[distance:] & flat[:-distance]).double().mean().item()
@@ -48,7 +48,7 @@ def test_masks_of_one_pass_differ_and_those_of_equal_seeds_are_equal():
 
     first, again, other = draw(7), draw(7), draw(8)
     assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
-    # Two masks that know nothing of each other agree on about half of their 4,096 elements (standard deviation 32).
+    # Two independent masks agree on about half of their 4,096 elements (standard deviation 32).
     for a, b in [(first[0], first[1]), (first[1], first[2]), *zip(first, other, strict=True)]:
         assert 1900 < int((a == b).sum()) < 2200
 

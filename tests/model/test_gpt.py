@@ -1,5 +1,6 @@
 import itertools
 import math
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -8,11 +9,11 @@ import torch
 from gptlite.config.schema import ModelSection
 from gptlite.model.cache import KVCache
 from gptlite.model.dropout import DropoutMasks
-from gptlite.model.gpt import GPT, IGNORE_INDEX, nll_sum, sinusoids
+from gptlite.model.gpt import GPT, nll_sum, sinusoids
 
 
 def gpt(vocab_size: int = 11, attention: str = "fused", seed: int = 0, **values) -> GPT:
-    """A model that has moved away from its initial values, where every block is the identity."""
+    """A model with random weights: a fresh one has blocks that are the identity."""
     cfg = ModelSection(**{"n_layer": 2, "n_head": 2, "n_embd": 8, "block_size": 12, **values})
     rng = torch.Generator().manual_seed(seed)
     model = GPT(cfg, vocab_size, attention=attention, rng=rng).double()
@@ -48,7 +49,7 @@ def test_later_tokens_do_not_change_earlier_logits(variant):
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 @pytest.mark.parametrize("attention", ["plain", "batched", "fused"])
-def test_reading_through_a_cache_in_pieces_gives_the_logits_of_one_reading(variant, attention):
+def test_reading_in_pieces_through_a_cache_gives_the_logits_of_one_pass(variant, attention):
     model = gpt(attention=attention, **variant)
     idx = random_idx(2, 12)
     cache = KVCache(model.cfg, 2, model.cfg.block_size, like=model.token_embedding.weight)
@@ -66,7 +67,7 @@ def test_without_positions_the_order_of_earlier_tokens_is_invisible_to_the_last_
 
 
 @pytest.mark.parametrize("variant", [{}, {"tie_weights": False}], ids=str)
-def test_initial_loss_is_that_of_guessing(variant):
+def test_initial_loss_is_that_of_a_uniform_guess(variant):
     cfg = ModelSection(n_layer=4, n_head=4, n_embd=128, block_size=64, **variant)
     model = GPT(cfg, 1024, rng=torch.Generator().manual_seed(0))
     idx = random_idx(8, 65, vocab_size=1024)
@@ -75,18 +76,18 @@ def test_initial_loss_is_that_of_guessing(variant):
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_initial_loss_of_an_untied_head_on_unit_norms_is_that_of_guessing_and_half_a_logits_variance(norm):
+def test_initial_loss_of_an_untied_head_is_that_of_a_uniform_guess_plus_half_the_variance_of_a_logit(norm):
     cfg = ModelSection(n_layer=1, n_head=4, n_embd=512, block_size=32, norm=norm, tie_weights=False)
     model = GPT(cfg, 1024, rng=torch.Generator().manual_seed(0))
-    # Of C numbers of unit variance, each weighed by Normal(0, 0.02): variance C * 0.02^2 = 0.2. The log of the mean
-    # of exp of a normal variable is half its variance. Averaged over all targets, the logits themselves cancel.
+    # A logit sums C numbers of unit variance with weights from Normal(0, 0.02): its variance is C * 0.02^2 = 0.2, and
+    # log E[exp] of a normal variable is half its variance. Averaged over all targets, the logits themselves cancel.
     logits = model(random_idx(4, 32, vocab_size=1024))
     loss = (logits.logsumexp(-1) - logits.mean(-1)).mean().item()
     assert loss == pytest.approx(math.log(1024) + 512 * 0.02**2 / 2, abs=0.01)
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_initial_weights_are_normal_branches_end_in_zeros_biases_are_zero_and_norms_one(norm):
+def test_initial_weights_are_normal_the_last_of_each_branch_and_biases_zero_and_norms_one(norm):
     cfg = ModelSection(n_layer=2, n_head=2, n_embd=64, block_size=32, norm=norm, bias=True, tie_weights=False)
     for name, p in GPT(cfg, 300, rng=torch.Generator().manual_seed(0)).named_parameters():
         if ".ln_" in f".{name}" and name.endswith("weight"):
@@ -112,9 +113,14 @@ def test_the_position_table_is_that_of_the_paper_up_to_its_scale():
     assert root_mean_square(table) == pytest.approx(0.02)
 
 
+ACTIVATIONS = {
+    "relu": lambda x: np.maximum(x, 0),
+    "gelu": lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+}
+
+
 def reference_logits(model: GPT, idx: np.ndarray, dropout_masks: DropoutMasks | None = None) -> np.ndarray:
-    """The model once more from the papers, in numpy, one head and one position at a time; with masks, in the order in
-    which a text passes them."""
+    """The model once more from the papers, in numpy, one head and one position at a time; dropout masks in order."""
     cfg = model.cfg
     w = {name: p.detach().numpy() for name, p in model.named_parameters()}
 
@@ -141,11 +147,7 @@ def reference_logits(model: GPT, idx: np.ndarray, dropout_masks: DropoutMasks | 
 
     def feed_forward(x: np.ndarray, at: str) -> np.ndarray:
         h = linear(x, f"{at}.up")
-        if cfg.activation == "relu":
-            h = np.maximum(h, 0)
-        else:
-            h = 0.5 * h * (1 + np.tanh(math.sqrt(2 / math.pi) * (h + 0.044715 * h**3)))
-        return drop(linear(h, f"{at}.down"))
+        return drop(linear(ACTIVATIONS[cfg.activation](h), f"{at}.down"))
 
     x = drop(w["token_embedding.weight"][idx] + w["position_embedding.weight"][: len(idx)])
     for at in (f"blocks.{layer}" for layer in range(cfg.n_layer)):
@@ -159,7 +161,7 @@ def reference_logits(model: GPT, idx: np.ndarray, dropout_masks: DropoutMasks | 
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize("activation", get_args(ModelSection.model_fields["activation"].annotation))
 def test_the_logits_are_those_of_the_equations_written_out_in_numpy(activation, norm):
     model = gpt(bias=True, activation=activation, norm=norm)
     idx = random_idx(1, 10)
@@ -168,21 +170,21 @@ def test_the_logits_are_those_of_the_equations_written_out_in_numpy(activation, 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("attention", ["plain", "batched", "fused"])
-def test_dropout_falls_on_embeddings_attention_weights_and_what_each_branch_adds(attention, norm):
+def test_dropout_applies_to_embeddings_attention_weights_and_branch_outputs(attention, norm):
     model = gpt(attention=attention, bias=True, norm=norm, dropout=0.25)
     idx = random_idx(1, 10)
     expected = reference_logits(model, idx[0].numpy(), DropoutMasks(5))
     np.testing.assert_allclose(model(idx, dropout_masks=DropoutMasks(5))[0].detach().numpy(), expected, atol=1e-10)
 
 
-def test_nats_add_up_minus_log_probabilities_and_leave_out_ignored_targets():
+def test_the_loss_sums_minus_log_probabilities_without_ignored_targets():
     logits = torch.log(torch.tensor([[[0.5, 0.25, 0.25], [0.1, 0.1, 0.8], [1.0, 1.0, 1.0]]]))
-    targets = torch.tensor([[1, 2, IGNORE_INDEX]])
+    targets = torch.tensor([[1, 2, -100]])
     assert nll_sum(logits, targets).item() == pytest.approx(-math.log(0.25) - math.log(0.8))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_nats_of_half_precision_logits_are_added_up_in_fp32(dtype):
+def test_the_loss_of_half_precision_logits_is_summed_in_fp32(dtype):
     logits = (3 * torch.randn(2, 40, 100, generator=torch.Generator().manual_seed(0))).to(dtype)
     targets = random_idx(2, 40, vocab_size=100)
     exact = -torch.log_softmax(logits.double(), dim=-1).gather(-1, targets[..., None]).sum().item()
@@ -191,14 +193,14 @@ def test_nats_of_half_precision_logits_are_added_up_in_fp32(dtype):
     assert found.item() == pytest.approx(exact, rel=1e-6)
 
 
-def test_parameters_are_counted_by_hand_and_tied_ones_once():
+def test_the_number_of_parameters_is_that_of_a_hand_count_with_tied_weights_once():
     # per layer: 8*24 + 8*8 + 8*32 + 32*8 weights and two norms of 8; tables 11*8 and 12*8; a last norm of 8.
     per_layer = 8 * 24 + 8 * 8 + 8 * 32 + 32 * 8 + 2 * 8
     assert gpt().n_parameters() == 2 * per_layer + 11 * 8 + 12 * 8 + 8
     assert gpt(tie_weights=False).n_parameters() - gpt().n_parameters() == 11 * 8
 
 
-def test_every_block_begins_as_the_identity():
+def test_every_block_starts_as_the_identity():
     cfg = ModelSection(n_layer=2, n_head=2, n_embd=8, block_size=12)
     block = GPT(cfg, 11, rng=torch.Generator().manual_seed(0)).blocks[1]
     x = torch.randn(2, 12, 8)

@@ -1,5 +1,6 @@
 import itertools
 import json
+from typing import get_args
 
 import pytest
 import torch
@@ -9,10 +10,11 @@ from gptlite.config.schema import ModelSection
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import from_gpt2, hf_config, to_gpt2
 
+CHOICES = {key: get_args(ModelSection.model_fields[key].annotation) for key in ("activation", "position")}
 VARIANTS = [
     dict(zip(("bias", "activation", "tie_weights", "position", "scale_attention"), values, strict=True))
     for values in itertools.product(
-        (True, False), ("relu", "gelu"), (True, False), ("learned", "sinusoidal", "none"), (True, False)
+        (True, False), CHOICES["activation"], (True, False), CHOICES["position"], (True, False)
     )
 ]
 
@@ -53,7 +55,7 @@ def test_post_norm_is_refused_by_hugging_face(tmp_path):
 
 
 @pytest.mark.parametrize("variant", [{}, {"norm": "post", "bias": True}, {"position": "none", "tie_weights": False}])
-def test_what_was_written_reads_back_to_the_same_model(variant):
+def test_a_model_that_was_written_is_read_back_equal(variant):
     model = perturbed(**variant)
     other = GPT(model.cfg, 23)
     from_gpt2(to_gpt2(model), other)

@@ -1,9 +1,10 @@
-"""Arithmetic about a model, against the model: its tensors, what autograd keeps of it, what its passes hold."""
+"""Sizes by arithmetic against a built model: its tensors, what autograd saves, what is alive during a pass."""
 
 from __future__ import annotations
 
 import weakref
 from collections import Counter
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -28,6 +29,7 @@ from gptlite.model.sizes import (
 )
 
 VOCAB, ROWS = 61, 24
+CHOICES = {key: get_args(ModelSection.model_fields[key].annotation) for key in ("activation", "norm", "position")}
 
 PARTS = {
     "token_embedding": "embeddings",
@@ -53,8 +55,8 @@ def random_section(seed: int) -> ModelSection:
         n_head=n_head,
         n_embd=n_head * 4 * int(rng.integers(1, 4)),
         block_size=int(rng.integers(1, 20)),
-        norm=str(rng.choice(["pre", "post"])),
-        position=str(rng.choice(["learned", "sinusoidal", "none"])),
+        norm=str(rng.choice(CHOICES["norm"])),
+        position=str(rng.choice(CHOICES["position"])),
         bias=bool(rng.integers(2)),
         tie_weights=bool(rng.integers(2)),
     )
@@ -66,8 +68,8 @@ def test_parameters_by_part_are_those_of_the_model(seed):
     model = GPT(cfg, VOCAB)
     found = Counter()
     for name, p in model.named_parameters():
-        words = name.split(".")
-        found[PARTS[words[2] if words[0] == "blocks" else words[0]]] += p.numel()
+        path = name.split(".")
+        found[PARTS[path[2] if path[0] == "blocks" else path[0]]] += p.numel()
     counted = count_parameters(cfg, VOCAB)
     assert {part: number for part, number in vars(counted).items() if number} == dict(found)
     assert counted.total == model.n_parameters()
@@ -76,8 +78,7 @@ def test_parameters_by_part_are_those_of_the_model(seed):
 
 
 PASSES = [
-    ({}, "fused", "fp32"),
-    ({"activation": "gelu"}, "fused", "fp32"),
+    *(({"activation": activation}, "fused", "fp32") for activation in CHOICES["activation"]),
     ({"norm": "post", "bias": True}, "fused", "fp32"),
     ({"position": "none", "tie_weights": False}, "batched", "fp32"),
     ({"dropout": 0.1}, "fused", "fp32"),
@@ -94,7 +95,7 @@ def forward(cfg: ModelSection, attention: str, precision: str) -> tuple[GPT, tor
 
 
 @pytest.mark.parametrize(("values", "attention", "precision"), PASSES)
-def test_what_autograd_keeps_of_a_forward_pass_is_what_the_formula_says(values, attention, precision):
+def test_the_formula_counts_what_autograd_saves_in_a_forward_pass(values, attention, precision):
     cfg = section(**values)
     model, idx = forward(cfg, attention, precision)
     kept: dict[int, torch.UntypedStorage] = {}  # holding them, so that no address is used twice
@@ -117,7 +118,7 @@ def test_what_autograd_keeps_of_a_forward_pass_is_what_the_formula_says(values, 
 
 
 class Held(TorchDispatchMode):
-    """The most bytes of tensors that were alive at a time, of those that operations made."""
+    """Peak bytes of the live tensors that operations made."""
 
     def __init__(self, model: GPT) -> None:
         super().__init__()
@@ -146,18 +147,17 @@ class Held(TorchDispatchMode):
         self._now -= size
 
 
-# By the moment that is the largest: the head; the feed-forward, of either activation; attention with its weights.
-LARGEST = [
+# Cases for each moment that can be the peak: the head; the feed-forward; attention with its weights.
+PEAKS = [
     ({}, "fused", 200),
-    ({}, "fused", 5),
-    ({"activation": "gelu"}, "fused", 5),
+    *(({"activation": activation}, "fused", 5) for activation in CHOICES["activation"]),
     ({"block_size": 128, "n_head": 4}, "batched", 5),
     ({"block_size": 128, "n_head": 4, "dropout": 0.1}, "batched", 5),
 ]
 
 
-@pytest.mark.parametrize(("values", "attention", "vocab_size"), LARGEST)
-def test_a_training_pass_holds_what_the_formula_says_beside_gradients(values, attention, vocab_size):
+@pytest.mark.parametrize(("values", "attention", "vocab_size"), PEAKS)
+def test_the_formula_gives_the_peak_of_a_training_pass_without_gradients(values, attention, vocab_size):
     cfg = section(**values)
     model = GPT(cfg, vocab_size, attention=attention)
     idx = torch.randint(0, vocab_size, (ROWS, cfg.block_size), generator=torch.Generator().manual_seed(0))
@@ -169,8 +169,8 @@ def test_a_training_pass_holds_what_the_formula_says_beside_gradients(values, at
     assert expected * 0.98 <= held.most <= expected * 1.02 + gradients
 
 
-@pytest.mark.parametrize(("values", "attention", "vocab_size"), LARGEST)
-def test_scoring_holds_what_the_formula_says(values, attention, vocab_size):
+@pytest.mark.parametrize(("values", "attention", "vocab_size"), PEAKS)
+def test_the_formula_gives_the_peak_of_scoring(values, attention, vocab_size):
     cfg = section(**values)
     model = GPT(cfg, vocab_size, attention=attention)
     idx = torch.randint(0, vocab_size, (ROWS, cfg.block_size), generator=torch.Generator().manual_seed(0))
@@ -183,7 +183,7 @@ def test_scoring_holds_what_the_formula_says(values, attention, vocab_size):
     assert held.most == pytest.approx(idx.numel() * most, rel=0.15)
 
 
-def test_the_feed_forwards_first_product_has_the_operations_that_torch_counts():
+def test_the_flops_of_a_feed_forward_product_are_those_that_torch_counts():
     x, w = torch.ones(24, 16), torch.ones(16, 64)
     with FlopCounterMode(display=False) as counter:
         x @ w

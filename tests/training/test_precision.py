@@ -12,7 +12,7 @@ from gptlite.compute import device, matmul_flops
 from gptlite.compute.device import Compute
 from gptlite.compute.distributed import Dist
 from gptlite.config.schema import ModelSection, RunConfig
-from gptlite.inference.language_model import load_checkpoint
+from gptlite.inference.load import load_checkpoint
 from gptlite.model.gpt import GPT
 from gptlite.runs.find import choose_checkpoint, config_of
 from gptlite.training import launch

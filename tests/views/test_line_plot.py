@@ -39,7 +39,7 @@ def ticks(svg: ElementTree.Element) -> tuple[dict[float, float], dict[float, flo
     return found
 
 
-def test_points_lie_where_the_labels_of_the_axes_say():
+def test_points_are_where_the_tick_labels_say():
     ys = [4.0, 3.5, 3.0, 3.0, 2.5, 2.0, 2.0, 2.0, 2.0, 2.0]
     svg = drawn(Line("falling", ys))
     across, up = ticks(svg)
@@ -53,7 +53,7 @@ def test_points_lie_where_the_labels_of_the_axes_say():
     assert points[2][0] == pytest.approx(across[1] + share * (across[10] - across[1]), abs=0.11)
 
 
-def test_a_linear_axis_begins_at_0_and_takes_any_places():
+def test_a_linear_axis_starts_at_0_and_takes_any_xs():
     lines = [Line("run", [3.0, 2.0, 1.0], [2e6, 5e6, 1e7]), Line("short", [3.0], [2e6])]
     svg = ElementTree.fromstring(line_plot(lines, title="t", x_label="x", y_label="y", x_axis=LINEAR))
     marks = {label.text: float(label.get("x", "")) for label in svg.iter(f"{SVG}text") if label.get("class") == "tick"}
@@ -64,13 +64,13 @@ def test_a_linear_axis_begins_at_0_and_takes_any_places():
     assert short_one == points[0]
 
 
-def test_marks_are_short():
+def test_tick_labels_are_short():
     assert [short(x) for x in (0, 0.5, 500, 5000, 20000, 2500000, 1e9)] == [
         *("0", "0.5", "500", "5k", "20k", "2.5M", "1G")
     ]
 
 
-def test_every_line_has_its_colour_and_stands_in_the_legend_in_order():
+def test_every_line_has_its_own_style_and_is_in_the_legend_in_order():
     names = [f"run {i}" for i in range(len(COLOURS) + 2)]
     svg = drawn(*(Line(name, [1.0 + i, 0.5 + i]) for i, name in enumerate(names)))
     assert [text for text in texts(svg) if text in names] == names
@@ -80,7 +80,7 @@ def test_every_line_has_its_colour_and_stands_in_the_legend_in_order():
     assert len(curves(svg)) == len(names)
 
 
-def test_names_are_escaped_cut_and_never_break_the_file():
+def test_names_are_escaped_and_cut():
     svg = drawn(Line('<script>"&', [1.0, 2.0]), Line("a\x00b\ud800" + "x" * 200, [1.0, 2.0]), title="</svg>&amp;")
     assert '<script>"&' in texts(svg)
     assert "</svg>&amp;" in texts(svg)
@@ -89,7 +89,7 @@ def test_names_are_escaped_cut_and_never_break_the_file():
 
 
 @pytest.mark.parametrize("ys", [[3.7], [3.7, 3.7], [0.0], [1e-9, 2e-9]])
-def test_one_point_and_equal_values_are_drawn_inside_the_picture(ys):
+def test_single_points_and_equal_values_are_drawn_inside_the_picture(ys):
     svg = drawn(Line("few", ys))
     (points,) = curves(svg)
     _, _, width, height = map(float, svg.get("viewBox", "").split())
@@ -111,7 +111,7 @@ def test_ticks_are_round_numbers_around_the_values(low, span):
     assert all(found[i] / step == pytest.approx(round(found[i] / step), abs=1e-3) for i in range(len(found)))
 
 
-def test_positions_are_marked_at_ones_twos_and_fives():
+def test_logarithmic_ticks_are_ones_twos_and_fives():
     assert log_ticks(1) == [1]
     assert log_ticks(64) == [1, 2, 5, 10, 20, 50]
     assert log_ticks(1000) == [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]

@@ -1,4 +1,4 @@
-"""Text that is no HTML, numbers that stay numbers."""
+"""Data in a page: safe inside a script, and read back as it was."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import json
 import numpy as np
 import pytest
 
-from gptlite.views.page import few_digits, script_safe
+from gptlite.views.page import rounded, script_safe
 
 
-def test_json_inside_a_script_ends_no_script_and_reads_back():
+def test_json_inside_a_script_does_not_end_it_and_reads_back():
     data = {"text": "</script><!--<b>&amp;\u2028\ud800\"'\\"}
     written = script_safe(data)
     assert "<" not in written
@@ -19,10 +19,10 @@ def test_json_inside_a_script_ends_no_script_and_reads_back():
 
 
 def test_numbers_keep_four_significant_digits():
-    assert few_digits(np.array([[1.23456, -0.000123456], [123456.0, 0.0]])) == [[1.235, -0.0001235], [123500.0, 0.0]]
-    assert few_digits(np.array([2 / 3], np.float32), 3) == [0.667]
+    assert rounded(np.array([[1.23456, -0.000123456], [123456.0, 0.0]])) == [[1.235, -0.0001235], [123500.0, 0.0]]
+    assert rounded(np.array([2 / 3], np.float32), 3) == [0.667]
 
 
-def test_a_number_that_json_has_not_is_refused_instead_of_written():
+def test_a_number_that_json_lacks_is_refused():
     with pytest.raises(ValueError, match="not JSON compliant"):
         script_safe({"x": float("nan")})

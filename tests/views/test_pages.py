@@ -1,4 +1,4 @@
-"""Both pages hold the numbers that they were given, and nothing that reaches outside."""
+"""The HTML pages contain the numbers that they were given, and use nothing from outside."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import json
 import math
 import re
 from html.parser import HTMLParser
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
+from gptlite.config.schema import ModelSection
 from gptlite.inference.inspect import LayerSteps, TokenScores
-from gptlite.views.attention import Conventions, attention_page
-from gptlite.views.per_token import ScoredText, per_token_page
+from gptlite.views.attention import POSITIONS, attention_page
+from gptlite.views.per_token import per_token_page
 
 NASTY = [b"</script><b>", b"&", b"\"'", "שלום".encode(), b"\n", b"\t", "日".encode()[:1], b"$title"]
 
@@ -27,7 +28,7 @@ def layer(n_head: int, n_tokens: int, head_size: int, seed: int = 0) -> LayerSte
     return LayerSteps(scores, masked, weights, values, weights @ values)
 
 
-def score_each_token() -> TokenScores:
+def token_scores() -> TokenScores:
     return TokenScores(
         np.arange(len(NASTY)),
         np.arange(len(NASTY)) * math.log(2),  # 0, 1, 2, ... bits
@@ -64,18 +65,15 @@ class Parsed(HTMLParser):
 
 
 def pages() -> dict[str, str]:
-    reading = ScoredText("nano, <i>step</i> 7", 64, 4, None)
-    table = np.zeros((8, 4))
+    title, table = "nano, <i>step</i> 7", np.zeros((8, 4))
     return {
-        "attention": attention_page(
-            "nano, <i>step</i> 7", NASTY, [layer(2, 8, 4)], table, Conventions(True, "learned")
-        ),
-        "per_token": per_token_page(reading, score_each_token(), [*NASTY, b""], end=8),
+        "attention": attention_page(title, NASTY, [layer(2, 8, 4)], table, ModelSection()),
+        "per_token": per_token_page(title, token_scores(), [*NASTY, b""], 8, block_size=64, first_id=4),
     }
 
 
 @pytest.mark.parametrize("name", ["attention", "per_token"])
-def test_a_page_needs_nothing_from_outside_and_forbids_it(name):
+def test_a_page_uses_nothing_from_outside_and_forbids_it(name):
     page = pages()[name]
     assert not re.search(r"https?:|//\w|\bsrc\s*=|@import|url\(|<link|<iframe|fetch\(|XMLHttp|import\(", page)
     policy = [attrs["content"] for tag, attrs in Parsed(page).elements if tag == "meta" and "http-equiv" in attrs]
@@ -96,8 +94,8 @@ def test_no_text_becomes_html(name):
 
 def test_the_attention_page_holds_the_steps_of_every_layer_and_head():
     layers = [layer(3, 8, 5, seed) for seed in range(2)]
-    data = Parsed(attention_page("", NASTY, layers, None, Conventions(True, "none"))).data
-    assert data["visible"] == np.tri(8).tolist()
+    data = Parsed(attention_page("", NASTY, layers, None, ModelSection(position="none"))).data
+    assert data["mask"] == np.tri(8).tolist()
     assert data["positions"] is None
     for given, heads in zip(layers, data["layers"], strict=True):
         assert len(heads) == 3
@@ -108,10 +106,16 @@ def test_the_attention_page_holds_the_steps_of_every_layer_and_head():
             np.testing.assert_allclose(head["heads"], given.heads[i], rtol=5e-3)
 
 
+def test_every_position_of_the_schema_is_described():
+    assert set(POSITIONS) == set(get_args(ModelSection.model_fields["position"].annotation))
+
+
 def test_the_formulas_are_those_of_the_model():
     def shown(scaled: bool, position: str) -> str:
         table = None if position == "none" else np.zeros((8, 4))
-        return attention_page("", NASTY, [layer(1, 8, 16)], table, Conventions(scaled, position))
+        return attention_page(
+            "", NASTY, [layer(1, 8, 16)], table, ModelSection(scale_attention=scaled, position=position)
+        )
 
     assert "<msqrt>" in shown(True, "learned")
     assert "d = 16" in shown(True, "learned")
@@ -121,9 +125,9 @@ def test_the_formulas_are_those_of_the_model():
     assert "10000" in shown(True, "sinusoidal")
 
 
-def test_of_a_large_position_table_every_so_manyth_row_and_column_is_shown():
+def test_every_nth_row_and_column_of_a_large_position_table_is_shown():
     table = np.arange(300 * 600).reshape(300, 600) / 1e6
-    page = attention_page("", NASTY, [layer(1, 8, 4)], table, Conventions(True, "learned"))
+    page = attention_page("", NASTY, [layer(1, 8, 4)], table, ModelSection())
     shown = Parsed(page).data["positions"]
     assert shown["shape"] == [300, 600]
     assert shown["every"] == [3, 3]
@@ -132,7 +136,7 @@ def test_of_a_large_position_table_every_so_manyth_row_and_column_is_shown():
 
 
 def test_six_layers_of_six_heads_for_64_tokens_stay_below_five_megabytes():
-    one = attention_page("", [b"token"] * 64, [layer(6, 64, 64)], np.ones((64, 384)) / 3, Conventions(True, "learned"))
+    one = attention_page("", [b"token"] * 64, [layer(6, 64, 64)], np.ones((64, 384)) / 3, ModelSection())
     assert 6 * len(one.encode()) < 5_000_000
 
 
@@ -152,8 +156,7 @@ def test_the_per_token_page_holds_bits_ranks_and_alternatives():
     assert "32 bytes" in page.text
 
 
-def test_a_text_that_was_cut_says_so_on_its_page():
-    reading = ScoredText("", 64, None, 5000)
-    page = Parsed(per_token_page(reading, score_each_token(), [*NASTY, b""], end=8))
+def test_the_page_of_a_text_that_was_cut_says_so():
+    page = Parsed(per_token_page("", token_scores(), [*NASTY, b""], 8, block_size=64, n_all=5000))
     assert "the first 8 of 5,000 tokens" in page.text
     assert page.data["context"] is None

@@ -36,7 +36,7 @@ def load_evaluators(
 ) -> list[Evaluator]:
     """Load the models and encode the texts for each. DataError with every problem."""
     # Importing torch takes a second, so the command line is checked first.
-    from gptlite.inference.language_model import load_checkpoint
+    from gptlite.inference.load import load_checkpoint
 
     problems: list[Problem] = []
     evaluators = []

@@ -39,14 +39,14 @@ def search_samples(models: Sequence[SelectedModel]) -> list[tuple[SelectedModel,
         raise RunError(problems)
     # Importing torch takes a second, so the command line is checked first.
     from gptlite.compute.device import settings
-    from gptlite.inference.language_model import load_checkpoint
-    from gptlite.inference.memorization import memorised
+    from gptlite.inference.load import load_checkpoint
+    from gptlite.inference.memorization import measure_memorisation
 
     found = []
     for selected, prepared in zip(models, texts, strict=True):
         model = load_checkpoint(selected.checkpoint, selected.cfg.run, decoding=True)
         with settings(model.compute, deterministic=selected.cfg.run.deterministic):
-            found.append((selected, prepared, memorised(model, prepared)))
+            found.append((selected, prepared, measure_memorisation(model, prepared)))
     return found
 
 

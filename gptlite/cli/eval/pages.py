@@ -68,7 +68,9 @@ def plot_by_position(evaluators: Sequence[Evaluator], texts: Sequence[Text]) -> 
     for evaluator in evaluators:
         run, tokenizer = evaluator.run, evaluator.model.tokenizer
         with evaluator.settings():
-            parts = [evaluator.model.by_position(ids, batch_size=run.cfg.eval.batch_size) for ids in evaluator.ids]
+            parts = [
+                evaluator.model.score_by_position(ids, batch_size=run.cfg.eval.batch_size) for ids in evaluator.ids
+            ]
         means = ByPosition.total(parts).means
         if not all(map(math.isfinite, means)):
             sentence = "the loss is not finite, so the model is broken. Choose another checkpoint."
@@ -87,7 +89,7 @@ def attention_page_of(model: LanguageModel, text: str, title: str) -> str:
     """Return the page of --attention. DataError for a text that is empty, or too long for the model or for a page."""
     from gptlite.inference.inspect import attention_steps, position_table
     from gptlite.views.attention import MOST_TOKENS as MOST_ON_PAGE
-    from gptlite.views.attention import Conventions, attention_page
+    from gptlite.views.attention import attention_page
 
     shape = model.info.model
     limit, why = min((shape.block_size, "the model's block_size"), (MOST_ON_PAGE, "as many as a page can show"))
@@ -98,9 +100,8 @@ def attention_page_of(model: LanguageModel, text: str, title: str) -> str:
         if len(ids) > limit:
             raise DataError(f"the text has {counted(len(ids), 'token')}. At most {limit} are possible, {why}.")
     pieces = model.tokenizer.token_bytes()
-    conventions = Conventions(shape.scale_attention, shape.position)
     layers = attention_steps(model.gpt, ids)
-    return attention_page(title, [pieces[i] for i in ids], layers, position_table(model.gpt), conventions)
+    return attention_page(title, [pieces[i] for i in ids], layers, position_table(model.gpt), shape)
 
 
 def per_token_page_of(
@@ -109,17 +110,26 @@ def per_token_page_of(
     """Return the page of --per-token, with at most the first MOST_TOKENS tokens. DataError if nothing can be scored."""
     from gptlite.data.tokens import TokenArray
     from gptlite.inference.inspect import score_each_token
-    from gptlite.views.per_token import ScoredText, per_token_page
+    from gptlite.views.per_token import per_token_page
 
-    n_scored = tokens.n_tokens if model.ends else tokens.n_tokens - 1  # without ends, the first is context only
+    n_scored = (
+        tokens.n_tokens if model.knows_end_of_text else tokens.n_tokens - 1
+    )  # without ends, the first is context only
     is_cut = n_scored > MOST_TOKENS
     if is_cut:
         say(f"the page shows the first {MOST_TOKENS:,} of {counted(n_scored, 'token')}, to stay small")
     shown = TokenArray(tokens.read(0, min(tokens.n_tokens, 1 + MOST_TOKENS)), tokens.name)
     scores = score_each_token(model, shown, batch_size=batch_size)
-    if is_cut and model.ends:
+    if is_cut and model.knows_end_of_text:
         scores = scores.first(MOST_TOKENS)  # the text goes on, so its end is not scored
     first, end = int(shown.ids[0]), model.tokenizer.eot_id
     block_size = model.info.model.block_size
-    text = ScoredText(title, block_size, None if first == end else first, n_scored if is_cut else None)
-    return per_token_page(text, scores, list(model.tokenizer.token_bytes()), end)
+    return per_token_page(
+        title,
+        scores,
+        list(model.tokenizer.token_bytes()),
+        end,
+        block_size=block_size,
+        first_id=None if first == end else first,
+        n_all=n_scored if is_cut else None,
+    )

@@ -98,7 +98,7 @@ def open_writer(
     """Load the model of a checkpoint for writing."""
     # Importing torch takes a second, so the command line is checked first.
     from gptlite.compute.device import settings
-    from gptlite.inference.language_model import load_checkpoint
+    from gptlite.inference.load import load_checkpoint
 
     model = load_checkpoint(found, cfg.run, decoding=True)
     with settings(model.compute, deterministic=cfg.run.deterministic):

@@ -38,9 +38,9 @@ class SampleWriter:
 
     def write(self, prompts: Sequence[str], repeats: int = 0) -> None:
         """Continue each prompt, by drawing or with beams. repeats: is added to the seed."""
-        with located("--beams", at="width"), located("--stop-token", at="stop_tokens"):
+        with located("--beams", at="beams"), located("--stop-token", at="stop_tokens"):
             if self.section.beams is None:
-                self._draw(prompts, self.section.seed + repeats)
+                self._draw(prompts, self.section.model_copy(update={"seed": self.section.seed + repeats}))
             else:
                 self._search(prompts)
 
@@ -56,12 +56,10 @@ class SampleWriter:
                     tokens = counted(len(logprobs), "token")
                     self.put(f"{total:10.4f} nats, {tokens}: {quote(prompt)} + {quote(continuation)}\n")
 
-    def _draw(self, prompts: Sequence[str], seed: int) -> None:
-        from gptlite.inference.sampling import SamplingParams
-
-        params, n = SamplingParams.of(self.section), self.section.n
+    def _draw(self, prompts: Sequence[str], params: SampleSection) -> None:
+        n, seed = params.n, params.seed
         n_top = N_TOP_LOGPROBS if self.explain else 0
-        for i, sample in enumerate(self.model.samples(prompts, params, seed=seed, n=n, n_top_logprobs=n_top)):
+        for i, sample in enumerate(self.model.samples(prompts, params, n_top_logprobs=n_top)):
             prompt, number = prompts[i // n], i % n + 1
             if self.as_json:
                 sample.whole()
@@ -78,11 +76,9 @@ class SampleWriter:
                     self._text(prompt, sample if self.stream else [sample.whole().text])
 
     def _search(self, prompts: Sequence[str]) -> None:
-        from gptlite.inference.beam import BeamSearch
-
-        params, n = BeamSearch.of(self.section), self.section.n
+        n = self.section.n
         for i, prompt in enumerate(prompts):
-            for rank, (text, found) in enumerate(self.model.search(prompt, params)[:n]):
+            for rank, (text, found) in enumerate(self.model.search(prompt, self.section)):
                 if self.as_json:
                     fields = {"token_ids": found.tokens, "logprob": found.logprob, "finish_reason": found.reason}
                     self._json(prompt, rank=rank + 1, score=found.score, text=text, **fields)

@@ -56,8 +56,8 @@ def known_text(model: LanguageModel, where: str, text: str, *, skip: bool, say: 
     DataError if there are such characters and they are not to be skipped.
     """
     if skip:
-        known = model.known(text)
-        left_out = len(model.normal(text)) - len(known)
+        known = model.drop_unknown(text)
+        left_out = len(model.normalize(text)) - len(known)
         if left_out:
             say(f"{where}: {counted(left_out, 'unknown character')} left out")
         return known
@@ -69,7 +69,7 @@ def known_text(model: LanguageModel, where: str, text: str, *, skip: bool, say: 
 def usable_prompt(model: LanguageModel, where: str, prompt: str, *, skip: bool, say: Callable[[str], None]) -> str:
     """Return the prompt as `known_text` does. A message says if the model does not see all of it."""
     prompt = known_text(model, where, prompt, skip=skip, say=say)
-    length, context = len(model.prompt_ids(prompt)), model.info.model.block_size
+    length, context = len(model.encode_prompt(prompt)), model.info.model.block_size
     if length > context:
         say(f"{where}: of {length:,} tokens, the model sees only the last {context} (its block_size)")
     return prompt

@@ -1,0 +1,79 @@
+"""The arguments of `LanguageModel.generate` are keys of the config's sample section, with its defaults and checks."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+import torch
+
+from gptlite.compute.device import Compute
+from gptlite.config.sampling import SampleSection
+from gptlite.config.schema import ModelSection
+from gptlite.errors import ConfigError
+from gptlite.inference.language_model import LanguageModel, ModelInfo
+from gptlite.model.gpt import GPT
+from gptlite.tokenizers.char import CharTokenizer
+
+TOKENIZER = CharTokenizer("abcdefg")
+VALUES = {"max_new_tokens": 9, "temperature": 1.5, "top_k": 5, "top_p": 0.9, "min_p": 0.1, "repetition_penalty": 1.2}
+
+
+@pytest.fixture(scope="module")
+def model() -> LanguageModel:
+    cfg = ModelSection(n_layer=1, n_head=1, n_embd=4, block_size=8)
+    gpt = GPT(cfg, TOKENIZER.vocab_size, rng=torch.Generator().manual_seed(0)).requires_grad_(False)
+    compute = Compute(torch.device("cpu"), "fp32", "fused", 1)
+    return LanguageModel(gpt, TOKENIZER, ModelInfo(cfg, start_id=0, normalize="none"), compute)
+
+
+def test_the_defaults_are_those_of_the_section():
+    arguments = dict(inspect.signature(LanguageModel.generate).parameters)
+    del arguments["self"], arguments["prompt"]
+    section = SampleSection().model_dump()
+    assert {name: list(x.default) if isinstance(x.default, tuple) else x.default for name, x in arguments.items()} == {
+        key: section[key] for key in arguments
+    }
+    assert set(section) - set(arguments) == {"n", "beams", "length_penalty"}
+
+
+def test_every_argument_acts_as_the_key_of_the_section(model):
+    values = {**VALUES, "stop": ["ab"], "stop_tokens": [3], "seed": 7}
+    [sample] = model.samples("abc", SampleSection(**values))
+    assert model.generate("abc", **values) == sample.whole().text
+    texts = [model.generate("abc", **{**VALUES, "seed": seed}) for seed in range(50)]
+    assert len(set(texts)) > 40
+    assert any("ab" in text for text in texts)
+    assert not any("ab" in model.generate("abc", **VALUES, seed=seed, stop=("ab",)) for seed in range(50))
+    assert not any("d" in model.generate("abc", **VALUES, seed=seed, stop_tokens=(3,)) for seed in range(50))
+
+
+def test_numpy_numbers_are_numbers(model):
+    plain = model.generate("abc", max_new_tokens=9, top_k=3, temperature=1.5, stop_tokens=[3])
+    assert plain == model.generate(
+        "abc", max_new_tokens=np.int64(9), top_k=np.int32(3), temperature=np.float32(1.5), stop_tokens=np.array([3])
+    )
+
+
+def test_all_refused_values_are_named_at_once(model):
+    bad = {"max_new_tokens": 0, "temperature": -1.0, "top_k": 0, "top_p": 1.5, "min_p": 0.0, "repetition_penalty": -2.0}
+    bad |= {"stop": ("a", ""), "seed": -1}
+    with pytest.raises(ConfigError) as refused:
+        model.generate("abc", **bad)
+    assert [str(problem).partition(":")[0] for problem in refused.value.problems] == list(bad)
+
+
+@pytest.mark.parametrize("token", [-1, TOKENIZER.vocab_size])
+def test_a_stop_token_outside_the_vocabulary_is_refused(model, token):
+    with pytest.raises(ConfigError, match="stop_tokens"):
+        model.generate("abc", stop_tokens=[token])
+
+
+def test_a_search_returns_the_n_best_texts_and_refuses_more_beams_than_fit(model):
+    found = model.search("abc", SampleSection(beams=5, n=5, max_new_tokens=4))
+    assert [text for text, _ in found][:2] == [
+        text for text, _ in model.search("abc", SampleSection(beams=5, n=2, max_new_tokens=4))
+    ]
+    with pytest.raises(ConfigError, match="beams: at most 64 beams of this model fit in memory, not 65"):
+        model.search("abc", SampleSection(beams=65))

@@ -1,0 +1,42 @@
+"""A value of the schema that a table lacks is an error, never silently another one."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+import torch
+
+from gptlite.config.schema import ModelSection, RunSection
+from gptlite.model.activations import ACTIVATIONS, Activation
+from gptlite.model.attention import ATTENTION
+from gptlite.model.gpt import GPT
+from gptlite.model.gpt2_layout import hf_config
+from gptlite.model.sizes import kept_by_forward
+
+
+def test_the_tables_hold_exactly_the_values_of_the_schema():
+    assert set(ACTIVATIONS) == set(get_args(ModelSection.model_fields["activation"].annotation))
+    assert {"auto", *ATTENTION} == set(get_args(RunSection.model_fields["attention"].annotation))
+
+
+@pytest.mark.parametrize("act", [lambda cfg: GPT(cfg, 5), lambda cfg: hf_config(cfg, 5, 4)], ids=["model", "config"])
+def test_an_activation_outside_the_table_is_refused(act):
+    cfg = ModelSection().model_copy(update={"activation": "swish"})
+    with pytest.raises(KeyError, match="swish"):
+        act(cfg)
+    with pytest.raises(KeyError, match="swish"):
+        kept_by_forward(cfg, "fused", 4)
+
+
+@pytest.mark.parametrize("key", ["norm", "position"])
+def test_an_unknown_norm_or_position_is_no_other_one(key):
+    cfg = ModelSection(n_layer=1, n_head=1, n_embd=4, block_size=4).model_copy(update={key: "unknown"})
+    with pytest.raises(AssertionError, match="unknown"):
+        GPT(cfg, 5)(torch.zeros(1, 4, dtype=torch.long))
+
+
+def test_a_model_with_an_activation_that_gpt2_lacks_is_saved_as_gptlite(monkeypatch):
+    monkeypatch.setitem(ACTIVATIONS, "relu", Activation(torch.relu, gpt2_name=None, saves="output"))
+    assert hf_config(ModelSection(activation="relu"), 5, 4)["model_type"] == "gptlite"
+    assert hf_config(ModelSection(activation="gelu"), 5, 4)["model_type"] == "gpt2"
