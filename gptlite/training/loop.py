@@ -13,7 +13,7 @@ from gptlite.config.schema import RunConfig
 from gptlite.config.training import TrainSection
 from gptlite.data.batches import Batches
 from gptlite.inference.score import Score
-from gptlite.loggers.media import Picture
+from gptlite.loggers.media import Media
 from gptlite.loggers.metrics import MetricLog
 from gptlite.model.gpt import GPT
 from gptlite.training.diagnostics import Diagnostics, UpdateRatio
@@ -36,7 +36,7 @@ class Job:
     dist: Dist
     evaluate: Callable[[], Score]  # on the whole validation split
     sample: Callable[[], str]  # a few words from the fixed prompt and seed
-    pictures: Callable[[], Mapping[str, Picture]]  # of the model at an evaluation, by tag
+    pictures: Callable[[], Mapping[str, Media]]  # of the model at an evaluation, by tag
     save: Callable[[TrainState], None]
     progress: Callable[[int, float], None]  # told of every update: its step and loss
     meter: Callable[[int, float], Mapping[str, float]]  # figures of the machine, from tokens and the seconds they took
@@ -92,7 +92,7 @@ def save_initial(job: Job, state: TrainState, log: MetricLog) -> TrainState:
     No evaluation: it would make the first update wait, to find the surprise of a guess among all tokens.
     """
     clock = clock_of(job, 0.0)
-    log.sample(state.step, job.sample())
+    log.log_sample(state.step, job.sample())
     log.sync()
     job.save(state)
     return replace(state, save_seconds=clock())
@@ -147,7 +147,7 @@ def watched_in(step: int, cfg: RunConfig, movement: UpdateRatio) -> Diagnostics:
     return Diagnostics(movement if logs else None, logs and cfg.log.grad_norms, eval_due and cfg.log.histograms)
 
 
-def evaluate_and_log(job: Job, state: TrainState, log: MetricLog, gradients: Mapping[str, Picture]) -> TrainState:
+def evaluate_and_log(job: Job, state: TrainState, log: MetricLog, gradients: Mapping[str, Media]) -> TrainState:
     """Evaluate, and write down what the model writes by now. Diverged if the loss is not finite.
 
     gradients: histograms of the newest, where they are wanted.
@@ -158,7 +158,7 @@ def evaluate_and_log(job: Job, state: TrainState, log: MetricLog, gradients: Map
         raise diverged(state.step, f"validation loss = {score.loss}", lr)
     values = {"loss": score.loss, "bits_per_byte": score.bits_per_byte, "perplexity": score.perplexity}
     log.write(state.step, "val", {**values, "tokens": state.tokens}, {"elapsed": state.elapsed})
-    log.sample(state.step, job.sample())
-    for tag, picture in (*job.pictures().items(), *gradients.items()):
-        log.picture(state.step, tag, picture)
+    log.log_sample(state.step, job.sample())
+    for tag, media in (*job.pictures().items(), *gradients.items()):
+        log.log_media(state.step, tag, media)
     return state.after_eval(score)

@@ -25,16 +25,16 @@ class Throughput:
             self._measure()
 
     def read(self, tokens: int, seconds: float) -> dict[str, float]:
-        """After training on so many tokens in so many seconds. share_of_peak: 1 is a training that does nothing but
-        multiply matrices; left out where the precision is emulated, since no product has the speed of another."""
+        """Return the metrics of a training on `tokens` in `seconds`. mfu, the model FLOPs utilisation, is 1 for a
+        training that does nothing but multiply matrices. It is left out where the precision is emulated."""
         tokens_per_second = tokens / seconds
         memory = peak_bytes(self._compute.device) / 2**20
         if not self._has_peak:
             return {"tokens_per_second": tokens_per_second, "peak_mib": memory}
         if perf_counter() - self._measured_at > MEASURED_EVERY:
             self._measure()
-        share = tokens_per_second * self._flops_per_token / self._peak
-        return {"tokens_per_second": tokens_per_second, "share_of_peak": share, "peak_mib": memory}
+        mfu = tokens_per_second * self._flops_per_token / self._peak
+        return {"tokens_per_second": tokens_per_second, "mfu": mfu, "peak_mib": memory}
 
     def _measure(self) -> None:
         self._peak = max(self._peak, matrix_product_flops(self._compute) * self._n_processes)

@@ -156,8 +156,8 @@ def test_seeds_are_one_row_the_best_row_comes_first_and_what_is_next_names_it(gp
     assert result.code == 0
     assert cells(result.out) == [
         ["run", "state", "n_layer", "bits/byte", "at", "loss"],
-        ["nano-sweep-03-n_layer=2-seed=1 +1", "finished", "2", "1.2500 ±0.3536", "6", "2.5000"],
-        ["nano-sweep-01-n_layer=1-seed=1 +1", "finished", "1", "2.1000 ±0.1414", "3", "4.2000"],
+        ["nano-sweep-03-n_layer=2-seed=1 (2 seeds)", "finished", "2", "1.2500 ±0.3536", "6", "2.5000"],
+        ["nano-sweep-01-n_layer=1-seed=1 (2 seeds)", "finished", "1", "2.1000 ±0.1414", "3", "4.2000"],
     ]
     assert "  gptlite sample nano-sweep-03-n_layer=2-seed=1 --prompt" in result.out.replace(sys.prefix + "/bin/", "")
     assert result.out.splitlines()[-1].endswith("tensorboard --logdir runs")

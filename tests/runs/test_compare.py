@@ -168,7 +168,7 @@ def test_a_folder_that_cannot_be_read_costs_a_line(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "is_file", is_file)
     runs, problems = read_runs(tmp_path)
     assert [run.name for run in runs] == ["good"]
-    assert [problem.partition(": ")[2][:24] for problem in problems] == ["read = Permission denied"]
+    assert [problem.partition(": ")[2][:30] for problem in problems] == ["cannot read: Permission denied"]
 
 
 def test_saved_values_are_those_of_the_config_however_it_is_written(tmp_path):
@@ -215,7 +215,7 @@ def test_a_folder_of_runs_may_hold_a_config_of_its_own(tmp_path):
     run = written(tmp_path, "a", 3.0)
     (tmp_path / "config.yaml").write_text("train: {lr: 1}\n")
     assert [each.name for each in read_runs(tmp_path)[0]] == ["a"]
-    with pytest.raises(RunError, match="folder = a run"):
+    with pytest.raises(RunError, match="this is a run, not a folder of runs"):
         read_runs(run.path)
 
 
@@ -244,7 +244,7 @@ def test_a_curve_is_read_off_at_evaluations_and_on_the_straight_line_between_the
     curve = [(10.0, 4.0), (20.0, 2.0), (40.0, 1.0)]
     read = [value_at(curve, x) for x in (10.0, 15.0, 25.0, 40.0)]
     assert [each.bits_per_byte for each in read] == [4.0, 3.0, 1.75, 1.0]
-    assert [each.between for each in read] == [False, True, True, False]
+    assert [each.interpolated for each in read] == [False, True, True, False]
 
 
 @pytest.mark.parametrize(

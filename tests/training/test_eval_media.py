@@ -17,7 +17,7 @@ from gptlite.data.tokens import TokenArray
 from gptlite.errors import ConfigError
 from gptlite.inference.inspect import attention_steps
 from gptlite.inference.language_model import LanguageModel, ModelInfo
-from gptlite.loggers.heatmap import tiled
+from gptlite.loggers.media import attention_image
 from gptlite.model.gpt import GPT
 from gptlite.runs.run import Run
 from gptlite.tokenizers.char import CharTokenizer
@@ -61,7 +61,7 @@ def test_every_layer_has_a_picture_of_the_weights_that_the_equation_gives():
     layers = attention_steps(judge.gpt, judge.encode("cabb"))
     assert list(shown) == ["attention/layer_1", "attention/layer_2"]
     for picture, layer in zip(shown.values(), layers, strict=True):
-        assert np.array_equal(picture, tiled(layer.weights))
+        assert np.array_equal(picture, attention_image(layer.weights))
 
 
 def test_only_the_main_process_looks_and_only_if_it_is_told_to(monkeypatch):

@@ -44,7 +44,7 @@ def as_lines(found: Sequence[tuple[SelectedModel, Prepared, Memorised]]) -> Iter
     """For people: shares, and the longest stretches."""
     from gptlite.data.verbatim import SHORTEST
     from gptlite.inference.memorization import N_SAMPLES, SAMPLE_TOKENS, TEMPERATURE
-    from gptlite.loggers.progress_bar import one_line
+    from gptlite.loggers.progress_bar import preview
 
     for run, prepared, result in found:
         train, samples, validation = prepared.manifest.train, result.samples, result.validation
@@ -59,7 +59,7 @@ def as_lines(found: Sequence[tuple[SelectedModel, Prepared, Memorised]]) -> Iter
             "which it was not trained on",
             "",
             "the longest of the samples, in characters:" if longest else "none in the samples",
-            *(f"{len(stretch):6}  {one_line(stretch, WIDTH)}" for stretch in longest),
+            *(f"{len(stretch):6}  {preview(stretch, WIDTH)}" for stretch in longest),
             "",
         )
 

@@ -65,10 +65,10 @@ def _curves(a: Summary, b: Summary, names: Sequence[str]) -> Iterator[str]:
             yield f"no evaluations at equal {word}\n"
             continue
         read = [(value_at(of_a, x), value_at(of_b, x)) for x in places]
-        guessed = guessed or any(each.between for pair in read for each in pair)
+        guessed = guessed or any(each.interpolated for pair in read for each in pair)
         columns = {f"at equal {word}": [_place(x, axis) for x in places]}
         for name, side in zip(names, zip(*read, strict=True), strict=True):
-            columns[name] = [f"{'~' if each.between else ''}{each.bits_per_byte:.4f}" for each in side]
+            columns[name] = [f"{'~' if each.interpolated else ''}{each.bits_per_byte:.4f}" for each in side]
         columns["difference"] = [f"{right.bits_per_byte - left.bits_per_byte:+.4f}" for left, right in read]
         least = dict.fromkeys(names, 12)
         widths = fitted(columns, terminal_width(), least=least, dropped=["difference"])
@@ -85,7 +85,7 @@ def _place(x: float, axis: Axis) -> str:
 
 
 def _spread(a: Summary, b: Summary, names: Sequence[str], others: Sequence[Summary]) -> Iterator[str]:
-    """Whether the two differ by more than chance, as far as several seeds tell."""
+    """Say whether two runs differ by more than runs that differ only in their seed."""
     rows = [seeds_of(run, others) for run in (a, b)]
     known = [
         (row.deviation, name, len(row.runs)) for row, name in zip(rows, names, strict=True) if row.deviation is not None
@@ -94,10 +94,9 @@ def _spread(a: Summary, b: Summary, names: Sequence[str], others: Sequence[Summa
         return
     difference = abs(b.best_bits_per_byte - a.best_bits_per_byte)
     deviation, name, n = max(known)
-    verdict = "smaller than" if difference < deviation else "not smaller than"
-    words = f"difference of best bits per byte, {difference:.4f}: {verdict} the deviation between seeds, "
-    words += f"{deviation:.4f} over {n} seeds of {name}"
-    yield "\n" + _wrapped(words)
+    verdict = "not clearly different" if difference < deviation else "clearly different"
+    figures = f"the best bits per byte differ by {difference:.4f}"
+    yield "\n" + _wrapped(f"{verdict}: {figures}; the standard deviation over {n} seeds of {name} is {deviation:.4f}")
 
 
 def _wrapped(words: str) -> str:

@@ -67,10 +67,10 @@ def cells_of(row: RunGroup) -> dict[str, str]:
         return "" if value is None else form(value)
 
     of_steps = "" if row.first.steps is None else f"/{row.first.steps}"
-    more = f" +{len(row.runs) - 1}" if len(row.runs) > 1 else ""
+    seeds = f" ({len(row.runs)} seeds)" if len(row.runs) > 1 else ""
     deviation = "" if row.deviation is None else f" ±{row.deviation:.4f}"
     return {
-        "run": row.first.name + more,
+        "run": row.first.name + seeds,
         "state": row.first.state,
         "step": number("step", lambda x: f"{x:.0f}{of_steps}"),
         "tokens": number("tokens", lambda x: abbreviated(round(x))),
