@@ -306,12 +306,12 @@ BAD = [
     pytest.param(["char", "--by-position", "--out", "no/x.svg"], ["--out = no/x.svg: no folder no"], id="out-nowhere"),
     pytest.param(
         ["char", "--checkpoint", "3", "gone", "many"],
-        ["there are char, bpe, many"],
+        ["There are char, bpe, many."],
         id="one-of-several-runs-is-not-there",
     ),
     pytest.param(
         ["char", "one.txt", "bpe", "things"],
-        ["one.txt: run = a file: a run's name or folder; to score a text, put --file before it", "things: run = no "],
+        ["one.txt: run = a file: a run's name or folder; to score a text, put --file before it", "things: this is not the folder of a run"],
         id="a-file-in-the-place-of-a-run",
     ),
 ]
@@ -342,7 +342,7 @@ def test_a_broken_run_among_others_is_named_before_anything_is_scored(gptlite, p
     result = gptlite("eval", "char", "broken", "gone")
     assert (result.code, result.out) == (2, "")
     errors = [line for line in result.err.splitlines() if line.startswith("error: ")]
-    assert ["model.safetensors: size = " in errors[0], "run = gone" in errors[1], len(errors)] == [True, True, 2]
+    assert ["model.safetensors: the file has " in errors[0], "run gone: " in errors[1], len(errors)] == [True, True, 2]
 
 
 def test_a_file_that_is_not_the_same_text_to_all_runs_is_refused(gptlite, project, tmp_path):

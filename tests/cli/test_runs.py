@@ -54,7 +54,7 @@ def test_seeds_are_one_row_and_the_table_says_what_else_differs(gptlite, trained
     for name, best, seed in (("a", 2.0, 1), ("b", 2.2, 2), ("c", 2.4, 3)):
         varied(name, best, seed=seed, lr=0.5)
     result = gptlite("runs", "--filter", "lr=0.5")
-    assert [row[0] for row in rows(result.out)] == ["run", "a +2"]
+    assert [row[0] for row in rows(result.out)] == ["run", "a (3 seeds)"]
     assert "2.2000 ±0.2000" in result.out
     both = gptlite("runs").out
     assert "lr 0.5" in both
@@ -270,7 +270,7 @@ def test_what_a_killed_removal_left_is_no_run(gptlite, trained):
     left = trained.rename("runs/nano.tmp-1-ab")
     result = gptlite("runs")
     assert result.out == ""
-    assert f"{left}: name = unfinished" in result.err
+    assert f"{left}: left over from a removal that was killed" in result.err
     assert "Train a run first." in gptlite("eval", "nano").err
 
 
