@@ -32,7 +32,7 @@ from gptlite.inference.stop_strings import whole_text
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import FORMAT_VERSION, from_gpt2
 from gptlite.runs.checkpoint import Checkpoint, Damaged
-from gptlite.runs.find import choose_checkpoint, config_of
+from gptlite.runs.find import choose_checkpoint, load_checkpoint_config
 from gptlite.runs.run import runs_folder
 from gptlite.tokenizers.base import Tokenizer
 
@@ -270,7 +270,9 @@ def load(
     RunError where there is none that is whole.
     """
     found = choose_checkpoint(runs_folder() if root is None else root, str(run), checkpoint, warn)
-    return load_checkpoint(found, config_of(found, [Override("device", "run.device", device)]).run, decoding=decoding)
+    return load_checkpoint(
+        found, load_checkpoint_config(found, [Override("device", "run.device", device)]).run, decoding=decoding
+    )
 
 
 def load_checkpoint(found: Checkpoint, section: RunSection, *, decoding: bool = False) -> LanguageModel:

@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
-from gptlite.formatting import abbreviated
+from gptlite.formatting import abbreviated, duration
 from gptlite.loggers.metrics import Sink
 
 if TYPE_CHECKING:
@@ -119,9 +119,11 @@ class ConsoleSink(Sink):
     def _status(self) -> list[str]:
         """Return what to show, the most important first: "40/100" or "00:40/01:40", the time left, the metrics."""
         counts_updates = self._zero is None
-        done = f"{self._step}/{self._total}" if counts_updates else f"{span(self._position())}/{span(self._total)}"
+        done = (
+            f"{self._step}/{self._total}" if counts_updates else f"{duration(self._position())}/{duration(self._total)}"
+        )
         seconds = self._seconds_left()
-        left = [] if seconds is None else [f"{span(seconds)} left"]
+        left = [] if seconds is None else [f"{duration(seconds)} left"]
         return [done, *left, *(self._facts[name] for name in ("loss", "val", "speed") if name in self._facts)]
 
     def _seconds_left(self) -> float | None:
@@ -193,14 +195,3 @@ def preview(text: str, columns: int) -> str:
             break
         shown.append(mark)
     return "".join(shown)
-
-
-def span(seconds: float) -> str:
-    """Format a duration.
-
-    >>> span(59), span(3600)
-    ('00:59', '1:00:00')
-    """
-    minutes, second = divmod(round(seconds), 60)
-    hours, minute = divmod(minutes, 60)
-    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute:02}:{second:02}"

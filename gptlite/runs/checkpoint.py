@@ -171,7 +171,7 @@ def step_folders(folder: Path) -> list[Path]:
     return sorted(named, key=lambda path: int(path.name[5:]), reverse=True)
 
 
-def scan(folder: Path, *, check_hashes: bool) -> Iterator[Checkpoint | Damaged]:
+def scan_checkpoints(folder: Path, *, check_hashes: bool) -> Iterator[Checkpoint | Damaged]:
     """Yield each checkpoint, or what is wrong with it, newest step first. Lazy: folders are opened one by one."""
     for path in step_folders(folder):
         try:
@@ -182,7 +182,7 @@ def scan(folder: Path, *, check_hashes: bool) -> Iterator[Checkpoint | Damaged]:
 
 def valid_checkpoints(folder: Path, *, check_hashes: bool = False) -> list[Checkpoint]:
     """Return every valid checkpoint in `folder` by ascending step; none when there is no such folder."""
-    return [each for each in scan(folder, check_hashes=check_hashes) if isinstance(each, Checkpoint)][::-1]
+    return [each for each in scan_checkpoints(folder, check_hashes=check_hashes) if isinstance(each, Checkpoint)][::-1]
 
 
 def write_pointer(folder: Path, name: str, step: int, extra: Mapping[str, Any] | None = None) -> None:
@@ -199,7 +199,7 @@ def read_pointer(folder: Path, name: str) -> int | None:
     return step if type(step) is int else None
 
 
-def rank(each: Checkpoint, hint: int | None) -> tuple[float, bool, int]:
+def sort_key(each: Checkpoint, hint: int | None) -> tuple[float, bool, int]:
     """Return a sort key, best first: by score, then step; those without a score come last, step `hint` before newer."""
     if each.score is not None:
         return each.score, False, each.step
@@ -213,11 +213,11 @@ def prune(folder: Path, keep: int, protect: Collection[int] = (), *, newest: int
     `warn`, since the save itself succeeded.
     """
     try:
-        valid = [each for each in scan(folder, check_hashes=False) if isinstance(each, Checkpoint)]
+        valid = [each for each in scan_checkpoints(folder, check_hashes=False) if isinstance(each, Checkpoint)]
         valid = [each for each in valid if each.step <= newest]
         scored = [each for each in valid if each.score is not None]
         kept = {*protect, *(each.step for each in valid[:keep])}
-        kept |= {min(scored, key=lambda each: rank(each, None)).step} if scored else set()
+        kept |= {min(scored, key=lambda each: sort_key(each, None)).step} if scored else set()
         for each in valid[::-1]:
             if each.step not in kept:
                 files.remove_tree(each.path)

@@ -54,7 +54,7 @@ class RunGroup:
         return None if key == SEED and len(self.runs) > 1 else self.first.config.get(key)
 
 
-def fold(runs: Sequence[Summary]) -> list[RunGroup]:
+def group_seeds(runs: Sequence[Summary]) -> list[RunGroup]:
     """Group finished runs that differ only in their seed, in the order of their first runs.
 
     Unfinished runs stay alone, since their means would not be comparable. So does the second run of the same seed.
@@ -67,21 +67,21 @@ def fold(runs: Sequence[Summary]) -> list[RunGroup]:
     return [RunGroup(each) for each in groups.values()]
 
 
-def seeds_of(run: Summary, others: Sequence[Summary]) -> RunGroup:
+def find_seed_group(run: Summary, others: Sequence[Summary]) -> RunGroup:
     """Return the finished runs that differ from `run` only in their seed, itself included; else the run alone."""
-    groups = fold([other for other in others if _config_without_seed(other) == _config_without_seed(run)])
+    groups = group_seeds([other for other in others if _config_without_seed(other) == _config_without_seed(run)])
     return max(groups, key=lambda group: len(group.runs), default=RunGroup([run]))
 
 
-def differing(groups: Sequence[RunGroup]) -> list[str]:
+def find_differing_keys(groups: Sequence[RunGroup]) -> list[str]:
     """Return the config keys whose values are not the same in all groups, in the order of the config."""
     keys = dict.fromkeys(key for group in groups for key in group.first.config if key not in FOLDERS)
     return [key for key in keys if len({repr(group.value(key)) for group in groups if _has(group, key)}) > 1]
 
 
-def peculiar(groups: Sequence[RunGroup]) -> list[dict[str, Value]]:
+def uncommon_values(groups: Sequence[RunGroup]) -> list[dict[str, Value]]:
     """Return, for each group, the differing keys and values that at most half of the groups share."""
-    keys = differing(groups)
+    keys = find_differing_keys(groups)
     most = {key: Counter(repr(group.value(key)) for group in groups).most_common(1)[0] for key in keys}
     usual = {key: value for key, (value, times) in most.items() if 2 * times > len(groups)}
     return [
@@ -100,7 +100,7 @@ def position(evaluation: Evaluation, axis: Axis) -> float | None:
     return {"step": evaluation.step, "tokens": evaluation.tokens, "seconds": evaluation.seconds}[axis]
 
 
-def points(curve: Sequence[Evaluation], axis: Axis) -> list[tuple[float, float]]:
+def curve_points(curve: Sequence[Evaluation], axis: Axis) -> list[tuple[float, float]]:
     """Return (position, bits per byte) of each evaluation with a position, in ascending order."""
     found = ((position(each, axis), each.bits_per_byte) for each in curve)
     return sorted((x, y) for x, y in found if x is not None)
@@ -114,7 +114,7 @@ class CurveValue:
     interpolated: bool
 
 
-def value_at(curve: Sequence[tuple[float, float]], x: float) -> CurveValue:
+def interpolate(curve: Sequence[tuple[float, float]], x: float) -> CurveValue:
     """Return the curve's value at x, which must lie within it."""
     right = bisect.bisect_left(curve, x, key=lambda point: point[0])
     x1, y1 = curve[right]
@@ -124,7 +124,7 @@ def value_at(curve: Sequence[tuple[float, float]], x: float) -> CurveValue:
     return CurveValue(y0 + (y1 - y0) * (x - x0) / (x1 - x0), interpolated=True)
 
 
-def shared_places(a: Sequence[tuple[float, float]], b: Sequence[tuple[float, float]], most: int) -> list[float]:
+def shared_positions(a: Sequence[tuple[float, float]], b: Sequence[tuple[float, float]], most: int) -> list[float]:
     """Return at most `most` positions at which to compare two curves, spread evenly over the range that both cover.
 
     They are positions where both were evaluated if there are enough, else where one was. Both ends are included.

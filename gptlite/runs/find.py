@@ -9,18 +9,18 @@ from gptlite.config.loading import Override, load_config
 from gptlite.config.schema import RunConfig
 from gptlite.errors import RunError
 from gptlite.formatting import counted
-from gptlite.runs.checkpoint import Checkpoint, open_step, rank, read_pointer, scan, step_folders
+from gptlite.runs.checkpoint import Checkpoint, open_step, read_pointer, scan_checkpoints, sort_key, step_folders
 from gptlite.runs.checkpoint_manifest import MANIFEST, Damaged
 from gptlite.runs.run import CONFIG, Run
 
 
-def latest(folder: Path, warn: Callable[[str], None], *, check_hashes: bool = True) -> Checkpoint | None:
+def find_latest(folder: Path, warn: Callable[[str], None], *, check_hashes: bool = True) -> Checkpoint | None:
     """Return the valid checkpoint of the highest step; None when nothing was saved.
 
     Skipping damaged ones is one line to `warn`. Raise RunError when all are damaged.
     """
     damaged: list[Damaged] = []
-    for each in scan(folder, check_hashes=check_hashes):
+    for each in scan_checkpoints(folder, check_hashes=check_hashes):
         if isinstance(each, Damaged):
             damaged.append(each)
             continue
@@ -35,7 +35,7 @@ def latest(folder: Path, warn: Callable[[str], None], *, check_hashes: bool = Tr
     return None
 
 
-def best(folder: Path, warn: Callable[[str], None], *, check_hashes: bool = True) -> Checkpoint | None:
+def find_best(folder: Path, warn: Callable[[str], None], *, check_hashes: bool = True) -> Checkpoint | None:
     """Return the valid checkpoint of the lowest score, the earliest of equals; None when nothing was saved.
 
     Where none has a score, it is the one in best.json, else the newest. Raise RunError when all are damaged. Send one
@@ -43,10 +43,10 @@ def best(folder: Path, warn: Callable[[str], None], *, check_hashes: bool = True
     nothing says which is the best.
     """
     hint = read_pointer(folder, "best")
-    found = list(scan(folder, check_hashes=False))
+    found = list(scan_checkpoints(folder, check_hashes=False))
     damaged = [each for each in found if isinstance(each, Damaged)]
     better: list[Damaged] = []  # by the score in their manifests
-    for each in sorted((each for each in found if isinstance(each, Checkpoint)), key=lambda each: rank(each, hint)):
+    for each in sorted((each for each in found if isinstance(each, Checkpoint)), key=lambda each: sort_key(each, hint)):
         try:
             choice = open_step(each.path, check_hashes=check_hashes)
         except Damaged as damage:
@@ -74,7 +74,7 @@ def _explain_best(
 def find_checkpoint(folder: Path, which: str, warn: Callable[[str], None]) -> Checkpoint:
     """Return the checkpoint "best", "latest" or of a step, its hashes checked. Raise RunError when there is none."""
     if which in ("best", "latest"):
-        found = (best if which == "best" else latest)(folder, warn)
+        found = (find_best if which == "best" else find_latest)(folder, warn)
         if found is None:
             raise RunError("there is no checkpoint yet. Train the run further.", str(folder))
         return found
@@ -97,20 +97,20 @@ def choose_checkpoint(root: Path, run: str, which: str | None, warn: Callable[[s
     return find_checkpoint(Run.open(root, run).checkpoints, which or "best", warn)
 
 
-def run_of(checkpoint: Checkpoint) -> Run | None:
+def find_run(checkpoint: Checkpoint) -> Run | None:
     """Return the run that contains a checkpoint; None for a checkpoint that was copied elsewhere."""
     folder = checkpoint.path.resolve().parent
     run = Run(folder.parent)
     return run if folder == run.checkpoints and run.started else None
 
 
-def config_of(checkpoint: Checkpoint, overrides: Sequence[str | Override]) -> RunConfig:
+def load_checkpoint_config(checkpoint: Checkpoint, overrides: Sequence[str | Override]) -> RunConfig:
     """Return the config of the run that contains a checkpoint, with overrides; else the default config.
 
     Device and threads are chosen again, since a model trained on a GPU may be used on a laptop. So is the precision of
     a bf16 run: emulated bf16 is many times slower than fp32, and scores are equal to 3e-5 bits per byte.
     """
-    run = run_of(checkpoint)
+    run = find_run(checkpoint)
     path = run.path / CONFIG if run is not None else None
     automatic = [Override("saved", f"run.{key}", "auto") for key in ("device", "attention", "threads")]
     cfg = load_config(path, [*automatic, *overrides])

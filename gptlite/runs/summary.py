@@ -59,12 +59,15 @@ class Summary:
     @property
     def steps(self) -> int | None:
         """Planned updates; None under max_minutes."""
-        return steps_of(self.config)
+        steps = self.config.get("train.max_steps")
+        if isinstance(steps, int):
+            return steps
+        return DEFAULT_MAX_STEPS if self.config.get("train.max_minutes") is None else None
 
     @property
     def tokens(self) -> int | None:
         """Tokens trained on so far."""
-        return tokens_at(self.config, self.step)
+        return count_tokens(self.config, self.step)
 
     @property
     def tokenizer(self) -> str:
@@ -155,15 +158,7 @@ def last_sample(run: Run) -> tuple[int, str] | None:
     return (samples[-1]["step"], samples[-1]["text"]) if samples else None
 
 
-def steps_of(config: Mapping[str, Value]) -> int | None:
-    """Return the planned updates of a config; None under max_minutes."""
-    steps = config.get("train.max_steps")
-    if isinstance(steps, int):
-        return steps
-    return DEFAULT_MAX_STEPS if config.get("train.max_minutes") is None else None
-
-
-def tokens_at(config: Mapping[str, Value], step: int) -> int | None:
+def count_tokens(config: Mapping[str, Value], step: int) -> int | None:
     """Return the tokens that `step` updates train on."""
     rows, length = config.get("train.batch_size"), config.get("model.block_size")
     return step * rows * length if isinstance(rows, int) and isinstance(length, int) else None
@@ -217,7 +212,7 @@ def _evaluations(lines: Sequence[Mapping[str, Any]], config: Mapping[str, Value]
     for line in lines:
         score = _number(line, "bits_per_byte")
         if line.get("split") == "val" and score is not None:
-            tokens, seconds = tokens_at(config, line["step"]), _number(_time(line), "elapsed")
+            tokens, seconds = count_tokens(config, line["step"]), _number(_time(line), "elapsed")
             yield Evaluation(line["step"], tokens, seconds, score, _number(line, "loss"))
 
 

@@ -34,7 +34,7 @@ from gptlite.loggers.metrics import MetricLog
 from gptlite.model.gpt import GPT
 from gptlite.model.sizes import feed_forward_flops
 from gptlite.runs.checkpoint import Checkpoint, prune, save_checkpoint, write_pointer
-from gptlite.runs.find import latest
+from gptlite.runs.find import find_latest
 from gptlite.runs.run import Run
 from gptlite.training.checkpointing import Identity, files_of, restore, tensors_of
 from gptlite.training.eval_media import pictures
@@ -151,7 +151,7 @@ def go_on(cfg: RunConfig, prepared: Prepared, run: Run, terminal: Listener) -> T
     if run.recorded("world_size", int) != world_size():
         cfg = cfg.with_values({"train.micro_batch_size": "auto"})
     plan = decided(cfg, prepared)
-    checkpoint = latest(run.checkpoints, terminal.say)
+    checkpoint = find_latest(run.checkpoints, terminal.say)
     plan.dist.barrier()  # every process has read before the main one tidies
     if plan.dist.is_main:
         run.remove_leftovers()

@@ -241,7 +241,9 @@ def test_keys_that_a_command_does_not_use_are_refused(gptlite, trained, command,
 def test_a_checkpoint_is_not_chosen_twice(gptlite, trained):
     result = gptlite("sample", "runs/nano/checkpoints/step-00000006", "--checkpoint", "best")
     assert result.code == 2
-    assert "step-00000006: this is the folder of one checkpoint, so no other can be chosen. Leave out best." in result.err
+    assert (
+        "step-00000006: this is the folder of one checkpoint, so no other can be chosen. Leave out best." in result.err
+    )
 
 
 def test_an_end_before_what_was_done_is_refused(gptlite, trained):

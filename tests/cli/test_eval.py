@@ -311,7 +311,10 @@ BAD = [
     ),
     pytest.param(
         ["char", "one.txt", "bpe", "things"],
-        ["one.txt: run = a file: a run's name or folder; to score a text, put --file before it", "things: this is not the folder of a run"],
+        [
+            "one.txt: run = a file: a run's name or folder; to score a text, put --file before it",
+            "things: this is not the folder of a run",
+        ],
         id="a-file-in-the-place-of-a-run",
     ),
 ]

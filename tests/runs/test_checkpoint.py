@@ -19,7 +19,7 @@ from gptlite import files
 from gptlite.errors import RunError
 from gptlite.runs.checkpoint import Checkpoint, Damaged, prune, save_checkpoint, valid_checkpoints
 from gptlite.runs.checkpoint_manifest import dump_manifest
-from gptlite.runs.find import latest
+from gptlite.runs.find import find_latest
 
 Save = Callable[..., Checkpoint]
 FILES = ["MANIFEST.json", "config.json", "model.safetensors", "optimizer.safetensors", "state.json"]
@@ -88,7 +88,7 @@ def test_a_deleted_or_truncated_file_is_noticed_and_the_checkpoint_before_is_use
     for length in [None, *range(0, len(whole), max(1, len(whole) // 20))]:
         path.unlink() if length is None else path.write_bytes(whole[:length])
         warnings: list[str] = []
-        found = latest(folder, warnings.append, check_hashes=False)
+        found = find_latest(folder, warnings.append, check_hashes=False)
         assert found is not None
         assert found.step == 1
         assert len(warnings) == 1
@@ -135,7 +135,7 @@ def test_another_format_version_is_an_error_and_not_skipped(save: Save, folder: 
     with pytest.raises(
         RunError, match=r"MANIFEST\.json: format_version is 3, and this gptlite reads 1\. Use the version"
     ):
-        latest(folder, pytest.fail)
+        find_latest(folder, pytest.fail)
 
 
 def sealed(fields: dict[str, object]) -> bytes:

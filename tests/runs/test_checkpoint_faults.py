@@ -17,7 +17,7 @@ from gptlite import files
 from gptlite.errors import StorageError
 from gptlite.json_files import read_versioned
 from gptlite.runs.checkpoint import prune, save_checkpoint, valid_checkpoints, write_pointer
-from gptlite.runs.find import best, latest
+from gptlite.runs.find import find_best, find_latest
 
 SIZE = 3000
 FILES = {"model.safetensors": b"\4" * SIZE, "optimizer.safetensors": b"o" * SIZE, "state.json": b"{}"}
@@ -62,11 +62,11 @@ def calls_of_a_save(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def check_survivors(folder: Path) -> int:
     """Assert that the newest or the one before loads, quietly, that pointers are readable, and name its step."""
-    found = latest(folder, pytest.fail)
+    found = find_latest(folder, pytest.fail)
     assert found is not None
     assert found.step in (3, 4)
     assert (found.path / "model.safetensors").read_bytes() == bytes([found.step]) * SIZE
-    chosen = best(folder, pytest.fail)
+    chosen = find_best(folder, pytest.fail)
     assert chosen is not None
     assert chosen.step == found.step
     assert {read_versioned(folder / f"{name}.json")["step"] for name in ("latest", "best")} <= {3, 4}

@@ -15,7 +15,16 @@ from gptlite.config.saved import saved_values
 from gptlite.config.schema import RunConfig
 from gptlite.errors import Diverged, RunError
 from gptlite.loggers.baselines import FOLDER
-from gptlite.runs.compare import differences, differing, fold, peculiar, points, seeds_of, shared_places, value_at
+from gptlite.runs.compare import (
+    curve_points,
+    differences,
+    find_differing_keys,
+    find_seed_group,
+    group_seeds,
+    interpolate,
+    shared_positions,
+    uncommon_values,
+)
 from gptlite.runs.run import Run
 from gptlite.runs.summary import Evaluation, last_sample, read_curve, read_run, read_runs
 
@@ -188,7 +197,7 @@ def test_finished_runs_that_differ_only_in_their_seed_are_one_row(tmp_path):
     written(tmp_path, "other", 2.0, run__seed=1, train__lr=0.5)
     written(tmp_path, "other-text", 2.0, run__seed=4, text="u")
     written(tmp_path, "half", 2.0, run__seed=5, finished=False)
-    rows = fold(read_runs(tmp_path)[0])
+    rows = group_seeds(read_runs(tmp_path)[0])
     assert [[run.name for run in row.runs] for row in rows] == [
         ["a-1", "a-2", "a-3"],
         ["again"],
@@ -199,16 +208,19 @@ def test_finished_runs_that_differ_only_in_their_seed_are_one_row(tmp_path):
     assert rows[0].best == pytest.approx(2.2)
     assert rows[0].deviation == pytest.approx(0.2)  # of 2.0, 2.2, 2.4, by n - 1
     assert rows[1].deviation is None
-    assert differing(rows) == ["run.seed", "train.lr"]
-    assert differing(rows[:1]) == []
+    assert find_differing_keys(rows) == ["run.seed", "train.lr"]
+    assert find_differing_keys(rows[:1]) == []
 
 
 def test_of_a_row_only_what_most_do_not_have_is_peculiar(tmp_path):
     for name, lr in (("a", 0.1), ("b", 0.1), ("c", 0.2)):
         written(tmp_path, name, 2.0, finished=False, train__lr=lr, train__grad_clip=None if name == "b" else 1.0)
-    rows = fold(read_runs(tmp_path)[0])
-    assert peculiar(rows) == [{}, {"train.grad_clip": None}, {"train.lr": 0.2}]
-    assert peculiar(rows[1:]) == [{"train.lr": 0.1, "train.grad_clip": None}, {"train.lr": 0.2, "train.grad_clip": 1.0}]
+    rows = group_seeds(read_runs(tmp_path)[0])
+    assert uncommon_values(rows) == [{}, {"train.grad_clip": None}, {"train.lr": 0.2}]
+    assert uncommon_values(rows[1:]) == [
+        {"train.lr": 0.1, "train.grad_clip": None},
+        {"train.lr": 0.2, "train.grad_clip": 1.0},
+    ]
 
 
 def test_a_folder_of_runs_may_hold_a_config_of_its_own(tmp_path):
@@ -224,8 +236,8 @@ def test_the_other_seeds_of_a_run_are_found(tmp_path):
         written(tmp_path, f"a-{seed}", 2.0, run__seed=seed)
     written(tmp_path, "b", 2.0, train__lr=0.5)
     runs = {run.name: run for run in read_runs(tmp_path)[0]}
-    assert [run.name for run in seeds_of(runs["a-2"], list(runs.values())).runs] == ["a-1", "a-2"]
-    assert [run.name for run in seeds_of(runs["b"], list(runs.values())).runs] == ["b"]
+    assert [run.name for run in find_seed_group(runs["a-2"], list(runs.values())).runs] == ["a-1", "a-2"]
+    assert [run.name for run in find_seed_group(runs["b"], list(runs.values())).runs] == ["b"]
 
 
 def test_differences_are_values_and_absent_keys():
@@ -236,13 +248,13 @@ def test_curves_lie_over_steps_tokens_or_seconds(tmp_path):
     summary, _ = read_run(written(tmp_path, "a", 3.0, 2.0))
     curve = read_curve(summary)
     assert curve == [Evaluation(100, 12800, 10.0, 3.0), Evaluation(200, 25600, 20.0, 2.0)]
-    assert points(curve, "tokens") == [(12800, 3.0), (25600, 2.0)]
-    assert points(curve, "seconds") == [(10.0, 3.0), (20.0, 2.0)]
+    assert curve_points(curve, "tokens") == [(12800, 3.0), (25600, 2.0)]
+    assert curve_points(curve, "seconds") == [(10.0, 3.0), (20.0, 2.0)]
 
 
 def test_a_curve_is_read_off_at_evaluations_and_on_the_straight_line_between_them():
     curve = [(10.0, 4.0), (20.0, 2.0), (40.0, 1.0)]
-    read = [value_at(curve, x) for x in (10.0, 15.0, 25.0, 40.0)]
+    read = [interpolate(curve, x) for x in (10.0, 15.0, 25.0, 40.0)]
     assert [each.bits_per_byte for each in read] == [4.0, 3.0, 1.75, 1.0]
     assert [each.interpolated for each in read] == [False, True, True, False]
 
@@ -259,7 +271,7 @@ def test_a_curve_is_read_off_at_evaluations_and_on_the_straight_line_between_the
 )
 def test_curves_are_compared_only_where_both_are(a, b, places):
     curves = [[(float(x), 1.0) for x in xs] for xs in (a, b)]
-    assert shared_places(*curves, most=3) == places
+    assert shared_positions(*curves, most=3) == places
 
 
 def test_the_last_sample_is_the_last_whole_line(tmp_path):

@@ -12,7 +12,7 @@ from gptlite.config.loading import dump_config
 from gptlite.config.schema import RunConfig
 from gptlite.errors import RunError
 from gptlite.runs.checkpoint import Checkpoint, Damaged, write_pointer
-from gptlite.runs.find import best, choose_checkpoint, config_of, find_checkpoint, latest
+from gptlite.runs.find import choose_checkpoint, find_best, find_checkpoint, find_latest, load_checkpoint_config
 
 Save = Callable[..., Checkpoint]
 
@@ -23,15 +23,15 @@ def flip_last_bit(path: Path) -> None:
 
 
 def test_without_checkpoints_the_result_is_none_without_a_warning(folder: Path) -> None:
-    assert latest(folder, pytest.fail) is None
-    assert best(folder, pytest.fail) is None
+    assert find_latest(folder, pytest.fail) is None
+    assert find_best(folder, pytest.fail) is None
 
 
 def test_the_highest_step_is_the_latest_whatever_clocks_and_pointers_say(save: Save, folder: Path) -> None:
     for step in (30, 9, 100):
         os.utime(save(step).path, (1e9 - step, 1e9 - step))
     write_pointer(folder, "latest", 30)  # killed between the save and the pointer
-    found = latest(folder, pytest.fail)
+    found = find_latest(folder, pytest.fail)
     assert found is not None
     assert found.step == 100
 
@@ -42,7 +42,7 @@ def test_a_flipped_bit_falls_back_with_one_warning_that_names_the_file(save: Sav
     flip_last_bit(folder / "step-00000003" / "model.safetensors")
     (folder / "step-00000002" / "MANIFEST.json").unlink()
     warnings: list[str] = []
-    found = latest(folder, warnings.append)
+    found = find_latest(folder, warnings.append)
     assert found is not None
     assert found.step == 1
     assert len(warnings) == 1
@@ -52,7 +52,7 @@ def test_a_flipped_bit_falls_back_with_one_warning_that_names_the_file(save: Sav
 
 def test_when_every_checkpoint_is_damaged_there_is_an_error_and_no_fresh_start(save: Save, folder: Path) -> None:
     flip_last_bit(save(1, score=1.0).path / "state.json")
-    for choose in (latest, best):
+    for choose in (find_latest, find_best):
         with pytest.raises(
             RunError, match=r"no checkpoint can be read\. .*state\.json: the content of this file changed"
         ):
@@ -63,7 +63,7 @@ def test_a_missing_latest_is_noticed_by_its_pointer(save: Save, folder: Path) ->
     save(1)
     write_pointer(folder, "latest", 2)
     warnings: list[str] = []
-    assert latest(folder, warnings.append) is not None
+    assert find_latest(folder, warnings.append) is not None
     assert warnings == [f"{folder}: using step 1, since the checkpoint of step 2 is missing."]
 
 
@@ -71,7 +71,7 @@ def test_best_is_the_lowest_score_and_the_earlier_of_equals_whatever_the_pointer
     for step, score in [(1, 2.0), (2, 1.5), (3, 1.5), (4, None)]:
         save(step, score=score)
     write_pointer(folder, "best", 1)  # killed between the save and the pointer
-    found = best(folder, pytest.fail)
+    found = find_best(folder, pytest.fail)
     assert found is not None
     assert found.step == 2
 
@@ -81,7 +81,7 @@ def test_a_damaged_best_falls_back_to_the_next_best(save: Save, folder: Path) ->
         save(step, score=score)
     flip_last_bit(folder / "step-00000002" / "model.safetensors")
     warnings: list[str] = []
-    found = best(folder, warnings.append)
+    found = find_best(folder, warnings.append)
     assert found is not None
     assert found.step == 3
     assert len(warnings) == 1
@@ -92,19 +92,19 @@ def test_a_missing_best_is_noticed_by_its_pointer(save: Save, folder: Path) -> N
     save(1, score=2.0)
     write_pointer(folder, "best", 2, {"bits_per_byte": 1.5})
     warnings: list[str] = []
-    assert best(folder, warnings.append) is not None
+    assert find_best(folder, warnings.append) is not None
     assert warnings == [f"{folder}: using step 1, since the checkpoint of step 2 is missing."]
 
 
 def test_without_scores_the_pointer_decides_and_without_it_the_newest(save: Save, folder: Path) -> None:
     save(1), save(2)
     warnings: list[str] = []
-    found = best(folder, warnings.append)
+    found = find_best(folder, warnings.append)
     assert found is not None
     assert found.step == 2
     assert warnings == [f"{folder}: using the newest checkpoint, step 2, since none was evaluated."]
     write_pointer(folder, "best", 1)
-    found = best(folder, pytest.fail)
+    found = find_best(folder, pytest.fail)
     assert found is not None
     assert found.step == 1
 
@@ -114,8 +114,8 @@ def test_a_damaged_pointer_is_ignored(save: Save, folder: Path) -> None:
     for data in (b"", b"[]", b'{"format_version": 1, "step": "x"}', b"\xff"):
         (folder / "latest.json").write_bytes(data)
         (folder / "best.json").write_bytes(data)
-        assert latest(folder, pytest.fail) is not None
-        assert best(folder, pytest.fail) is not None
+        assert find_latest(folder, pytest.fail) is not None
+        assert find_best(folder, pytest.fail) is not None
 
 
 def test_a_step_is_found_by_its_number_and_a_wrong_one_is_an_error_with_the_saved_ones(
@@ -165,8 +165,8 @@ def test_device_and_threads_are_chosen_again_and_a_precision_of_fp32_is_kept(sav
     for precision, expected in (("bf16", "auto"), ("fp32", "fp32")):
         cfg = RunConfig().with_values({**trained, "run.precision": precision})
         (folder.parent / "config.yaml").write_text(dump_config(cfg), encoding="utf-8")
-        run = config_of(found, []).run
+        run = load_checkpoint_config(found, []).run
         assert (run.device, run.attention, run.threads, run.precision) == ("auto", "auto", "auto", expected)
         assert run.seed == 5
-        asked = config_of(found, ["run.threads=3", "run.precision=bf16"]).run
+        asked = load_checkpoint_config(found, ["run.threads=3", "run.precision=bf16"]).run
         assert (asked.threads, asked.precision) == (3, "bf16")

@@ -220,7 +220,7 @@ def test_finding_and_locking_runs_never_loads_torch(tmp_path: Path) -> None:
         "import sys; from pathlib import Path; sys.modules['torch'] = sys.modules['tensorboard'] = None\n"
         "from gptlite.loggers import metrics, tensorboard\nfrom gptlite.runs import find, run\n"
         "run = run.Run.open(Path(sys.argv[1]), 'latest')\n"
-        "with run.lock(): print(find.latest(run.checkpoints, print))"
+        "with run.lock(): print(find.find_latest(run.checkpoints, print))"
     )
     done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True)
     assert done.stdout == "None\n"

@@ -14,7 +14,7 @@ from gptlite.compute.distributed import Dist
 from gptlite.config.schema import ModelSection, RunConfig
 from gptlite.inference.language_model import load_checkpoint
 from gptlite.model.gpt import GPT
-from gptlite.runs.find import choose_checkpoint, config_of
+from gptlite.runs.find import choose_checkpoint, load_checkpoint_config
 from gptlite.training import launch
 from gptlite.training.listener import SilentListener
 from gptlite.training.throughput import Throughput
@@ -78,7 +78,7 @@ def test_a_model_is_used_in_fp32_where_bf16_would_be_emulated(
     run = launch.start(cfg, root=tmp_path, base="tiny").run
     machine["bf16"] = native
     found = choose_checkpoint(tmp_path, run.name, None, pytest.fail)
-    chosen = config_of(found, ["run.device=cpu", *asked]).run
+    chosen = load_checkpoint_config(found, ["run.device=cpu", *asked]).run
     assert load_checkpoint(found, chosen).compute.precision == used
 
 

@@ -146,10 +146,10 @@ def digest(prepared: Prepared) -> str:
 
 def prepared_of(chosen: SelectedModel, instead: str = "; score a text with --file") -> Prepared:
     """The prepared text of the run that a checkpoint lies in, whole. RunError if it is in none, or its text is gone."""
-    from gptlite.runs.find import run_of
+    from gptlite.runs.find import find_run
     from gptlite.training.launch import find_text
 
-    run = run_of(chosen.checkpoint)
+    run = find_run(chosen.checkpoint)
     if run is None:
         raise RunError(f"{chosen.checkpoint.path}: validation text = unknown: the folder is not in a run{instead}")
     prepared = find_text(run, chosen.cfg)

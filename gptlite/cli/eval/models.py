@@ -31,7 +31,7 @@ def choose(
     words: Sequence[str], which: str | None, sets: Sequence[str], say: Callable[[str], None]
 ) -> list[SelectedModel]:
     """What RUN words and --checkpoint name; without a word, the newest run. RunError with every problem."""
-    from gptlite.runs.find import choose_checkpoint, config_of, run_of
+    from gptlite.runs.find import choose_checkpoint, find_run, load_checkpoint_config
     from gptlite.runs.run import runs_folder
 
     problems: list[Problem] = []
@@ -48,8 +48,8 @@ def choose(
             found.append(checkpoint)
     if problems:
         raise RunError(problems)
-    cfgs = [config_of(each, [*info_of_a_copy(each), *sets]) for each in found]
-    names = [run.name if (run := run_of(each)) is not None else each.path.resolve().name for each in found]
+    cfgs = [load_checkpoint_config(each, [*info_of_a_copy(each), *sets]) for each in found]
+    names = [run.name if (run := find_run(each)) is not None else each.path.resolve().name for each in found]
     labels = [f"{name} {each.step}" for name, each in zip(names, found, strict=True)]
     times = Counter(labels)
     return [
@@ -61,9 +61,9 @@ def choose(
 def info_of_a_copy(checkpoint: Checkpoint) -> list[Override]:
     """What a checkpoint's own folder says of the text it has read, where no run is around it to say so."""
     from gptlite.config.loading import Override
-    from gptlite.runs.find import run_of
+    from gptlite.runs.find import find_run
 
-    if run_of(checkpoint) is not None:
+    if find_run(checkpoint) is not None:
         return []
     info = checkpoint.read_json("config.json").get("gptlite", {})
     return [Override("saved", "data.normalize", info["normalize"])] if "normalize" in info else []

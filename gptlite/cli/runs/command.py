@@ -91,14 +91,14 @@ def list_runs(
         raise ConfigError("--json = given: not with --csv; one at a time")
     from gptlite.cli.runs import select, table
     from gptlite.cli.tables import terminal_width
-    from gptlite.runs.compare import RunGroup, fold
+    from gptlite.runs.compare import RunGroup, group_seeds
     from gptlite.runs.run import runs_folder
     from gptlite.runs.summary import read_runs
 
     root = runs_folder() if folder is None else Path(folder).expanduser()
     runs, problems = read_runs(root)
     chosen = select.chosen(runs, filter_ or []) if runs else []
-    rows = select.ordered([RunGroup([run]) for run in chosen] if no_fold else fold(chosen), sort)
+    rows = select.ordered([RunGroup([run]) for run in chosen] if no_fold else group_seeds(chosen), sort)
     if as_json:
         emit(table.as_json(rows))
     elif as_csv:

@@ -8,8 +8,16 @@ from collections.abc import Iterator, Sequence
 from gptlite.cli.runs.table import cells_of
 from gptlite.cli.tables import fitted, one_line, side_by_side, table, terminal_width
 from gptlite.config.yaml import write
-from gptlite.loggers.progress_bar import span
-from gptlite.runs.compare import Axis, RunGroup, differences, points, seeds_of, shared_places, value_at
+from gptlite.formatting import duration
+from gptlite.runs.compare import (
+    Axis,
+    RunGroup,
+    curve_points,
+    differences,
+    find_seed_group,
+    interpolate,
+    shared_positions,
+)
 from gptlite.runs.summary import Summary, last_sample, read_curve
 
 TITLES = ("", "config", "difference")  # of columns that no run has
@@ -58,13 +66,13 @@ def _curves(a: Summary, b: Summary, names: Sequence[str]) -> Iterator[str]:
     axes: dict[str, Axis] = {"tokens": "tokens", "time": "seconds"}
     guessed = False
     for word, axis in axes.items():
-        of_a, of_b = (points(curve, axis) for curve in curves)
-        places = shared_places(of_a, of_b, N_PLACES)
+        of_a, of_b = (curve_points(curve, axis) for curve in curves)
+        places = shared_positions(of_a, of_b, N_PLACES)
         yield "\n"
         if not places:
             yield f"no evaluations at equal {word}\n"
             continue
-        read = [(value_at(of_a, x), value_at(of_b, x)) for x in places]
+        read = [(interpolate(of_a, x), interpolate(of_b, x)) for x in places]
         guessed = guessed or any(each.interpolated for pair in read for each in pair)
         columns = {f"at equal {word}": [_place(x, axis) for x in places]}
         for name, side in zip(names, zip(*read, strict=True), strict=True):
@@ -81,12 +89,12 @@ def _curves(a: Summary, b: Summary, names: Sequence[str]) -> Iterator[str]:
 def _place(x: float, axis: Axis) -> str:
     if axis != "seconds":
         return f"{x:,.0f}"
-    return f"{x:.1f} s" if x < 60 else span(x)
+    return f"{x:.1f} s" if x < 60 else duration(x)
 
 
 def _spread(a: Summary, b: Summary, names: Sequence[str], others: Sequence[Summary]) -> Iterator[str]:
     """Say whether two runs differ by more than runs that differ only in their seed."""
-    rows = [seeds_of(run, others) for run in (a, b)]
+    rows = [find_seed_group(run, others) for run in (a, b)]
     known = [
         (row.deviation, name, len(row.runs)) for row, name in zip(rows, names, strict=True) if row.deviation is not None
     ]

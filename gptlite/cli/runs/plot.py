@@ -9,7 +9,7 @@ from pathlib import Path
 from gptlite.cli.eval.models import output_path
 from gptlite.cli.files import write_output
 from gptlite.errors import RunError
-from gptlite.runs.compare import Axis, points
+from gptlite.runs.compare import Axis, curve_points
 from gptlite.runs.summary import Summary, read_curve
 from gptlite.views.line_plot import LINEAR, Line, line_plot
 
@@ -22,7 +22,7 @@ def draw(runs: Sequence[Summary], axis: Axis, out: str | None) -> Path:
     times = Counter(run.name for run in runs)
     lines, empty = [], []
     for run in runs:
-        curve = points(read_curve(run), axis)
+        curve = curve_points(read_curve(run), axis)
         if not curve:
             empty.append(
                 f"{run.run.path}: evaluations = none: one at least, to draw; train it further, or leave it out"

@@ -10,9 +10,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from gptlite.config.saved import shortened
-from gptlite.formatting import abbreviated
-from gptlite.loggers.progress_bar import span
-from gptlite.runs.compare import RunGroup, differing, peculiar
+from gptlite.formatting import abbreviated, duration
+from gptlite.runs.compare import RunGroup, find_differing_keys, uncommon_values
 
 if TYPE_CHECKING:
     from gptlite.config.yaml import Value
@@ -47,9 +46,9 @@ def as_table(rows: Sequence[RunGroup], width: int | None) -> str:
     """A line for each row; columns that find no place in `width` are left out, the least important first."""
     from gptlite.cli.tables import cut_in_the_middle, fitted, one_line, table
 
-    words = shortened(differing(rows))
+    words = shortened(find_differing_keys(rows))
     columns: dict[str, list[str]] = {}
-    for row, own in zip(rows, peculiar(rows), strict=True):
+    for row, own in zip(rows, uncommon_values(rows), strict=True):
         differs = ", ".join(f"{words[key]} {shown(value)}" for key, value in own.items())
         for header, cell in {**cells_of(row), "differs": differs}.items():
             columns.setdefault(header, []).append(one_line(cell))
@@ -79,7 +78,7 @@ def cells_of(row: RunGroup) -> dict[str, str]:
         "bits/byte": number("best_bits_per_byte", lambda x: f"{x:.4f}{deviation}"),
         "at": number("best_step", lambda x: f"{x:.0f}"),
         "tok/s": number("tokens_per_second", lambda x: abbreviated(round(x))),
-        "elapsed": number("elapsed", span),
+        "elapsed": number("elapsed", duration),
     }
 
 
@@ -108,7 +107,7 @@ def as_json(rows: Sequence[RunGroup]) -> str:
 
 def as_csv(rows: Sequence[RunGroup]) -> str:
     """A header, and a line for each row: the figures of FIGURES, then the keys of the configs that differ."""
-    keys = differing(rows)
+    keys = find_differing_keys(rows)
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow([*FIGURES, *keys])

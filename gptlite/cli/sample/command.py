@@ -51,14 +51,14 @@ def sample(
     set_: SetOption = None,
 ) -> None:
     """Write text with a trained model. What is not given comes from the run's config (section sample)."""
-    from gptlite.runs.find import choose_checkpoint, config_of
+    from gptlite.runs.find import choose_checkpoint, load_checkpoint_config
     from gptlite.runs.run import runs_folder
 
     console = Console()
     overrides = options.overrides(context.params)
     sets = check_keys("sample", set_)
     found = choose_checkpoint(runs_folder(), run or "latest", checkpoint, console.say)
-    cfg = config_of(found, [*sets, *overrides])
+    cfg = load_checkpoint_config(found, [*sets, *overrides])
     greedy = cfg.sample.temperature == 0 and cfg.sample.beams is None and not logprob
     options.refuse_idle({**context.params, "beams": cfg.sample.beams, "greedy": greedy}, sets, overrides)
     prompts = read_prompts(prompt, prompt_file, cfg.data.encoding)
