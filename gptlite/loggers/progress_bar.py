@@ -52,6 +52,7 @@ class ConsoleSink(Sink):
         self._shows_lines = not has_cursor(stream) and not quiet
         self._last_line = -_LINE_INTERVAL
         self._bar = _open_bar(self._stream, total, start) if has_cursor(stream) and not quiet else None
+        self._update_bar()
 
     def progress(self, step: int, loss: float | None = None) -> None:
         """Move the bar to `step` and show the loss of this update."""
