@@ -95,14 +95,9 @@ def differences(a: Mapping[str, Value], b: Mapping[str, Value]) -> list[str]:
     return [key for key in dict.fromkeys([*a, *b]) if (key in a, repr(a.get(key))) != (key in b, repr(b.get(key)))]
 
 
-def position(evaluation: Evaluation, axis: Axis) -> float | None:
-    """Return the coordinate of an evaluation on an axis."""
-    return {"step": evaluation.step, "tokens": evaluation.tokens, "seconds": evaluation.seconds}[axis]
-
-
 def curve_points(curve: Sequence[Evaluation], axis: Axis) -> list[tuple[float, float]]:
     """Return (position, bits per byte) of each evaluation with a position, in ascending order."""
-    found = ((position(each, axis), each.bits_per_byte) for each in curve)
+    found = ((getattr(each, axis), each.bits_per_byte) for each in curve)
     return sorted((x, y) for x, y in found if x is not None)
 
 

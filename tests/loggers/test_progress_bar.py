@@ -218,19 +218,6 @@ def test_lines_do_not_wrap_on_a_narrow_terminal(narrow: tuple[TextIO, int]) -> N
     assert max(map(len, shown)) <= 39
 
 
-def test_lines_are_printed_above_the_bar() -> None:
-    stream, clock = Terminal(), Clock()
-    console = ConsoleSink(stream, total=100, now=clock)
-    train(console, clock, 1, 10)
-    console.say("a line")
-    train(console, clock, 11, 20)
-    console.close()
-    console.say("the end")
-    parts = screens(stream.getvalue())
-    assert [part for part in parts if "%|" not in part] == ["a line", "the end"]
-    assert "20/100" in parts[-2]
-
-
 def test_an_evaluation_is_one_line_under_one_header() -> None:
     stream = io.StringIO()
     console = ConsoleSink(stream, total=1000)

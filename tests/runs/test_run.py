@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gptlite.errors import RunError, StorageError
+from gptlite.errors import RunError
 from gptlite.runs.run import Run
 
 
@@ -69,12 +69,6 @@ def test_the_name_of_a_config_can_be_invalid_too(tmp_path: Path) -> None:
         RunError, match=r"^run latest: a run's name cannot be latest or best, .*\. Choose another name\.$"
     ):
         Run.create(tmp_path, None, "latest")
-
-
-def test_a_root_that_cannot_be_made_is_a_storage_error_that_names_it(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(StorageError, match=r"file: cannot create this folder: Not a directory"):
-        Run.create(tmp_path / "file" / "runs", None, "small")
 
 
 def test_claim_makes_or_continues_a_run_and_can_be_repeated_after_a_kill(tmp_path: Path) -> None:
