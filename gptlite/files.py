@@ -1,8 +1,8 @@
-"""File operations that survive a kill, a full disk and a power cut: what every writer of this project uses.
+"""File operations that survive a kill, a full disk and a power cut: atomic writes, fsync, renames, locks.
 
-Whoever finds a file under its final name finds all of it: data goes to a name that holds `.tmp-`, is fsynced, and is
-renamed. An OSError becomes a StorageError naming the path, the operation and the system's reason. Branches on the
-platform live only here, and every call that changes the disk goes through `syscall`, which tests replace.
+A file under its final name is always complete: data is written under a name with `.tmp-`, synced, then renamed.
+An OSError becomes a StorageError with the path, the operation and the system's reason. Only this file branches on the
+platform. Every call that changes the disk goes through `syscall`, which tests replace.
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ _PIECE = 8 << 20  # bytes per write call
 _WRITE = os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0)
 
 _ADVICE = {
-    errno.ENOSPC: "the disk or your share of it is full; free some space, then try again",
-    errno.EFBIG: "the system's limit on file size is reached; raise it (ulimit -f), then try again",
-    errno.EACCES: "a writable place is needed; change its permissions or choose another folder",
-    errno.EEXIST: "something of that name exists already; move it away or choose another name",
-    errno.ENAMETOOLONG: "the name is too long for this file system; choose a shorter one",
-    errno.EIO: "the disk reports a fault; check it or choose another folder",
+    errno.ENOSPC: "The disk or your quota is full; free some space, then try again.",
+    errno.EFBIG: "The system limits the size of files; raise the limit (ulimit -f), then try again.",
+    errno.EACCES: "Change its permissions or choose another folder.",
+    errno.ENOENT: "Check the path.",
+    errno.EEXIST: "Move away what has this name, or choose another name.",
+    errno.ENAMETOOLONG: "Choose a shorter name.",
+    errno.EIO: "The disk reports a fault; check it or choose another folder.",
 }
 _ADVICE |= dict.fromkeys((errno.EPERM, errno.EROFS), _ADVICE[errno.EACCES])
 _ADVICE |= dict.fromkeys((errno.ENOTDIR, errno.EISDIR, errno.ENOTEMPTY), _ADVICE[errno.EEXIST])
@@ -47,42 +48,39 @@ _ADVICE[getattr(errno, "EDQUOT", errno.ENOSPC)] = _ADVICE[errno.ENOSPC]
 
 
 def syscall(call: Callable[..., T], *args: Any) -> T:
-    """The one door to the disk: `call(*args)`."""
+    """Return `call(*args)`. Every change to the disk is made here, so that tests can inject faults."""
     return call(*args)
 
 
-def _try_to(call: Callable[..., None], *args: Any) -> None:
-    with contextlib.suppress(OSError):  # tidying up after an error: that first one is the one to report
+def _clean_up(call: Callable[..., None], *args: Any) -> None:
+    with contextlib.suppress(OSError):  # an earlier error is being reported
         syscall(call, *args)
 
 
 @contextlib.contextmanager
-def storage_errors(path: Path, what: str) -> Iterator[None]:
-    """Turn an OSError inside the block into a StorageError: `what` (a verb) failed on `path`."""
+def storage_errors(path: Path, action: str) -> Iterator[None]:
+    """Turn an OSError raised inside into a StorageError that says on which path which action (a verb) failed."""
     try:
         yield
     except OSError as error:
-        advice = _ADVICE.get(error.errno or 0, "the system refused it; mend the cause, then try again")
         reason = os.strerror(error.errno) if error.errno else str(error)
-        raise StorageError(f"{path}: {what} = {reason}: {advice}") from error
+        advice = _ADVICE.get(error.errno or 0, "Fix the cause, then try again.")
+        raise StorageError(f"cannot {action}: {reason}. {advice}", where=str(path)) from error
 
 
 def temp_name(path: Path) -> Path:
-    """A fresh name beside `path`, marked as unfinished; `remove_leftovers` finds what a killed process left there."""
+    """Return an unused name beside `path` that marks a file as unfinished; `remove_leftovers` finds such files."""
     return path.with_name(f"{path.name}{TEMP_MARK}{os.getpid()}-{secrets.token_hex(4)}")
 
 
 def sha256_of(path: Path) -> str:
-    """Hex digest of a file's content; a StorageError when it cannot be read."""
+    """Return the hex digest of a file's content. Raise StorageError when it cannot be read."""
     with storage_errors(path, "read"), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class OutFile(contextlib.AbstractContextManager["OutFile"]):
-    """An unbuffered file for writing: what `write` returned from is with the operating system, and survives a kill.
-
-    Made by `create` or `append`. Closing does not sync: call `sync` where a power cut must not lose data.
-    """
+    """An unbuffered file for writing. Written data survives a kill; after `sync` it also survives a power cut."""
 
     def __init__(self, path: Path, flags: int) -> None:
         self.path = path
@@ -91,27 +89,27 @@ class OutFile(contextlib.AbstractContextManager["OutFile"]):
 
     @classmethod
     def create(cls, path: Path) -> OutFile:
-        """A new file; a StorageError when the name is taken."""
+        """Create a file. Raise StorageError when the name is taken."""
         return cls(path, _WRITE | os.O_EXCL)
 
     @classmethod
     def append(cls, path: Path) -> OutFile:
-        """A file whose every write lands at its end."""
+        """Open or create a file to which every write is appended."""
         return cls(path, _WRITE | os.O_APPEND)
 
     def write(self, data: Data) -> None:
-        """All of `data`, or a StorageError and nothing of it (as far as the disk still lets us take it back)."""
+        """Write all of `data`. Raise StorageError and truncate the file to its old size when that fails."""
         before = os.fstat(self._fd).st_size
         with storage_errors(self.path, "write"):
             try:
                 self._write_all(data)
             except OSError:
-                _try_to(os.ftruncate, self._fd, before)
+                _clean_up(os.ftruncate, self._fd, before)
                 os.lseek(self._fd, 0, os.SEEK_END)
                 raise
 
     def overwrite(self, offset: int, data: Data) -> None:
-        """Put `data` at byte `offset` of a file made by `create`: a header that is known only at the end, say."""
+        """Write `data` at byte `offset` of a file made by `create`, for a header that is known last."""
         with storage_errors(self.path, "write"):
             os.lseek(self._fd, offset, os.SEEK_SET)
             self._write_all(data)
@@ -123,12 +121,12 @@ class OutFile(contextlib.AbstractContextManager["OutFile"]):
             left = left[syscall(os.write, self._fd, left[:_PIECE]) :]
 
     def sync(self) -> None:
-        """Return when the content would survive a power cut."""
+        """Return when the content is durable."""
         with storage_errors(self.path, "sync"):
             syscall(_fsync, self._fd)
 
     def close(self) -> None:
-        """Release the file; a second call does nothing."""
+        """Close the file without syncing it. A second call does nothing."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             with storage_errors(self.path, "close"):
@@ -140,15 +138,15 @@ class OutFile(contextlib.AbstractContextManager["OutFile"]):
 
 def _fsync(fd: int) -> None:
     os.fsync(fd)
-    if sys.platform == "darwin":  # fsync alone leaves the data in the drive's cache there
-        with contextlib.suppress(OSError):  # not every volume has it, and fsync has succeeded
+    if sys.platform == "darwin":  # where fsync leaves the data in the drive's cache
+        with contextlib.suppress(OSError):  # some volumes do not support it
             fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
 
 
 def write_new(path: Path, data: Data | Iterable[Data]) -> tuple[int, str]:
-    """Create `path`, write all of `data` and sync it; its size in bytes and sha256.
+    """Create `path` with this content, durably. Return its size in bytes and its sha256.
 
-    A StorageError when the name is taken; after any other failure it is free again.
+    Raise StorageError when the name is taken. After any other failure the name is free again.
     """
     pieces = (data,) if isinstance(data, bytes | bytearray | memoryview) else data
     size, digest = 0, hashlib.sha256()
@@ -160,53 +158,53 @@ def write_new(path: Path, data: Data | Iterable[Data]) -> tuple[int, str]:
                 size += memoryview(piece).nbytes
             file.sync()
         except BaseException:
-            _try_to(os.unlink, path)
+            _clean_up(os.unlink, path)
             raise
     return size, digest.hexdigest()
 
 
 def replace(path: Path, data: Data) -> None:
-    """Give `path` new content in one instant: a reader sees the old or the new, and a power cut keeps one of them."""
+    """Replace the content of `path` atomically and durably: readers and power cuts leave the old or the new."""
     temp = temp_name(path)
     write_new(temp, data)
     with storage_errors(path, "replace"):
         try:
             syscall(os.replace, temp, path)
         except OSError:
-            _try_to(os.unlink, temp)
+            _clean_up(os.unlink, temp)
             raise
     sync_dir(path.parent)
 
 
 def publish(tmp: Path, final: Path) -> None:
-    """Rename a finished folder (or a synced file) to its final, still free name; durable when this returns."""
+    """Rename a finished folder, or a synced file, durably. Raise StorageError when the final name is taken."""
     if tmp.is_dir():
         sync_dir(tmp)
     with storage_errors(final, "rename"):
-        if os.path.lexists(final):  # a rename onto an empty folder, or onto a file, would succeed
+        if os.path.lexists(final):  # os.rename replaces files and empty folders
             raise FileExistsError(errno.EEXIST, "")
         syscall(os.rename, tmp, final)
     sync_dir(final.parent)
 
 
 def sync_dir(path: Path) -> None:
-    """Return when the names in a folder would survive a power cut."""
+    """Return when the names in a folder are durable."""
     if sys.platform == "win32":
-        return  # a folder cannot be opened there; NTFS journals its names itself
+        return  # folders cannot be opened, and NTFS journals their names
     with storage_errors(path, "sync"):
         fd = syscall(os.open, path, os.O_RDONLY)
         try:
             syscall(_fsync, fd)
         except OSError as error:
-            if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems know no such operation
+            if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # not supported by some network file systems
                 raise
         finally:
             os.close(fd)
 
 
 def create_dir(path: Path) -> bool:
-    """Make one folder, durably: False when the name was taken. Of processes that race for it, one gets True."""
-    with storage_errors(path, "create folder"):
+    """Make a folder durably. Return False when the name was taken; of several processes, one gets True."""
+    with storage_errors(path, "create this folder"):
         try:
             syscall(os.mkdir, path)
         except FileExistsError:
@@ -216,8 +214,8 @@ def create_dir(path: Path) -> bool:
 
 
 def make_dirs(path: Path) -> None:
-    """Make a folder and those above it, durably, where they are missing."""
-    with storage_errors(path, "create folder"):
+    """Make a folder and its missing parents durably."""
+    with storage_errors(path, "create this folder"):
         if path.is_dir():
             return
         make_dirs(path.parent)
@@ -226,9 +224,9 @@ def make_dirs(path: Path) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a folder or a file, if it is there; links are removed, never followed.
+    """Remove a folder or a file if it exists. Links are removed, never followed.
 
-    It loses its name first: whatever a kill leaves of it is marked as unfinished.
+    It is renamed first, so that what a kill leaves of it is marked as unfinished.
     """
     with storage_errors(path, "remove"):
         if not os.path.lexists(path):
@@ -250,22 +248,25 @@ def _remove(path: Path) -> None:
 
 
 def remove_leftovers(folder: Path) -> list[Path]:
-    """Remove what killed writers left in `folder`: every name with `.tmp-`. For the holder of its lock only."""
-    found = sorted(folder.glob(f"*{TEMP_MARK}*"))
-    for path in found:
+    """Remove and return what killed processes left in `folder`. Call it only while holding the folder's lock."""
+    for path in (found := sorted(folder.glob(f"*{TEMP_MARK}*"))):
         remove_tree(path)
     return found
 
 
 @contextlib.contextmanager
 def lock(path: Path, holder: str) -> Iterator[None]:
-    """Hold `path` as the only process; `holder` says in one or two words what for.
+    """Hold an exclusive lock. `holder` tells others which command has it.
 
-    A RunError at once, naming the holder's pid, host and start, when a process (this one too) has it. The kernel gives
-    the lock back when its process dies, however it dies; the file stays.
+    Raise RunError at once when any process has it, even this one. The kernel releases it when its process ends.
     """
-    fd = _open_lock(path)
+    if sys.platform == "win32":
+        raise RunError("training needs file locks, which Windows lacks. Use Linux or macOS; WSL works.", str(path))
+    with storage_errors(path, "lock"):
+        fd = syscall(os.open, path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
+        with storage_errors(path, "lock"):
+            _lock_exclusively(fd, path)
         since = datetime.now().astimezone().isoformat(timespec="seconds")
         record = {"holder": holder, "pid": os.getpid(), "host": socket.gethostname(), "since": since}
         with storage_errors(path, "write"):
@@ -276,44 +277,23 @@ def lock(path: Path, holder: str) -> Iterator[None]:
         os.close(fd)
 
 
-def _open_lock(path: Path) -> int:
-    if sys.platform == "win32":
-        raise RunError(
-            f"{path}: platform = {sys.platform}: training needs file locks that end with their process; "
-            "use Linux or macOS (WSL works)"
-        )
-    with storage_errors(path, "lock"):
-        fd = syscall(os.open, path, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            _take(fd)
-        except OSError as error:
-            record = os.read(fd, 4096)
-            os.close(fd)
-            raise _taken(path, record) if isinstance(error, BlockingIOError) else error from None
-        return fd
-
-
-def _take(fd: int) -> None:
-    for _ in range(4):  # whoever asks with `locked` is in the way for an instant
+def _lock_exclusively(fd: int, path: Path) -> None:
+    for _ in range(5):  # `locked` takes a shared lock for an instant
         with contextlib.suppress(BlockingIOError):
             return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         time.sleep(0.005)
-    return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    try:
+        who = "{holder}, pid {pid} on {host} since {since}".format_map(json.loads(os.read(fd, 4096)))
+    except (ValueError, KeyError, TypeError):
+        who = "another process"  # which has not written its record yet
+    raise RunError(f"held by {who}. Wait for it, or stop it.", str(path))
 
 
 def locked(path: Path) -> bool:
-    """Whether a process holds `lock(path)`: asked with a shared lock, which its holder does not notice."""
+    """Whether a process holds `lock(path)`. Asking takes a shared lock, which the holder does not notice."""
     if sys.platform == "win32" or not path.exists():
         return False
     with storage_errors(path, "read"), path.open("rb") as file, contextlib.suppress(BlockingIOError):
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         return False
     return True
-
-
-def _taken(path: Path, record: bytes) -> RunError:
-    try:
-        who = "{holder}, pid {pid} on {host} since {since}".format_map(json.loads(record))
-    except (ValueError, KeyError, TypeError):
-        who = "another process"  # it has the lock and has not yet written who it is
-    return RunError(f"{path}: lock = held by {who}: one process at a time; wait for it or stop it")

@@ -42,3 +42,14 @@ def amount(number: float) -> str:
     ('0.031', '4.1', '812')
     """
     return f"{number:.2g}" if number < 9.95 else f"{number:,.0f}"
+
+
+def duration(seconds: float) -> str:
+    """Minutes and seconds, after an hour with hours.
+
+    >>> duration(59), duration(3600)
+    ('00:59', '1:00:00')
+    """
+    minutes, second = divmod(round(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute:02}:{second:02}"

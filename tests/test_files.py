@@ -1,4 +1,4 @@
-"""The file operations that everything else trusts: each either happened or said why it did not."""
+"""File operations: each happens completely or raises an error that says why not."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HOLDER = """
 import sys, time
 from pathlib import Path
 from gptlite import files
-with durable.lock(Path(sys.argv[1]), "gptlite train"):
+with files.lock(Path(sys.argv[1]), "gptlite train"):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -44,16 +44,16 @@ def failing(at: int, number: int) -> tuple[Callable[..., Any], list[str]]:
     return syscall, calls
 
 
-def test_write_new_tells_the_size_and_sha256_of_what_is_then_on_disk(tmp_path: Path) -> None:
+def test_write_new_returns_the_size_and_sha256_of_the_file(tmp_path: Path) -> None:
     pieces = [b"ab", bytearray(b"cd"), memoryview(b"e")]
     assert files.write_new(tmp_path / "f", pieces) == (5, hashlib.sha256(b"abcde").hexdigest())
     assert (tmp_path / "f").read_bytes() == b"abcde"
     assert files.sha256_of(tmp_path / "f") == hashlib.sha256(b"abcde").hexdigest()
 
 
-def test_write_new_refuses_a_name_in_use_and_leaves_the_file_there(tmp_path: Path) -> None:
+def test_write_new_refuses_a_taken_name_and_keeps_its_file(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"old")
-    with pytest.raises(StorageError, match=r"f: open for writing = File exists: .*another name"):
+    with pytest.raises(StorageError, match=r"f: cannot open for writing: File exists\. .*another name"):
         files.write_new(tmp_path / "f", b"new")
     assert (tmp_path / "f").read_bytes() == b"old"
 
@@ -67,7 +67,7 @@ def test_short_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert (tmp_path / "f").read_bytes() == b"abcdef"
 
 
-def test_a_source_that_fails_half_way_leaves_no_file(tmp_path: Path) -> None:
+def test_data_that_raises_half_way_leaves_no_file(tmp_path: Path) -> None:
     def pieces() -> Any:
         yield b"half"
         raise RuntimeError("source")
@@ -88,7 +88,7 @@ def test_replace_syncs_the_data_before_the_name_and_the_name_before_it_returns(
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EACCES])
 @pytest.mark.parametrize("at", range(len(REPLACE)))
-def test_replace_keeps_the_old_content_or_has_the_new_whichever_call_fails(
+def test_replace_leaves_the_old_content_or_the_new_whichever_call_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int, number: int
 ) -> None:
     path = tmp_path / "f"
@@ -103,7 +103,7 @@ def test_replace_keeps_the_old_content_or_has_the_new_whichever_call_fails(
 
 
 @pytest.mark.parametrize("opened", [files.OutFile.append, files.OutFile.create])
-def test_a_failed_write_takes_back_what_it_wrote_and_the_next_one_follows_what_was_there(
+def test_a_failed_write_is_undone_and_the_next_one_appends_to_the_old_content(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: Callable[[Path], files.OutFile]
 ) -> None:
     def half_then_full(call: Callable[..., Any], *args: Any) -> Any:
@@ -132,26 +132,26 @@ def test_overwrite_fills_in_a_header_and_writing_continues_at_the_end(tmp_path: 
     assert (tmp_path / "f").read_bytes() == b"HEADbodytail"
 
 
-def test_publish_refuses_a_final_name_in_use_even_by_an_empty_folder(tmp_path: Path) -> None:
+def test_publish_refuses_a_taken_name_even_that_of_an_empty_folder(tmp_path: Path) -> None:
     (tmp_path / "a.tmp-1").mkdir()
     (tmp_path / "a").mkdir()
-    with pytest.raises(StorageError, match="rename = File exists"):
+    with pytest.raises(StorageError, match="cannot rename: File exists"):
         files.publish(tmp_path / "a.tmp-1", tmp_path / "a")
     (tmp_path / "a").rmdir()
     files.publish(tmp_path / "a.tmp-1", tmp_path / "a")
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-def test_make_dirs_names_the_file_that_is_in_the_way(tmp_path: Path) -> None:
+def test_make_dirs_names_a_file_in_the_way(tmp_path: Path) -> None:
     files.make_dirs(tmp_path / "a" / "b")
     files.make_dirs(tmp_path / "a" / "b")
     assert (tmp_path / "a" / "b").is_dir()
     (tmp_path / "file").touch()
-    with pytest.raises(StorageError, match=r"file: create folder = Not a directory"):
+    with pytest.raises(StorageError, match=r"file: cannot create this folder: Not a directory"):
         files.make_dirs(tmp_path / "file" / "c")
 
 
-def test_create_dir_has_one_winner(tmp_path: Path) -> None:
+def test_create_dir_succeeds_once(tmp_path: Path) -> None:
     assert [files.create_dir(tmp_path / "a") for _ in range(2)] == [True, False]
 
 
@@ -163,7 +163,7 @@ def test_create_dir_syncs_the_folder_that_holds_the_new_name(tmp_path: Path, mon
     assert synced == [(tmp_path.stat().st_ino, True)]
 
 
-def test_remove_tree_removes_links_but_not_what_they_point_to(tmp_path: Path) -> None:
+def test_remove_tree_removes_links_but_not_their_targets(tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "file").touch()
     (tmp_path / "a" / "b").mkdir(parents=True)
@@ -173,7 +173,7 @@ def test_remove_tree_removes_links_but_not_what_they_point_to(tmp_path: Path) ->
     assert [path.name for path in tmp_path.rglob("*")] == ["kept", "file"]
 
 
-def test_what_an_interrupted_removal_leaves_is_marked_and_found(
+def test_leftovers_of_an_interrupted_removal_are_marked_and_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a").mkdir()
@@ -181,21 +181,21 @@ def test_what_an_interrupted_removal_leaves_is_marked_and_found(
     syscall, _ = failing(4, errno.EIO)  # after the new name is durable and the file gone
     with monkeypatch.context() as patch:
         patch.setattr(files, "syscall", syscall)
-        with pytest.raises(StorageError, match="remove = Input/output error"):
+        with pytest.raises(StorageError, match="cannot remove: Input/output error"):
             files.remove_tree(tmp_path / "a")
     assert not (tmp_path / "a").exists()
     assert len(files.remove_leftovers(tmp_path)) == 1
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_lock_held_by_another_process_is_refused_at_once_and_falls_with_its_holder(tmp_path: Path) -> None:
+def test_a_lock_of_another_process_is_refused_at_once_and_released_when_it_dies(tmp_path: Path) -> None:
     path = tmp_path / ".lock"
     holder = subprocess.Popen([sys.executable, "-c", HOLDER, path], stdout=subprocess.PIPE, text=True)
     assert holder.stdout is not None
     with holder:
         assert holder.stdout.readline() == "held\n"
         started_at = time.perf_counter()
-        who = rf"lock = held by gptlite train, pid {holder.pid} on {os.uname().nodename} since 20\d\d-.*: one process"
+        who = rf"\.lock: held by gptlite train, pid {holder.pid} on {os.uname().nodename} since 20\d\d-.*\. Wait for it"
         with pytest.raises(RunError, match=who), files.lock(path, "gptlite train"):
             pass
         assert time.perf_counter() - started_at < 1
@@ -213,7 +213,7 @@ def test_a_process_cannot_take_a_lock_twice(tmp_path: Path) -> None:
         pass
 
 
-def test_whoever_asks_whether_a_lock_is_held_keeps_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_asking_whether_a_lock_is_held_does_not_block_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / ".lock"
     assert not files.locked(path)
     assert not path.exists()
@@ -227,13 +227,16 @@ def test_whoever_asks_whether_a_lock_is_held_keeps_nobody_out(tmp_path: Path, mo
             pass
 
 
-def test_a_lock_in_an_unwritable_place_says_so(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match=r"lock = No such file or directory"), files.lock(tmp_path / "a/b", "x"):
+def test_a_lock_in_a_missing_folder_is_a_storage_error(tmp_path: Path) -> None:
+    with (
+        pytest.raises(StorageError, match=r"a/b: cannot lock: No such file or directory\. Check the path"),
+        files.lock(tmp_path / "a/b", "x"),
+    ):
         pass
 
 
-def test_windows_is_refused_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
-    with pytest.raises(RunError, match=r"platform = win32: .*Linux or macOS"), files.lock(tmp_path / "l", "x"):
+    with pytest.raises(RunError, match=r"which Windows lacks\. Use Linux or macOS"), files.lock(tmp_path / "l", "x"):
         pass
     assert list(tmp_path.iterdir()) == []

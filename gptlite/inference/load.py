@@ -18,7 +18,7 @@ from gptlite.inference.language_model import LanguageModel, ModelInfo
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import FORMAT_VERSION, from_gpt2
 from gptlite.runs.checkpoint import Checkpoint, Damaged
-from gptlite.runs.find import choose_checkpoint, config_of
+from gptlite.runs.find import choose_checkpoint, load_checkpoint_config
 from gptlite.runs.run import runs_folder
 
 
@@ -42,7 +42,8 @@ def load(
     RunError if there is no valid checkpoint.
     """
     found = choose_checkpoint(runs_folder() if root is None else root, str(run), checkpoint, warn)
-    return load_checkpoint(found, config_of(found, [Override("device", "run.device", device)]).run, decoding=decoding)
+    cfg = load_checkpoint_config(found, [Override("device", "run.device", device)])
+    return load_checkpoint(found, cfg.run, decoding=decoding)
 
 
 def load_checkpoint(found: Checkpoint, section: RunSection, *, decoding: bool = False) -> LanguageModel:

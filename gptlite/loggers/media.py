@@ -1,7 +1,10 @@
-"""What is shown of a step beside its numbers: images, histograms, the vectors of the tokens."""
+"""Media that are logged beside numbers: images (attention heat maps, PNG), histograms and token embeddings."""
 
 from __future__ import annotations
 
+import math
+import struct
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -9,32 +12,70 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from gptlite.loggers.heatmap import Pixels
+Image: TypeAlias = npt.NDArray[np.uint8]  # (height, width, 3): red, green, blue
 
 N_BINS = 30
+TILE = 192  # pixels: the approximate side of one head's square
+GAP = 4
+_GREY = 128
+# Colours of the weights 0, 1/4 and 1: white, blue, nearly black. Linear in the root, or small weights would be white.
+_RAMP = np.array([[255, 255, 255], [74, 144, 200], [8, 24, 56]])
 
 
 @dataclass(frozen=True)
 class Histogram:
-    """How many numbers lie between two edges: counts (N_BINS,), edges (N_BINS + 1,)."""
+    """Counts of numbers between edges: counts (N_BINS,), edges (N_BINS + 1,)."""
 
     counts: npt.NDArray[np.int64]
     edges: npt.NDArray[np.float64]
 
     @classmethod
     def of(cls, numbers: npt.NDArray[np.floating[Any]]) -> Histogram:
-        """Equal bins from the least to the largest of the numbers, of any shape; those that are not finite are left
-        out."""
-        finite = numbers[np.isfinite(numbers)].astype(np.float64)  # fp32 has no 30 edges between 1 and the next number
+        """Count the finite numbers of an array of any shape in bins of equal width, from the least to the largest."""
+        finite = numbers[np.isfinite(numbers)].astype(np.float64)  # in fp32 neighbouring edges could be equal
         return cls(*np.histogram(finite, bins=N_BINS))
 
 
 @dataclass(frozen=True)
 class Embeddings:
-    """A vector for each of the first so many tokens of the vocabulary: labels (n), vectors (n, C) in fp32."""
+    """The vectors (n, C) in fp32 of the first n tokens of the vocabulary, and their n labels."""
 
     labels: Sequence[str]
     vectors: npt.NDArray[np.float32]
 
 
-Picture: TypeAlias = Pixels | Histogram | Embeddings
+Media: TypeAlias = Image | Histogram | Embeddings
+
+
+def attention_image(weights: npt.NDArray[np.floating[Any]]) -> Image:
+    """Draw the attention weights (nh, T, T) of a layer: a square for each head, row by row."""
+    n_head, n_tokens, _ = weights.shape
+    columns = math.ceil(math.sqrt(n_head))
+    scale = max(1, TILE // n_tokens)
+    side = scale * n_tokens
+    rows = math.ceil(n_head / columns)
+    image = np.full((rows * (side + GAP) - GAP, columns * (side + GAP) - GAP, 3), _GREY, np.uint8)
+    for head, head_weights in enumerate(weights):
+        top, left = (place * (side + GAP) for place in divmod(head, columns))
+        enlarged = colour(head_weights).repeat(scale, axis=0).repeat(scale, axis=1)
+        image[top : top + side, left : left + side] = enlarged
+    return image
+
+
+def colour(weights: npt.NDArray[np.floating[Any]]) -> Image:
+    """Map weights (T, T) from 0 to 1 to colours (T, T, 3)."""
+    stops = np.linspace(0, 1, len(_RAMP))
+    channels = [np.interp(np.sqrt(weights), stops, channel) for channel in _RAMP.T]
+    return np.stack(channels, axis=-1).round().astype(np.uint8)
+
+
+def encode_png(image: Image) -> bytes:
+    """Return a PNG file (ISO/IEC 15948): eight bits per channel, no filter, one block of data."""
+    height, width, channels = image.shape
+    rows = np.zeros((height, 1 + channels * width), np.uint8)  # the first byte of a row is its filter, 0
+    rows[:, 1:] = image.reshape(height, -1)
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)  # 2: red, green, blue
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in ((b"IHDR", header), (b"IDAT", zlib.compress(rows.tobytes())), (b"IEND", b""))
+    )

@@ -1,9 +1,9 @@
-"""One log call, several sinks: metrics.jsonl and samples.jsonl (never lost), TensorBoard and the terminal (extras).
+"""The metric log: each call goes to metrics.jsonl and samples.jsonl, which must succeed, and to optional sinks.
 
-Lines of metrics.jsonl; numbers that depend on the clock and the machine stand under `time` only:
+Lines of metrics.jsonl. Numbers that depend on the clock and the machine are under `time`:
 
     {"step": 10, "split": "train", "loss": 3.2, "lr": 0.0006, "grad_norm": 0.8, "tokens": 20480, "update_ratio": 0.002,
-     "time": {"elapsed": 1.9, "tokens_per_second": 10778.9, "share_of_peak": 0.4, "peak_mib": 300.1}}
+     "time": {"elapsed": 1.9, "tokens_per_second": 10778.9, "mfu": 0.4, "peak_mib": 300.1}}
     {"step": 10, "split": "val", "loss": 3.1, "bits_per_byte": 2.6, "perplexity": 22.2, "tokens": 20480,
      "time": {"elapsed": 1.9}}
 """
@@ -16,41 +16,42 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from gptlite import files
 from gptlite.errors import StorageError
+from gptlite.formatting import counted
 
 if TYPE_CHECKING:
-    from gptlite.loggers.media import Picture
+    from gptlite.loggers.media import Media
 
 NO_TIME: Mapping[str, float] = MappingProxyType({})
 
 
-class Sink(Protocol):
-    """Where numbers, samples and pictures go."""
+class Sink:
+    """A destination of numbers, samples and media. What it does not show it ignores."""
 
     def log(self, step: int, split: str, values: Mapping[str, float], time: Mapping[str, float]) -> None:
-        """Numbers of a split at a step; those in `time` depend on the clock and are no part of the result."""
+        """Log the numbers of a split. Those in `time` depend on the clock and are not part of the result."""
 
-    def sample(self, step: int, text: str) -> None:
-        """What the model writes at a step."""
+    def log_sample(self, step: int, text: str) -> None:
+        """Log a text that the model wrote."""
 
-    def picture(self, step: int, tag: str, picture: Picture) -> None:
-        """Something to look at of a step; the tag says of what."""
+    def log_media(self, step: int, tag: str, media: Media) -> None:
+        """Log an image, a histogram or embeddings."""
 
     def sync(self) -> None:
-        """Return when everything so far would survive a power cut."""
+        """Return when everything so far is durable."""
 
     def close(self) -> None:
-        """Finish; nothing is logged after it."""
+        """Finish. Nothing is logged afterwards."""
 
 
-class JsonlSink:
-    """metrics.jsonl and samples.jsonl in a run's folder, one line a call, each with the system when the call returns.
+class JsonlSink(Sink):
+    """metrics.jsonl and samples.jsonl in a run's folder, one line per call, unbuffered.
 
-    Both begin with the lines up to `resume_step`; with None they begin empty. Floats read back exactly. JSON has no
-    nan and inf: they are null, and named under `non_finite`.
+    The lines up to `resume_step` are kept; None keeps none. Floats read back exactly. JSON has no nan and inf: they
+    become null and are named under `non_finite`.
     """
 
     def __init__(self, folder: Path, resume_step: int | None, warn: Callable[[str], None]) -> None:
@@ -66,11 +67,8 @@ class JsonlSink:
         line |= {"time": {name: _finite(x) for name, x in time.items()}} if time else {}
         self._metrics.write(_line(line))
 
-    def sample(self, step: int, text: str) -> None:
+    def log_sample(self, step: int, text: str) -> None:
         self._samples.write(_line({"step": step, "text": text}))
-
-    def picture(self, step: int, tag: str, picture: Picture) -> None:
-        """Nothing: these files are text."""
 
     def sync(self) -> None:
         self._metrics.sync()
@@ -86,14 +84,14 @@ def _finite(x: float) -> float | None:
 
 
 def _line(fields: Mapping[str, Any]) -> bytes:
-    # A lone surrogate, which UTF-8 cannot hold, becomes an escape that JSON reads back.
+    # A lone surrogate is not valid UTF-8; it becomes an escape that JSON reads back.
     return (json.dumps(fields, ensure_ascii=False, allow_nan=False) + "\n").encode(errors="backslashreplace")
 
 
 def keep_lines(path: Path, last_step: int | None, warn: Callable[[str], None]) -> None:
-    """Drop the lines after `last_step` (None: all), the torn last line that a kill leaves, and damaged ones.
+    """Remove the lines after `last_step` (None: all), the incomplete last line that a kill leaves, and damaged lines.
 
-    `warn` is told of damaged ones. A file that needs no change is left alone, and so is a missing one.
+    Damaged lines are one line to `warn`. A file that needs no change is not written.
     """
     with files.storage_errors(path, "read"):
         data = path.read_bytes() if path.exists() else b""
@@ -102,7 +100,7 @@ def keep_lines(path: Path, last_step: int | None, warn: Callable[[str], None]) -
     limit = -1 if last_step is None else last_step
     kept = b"".join(line + b"\n" for line, step in zip(lines, steps, strict=True) if step is not None and step <= limit)
     if damaged := steps.count(None):
-        warn(f"{path}: damaged lines = {damaged}: left out")
+        warn(f"{path}: removed {counted(damaged, 'damaged line')}.")
     if kept != data:
         files.replace(path, kept)
 
@@ -117,9 +115,9 @@ def _step_of(line: bytes) -> int | None:
 
 
 class MetricLog(AbstractContextManager["MetricLog"]):
-    """Passes everything on to its sinks.
+    """Passes every call on to its sinks.
 
-    An essential sink that fails is a StorageError. An extra one is dropped with one line to `warn`; training goes on.
+    Raises StorageError when an essential sink fails. An extra sink that fails is removed, with one line to `warn`.
     """
 
     def __init__(self, essential: Sequence[Sink], extras: Sequence[Sink], warn: Callable[[str], None]) -> None:
@@ -129,32 +127,32 @@ class MetricLog(AbstractContextManager["MetricLog"]):
     def open(
         cls, folder: Path, *, resume_step: int | None, extras: Sequence[Sink] = (), warn: Callable[[str], None]
     ) -> MetricLog:
-        """The log of the run in `folder`, continued after `resume_step` (None: begun anew)."""
+        """Open the log of the run in `folder`, to continue after `resume_step` (None: to start)."""
         return cls([JsonlSink(folder, resume_step, warn)], extras, warn)
 
     @classmethod
     def silent(cls) -> MetricLog:
-        """A log that keeps nothing: that of every process but the main one."""
+        """Return a log that keeps nothing, for every process except the main one."""
         return cls([], [], lambda line: None)
 
     def write(self, step: int, split: str, values: Mapping[str, float], time: Mapping[str, float] = NO_TIME) -> None:
-        """Log numbers of a split at a step; those in `time` depend on the clock."""
+        """Log the numbers of a split. Those in `time` depend on the clock."""
         self._each(lambda sink: sink.log(step, split, values, time))
 
-    def sample(self, step: int, text: str) -> None:
-        """Log what the model writes at a step."""
-        self._each(lambda sink: sink.sample(step, text))
+    def log_sample(self, step: int, text: str) -> None:
+        """Log a text that the model wrote."""
+        self._each(lambda sink: sink.log_sample(step, text))
 
-    def picture(self, step: int, tag: str, picture: Picture) -> None:
-        """Log something to look at of a step."""
-        self._each(lambda sink: sink.picture(step, tag, picture))
+    def log_media(self, step: int, tag: str, media: Media) -> None:
+        """Log an image, a histogram or embeddings."""
+        self._each(lambda sink: sink.log_media(step, tag, media))
 
     def sync(self) -> None:
-        """Make everything so far durable: before a checkpoint, so that no resume misses a line."""
+        """Make everything so far durable, before a checkpoint, so that no resume lacks a line."""
         self._each(lambda sink: sink.sync())
 
     def close(self) -> None:
-        """Close every sink; a second call does nothing."""
+        """Close every sink. A second call does nothing."""
         self._each(lambda sink: sink.close())
         self._essential, self._extras = [], []
 
@@ -166,7 +164,7 @@ class MetricLog(AbstractContextManager["MetricLog"]):
                 action(sink)
             except (StorageError, OSError, ImportError) as problem:
                 self._extras.remove(sink)
-                self._warn(f"{type(sink).__name__} is off from here on: {problem}")
+                self._warn(f"{type(sink).__name__} is switched off: {problem}")
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -1,149 +1,172 @@
-"""The TensorBoard sink: which number goes into which folder, under which tag. README.md lists the tags.
+"""The TensorBoard sink: the event folders, tags and plugin data of a run. README.md lists the tags.
 
-    tb/             steps are updates: every tag but those of the next two
-    tb/tokens/      steps are tokens: val_over_tokens/...
-    tb/seconds/     steps are seconds of training: val_over_seconds/...
+    tb/             the steps are updates: every tag except those of the next two
+    tb/tokens/      the steps are tokens: val_over_tokens/...
+    tb/seconds/     the steps are seconds of training: val_over_seconds/...
 
-TensorBoard voids what a resume repeats by step, and so each axis needs a folder of its own.
+A resume voids what it repeats by step, so each axis needs its own folder.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from gptlite import files
 from gptlite.loggers.events import EventFolder, Values
-from gptlite.loggers.heatmap import Pixels, png
-from gptlite.loggers.hparams import Setting, hparams
-from gptlite.loggers.media import Embeddings, Histogram, Picture
-from gptlite.loggers.projector import write_projector
+from gptlite.loggers.media import Embeddings, Histogram, Image, Media, encode_png
+from gptlite.loggers.metrics import Sink
 
-COUNTERS = ("tokens",)  # they grow as straight lines: no curves
-MACHINE = {
+Setting: TypeAlias = str | bool | int | float | None
+
+NO_CURVES = ("tokens",)  # a straight line
+# The tag of every metric under `time`; None is not shown. A metric that is missing here is a KeyError.
+TIME_TAGS: Mapping[str, str | None] = {
+    "elapsed": None,  # TensorBoard has its own clock
     "tokens_per_second": "speed/tokens_per_second",
-    "share_of_peak": "speed/share_of_peak",
-    "peak_mib": "memory/peak",
+    "mfu": "speed/mfu",
+    "peak_mib": "memory/peak_mib",
 }
+VECTORS, LABELS, PROJECTOR = "embeddings.bytes", "embeddings.tsv", "projector_config.pbtxt"
 
 
-@dataclass(frozen=True)
-class Reached:
-    """The last of a run's events that stay when it goes on, and its best figure so far."""
+class TensorBoardSink(Sink):
+    """Curves, texts and media in event files below `folder`. Nothing is written before the first call.
 
-    step: int = -1
-    tokens: int = -1
-    seconds: float = -1.0
-    best_bits_per_byte: float = math.inf
-
-
-@dataclass(frozen=True)
-class About:
-    """What is said of a run once."""
-
-    config: str = ""
-    settings: Mapping[str, Setting] | None = None
-
-
-class TensorBoardSink:
-    """Curves, texts and pictures in event files below `folder`; nothing is written before the first call.
-
-    reached: of a run that goes on; with None, what lies in the folder goes.
+    config: shown as text. hparams: shown in the HParams tab. A resumed run gives the step, tokens, seconds and best
+    score of its checkpoint; later events are void. Without resume_step, the folder is emptied.
     """
 
-    def __init__(self, folder: Path, reached: Reached | None = None, about: About | None = None) -> None:
-        self._folder = folder
-        self._is_new, self._begun = reached is None, False
-        self._about = about or About()
-        last = reached or Reached()
-        self._best = last.best_bits_per_byte
-        self._last_second = math.ceil(last.seconds)
-        self._updates = EventFolder(folder, last.step + 1, self._opening)
-        self._tokens = EventFolder(folder / "tokens", last.tokens + 1)
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        config: str = "",
+        hparams: Mapping[str, Setting] | None = None,
+        resume_step: int | None = None,
+        resume_tokens: int = -1,
+        resume_seconds: float = -1.0,
+        best_bits_per_byte: float | None = None,
+    ) -> None:
+        self._folder, self._config, self._hparams = folder, config, hparams
+        self._is_new, self._is_open = resume_step is None, False
+        self._best = math.inf if best_bits_per_byte is None else best_bits_per_byte
+        self._last_second = math.ceil(resume_seconds)
+        self._updates = EventFolder(folder, 0 if resume_step is None else resume_step + 1, self._first_values)
+        self._tokens = EventFolder(folder / "tokens", resume_tokens + 1)
         self._seconds = EventFolder(folder / "seconds", self._last_second + 1)
+        self._folders = (self._updates, self._tokens, self._seconds)
 
     def log(self, step: int, split: str, values: Mapping[str, float], time: Mapping[str, float]) -> None:
-        self._begin()
-        curves = {name: x for name, x in values.items() if name not in COUNTERS}
+        self._open()
+        curves = {name: x for name, x in values.items() if name not in NO_CURVES}
         scalars = {f"{split}/{name}": x for name, x in curves.items()}
-        scalars |= {MACHINE[name]: x for name, x in time.items() if name in MACHINE}
+        scalars |= {tag: x for name, x in time.items() if (tag := TIME_TAGS[name]) is not None}
         if split == "val" and "bits_per_byte" in values:
             self._best = min(self._best, values["bits_per_byte"])
             scalars["best/bits_per_byte"] = self._best
-        self._updates.scalars(step, scalars)
-        if split == "val":
-            self._log_over_axes(curves, values, time)
-
-    def _log_over_axes(
-        self, curves: Mapping[str, float], values: Mapping[str, float], time: Mapping[str, float]
-    ) -> None:
-        if "tokens" in values:
-            self._tokens.scalars(int(values["tokens"]), {f"val_over_tokens/{name}": x for name, x in curves.items()})
+        self._updates.write_scalars(step, scalars)
+        if split == "val" and "tokens" in values:
+            over_tokens = {f"val_over_tokens/{name}": x for name, x in curves.items()}
+            self._tokens.write_scalars(int(values["tokens"]), over_tokens)
         second = math.ceil(time.get("elapsed", -1.0))
-        if second > self._last_second:  # steps are whole numbers: of evaluations within a second the first
+        if split == "val" and second > self._last_second:  # steps are integers: only the first within a second
             self._last_second = second
-            self._seconds.scalars(second, {f"val_over_seconds/{name}": x for name, x in curves.items()})
+            self._seconds.write_scalars(second, {f"val_over_seconds/{name}": x for name, x in curves.items()})
 
-    def sample(self, step: int, text: str) -> None:
-        self._begin()
+    def log_sample(self, step: int, text: str) -> None:
+        self._open()
         self._updates.write(step, [_text("samples", text)])
 
-    def picture(self, step: int, tag: str, picture: Picture) -> None:
-        self._begin()
-        if isinstance(picture, Embeddings):
-            write_projector(self._folder, picture)
-        elif isinstance(picture, Histogram):
-            self._updates.write(step, [_histogram(tag, picture)])
+    def log_media(self, step: int, tag: str, media: Media) -> None:
+        self._open()
+        if isinstance(media, Embeddings):
+            write_embeddings(self._folder, media)
         else:
-            self._updates.write(step, [_image(tag, picture)])
+            value = _histogram(tag, media) if isinstance(media, Histogram) else _image(tag, media)
+            self._updates.write(step, [value])
 
     def sync(self) -> None:
-        for folder in self._folders():
+        for folder in self._folders:
             folder.sync()
 
     def close(self) -> None:
-        for folder in self._folders():
+        for folder in self._folders:
             folder.close()
 
-    def _folders(self) -> list[EventFolder]:
-        return [self._updates, self._tokens, self._seconds]
-
-    def _begin(self) -> None:
-        if self._begun:
+    def _open(self) -> None:
+        if self._is_open:
             return
-        self._begun = True
+        self._is_open = True
         if self._is_new:
             files.remove_tree(self._folder)
-        for folder in self._folders():  # all of them now: a run's first evaluation need not wait for its files
-            folder.begin()
+        for folder in self._folders:  # all at once, so that the first evaluation does not wait for its files
+            folder.open()
 
-    def _opening(self, is_first: bool) -> Values:
-        about = self._about
-        config = [_text("config", about.config)] if about.config and is_first else []
-        # Said again at each sitting, since runs of older versions have not said it; TensorBoard takes the first.
-        return [*config, *([] if about.settings is None else hparams(about.settings))]
+    def _first_values(self, is_first_file: bool) -> Values:
+        config = [_text("config", self._config)] if self._config and is_first_file else []
+        # In every file, since runs of older versions lack it. TensorBoard shows the first.
+        return [*config, *([] if self._hparams is None else [_hparams(self._hparams)])]
+
+
+def write_embeddings(folder: Path, embeddings: Embeddings) -> None:
+    """Write or replace the files that the Projector reads from a folder of events."""
+    n_tokens, n_embd = embeddings.vectors.shape
+    rows = ["token\tid", *(f"{label}\t{i}" for i, label in enumerate(embeddings.labels))]
+    config = f"""\
+embeddings {{
+  tensor_name: "token embeddings"
+  tensor_path: "{VECTORS}"
+  tensor_shape: {n_tokens}
+  tensor_shape: {n_embd}
+  metadata_path: "{LABELS}"
+}}
+"""
+    files.make_dirs(folder)
+    files.replace(folder / VECTORS, embeddings.vectors.tobytes())
+    files.replace(folder / LABELS, ("\n".join(rows) + "\n").encode())
+    files.replace(folder / PROJECTOR, config.encode())
+
+
+def _hparams(settings: Mapping[str, Setting]) -> dict[str, Any]:
+    """The settings of a run for the HParams tab. None is a number that this run does not have.
+
+    Without a summary of the experiment, TensorBoard shows settings that differ first and sorts metrics by their tags,
+    so that best/bits_per_byte is the first.
+    """
+    from tensorboard.plugins.hparams import metadata, plugin_data_pb2  # type: ignore[import-untyped]
+
+    session = plugin_data_pb2.SessionStartInfo()
+    for name, value in settings.items():
+        if isinstance(value, bool):
+            session.hparams[name].bool_value = value
+        elif isinstance(value, str):
+            session.hparams[name].string_value = value
+        elif value is not None:
+            session.hparams[name].number_value = value
+    summary = metadata.create_summary_metadata(plugin_data_pb2.HParamsPluginData(session_start_info=session))
+    return {"tag": metadata.SESSION_START_INFO_TAG, "metadata": summary, "tensor": metadata.NULL_TENSOR}
 
 
 def _text(tag: str, text: str) -> dict[str, Any]:
-    """A text summary. TensorBoard reads Markdown: indented by four, it is shown as it is."""
+    """A text summary, indented by four so that TensorBoard, which renders Markdown, shows it unchanged."""
     from tensorboard.plugins.text.metadata import create_summary_metadata  # type: ignore[import-untyped]
 
-    shown = "\n".join("    " + line for line in text.split("\n")).encode(errors="replace")
-    tensor = {"dtype": "DT_STRING", "tensor_shape": {}, "string_val": [shown]}
+    indented = "\n".join("    " + line for line in text.split("\n")).encode(errors="replace")
+    tensor = {"dtype": "DT_STRING", "tensor_shape": {}, "string_val": [indented]}
     return {"tag": tag, "metadata": create_summary_metadata(tag, ""), "tensor": tensor}
 
 
-def _image(tag: str, pixels: Pixels) -> dict[str, Any]:
-    height, width, channels = pixels.shape
-    image = {"height": height, "width": width, "colorspace": channels, "encoded_image_string": png(pixels)}
-    return {"tag": tag, "image": image}
+def _image(tag: str, image: Image) -> dict[str, Any]:
+    height, width, channels = image.shape
+    fields = {"height": height, "width": width, "colorspace": channels, "encoded_image_string": encode_png(image)}
+    return {"tag": tag, "image": fields}
 
 
 def _histogram(tag: str, histogram: Histogram) -> dict[str, Any]:
-    """A histogram summary: a row for each bin, its left edge, its right edge, its count."""
+    """A histogram summary: a row of left edge, right edge and count for each bin."""
     from tensorboard.plugins.histogram.metadata import create_summary_metadata  # type: ignore[import-untyped]
 
     edges, counts = histogram.edges.tolist(), histogram.counts.tolist()

@@ -1,11 +1,11 @@
-"""Checkpoints: folders that are whole or absent.
+"""Checkpoints: atomic, checksummed folders.
 
     checkpoints/step-00001000/   *.safetensors, JSON and tokenizer files, MANIFEST.json (written last)
-    checkpoints/latest.json, best.json   hints for people and for noticing a loss; a scan of valid folders decides
+    checkpoints/latest.json, best.json   pointers; only hints, since a scan of valid folders decides
 
-A folder is written under a temporary name, each file synced, then renamed; it is never overwritten. It counts only
-while its manifest matches: sizes always, sha256 where asked. The order of a save is `save_checkpoint`,
-`write_pointer`, `prune`: at every instant one valid checkpoint is on disk once the first is.
+A folder is written under a temporary name, each file is synced, then the folder is renamed; it is never overwritten. A
+checkpoint is valid while its manifest matches: sizes always, sha256 where asked. A save calls `save_checkpoint`,
+`write_pointer` and `prune`, in this order: from the first save on, a valid checkpoint is on disk at every instant.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from gptlite import files
 from gptlite.errors import RunError, StorageError
-from gptlite.json_files import read_json, read_record, write_record
+from gptlite.json_files import read_json, read_versioned, write_versioned
 from gptlite.runs.checkpoint_manifest import MANIFEST, dump_manifest, read_manifest
 from gptlite.runs.checkpoint_manifest import Damaged as Damaged
 
@@ -32,7 +32,7 @@ _FOLDER = re.compile(r"step-(\d{8,})")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint whose manifest matched when it was opened; the best has the lowest `score` (None: not evaluated)."""
+    """A checkpoint that was valid when it was opened. A lower `score` is better; None is no score."""
 
     path: Path
     step: int
@@ -41,9 +41,9 @@ class Checkpoint:
 
     @classmethod
     def open(cls, path: Path, *, check_hashes: bool = True) -> Checkpoint:
-        """The checkpoint in a folder of any name.
+        """Open the checkpoint in a folder of any name.
 
-        Damaged names the first file that is not what was written; RunError an unknown format_version.
+        Raise Damaged, naming the first file that changed, or RunError for an unknown format_version.
         """
         manifest = read_manifest(path)
         found = cls(path, manifest["step"], manifest["score"], manifest["files"])
@@ -54,33 +54,36 @@ class Checkpoint:
     @staticmethod
     def _check(file: Path, size: int, sha256: str | None) -> None:
         try:
-            there = file.stat().st_size
+            found = file.stat().st_size
         except FileNotFoundError:
-            raise Damaged(f"{file}: file = missing: {size} bytes as {MANIFEST} says") from None
+            raise Damaged("this file of the checkpoint is missing.", str(file)) from None
         except OSError as error:
-            raise Damaged(f"{file}: file = {error.strerror}: {size} bytes as {MANIFEST} says") from error
-        if there != size:
-            raise Damaged(f"{file}: size = {there} bytes: {size} as {MANIFEST} says")
+            raise Damaged(f"this file of the checkpoint cannot be read: {error.strerror}.", str(file)) from error
+        if found != size:
+            raise Damaged(f"the file has {found} bytes, and {MANIFEST} says {size}.", str(file))
         if sha256 is None:
             return
         try:
             digest = files.sha256_of(file)
-        except StorageError as error:  # a bad sector under it, say: the checkpoint before may do
+        except StorageError as error:  # such as a bad sector: an earlier checkpoint may be readable
             raise Damaged(error.problems) from error
         if digest != sha256:
-            known = f"{sha256[:12]}... as {MANIFEST} says"
-            raise Damaged(f"{file}: sha256 = {digest[:12]}...: {known}; its content changed")
+            raise Damaged(
+                f"the content of this file changed: its sha256 is {digest[:12]}..., and {MANIFEST} says "
+                f"{sha256[:12]}...",
+                str(file),
+            )
 
     def read_model(self) -> dict[str, Tensor]:
-        """The tensors of model.safetensors, on the CPU."""
+        """Return the tensors of model.safetensors, on the CPU."""
         return self.read_tensors("model.safetensors")
 
     def read_optimizer(self) -> dict[str, Tensor]:
-        """The tensors of optimizer.safetensors, on the CPU."""
+        """Return the tensors of optimizer.safetensors, on the CPU."""
         return self.read_tensors("optimizer.safetensors")
 
     def read_tensors(self, name: str) -> dict[str, Tensor]:
-        """The tensors of a file of this checkpoint, on the CPU; Damaged when it is no valid safetensors file."""
+        """Return the tensors of a file, on the CPU. Raise Damaged when it is not a valid safetensors file."""
         from safetensors import SafetensorError
         from safetensors.torch import load
 
@@ -89,7 +92,7 @@ class Checkpoint:
             return load(path.read_bytes())
         except (SafetensorError, OSError, KeyError, ValueError, RuntimeError) as error:
             reason = str(error).splitlines()[0][:100]
-            raise Damaged(f"{path}: content = {reason}: a safetensors file; use another checkpoint") from error
+            raise Damaged(f"not a valid safetensors file: {reason}. Use another checkpoint.", str(path)) from error
 
     @property
     def state(self) -> dict[str, Any]:
@@ -97,14 +100,13 @@ class Checkpoint:
         return self.read_json("state.json")
 
     def read_json(self, name: str) -> dict[str, Any]:
-        """The object in a JSON file of this checkpoint."""
+        """Return the object in a JSON file of this checkpoint."""
         return read_json(self._file(name))
 
     def _file(self, name: str) -> Path:
         if name not in self.files:
-            raise RunError(
-                f"{self.path}: file = {name}: one of {', '.join(sorted(self.files))}; use another checkpoint"
-            )
+            held = ", ".join(sorted(self.files))
+            raise RunError(f"this checkpoint has no {name}, only {held}. Use another checkpoint.", str(self.path))
         return self.path / name
 
 
@@ -116,11 +118,11 @@ def save_checkpoint(
     *,
     score: float | None = None,
 ) -> Checkpoint:
-    """Write the checkpoint of `step` into `folder`; it survives a power cut when this returns.
+    """Write the checkpoint of `step` into `folder`, durably.
 
-    `contents` (bytes by file name) are written as they are, `tensors` as safetensors; equal content gives equal bytes.
-    A valid checkpoint of that step is kept: a resumed run arrives at the same bits. A StorageError leaves nothing
-    half-written.
+    contents: bytes by file name. tensors: by name, for each safetensors file. Equal content gives equal bytes.
+    A valid checkpoint of this step is kept, since a resumed run arrives at the same bits. Raise StorageError, with
+    nothing half-written left behind.
     """
     final = folder / f"step-{step:08d}"
     with contextlib.suppress(Damaged):
@@ -132,10 +134,10 @@ def save_checkpoint(
         written = {name: _write(temp / name, contents[name]) for name in sorted(contents)}
         written |= {name: _write(temp / name, _safetensors(tensors[name])) for name in sorted(tensors)}
         files.write_new(temp / MANIFEST, dump_manifest(step, score, written))
-        files.remove_tree(final)  # only ever a damaged one
+        files.remove_tree(final)  # it is damaged
         files.publish(temp, final)
     except BaseException:
-        with contextlib.suppress(StorageError):  # the first error is the one to report
+        with contextlib.suppress(StorageError):  # the first error is reported
             files.remove_tree(temp)
         raise
     return Checkpoint(final, step, score, written)
@@ -149,74 +151,75 @@ def _write(path: Path, data: bytes) -> dict[str, Any]:
 def _safetensors(tensors: Mapping[str, Tensor]) -> bytes:
     from safetensors.torch import save
 
-    # transformers refuses a file without this entry
+    # transformers requires this entry.
     return save({name: tensors[name].detach().cpu().contiguous() for name in sorted(tensors)}, {"format": "pt"})
 
 
 def open_step(path: Path, *, check_hashes: bool) -> Checkpoint:
-    """As Checkpoint.open, for a folder named by its step; Damaged when the manifest is another step's."""
+    """Open a folder that is named by its step. Raise Damaged when the manifest says another step."""
     found = Checkpoint.open(path, check_hashes=check_hashes)
     if path.name != f"step-{found.step:08d}":
-        raise Damaged(f"{path / MANIFEST}: step = {found.step}: the step of its folder; the folder was renamed")
+        where = str(path / MANIFEST)
+        raise Damaged(f"step is {found.step}, which is not that of the folder. The folder was renamed.", where)
     return found
 
 
 def step_folders(folder: Path) -> list[Path]:
-    """Folders that are called like checkpoints, newest step first."""
+    """Return the folders with the name of a checkpoint, newest step first."""
     with files.storage_errors(folder, "read"):
         named = [path for path in folder.glob("step-*") if _FOLDER.fullmatch(path.name)]
     return sorted(named, key=lambda path: int(path.name[5:]), reverse=True)
 
 
-def scan(folder: Path, *, check_hashes: bool) -> Iterator[Checkpoint | Damaged]:
-    """Each checkpoint, or what is wrong with it, newest step first; looked at only when asked for the next."""
+def scan_checkpoints(folder: Path, *, check_hashes: bool) -> Iterator[Checkpoint | Damaged]:
+    """Yield each checkpoint, or what is wrong with it, newest step first. Lazy: folders are opened one by one."""
     for path in step_folders(folder):
         try:
             yield open_step(path, check_hashes=check_hashes)
-        except Damaged as problem:
-            yield problem
+        except Damaged as damage:
+            yield damage
 
 
 def valid_checkpoints(folder: Path, *, check_hashes: bool = False) -> list[Checkpoint]:
-    """Every valid checkpoint in `folder`, ascending; none when there is no such folder."""
-    return [each for each in scan(folder, check_hashes=check_hashes) if isinstance(each, Checkpoint)][::-1]
+    """Return every valid checkpoint in `folder` by ascending step; none when there is no such folder."""
+    return [each for each in scan_checkpoints(folder, check_hashes=check_hashes) if isinstance(each, Checkpoint)][::-1]
 
 
 def write_pointer(folder: Path, name: str, step: int, extra: Mapping[str, Any] | None = None) -> None:
-    """Say durably in `name`.json (name: "latest" or "best") which step it is, and what else is worth knowing of it."""
-    write_record(folder / f"{name}.json", {**(extra or {}), "step": step, "path": f"step-{step:08d}"})
+    """Write `name`.json (name: "latest" or "best"), durably: its step, its folder and `extra`."""
+    write_versioned(folder / f"{name}.json", {**(extra or {}), "step": step, "path": f"step-{step:08d}"})
 
 
-def pointed_at(folder: Path, name: str) -> int | None:
-    """The step that `name`.json names; None where it says nothing that can be used: it is a hint, a scan decides."""
+def read_pointer(folder: Path, name: str) -> int | None:
+    """Return the step in `name`.json; None where the file is missing or damaged, since it is only a hint."""
     try:
-        step = read_record(folder / f"{name}.json").get("step")
+        step = read_versioned(folder / f"{name}.json").get("step")
     except RunError:
         return None
     return step if type(step) is int else None
 
 
-def rank(each: Checkpoint, hint: int | None) -> tuple[float, bool, int]:
-    """Sorts from the best on: by score, the earlier of equals; then those without, step `hint` before newer ones."""
+def sort_key(each: Checkpoint, hint: int | None) -> tuple[float, bool, int]:
+    """Return a sort key, best first: by score, then step; those without a score come last, step `hint` before newer."""
     if each.score is not None:
         return each.score, False, each.step
     return math.inf, each.step != hint, -each.step
 
 
 def prune(folder: Path, keep: int, protect: Collection[int] = (), *, newest: int, warn: Callable[[str], None]) -> None:
-    """Remove the valid checkpoints up to step `newest` but its last `keep`, the best, and the steps in `protect`.
+    """Remove valid checkpoints up to step `newest`, the one just saved. Keep the last `keep`, the best and `protect`.
 
-    `newest` is the step just saved. Damaged folders, and those after `newest` (a resume has passed them over), neither
-    count nor go. A failure takes a line to `warn`: the save has succeeded.
+    Damaged folders, and later ones that a resume rejected, are neither counted nor removed. A failure is a line to
+    `warn`, since the save itself succeeded.
     """
     try:
-        valid = [each for each in scan(folder, check_hashes=False) if isinstance(each, Checkpoint)]
+        valid = [each for each in scan_checkpoints(folder, check_hashes=False) if isinstance(each, Checkpoint)]
         valid = [each for each in valid if each.step <= newest]
         scored = [each for each in valid if each.score is not None]
         kept = {*protect, *(each.step for each in valid[:keep])}
-        kept |= {min(scored, key=lambda each: rank(each, None)).step} if scored else set()
+        kept |= {min(scored, key=lambda each: sort_key(each, None)).step} if scored else set()
         for each in valid[::-1]:
             if each.step not in kept:
                 files.remove_tree(each.path)
     except (StorageError, RunError) as problem:
-        warn(f"old checkpoints stay: {problem}")
+        warn(f"old checkpoints were not removed: {problem}")

@@ -1,4 +1,4 @@
-"""MANIFEST.json: what a checkpoint's folder must hold, and the seal on that list."""
+"""MANIFEST.json: the size and sha256 of every file of a checkpoint, and a sha256 of this list itself."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from pathlib import Path
 from typing import Any
 
 from gptlite.errors import RunError
-from gptlite.json_files import check_version, dump_record, read_json
+from gptlite.json_files import check_version, dump_versioned, read_json
 
 MANIFEST = "MANIFEST.json"
 
 
 class Damaged(RunError):
-    """A checkpoint that is not what was written."""
+    """A checkpoint whose content is not what was written."""
 
 
 def dump_manifest(step: int, score: float | None, files: Mapping[str, Mapping[str, Any]]) -> bytes:
-    """A record that holds the sha256 of itself without that entry, so that no change to it goes unseen.
+    """Return the bytes of MANIFEST.json, which holds the sha256 of its own other fields.
 
-    `files` maps each name to its "size" and "sha256". Later format versions keep the seal: a damaged version number
-    must not look like a version from the future.
+    `files` maps each name to its "size" and "sha256". Later format versions must keep this seal, so that a damaged
+    version number is not mistaken for a later version.
     """
     fields = {"step": step, "score": score, "files": files}
-    return dump_record({**fields, "sha256": _seal(fields)})
+    return dump_versioned({**fields, "sha256": _seal(fields)})
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The fields step, score and files; Damaged when they are not what was written, RunError for another version."""
+    """Return the fields step, score and files. Raise Damaged when they changed, RunError for another format_version."""
     path = folder / MANIFEST
     try:
         fields = read_json(path)
@@ -37,17 +37,17 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise Damaged(error.problems) from error
     seal = fields.pop("sha256", None)
     if seal != _seal(fields):
-        raise Damaged(f"{path}: sha256 = {str(seal)[:12]}...: that of its other fields; its content changed")
+        raise Damaged("the content of this file changed after it was written: its sha256 is wrong.", str(path))
     check_version(path, fields)
     if not _well_formed(fields):
-        raise Damaged(f"{path}: content = other fields: step, score and files; it is no checkpoint of ours")
+        raise Damaged("the fields step, score and files are expected. gptlite did not write this file.", str(path))
     return fields
 
 
 def _seal(fields: Mapping[str, Any]) -> str | None:
     try:
-        return hashlib.sha256(dump_record(fields)).hexdigest()
-    except ValueError:  # NaN, which is never written
+        return hashlib.sha256(dump_versioned(fields)).hexdigest()
+    except ValueError:  # NaN is never written
         return None
 
 

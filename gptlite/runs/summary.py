@@ -1,4 +1,4 @@
-"""What the files of runs say, read fast enough for a list of hundreds: no torch, no schema, the ends of long files."""
+"""Summaries of runs, fast enough for hundreds: without torch or the schema, and from the ends of long files."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from gptlite.config.defaults import DEFAULT_BPE_VOCAB_SIZE, DEFAULT_MAX_STEPS
 from gptlite.config.saved import saved_values
 from gptlite.config.yaml import Value, YamlError
 from gptlite.errors import RunError, UserError
-from gptlite.json_files import read_record
+from gptlite.formatting import counted
+from gptlite.json_files import read_versioned
 from gptlite.runs.run import CONFIG, Run
 
 State = Literal["running", "finished", "stopped", "diverged"]
 
-TAIL = 8192  # bytes at the end of metrics.jsonl
-NEWEST = 10  # lines
+TAIL_BYTES = 8192  # of metrics.jsonl
+TAIL_LINES = 10
 EVALUATION = b'"split": "val"'
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Bits per byte of the validation text after so many updates, tokens and seconds of training."""
+    """A validation score, and the updates, tokens and seconds of training before it."""
 
     step: int
     tokens: int | None
@@ -40,80 +41,84 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Summary:
-    """What the files of a run say; None where they do not say it."""
+    """A run as its files describe it; None where they do not."""
 
     run: Run
     name: str
     state: State
-    config: Mapping[str, Value]  # every key as section.key
+    config: Mapping[str, Value]  # by section.key
     started_at: float
-    text: str | None  # the fingerprint of what it is trained on
+    text: str | None  # fingerprint of the prepared data
     parameters: int | None
     step: int
     best_bits_per_byte: float | None
     best_step: int | None
-    tokens_per_second: float | None  # the median of the newest log lines
-    elapsed: float | None  # seconds of training, over all sittings
+    tokens_per_second: float | None  # median of the newest log lines
+    elapsed: float | None  # seconds of training, over all sessions
 
     @property
     def steps(self) -> int | None:
-        """Updates that the run is to have; None where the clock decides."""
-        return steps_of(self.config)
+        """Planned updates; None under max_minutes."""
+        steps = self.config.get("train.max_steps")
+        if isinstance(steps, int):
+            return steps
+        return DEFAULT_MAX_STEPS if self.config.get("train.max_minutes") is None else None
 
     @property
     def tokens(self) -> int | None:
-        """Trained on so far."""
-        return tokens_at(self.config, self.step)
+        """Tokens trained on so far."""
+        return count_tokens(self.config, self.step)
 
     @property
     def tokenizer(self) -> str:
-        """Its kind, and its size where that is chosen."""
+        """The kind, and for bpe the vocabulary size."""
         kind, size = self.config.get("tokenizer.kind"), self.config.get("tokenizer.vocab_size")
         return f"bpe {size or DEFAULT_BPE_VOCAB_SIZE}" if kind == "bpe" else str(kind or "")
 
 
 def read_runs(folder: Path) -> tuple[list[Summary], list[str]]:
-    """All runs in a folder, oldest start first, and a line for everything that cannot be read.
+    """Return all runs in a folder, oldest start first, and a line for each thing that cannot be read.
 
-    RunError where there is no such folder, or where it is itself a run and holds none.
+    Raise RunError where there is no such folder, or where it is a run itself and contains none.
     """
     with files.storage_errors(folder, "read"):
         if not folder.is_dir():
-            raise RunError(f"{folder}: folder = missing: the folder of runs; train one, or check the path")
+            raise RunError("there is no such folder. Train a run, or check the path.", str(folder))
         paths = sorted(path for path in folder.iterdir() if not path.name.startswith(".") and path.is_dir())
     found: list[Summary] = []
     problems: list[str] = []
     for path in paths:
-        with _noted(problems):
-            summary, gaps = read_run(Run(path))
+        with _collected(problems):
+            summary, damage = read_run(Run(path))
             found.append(summary)
-            problems += gaps
+            problems += damage
     if not found and Run(folder).started:
-        raise RunError(f"{folder}: folder = a run: the folder of several; did you mean {folder.absolute().parent}?")
+        parent = folder.absolute().parent
+        raise RunError(f"this is a run, not a folder of runs. Did you mean {parent}?", str(folder))
     return sorted(found, key=lambda each: (each.started_at, each.name)), problems
 
 
 def read_run(run: Run) -> tuple[Summary, list[str]]:
-    """What the files of a run say, and a line for each that is damaged. An error where it is no run at all."""
+    """Return a run's summary, and a line for each damaged file. Raise RunError where the folder is not a run."""
     if files.TEMP_MARK in run.path.name:
-        raise RunError(f"{run.path}: name = unfinished: what was left when a removal was killed; remove the folder")
+        raise RunError("left over from a removal that was killed. Remove this folder.", str(run.path))
     with files.storage_errors(run.path, "read"):
         if not run.started:
-            raise RunError(f"{run.path}: run = no {CONFIG} in it: not a run, or killed before it began; left out")
+            raise RunError(f"skipped, since it has no {CONFIG}: not a run, or killed at its start.", str(run.path))
         state = _state_of(run)
     try:
         config = saved_values(run.config_text())
     except YamlError as error:
-        raise RunError(f"{run.path / CONFIG}:{error.line}: {error.reason}; left out") from error
+        raise RunError(f"skipped: {error.reason}", f"{run.path / CONFIG}:{error.line}") from error
     problems: list[str] = []
     info: Mapping[str, Any] = {}
     end: Mapping[str, Any] = {}
     lines: Sequence[Mapping[str, Any]] = ()
-    with _noted(problems):
+    with _collected(problems):
         info = run.info
-    with _noted(problems):
-        end = read_record(run.path / "finished.json") if state == "finished" else {}
-    with _noted(problems):
+    with _collected(problems):
+        end = read_versioned(run.path / "finished.json") if state == "finished" else {}
+    with _collected(problems):
         lines = _log_lines(run.path / "metrics.jsonl", problems, whole=not end)
     best: tuple[float | None, int | None] = _number(end, "best_bits_per_byte"), _count(end, "best_step")
     if not end:
@@ -139,13 +144,13 @@ def read_run(run: Run) -> tuple[Summary, list[str]]:
 
 
 def read_curve(summary: Summary) -> list[Evaluation]:
-    """Every evaluation of a run, in the order of steps."""
+    """Return every evaluation of a run, by step."""
     lines = _log_lines(summary.run.path / "metrics.jsonl", [], whole=True)
     return sorted(_evaluations(lines, summary.config), key=lambda each: each.step)
 
 
 def last_sample(run: Run) -> tuple[int, str] | None:
-    """The newest line of samples.jsonl: the step, and what the model wrote. None where there is none."""
+    """Return the step and the text of the newest sample; None where there is none."""
     path = run.path / "samples.jsonl"
     with files.storage_errors(path, "read"):
         lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
@@ -153,22 +158,14 @@ def last_sample(run: Run) -> tuple[int, str] | None:
     return (samples[-1]["step"], samples[-1]["text"]) if samples else None
 
 
-def steps_of(config: Mapping[str, Value]) -> int | None:
-    """Updates that a run is to have; None where the clock decides."""
-    steps = config.get("train.max_steps")
-    if isinstance(steps, int):
-        return steps
-    return DEFAULT_MAX_STEPS if config.get("train.max_minutes") is None else None
-
-
-def tokens_at(config: Mapping[str, Value], step: int) -> int | None:
-    """Tokens that a run is trained on after so many updates."""
+def count_tokens(config: Mapping[str, Value], step: int) -> int | None:
+    """Return the tokens that `step` updates train on."""
     rows, length = config.get("train.batch_size"), config.get("model.block_size")
     return step * rows * length if isinstance(rows, int) and isinstance(length, int) else None
 
 
 @contextmanager
-def _noted(problems: list[str]) -> Iterator[None]:
+def _collected(problems: list[str]) -> Iterator[None]:
     try:
         yield
     except UserError as error:
@@ -182,28 +179,28 @@ def _state_of(run: Run) -> State:
 
 
 def _log_lines(path: Path, problems: list[str], *, whole: bool) -> list[Mapping[str, Any]]:
-    """The newest lines of metrics.jsonl, and with `whole` every evaluation before them; none where there is no file."""
+    """Return the newest lines of metrics.jsonl, and with `whole` every earlier evaluation."""
     with files.storage_errors(path, "read"):
         if not path.exists():
             return []
         with path.open("rb") as file:
-            skipped = 0 if whole else max(0, os.fstat(file.fileno()).st_size - TAIL)
+            skipped = 0 if whole else max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES)
             file.seek(skipped)
-            # What follows the last newline is being written, or its writer was killed.
+            # Text after the last newline is still being written, or its writer was killed.
             lines = file.read().split(b"\n")[:-1]
     if skipped:
         lines = lines[1:]
-        if not any(EVALUATION not in line for line in lines):  # of very deep models with log.grad_norms
+        if not any(EVALUATION not in line for line in lines):  # long lines: log.grad_norms of a very deep model
             return _log_lines(path, problems, whole=True)
-    wanted = [line for line in lines[:-NEWEST] if EVALUATION in line] + lines[-NEWEST:]
+    wanted = [line for line in lines[:-TAIL_LINES] if EVALUATION in line] + lines[-TAIL_LINES:]
     parsed = [fields for line in wanted if (fields := _parse(line)) is not None]
     if len(parsed) < len(wanted):
-        problems.append(f"{path}: damaged lines = {len(wanted) - len(parsed)}: left out")
+        problems.append(f"{path}: skipped {counted(len(wanted) - len(parsed), 'damaged line')}.")
     return parsed
 
 
 def _parse(line: bytes) -> Mapping[str, Any] | None:
-    """A line as an object that tells its step; None where it is damaged."""
+    """Return the object in a line; None where it is damaged or has no step."""
     try:
         fields = json.loads(line)
     except (ValueError, RecursionError):
@@ -215,7 +212,7 @@ def _evaluations(lines: Sequence[Mapping[str, Any]], config: Mapping[str, Value]
     for line in lines:
         score = _number(line, "bits_per_byte")
         if line.get("split") == "val" and score is not None:
-            tokens, seconds = tokens_at(config, line["step"]), _number(_time(line), "elapsed")
+            tokens, seconds = count_tokens(config, line["step"]), _number(_time(line), "elapsed")
             yield Evaluation(line["step"], tokens, seconds, score, _number(line, "loss"))
 
 

@@ -7,8 +7,7 @@ from gptlite.config.schema import RunConfig
 from gptlite.data.tokens import Tokens
 from gptlite.inference.inspect import attention_steps
 from gptlite.inference.language_model import LanguageModel
-from gptlite.loggers.heatmap import tiled
-from gptlite.loggers.media import Embeddings, Picture
+from gptlite.loggers.media import Embeddings, Media, attention_image
 from gptlite.tokenizers.readable import labels
 from gptlite.training.diagnostics import weight_histograms
 
@@ -17,22 +16,22 @@ MAX_TOKENS = 128  # with more, one attention weight is less than a pixel
 MAX_EMBEDDINGS = 10_000  # keeps the files small; the first ids of a BPE are the most frequent
 
 
-def pictures(model: LanguageModel, cfg: RunConfig, validation: Tokens, dist: Dist) -> dict[str, Picture]:
+def eval_media(model: LanguageModel, cfg: RunConfig, validation: Tokens, dist: Dist) -> dict[str, Media]:
     """What the config asks for, by tag; nothing without TensorBoard or on other processes than the main one."""
     if not (cfg.log.tensorboard and dist.is_main):
         return {}
-    shown: dict[str, Picture] = {"embeddings": token_embeddings(model)}
+    shown: dict[str, Media] = {"embeddings": token_embeddings(model)}
     if cfg.log.attention:
-        shown |= attention_pictures(model, cfg, validation)
+        shown |= attention_images(model, cfg, validation)
     if cfg.log.histograms:
         shown |= weight_histograms(model.gpt)
     return shown
 
 
-def attention_pictures(model: LanguageModel, cfg: RunConfig, validation: Tokens) -> dict[str, Picture]:
+def attention_images(model: LanguageModel, cfg: RunConfig, validation: Tokens) -> dict[str, Media]:
     """The attention weights of each layer on the fixed text."""
     layers = attention_steps(model.gpt, fixed_text(model, cfg, validation))
-    return {f"attention/layer_{i}": tiled(layer.weights) for i, layer in enumerate(layers, start=1)}
+    return {f"attention/layer_{i}": attention_image(layer.weights) for i, layer in enumerate(layers, start=1)}
 
 
 def fixed_text(model: LanguageModel, cfg: RunConfig, validation: Tokens) -> list[int]:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from pathlib import Path
 
 from gptlite.config.loading import dump_config
 from gptlite.config.schema import RunConfig
 from gptlite.data.manifest import Manifest
 from gptlite.loggers.baselines import FOLDER, BaselineSink
-from gptlite.loggers.hparams import Setting
 from gptlite.loggers.metrics import MetricLog
-from gptlite.loggers.tensorboard import About, Reached, TensorBoardSink
+from gptlite.loggers.tensorboard import Setting, TensorBoardSink
 from gptlite.runs.run import Run
 from gptlite.training.listener import Listener
 from gptlite.training.state import TrainState
@@ -29,18 +27,26 @@ def open_log(cfg: RunConfig, manifest: Manifest, run: Run, state: TrainState | N
     else:
         extras = [*listener.begin(60 * cfg.train.max_minutes, elapsed, in_seconds=True)]
     if cfg.log.tensorboard:
-        reached = None if state is None else reached_by(state)
-        about = About(dump_config(cfg), settings_of(cfg, manifest))
-        lines = run.path.parent / FOLDER / name_of_text(manifest)
-        extras += [TensorBoardSink(run.path / "tb", reached, about), BaselineSink(lines, references_of(manifest))]
+        baselines = run.path.parent / FOLDER / name_of_text(manifest)
+        extras += [tensorboard_sink(cfg, manifest, run, state), BaselineSink(baselines, references_of(manifest))]
     resume_step = None if state is None else state.step
     return MetricLog.open(run.path, resume_step=resume_step, extras=extras, warn=listener.say)
 
 
-def reached_by(state: TrainState) -> Reached:
-    """The part of the curves that a resumed run keeps."""
-    best = math.inf if state.best_bits_per_byte is None else state.best_bits_per_byte
-    return Reached(state.step, state.tokens, state.elapsed, best)
+def tensorboard_sink(cfg: RunConfig, manifest: Manifest, run: Run, state: TrainState | None) -> TensorBoardSink:
+    """Return the sink of a new run, or of one that is resumed from `state`."""
+    text, hparams = dump_config(cfg), settings_of(cfg, manifest)
+    if state is None:
+        return TensorBoardSink(run.path / "tb", config=text, hparams=hparams)
+    return TensorBoardSink(
+        run.path / "tb",
+        config=text,
+        hparams=hparams,
+        resume_step=state.step,
+        resume_tokens=state.tokens,
+        resume_seconds=state.elapsed,
+        best_bits_per_byte=state.best_bits_per_byte,
+    )
 
 
 def name_of_text(manifest: Manifest) -> str:

@@ -10,7 +10,7 @@ from time import perf_counter
 from gptlite.compute.distributed import Dist
 from gptlite.config.schema import RunConfig
 from gptlite.config.training import TrainSection
-from gptlite.loggers.media import Picture
+from gptlite.loggers.media import Media
 from gptlite.loggers.metrics import MetricLog
 from gptlite.runs.run import Run
 from gptlite.training.diagnostics import Diagnostics, UpdateRatio
@@ -74,15 +74,13 @@ def save_initial(trainer: Trainer, run: Run, state: TrainState, log: MetricLog, 
     There is no evaluation: an untrained model's loss is about ln(vocab_size), and the first update would have to wait.
     """
     clock = clock_for(trainer, 0.0)
-    log.sample(state.step, trainer.sample())
+    log.log_sample(state.step, trainer.sample())
     log.sync()
     trainer.save(run, state, listener.say)
     return replace(state, save_seconds=clock())
 
 
-def evaluate_and_log(
-    trainer: Trainer, state: TrainState, log: MetricLog, gradients: Mapping[str, Picture]
-) -> TrainState:
+def evaluate_and_log(trainer: Trainer, state: TrainState, log: MetricLog, gradients: Mapping[str, Media]) -> TrainState:
     """Evaluate, and log the score with a sample. Diverged if the loss is not finite.
 
     gradients: histograms of the newest gradients, where they are wanted.
@@ -94,9 +92,9 @@ def evaluate_and_log(
         raise diverged(state.step, f"the validation loss is {score.loss}", lr)
     values = {"loss": score.loss, "bits_per_byte": score.bits_per_byte, "perplexity": score.perplexity}
     log.write(state.step, "val", {**values, "tokens": state.tokens}, {"elapsed": state.elapsed})
-    log.sample(state.step, trainer.sample())
-    for tag, picture in (*trainer.media().items(), *gradients.items()):
-        log.picture(state.step, tag, picture)
+    log.log_sample(state.step, trainer.sample())
+    for tag, media in (*trainer.media().items(), *gradients.items()):
+        log.log_media(state.step, tag, media)
     return state.after_eval(score)
 
 

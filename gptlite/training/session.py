@@ -19,7 +19,7 @@ from gptlite.errors import ConfigError, RunError
 from gptlite.loggers.metrics import MetricLog
 from gptlite.planning.plan import plan_run
 from gptlite.runs.checkpoint import Checkpoint
-from gptlite.runs.find import latest
+from gptlite.runs.find import find_latest
 from gptlite.runs.run import Run
 from gptlite.training.checkpointing import restore
 from gptlite.training.dry_run import expected_evaluation_updates
@@ -63,7 +63,7 @@ def start_resumed(cfg: RunConfig, prepared: Prepared, run: Run, listener: Listen
         cfg = cfg.with_values({"train.micro_batch_size": "auto"})
     setup = resolve_here(cfg, prepared)
     trainer = build(setup.cfg, prepared)
-    checkpoint = latest(run.checkpoints, listener.say)
+    checkpoint = find_latest(run.checkpoints, listener.say)
     trainer.dist.barrier()  # every process has read before the main one removes leftovers
     if trainer.dist.is_main:
         run.remove_leftovers()

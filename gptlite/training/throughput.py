@@ -27,7 +27,7 @@ class Throughput:
     def read(self, tokens: int, seconds: float) -> dict[str, float]:
         """Metrics of training on so many tokens in so many seconds.
 
-        share_of_peak is the model FLOPs utilisation: 1 would be training that does nothing but multiply matrices. It is
+        mfu is the model FLOPs utilisation: 1 would be training that does nothing but multiply matrices. It is
         left out where the precision is emulated, because the speed of one product says nothing about another's.
         """
         tokens_per_second = tokens / seconds
@@ -36,8 +36,8 @@ class Throughput:
             return {"tokens_per_second": tokens_per_second, "peak_mib": memory}
         if perf_counter() - self._measured_at > MEASURED_EVERY:
             self._measure()
-        share = tokens_per_second * self._flops_per_token / self._peak
-        return {"tokens_per_second": tokens_per_second, "share_of_peak": share, "peak_mib": memory}
+        mfu = tokens_per_second * self._flops_per_token / self._peak
+        return {"tokens_per_second": tokens_per_second, "mfu": mfu, "peak_mib": memory}
 
     def _measure(self) -> None:
         self._peak = max(self._peak, matrix_product_flops(self._compute) * self._n_processes)

@@ -14,12 +14,12 @@ from gptlite.data.batches import Batches
 from gptlite.data.tokens import Tokens
 from gptlite.inference.language_model import LanguageModel
 from gptlite.inference.score import Score
-from gptlite.loggers.media import Picture
+from gptlite.loggers.media import Media
 from gptlite.model.gpt import GPT
 from gptlite.runs.checkpoint import prune, save_checkpoint, write_pointer
 from gptlite.runs.run import Run
 from gptlite.training.checkpointing import Identity, files_of, tensors_of
-from gptlite.training.eval_media import pictures
+from gptlite.training.eval_media import eval_media
 from gptlite.training.optim.build import Optimizers
 from gptlite.training.state import TrainState
 
@@ -64,9 +64,9 @@ class Trainer:
                 break
         return sample.text[:SAMPLE_CHARACTERS]
 
-    def media(self) -> Mapping[str, Picture]:
+    def media(self) -> Mapping[str, Media]:
         """Images, histograms and embeddings for TensorBoard, by tag."""
-        return pictures(self.language_model, self.cfg, self.validation, self.dist)
+        return eval_media(self.language_model, self.cfg, self.validation, self.dist)
 
     def save(self, run: Run, state: TrainState, warn: Callable[[str], None]) -> None:
         """Write a checkpoint, point to it, and only then remove old ones: there is a valid one at every instant."""

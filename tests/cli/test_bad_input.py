@@ -42,9 +42,9 @@ CASES = [
     ),
     pytest.param(["-c", "nothing.yaml"], "nothing.yaml: no key in it", id="empty-config"),
     pytest.param(["--continue"], "--continue = without --name", id="continue-without-name"),
-    pytest.param(["--resume", "gone"], "run = gone: a run's name or folder", id="resume-nothing"),
+    pytest.param(["--resume", "gone"], "run gone: there is no run of this name in runs", id="resume-nothing"),
     pytest.param(["--resume", "a", "--data", "b"], "--data = b: not with --resume", id="resume-with-data"),
-    pytest.param(["--name", "a/b"], "--name = a/b: the name of a folder", id="name-with-slash"),
+    pytest.param(["--name", "a/b"], "run a/b: a run's name cannot contain slashes", id="name-with-slash"),
     pytest.param(set_("run.device", "cuda"), "run.device = cuda: torch finds no such device here", id="no-such-device"),
 ]
 
@@ -75,11 +75,10 @@ def test_every_problem_of_a_config_is_reported_at_once_with_its_line(gptlite):
     assert [line.split(": ")[1] for line in errors] == ["bad.yaml:2", "bad.yaml:3", "bad.yaml:5"]
 
 
-def test_an_explicit_name_in_use_names_resume_and_a_free_name(gptlite, trained):
+def test_a_taken_name_is_an_error_with_both_ways_to_go_on(gptlite, trained):
     result = gptlite("train", "-c", "nano.yaml", "--name", "nano")
     assert result.code == 2
-    assert "--resume nano" in result.err
-    assert "nano-2" in result.err
+    assert "run nano: this name is taken. Continue that run, or choose another name such as nano-2." in result.err
     assert not Path("runs/nano-2").exists()
 
 
@@ -95,14 +94,14 @@ def test_a_folder_that_is_no_run_is_refused(gptlite, command):
     Path("things").mkdir()
     result = gptlite(command, "things")
     assert result.code == 2
-    assert "error: things: run = no config.yaml in it" in result.err
+    assert "error: things: this is not the folder of a run, since it has no config.yaml." in result.err
 
 
 @pytest.mark.parametrize("command", ["sample", "eval"])
 def test_without_any_run_the_next_step_is_named(gptlite, command):
     result = gptlite(command)
     assert result.code == 2
-    assert "start one with gptlite train" in result.err
+    assert "there is no run in this folder. Train one" in result.err
 
 
 def test_a_folder_that_cannot_be_made_ends_with_exit_4(gptlite):
@@ -167,7 +166,7 @@ def test_usage_errors_take_the_same_form(gptlite, arguments, message):
         (["--temperature", "-1"], "--temperature: sample.temperature = -1.0: a number >= 0"),
         (["--top-p", "0"], "--top-p: sample.top_p = 0.0: a number > 0"),
         (["-n", "0"], "-n: sample.n = 0: a whole number >= 1"),
-        (["--checkpoint", "5"], "checkpoint = 5: best, latest or a step that was saved: 3, 6"),
+        (["--checkpoint", "5"], "there is no checkpoint 5. Give best, latest or a saved step: 3, 6."),
         (["--prompt", "cat\u00e9"], "error: --prompt: unknown characters = '\u00e9' (U+00E9, first at character 3)"),
     ],
 )
@@ -242,7 +241,9 @@ def test_keys_that_a_command_does_not_use_are_refused(gptlite, trained, command,
 def test_a_checkpoint_is_not_chosen_twice(gptlite, trained):
     result = gptlite("sample", "runs/nano/checkpoints/step-00000006", "--checkpoint", "best")
     assert result.code == 2
-    assert "--checkpoint = best: not with a checkpoint's own folder" in result.err
+    assert (
+        "step-00000006: this is the folder of one checkpoint, so no other can be chosen. Leave out best." in result.err
+    )
 
 
 def test_an_end_before_what_was_done_is_refused(gptlite, trained):

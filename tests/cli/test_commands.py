@@ -262,7 +262,7 @@ def test_results_that_find_no_room_are_an_error_of_the_disk(gptlite, trained, mo
         monkeypatch.setattr(sys, "stdout", full)
         result = gptlite("runs")
     assert result.code == 4
-    assert result.err.startswith("error: standard output: write = No space left on device: ")
+    assert result.err.startswith("error: standard output: cannot write: No space left on device. ")
 
 
 def test_with_no_color_a_terminal_is_sent_nothing_but_text(gptlite, trained):

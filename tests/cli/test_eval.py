@@ -324,14 +324,14 @@ BAD = [
     pytest.param(["char", "--by-position", "--out", "no/x.svg"], ["--out = no/x.svg: no folder no"], id="out-nowhere"),
     pytest.param(
         ["char", "--checkpoint", "3", "gone", "many"],
-        ["there are char, bpe, many"],
+        ["There are char, bpe, many."],
         id="one-of-several-runs-is-not-there",
     ),
     pytest.param(
         ["char", "one.txt", "bpe", "things"],
         [
             "one.txt: this is a file, not a run or its folder. To score a text, put --file before it.",
-            "things: run = no ",
+            "things: this is not the folder of a run",
         ],
         id="a-file-in-the-place-of-a-run",
     ),
@@ -363,7 +363,7 @@ def test_a_broken_run_is_reported_before_anything_is_scored(gptlite, project, tm
     result = gptlite("eval", "char", "broken", "gone")
     assert (result.code, result.out) == (2, "")
     errors = [line for line in result.err.splitlines() if line.startswith("error: ")]
-    assert ["model.safetensors: size = " in errors[0], "run = gone" in errors[1], len(errors)] == [True, True, 2]
+    assert ["model.safetensors: the file has " in errors[0], "run gone: " in errors[1], len(errors)] == [True, True, 2]
 
 
 def test_a_file_that_runs_read_as_different_texts_is_refused(gptlite, project, tmp_path):

@@ -113,17 +113,17 @@ def test_runs_are_sorted_and_filtered(gptlite, trained, words, names):
             "--filter: several keys are called every. Did you mean eval.every or save.every or log.every?",
         ),
         (["--json", "--csv"], "--json and --csv exclude each other. Choose one."),
-        (["nowhere"], "nowhere: folder = missing"),
-        (["runs/nano"], "runs/nano: folder = a run"),
+        (["nowhere"], "nowhere: there is no such folder."),
+        (["runs/nano"], "runs/nano: this is a run, not a folder of runs."),
         (["dif", "nano", "nano"], "gptlite runs: there is no command or folder dif. Did you mean diff?"),
         (["--srot", "best"], "gptlite runs list: no such option: --srot; did you mean --sort?"),
         (["--sort"], "error: gptlite runs: option '--sort' requires an argument; see gptlite runs --help"),
         (["diff", "nano"], "error: gptlite runs diff: missing argument 'B'; see gptlite runs diff --help"),
-        (["diff", "nano", "none"], "runs: run = none: a run's name or folder"),
+        (["diff", "nano", "none"], "run none: there is no run of this name in runs"),
         (["diff", "nano", "nano"], "nano: this run is given twice. Leave one out."),
         (["plot", "nano", "--x", "epochs"], "'epochs' is not one of 'step', 'tokens', 'seconds'"),
         (["plot", "nano", "-o", "missing/a.svg"], "--out = missing/a.svg: no folder missing"),
-        (["rm", "data", "--yes"], "data: run = no config.yaml in it"),
+        (["rm", "data", "--yes"], "data: this is not the folder of a run, since it has no config.yaml."),
         (["rm", "nano", "runs/nano", "--yes"], "runs/nano: this run is given twice."),
     ],
 )
@@ -142,7 +142,7 @@ def test_an_unreadable_run_is_reported_and_the_rest_is_listed(gptlite, trained):
     assert result.code == 0
     assert [row[0] for row in rows(result.out)] == ["run", "nano"]
     assert result.err.splitlines() == [
-        "runs/broken: run = no config.yaml in it: not a run, or killed before it began; left out"
+        "runs/broken: skipped, since it has no config.yaml: not a run, or killed at its start."
     ]
 
 
@@ -276,8 +276,8 @@ def test_what_a_killed_removal_left_is_not_listed_as_a_run(gptlite, trained):
     left = trained.rename("runs/nano.tmp-1-ab")
     result = gptlite("runs")
     assert result.out == ""
-    assert f"{left}: name = unfinished" in result.err
-    assert "there is none yet" in gptlite("eval", "nano").err
+    assert f"{left}: left over from a removal that was killed" in result.err
+    assert "Train a run first." in gptlite("eval", "nano").err
 
 
 def test_rm_refuses_a_link_to_a_run(gptlite, trained):

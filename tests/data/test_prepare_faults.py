@@ -218,5 +218,7 @@ def test_a_shared_folder_that_cannot_be_written_to_is_used(
 
 def test_unreadable_folders_for_output_are_storage_errors(tmp_path: Path, section: Section) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(StorageError, match=f"{re.escape(str(tmp_path / 'file'))}.*create folder = Not a directory"):
+    with pytest.raises(
+        StorageError, match=f"{re.escape(str(tmp_path / 'file'))}.*cannot create this folder: Not a directory"
+    ):
         prepare(section(tmp_path, POEMS, dir=os.fspath(tmp_path / "file" / "x")), CHAR)

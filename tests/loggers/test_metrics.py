@@ -1,4 +1,4 @@
-"""Every number once, exactly as it was, whatever happened in between."""
+"""The metric log holds every number once and exactly, after kills and resumes too."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 
 from gptlite import files
 from gptlite.errors import StorageError
-from gptlite.loggers.metrics import MetricLog
+from gptlite.loggers.metrics import MetricLog, Sink
 
 
 def lines(path: Path) -> list[Any]:
@@ -28,7 +28,7 @@ def steps(path: Path) -> list[int]:
     return [line["step"] for line in lines(path)]
 
 
-class Broken:
+class Broken(Sink):
     """A sink whose disk is full."""
 
     def __init__(self) -> None:
@@ -38,18 +38,12 @@ class Broken:
         self.calls += 1
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def sample(self, step: int, text: str) -> None: ...
 
-    def sync(self) -> None: ...
-
-    def close(self) -> None: ...
-
-
-def test_a_line_holds_numbers_in_order_and_the_clock_apart(tmp_path: Path) -> None:
+def test_a_line_keeps_the_order_of_metrics_and_separates_those_of_the_clock(tmp_path: Path) -> None:
     with MetricLog.open(tmp_path, resume_step=None, warn=pytest.fail) as log:
         log.write(12, "train", {"loss": 0.1 + 0.2, "tokens": 96}, {"elapsed": 1.5, "tokens_per_second": 64.0})
         log.write(12, "val", {"loss": 2.0})
-        log.sample(12, 'say "grüß\n"')
+        log.log_sample(12, 'say "grüß\n"')
     assert (tmp_path / "metrics.jsonl").read_text() == (
         '{"step": 12, "split": "train", "loss": 0.30000000000000004, "tokens": 96, '
         '"time": {"elapsed": 1.5, "tokens_per_second": 64.0}}\n{"step": 12, "split": "val", "loss": 2.0}\n'
@@ -57,7 +51,7 @@ def test_a_line_holds_numbers_in_order_and_the_clock_apart(tmp_path: Path) -> No
     assert (tmp_path / "samples.jsonl").read_text(encoding="utf-8") == '{"step": 12, "text": "say \\"grüß\\n\\""}\n'
 
 
-def test_floats_read_back_exactly_and_what_json_lacks_is_null_with_its_reason(tmp_path: Path) -> None:
+def test_floats_read_back_exactly_and_non_finite_numbers_are_null_and_named(tmp_path: Path) -> None:
     numbers = [5e-324, 1 / 3, -0.0, 1.7976931348623157e308]
     with MetricLog.open(tmp_path, resume_step=None, warn=pytest.fail) as log:
         for step, number in enumerate(numbers):
@@ -71,29 +65,29 @@ def test_floats_read_back_exactly_and_what_json_lacks_is_null_with_its_reason(tm
     }
 
 
-def test_text_that_no_encoding_holds_is_still_logged(tmp_path: Path) -> None:
+def test_text_that_is_not_valid_unicode_is_logged(tmp_path: Path) -> None:
     with MetricLog.open(tmp_path, resume_step=None, warn=pytest.fail) as log:
-        log.sample(0, "a\udcffb\u2028c")
+        log.log_sample(0, "a\udcffb\u2028c")
     assert json.loads((tmp_path / "samples.jsonl").read_bytes()) == {"step": 0, "text": "a\udcffb\u2028c"}
 
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from gptlite.loggers.metrics import MetricLog
+from gptlite.loggers.metrics import MetricLog, Sink
 
 log = MetricLog.open(Path(sys.argv[1]), resume_step=None, warn=print)
 for step in range(1, 31):
     log.write(step, "train", {"loss": 1.0 / step})
     if step % 10 == 0:
-        log.sample(step, "text")
+        log.log_sample(step, "text")
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_after_a_kill_and_a_resume_every_step_is_there_once(tmp_path: Path) -> None:
+def test_every_step_is_logged_once_after_a_kill_and_a_resume(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", KILLED, tmp_path], check=False)
-    assert steps(tmp_path / "metrics.jsonl") == list(range(1, 31))  # nothing waited in a buffer
+    assert steps(tmp_path / "metrics.jsonl") == list(range(1, 31))  # nothing was buffered
     with MetricLog.open(tmp_path, resume_step=20, warn=pytest.fail) as log:
         assert steps(tmp_path / "samples.jsonl") == [10, 20]
         for step in range(21, 41):
@@ -102,7 +96,7 @@ def test_after_a_kill_and_a_resume_every_step_is_there_once(tmp_path: Path) -> N
     assert [(line["step"], line["loss"]) for line in found] == [(step, 1.0 / step) for step in range(1, 41)]
 
 
-def test_lines_that_stay_are_left_byte_for_byte_and_an_unchanged_file_is_not_written(tmp_path: Path) -> None:
+def test_kept_lines_do_not_change_and_an_unchanged_file_is_not_written(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b'{"step":1,  "loss": 1.00}\n{"step": 2}\n')
     inode = path.stat().st_ino
@@ -112,16 +106,16 @@ def test_lines_that_stay_are_left_byte_for_byte_and_an_unchanged_file_is_not_wri
     assert path.read_bytes() == b'{"step":1,  "loss": 1.00}\n'
 
 
-def test_a_torn_last_line_goes_quietly_and_a_damaged_one_with_a_word(tmp_path: Path) -> None:
+def test_damaged_lines_are_removed_with_a_warning_and_an_incomplete_last_line_without(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b'{"step": 1}\n\xff\xfe\n[3]\n{"step": true}\n{"step": 2}\n{"step": 2, "lo')
     warnings: list[str] = []
     MetricLog.open(tmp_path, resume_step=5, warn=warnings.append).close()
     assert steps(path) == [1, 2]
-    assert warnings == [f"{path}: damaged lines = 3: left out"]
+    assert warnings == [f"{path}: removed 3 damaged lines."]
 
 
-def test_beginning_anew_drops_everything_even_step_0(tmp_path: Path) -> None:
+def test_a_new_log_drops_every_line_even_step_0(tmp_path: Path) -> None:
     with MetricLog.open(tmp_path, resume_step=None, warn=pytest.fail) as log:
         log.write(0, "val", {"loss": 5.0})
     with MetricLog.open(tmp_path, resume_step=0, warn=pytest.fail):
@@ -142,19 +136,19 @@ def test_metrics_that_cannot_be_written_end_training_with_a_storage_error(
         log.write(1, "train", {"loss": 1.0})
         with monkeypatch.context() as patch:
             patch.setattr(files, "syscall", full)
-            with pytest.raises(StorageError, match=r"metrics\.jsonl: write = No space left on device"):
+            with pytest.raises(StorageError, match=r"metrics\.jsonl: cannot write: No space left on device"):
                 log.write(2, "train", {"loss": 1.0})
         log.write(3, "train", {"loss": 1.0})
     assert steps(tmp_path / "metrics.jsonl") == [1, 3]
 
 
-def test_an_extra_sink_that_fails_is_dropped_with_one_warning_and_the_rest_goes_on(tmp_path: Path) -> None:
+def test_an_extra_sink_that_fails_is_dropped_with_one_warning(tmp_path: Path) -> None:
     broken, warnings = Broken(), list[str]()
     with MetricLog.open(tmp_path, resume_step=None, extras=[broken], warn=warnings.append) as log:
         for step in (1, 2, 3):
             log.write(step, "train", {"loss": 1.0})
     assert broken.calls == 1
-    assert warnings == ["Broken is off from here on: [Errno 28] No space left on device"]
+    assert warnings == ["Broken is switched off: [Errno 28] No space left on device"]
     assert steps(tmp_path / "metrics.jsonl") == [1, 2, 3]
 
 
@@ -167,12 +161,12 @@ def test_sync_reaches_both_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert set(synced) == {(tmp_path / name).stat().st_ino for name in ("metrics.jsonl", "samples.jsonl")}
 
 
-def test_the_log_of_other_processes_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_silent_log_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with MetricLog.silent() as log:
         log.write(1, "train", {"loss": 1.0})
-        log.sample(1, "x")
-        log.picture(1, "x", np.zeros((1, 1, 3), np.uint8))
+        log.log_sample(1, "x")
+        log.log_media(1, "x", np.zeros((1, 1, 3), np.uint8))
         log.sync()
     log.close()
     assert list(tmp_path.iterdir()) == []

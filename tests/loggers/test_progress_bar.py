@@ -1,4 +1,4 @@
-"""What reaches the terminal: a bar that never wraps, lines above it, and nothing that harms a training."""
+"""The progress bar: it never wraps, lines are printed above it, and no terminal can end a training."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from typing import TextIO
 import pytest
 
 from gptlite.loggers.metrics import MetricLog
-from gptlite.loggers.progress_bar import ConsoleSink, one_line
+from gptlite.loggers.progress_bar import ConsoleSink, preview
 
 
-class Listener(io.StringIO):
-    """A stream that says it is a terminal."""
+class Terminal(io.StringIO):
+    """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
 class Screen(io.StringIO):
-    """A terminal that wraps what is too long, or cuts it where that was asked for, and obeys the four other commands
-    that a bar needs. When its `columns` change it folds every line anew; the cursor stays on its character."""
+    """A terminal emulator: it wraps or cuts long lines and knows the escape sequences of the bar. When `columns`
+    changes, it wraps every line again; the cursor stays on its character."""
 
     def __init__(self, columns: int) -> None:
         super().__init__()
@@ -67,12 +67,12 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> Screen:
     return Screen(80)
 
 
-def say_columns(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+def set_columns(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     monkeypatch.setattr(os, "get_terminal_size", lambda fd: os.terminal_size((columns, 24)))
 
 
 class Clock:
-    """A clock that is moved by hand."""
+    """A clock that tests set."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -90,56 +90,56 @@ def train(console: ConsoleSink, clock: Clock, first: int, last: int, seconds: fl
 
 
 def screens(text: str) -> list[str]:
-    """Each state of each line of a terminal that text made."""
+    """Every version of every line that a terminal showed."""
     return [part for part in re.split(r"[\r\n]|\x1b\[\??\w+", text) if part.strip()]
 
 
 def test_the_bar_shows_loss_bits_per_byte_speed_and_time_left() -> None:
-    stream, clock = Listener(), Clock()
+    stream, clock = Terminal(), Clock()
     console = ConsoleSink(stream, total=100, now=clock)
     console.log(0, "val", {"loss": 5.0, "bits_per_byte": 7.25}, {})
     train(console, clock, 1, 40)
     console.close()
     last = screens(stream.getvalue())[-1]
     assert last.startswith(" 40%|")
-    assert last.endswith("| 40/100  loss 2.500  val 7.250 bpb  12.3k tok/s  01:00 left")
+    assert last.endswith("| 40/100  01:00 left  loss 2.500  val 7.250 bpb  12.3k tok/s")
 
 
-def test_under_max_minutes_the_bar_is_filled_by_the_clock() -> None:
-    stream, clock = Listener(), Clock()
+def test_the_bar_follows_the_clock_under_max_minutes() -> None:
+    stream, clock = Terminal(), Clock()
     console = ConsoleSink(stream, total=180.0, start=20.0, in_seconds=True, now=clock)
     train(console, clock, 1, 70)
     console.close()
     last = screens(stream.getvalue())[-1]
     assert last.startswith(" 50%|")
-    assert last.endswith("| 01:30/03:00  loss 2.500  12.3k tok/s  01:30 left")
+    assert last.endswith("| 01:30/03:00  01:30 left  loss 2.500  12.3k tok/s")
 
 
-def test_a_resumed_bar_starts_where_the_run_stopped_and_knows_its_pace_from_now_on() -> None:
-    stream, clock = Listener(), Clock()
+def test_the_bar_of_a_resumed_run_starts_at_its_step_and_measures_the_pace_of_this_session() -> None:
+    stream, clock = Terminal(), Clock()
     console = ConsoleSink(stream, total=100, start=60, now=clock)
     train(console, clock, 61, 80, seconds=2.0)
     console.close()
     assert screens(stream.getvalue())[-1].startswith(" 80%|")
-    assert screens(stream.getvalue())[-1].endswith("00:40 left")
+    assert "| 80/100  00:40 left  loss 2.500" in screens(stream.getvalue())[-1]
 
 
 @pytest.mark.parametrize(
     ("columns", "words"),
     [
-        (200, "40/1000  loss 2.500  val 7.250 bpb  12.3k tok/s  16:00 left"),
-        (80, "40/1000  loss 2.500  val 7.250 bpb  12.3k tok/s  16:00 left"),
-        (60, "40/1000  loss 2.500  val 7.250 bpb  16:00 left"),
-        (50, "40/1000  loss 2.500  16:00 left"),
+        (200, "40/1000  16:00 left  loss 2.500  val 7.250 bpb  12.3k tok/s"),
+        (80, "40/1000  16:00 left  loss 2.500  val 7.250 bpb  12.3k tok/s"),
+        (60, "40/1000  16:00 left  loss 2.500  val 7.250 bpb"),
+        (50, "40/1000  16:00 left  loss 2.500"),
         (30, "40/1000  16:00 left"),
         (25, "40/1000"),
     ],
 )
-def test_what_matters_least_leaves_a_narrow_terminal_first(
+def test_a_narrow_terminal_drops_the_least_important_fields(
     screen: Screen, monkeypatch: pytest.MonkeyPatch, columns: int, words: str
 ) -> None:
     screen.columns, clock = columns, Clock()
-    say_columns(monkeypatch, columns)
+    set_columns(monkeypatch, columns)
     console = ConsoleSink(screen, total=1000, now=clock)
     console.log(0, "val", {"bits_per_byte": 7.25}, {})
     train(console, clock, 1, 40)
@@ -150,8 +150,8 @@ def test_what_matters_least_leaves_a_narrow_terminal_first(
     assert len(bar) == min(columns, 80) - 1
 
 
-@pytest.mark.parametrize("late", [False, True], ids=["told-at-once", "told-late"])
-def test_a_window_that_is_resized_shows_one_bar_and_every_line_above_it(
+@pytest.mark.parametrize("late", [False, True], ids=["size-known", "size-known-late"])
+def test_a_resized_terminal_shows_one_bar_and_every_line_above_it(
     screen: Screen, monkeypatch: pytest.MonkeyPatch, late: bool
 ) -> None:
     clock = Clock()
@@ -159,7 +159,7 @@ def test_a_window_that_is_resized_shows_one_bar_and_every_line_above_it(
     widths = (100, 81, 79, 62, 50, 70, 45, 200)
     for step, columns in enumerate(widths):
         screen.columns = columns
-        say_columns(monkeypatch, widths[step - late])
+        set_columns(monkeypatch, widths[step - late])
         train(console, clock, 10 * step + 1, 10 * step + 10)
         console.say(f"line {step}")
         *lines, bar = screen.rows()
@@ -172,13 +172,13 @@ def test_a_window_that_is_resized_shows_one_bar_and_every_line_above_it(
 
 
 @pytest.mark.parametrize("total", [100, 10_000_000])
-def test_neither_bar_nor_sample_line_reaches_column_80(total: int) -> None:
-    stream, clock = Listener(), Clock()
+def test_bar_and_sample_lines_have_at_most_79_columns(total: int) -> None:
+    stream, clock = Terminal(), Clock()
     console = ConsoleSink(stream, total=total, now=clock)
     console.log(0, "val", {"bits_per_byte": 12.5}, {})
-    console.sample(0, "漢字 text\n" * 40)
+    console.log_sample(0, "漢字 text\n" * 40)
     train(console, clock, 1, 100, seconds=99.0)
-    console.sample(total, "x" * 500)
+    console.log_sample(total, "x" * 500)
     console.close()
     assert max(columns(line) for line in screens(stream.getvalue())) <= 79
 
@@ -201,42 +201,29 @@ def narrow() -> Iterator[tuple[TextIO, int]]:
     os.close(reader)
 
 
-def test_a_narrow_terminal_is_not_wrapped_either(narrow: tuple[TextIO, int]) -> None:
+def test_lines_do_not_wrap_on_a_narrow_terminal(narrow: tuple[TextIO, int]) -> None:
     stream, reader = narrow
     clock = Clock()
     console = ConsoleSink(stream, total=1000, now=clock)
     console.log(0, "val", {"bits_per_byte": 2.5}, {})
-    console.sample(0, "x" * 100)
+    console.log_sample(0, "x" * 100)
     train(console, clock, 1, 20)
     console.close()
     console.say("end")
     data = b""
-    while not data.endswith(b"end\r\n"):  # a terminal hands over what it has, in pieces
+    while not data.endswith(b"end\r\n"):  # terminals return data in pieces
         data += os.read(reader, 65536)
     shown = screens(data.decode())
     assert "   0      2.500  " + "x" * 22 in shown
     assert max(map(len, shown)) <= 39
 
 
-def test_lines_are_printed_above_the_bar_which_stays_last() -> None:
-    stream, clock = Listener(), Clock()
-    console = ConsoleSink(stream, total=100, now=clock)
-    train(console, clock, 1, 10)
-    console.say("a line")
-    train(console, clock, 11, 20)
-    console.close()
-    console.say("the end")
-    parts = screens(stream.getvalue())
-    assert [part for part in parts if "%|" not in part] == ["a line", "the end"]
-    assert "20/100" in parts[-2]
-
-
-def test_an_evaluation_is_one_line_of_step_score_and_sample_under_one_heading() -> None:
+def test_an_evaluation_is_one_line_under_one_header() -> None:
     stream = io.StringIO()
     console = ConsoleSink(stream, total=1000)
     for step, score in ((0, 8.0), (250, 2.125)):
         console.log(step, "val", {"bits_per_byte": score}, {})
-        console.sample(step, "To be,\tor\r\nnot\x1b[31m " + "y" * 80)
+        console.log_sample(step, "To be,\tor\r\nnot\x1b[31m " + "y" * 80)
     console.close()
     text = "To be, or↵not [31m " + "y" * 41
     assert len(text) == 60
@@ -247,18 +234,18 @@ def test_an_evaluation_is_one_line_of_step_score_and_sample_under_one_heading() 
     ]
 
 
-def test_without_a_terminal_there_are_plain_lines_at_a_modest_rate() -> None:
+def test_a_log_file_gets_a_line_every_ten_seconds() -> None:
     stream, clock = io.StringIO(), Clock()
     console = ConsoleSink(stream, total=100, now=clock)
     train(console, clock, 1, 100, seconds=0.6)  # a log point every 6 seconds
     console.close()
     shown = stream.getvalue().splitlines()
-    assert shown[0] == "step 10/100  loss 2.500  12.3k tok/s  00:54 left"
+    assert shown[0] == "step 10/100  00:54 left  loss 2.500  12.3k tok/s"
     assert [line.split()[1] for line in shown] == ["10/100", "30/100", "50/100", "70/100", "90/100", "100/100"]
     assert "\r" not in stream.getvalue()
 
 
-def test_a_terminal_that_cannot_go_back_gets_plain_lines(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dumb_terminal_gets_plain_lines(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
     clock = Clock()
     console = ConsoleSink(screen, total=20, now=clock)
@@ -267,12 +254,12 @@ def test_a_terminal_that_cannot_go_back_gets_plain_lines(screen: Screen, monkeyp
     assert [line.split("  ")[0] for line in screen.rows()] == ["step 10/20", "step 20/20"]
 
 
-@pytest.mark.parametrize("stream", [Listener(), io.StringIO()], ids=["terminal", "file"])
-def test_quiet_leaves_the_lines_of_evaluations(stream: io.StringIO) -> None:
+@pytest.mark.parametrize("stream", [Terminal(), io.StringIO()], ids=["terminal", "file"])
+def test_quiet_shows_evaluations_only(stream: io.StringIO) -> None:
     clock = Clock()
     console = ConsoleSink(stream, total=40, quiet=True, now=clock)
     train(console, clock, 1, 40)
-    console.sample(40, "text")
+    console.log_sample(40, "text")
     console.close()
     assert stream.getvalue() == "step  bits/byte  sample\n  40             text\n"
 
@@ -286,21 +273,21 @@ def test_a_closed_pipe_does_not_end_training(tmp_path: Path) -> None:
             console.say("hello")
             console.progress(1, 1.0)
             log.write(1, "train", {"loss": 1.0})
-            log.sample(1, "text")
+            log.log_sample(1, "text")
         with open(os.devnull, "w") as nowhere:
             os.dup2(nowhere.fileno(), writer)  # so that closing the stream can flush
     assert (tmp_path / "metrics.jsonl").read_text().count("\n") == 1
 
 
-def test_a_terminal_without_the_characters_gets_question_marks(tmp_path: Path) -> None:
+def test_characters_that_the_stream_cannot_encode_become_question_marks(tmp_path: Path) -> None:
     with (tmp_path / "out").open("w", encoding="ascii") as stream:
         console = ConsoleSink(stream, total=10)
-        console.sample(0, "grüß\n")
+        console.log_sample(0, "grüß\n")
         console.close()
     assert (tmp_path / "out").read_text().splitlines()[1].endswith("gr???")
 
 
-def test_the_bar_of_a_terminal_without_blocks_is_of_ascii() -> None:
+def test_the_bar_is_ascii_where_the_stream_is() -> None:
     class Ascii(io.TextIOWrapper):
         def isatty(self) -> bool:
             return True
@@ -317,5 +304,5 @@ def test_the_bar_of_a_terminal_without_blocks_is_of_ascii() -> None:
     ("text", "line"),
     [("a\nb", "a↵b"), ("a\x00\x1b[2Jb", "a  [2Jb"), ("漢字漢字", "漢字漢"), ("", ""), ("\u202eabc", " abc")],
 )
-def test_a_sample_is_made_harmless_and_cut_to_its_columns(text: str, line: str) -> None:
-    assert one_line(text, 7) == line
+def test_a_sample_becomes_one_line_without_control_characters(text: str, line: str) -> None:
+    assert preview(text, 7) == line

@@ -1,4 +1,4 @@
-"""TensorBoard's own reader sees one unbroken curve, with every step once."""
+"""TensorBoard's own readers see one unbroken curve with every step once."""
 
 from __future__ import annotations
 
@@ -18,21 +18,20 @@ from tensorboard.backend.event_processing.plugin_event_accumulator import EventA
 
 from gptlite import files
 from gptlite.loggers.baselines import BaselineSink
-from gptlite.loggers.heatmap import Pixels, png
-from gptlite.loggers.media import Histogram
+from gptlite.loggers.media import Histogram, Image, encode_png
 from gptlite.loggers.metrics import MetricLog
-from gptlite.loggers.tensorboard import About, Reached, TensorBoardSink
+from gptlite.loggers.tensorboard import TensorBoardSink
 
 
 def read(folder: Path) -> EventAccumulator:
-    """As the library for reading event files in scripts sees them."""
+    """Read events as tensorboard's library for scripts does."""
     events = EventAccumulator(str(folder), size_guidance={"scalars": 0, "images": 0})
     events.Reload()
     return events
 
 
 def shown(folder: Path) -> PluginEventAccumulator:
-    """As the pages show them where TensorBoard has no data server: another reader, which alone voids texts."""
+    """Read events as the pages do without a data server. Only this reader voids texts."""
     events = PluginEventAccumulator(str(folder), size_guidance={"tensors": 0})
     events.Reload()
     return events
@@ -53,20 +52,19 @@ def texts(folder: Path, tag: str) -> list[tuple[int, str]]:
 def write(sink: TensorBoardSink, first: int, last: int) -> None:
     for step in range(first, last + 1):
         sink.log(step, "train", {"loss": 0.5**step}, {"tokens_per_second": 100.0 + step, "elapsed": 9.0})
-        sink.sample(step, f"sample {step}")
+        sink.log_sample(step, f"sample {step}")
 
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from gptlite.loggers.tensorboard import About, Reached, TensorBoardSink
+from gptlite.loggers.tensorboard import TensorBoardSink
 
 resume_step, last = (None if value == "None" else int(value) for value in sys.argv[2:])
-reached = None if resume_step is None else Reached(resume_step)
-sink = TensorBoardSink(Path(sys.argv[1]), reached, About("steps: 1"))
+sink = TensorBoardSink(Path(sys.argv[1]), config="steps: 1", resume_step=resume_step)
 for step in range(1 if resume_step is None else resume_step + 1, last + 1):
     sink.log(step, "train", {"loss": 0.5 ** step}, {"tokens_per_second": 100.0 + step})
-    sink.sample(step, f"sample {step}")
+    sink.log_sample(step, f"sample {step}")
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -76,23 +74,28 @@ def killed(folder: Path, resume_step: int | None, last: int) -> None:
     subprocess.run([sys.executable, "-c", KILLED, folder, str(resume_step), str(last)], check=False)
 
 
-def test_tags_stand_in_groups_and_text_is_shown_as_it_is(tmp_path: Path) -> None:
-    sink = TensorBoardSink(tmp_path, None, About("run:\n  seed: 1"))
-    machine = {"elapsed": 1.0, "tokens_per_second": 64.0, "share_of_peak": 0.5, "peak_mib": 300.0}
+def test_tags_are_grouped_and_text_is_shown_unchanged(tmp_path: Path) -> None:
+    sink = TensorBoardSink(tmp_path, config="run:\n  seed: 1")
+    machine = {"elapsed": 1.0, "tokens_per_second": 64.0, "mfu": 0.5, "peak_mib": 300.0}
     sink.log(10, "train", {"loss": 3.0, "lr": 0.5, "grad_norm": 2.0, "tokens": 640}, machine)
     sink.log(10, "val", {"loss": 2.0, "bits_per_byte": 1.5, "perplexity": 8.0, "tokens": 640}, {"elapsed": 1.0})
-    sink.sample(10, "# to be\nor <b>")
+    sink.log_sample(10, "# to be\nor <b>")
     sink.sync()
     sink.close()
     assert set(read(tmp_path).Tags()["scalars"]) == {
         *("train/loss", "train/lr", "train/grad_norm"),
-        *("speed/tokens_per_second", "speed/share_of_peak", "memory/peak"),
+        *("speed/tokens_per_second", "speed/mfu", "memory/peak_mib"),
         *("val/loss", "val/bits_per_byte", "val/perplexity", "best/bits_per_byte"),
     }
     assert curve(tmp_path, "val/bits_per_byte") == [(10, 1.5)]
     assert texts(tmp_path, "samples") == [(10, "    # to be\n    or <b>")]  # Markdown for: as it is
     assert texts(tmp_path, "config") == [(0, "    run:\n      seed: 1")]
     assert read(tmp_path).SummaryMetadata("samples").plugin_data.plugin_name == "text"
+
+
+def test_a_metric_without_a_tag_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(KeyError, match="gpu_temperature"):
+        TensorBoardSink(tmp_path).log(1, "train", {}, {"elapsed": 1.0, "gpu_temperature": 60.0})
 
 
 def images(folder: Path, tag: str) -> list[tuple[int, int, int, bytes]]:
@@ -103,33 +106,33 @@ def images(folder: Path, tag: str) -> list[tuple[int, int, int, bytes]]:
     return read_images
 
 
-def test_images_of_the_steps_that_a_resume_repeats_are_void_like_its_numbers(tmp_path: Path) -> None:
-    def pixels(step: int) -> Pixels:
+def test_a_resume_voids_images_of_steps_that_it_repeats(tmp_path: Path) -> None:
+    def pixels(step: int) -> Image:
         return np.full((2, 3, 3), step, np.uint8)
 
     for resume_step, steps in ((None, (10, 20, 30)), (20, (30, 40))):
-        sink = TensorBoardSink(tmp_path, None if resume_step is None else Reached(resume_step))
+        sink = TensorBoardSink(tmp_path, resume_step=resume_step)
         for step in steps:
-            sink.picture(step, "attention/layer_1", pixels(step + (resume_step or 0)))
+            sink.log_media(step, "attention/layer_1", pixels(step + (resume_step or 0)))
         sink.close()
     expected = [(10, pixels(10)), (20, pixels(20)), (30, pixels(50)), (40, pixels(60))]
-    assert images(tmp_path, "attention/layer_1") == [(step, 3, 2, png(picture)) for step, picture in expected]
+    assert images(tmp_path, "attention/layer_1") == [(step, 3, 2, encode_png(image)) for step, image in expected]
     assert shown(tmp_path).SummaryMetadata("attention/layer_1").plugin_data.plugin_name == "images"
 
 
-def looked(sink: TensorBoardSink, step: int, bits_per_byte: float, elapsed: float) -> None:
+def evaluate(sink: TensorBoardSink, step: int, bits_per_byte: float, elapsed: float) -> None:
     """An evaluation of a training that reads 100 tokens an update."""
     sink.log(step, "val", {"bits_per_byte": bits_per_byte, "tokens": 100 * step}, {"elapsed": elapsed})
 
 
-def test_each_axis_has_a_folder_in_which_a_resume_voids_what_it_repeats(tmp_path: Path) -> None:
-    first = TensorBoardSink(tmp_path, None)
+def test_a_resume_voids_what_it_repeats_on_each_axis(tmp_path: Path) -> None:
+    first = TensorBoardSink(tmp_path)
     for step, value, elapsed in ((10, 4.0, 1.2), (20, 3.0, 2.5), (30, 5.0, 9.0), (40, 2.5, 11.0)):
-        looked(first, step, value, elapsed)
+        evaluate(first, step, value, elapsed)
     first.close()
-    resumed = TensorBoardSink(tmp_path, Reached(20, 2000, 2.5, 3.0))
+    resumed = TensorBoardSink(tmp_path, resume_step=20, resume_tokens=2000, resume_seconds=2.5, best_bits_per_byte=3.0)
     for step, value, elapsed in ((30, 3.5, 2.9), (40, 2.0, 4.1), (50, 2.25, 5.0)):
-        looked(resumed, step, value, elapsed)
+        evaluate(resumed, step, value, elapsed)
     resumed.close()
     values = [4.0, 3.0, 3.5, 2.0, 2.25]
     steps = [10, 20, 30, 40, 50]
@@ -141,10 +144,10 @@ def test_each_axis_has_a_folder_in_which_a_resume_voids_what_it_repeats(tmp_path
     assert curve(tmp_path / "seconds", "val_over_seconds/bits_per_byte") == [(2, 4.0), (3, 3.0), (5, 2.0)]
 
 
-def test_evaluations_within_a_second_give_one_point_of_the_clock(tmp_path: Path) -> None:
-    sink = TensorBoardSink(tmp_path, None)
+def test_evaluations_within_a_second_are_one_point_over_seconds(tmp_path: Path) -> None:
+    sink = TensorBoardSink(tmp_path)
     for step, elapsed in ((1, 0.1), (2, 0.9), (3, 1.0), (4, 1.1), (5, 1.9), (6, 7.0)):
-        looked(sink, step, float(step), elapsed)
+        evaluate(sink, step, float(step), elapsed)
     sink.close()
     assert curve(tmp_path / "seconds", "val_over_seconds/bits_per_byte") == [(1, 1.0), (2, 4.0), (7, 6.0)]
 
@@ -157,31 +160,31 @@ def evaluated(folder: Path, steps: Iterable[int]) -> BaselineSink:
     return sink
 
 
-def test_what_simple_models_make_of_a_text_are_lines_as_long_as_its_longest_run(tmp_path: Path) -> None:
+def test_baselines_are_as_long_as_the_longest_run_on_the_text(tmp_path: Path) -> None:
     for steps in ((40,), (10, 20), (30, 60)):
         evaluated(tmp_path, steps).close()
     for name, value in (("xz 2.500", 2.5), ("unigram 4.062", 4.0625)):
         assert curve(tmp_path / name, "val/bits_per_byte") == [(0, value), (40, value), (60, value)]
 
 
-def test_a_line_is_at_least_half_as_long_as_its_run_that_trains(tmp_path: Path) -> None:
+def test_a_baseline_is_at_least_half_as_long_as_a_run_in_training(tmp_path: Path) -> None:
     sink = evaluated(tmp_path, range(10, 91, 10))
     assert curve(tmp_path / "xz 2.500", "val/bits_per_byte") == [(step, 2.5) for step in (0, 10, 20, 40, 80)]
     sink.close()
     assert curve(tmp_path / "xz 2.500", "val/bits_per_byte")[-1] == (90, 2.5)
 
 
-def test_a_run_without_evaluations_draws_nothing(tmp_path: Path) -> None:
+def test_a_run_without_evaluations_writes_no_baselines(tmp_path: Path) -> None:
     sink = BaselineSink(tmp_path / "text", {"xz": 2.5})
     sink.log(5, "train", {"loss": 3.0}, {})
     sink.close()
     assert not (tmp_path / "text").exists()
 
 
-def test_a_histogram_has_each_number_in_one_bin(tmp_path: Path) -> None:
-    sink = TensorBoardSink(tmp_path, None)
+def test_a_histogram_counts_each_number_once(tmp_path: Path) -> None:
+    sink = TensorBoardSink(tmp_path)
     numbers = np.array([[0.0, 0.25, 3.0], [3.0, 1.49, np.nan]], np.float32)
-    sink.picture(7, "weights/head.weight", Histogram.of(numbers))
+    sink.log_media(7, "weights/head.weight", Histogram.of(numbers))
     sink.close()
     (event,) = shown(tmp_path).Tensors("weights/head.weight")
     assert event.step == 7
@@ -200,10 +203,10 @@ def test_numbers_that_are_nearly_equal_are_counted() -> None:
         assert counts[-1] == n_in_last
 
 
-def test_after_kills_and_resumes_the_curve_is_unbroken_and_no_step_is_there_twice(tmp_path: Path) -> None:
+def test_the_curve_is_unbroken_and_has_every_step_once_after_kills_and_resumes(tmp_path: Path) -> None:
     killed(tmp_path, None, 30)
     killed(tmp_path, 20, 27)  # resumed at 20, killed before the next save
-    sink = TensorBoardSink(tmp_path, Reached(20), About("steps: 1"))
+    sink = TensorBoardSink(tmp_path, config="steps: 1", resume_step=20)
     write(sink, 21, 40)
     sink.close()
     for tag, value in (("train/loss", lambda s: 0.5**s), ("speed/tokens_per_second", lambda s: 100.0 + s)):
@@ -212,40 +215,38 @@ def test_after_kills_and_resumes_the_curve_is_unbroken_and_no_step_is_there_twic
     assert len(texts(tmp_path, "config")) == 1
 
 
-def test_a_run_begun_anew_leaves_nothing_of_what_was_before(tmp_path: Path) -> None:
+def test_a_new_run_removes_old_events(tmp_path: Path) -> None:
     killed(tmp_path, None, 5)
-    sink = TensorBoardSink(tmp_path, None, About("steps: 2"))
+    sink = TensorBoardSink(tmp_path, config="steps: 2")
     write(sink, 3, 4)
     sink.close()
     assert [step for step, _ in curve(tmp_path, "train/loss")] == [3, 4]
     assert texts(tmp_path, "config") == [(0, "    steps: 2")]
 
 
-def test_a_record_torn_by_a_kill_does_not_hide_what_comes_after(tmp_path: Path) -> None:
+def test_an_incomplete_record_does_not_hide_later_ones(tmp_path: Path) -> None:
     killed(tmp_path, None, 10)
     (torn,) = tmp_path.glob("events.*")
     torn.write_bytes(torn.read_bytes()[:-7])
-    sink = TensorBoardSink(tmp_path, Reached(8))
+    sink = TensorBoardSink(tmp_path, resume_step=8)
     write(sink, 9, 12)
     sink.close()
     assert [step for step, _ in curve(tmp_path, "train/loss")] == list(range(1, 13))
 
 
-def test_a_clock_that_goes_back_does_not_disturb_the_order_of_the_files(
+def test_a_clock_that_is_set_back_does_not_change_the_order_of_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for now, (resume_step, last) in zip((2e9, 2e9, 1e9), ((None, 6), (4, 7), (5, 9)), strict=True):
         monkeypatch.setattr(time, "time", lambda now=now: now)
-        sink = TensorBoardSink(tmp_path, None if resume_step is None else Reached(resume_step))
+        sink = TensorBoardSink(tmp_path, resume_step=resume_step)
         write(sink, 1 if resume_step is None else resume_step + 1, last)
         sink.close()
     assert len(list(tmp_path.glob("events.*"))) == 3
     assert [step for step, _ in curve(tmp_path, "train/loss")] == list(range(1, 10))
 
 
-def test_a_full_disk_under_tensorboard_costs_one_warning_and_no_training(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_costs_one_warning_and_no_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(call: Callable[..., Any], *args: Any) -> Any:
         if call is os.open and "tfevents" in str(args[0]):
             raise OSError(errno.ENOSPC, "")
@@ -253,21 +254,21 @@ def test_a_full_disk_under_tensorboard_costs_one_warning_and_no_training(
 
     monkeypatch.setattr(files, "syscall", full)
     warnings: list[str] = []
-    sink = TensorBoardSink(tmp_path / "tb", None)
+    sink = TensorBoardSink(tmp_path / "tb")
     with MetricLog.open(tmp_path, resume_step=None, extras=[sink], warn=warnings.append) as log:
         for step in (1, 2, 3):
             log.write(step, "train", {"loss": 1.0})
     assert len(warnings) == 1
-    assert "TensorBoardSink is off from here on: " in warnings[0]
+    assert "TensorBoardSink is switched off: " in warnings[0]
     assert "No space left on device" in warnings[0]
     assert (tmp_path / "metrics.jsonl").read_text().count("\n") == 3
 
 
-def test_nothing_is_imported_or_written_before_the_first_number_and_torch_never(tmp_path: Path) -> None:
+def test_nothing_is_imported_or_written_before_the_first_number_and_torch_is_never_imported(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path\n"
         "from gptlite.loggers.tensorboard import TensorBoardSink\n"
-        "sink = TensorBoardSink(Path(sys.argv[1]), None)\n"
+        "sink = TensorBoardSink(Path(sys.argv[1]))\n"
         "print('tensorboard' in sys.modules, Path(sys.argv[1]).exists())\n"
         "sink.log(1, 'train', {'loss': 1.0}, {}); sink.sync(); sink.close()\n"
         "print('tensorboard' in sys.modules, 'torch' in sys.modules, len(list(Path(sys.argv[1]).glob('events.*'))))"

@@ -19,7 +19,7 @@ from gptlite import files
 from gptlite.errors import RunError
 from gptlite.runs.checkpoint import Checkpoint, Damaged, prune, save_checkpoint, valid_checkpoints
 from gptlite.runs.checkpoint_manifest import dump_manifest
-from gptlite.runs.find import latest
+from gptlite.runs.find import find_latest
 
 Save = Callable[..., Checkpoint]
 FILES = ["MANIFEST.json", "config.json", "model.safetensors", "optimizer.safetensors", "state.json"]
@@ -79,7 +79,7 @@ def test_a_checkpoint_copied_alone_under_another_name_opens(save: Save, tmp_path
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_deleting_or_cutting_any_file_is_noticed_and_the_one_before_is_used(
+def test_a_deleted_or_truncated_file_is_noticed_and_the_checkpoint_before_is_used(
     save: Save, folder: Path, name: str
 ) -> None:
     save(1)
@@ -88,16 +88,16 @@ def test_deleting_or_cutting_any_file_is_noticed_and_the_one_before_is_used(
     for length in [None, *range(0, len(whole), max(1, len(whole) // 20))]:
         path.unlink() if length is None else path.write_bytes(whole[:length])
         warnings: list[str] = []
-        found = latest(folder, warnings.append, check_hashes=False)
+        found = find_latest(folder, warnings.append, check_hashes=False)
         assert found is not None
         assert found.step == 1
         assert len(warnings) == 1
-        assert f"step-00000002/{name}: " in warnings[0]
-        assert warnings[0].endswith("; using step 1 instead")
+        expected = f"{folder}: using step 1, since 1 checkpoint cannot be read: {path}: "
+        assert warnings[0].startswith(expected)
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_flipped_bit_is_noticed(save: Save, folder: Path, name: str) -> None:
+def test_a_flipped_bit_is_noticed(save: Save, folder: Path, name: str) -> None:
     save(1)
     path = save(2).path / name
     whole = path.read_bytes()
@@ -121,17 +121,21 @@ def test_swapped_files_and_renamed_folders_are_noticed(save: Save, folder: Path)
     assert [each.step for each in valid_checkpoints(folder)] == [1]  # by name and sizes: 9 is not its step
 
 
-def test_another_format_version_is_refused_by_name_and_not_passed_over(save: Save, folder: Path) -> None:
+def test_another_format_version_is_an_error_and_not_skipped(save: Save, folder: Path) -> None:
     save(1)
     path = save(2).path / "MANIFEST.json"
     fields = json.loads(path.read_text())
     path.write_text(path.read_text().replace('"format_version": 1', '"format_version": 3'))
-    with pytest.raises(Damaged, match="its content changed"):  # one flipped bit makes 3 of 1
+    with pytest.raises(
+        Damaged, match="the content of this file changed after it was written"
+    ):  # one flipped bit makes 3 of 1
         Checkpoint.open(path.parent)
     del fields["sha256"]
     path.write_bytes(sealed({**fields, "format_version": 3}))
-    with pytest.raises(RunError, match=r"MANIFEST\.json: format_version = 3: this gptlite reads 1; use the version"):
-        latest(folder, pytest.fail)
+    with pytest.raises(
+        RunError, match=r"MANIFEST\.json: format_version is 3, and this gptlite reads 1\. Use the version"
+    ):
+        find_latest(folder, pytest.fail)
 
 
 def sealed(fields: dict[str, object]) -> bytes:
@@ -143,20 +147,18 @@ def sealed(fields: dict[str, object]) -> bytes:
 @pytest.mark.parametrize("name", ["../state.json", "/etc/passwd", "..", "", "a\\b", "c:x"])
 def test_a_manifest_cannot_name_a_file_outside_its_folder(tmp_path: Path, name: str) -> None:
     (tmp_path / "MANIFEST.json").write_bytes(dump_manifest(1, None, {name: {"size": 0, "sha256": "0"}}))
-    with pytest.raises(Damaged, match="it is no checkpoint of ours"):
+    with pytest.raises(Damaged, match="gptlite did not write this file"):
         Checkpoint.open(tmp_path)
 
 
-def test_a_manifest_with_a_number_that_json_lacks_is_damaged(save: Save) -> None:
+def test_a_manifest_with_nan_is_damaged(save: Save) -> None:
     path = save(1).path / "MANIFEST.json"
     path.write_text(path.read_text().replace('"score": null', '"score": NaN'))
-    with pytest.raises(Damaged, match="its content changed"):
+    with pytest.raises(Damaged, match="the content of this file changed after it was written"):
         Checkpoint.open(path.parent)
 
 
-def test_a_file_that_the_disk_cannot_read_counts_as_damaged(
-    save: Save, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreadable_file_counts_as_damaged(save: Save, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(1), save(2)
     whole = files.sha256_of
 
@@ -170,16 +172,16 @@ def test_a_file_that_the_disk_cannot_read_counts_as_damaged(
     assert steps(folder) == [1]
 
 
-def test_a_file_that_cannot_even_be_looked_at_counts_as_damaged(tmp_path: Path) -> None:
+def test_a_file_with_an_impossible_name_counts_as_damaged(tmp_path: Path) -> None:
     (tmp_path / "MANIFEST.json").write_bytes(dump_manifest(1, None, {"n" * 300: {"size": 0, "sha256": "0"}}))
-    with pytest.raises(Damaged, match="file = File name too long"):
+    with pytest.raises(Damaged, match="cannot be read: File name too long"):
         Checkpoint.open(tmp_path)
 
 
 @pytest.mark.parametrize("files", [[], {"a": 1}, {"a": {}}, {"a": {"size": "1", "sha256": ""}}])
 def test_a_sealed_manifest_of_another_shape_is_refused(tmp_path: Path, files: object) -> None:
     (tmp_path / "MANIFEST.json").write_bytes(sealed({"format_version": 1, "step": 1, "score": None, "files": files}))
-    with pytest.raises(Damaged, match="it is no checkpoint of ours"):
+    with pytest.raises(Damaged, match="gptlite did not write this file"):
         Checkpoint.open(tmp_path)
 
 
@@ -204,18 +206,18 @@ def tensor_file(header: object, payload: bytes = b"") -> bytes:
     ],
     ids=["empty", "pickle", "huge", "long", "outside", "overlap", "overflow", "dtype", "negative", "list"],
 )
-def test_a_hostile_tensor_file_is_an_error_and_never_run(tmp_path: Path, data: bytes) -> None:
+def test_a_malicious_tensor_file_is_an_error_and_never_executed(tmp_path: Path, data: bytes) -> None:
     found = save_checkpoint(tmp_path, 1, {"model.safetensors": data}, {})
-    with pytest.raises(RunError, match=r"model\.safetensors: content = .*: a safetensors file"):
+    with pytest.raises(RunError, match=r"model\.safetensors: not a valid safetensors file: "):
         found.read_model()
 
 
-def test_asking_for_a_file_that_was_not_saved_names_those_that_were(save: Save) -> None:
-    with pytest.raises(RunError, match=r"file = extra\.json: one of config\.json, model\.safetensors, "):
+def test_a_file_that_was_not_saved_is_an_error_with_the_saved_ones(save: Save) -> None:
+    with pytest.raises(RunError, match=r"this checkpoint has no extra\.json, only config\.json, model\.safetensors, "):
         save(1).read_json("extra.json")
 
 
-def test_names_that_are_no_checkpoints_are_no_checkpoints(save: Save, folder: Path) -> None:
+def test_folders_with_other_names_are_not_checkpoints(save: Save, folder: Path) -> None:
     path = save(1).path
     for name in ["step-1", "step-00000002.tmp-9-ab", "step-00000003.bak", "Step-00000004", "step-00000005"]:
         (folder / name).mkdir()
@@ -241,7 +243,7 @@ def test_prune_counts_only_valid_checkpoints(save: Save, folder: Path) -> None:
     assert steps(folder) == [1, 3]
 
 
-def test_prune_does_not_trust_what_a_resume_has_passed_over(save: Save, folder: Path) -> None:
+def test_prune_does_not_count_what_a_resume_rejected(save: Save, folder: Path) -> None:
     save(2)
     late = save(3).path / "model.safetensors"
     late.write_bytes(late.read_bytes()[:-1] + b"?")  # the size fits, so only the resume from 1 knew better
@@ -263,6 +265,6 @@ def test_a_failing_prune_is_a_warning(save: Save, folder: Path, monkeypatch: pyt
     warnings: list[str] = []
     prune(folder, 1, newest=2, warn=warnings.append)
     assert len(warnings) == 1
-    assert "old checkpoints stay: " in warnings[0]
-    assert "step-00000001: remove = Permission denied" in warnings[0]
+    assert warnings[0].startswith("old checkpoints were not removed: ")
+    assert "step-00000001: cannot remove: Permission denied" in warnings[0]
     assert steps(folder) == [1, 2]

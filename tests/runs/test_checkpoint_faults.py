@@ -15,9 +15,9 @@ import pytest
 
 from gptlite import files
 from gptlite.errors import StorageError
-from gptlite.json_files import read_record
+from gptlite.json_files import read_versioned
 from gptlite.runs.checkpoint import prune, save_checkpoint, valid_checkpoints, write_pointer
-from gptlite.runs.find import best, latest
+from gptlite.runs.find import find_best, find_latest
 
 SIZE = 3000
 FILES = {"model.safetensors": b"\4" * SIZE, "optimizer.safetensors": b"o" * SIZE, "state.json": b"{}"}
@@ -62,14 +62,14 @@ def calls_of_a_save(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def check_survivors(folder: Path) -> int:
     """Assert that the newest or the one before loads, quietly, that pointers are readable, and name its step."""
-    found = latest(folder, pytest.fail)
+    found = find_latest(folder, pytest.fail)
     assert found is not None
     assert found.step in (3, 4)
     assert (found.path / "model.safetensors").read_bytes() == bytes([found.step]) * SIZE
-    chosen = best(folder, pytest.fail)
+    chosen = find_best(folder, pytest.fail)
     assert chosen is not None
     assert chosen.step == found.step
-    assert {read_record(folder / f"{name}.json")["step"] for name in ("latest", "best")} <= {3, 4}
+    assert {read_versioned(folder / f"{name}.json")["step"] for name in ("latest", "best")} <= {3, 4}
     named = {path for path in folder.glob("step-*") if files.TEMP_MARK not in path.name}
     assert named == {each.path for each in valid_checkpoints(folder, check_hashes=True)}  # none is half there
     return found.step
@@ -83,7 +83,7 @@ from gptlite import files
 from test_checkpoint_faults import begin, save_and_prune
 
 root, n_calls = Path(sys.argv[1]), int(sys.argv[2])
-durable._fsync = lambda fd: None
+files._fsync = lambda fd: None
 begin(root / "fresh")
 
 def killed_at(at, half):
@@ -104,7 +104,7 @@ for half in (0, 1):
         shutil.copytree(root / "fresh", folder)
         child = os.fork()
         if not child:
-            durable.syscall = killed_at(at, half)
+            files.syscall = killed_at(at, half)
             save_and_prune(folder, 4, 1.0)
             os._exit(0)
         assert os.waitpid(child, 0)[1] == signal.SIGKILL, at
@@ -185,7 +185,7 @@ def test_a_real_limit_on_file_sizes_is_reported_and_leaves_nothing_half_done(tmp
     before = sorted(tmp_path.rglob("*"))
     done = subprocess.run([sys.executable, "-c", LIMITED, tmp_path], capture_output=True, text=True, check=True)
     lines = done.stdout.splitlines()
-    refused = [line for line in lines if "write = File too large: the system's limit on file size" in line]
+    refused = [line for line in lines if "cannot write: File too large. The system limits the size of files" in line]
     assert [*refused, "3000 saved"] == lines[: len(refused) + 1]
     assert len(refused) == 15
     files.remove_tree(tmp_path / "step-00000002")
@@ -202,7 +202,7 @@ class Inode:
 class Disk:
     """A model of what a power cut leaves: contents as of the file's last fsync, names as of their folder's, or later.
 
-    `syscall` stands in for the one of `durable`, and calls `before_each` first.
+    `syscall` stands in for files.syscall, and calls `before_each` first.
     """
 
     def __init__(self, root: Path, before_each: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""Runs written by hand: what their files say, which belong together, how their curves compare."""
+"""Summaries, groups and curves of runs that were written by hand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,16 @@ from gptlite.config.saved import saved_values
 from gptlite.config.schema import RunConfig
 from gptlite.errors import Diverged, RunError
 from gptlite.loggers.baselines import FOLDER
-from gptlite.runs.compare import differences, differing, fold, peculiar, points, seeds_of, shared_places, value_at
+from gptlite.runs.compare import (
+    curve_points,
+    differences,
+    find_differing_keys,
+    find_seed_group,
+    group_seeds,
+    interpolate,
+    shared_positions,
+    uncommon_values,
+)
 from gptlite.runs.run import Run
 from gptlite.runs.summary import Evaluation, last_sample, read_curve, read_run, read_runs
 
@@ -46,7 +55,7 @@ def written(folder: Path, name: str, *scores: float, finished: bool = True, text
     return run
 
 
-def test_figures_are_those_of_the_files(tmp_path):
+def test_a_summary_has_the_numbers_of_the_files(tmp_path):
     summary, problems = read_run(written(tmp_path, "a", 3.0, 2.0, 2.5))
     assert problems == []
     assert (summary.name, summary.state, summary.parameters, summary.tokenizer) == ("a", "finished", 1234, "bpe 4096")
@@ -56,7 +65,7 @@ def test_figures_are_those_of_the_files(tmp_path):
     assert summary.started_at == 1767323045.0  # date -d 2026-01-02T03:04:05Z +%s
 
 
-def test_a_run_that_is_not_finished_finds_its_best_among_thousands_of_lines(tmp_path):
+def test_the_best_of_an_unfinished_run_is_found_among_thousands_of_lines(tmp_path):
     run = written(tmp_path, "a", 3.0, 1.5, finished=False)
     more = [line(step, "train", loss=2.0, time={"elapsed": 1.0 * step}) for step in range(201, 2000)]
     with (run.path / "metrics.jsonl").open("a") as file:
@@ -65,13 +74,13 @@ def test_a_run_that_is_not_finished_finds_its_best_among_thousands_of_lines(tmp_
     assert (summary.state, summary.step, summary.best_bits_per_byte, summary.best_step) == ("stopped", 1999, 1.5, 200)
 
 
-def test_null_steps_are_the_default_and_a_clock_has_none(tmp_path):
+def test_steps_are_the_default_or_none_under_max_minutes(tmp_path):
     default, _ = read_run(written(tmp_path, "a", 3.0, train__max_steps=None))
     by_clock, _ = read_run(written(tmp_path, "b", 3.0, train__max_steps=None, train__max_minutes=3.0))
     assert (default.steps, by_clock.steps) == (RunConfig().train.updates, None)
 
 
-def test_the_lock_says_that_a_run_is_running_and_asking_disturbs_neither_holder_nor_starter(tmp_path):
+def test_a_locked_run_is_running_and_asking_does_not_disturb_the_holder(tmp_path):
     run = written(tmp_path, "a", 3.0)
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLDER, run.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -88,7 +97,7 @@ def test_the_lock_says_that_a_run_is_running_and_asking_disturbs_neither_holder_
     assert read_run(run)[0].state == "finished"
 
 
-def test_divergence_leaves_a_record_that_going_on_takes_back(tmp_path):
+def test_divergence_is_recorded_until_the_run_is_reopened(tmp_path):
     run = written(tmp_path, "a", 3.0, finished=False)
     with pytest.raises(Diverged), run.noting_divergence():
         raise Diverged("step 7: loss = nan")
@@ -98,7 +107,7 @@ def test_divergence_leaves_a_record_that_going_on_takes_back(tmp_path):
     assert read_run(run)[0].state == "stopped"
 
 
-def test_broken_folders_cost_a_line_each_and_the_rest_is_listed(tmp_path):
+def test_broken_folders_are_a_line_each_and_the_others_are_listed(tmp_path):
     written(tmp_path, "good", 3.0)
     (tmp_path / "empty").mkdir()
     (tmp_path / "notes.txt").write_text("no folder")
@@ -114,7 +123,7 @@ def test_broken_folders_cost_a_line_each_and_the_rest_is_listed(tmp_path):
 
 
 @pytest.mark.parametrize("damage", [b"", b"\x00\xff rubbish\n" * 9, b'{"step": "x"}\n', b"[1]\n", b'{"step": 9, "spl'])
-def test_damaged_metrics_leave_the_run_in_the_list(tmp_path, damage):
+def test_a_run_with_damaged_metrics_is_listed(tmp_path, damage):
     run = written(tmp_path, "a", 3.0)
     (run.path / "metrics.jsonl").write_bytes(damage)
     (summary,), problems = read_runs(tmp_path)
@@ -123,7 +132,7 @@ def test_damaged_metrics_leave_the_run_in_the_list(tmp_path, damage):
     assert len(problems) == (damage.endswith(b"\n"))
 
 
-def test_the_folder_of_reference_lines_is_no_run_that_lacks_its_config(tmp_path: Path) -> None:
+def test_the_folder_of_baselines_is_not_reported(tmp_path: Path) -> None:
     (tmp_path / FOLDER / "story.txt").mkdir(parents=True)
     (tmp_path / "other").mkdir()
     runs, problems = read_runs(tmp_path)
@@ -131,7 +140,7 @@ def test_the_folder_of_reference_lines_is_no_run_that_lacks_its_config(tmp_path:
     assert [problem.partition(": ")[0] for problem in problems] == [str(tmp_path / "other")]
 
 
-def test_damaged_records_leave_the_run_in_the_list_and_are_named(tmp_path):
+def test_a_run_with_damaged_records_is_listed_and_they_are_named(tmp_path):
     run = written(tmp_path, "a", 3.0, 2.0)
     (run.path / "run.json").write_text("{")
     (run.path / "finished.json").write_text('{"format_version": 99}')
@@ -143,7 +152,7 @@ def test_damaged_records_leave_the_run_in_the_list_and_are_named(tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_folders_without_permission_cost_a_line(tmp_path):
+def test_folders_without_permission_are_a_line(tmp_path):
     written(tmp_path, "good", 3.0)
     closed = written(tmp_path, "closed", 3.0)
     closed.path.chmod(0)
@@ -155,7 +164,7 @@ def test_folders_without_permission_cost_a_line(tmp_path):
     assert [str(closed.path) in problem for problem in problems] == [True]
 
 
-def test_a_folder_that_cannot_be_read_costs_a_line(tmp_path, monkeypatch):
+def test_a_folder_that_cannot_be_read_is_a_line(tmp_path, monkeypatch):
     written(tmp_path, "good", 3.0)
     written(tmp_path, "closed", 3.0)
     real = Path.is_file
@@ -168,10 +177,10 @@ def test_a_folder_that_cannot_be_read_costs_a_line(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "is_file", is_file)
     runs, problems = read_runs(tmp_path)
     assert [run.name for run in runs] == ["good"]
-    assert [problem.partition(": ")[2][:24] for problem in problems] == ["read = Permission denied"]
+    assert [problem.partition(": ")[2][:30] for problem in problems] == ["cannot read: Permission denied"]
 
 
-def test_saved_values_are_those_of_the_config_however_it_is_written(tmp_path):
+def test_saved_values_are_those_of_the_config_in_any_layout(tmp_path):
     cfg = RunConfig().with_values({"data.source": ["a b", "c#d.txt"], "eval.prompt": 'x: "y" # z', "train.lr": 3e-05})
     expected = {f"{section}.{key}": v for section, keys in cfg.model_dump().items() for key, v in keys.items()}
     text = dump_config(cfg)
@@ -181,14 +190,14 @@ def test_saved_values_are_those_of_the_config_however_it_is_written(tmp_path):
     assert saved_values(edited) == expected
 
 
-def test_finished_runs_that_differ_only_in_their_seed_are_one_row(tmp_path):
+def test_finished_runs_that_differ_only_in_their_seed_are_one_group(tmp_path):
     for seed, best in ((1, 2.0), (2, 2.2), (3, 2.4)):
         written(tmp_path, f"a-{seed}", best, run__seed=seed)
     written(tmp_path, "again", 2.0, run__seed=1)
     written(tmp_path, "other", 2.0, run__seed=1, train__lr=0.5)
     written(tmp_path, "other-text", 2.0, run__seed=4, text="u")
     written(tmp_path, "half", 2.0, run__seed=5, finished=False)
-    rows = fold(read_runs(tmp_path)[0])
+    rows = group_seeds(read_runs(tmp_path)[0])
     assert [[run.name for run in row.runs] for row in rows] == [
         ["a-1", "a-2", "a-3"],
         ["again"],
@@ -199,52 +208,55 @@ def test_finished_runs_that_differ_only_in_their_seed_are_one_row(tmp_path):
     assert rows[0].best == pytest.approx(2.2)
     assert rows[0].deviation == pytest.approx(0.2)  # of 2.0, 2.2, 2.4, by n - 1
     assert rows[1].deviation is None
-    assert differing(rows) == ["run.seed", "train.lr"]
-    assert differing(rows[:1]) == []
+    assert find_differing_keys(rows) == ["run.seed", "train.lr"]
+    assert find_differing_keys(rows[:1]) == []
 
 
-def test_of_a_row_only_what_most_do_not_have_is_peculiar(tmp_path):
+def test_uncommon_values_are_those_that_at_most_half_of_the_groups_have(tmp_path):
     for name, lr in (("a", 0.1), ("b", 0.1), ("c", 0.2)):
         written(tmp_path, name, 2.0, finished=False, train__lr=lr, train__grad_clip=None if name == "b" else 1.0)
-    rows = fold(read_runs(tmp_path)[0])
-    assert peculiar(rows) == [{}, {"train.grad_clip": None}, {"train.lr": 0.2}]
-    assert peculiar(rows[1:]) == [{"train.lr": 0.1, "train.grad_clip": None}, {"train.lr": 0.2, "train.grad_clip": 1.0}]
+    rows = group_seeds(read_runs(tmp_path)[0])
+    assert uncommon_values(rows) == [{}, {"train.grad_clip": None}, {"train.lr": 0.2}]
+    assert uncommon_values(rows[1:]) == [
+        {"train.lr": 0.1, "train.grad_clip": None},
+        {"train.lr": 0.2, "train.grad_clip": 1.0},
+    ]
 
 
-def test_a_folder_of_runs_may_hold_a_config_of_its_own(tmp_path):
+def test_a_folder_of_runs_may_have_a_config_itself(tmp_path):
     run = written(tmp_path, "a", 3.0)
     (tmp_path / "config.yaml").write_text("train: {lr: 1}\n")
     assert [each.name for each in read_runs(tmp_path)[0]] == ["a"]
-    with pytest.raises(RunError, match="folder = a run"):
+    with pytest.raises(RunError, match="this is a run, not a folder of runs"):
         read_runs(run.path)
 
 
-def test_the_other_seeds_of_a_run_are_found(tmp_path):
+def test_the_seed_group_of_a_run_is_found(tmp_path):
     for seed in (1, 2):
         written(tmp_path, f"a-{seed}", 2.0, run__seed=seed)
     written(tmp_path, "b", 2.0, train__lr=0.5)
     runs = {run.name: run for run in read_runs(tmp_path)[0]}
-    assert [run.name for run in seeds_of(runs["a-2"], list(runs.values())).runs] == ["a-1", "a-2"]
-    assert [run.name for run in seeds_of(runs["b"], list(runs.values())).runs] == ["b"]
+    assert [run.name for run in find_seed_group(runs["a-2"], list(runs.values())).runs] == ["a-1", "a-2"]
+    assert [run.name for run in find_seed_group(runs["b"], list(runs.values())).runs] == ["b"]
 
 
-def test_differences_are_values_and_absent_keys():
+def test_differences_are_other_values_and_missing_keys():
     assert differences({"a": 1, "b": 2, "c": None}, {"a": 1, "b": True, "d": None}) == ["b", "c", "d"]
 
 
-def test_curves_lie_over_steps_tokens_or_seconds(tmp_path):
+def test_curves_are_over_steps_tokens_or_seconds(tmp_path):
     summary, _ = read_run(written(tmp_path, "a", 3.0, 2.0))
     curve = read_curve(summary)
     assert curve == [Evaluation(100, 12800, 10.0, 3.0), Evaluation(200, 25600, 20.0, 2.0)]
-    assert points(curve, "tokens") == [(12800, 3.0), (25600, 2.0)]
-    assert points(curve, "seconds") == [(10.0, 3.0), (20.0, 2.0)]
+    assert curve_points(curve, "tokens") == [(12800, 3.0), (25600, 2.0)]
+    assert curve_points(curve, "seconds") == [(10.0, 3.0), (20.0, 2.0)]
 
 
-def test_a_curve_is_read_off_at_evaluations_and_on_the_straight_line_between_them():
+def test_a_curve_is_interpolated_linearly_between_evaluations():
     curve = [(10.0, 4.0), (20.0, 2.0), (40.0, 1.0)]
-    read = [value_at(curve, x) for x in (10.0, 15.0, 25.0, 40.0)]
+    read = [interpolate(curve, x) for x in (10.0, 15.0, 25.0, 40.0)]
     assert [each.bits_per_byte for each in read] == [4.0, 3.0, 1.75, 1.0]
-    assert [each.between for each in read] == [False, True, True, False]
+    assert [each.interpolated for each in read] == [False, True, True, False]
 
 
 @pytest.mark.parametrize(
@@ -257,12 +269,12 @@ def test_a_curve_is_read_off_at_evaluations_and_on_the_straight_line_between_the
         ([], [1], []),
     ],
 )
-def test_curves_are_compared_only_where_both_are(a, b, places):
+def test_curves_are_compared_only_where_both_exist(a, b, places):
     curves = [[(float(x), 1.0) for x in xs] for xs in (a, b)]
-    assert shared_places(*curves, most=3) == places
+    assert shared_positions(*curves, most=3) == places
 
 
-def test_the_last_sample_is_the_last_whole_line(tmp_path):
+def test_the_last_sample_is_the_last_complete_line(tmp_path):
     run = written(tmp_path, "a", 3.0)
     assert last_sample(run) is None
     (run.path / "samples.jsonl").write_text('{"step": 0, "text": "x"}\n{"step": 5, "text": "y"}\n{"step": 9, "te')

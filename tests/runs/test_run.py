@@ -1,4 +1,4 @@
-"""Runs by name, by path and by age; who may use a name; what their folders say."""
+"""Runs by name, path and age; which names are valid and free; the files of a run's folder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gptlite.errors import RunError, StorageError
+from gptlite.errors import RunError
 from gptlite.runs.run import Run
 
 
@@ -28,12 +28,12 @@ def test_without_a_name_a_run_takes_the_first_free_number_of_its_config(tmp_path
     assert names == ["small", "small-2", "small-3"]
 
 
-def test_an_explicit_name_in_use_is_an_error_that_names_both_ways_on(tmp_path: Path) -> None:
+def test_a_taken_name_is_an_error_with_both_ways_to_go_on(tmp_path: Path) -> None:
     make(tmp_path, "small")
     make(tmp_path, "small-2")
     with pytest.raises(RunError) as refused:
         Run.create(tmp_path, "small", "config")
-    expected = "--name = small: already used; continue it with --resume small, or take a free name such as small-3"
+    expected = "run small: this name is taken. Continue that run, or choose another name such as small-3."
     assert str(refused.value) == expected
     with pytest.raises(RunError) as refused:
         Run.check_free(tmp_path, "small", "base")
@@ -42,14 +42,14 @@ def test_an_explicit_name_in_use_is_an_error_that_names_both_ways_on(tmp_path: P
     assert not (tmp_path / "runs").exists()
 
 
-def test_trainings_that_race_for_names_get_different_ones(tmp_path: Path) -> None:
+def test_trainings_that_start_at_once_get_different_names(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         names = list(pool.map(lambda _: Run.create(tmp_path, None, "small").name, range(40)))
     assert len(set(names)) == 40
 
 
 @pytest.mark.parametrize("name", ["Müller", "小さい", "a b", "v1.2_x", "x" * 200])
-def test_names_may_hold_what_file_names_hold(tmp_path: Path, name: str) -> None:
+def test_names_of_files_are_valid_names(tmp_path: Path, name: str) -> None:
     assert make(tmp_path, name).name == name
     assert Run.open(tmp_path, name).path == tmp_path / name
 
@@ -58,24 +58,20 @@ def test_names_may_hold_what_file_names_hold(tmp_path: Path, name: str) -> None:
     "name",
     ["", ".", "..", ".hidden", "-x", "a/b", "a\\b", "a\nb", "a\0b", " a", "a ", "latest", "Best", "a.tmp-b", "ü" * 101],
 )
-def test_names_that_would_mislead_are_refused_before_anything_is_made(tmp_path: Path, name: str) -> None:
-    with pytest.raises(RunError, match=r"^--name = .*: the name of a folder, and .*; choose another --name$"):
+def test_invalid_names_are_refused_before_a_folder_is_made(tmp_path: Path, name: str) -> None:
+    with pytest.raises(RunError, match=r"^run .*: a run's name .*\. Choose another name\.$"):
         Run.create(tmp_path / "runs", name, "small")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_config_whose_name_is_unfit_asks_for_a_name(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"run name from the config = latest: .*choose another --name"):
+def test_the_name_of_a_config_can_be_invalid_too(tmp_path: Path) -> None:
+    with pytest.raises(
+        RunError, match=r"^run latest: a run's name cannot be latest or best, .*\. Choose another name\.$"
+    ):
         Run.create(tmp_path, None, "latest")
 
 
-def test_a_root_that_cannot_be_made_is_a_storage_error_that_names_it(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(StorageError, match=r"file: create folder = Not a directory"):
-        Run.create(tmp_path / "file" / "runs", None, "small")
-
-
-def test_claim_continues_a_run_begins_an_absent_one_and_survives_a_kill_in_between(tmp_path: Path) -> None:
+def test_claim_makes_or_continues_a_run_and_can_be_repeated_after_a_kill(tmp_path: Path) -> None:
     first = Run.claim(tmp_path, "y")
     assert not first.started
     (first.path / ".lock").touch()
@@ -87,10 +83,10 @@ def test_claim_continues_a_run_begins_an_absent_one_and_survives_a_kill_in_betwe
     assert Run.claim(tmp_path, "y").started
 
 
-def test_claim_refuses_a_folder_of_something_else(tmp_path: Path) -> None:
+def test_claim_refuses_a_folder_with_other_files(tmp_path: Path) -> None:
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.tex").touch()
-    with pytest.raises(RunError, match=r"thesis: run = no config\.yaml in it"):
+    with pytest.raises(RunError, match=r"thesis: this is not the folder of a run, since it has no config\.yaml\."):
         Run.claim(tmp_path, "thesis")
 
 
@@ -107,14 +103,14 @@ def test_a_run_opens_by_name_and_by_path(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("asked", "complaint"),
     [
-        ("smal", r"run = smal: a run's name or folder; did you mean small\?"),
-        ("xyz", r"run = xyz: a run's name or folder; there are big, small"),
-        ("", r"run = : a run's name or folder; there are big, small"),
-        ("thesis", r"thesis: run = no config\.yaml in it: the folder of a run"),
-        ("small/checkpoints/step-00000001", r"run = a checkpoint: the folder of a run; name small$"),
+        ("smal", r"^run smal: there is no run of this name in .*, and no such folder\. Did you mean small\?$"),
+        ("xyz", r"^run xyz: there is no run of this name in .*\. There are big, small\.$"),
+        ("", r"^run '': there is no run of this name in .*\. There are big, small\.$"),
+        ("thesis", r"thesis: this is not the folder of a run, since it has no config\.yaml\."),
+        ("small/checkpoints/step-00000001", r"this is a checkpoint, not a run\. Its run is small\.$"),
     ],
 )
-def test_what_is_no_run_is_refused_with_what_was_looked_for(tmp_path: Path, asked: str, complaint: str) -> None:
+def test_a_missing_run_is_an_error_that_says_what_exists(tmp_path: Path, asked: str, complaint: str) -> None:
     make(tmp_path, "big")
     (make(tmp_path, "small").checkpoints / "step-00000001").mkdir(parents=True)
     (tmp_path / "small" / "checkpoints" / "step-00000001" / "MANIFEST.json").touch()
@@ -123,7 +119,7 @@ def test_what_is_no_run_is_refused_with_what_was_looked_for(tmp_path: Path, aske
         Run.open(tmp_path, asked)
 
 
-def test_the_newest_run_is_the_one_that_started_last_whatever_the_file_times_say(tmp_path: Path) -> None:
+def test_the_newest_run_is_the_one_that_started_last_whatever_its_file_times(tmp_path: Path) -> None:
     make(tmp_path, "b", "2026-03-02T10:00:00+00:00")
     make(tmp_path, "c", "2026-03-02T10:30:00+01:00")  # half past nine in UTC
     make(tmp_path, "a", "2026-03-02T10:00:00+00:00")
@@ -133,7 +129,7 @@ def test_the_newest_run_is_the_one_that_started_last_whatever_the_file_times_say
     assert Run.newest(tmp_path).name == "b"
 
 
-def test_a_run_whose_record_is_lost_counts_by_the_time_of_its_folder(tmp_path: Path) -> None:
+def test_a_run_with_a_damaged_run_json_has_the_time_of_its_folder(tmp_path: Path) -> None:
     make(tmp_path, "old", "2020-01-01T00:00:00+00:00")
     make(tmp_path, "new", "2025-01-01T00:00:00+00:00")
     lost = make(tmp_path, "lost")
@@ -142,7 +138,7 @@ def test_a_run_whose_record_is_lost_counts_by_the_time_of_its_folder(tmp_path: P
     assert [run.name for run in Run.all(tmp_path)] == ["old", "lost", "new"]
 
 
-def test_latest_is_the_newest_unfinished_run_where_one_is_to_be_continued(tmp_path: Path) -> None:
+def test_latest_can_mean_the_newest_unfinished_run(tmp_path: Path) -> None:
     make(tmp_path, "first", "2026-01-01T00:00:00+00:00")
     second = make(tmp_path, "second", "2026-01-02T00:00:00+00:00")
     second.finish({"step": 100})
@@ -152,12 +148,12 @@ def test_latest_is_the_newest_unfinished_run_where_one_is_to_be_continued(tmp_pa
     assert Run.open(tmp_path, "latest", unfinished=True).name == "second"
 
 
-def test_latest_of_nothing_says_so(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"runs: run = latest: no run there; start one with gptlite train"):
+def test_latest_without_runs_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"runs: there is no run in this folder\. Train one"):
         Run.open(tmp_path / "runs", "latest")
 
 
-def test_finished_lasts_until_it_is_taken_back(tmp_path: Path) -> None:
+def test_a_run_is_finished_until_it_is_reopened(tmp_path: Path) -> None:
     run = make(tmp_path, "small")
     states = [run.finished]
     run.finish({"step": 100, "reason": "max_steps"})
@@ -166,7 +162,7 @@ def test_finished_lasts_until_it_is_taken_back(tmp_path: Path) -> None:
     assert [*states, run.finished] == [False, True, False]
 
 
-def test_info_comes_back_with_its_start_and_a_version(tmp_path: Path) -> None:
+def test_run_json_reads_back_with_its_start_and_version(tmp_path: Path) -> None:
     run = make(tmp_path, "small")
     run.write_info({"argv": ["gptlite", "train", "\udce4"]})
     info = run.info
@@ -176,23 +172,23 @@ def test_info_comes_back_with_its_start_and_a_version(tmp_path: Path) -> None:
     assert run.info["format_version"] == 1
 
 
-def test_a_record_of_another_version_is_refused_by_that_version(tmp_path: Path) -> None:
+def test_run_json_of_another_version_is_an_error_with_the_version(tmp_path: Path) -> None:
     run = make(tmp_path, "small")
     (run.path / "run.json").write_text(json.dumps({"format_version": 2}))
-    with pytest.raises(RunError, match=r"run\.json: format_version = 2: this gptlite reads 1"):
+    with pytest.raises(RunError, match=r"run\.json: format_version is 2, and this gptlite reads 1"):
         _ = run.info
 
 
-def test_the_config_comes_back_as_written(tmp_path: Path) -> None:
+def test_the_config_reads_back_as_written(tmp_path: Path) -> None:
     run = make(tmp_path, "small")
     run.write_config("# Größe\r\nrun: {}\n")
     assert run.config_text() == "# Größe\r\nrun: {}\n"
     (run.path / "config.yaml").write_bytes(b"\xff")
-    with pytest.raises(RunError, match=r"config\.yaml: content = .*can't decode byte 0xff"):
+    with pytest.raises(RunError, match=r"config\.yaml: the run's config cannot be read: .*can't decode byte 0xff"):
         run.config_text()
 
 
-def test_leftovers_of_a_killed_trainer_go_and_everything_else_stays(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_training_are_removed_and_nothing_else(tmp_path: Path) -> None:
     run = make(tmp_path, "small")
     (run.checkpoints / "step-00000002.tmp-77").mkdir(parents=True)
     (run.checkpoints / "step-00000001").mkdir()
@@ -202,9 +198,13 @@ def test_leftovers_of_a_killed_trainer_go_and_everything_else_stays(tmp_path: Pa
     assert sorted(path.name for path in run.path.rglob("*")) == [".lock", "checkpoints", "config.yaml", "step-00000001"]
 
 
-def test_a_locked_run_names_its_trainer(tmp_path: Path) -> None:
+def test_a_locked_run_names_the_holder(tmp_path: Path) -> None:
     run = make(tmp_path, "small")
-    with run.lock(), pytest.raises(RunError, match=rf"small/\.lock: lock = held by .*pid {os.getpid()}"), run.lock():
+    with (
+        run.lock(),
+        pytest.raises(RunError, match=rf"small/\.lock: held by gptlite train, pid {os.getpid()}"),
+        run.lock(),
+    ):
         pass
 
 
@@ -212,9 +212,9 @@ def test_finding_and_locking_runs_never_loads_torch(tmp_path: Path) -> None:
     make(tmp_path, "small")
     code = (
         "import sys; from pathlib import Path; sys.modules['torch'] = sys.modules['tensorboard'] = None\n"
-        "from gptlite.runs import choosing, metrics, rundir, tensorboard\n"
-        "run = rundir.Run.open(Path(sys.argv[1]), 'latest')\n"
-        "with run.lock(): print(choosing.latest(run.checkpoints, print))"
+        "from gptlite.loggers import metrics, tensorboard\nfrom gptlite.runs import find, run\n"
+        "run = run.Run.open(Path(sys.argv[1]), 'latest')\n"
+        "with run.lock(): print(find.find_latest(run.checkpoints, print))"
     )
     done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True)
     assert done.stdout == "None\n"

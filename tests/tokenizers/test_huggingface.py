@@ -68,7 +68,7 @@ def test_a_gpt2_folder_gives_our_ids_and_text(
 ) -> None:
     ours = load_named("gpt2")
     theirs = opened(saved(ours))
-    for text in [*AWKWARD, (repository / "gptlite" / "durable.py").read_text("utf-8")]:
+    for text in [*AWKWARD, (repository / "gptlite" / "files.py").read_text("utf-8")]:
         assert_equal(ours, theirs, text)
 
 

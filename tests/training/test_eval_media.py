@@ -17,13 +17,13 @@ from gptlite.data.tokens import TokenArray
 from gptlite.errors import ConfigError
 from gptlite.inference.inspect import attention_steps
 from gptlite.inference.language_model import LanguageModel, ModelInfo
-from gptlite.loggers.heatmap import tiled
+from gptlite.loggers.media import attention_image
 from gptlite.model.gpt import GPT
 from gptlite.runs.run import Run
 from gptlite.tokenizers.char import CharTokenizer
 from gptlite.training import launch
 from gptlite.training.diagnostics import weight_histograms
-from gptlite.training.eval_media import attention_pictures, fixed_text, pictures, token_embeddings
+from gptlite.training.eval_media import attention_images, eval_media, fixed_text, token_embeddings
 
 CPU = Compute(torch.device("cpu"), "fp32", "fused", 1)
 VALIDATION = TokenArray(np.arange(100) % 5, "val")
@@ -57,20 +57,20 @@ def test_the_fixed_text_is_the_prompt_or_the_beginning_of_the_validation_text():
 def test_every_layer_has_a_picture_of_the_weights_that_the_equation_gives():
     cfg = config(eval__prompt="cabb")
     judge = model(cfg)
-    shown = attention_pictures(judge, cfg, VALIDATION)
+    shown = attention_images(judge, cfg, VALIDATION)
     layers = attention_steps(judge.gpt, judge.encode("cabb"))
     assert list(shown) == ["attention/layer_1", "attention/layer_2"]
     for picture, layer in zip(shown.values(), layers, strict=True):
-        assert np.array_equal(picture, tiled(layer.weights))
+        assert np.array_equal(picture, attention_image(layer.weights))
 
 
 def test_only_the_main_process_looks_and_only_if_it_is_told_to(monkeypatch):
     cfg = config()
     judge = model(cfg)
     monkeypatch.setattr(GPT, "hidden", lambda *_: pytest.fail("the model ran"))
-    assert pictures(judge, cfg, VALIDATION, Dist(rank=1, world_size=2)) == {}
-    assert pictures(judge, config(log__attention=False, log__tensorboard=False), VALIDATION, Dist()) == {}
-    assert list(pictures(judge, config(log__attention=False), VALIDATION, Dist())) == ["embeddings"]
+    assert eval_media(judge, cfg, VALIDATION, Dist(rank=1, world_size=2)) == {}
+    assert eval_media(judge, config(log__attention=False, log__tensorboard=False), VALIDATION, Dist()) == {}
+    assert list(eval_media(judge, config(log__attention=False), VALIDATION, Dist())) == ["embeddings"]
 
 
 def test_the_vectors_of_the_tokens_are_the_rows_of_the_table_each_with_its_label():

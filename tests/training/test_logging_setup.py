@@ -57,7 +57,7 @@ def documented() -> list[re.Pattern[str]]:
 def curves(run: Run) -> dict[str, dict[str, list[tuple[int, Any]]]]:
     """folder -> tag -> [(step, value)], as TensorBoard's pages show them."""
     found = {}
-    (text,) = (run.path.parent / ".reference").iterdir()
+    (text,) = (run.path.parent / ".baselines").iterdir()
     folders = {path.parent for folder in (run.path / "tb", text) for path in folder.rglob("events.*")}
     for folder in folders:
         events = EventAccumulator(str(folder), size_guidance={"tensors": 0})
@@ -124,6 +124,17 @@ def test_every_tag_is_documented_every_documented_tag_is_there_and_no_step_is_th
                 assert steps == [step for step, _ in whole[folder][tag]], f"{folder}: {tag}"
 
 
+def test_every_metric_of_the_log_is_in_tensorboard(tiny: RunConfig, tmp_path: Path) -> None:
+    run = launch.start(tiny.with_values(EVERYTHING), root=tmp_path / "runs", base="tiny").run
+    tags = curves(run)["tb"]
+    for split in ("train", "val"):
+        for line in numbers(run, split):
+            shown = line.keys() - {"step", "split", "time", "tokens"}
+            assert {f"{split}/{name}" for name in shown} <= tags.keys()
+            of_time = line["time"].keys() - {"elapsed"}
+            assert of_time <= {tag.rpartition("/")[2] for tag in tags}
+
+
 def test_the_curves_are_the_numbers_of_the_log(tiny: RunConfig, tmp_path: Path) -> None:
     run = launch.start(tiny.with_values(EVERYTHING), root=tmp_path / "runs", base="tiny").run
     train, val = numbers(run, "train"), numbers(run, "val")
@@ -134,7 +145,8 @@ def test_the_curves_are_the_numbers_of_the_log(tiny: RunConfig, tmp_path: Path) 
         assert math.isclose(
             math.hypot(*(line[f"grad_norm/{layer}"] for layer in LAYERS)), line["grad_norm"], rel_tol=1e-5
         )
-        assert line["time"]["share_of_peak"] > 0
+        assert line["time"].keys() == {"elapsed", "tokens_per_second", "mfu", "peak_mib"}
+        assert line["time"]["mfu"] > 0
         assert line["time"]["peak_mib"] > 50
     assert [line["tokens"] for line in val] == [4 * 128, 8 * 128, 12 * 128]
     assert [step for step, _ in curves(run)["tokens"]["val_over_tokens/loss"]] == [line["tokens"] for line in val]

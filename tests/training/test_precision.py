@@ -14,7 +14,7 @@ from gptlite.compute.distributed import Dist
 from gptlite.config.schema import ModelSection, RunConfig
 from gptlite.inference.load import load_checkpoint
 from gptlite.model.gpt import GPT
-from gptlite.runs.find import choose_checkpoint, config_of
+from gptlite.runs.find import choose_checkpoint, load_checkpoint_config
 from gptlite.training import launch
 from gptlite.training.listener import SilentListener
 from gptlite.training.throughput import Throughput
@@ -78,7 +78,7 @@ def test_a_model_is_used_in_fp32_where_bf16_would_be_emulated(
     run = launch.start(cfg, root=tmp_path, base="tiny").run
     machine["bf16"] = native
     found = choose_checkpoint(tmp_path, run.name, None, pytest.fail)
-    chosen = config_of(found, ["run.device=cpu", *asked]).run
+    chosen = load_checkpoint_config(found, ["run.device=cpu", *asked]).run
     assert load_checkpoint(found, chosen).compute.precision == used
 
 
@@ -86,9 +86,9 @@ def test_the_share_of_the_peak_is_left_out_where_the_precision_is_emulated(tiny,
     model = GPT(ModelSection(n_layer=1, n_head=1, n_embd=8, block_size=8), 11)
     compute = Compute(torch.device("cpu"), "bf16", "fused", 1)
     machine["bf16"] = True
-    assert "share_of_peak" in Throughput(model, compute, Dist()).read(300, 3.0)
+    assert "mfu" in Throughput(model, compute, Dist()).read(300, 3.0)
     machine["bf16"] = False
     assert set(Throughput(model, compute, Dist()).read(300, 3.0)) == {"tokens_per_second", "peak_mib"}
     run = launch.start(tiny.with_values({"run.precision": "bf16", "run.device": "cpu"}), root=tmp_path, base="tiny").run
     lines = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
-    assert all("share_of_peak" not in line["time"] for line in lines)
+    assert all("mfu" not in line["time"] for line in lines)

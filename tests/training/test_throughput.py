@@ -32,7 +32,7 @@ def machine(monkeypatch):
 def test_the_share_is_the_models_arithmetic_over_what_all_processes_could_do(machine):
     read = Throughput(MODEL, CPU, Dist(rank=0, world_size=2)).read(tokens=300, seconds=3.0)
     assert read["tokens_per_second"] == 100.0
-    assert read["share_of_peak"] == pytest.approx(100 * FLOPS_PER_TOKEN / 2e6)
+    assert read["mfu"] == pytest.approx(100 * FLOPS_PER_TOKEN / 2e6)
     assert read["peak_mib"] > 50  # torch alone takes more
 
 
@@ -41,7 +41,7 @@ def test_the_fastest_products_seen_so_far_count(machine):
     shares = []
     for now, flops in ((20.0, 4e6), (31.0, 4e6), (62.0, 5e5)):
         machine[:] = [now, flops]
-        shares.append(gauge.read(300, 3.0)["share_of_peak"] / FLOPS_PER_TOKEN * 1e6)
+        shares.append(gauge.read(300, 3.0)["mfu"] / FLOPS_PER_TOKEN * 1e6)
     assert shares == pytest.approx([100.0, 25.0, 25.0])
 
 

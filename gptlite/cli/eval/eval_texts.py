@@ -150,10 +150,10 @@ def find_prepared(model: SelectedModel, alternative: str = " Or score a text wit
 
     alternative: advice to add to the error.
     """
-    from gptlite.runs.find import run_of
+    from gptlite.runs.find import find_run
     from gptlite.training.launch import find_text
 
-    run = run_of(model.checkpoint)
+    run = find_run(model.checkpoint)
     if run is None:
         sentence = f"this checkpoint is not inside a run, so its text is unknown. Name the run's folder.{alternative}"
         raise RunError(sentence, where=str(model.checkpoint.path))

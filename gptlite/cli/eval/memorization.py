@@ -54,7 +54,7 @@ def as_lines(found: Sequence[tuple[SelectedModel, Prepared, Memorised]]) -> Iter
     """Yield lines for the terminal: the copied fractions and the longest passages."""
     from gptlite.data.verbatim import SHORTEST
     from gptlite.inference.memorization import N_SAMPLES, SAMPLE_TOKENS, TEMPERATURE
-    from gptlite.loggers.progress_bar import one_line
+    from gptlite.loggers.progress_bar import preview
 
     for model, prepared, result in found:
         train, samples, validation = prepared.manifest.train, result.samples, result.validation
@@ -69,7 +69,7 @@ def as_lines(found: Sequence[tuple[SelectedModel, Prepared, Memorised]]) -> Iter
             "for comparison: the model was not trained on it",
             "",
             "longest copied passages of the samples, in characters:" if longest else "no such passage in the samples",
-            *(f"{len(passage):6}  {one_line(passage, PASSAGE_WIDTH)}" for passage in longest),
+            *(f"{len(passage):6}  {preview(passage, PASSAGE_WIDTH)}" for passage in longest),
             "",
         )
 

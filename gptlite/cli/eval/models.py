@@ -33,7 +33,7 @@ def select_models(
 
     which: the value of --checkpoint. sets: those of --set.
     """
-    from gptlite.runs.find import choose_checkpoint, config_of, run_of
+    from gptlite.runs.find import choose_checkpoint, find_run, load_checkpoint_config
     from gptlite.runs.run import runs_folder
 
     problems: list[Problem] = []
@@ -50,8 +50,8 @@ def select_models(
             found.append(checkpoint)
     if problems:
         raise RunError(problems)
-    cfgs = [config_of(each, [*normalization_of_copy(each), *sets]) for each in found]
-    run_names = [run.name if (run := run_of(each)) is not None else each.path.resolve().name for each in found]
+    cfgs = [load_checkpoint_config(each, [*normalization_of_copy(each), *sets]) for each in found]
+    run_names = [run.name if (run := find_run(each)) is not None else each.path.resolve().name for each in found]
     labels = [f"{name} {each.step}" for name, each in zip(run_names, found, strict=True)]
     times = Counter(labels)
     return [
@@ -63,9 +63,9 @@ def select_models(
 def normalization_of_copy(checkpoint: Checkpoint) -> list[Override]:
     """Return data.normalize as a copied checkpoint folder records it, which has no run around it."""
     from gptlite.config.loading import Override
-    from gptlite.runs.find import run_of
+    from gptlite.runs.find import find_run
 
-    if run_of(checkpoint) is not None:
+    if find_run(checkpoint) is not None:
         return []
     info = checkpoint.read_json("config.json").get("gptlite", {})
     return [Override("saved", "data.normalize", info["normalize"])] if "normalize" in info else []

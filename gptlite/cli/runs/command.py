@@ -95,14 +95,14 @@ def list_runs(
         raise ConfigError("--json and --csv exclude each other. Choose one.")
     from gptlite.cli.runs import table
     from gptlite.cli.tables import terminal_width
-    from gptlite.runs.compare import RunGroup, fold
+    from gptlite.runs.compare import RunGroup, group_seeds
     from gptlite.runs.run import runs_folder
     from gptlite.runs.summary import read_runs
 
     root = runs_folder() if folder is None else Path(folder).expanduser()
     runs, problems = read_runs(root)
     matching = table.filter_runs(runs, filter_ or []) if runs else []
-    rows = table.sort_rows([RunGroup([run]) for run in matching] if no_fold else fold(matching), sort)
+    rows = table.sort_rows([RunGroup([run]) for run in matching] if no_fold else group_seeds(matching), sort)
     if as_json:
         emit(table.as_json(rows))
     elif as_csv:
@@ -135,7 +135,7 @@ def diff(a: First, b: Second) -> None:
 @app.command("plot", cls=Command)
 def plot(names: Names, x: X = "tokens", out: Out = None) -> None:
     """Plot validation curves as an SVG file."""
-    from gptlite.runs.compare import points
+    from gptlite.runs.compare import curve_points
     from gptlite.runs.summary import read_curve
     from gptlite.views.line_plot import LINEAR, Line, line_plot
 
@@ -144,7 +144,7 @@ def plot(names: Names, x: X = "tokens", out: Out = None) -> None:
     times = Counter(run.name for run in runs)
     lines, problems = [], []
     for run in runs:
-        curve = points(read_curve(run), x)
+        curve = curve_points(read_curve(run), x)
         if curve:
             xs, ys = zip(*curve, strict=True)
             lines.append(Line(run.name if times[run.name] == 1 else str(run.run.path), ys, xs))

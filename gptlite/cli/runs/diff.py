@@ -8,9 +8,16 @@ from collections.abc import Iterator, Sequence
 from gptlite.cli.runs.table import row_cells
 from gptlite.cli.tables import PAGE_WIDTH, format_table, printable, side_by_side, terminal_width
 from gptlite.config.yaml import write
-from gptlite.formatting import counted
-from gptlite.loggers.progress_bar import span
-from gptlite.runs.compare import Axis, RunGroup, differences, points, seeds_of, shared_places, value_at
+from gptlite.formatting import counted, duration
+from gptlite.runs.compare import (
+    Axis,
+    RunGroup,
+    curve_points,
+    differences,
+    find_seed_group,
+    interpolate,
+    shared_positions,
+)
 from gptlite.runs.summary import Summary, last_sample, read_curve
 
 HEADERS = ("", "config", "difference")  # that no run's column may have
@@ -57,17 +64,17 @@ def _compare_curves(a: Summary, b: Summary, names: Sequence[str]) -> Iterator[st
     axes: dict[str, Axis] = {"tokens": "tokens", "time": "seconds"}
     interpolated = False
     for title, axis in axes.items():
-        of_a, of_b = (points(curve, axis) for curve in curves)
-        places = shared_places(of_a, of_b, N_PLACES)
+        of_a, of_b = (curve_points(curve, axis) for curve in curves)
+        places = shared_positions(of_a, of_b, N_PLACES)
         yield "\n"
         if not places:
             yield f"no evaluations at equal {title}\n"
             continue
-        pairs = [(value_at(of_a, x), value_at(of_b, x)) for x in places]
-        interpolated = interpolated or any(value.between for pair in pairs for value in pair)
+        pairs = [(interpolate(of_a, x), interpolate(of_b, x)) for x in places]
+        interpolated = interpolated or any(value.interpolated for pair in pairs for value in pair)
         columns = {f"at equal {title}": [_format_place(x, axis) for x in places]}
         for name, values in zip(names, zip(*pairs, strict=True), strict=True):
-            columns[name] = [f"{'~' if value.between else ''}{value.bits_per_byte:.4f}" for value in values]
+            columns[name] = [f"{'~' if value.interpolated else ''}{value.bits_per_byte:.4f}" for value in values]
         columns["difference"] = [f"{right.bits_per_byte - left.bits_per_byte:+.4f}" for left, right in pairs]
         shrinkable = dict.fromkeys(names, SMALLEST_COLUMN)
         yield format_table(
@@ -79,12 +86,12 @@ def _compare_curves(a: Summary, b: Summary, names: Sequence[str]) -> Iterator[st
 def _format_place(x: float, axis: Axis) -> str:
     if axis != "seconds":
         return f"{x:,.0f}"
-    return f"{x:.1f} s" if x < 60 else span(x)
+    return f"{x:.1f} s" if x < 60 else duration(x)
 
 
 def _compare_with_seeds(a: Summary, b: Summary, names: Sequence[str], others: Sequence[Summary]) -> Iterator[str]:
     """Yield whether the runs differ by more than the seeds of one of them, if there are several seeds."""
-    groups = [seeds_of(run, others) for run in (a, b)]
+    groups = [find_seed_group(run, others) for run in (a, b)]
     known = [
         (group.deviation, name, len(group.runs))
         for group, name in zip(groups, names, strict=True)

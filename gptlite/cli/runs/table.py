@@ -14,9 +14,8 @@ from gptlite.cli.tables import format_table
 from gptlite.config.saved import shortened
 from gptlite.config.yaml import Value, resolve, write
 from gptlite.errors import ConfigError
-from gptlite.formatting import abbreviated, counted
-from gptlite.loggers.progress_bar import span
-from gptlite.runs.compare import RunGroup, differing, peculiar
+from gptlite.formatting import abbreviated, counted, duration
+from gptlite.runs.compare import RunGroup, find_differing_keys, uncommon_values
 from gptlite.runs.summary import Summary
 
 LONGEST_VALUE = 24  # characters of a config value
@@ -99,9 +98,9 @@ def _sort_key(value: Any) -> tuple[bool, bool, Any]:
 
 def as_table(rows: Sequence[RunGroup], width: int | None) -> str:
     """Return a line per row that fits into `width` columns, or in full width for None."""
-    short_keys = shortened(differing(rows))
+    short_keys = shortened(find_differing_keys(rows))
     columns: dict[str, list[str]] = {}
-    for row, own in zip(rows, peculiar(rows), strict=True):
+    for row, own in zip(rows, uncommon_values(rows), strict=True):
         differs = ", ".join(f"{short_keys[key]} {short_value(value)}" for key, value in own.items())
         for header, cell in {**row_cells(row), "differs": differs}.items():
             columns.setdefault(header, []).append(cell)
@@ -129,7 +128,7 @@ def row_cells(row: RunGroup) -> dict[str, str]:
         "bits/byte": number("best_bits_per_byte", lambda x: f"{x:.4f}{deviation}"),
         "at": number("best_step", lambda x: f"{x:.0f}"),
         "tok/s": number("tokens_per_second", lambda x: abbreviated(round(x))),
-        "elapsed": number("elapsed", span),
+        "elapsed": number("elapsed", duration),
     }
 
 
@@ -156,7 +155,7 @@ def as_json(rows: Sequence[RunGroup]) -> str:
 
 def as_csv(rows: Sequence[RunGroup]) -> str:
     """Return a header and a line per row: the keys of FIGURES, then the config keys that differ."""
-    keys = differing(rows)
+    keys = find_differing_keys(rows)
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow([*FIGURES, *keys])

@@ -81,12 +81,12 @@ def select_model(
 
     which: the value of --checkpoint. sets: those of --set.
     """
-    from gptlite.runs.find import choose_checkpoint, config_of
+    from gptlite.runs.find import choose_checkpoint, load_checkpoint_config
     from gptlite.runs.run import runs_folder
 
     overrides, checked = options.config_overrides(context), check_keys("sample", sets)
     found = choose_checkpoint(runs_folder(), run or "latest", which, say)
-    cfg = config_of(found, [*checked, *overrides])
+    cfg = load_checkpoint_config(found, [*checked, *overrides])
     options.refuse_ineffective(context, cfg.sample, checked, overrides)
     return found, cfg
 

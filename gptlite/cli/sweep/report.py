@@ -11,7 +11,7 @@ from gptlite.cli.sweep.workers import STOPPED
 from gptlite.cli.tables import format_table, terminal_width
 from gptlite.cli.train.command import program
 from gptlite.config.saved import shortened
-from gptlite.runs.compare import SEED, RunGroup, fold
+from gptlite.runs.compare import SEED, RunGroup, group_seeds
 from gptlite.runs.summary import Summary, read_curve, read_run
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _rows(tasks: Sequence[SweepRun], say: Callable[[str], None]) -> list[RunGrou
             found.append(summary)
             for problem in problems:
                 say(problem)
-    return sort_rows(fold(found), "best")
+    return sort_rows(group_seeds(found), "best")
 
 
 def _cells(row: RunGroup, point: Point, codes: Mapping[str, int]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What TensorBoard's pages for settings and for vectors are told: their back ends are asked, without a browser."""
+"""The HParams and Projector pages of TensorBoard, asked through their back ends without a browser."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tensorboard.plugins.projector.projector_plugin import ProjectorPlugin
 from werkzeug.test import Client
 
 from gptlite.loggers.media import Embeddings
-from gptlite.loggers.tensorboard import About, Reached, TensorBoardSink
+from gptlite.loggers.tensorboard import TensorBoardSink
 
 
 def told_of(folder: Path) -> TBContext:
@@ -29,7 +29,7 @@ def told_of(folder: Path) -> TBContext:
 
 
 def a_run(folder: Path, values: list[float], **settings: Any) -> None:
-    sink = TensorBoardSink(folder, None, About("", {"model.n_layer": 2, "train.momentum": None, **settings}))
+    sink = TensorBoardSink(folder, hparams={"model.n_layer": 2, "train.momentum": None, **settings})
     for step, bits_per_byte in enumerate(values, start=1):
         sink.log(step, "val", {"bits_per_byte": bits_per_byte, "tokens": step}, {"elapsed": float(step)})
     sink.close()
@@ -82,7 +82,14 @@ def test_settings_that_differ_stand_first_and_so_does_the_figure_to_sort_by(tmp_
 
 def test_a_resumed_run_has_one_row_and_remembers_its_best(tmp_path: Path) -> None:
     a_run(tmp_path / "a" / "tb", [3.0, 2.0])
-    sink = TensorBoardSink(tmp_path / "a" / "tb", Reached(2, 2, 2.0, 2.0), About("", {"model.n_layer": 2}))
+    sink = TensorBoardSink(
+        tmp_path / "a" / "tb",
+        hparams={"model.n_layer": 2},
+        resume_step=2,
+        resume_tokens=2,
+        resume_seconds=2.0,
+        best_bits_per_byte=2.0,
+    )
     sink.log(3, "val", {"bits_per_byte": 2.25, "tokens": 3}, {"elapsed": 3.0})
     sink.close()
     assert session_groups(tmp_path) == [("a/tb", {"model.n_layer": 2.0}, 2.0)]
@@ -91,10 +98,10 @@ def test_a_resumed_run_has_one_row_and_remembers_its_best(tmp_path: Path) -> Non
 def test_the_projector_reads_the_vectors_with_their_labels(tmp_path: Path) -> None:
     vectors = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
     labels = [f"t{i}" for i in range(47)] + ["é", '"', "␣the↵"]
-    sink = TensorBoardSink(tmp_path / "a" / "tb", None)
+    sink = TensorBoardSink(tmp_path / "a" / "tb")
     sink.log(1, "train", {"loss": 1.0}, {})
-    sink.picture(1, "embeddings", Embeddings(labels[::-1], vectors + 1))
-    sink.picture(2, "embeddings", Embeddings(labels, vectors))  # the newest counts
+    sink.log_media(1, "embeddings", Embeddings(labels[::-1], vectors + 1))
+    sink.log_media(2, "embeddings", Embeddings(labels, vectors))  # the newest counts
     sink.close()
     apps = ProjectorPlugin(told_of(tmp_path)).get_plugin_apps()
 

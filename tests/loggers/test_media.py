@@ -1,4 +1,4 @@
-"""Pictures of attention weights: the pixels, and the PNG file read by hand."""
+"""Images of attention weights: the pixels, and the PNG file decoded by hand."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import zlib
 
 import numpy as np
 
-from gptlite.loggers.heatmap import GAP, Pixels, png, tiled
+from gptlite.loggers.media import GAP, Image, attention_image, encode_png
 
 
-def read_png(data: bytes) -> Pixels:
+def read_png(data: bytes) -> Image:
     """A PNG file of eight bits per channel, RGB and without filters, by its standard."""
     assert data[:8] == bytes([137, 80, 78, 71, 13, 10, 26, 10])
     chunks, at = {}, 8
@@ -30,14 +30,14 @@ def read_png(data: bytes) -> Pixels:
 
 def test_a_png_file_holds_the_pixels() -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (5, 3, 3)).astype(np.uint8)
-    assert np.array_equal(read_png(png(pixels)), pixels)
+    assert np.array_equal(read_png(encode_png(pixels)), pixels)
 
 
 def test_each_weight_is_a_square_of_one_colour_and_heads_stand_side_by_side_from_the_left() -> None:
     weights = np.zeros((3, 4, 4))
     weights[:, range(4), range(4)] = 1.0
     weights[2] = [[1, 0, 0, 0], [0.25, 0.75, 0, 0], [0, 0.25, 0.75, 0], [0.25, 0.25, 0.25, 0.25]]
-    pixels = tiled(weights)
+    pixels = attention_image(weights)
     side, cell = 192, 48
     assert pixels.shape == (2 * side + GAP, 2 * side + GAP, 3)
     white, dark = [255, 255, 255], [8, 24, 56]
@@ -53,4 +53,4 @@ def test_each_weight_is_a_square_of_one_colour_and_heads_stand_side_by_side_from
 
 
 def test_long_texts_are_not_enlarged_beyond_a_pixel_per_weight() -> None:
-    assert tiled(np.zeros((1, 200, 200))).shape == (200, 200, 3)
+    assert attention_image(np.zeros((1, 200, 200))).shape == (200, 200, 3)
