@@ -31,7 +31,7 @@ def advice(
         about_epochs(cfg, foreseen),
         about_vocabulary(manifest),
         about_block(cfg.model.block_size, lengths),
-        about_warmup(cfg.train.warmup_steps, cfg.train.updates),
+        about_warmup(cfg.train.effective_warmup_steps, cfg.train.updates),
         about_memory(cfg, foreseen.memory.peak, memory),
         about_disk(cfg, foreseen, disk),
     )

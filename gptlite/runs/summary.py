@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gptlite import files
-from gptlite.config.defaults import DEFAULT_BPE_VOCAB_SIZE, DEFAULT_MAX_STEPS
-from gptlite.config.saved import saved_values
+from gptlite.config.saved import DEFAULT_BPE_VOCAB_SIZE, DEFAULT_MAX_STEPS, saved_values
 from gptlite.config.yaml import Value, YamlError
 from gptlite.errors import RunError, UserError
 from gptlite.json_files import read_record
@@ -104,7 +103,7 @@ def read_run(run: Run) -> tuple[Summary, list[str]]:
     try:
         config = saved_values(run.config_text())
     except YamlError as error:
-        raise RunError(f"{run.path / CONFIG}:{error.line}: {error.reason}; left out") from error
+        raise RunError(f"{error.sentence} This run is left out.", where=f"{run.path / CONFIG}:{error.line}") from error
     problems: list[str] = []
     info: Mapping[str, Any] = {}
     end: Mapping[str, Any] = {}

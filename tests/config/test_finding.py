@@ -1,9 +1,9 @@
 from pathlib import Path
 
 import pytest
+from gptlite.config.finding import builtin_folder, find_config
 
 from gptlite.config import finding
-from gptlite.config.finding import builtin_folder, find_config
 from gptlite.errors import ConfigError
 
 SHIPPED = Path(__file__).parents[2] / "configs"

@@ -9,8 +9,7 @@ import pytest
 import typer
 
 from gptlite.cli.app import app
-from gptlite.config.finding import builtin_folder, find_config
-from gptlite.config.loading import dump_config, load_config
+from gptlite.config.loading import builtin_folder, dump_config, find_config, load_config
 from gptlite.errors import ConfigError
 
 

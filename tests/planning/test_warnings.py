@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gptlite.config.finding import builtin_folder
-from gptlite.config.loading import load_config
+from gptlite.config.loading import builtin_folder, load_config
 from gptlite.config.schema import RunConfig
 from gptlite.model.sizes import count_parameters
 from gptlite.planning.estimate import Disk, Forecast, Memory, TextUse

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from gptlite.compute.device import Compute
-from gptlite.config.finding import find_config
-from gptlite.config.loading import load_config
+from gptlite.config.loading import find_config, load_config
 from gptlite.config.schema import RunConfig
 from gptlite.data.prepare import prepare
 from gptlite.errors import ConfigError, Interrupted

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gptlite.cli.files import writable
-from gptlite.errors import Problem, RunError, gathered
+from gptlite.errors import Problem, RunError, gathered, located
 
 if TYPE_CHECKING:
     from gptlite.config.loading import Override
@@ -48,7 +48,8 @@ def choose(
             found.append(checkpoint)
     if problems:
         raise RunError(problems)
-    cfgs = [config_of(each, [*info_of_a_copy(each), *sets]) for each in found]
+    with located("--set"):
+        cfgs = [config_of(each, [*info_of_a_copy(each), *sets]) for each in found]
     names = [run.name if (run := run_of(each)) is not None else each.path.resolve().name for each in found]
     labels = [f"{name} {each.step}" for name, each in zip(names, found, strict=True)]
     times = Counter(labels)

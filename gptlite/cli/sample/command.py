@@ -16,7 +16,7 @@ from gptlite.cli.sample.interactive import converse
 from gptlite.cli.sample.output import SampleWriter, Show
 from gptlite.cli.sample.prompts import known_text, read_prompts, usable_prompt
 from gptlite.cli.terminal import Console, emit
-from gptlite.errors import ConfigError
+from gptlite.errors import ConfigError, located
 
 if TYPE_CHECKING:
     from gptlite.config.schema import RunConfig
@@ -58,7 +58,8 @@ def sample(
     overrides = options.overrides(context.params)
     sets = check_keys("sample", set_)
     found = choose_checkpoint(runs_folder(), run or "latest", checkpoint, console.say)
-    cfg = config_of(found, [*sets, *overrides])
+    with located("--set"):
+        cfg = config_of(found, [*sets, *overrides])
     greedy = cfg.sample.temperature == 0 and cfg.sample.beams is None and not logprob
     options.refuse_idle({**context.params, "beams": cfg.sample.beams, "greedy": greedy}, sets, overrides)
     prompts = read_prompts(prompt, prompt_file, cfg.data.encoding)
