@@ -152,15 +152,21 @@ def test_interactive_mode_answers_each_line_and_survives_a_wrong_one(gptlite, tr
 REFUSED = [
     (["--beams", "4", "-t", "0.5"], "--temperature: does nothing beside --beams"),
     (["--beams", "4", "--set", "sample.seed=3"], "--set: sample.seed=3: does nothing beside --beams"),
-    (["--beams", "4", "--top-k", "5"], "--top-k: sample.top_k = 5: null, since beams draw nothing"),
-    (["--beams", "4", "-n", "5"], "-n: sample.n = 5: at most as many as beams (4)"),
+    (["--beams", "4", "--top-k", "5"], "--top-k: sample.top_k is 5, but beams is 4, and beam search does not sample."),
+    (["--beams", "4", "-n", "5"], "-n: sample.n is 5, but beam search with 4 beams finds at most 4 texts."),
     (["--beams", "100000"], "--beams = 100000: at most"),
-    (["--length-penalty", "2"], "--length-penalty: sample.length_penalty = 2.0: null, since only beams have it"),
+    (
+        ["--length-penalty", "2"],
+        "--length-penalty: sample.length_penalty is 2.0, but beams is null, and only beam search uses it.",
+    ),
     (["--logprob", "x", "--max-new-tokens", "3"], "--max-new-tokens: does nothing beside --logprob"),
     (["--json", "--stream"], "--stream: does nothing beside --json"),
     (["-i", "--prompt", "the"], "--prompt: does nothing beside --interactive"),
-    (["--min-p", "0"], "--min-p: sample.min_p = 0.0: a number > 0 and <= 1"),
-    (["--repetition-penalty", "0"], "--repetition-penalty: sample.repetition_penalty = 0.0: a number > 0"),
+    (["--min-p", "0"], "--min-p: sample.min_p is 0.0, but it must be a number > 0 and <= 1"),
+    (
+        ["--repetition-penalty", "0"],
+        "--repetition-penalty: sample.repetition_penalty is 0.0, but it must be a number > 0",
+    ),
     (["--stop-token", "1000"], "--stop-token = 1000: an id from 0 to"),
     (["--prompt", "-", "--prompt", "-"], "--prompt = -: once"),
     (["--prompt-file", "gone.txt"], "--prompt-file = gone.txt: no such file"),
@@ -170,7 +176,10 @@ REFUSED = [
     (["--out", "runs"], "--out = runs: a file's name, and this is a folder"),
     (["--out", ""], "--out = .: a file's name, and this is a folder"),
     (["-t", "0", "--top-k", "5"], "--top-k: does nothing beside temperature 0"),
-    (["--beams", "2", "--length-penalty", "1e6"], "--length-penalty: sample.length_penalty = 1000000.0: a number"),
+    (
+        ["--beams", "2", "--length-penalty", "1e6"],
+        "--length-penalty: sample.length_penalty is 1000000.0, but it must be a number",
+    ),
     (["--logprob", "na\u00efve"], "--logprob: unknown characters = '\u00ef'"),
     (["--logprob", ""], '--logprob = "": a text'),
 ]

@@ -67,4 +67,4 @@ def test_the_errors_it_shows_are_the_ones_that_appear(readme, tmp_path, monkeypa
     with pytest.raises(ConfigError) as refused:
         load_config(Path("my.yaml"))
     shown = re.findall(r"^error: (my\.yaml.*)$", readme, re.MULTILINE)
-    assert list(refused.value.problems) == shown
+    assert list(map(str, refused.value.problems)) == shown
