@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import re
 from collections.abc import Iterator
-from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Any
 
-import annotated_types
 from pydantic import ValidationError
-from pydantic.fields import FieldInfo
 
 from gptlite.config.schema import SECTIONS
 from gptlite.config.values import INT64_MAX, Accepted
 from gptlite.config.yaml import MAX_SHOWN, Value, resolve, shown, write
+
+NAMES = {
+    "null": "null",
+    "boolean": "true or false",
+    "integer": "a whole number",
+    "number": "a number",
+    "string": "text",
+}
+BOUNDS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
 
 
 def is_accepted(section: str, key: str, value: object) -> bool:
@@ -32,57 +39,41 @@ def describe_accepted(section: str, key: str) -> str:
     >>> describe_accepted("train", "micro_batch_size"), describe_accepted("model", "dropout")
     ('auto or a whole number >= 1', 'a number >= 0 and < 1')
     """
-    field = SECTIONS[section].model_fields[key]
-    return _describe(field.annotation, field.metadata)
+    metadata = SECTIONS[section].model_fields[key].metadata
+    own = (item.description for item in metadata if isinstance(item, Accepted))
+    return next(own, None) or _joined([_describe(schema) for schema in _alternatives(section, key)])
 
 
 def explain_refusal(section: str, key: str, value: Value) -> str:
     """Say which values a key accepts instead of `value`, and which one the user may have meant."""
-    limit = " below 2**63" if isinstance(value, int) and value > INT64_MAX else ""
+    limit = " The largest number is 2**63 - 1." if isinstance(value, int) and value > INT64_MAX else ""
     meant = (repair for repair in _repairs(section, key, value) if is_accepted(section, key, repair))
     advice = next((f" Write {shown(repair)}." for repair in meant), "")
-    return f"{section}.{key} is {shown(value)}, but it must be {describe_accepted(section, key)}{limit}.{advice}"
+    return f"{section}.{key} is {shown(value)}, but it must be {describe_accepted(section, key)}.{limit}{advice}"
 
 
-def _describe(annotation: Any, metadata: list[Any]) -> str:
-    given = next((item.description for item in metadata if isinstance(item, Accepted)), None)
-    if given is not None:
-        return given
-    origin, args = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        return _describe(args[0], [*args[1:], *metadata])
-    if origin is Literal:
-        return _joined([write(choice) for choice in args])
-    if origin in (Union, UnionType):
-        return _joined([_describe(arg, []) for arg in args])
-    names = {type(None): "null", bool: "true or false", int: "a whole number", float: "a number", str: "text"}
-    return f"{names[annotation]} {' and '.join(_bounds(metadata))}".rstrip().replace(">= 0 and <= 1", "from 0 to 1")
+@functools.cache
+def _alternatives(section: str, key: str) -> list[dict[str, Any]]:
+    """Return the JSON Schemas of which a value of the key satisfies one."""
+    schema = SECTIONS[section].model_json_schema()["properties"][key]
+    return list(schema.get("anyOf", [schema]))
 
 
-def _bounds(metadata: list[Any]) -> Iterator[str]:
-    for item in metadata:
-        if isinstance(item, FieldInfo):
-            yield from _bounds(item.metadata)
-        elif isinstance(item, annotated_types.Ge):
-            yield f">= {item.ge}"
-        elif isinstance(item, annotated_types.Gt):
-            yield f"> {item.gt}"
-        elif isinstance(item, annotated_types.Lt):
-            yield f"< {item.lt}"
-        elif isinstance(item, annotated_types.Le) and item.le != INT64_MAX:
-            yield f"<= {item.le}"
+def _choices(schema: dict[str, Any]) -> list[str]:
+    return [schema["const"]] if "const" in schema else list(schema.get("enum", ()))
+
+
+def _describe(schema: dict[str, Any]) -> str:
+    if _choices(schema):
+        return _joined(_choices(schema))
+    bounds = {sign: schema[name] for name, sign in BOUNDS.items() if schema.get(name, INT64_MAX) != INT64_MAX}
+    if bounds == {">=": 0, "<=": 1}:
+        return "a number from 0 to 1"
+    return " ".join([NAMES[schema["type"]], " and ".join(f"{sign} {bound}" for sign, bound in bounds.items())]).rstrip()
 
 
 def _joined(parts: list[str]) -> str:
     return " or ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
-
-
-def _choices(annotation: Any) -> Iterator[str]:
-    for arg in get_args(annotation):
-        if get_origin(annotation) is Literal:
-            yield arg
-        else:
-            yield from _choices(arg)
 
 
 def _repairs(section: str, key: str, value: Value) -> Iterator[Value]:
@@ -97,6 +88,5 @@ def _repairs(section: str, key: str, value: Value) -> Iterator[Value]:
     yield resolve(re.sub(r"(?<=\d)_(?=\d{3})", "", word))  # "3e-4", 1_000
     yield {"yes": True, "on": True, "no": False, "off": False, "none": None}.get(word, value)  # YAML 1.1, Python
     yield [value]
-    yield from difflib.get_close_matches(
-        word, _choices(SECTIONS[section].model_fields[key].annotation), n=1, cutoff=0.7
-    )
+    choices = [choice for schema in _alternatives(section, key) for choice in _choices(schema)]
+    yield from difflib.get_close_matches(word, choices, n=1, cutoff=0.7)

@@ -158,7 +158,7 @@ def _read_values(text: str, where: str) -> tuple[_Values, _Problems]:
 
 
 def _check_names(data: dict[str, Value]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield the path and the problem of each section that is none, and of each unknown key."""
+    """Yield the path and the problem of each unknown section and key, and of each section that is not a mapping."""
     for section, keys in data.items():
         if section not in SECTIONS:
             yield (section,), _unknown_section(section, keys)
@@ -167,10 +167,7 @@ def _check_names(data: dict[str, Value]) -> Iterator[tuple[tuple[str, ...], str]
                 if key not in SECTIONS[section].model_fields:
                     yield (section, key), _unknown_key(f"{section}.{key}", section)
         elif keys is not None:
-            yield (
-                (section,),
-                f"{section} is {shown(keys)}, but it is a section. Write its keys indented below {section}:.",
-            )
+            yield (section,), f"{section} is a section, not {shown(keys)}. Write its keys indented below {section}:."
 
 
 def _apply(override: str | Override, number: int, values: _Values, problems: _Problems) -> None:

@@ -98,7 +98,8 @@ optim:
         ("train: {max_steps: 1.5}", "1: train.max_steps is 1.5, but it must be a whole number >= 1 or null."),
         (
             "train: {max_steps: 99999999999999999999}",
-            "1: train.max_steps is 99999999999999999999, but it must be a whole number >= 1 or null below 2**63.",
+            "1: train.max_steps is 99999999999999999999, but it must be a whole number >= 1 or null. "
+            "The largest number is 2**63 - 1.",
         ),
         ("train: {lr: .nan}", "1: train.lr is .nan, but it must be auto or a number > 0."),
         ("train: {lr: 1e999}", "1: train.lr is .inf, but it must be auto or a number > 0."),
@@ -125,7 +126,7 @@ optim:
             "data: {encoding: utf-99}",
             "1: data.encoding is utf-99, but it must be a text encoding Python knows, such as utf-8, cp1252 or utf-16.",
         ),
-        ("run: 3", "1: run is 3, but it is a section. Write its keys indented below run:."),
+        ("run: 3", "1: run is a section, not 3. Write its keys indented below run:."),
         (
             "- run",
             " A config is a mapping with the sections run, data, tokenizer, model, train, eval, save, log, sample.",
