@@ -13,8 +13,7 @@ from benchmarks.machine import Others
 from benchmarks.sizes import SIZES, Size
 from benchmarks.worker import Turn, Worker, WorkerFailed, timed
 
-from gptlite.config.finding import find_config
-from gptlite.config.loading import load_config
+from gptlite.config.loading import find_config, load_config
 from gptlite.loggers.metrics import MetricLog
 from gptlite.training import loop
 from gptlite.training.diagnostics import UpdateRatio
@@ -196,7 +195,7 @@ def test_lessons_are_trained_with_every_seed(
     )
     (tmp_path / "lesson-base.yaml").write_text(tiny % "")
     (tmp_path / "lesson-a.yaml").write_text(tiny % ", norm: post")
-    monkeypatch.setattr("gptlite.config.finding.builtin_folder", lambda kind: tmp_path)
+    monkeypatch.setattr("gptlite.config.loading.builtin_folder", lambda kind: tmp_path)
     rows = lessons.measure(tmp_path / "story.txt", 2, tmp_path / "scratch")
     assert [(row["lesson"], row["seed"]) for row in rows] == [
         *(("lesson-base", 1), ("lesson-a", 1), ("lesson-base", 2), ("lesson-a", 2))

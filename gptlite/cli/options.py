@@ -58,11 +58,11 @@ CheckpointOption = Annotated[
 
 def read_config(config: str | None, sets: Sequence[str] | None, data: Sequence[str] | None) -> tuple[RunConfig, Path]:
     """The config that a command line asks for, and the file it came from. ConfigError with every problem."""
-    from gptlite.config.finding import find_config
-    from gptlite.config.loading import load_config
+    from gptlite.config.loading import find_config, load_config
 
     path = find_config(config or DEFAULT_CONFIG)
-    return load_config(path, overrides_of(sets, data)), path
+    with located("--set"):
+        return load_config(path, overrides_of(sets, data)), path
 
 
 def overrides_of(sets: Sequence[str] | None, data: Sequence[str] | None) -> list[str | Override]:

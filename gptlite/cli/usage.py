@@ -67,7 +67,7 @@ def _options_of(command: TyperCommand | TyperGroup) -> list[str]:
 
 def _extra_words(where: str, words: Sequence[str], known: Collection[str]) -> str:
     """What to say of words that stand on their own."""
-    from gptlite.config.finding import SUFFIXES
+    from gptlite.config.loading import SUFFIXES
 
     meant = next((option for option in _TEXT_OPTIONS if option in known), None)
     if "--config" in known and Path(words[0]).suffix in SUFFIXES:

@@ -1,32 +1,31 @@
-"""What a key accepts: the answer for one value, and the words for a message, both read from the schema."""
+"""Describe, from the schema, which values a key accepts and why a value is refused."""
 
 from __future__ import annotations
 
 import difflib
+import functools
 import re
 from collections.abc import Iterator
-from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Any
 
-import annotated_types
 from pydantic import ValidationError
-from pydantic.fields import FieldInfo
 
-from gptlite.config.rules import Section
-from gptlite.config.schema import RunConfig
+from gptlite.config.schema import SECTIONS
 from gptlite.config.values import INT64_MAX, Accepted
-from gptlite.config.yaml import Value, resolve, write
+from gptlite.config.yaml import MAX_SHOWN, Value, resolve, shown, write
 
-SECTIONS: dict[str, type[Section]] = {
-    name: field.annotation
-    for name, field in RunConfig.model_fields.items()
-    if isinstance(field.annotation, type) and issubclass(field.annotation, Section)
+NAMES = {
+    "null": "null",
+    "boolean": "true or false",
+    "integer": "a whole number",
+    "number": "a number",
+    "string": "text",
 }
-MAX_SHOWN = 40  # characters of a value in a message
+BOUNDS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
 
 
-def accepts(section: str, key: str, value: object) -> bool:
-    """Whether `value` alone suits the key; rules between keys are another matter."""
+def is_accepted(section: str, key: str, value: object) -> bool:
+    """Return whether a key accepts `value`, apart from the rules between keys."""
     try:
         SECTIONS[section].model_validate({key: value})
     except ValidationError as error:
@@ -34,94 +33,60 @@ def accepts(section: str, key: str, value: object) -> bool:
     return True
 
 
-def accepted(section: str, key: str) -> str:
-    """The values that a key takes, in words.
+def describe_accepted(section: str, key: str) -> str:
+    """Describe the values that a key accepts.
 
-    >>> accepted("train", "micro_batch_size"), accepted("model", "dropout")
+    >>> describe_accepted("train", "micro_batch_size"), describe_accepted("model", "dropout")
     ('auto or a whole number >= 1', 'a number >= 0 and < 1')
     """
-    field = SECTIONS[section].model_fields[key]
-    return _words(field.annotation, field.metadata)
+    metadata = SECTIONS[section].model_fields[key].metadata
+    own = (item.description for item in metadata if isinstance(item, Accepted))
+    return next(own, None) or _joined([_describe(schema) for schema in _alternatives(section, key)])
 
 
-def refusal(section: str, key: str, value: Value) -> str:
-    """`value: what is accepted`, and what to write instead where one can guess it."""
-    words = accepted(section, key)
-    if isinstance(value, int) and value > INT64_MAX:
-        words += ", below 2**63"
-    advice = (f"; write {shown(repair)}" for repair in _repairs(section, key, value) if accepts(section, key, repair))
-    return f"{shown(value)}: {words}{next(advice, '')}"
+def explain_refusal(section: str, key: str, value: Value) -> str:
+    """Say which values a key accepts instead of `value`, and which one the user may have meant."""
+    limit = " The largest number is 2**63 - 1." if isinstance(value, int) and value > INT64_MAX else ""
+    meant = (repair for repair in _repairs(section, key, value) if is_accepted(section, key, repair))
+    advice = next((f" Write {shown(repair)}." for repair in meant), "")
+    return f"{section}.{key} is {shown(value)}, but it must be {describe_accepted(section, key)}.{limit}{advice}"
 
 
-def shown(value: Value) -> str:
-    """`value` as it would stand in a file, cut to a length that fits a message."""
-    if isinstance(value, str) and value and value.strip() == value and value.isprintable() and resolve(value) == value:
-        text = value  # special to YAML perhaps, but as the user wrote it
-    else:
-        text = write(value if not isinstance(value, str) else value[:MAX_SHOWN])
-    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."
+@functools.cache
+def _alternatives(section: str, key: str) -> list[dict[str, Any]]:
+    """Return the JSON Schemas of which a value of the key satisfies one."""
+    schema = SECTIONS[section].model_json_schema()["properties"][key]
+    return list(schema.get("anyOf", [schema]))
 
 
-def _words(annotation: Any, metadata: list[Any]) -> str:
-    given = next((item.words for item in metadata if isinstance(item, Accepted)), None)
-    if given is not None:
-        return given
-    origin, args = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        return _words(args[0], [*args[1:], *metadata])
-    if origin is Literal:
-        return _listed([write(choice) for choice in args])
-    if origin in (Union, UnionType):
-        return _listed([_words(arg, []) for arg in args])
-    names = {type(None): "null", bool: "true or false", int: "a whole number", float: "a number", str: "text"}
-    return f"{names[annotation]} {' and '.join(_bounds(metadata))}".rstrip().replace(">= 0 and <= 1", "from 0 to 1")
+def _choices(schema: dict[str, Any]) -> list[str]:
+    return [schema["const"]] if "const" in schema else list(schema.get("enum", ()))
 
 
-def _bounds(metadata: list[Any]) -> Iterator[str]:
-    for item in metadata:
-        if isinstance(item, FieldInfo):
-            yield from _bounds(item.metadata)
-        elif isinstance(item, annotated_types.Ge):
-            yield f">= {item.ge}"
-        elif isinstance(item, annotated_types.Gt):
-            yield f"> {item.gt}"
-        elif isinstance(item, annotated_types.Lt):
-            yield f"< {item.lt}"
-        elif isinstance(item, annotated_types.Le) and item.le != INT64_MAX:
-            yield f"<= {item.le}"
+def _describe(schema: dict[str, Any]) -> str:
+    if _choices(schema):
+        return _joined(_choices(schema))
+    bounds = {sign: schema[name] for name, sign in BOUNDS.items() if schema.get(name, INT64_MAX) != INT64_MAX}
+    if bounds == {">=": 0, "<=": 1}:
+        return "a number from 0 to 1"
+    return " ".join([NAMES[schema["type"]], " and ".join(f"{sign} {bound}" for sign, bound in bounds.items())]).rstrip()
 
 
-def _listed(parts: list[str]) -> str:
+def _joined(parts: list[str]) -> str:
     return " or ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
 
 
-def _choices(annotation: Any) -> Iterator[str]:
-    for arg in get_args(annotation):
-        if get_origin(annotation) is Literal:
-            yield arg
-        else:
-            yield from _choices(arg)
-
-
 def _repairs(section: str, key: str, value: Value) -> Iterator[Value]:
-    """Values that the user may have meant; the caller keeps those that the schema accepts."""
+    """Yield values that the user may have meant, valid for the key or not."""
     if isinstance(value, float) and value.is_integer():
         yield int(value)  # 1e3 for a whole number
-    choices = list(_choices(SECTIONS[section].model_fields[key].annotation))
-    if value is None:
-        yield from (*(choice for choice in choices if choice == "none"), "")
-    if isinstance(value, (int, float)):
-        yield write(value)  # digits, true and false are text only between quotes
+    if isinstance(value, int | float):
+        yield write(value)  # 12 for the text "12"
     if not isinstance(value, str) or len(value) > MAX_SHOWN:
         return
-    bare = value.strip().lower()
-    if re.fullmatch(r"-?[1-9]\d{0,2}([_, ]\d{3})+", bare):  # 1_000 and 1,000 are texts
-        bare = re.sub(r"[_, ]", "", bare)
-    bare = re.sub(r"(?<=\d),(?=\d)", ".", bare)  # the decimal comma of half the world
-    yield resolve(bare)
-    if bare in ("yes", "on", "no", "off"):
-        yield bare in ("yes", "on")
-    if bare in ("none", "nil"):
-        yield None
+    word = value.strip().lower()
+    yield resolve(re.sub(r"(?<=\d)_(?=\d{3})", "", word))  # "3e-4", 1_000
+    yield {"yes": True, "on": True, "no": False, "off": False, "none": None}.get(word, value)  # YAML 1.1, Python
     yield [value]
-    yield from difflib.get_close_matches(bare, choices, n=1, cutoff=0.7)
+    choices = [choice for schema in _alternatives(section, key) for choice in _choices(schema)]
+    yield from difflib.get_close_matches(word, choices, n=1, cutoff=0.7)

@@ -1,8 +1,8 @@
-"""A grid of configs: keys that take several values each, and every combination of these as a point with a name.
+"""A grid of configs: the values of each swept key, and every combination of them as a named point.
 
-read_axes(["train.lr=1e-3,3e-3"])      what stands behind --sweep
-points(axes, "small-sweep")            every combination, in the order in which they are trained
-load_points(path, overrides, points)   the config of each, or every problem of all of them
+read_axes(["train.lr=1e-3,3e-3"])       the keys and their values
+points(axes, "small-sweep")             every combination, in the order of training
+load_points(path, overrides, points)    the config of each, or every problem of all of them
 """
 
 from __future__ import annotations
@@ -15,26 +15,22 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gptlite.config.accepted import shown
-from gptlite.config.loading import Override, key_problem, load_config, override_value
+from gptlite.config import yaml
+from gptlite.config.loading import Override, check_key, load_config
 from gptlite.config.saved import shortened
 from gptlite.config.schema import RunConfig
-from gptlite.config.yaml import Value, YamlError, write
+from gptlite.config.yaml import Value, YamlError, shown, write
 from gptlite.errors import ConfigError, Problem, gathered
 from gptlite.files import TEMP_MARK
 
-MOST = 1000  # points; whoever asks for more has mistaken a comma
-LONGEST_NAME = 200  # bytes, as a run's may be
-LONGEST_VALUE = 24  # characters of a value in a name
-
-# Between commas: quoted text, a [list], or anything that begins otherwise.
-_QUOTED = r""""(?:[^"\\]|\\.)*"|'(?:[^']|'')*'"""
-_ITEM = re.compile(rf"""\s*({_QUOTED}|\[(?:{_QUOTED}|[^]"'])*]|[^\s,"'[{{][^,]*|)\s*(?:,|\Z)""")
+MAX_POINTS = 1000  # more are a typing error
+MAX_NAME_BYTES = 200  # of a run
+MAX_VALUE_LENGTH = 24  # characters of a value in a name
 
 
 @dataclass(frozen=True)
 class SweepAxis:
-    """A key and the values that it takes in turn."""
+    """A key and the values it takes in turn."""
 
     key: str
     values: tuple[Value, ...]
@@ -42,83 +38,65 @@ class SweepAxis:
 
 @dataclass(frozen=True)
 class Point:
-    """One combination: a value for each key, and what its run is called."""
+    """One combination: the name of its run, and a value for each key."""
 
     name: str
     values: dict[str, Value]
 
     @property
     def settings(self) -> list[str]:
-        """As --set takes them."""
+        """The values as text overrides: ["train.lr=0.001"]."""
         return [f"{key}={write(value)}" for key, value in self.values.items()]
 
 
-def read_axes(words: Sequence[str], taken: Collection[str] = ()) -> list[SweepAxis]:
-    """The keys and values that words such as "train.lr=1e-3,3e-3" name; `taken` are keys that have a value already.
+def read_axes(texts: Sequence[str], taken: Collection[str] = ()) -> list[SweepAxis]:
+    """Read keys with their values from texts such as "train.lr=1e-3,3e-3"; `taken` are keys set to a single value.
 
-    ConfigError with every problem.
+    The values are the items of a YAML list. Raises ConfigError with every problem.
     """
     problems: list[Problem] = []
     axes: list[SweepAxis] = []
-    for word in words:
+    for text in texts:
         with gathered(problems):
-            axes.append(_read_axis(word))
-    keys = [word.partition("=")[0].strip() for word in words]
+            axes.append(_read_axis(text))
+    keys = [text.partition("=")[0].strip() for text in texts]
     found: list[str] = []
     for key in dict.fromkeys(keys):
         if keys.count(key) > 1:
-            found.append(f"{shown(key)} is given {keys.count(key)} times; give it once, with all of its values")
+            found.append(f"{shown(key)} is given {keys.count(key)} times. Give it once, with all of its values.")
         if key in taken:
-            found.append(f"{key} is given a single value too; leave one of the two out")
+            found.append(f"{key} is also set to a single value. Leave one of the two out.")
     if "run.dir" in keys:
-        found.append("the runs of a sweep lie in one folder; choose it with --set run.dir=DIR")
-    if (n_points := math.prod(len(axis.values) for axis in axes)) > MOST:
-        found.append(f"these are {n_points:,} runs, and at most {MOST:,} are allowed; leave out values")
-    problems += [Problem(sentence, "--sweep") for sentence in found]
+        found.append("run.dir cannot be swept, because all runs of a sweep are in one folder. Set it to one value.")
+    if (n_points := math.prod(len(axis.values) for axis in axes)) > MAX_POINTS:
+        found.append(f"These values combine to {n_points:,} runs, but at most {MAX_POINTS:,} are allowed.")
+    problems += map(Problem, found)
     if problems:
         raise ConfigError(problems)
     return axes
 
 
-def _read_axis(word: str) -> SweepAxis:
-    key, equals, text = (part.strip() for part in word.partition("="))
+def _read_axis(text: str) -> SweepAxis:
+    key, equals, items = (part.strip() for part in text.partition("="))
     if not key or not equals:
-        raise ConfigError(f"--sweep: {shown(word)}: section.key=value,value,..., such as train.lr=1e-3,3e-3")
-    if (problem := key_problem(key, text)) is not None:
-        raise ConfigError(f"--sweep: {problem}")
-    typed = f"--sweep: {key} = {shown(text)}"
-    items = split(text)
-    if items is None:
-        raise ConfigError(f"{typed}: values between commas, each quoted text, a [list] or plain; mend the quotes")
-    if "" in items:
-        raise ConfigError(f'{typed}: values between commas, none of them empty; write null or "" for nothing')
+        raise ConfigError(f"{shown(text)} is not of the form section.key=value,value, such as train.lr=1e-3,3e-3.")
+    check_key(key)
     try:
-        values = tuple(override_value(item) for item in items)
+        values = yaml.read(f"[{items}]").value
     except YamlError as error:
-        raise ConfigError(f"{typed}: {error.reason}") from error
-    twice = [item for i, item in enumerate(items) if values[i] in values[:i]]
-    if twice:
-        raise ConfigError(f"{typed}: each value once; leave out one {twice[0]}")
-    return SweepAxis(key, values)
-
-
-def split(text: str) -> list[str] | None:
-    """The pieces of a text between commas that stand outside of quotes and brackets; None where one never closes.
-
-    >>> split("1e-3, 'a, b' ,[x, y]"), split("bpe,"), split("'a")
-    (['1e-3', "'a, b'", '[x, y]'], ['bpe', ''], None)
-    """
-    items, at = [], 0
-    while found := _ITEM.match(text, at):
-        items.append(found[1].rstrip())
-        if not found[0].endswith(","):
-            return items
-        at = found.end()
-    return None
+        raise ConfigError(f"{key} cannot be set to the values {shown(items)}. {error.sentence}") from error
+    if not isinstance(values, list) or not values:
+        raise ConfigError(f'{key} has no values. Write them between commas, null or "" for an empty one.')
+    for i, value in enumerate(values):
+        if isinstance(value, dict):
+            raise ConfigError(f"{key} cannot be set to {shown(value)}. Quote a text with a colon.")
+        if value in values[:i]:
+            raise ConfigError(f"{key} has the value {shown(value)} twice. Leave one out.")
+    return SweepAxis(key, tuple(values))
 
 
 def points(axes: Sequence[SweepAxis], sweep: str) -> list[Point]:
-    """Every combination; the last key changes fastest. Names begin with the sweep's and a number, and so sort."""
+    """Combine all values; the last key changes fastest. Names sort: the sweep's name and a number come first."""
     short = shortened([axis.key for axis in axes])
     combined = list(itertools.product(*(axis.values for axis in axes)))
     digits = max(2, len(str(len(combined))))
@@ -126,54 +104,56 @@ def points(axes: Sequence[SweepAxis], sweep: str) -> list[Point]:
     for number, values in enumerate(combined, start=1):
         by_key = dict(zip([axis.key for axis in axes], values, strict=True))
         start = f"{sweep}-{number:0{digits}}"
-        words = "".join(f"-{short[key]}={in_a_name(value)}" for key, value in by_key.items())
-        words = words.replace(TEMP_MARK, "-tmp-")  # the mark of unfinished files
-        kept = words.encode()[: max(0, LONGEST_NAME - len(start.encode()))].decode(errors="ignore")
-        found.append(Point(start + kept, by_key))
+        settings = "".join(f"-{short[key]}={short_value(value)}" for key, value in by_key.items())
+        settings = settings.replace(TEMP_MARK, "-tmp-")  # the mark of unfinished files
+        name = (start + settings).encode()[: max(MAX_NAME_BYTES, len(start.encode()))].decode(errors="ignore")
+        found.append(Point(name, by_key))
     return found
 
 
-def in_a_name(value: Value) -> str:
-    """A value as file systems and shells take it: of a path its end.
+def short_value(value: Value) -> str:
+    """Write a value so that file systems and shells accept it; of a path, only its last part.
 
-    >>> in_a_name(1e-3), in_a_name("texts/a b.txt"), in_a_name(["x", "y"]), in_a_name(None)
+    >>> short_value(1e-3), short_value("texts/a b.txt"), short_value(["x", "y"]), short_value(None)
     ('0.001', 'a-b.txt', 'x+y', 'null')
     """
     if isinstance(value, list):
-        text = "+".join(map(in_a_name, value))
+        text = "+".join(map(short_value, value))
     elif isinstance(value, str):
         text = value.rstrip("/").rpartition("/")[2]
     else:
         text = str(value) if type(value) in (int, float) else write(value)
-    return re.sub(r"[^\w.+-]+", "-", text)[:LONGEST_VALUE]
+    return re.sub(r"[^\w.+-]+", "-", text)[:MAX_VALUE_LENGTH]
 
 
 def names_of(sweep: str) -> re.Pattern[str]:
-    """What the names of a sweep's points look like, whatever its grid."""
+    """Return the pattern of the names of a sweep's points, for any grid."""
     return re.compile(rf"{re.escape(sweep)}-\d{{2,}}-[a-z][a-z\d_.]*=.*")
 
 
-def load_points(path: Path, overrides: Sequence[str | Override], grid: Sequence[Point]) -> list[RunConfig]:
-    """The config of each point: the file with overrides, then the point's values.
+def load_points(
+    path: Path, overrides: Sequence[str | Override], grid: Sequence[Point], where: str = "sweep"
+) -> list[RunConfig]:
+    """Load the config of each point: the file with overrides, then the point's values, whose place is `where`.
 
-    ConfigError with every problem once; one that not every point has says where it is.
+    Raises ConfigError with every problem once; a problem that not all points share names the points.
     """
     configs: list[RunConfig] = []
     found: dict[Problem, list[Point]] = {}
     for point in grid:
         problems: list[Problem] = []
         with gathered(problems):
-            own = [Override("--sweep", key, value) for key, value in point.values.items()]
+            own = [Override(where, key, value) for key, value in point.values.items()]
             configs.append(load_config(path, [*overrides, *own]))
         for problem in problems:
             found.setdefault(problem, []).append(point)
     if found:
-        raise ConfigError([_placed(problem, where, len(grid)) for problem, where in found.items()])
+        raise ConfigError([_with_points(problem, points, len(grid)) for problem, points in found.items()])
     return configs
 
 
-def _placed(problem: Problem, where: Sequence[Point], n_points: int) -> Problem:
-    if len(where) == n_points:
+def _with_points(problem: Problem, points: Sequence[Point], n_points: int) -> Problem:
+    if len(points) == n_points:
         return problem
-    others = f" and {len(where) - 1} more" if len(where) > 1 else ""
-    return dataclasses.replace(problem, sentence=f"{problem.sentence} (in {where[0].name}{others})")
+    others = f" and {len(points) - 1} more" if len(points) > 1 else ""
+    return dataclasses.replace(problem, sentence=f"{problem.sentence} This is in {points[0].name}{others}.")

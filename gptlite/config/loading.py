@@ -1,274 +1,276 @@
-"""A YAML file and overrides become a RunConfig, or one error that names every problem of both.
+"""Load a config: find the YAML file, apply overrides, and validate. An error names every problem of both.
 
-    load_config(path, ["train.lr=3e-4"])    a file, then --set
-    parse_config(text, "small.yaml")        text that is at hand
+    load_config(find_config("small"), ["train.lr=3e-4"])
+    parse_config(text, "small.yaml")
     dump_config(cfg)                        the complete YAML, which parse_config reads back to an equal config
 
-A problem reads `file:line: section.key = value: what is accepted`, or `--set: ...`. An override replaces what the file
-says, and the file's problem with it. An empty section stands for its defaults.
+An override replaces the value in the file, and any problem of that value. An empty section means its defaults.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import difflib
+import itertools
+import os
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Literal, NamedTuple, TypeAlias
+
+from pydantic import ValidationError
 
 from gptlite.config import yaml
-from gptlite.config.accepted import SECTIONS, accepts, refusal, shown
-from gptlite.config.finding import builtin_folder, find_config
-from gptlite.config.schema import RunConfig
+from gptlite.config.accepted import explain_refusal
+from gptlite.config.schema import SECTIONS, RunConfig
 from gptlite.config.suggest import suggest_key, suggest_section
-from gptlite.config.yaml import Node, Value, YamlError
-from gptlite.errors import ConfigError
+from gptlite.config.yaml import Value, YamlError, shown
+from gptlite.errors import ConfigError, Problem
 
-__all__ = ["Override", "builtin_folder", "dump_config", "find_config", "json_schema", "load_config", "parse_config"]
-
+SUFFIXES = (".yaml", ".yml")
 MAX_BYTES = 65536  # ten times a config with a comment on every key
-MAX_PROBLEMS = 100  # some other program's YAML would have thousands
+MAX_PROBLEMS = 100  # the YAML of another program would have thousands
 
 
 @dataclass(frozen=True)
 class Override:
-    """A value from outside the file; `where` names the option in messages, `key` is "section.key"."""
+    """A value from outside the file for the key "section.key". `where` is its place in messages, such as an option."""
 
     where: str
     key: str
     value: Value
 
 
-@dataclass(frozen=True)
-class _Place:
-    """Where something was given: a line of a file, or an option (rank counts options, a file has 0)."""
+class _Place(NamedTuple):
+    """Where a value was given. Places sort by the file's lines, then by overrides."""
 
-    name: str
-    line: int = 0
-    rank: int = 0
+    number: int  # of the override; 0 for the file
+    line: int
+    name: str | None
 
-    def __str__(self) -> str:
-        return f"{self.name}:{self.line}" if self.line else self.name
+    def problem(self, sentence: str) -> Problem:
+        return Problem(sentence, f"{self.name}:{self.line}" if self.line else self.name)
 
 
-@dataclass(frozen=True)
-class _Entry:
-    place: _Place
+class _Given(NamedTuple):
     value: Value
+    place: _Place
 
 
-class _Draft:
-    """What has been given so far, and what is wrong with it."""
+_Values: TypeAlias = dict[tuple[str, str], _Given]  # by section and key
+_Problems: TypeAlias = list[tuple[_Place, str]]
 
-    def __init__(self) -> None:
-        self.entries: dict[tuple[str, str], _Entry] = {}
-        self.problems: list[tuple[_Place, str]] = []
 
-    def complain(self, place: _Place, text: str) -> None:
-        self.problems.append((place, f"{place}: {text}"))
-        if len(self.problems) == MAX_PROBLEMS:
-            raise self.error(f"{place.name}: {MAX_PROBLEMS} problems so far, and reading ends; is this the right file?")
+def builtin_folder(kind: Literal["configs", "data"]) -> Path:
+    """Return the folder of shipped configs or data-set cards: inside an installed package, else in the checkout."""
+    package = Path(__file__).parents[1]
+    inside = package / "builtin" / kind
+    return inside if inside.is_dir() else package.parent / kind
 
-    def forget(self, section: str, keys: Collection[str]) -> None:
-        """Take back what the file says of `keys`."""
-        for name in [(section, key) for key in keys]:
-            if name in self.entries and self.entries[name].place.rank == 0:
-                del self.entries[name]
 
-    def error(self, *last: str) -> ConfigError:
-        """Every problem in the order of lines, then of options."""
-        in_order = sorted(self.problems, key=lambda problem: (problem[0].rank, problem[0].line))
-        return ConfigError([*(text for _, text in in_order), *last])
+def find_config(name: str | Path) -> Path:
+    """Find a config file: `name` as a path, else in ./configs, else a shipped one; ".yaml" may be left out.
 
-    def finish(self) -> RunConfig:
-        """The config; raises a ConfigError with every problem."""
-        for (section, key), entry in self.entries.items():
-            if not accepts(section, key, entry.value):
-                self.complain(entry.place, f"{section}.{key} = {refusal(section, key, entry.value)}")
-        for section in SECTIONS:
-            self._check_rules(section)
-        if self.problems:
-            raise self.error()
-        data: dict[str, dict[str, Value]] = {}
-        for (section, key), entry in self.entries.items():
-            data.setdefault(section, {})[key] = entry.value
-        return RunConfig.model_validate(data)
-
-    def _check_rules(self, section: str) -> None:
-        """Hold the rules between keys whose values are all fine; blame the key that was given last."""
-        fields = SECTIONS[section].model_fields
-        for rule in SECTIONS[section].rules:
-            given = {key: self.entries[section, key] for key in rule.keys if (section, key) in self.entries}
-            if not all(accepts(section, key, entry.value) for key, entry in given.items()):
-                continue
-            values = (given[key].value if key in given else fields[key].default for key in rule.keys)
-            remedies = rule.remedies(*values)
-            blamed = max((key for key in given if key in remedies), key=lambda key: given[key].place.rank, default=None)
-            if blamed is not None:
-                entry = given[blamed]
-                self.complain(entry.place, f"{section}.{blamed} = {shown(entry.value)}: {remedies[blamed]}")
+    Raises ConfigError, which lists the configs that exist.
+    """
+    folders = [Path(), Path("configs"), builtin_folder("configs")]
+    for folder in folders:
+        for suffix in ("", SUFFIXES[0]):
+            path = folder / f"{name}{suffix}"
+            if os.path.exists(path) and not os.path.isdir(path):  # unlike Path's, these never raise
+                return path
+    where = shown(str(name))
+    if os.path.isdir(name):
+        raise ConfigError("This is a folder, but a config is a YAML file. Name a file in it.", where)
+    known = sorted({path.name for folder in folders[1:] for path in folder.glob("*") if path.suffix in SUFFIXES})
+    stems = {Path(file).stem: file for file in known}
+    close = difflib.get_close_matches(Path(name).stem, stems, n=1)
+    advice = f"Did you mean {stems[close[0]]}?" if close else "Name one of these, or give a path."
+    searched = "" if Path(name).is_absolute() else " here, in configs/ or built in"
+    raise ConfigError(f"There is no such config{searched}. There are {', '.join(known)}. {advice}", where)
 
 
 def load_config(path: Path | None, overrides: Sequence[str | Override] = ()) -> RunConfig:
-    """The config in the file (None: only defaults) with overrides applied in order.
+    """Load the config in a file (None: the defaults) with overrides applied in order.
 
-    An override is "section.key=value", the value a YAML scalar or [list], or an Override whose value is taken as it is.
-    Raises ConfigError with every problem of the file and the overrides.
+    An override is "section.key=value", the value a YAML scalar or [list], or an Override, whose value is used as it is.
+    Raises ConfigError with every problem of the file and the overrides; those of text overrides have no place.
     """
-    draft = _Draft()
-    if path is not None:
-        _take_text(draft, _read_text(path), str(path))
-    for rank, override in enumerate(overrides, start=1):
-        _take_override(draft, override, rank)
-    return draft.finish()
+    values, problems = ({}, []) if path is None else _read_values(_read_text(path), str(path))
+    for number, override in enumerate(overrides, start=1):
+        _apply(override, number, values, problems)
+    return _validated(values, problems)
 
 
 def parse_config(text: str, where: str) -> RunConfig:
-    """The config in `text`; `where` names it in messages. Raises ConfigError with every problem."""
-    draft = _Draft()
-    _take_text(draft, text, where)
-    return draft.finish()
+    """Parse the config in `text`; `where` is its place in messages. Raises ConfigError with every problem."""
+    return _validated(*_read_values(text, where))
 
 
 def _read_text(path: Path) -> str:
+    where = str(path)
     if path.is_dir():
-        raise ConfigError(f"{path}: a config is a YAML file, and this is a folder; name a file in it")
+        raise ConfigError("This is a folder, but a config is a YAML file. Name a file in it.", where)
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file; check the path") from None
+        raise ConfigError("There is no such file. Check the path.", where) from None
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}); check the file and its permissions") from error
+        raise ConfigError(f"The file cannot be read ({error.strerror}). Check its permissions.", where) from error
     if len(data) > MAX_BYTES:
-        raise ConfigError(f"{path}: more than {MAX_BYTES} bytes; a config is a short YAML file: name the right one")
+        sentence = f"The file has more than {MAX_BYTES:,} bytes, but a config is short. Is this the right file?"
+        raise ConfigError(sentence, where)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         byte = f"byte 0x{data[error.start]:02x} at offset {error.start}"
-        raise ConfigError(
-            f"{path}: not UTF-8 text ({byte}); save the config as UTF-8, or name the right file"
-        ) from None
+        sentence = f"The file is not UTF-8 text ({byte}). Save it as UTF-8, or name the right file."
+        raise ConfigError(sentence, where) from None
 
 
-def _take_text(draft: _Draft, text: str, where: str) -> None:
+def _read_values(text: str, where: str) -> tuple[_Values, _Problems]:
+    """Return the values that `text` gives to known keys, and a problem for everything else in it."""
     try:
-        root = yaml.read(text)
+        document = yaml.read(text)
     except YamlError as error:
-        raise ConfigError(f"{where}:{error.line}: {error.reason}") from error
-    if root.value is None:
-        root = Node({}, root.line)
-    if not isinstance(root.value, dict):
-        names = ", ".join(SECTIONS)
-        raise ConfigError(f"{where}:{root.line}: {shown(root.plain())}: a config is a mapping with sections {names}")
-    _complain_of_repeats(draft, root, where, "")
-    for name, node in root.value.items():
-        if name in SECTIONS:
-            _take_section(draft, name, node, where)
-        else:
-            draft.complain(_Place(where, node.line), _unknown_section(name, node))
-    if not draft.entries and not draft.problems:
-        draft.complain(_Place(where), "no key in it: a config sets at least one; fill it in, or name another file")
+        raise ConfigError(error.sentence, f"{where}:{error.line}") from error
+    if not isinstance(document.value, dict | None):
+        raise ConfigError(f"A config is a mapping with the sections {', '.join(SECTIONS)}.", where)
+    values: _Values = {}
+    names = _check_names(document.value or {})
+    problems = [
+        (_Place(0, document.lines[path], where), sentence) for path, sentence in itertools.islice(names, MAX_PROBLEMS)
+    ]
+    for path, line in document.repeated.items():
+        sentence = f"{shown('.'.join(path))} was given before, in line {document.lines[path]}. Keep one of them."
+        problems.append((_Place(0, line, where), sentence))
+    if len(problems) >= MAX_PROBLEMS:
+        last = f"These are the first {MAX_PROBLEMS} problems. Is this the right file?"
+        raise ConfigError([*_in_order(problems)[:MAX_PROBLEMS], Problem(last, where)])
+    for section, keys in (document.value or {}).items():
+        if section in SECTIONS and isinstance(keys, dict):
+            for key, value in keys.items():
+                if key in SECTIONS[section].model_fields:
+                    values[section, key] = _Given(value, _Place(0, document.lines[section, key], where))
+    if not values and not problems:
+        problems.append((_Place(0, 0, where), "No key is set here. Set at least one, or name another file."))
+    return values, problems
 
 
-def _take_section(draft: _Draft, section: str, node: Node, where: str) -> None:
-    if node.value is None:
+def _check_names(data: dict[str, Value]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the path and the problem of each unknown section and key, and of each section that is not a mapping."""
+    for section, keys in data.items():
+        if section not in SECTIONS:
+            yield (section,), _unknown_section(section, keys)
+        elif isinstance(keys, dict):
+            for key in keys:
+                if key not in SECTIONS[section].model_fields:
+                    yield (section, key), _unknown_key(f"{section}.{key}", section)
+        elif keys is not None:
+            yield (section,), f"{section} is a section, not {shown(keys)}. Write its keys indented below {section}:."
+
+
+def _apply(override: str | Override, number: int, values: _Values, problems: _Problems) -> None:
+    """Take the value of an override, or note what is wrong with it."""
+    place = _Place(number, 0, None if isinstance(override, str) else override.where)
+    try:
+        name, value = _split_override(override) if isinstance(override, str) else (override.key, override.value)
+        check_key(name)
+    except ConfigError as error:
+        problems += [(place, problem.sentence) for problem in error.problems]
         return
-    if not isinstance(node.value, dict):
-        text = f"{section} = {shown(node.plain())}: a section with keys; write them indented below {section}:"
-        draft.complain(_Place(where, node.line), text)
-        return
-    _complain_of_repeats(draft, node, where, f"{section}.")
-    for key, found in node.value.items():
-        place = _Place(where, found.line)
-        if key in SECTIONS[section].model_fields:
-            draft.entries[section, key] = _Entry(place, found.plain())
-        else:
-            draft.complain(place, _unknown_key(section, key, found.plain()))
+    section, _, key = name.partition(".")
+    if key in SECTIONS[section].alternatives and value is not None:
+        for other in SECTIONS[section].alternatives:
+            if (section, other) in values and values[section, other].place.number == 0:
+                del values[section, other]
+    values[section, key] = _Given(value, place)
 
 
-def _complain_of_repeats(draft: _Draft, node: Node, where: str, prefix: str) -> None:
-    assert isinstance(node.value, dict), "only mappings have keys"
-    for key, line in node.repeated.items():
-        text = f"{prefix}{shown(key)}: given before in line {node.value[key].line}; keep one of them"
-        draft.complain(_Place(where, line), text)
-
-
-def _take_override(draft: _Draft, override: str | Override, rank: int) -> None:
-    if isinstance(override, str):
-        name, equals, text = (part.strip() for part in override.partition("="))
-        place = _Place("--set", rank=rank)
-        if not equals or not name:
-            draft.complain(place, f"{shown(override)}: section.key=value, such as train.lr=3e-4")
-            return
-        try:
-            override = Override("--set", name, override_value(text))
-        except YamlError as error:
-            draft.complain(place, f"{shown(name)} = {shown(text)}: {error.reason}")
-            return
-    place = _Place(override.where, rank=rank)
-    problem = key_problem(override.key, override.value)
-    if problem is not None:
-        draft.complain(place, problem)
-        return
-    section, _, key = override.key.partition(".")
-    if key in SECTIONS[section].alternatives and override.value is not None:
-        draft.forget(section, SECTIONS[section].alternatives)
-    draft.entries[section, key] = _Entry(place, override.value)
-
-
-def key_problem(name: str, value: Value) -> str | None:
-    """What to say of a "section.key" that was to have a value; None where there is such a key."""
-    section, dot, key = name.partition(".")
-    if section in SECTIONS and key in SECTIONS[section].model_fields:
-        return None
-    if section in SECTIONS and not dot:
-        return f"{section} = {shown(value)}: section.key=value; {section} is a whole section"
-    meant = suggest_section(section) if dot and section not in SECTIONS else section
-    return _unknown_key(meant, key or section, value, name)
+def _split_override(text: str) -> tuple[str, Value]:
+    name, equals, value = (part.strip() for part in text.partition("="))
+    if not equals or not name:
+        raise ConfigError(f"{shown(text)} is not of the form section.key=value, such as train.lr=3e-4.")
+    try:
+        return name, override_value(value)
+    except YamlError as error:
+        raise ConfigError(f"{shown(name)} cannot be set to {shown(value)}. {error.sentence}") from error
 
 
 def override_value(text: str) -> Value:
-    """What --set takes a text for. YamlError for quotes and brackets that are not closed."""
+    """Return the value of an override's text. Raises YamlError for quotes and brackets that are not closed."""
     # Only quotes and brackets need a parser: everything else is one scalar, so that `eval.prompt=a: b # c` is text.
-    return yaml.read(text).plain() if text[:1] in ('"', "'", "[", "{") else yaml.resolve(text)
+    return yaml.read(text).value if text[:1] in ('"', "'", "[", "{") else yaml.resolve(text)
 
 
-def _unknown_key(section: str | None, key: str, value: Value, name: str | None = None) -> str:
-    meant = suggest_key(section, key)
-    advice = f"did you mean {' or '.join(meant)}?" if meant else "the built-in small.yaml shows every key"
-    return f"{shown(name or f'{section}.{key}')} = {shown(value)}: no such key; {advice}"
+def check_key(name: str) -> None:
+    """Raise ConfigError unless `name` is a "section.key" of the config."""
+    section, dot, key = name.partition(".")
+    if section not in SECTIONS:
+        raise ConfigError(_unknown_key(name, suggest_section(section) if dot else section))
+    if not dot:
+        raise ConfigError(f"{section} is a whole section. Set one of its keys: section.key=value.")
+    if key not in SECTIONS[section].model_fields:
+        raise ConfigError(_unknown_key(name, section))
 
 
-def _unknown_section(name: str, node: Node) -> str:
-    value = node.plain()
-    meant = suggest_section(name)
-    if node.value is None or isinstance(node.value, dict):
-        advice = f"did you mean {meant}?" if meant else f"the sections are {', '.join(SECTIONS)}"
-        return f"{shown(name)}: no such section; {advice}"
-    keys = suggest_key(None, name)
-    places = " or ".join("{1} in the section {0}".format(*key.split(".")) for key in keys)
-    advice = f"did you mean {places}?" if keys else "keys stand in sections; the built-in small.yaml shows every key"
-    return f"{shown(name)} = {shown(value)}: no section; {advice}"
+def _unknown_key(name: str, section: str | None) -> str:
+    meant = suggest_key(section, name.partition(".")[2] or name)
+    advice = f"Did you mean {' or '.join(meant)}?" if meant else "The built-in small.yaml lists every key."
+    return f"{shown(name)} is not a key of the config. {advice}"
+
+
+def _unknown_section(name: str, value: Value) -> str:
+    if isinstance(value, dict | None):
+        meant = suggest_section(name)
+        advice = f"Did you mean {meant}?" if meant else f"The sections are {', '.join(SECTIONS)}."
+        return f"{shown(name)} is not a section of the config. {advice}"
+    keys = [key.split(".") for key in suggest_key(None, name)]
+    places = " or ".join(f"{key} in the section {section}" for section, key in keys)
+    advice = f"Did you mean {places}?" if keys else "The built-in small.yaml lists every section and key."
+    return f"{shown(name)} is not inside a section. {advice}"
+
+
+def _validated(values: _Values, problems: _Problems) -> RunConfig:
+    """Return the config with these values. Raises ConfigError with `problems` and those of the values."""
+    data: dict[str, dict[str, Value]] = {}
+    for (section, key), given in values.items():
+        data.setdefault(section, {})[key] = given.value
+    try:
+        cfg = RunConfig.model_validate(data)
+    except ValidationError as error:
+        # An error at a key has the location (section, key, ...), a broken rule only (section,).
+        found = (detail["loc"] for detail in error.errors(include_url=False))
+        refused = dict.fromkeys((str(location[0]), str(location[1])) for location in found if len(location) > 1)
+        for section, key in refused:
+            given = values[section, key]
+            problems.append((given.place, explain_refusal(section, key, given.value)))
+        problems += _broken_rules(values, refused)
+    if problems:
+        raise ConfigError(_in_order(problems))
+    return cfg
+
+
+def _broken_rules(values: _Values, refused: Collection[tuple[str, str]]) -> Iterator[tuple[_Place, str]]:
+    """Yield the problem of each rule between keys that were not refused, at the place of the key given last."""
+    for name, section in SECTIONS.items():
+        defaults = {key: field.default for key, field in section.model_fields.items()}
+        given = {key: found for (own, key), found in values.items() if own == name}
+        for rule in section.rules:
+            if any((name, key) in refused for key in rule.keys):
+                continue
+            sentence = rule.problem(defaults | {key: found.value for key, found in given.items()})
+            if sentence is not None:
+                yield max(given[key].place for key in rule.keys if key in given), sentence
+
+
+def _in_order(problems: _Problems) -> list[Problem]:
+    return [place.problem(sentence) for place, sentence in sorted(problems, key=lambda each: each[0][:2])]
 
 
 def dump_config(cfg: RunConfig) -> str:
-    """The complete config as YAML, every key present; parse_config reads it back to an equal config."""
+    """Write the complete config as YAML, which parse_config reads back to an equal config."""
     lines: list[str] = []
     for section, values in cfg.model_dump().items():
         lines += [f"{section}:", *(f"  {key}: {yaml.write(value)}" for key, value in values.items())]
     return "\n".join(lines) + "\n"
-
-
-def json_schema() -> dict[str, Any]:
-    """The JSON Schema (draft 7) of a config file, with which editors complete and check it."""
-    sections = {name: section.model_json_schema() for name, section in SECTIONS.items()}
-    for schema in sections.values():
-        for titled in (schema, *schema["properties"].values()):
-            titled.pop("title", None)  # the key's name again
-    return {
-        "$schema": "http://json-schema.org/draft-07/schema#",
-        "title": "gptlite config",
-        "type": "object",
-        "additionalProperties": False,
-        "properties": sections,
-    }

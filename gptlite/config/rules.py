@@ -1,149 +1,119 @@
-"""Conditions between the keys of one section, and the section that keeps them."""
+"""The conditions between keys of one section, as one table for each section."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from gptlite.config.defaults import DEFAULT_MAX_STEPS
+from gptlite.config.yaml import shown
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A condition between keys of one section.
+    """A condition between keys.
 
-    `remedies` takes the values of `keys` in order and returns, if they clash, what each key would have to be for the
-    others to stay as they are; an empty mapping means that they agree.
+    `holds` takes the values of `keys` in order; where it is false, `sentence`, which takes the same, says why and what
+    to do.
     """
 
     keys: tuple[str, ...]
-    remedies: Callable[..., dict[str, str]]
+    holds: Callable[..., bool]
+    sentence: Callable[..., str]
+
+    def problem(self, values: Mapping[str, Any]) -> str | None:
+        """Return the sentence where `values`, which holds every key, breaks the rule."""
+        own = [values[key] for key in self.keys]
+        return None if self.holds(*own) else self.sentence(*own)
 
 
 class Section(BaseModel):
-    """One section of the file; its rules hold between its own keys."""
+    """A section of the config. Its rules are conditions between its own keys."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
     rules: ClassVar[tuple[Rule, ...]] = ()
-    alternatives: ClassVar[frozenset[str]] = frozenset()  # overriding one replaces the file's others
+    alternatives: ClassVar[frozenset[str]] = frozenset()  # an override of one replaces the others of the file
 
     @model_validator(mode="after")
-    def _keep_rules(self) -> Self:
+    def _check_rules(self) -> Self:
         for rule in self.rules:
-            for key, remedy in rule.remedies(*(getattr(self, key) for key in rule.keys)).items():
-                raise ValueError(f"{key} = {getattr(self, key)}: {remedy}")
+            if (problem := rule.problem(dict(self))) is not None:
+                raise ValueError(problem)
         return self
 
 
-def size_belongs_to_bpe(vocab_size: int | None, kind: str) -> dict[str, str]:
-    """Only a BPE tokenizer's size is chosen."""
-    if kind == "bpe" or vocab_size is None:
-        return {}
-    return {
-        "vocab_size": f"null, since kind {kind} has its own size; or set tokenizer.kind to bpe",
-        "kind": "bpe, or set vocab_size to null",
-    }
+def requires(name: str, other: str, allowed: Callable[[Any], bool], reason: str, instead: str) -> Rule:
+    """Allow the key "section.key" to be set only where `other` has an allowed value, such as `instead`."""
+    key = name.partition(".")[2]
+
+    def sentence(value: Any, found: Any) -> str:
+        unset = "false" if value is True else "null"
+        return (
+            f"{name} is {shown(value)}, but {other} is {shown(found)}, {reason}. "
+            f"Set {key} to {unset}, or {other} to {instead}."
+        )
+
+    return Rule((key, other), lambda value, found: value is None or value is False or allowed(found), sentence)
 
 
-def heads_share_the_width(n_embd: int, n_head: int) -> dict[str, str]:
-    """n_head divides n_embd."""
-    if n_embd % n_head == 0:
-        return {}
-    near = max(1, round(n_embd / n_head)) * n_head
-    return {
-        "n_embd": f"a multiple of n_head ({n_head}), such as {near}",
-        "n_head": f"a divisor of n_embd ({n_embd})",
-    }
+TOKENIZER_RULES = (
+    requires("tokenizer.vocab_size", "kind", lambda kind: kind == "bpe", "which has a size of its own", "bpe"),
+)
 
+MODEL_RULES = (
+    Rule(
+        ("n_embd", "n_head"),
+        lambda width, heads: width % heads == 0,
+        lambda width, heads: (
+            f"model.n_embd is {width}, which is not a multiple of n_head ({heads}). Use "
+            + " or ".join(str(heads * times) for times in (width // heads, width // heads + 1) if times)
+            + "."
+        ),
+    ),
+)
 
-def micro_batches_fill_the_batch(micro_batch_size: int | str, batch_size: int) -> dict[str, str]:
-    """micro_batch_size divides batch_size."""
-    if isinstance(micro_batch_size, str) or batch_size % micro_batch_size == 0:
-        return {}
-    return {
-        "micro_batch_size": f"auto or a divisor of batch_size ({batch_size})",
-        "batch_size": f"a multiple of micro_batch_size ({micro_batch_size})",
-    }
+TRAIN_RULES = (
+    Rule(
+        ("micro_batch_size", "batch_size"),
+        lambda micro, batch: micro == "auto" or batch % micro == 0,
+        lambda micro, batch: (
+            f"train.batch_size is {batch}, which is not a multiple of micro_batch_size ({micro}). "
+            f"Use a multiple of {micro}, or set micro_batch_size to auto."
+        ),
+    ),
+    Rule(
+        ("max_steps", "max_minutes"),
+        lambda steps, minutes: steps is None or minutes is None,
+        lambda steps, minutes: (
+            f"train.max_steps is {steps} and max_minutes is {minutes:g}, but only one of them can "
+            "end the training. Set the other to null."
+        ),
+    ),
+    requires("train.decay_fraction", "schedule", lambda name: name == "constant", "which does not use it", "constant"),
+    requires("train.momentum", "optimizer", lambda name: name != "adamw", "which uses beta1 and beta2 instead", "muon"),
+)
 
+SAMPLE_RULES = (
+    *(
+        requires(f"sample.{key}", "beams", lambda beams: beams is None, "and beam search does not sample", "null")
+        for key in ("top_k", "top_p", "min_p", "repetition_penalty")
+    ),
+    Rule(
+        ("n", "beams"),
+        lambda n, beams: beams is None or n <= beams,
+        lambda n, beams: (
+            f"sample.n is {n}, but beam search with {beams} beams finds at most {beams} texts. "
+            f"Set beams to {n} or more."
+        ),
+    ),
+    requires(
+        "sample.length_penalty", "beams", lambda beams: beams is not None, "and only beam search uses it", "a number"
+    ),
+)
 
-def one_length(max_steps: int | None, max_minutes: float | None) -> dict[str, str]:
-    """Training is as long as max_steps or as max_minutes says, not both."""
-    if max_steps is None or max_minutes is None:
-        return {}
-    return {
-        "max_minutes": f"null, since max_steps ({max_steps}) says how long; or set train.max_steps=null too",
-        "max_steps": f"null, since max_minutes ({max_minutes:g}) says how long; or set train.max_minutes=null too",
-    }
-
-
-def warmup_ends_in_time(warmup_steps: int, max_steps: int | None, max_minutes: float | None) -> dict[str, str]:
-    """The warm-up is not longer than training."""
-    max_steps = DEFAULT_MAX_STEPS if max_steps is None else max_steps
-    if max_minutes is not None or warmup_steps <= max_steps:
-        return {}
-    return {
-        "warmup_steps": f"at most max_steps ({max_steps})",
-        "max_steps": f"at least warmup_steps ({warmup_steps}); set that lower too",
-    }
-
-
-def decay_belongs_to_constant(decay_fraction: float | None, schedule: str) -> dict[str, str]:
-    """decay_fraction is for the schedule that holds before it falls."""
-    if decay_fraction is None or schedule == "constant":
-        return {}
-    return {
-        "decay_fraction": f"null, since only schedule constant has it (schedule is {schedule})",
-        "schedule": "constant, or set decay_fraction to null",
-    }
-
-
-def momentum_belongs_to_muon(momentum: float | None, optimizer: str) -> dict[str, str]:
-    """momentum is Muon's."""
-    if momentum is None or optimizer != "adamw":
-        return {}
-    return {"momentum": "null, since optimizer adamw has beta1 and beta2", "optimizer": "muon, or set momentum to null"}
-
-
-def draws_only(key: str) -> Rule:
-    """A key that narrows what is drawn has no place in a search with beams."""
-
-    def remedies(value: float | None, beams: int | None) -> dict[str, str]:
-        if value is None or beams is None:
-            return {}
-        return {key: "null, since beams draw nothing; or set beams to null", "beams": f"null, or set {key} to null"}
-
-    return Rule((key, "beams"), remedies)
-
-
-def no_more_than_beams(n: int, beams: int | None) -> dict[str, str]:
-    """A search ends with as many texts as it has beams."""
-    if beams is None or n <= beams:
-        return {}
-    return {"n": f"at most as many as beams ({beams})", "beams": f"at least n ({n})"}
-
-
-def penalty_belongs_to_beams(length_penalty: float | None, beams: int | None) -> dict[str, str]:
-    """length_penalty is for beam search."""
-    if length_penalty is None or beams is not None:
-        return {}
-    return {
-        "length_penalty": "null, since only beams have it",
-        "beams": "a number of beams, or set length_penalty to null",
-    }
-
-
-def pictures_belong_to_tensorboard(key: str) -> Rule:
-    """Only TensorBoard shows pictures."""
-
-    def remedies(wanted: bool, tensorboard: bool) -> dict[str, str]:
-        if tensorboard or not wanted:
-            return {}
-        return {
-            key: "false, since its pictures are for TensorBoard and log.tensorboard is false",
-            "tensorboard": f"true, or set log.{key} to false",
-        }
-
-    return Rule((key, "tensorboard"), remedies)
+LOG_RULES = tuple(
+    requires(f"log.{key}", "tensorboard", lambda shows: shows, "and only TensorBoard can show it", "true")
+    for key in ("attention", "histograms")
+)

@@ -1,114 +1,110 @@
-"""Every key of a config file: type, range, default and meaning, in one place.
+"""The config: every key with its type, range, default and description.
 
-The sections are frozen and strict: a whole number may stand for a float, nothing else is converted. `auto` values are
-replaced by what was chosen with `RunConfig.with_values`; derived numbers are properties and never written back.
+`train`, `eval`, `save` and `log` are in training.py, `sample` is in sampling.py. Sections are frozen and strict: an int
+is accepted for a float, nothing else is converted. `RunConfig.with_values` replaces `auto` by what was chosen; derived
+numbers are properties and never stored.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gptlite.config.defaults import DEFAULT_BPE_VOCAB_SIZE
-from gptlite.config.rules import Rule, Section, heads_share_the_width, size_belongs_to_bpe
+from gptlite.config.rules import MODEL_RULES, TOKENIZER_RULES, Section
 from gptlite.config.sampling import SampleSection
+from gptlite.config.saved import DEFAULT_BPE_VOCAB_SIZE
 from gptlite.config.training import EvalSection, LogSection, SaveSection, TrainSection
-from gptlite.config.values import INT64_MAX, Auto, BelowOne, Count, Encoding, Natural, PathText, Source, Switch
+from gptlite.config.values import INT64_MAX, Auto, BelowOne, Count, Encoding, Natural, PathText, Source, Switch, key
 
 
 class RunSection(Section):
-    """How the run is computed and where it lies; nothing here changes the function that is learned."""
+    """How and where the run is computed and stored; nothing here changes the model's function."""
 
-    device: Literal["auto", "cpu", "cuda", "mps"] = Field(
-        default="auto", description="where to compute; auto takes cuda where there is one, then mps, then cpu"
+    device: Literal["auto", "cpu", "cuda", "mps"] = key(
+        "auto", "device to compute on; auto prefers cuda, then mps, then cpu"
     )
-    precision: Literal["auto", "fp32", "bf16"] = Field(
-        default="auto", description="arithmetic of the model; auto takes bf16 where the hardware computes in it"
+    precision: Literal["auto", "fp32", "bf16"] = key(
+        "auto", "number format of the forward and backward pass; auto uses bf16 where the hardware supports it"
     )
-    attention: Literal["auto", "plain", "batched", "fused"] = Field(
-        default="auto", description="plain: the equation as written; batched, fused: the fast paths that equal it"
+    attention: Literal["auto", "plain", "batched", "fused"] = key(
+        "auto", "attention kernel; plain is the textbook equation, batched and fused are faster and equivalent"
     )
-    threads: Auto | Annotated[int, Field(ge=1, le=1024)] = Field(
-        default="auto",
-        description="CPU threads of each process; auto: its cores, at most $GPTLITE_THREADS, one for a tiny model",
+    threads: Auto | Annotated[int, Field(ge=1, le=1024)] = key(
+        "auto", "CPU threads per process; auto uses its cores, at most $GPTLITE_THREADS, and one for a tiny model"
     )
-    compile: Switch = Field(
-        default="auto", description="compile the model first: a slow start, then faster steps; auto does so on a GPU"
-    )
-    deterministic: bool = Field(default=False, description="only operations that repeat bit for bit, also on a GPU")
-    seed: Natural = Field(default=1337, description="decides initial weights, order of batches and dropout")
-    dir: PathText = Field(default="runs", description="folder in which runs are created")
+    compile: Switch = key("auto", "use torch.compile: a slower start, then faster steps; auto does so on a GPU")
+    deterministic: bool = key(False, "use only operations that repeat bit for bit, also on a GPU")
+    seed: Natural = key(1337, "random seed of the initial weights, the order of batches and dropout")
+    dir: PathText = key("runs", "folder in which runs are created")
 
 
 class DataSection(Section):
-    """The text, and how it is split and visited."""
+    """The text, how it is split, and in which order it is read."""
 
-    source: Source = Field(
-        default="python-stdlib",
-        description="the text: python-stdlib (Python's own library), files, a folder, a glob, a data set's name",
+    source: Source = key(
+        "python-stdlib", "text to train on; python-stdlib is the source code of Python's standard library"
     )
-    encoding: Encoding = Field(default="utf-8", description="encoding of the text files")
-    normalize: Literal["none", "nfc"] = Field(default="none", description="Unicode normal form given to the text")
-    val_fraction: Annotated[float, Field(gt=0, le=0.5)] = Field(
-        default=0.1, description="share of the text kept for validation"
+    encoding: Encoding = key("utf-8", "character encoding of the text files")
+    normalize: Literal["none", "nfc"] = key("none", "Unicode normalization of the text")
+    val_fraction: Annotated[float, Field(gt=0, le=0.5)] = key(0.1, "fraction of the text used for validation")
+    val_max_bytes: Count = key(10_000_000, "maximum size of the validation text in bytes")
+    order: Literal["shuffle", "random"] = key(
+        "shuffle", "order of training windows; shuffle visits each once per epoch, random draws with replacement"
     )
-    val_max_bytes: Count = Field(default=10_000_000, description="validation text is at most this long, in bytes")
-    order: Literal["shuffle", "random"] = Field(
-        default="shuffle", description="shuffle visits each window once per epoch, random draws with replacement"
-    )
-    dir: PathText = Field(default="data/prepared", description="folder of prepared data sets")
+    dir: PathText = key("data/prepared", "folder for prepared data sets")
 
     @property
     def folder(self) -> Path:
-        """`dir`, with ~ for the home folder."""
+        """`dir` with ~ expanded."""
         return Path(self.dir).expanduser()
 
     @property
     def sources(self) -> list[str]:
-        """`source`, one or several."""
+        """`source` as a list."""
         return [self.source] if isinstance(self.source, str) else self.source
 
 
 class TokenizerSection(Section):
-    """How text becomes token ids."""
+    """How text is converted to token ids."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (Rule(("vocab_size", "kind"), size_belongs_to_bpe),)
+    rules = TOKENIZER_RULES
 
-    kind: Literal["char", "bpe", "gpt2", "cl100k_base", "o200k_base"] = Field(
-        default="bpe", description="char: one id per character; bpe: trained on the text; the others are ready-made"
+    kind: Literal["char", "bpe", "gpt2", "cl100k_base", "o200k_base"] = key(
+        "bpe", "char has one id per character, bpe is trained on the text, the others are pretrained"
     )
-    vocab_size: Annotated[int, Field(ge=257, le=INT64_MAX)] | None = Field(
-        default=None,
-        description=f"only for bpe: ids, the special token among them; null means {DEFAULT_BPE_VOCAB_SIZE}",
+    vocab_size: Annotated[int, Field(ge=257, le=INT64_MAX)] | None = key(
+        None, f"vocabulary size of bpe, special token included; null means {DEFAULT_BPE_VOCAB_SIZE}"
     )
 
     @property
     def bpe_vocab_size(self) -> int:
-        """The size to train a BPE to: `vocab_size`, or its default where none is given."""
+        """Vocabulary size to train a BPE tokenizer to."""
         return DEFAULT_BPE_VOCAB_SIZE if self.vocab_size is None else self.vocab_size
 
 
 class ModelSection(Section):
-    """What the model is: the keys that change its function."""
+    """The architecture of the model."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (Rule(("n_embd", "n_head"), heads_share_the_width),)
+    rules = MODEL_RULES
 
-    n_layer: Count = Field(default=4, description="transformer blocks")
-    n_head: Count = Field(default=4, description="attention heads per block; divides n_embd")
-    n_embd: Count = Field(default=128, description="width: numbers per token between the blocks")
-    block_size: Count = Field(default=128, description="context: the most tokens the model looks at")
-    dropout: BelowOne = Field(default=0.0, description="share of activations zeroed while training")
-    activation: Literal["relu", "gelu"] = Field(
-        default="relu", description="non-linearity of the feed-forward layers; relu is much the cheaper on a CPU"
+    n_layer: Count = key(4, "number of transformer blocks")
+    n_head: Count = key(4, "attention heads per block; must divide n_embd")
+    n_embd: Count = key(128, "embedding width")
+    block_size: Count = key(128, "context length in tokens")
+    dropout: BelowOne = key(0.0, "dropout probability")
+    activation: Literal["relu", "gelu"] = key(
+        "relu", "activation of the feed-forward layers; relu is much cheaper on a CPU"
     )
-    norm: Literal["pre", "post"] = Field(default="pre", description="LayerNorm before each branch, or after its sum")
-    position: Literal["learned", "sinusoidal", "none"] = Field(default="learned", description="position embedding")
-    scale_attention: bool = Field(default=True, description="divide attention scores by the root of the head size")
-    bias: bool = Field(default=False, description="biases in linear layers and LayerNorms")
-    tie_weights: bool = Field(default=True, description="the output layer shares the token embedding's weights")
+    norm: Literal["pre", "post"] = key(
+        "pre", "LayerNorm before each sublayer (pre-LN) or after its residual sum (post-LN)"
+    )
+    position: Literal["learned", "sinusoidal", "none"] = key("learned", "kind of position embedding")
+    scale_attention: bool = key(True, "divide attention scores by the square root of the head size")
+    bias: bool = key(False, "use biases in linear layers and LayerNorms")
+    tie_weights: bool = key(True, "share the token embedding's weights with the output layer")
 
     @property
     def head_size(self) -> int:
@@ -117,7 +113,7 @@ class ModelSection(Section):
 
 
 class RunConfig(BaseModel):
-    """A complete config: one attribute per section of the file."""
+    """A complete config, one attribute per section."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
@@ -132,9 +128,9 @@ class RunConfig(BaseModel):
     sample: SampleSection = SampleSection()
 
     def with_values(self, values: Mapping[str, Any]) -> RunConfig:
-        """This config with `section.key` names set to `values`, validated again.
+        """Return this config with values by "section.key" replaced, validated again.
 
-        For values that the program computes: a refused one is a bug and raises pydantic's ValidationError, an unknown
+        For values that the program computes: an invalid one is a bug and raises pydantic's ValidationError, an unknown
         section KeyError.
 
         >>> RunConfig().with_values({"train.lr": 0.01}).train.lr
@@ -145,3 +141,10 @@ class RunConfig(BaseModel):
             section, _, key = name.partition(".")
             data[section][key] = value
         return RunConfig.model_validate(data)
+
+
+SECTIONS: dict[str, type[Section]] = {
+    name: field.annotation
+    for name, field in RunConfig.model_fields.items()
+    if isinstance(field.annotation, type) and issubclass(field.annotation, Section)
+}

@@ -1,136 +1,112 @@
-"""The keys of training: `train`, and what is evaluated, saved and logged on the way."""
+"""The `train`, `eval`, `save` and `log` sections of the config."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
-from pydantic import Field
-
-from gptlite.config.defaults import DEFAULT_MAX_STEPS
-from gptlite.config.rules import (
-    Rule,
-    Section,
-    decay_belongs_to_constant,
-    micro_batches_fill_the_batch,
-    momentum_belongs_to_muon,
-    one_length,
-    pictures_belong_to_tensorboard,
-    warmup_ends_in_time,
-)
-from gptlite.config.values import Auto, BelowOne, Count, Fraction, Natural, NonNegative, Positive, Text
+from gptlite.config.rules import LOG_RULES, TRAIN_RULES, Section
+from gptlite.config.saved import DEFAULT_MAX_STEPS
+from gptlite.config.values import Auto, BelowOne, Count, Fraction, Natural, NonNegative, Positive, Text, key
 
 DEFAULT_DECAY_FRACTION = 0.2
 DEFAULT_MOMENTUM = 0.9
 
 
 class TrainSection(Section):
-    """The updates: how many, of how much text, and by which rule."""
+    """The optimization: how long, with which batches, optimizer and learning rate."""
 
     alternatives = frozenset({"max_steps", "max_minutes"})
-    rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(("micro_batch_size", "batch_size"), micro_batches_fill_the_batch),
-        Rule(("max_steps", "max_minutes"), one_length),
-        Rule(("warmup_steps", "max_steps", "max_minutes"), warmup_ends_in_time),
-        Rule(("decay_fraction", "schedule"), decay_belongs_to_constant),
-        Rule(("momentum", "optimizer"), momentum_belongs_to_muon),
-    )
+    rules = TRAIN_RULES
 
-    max_steps: Count | None = Field(
-        default=None, description=f"updates in all; null means {DEFAULT_MAX_STEPS}, or as many as max_minutes allows"
+    max_steps: Count | None = key(
+        None, f"number of optimizer updates; null means {DEFAULT_MAX_STEPS}, or as many as max_minutes allows"
     )
-    max_minutes: Positive | None = Field(
-        default=None,
-        description="instead of max_steps: minutes of training, evaluations and checkpoints included; the learning "
-        "rate follows the clock, so a resumed run does not repeat bit for bit",
+    max_minutes: Positive | None = key(
+        None,
+        "minutes to train instead of max_steps, evaluations and checkpoints included; the learning rate "
+        "then follows the clock, so a resumed run does not repeat bit for bit",
     )
-    batch_size: Count = Field(default=16, description="sequences per update, over all processes")
-    micro_batch_size: Auto | Count = Field(
-        default="auto", description="sequences per forward pass of one process; divides batch_size"
+    batch_size: Count = key(16, "sequences per update, over all processes")
+    micro_batch_size: Auto | Count = key("auto", "sequences per forward pass of one process; must divide batch_size")
+    optimizer: Literal["auto", "adamw", "muon"] = key(
+        "auto",
+        "muon updates the hidden matrices by Muon and the rest by AdamW; auto avoids muon where its overhead is large",
     )
-    optimizer: Literal["auto", "adamw", "muon"] = Field(
-        default="auto",
-        description="muon moves hidden matrices, adamw the rest; auto avoids muon where its own work is too much",
+    lr: Auto | Positive = key("auto", "peak learning rate; auto depends on optimizer and n_embd")
+    warmup_steps: Natural = key(50, "updates of linear learning rate warm-up, at most all updates")
+    schedule: Literal["cosine", "linear", "constant"] = key("linear", "learning rate schedule after the warm-up")
+    min_lr_ratio: Fraction = key(0.0, "final learning rate as a fraction of lr")
+    decay_fraction: Fraction | None = key(
+        None, f"final fraction of training in which schedule constant decays lr; null means {DEFAULT_DECAY_FRACTION}"
     )
-    lr: Auto | Positive = Field(default="auto", description="highest learning rate; auto suits optimizer and width")
-    warmup_steps: Natural = Field(default=50, description="updates in which the learning rate rises linearly")
-    schedule: Literal["cosine", "linear", "constant"] = Field(
-        default="linear", description="how the learning rate goes on after the warm-up"
+    weight_decay: NonNegative = key(0.1, "decoupled weight decay of the hidden matrices")
+    beta1: BelowOne = key(0.9, "AdamW: decay rate of the gradient's running mean")
+    beta2: BelowOne = key(0.95, "AdamW: decay rate of the squared gradient's running mean")
+    momentum: BelowOne | None = key(None, f"momentum of Muon; null means {DEFAULT_MOMENTUM}")
+    grad_clip: Positive | None = key(1.0, "clip the gradient to this norm; null means no clipping")
+    scheduled_sampling: Fraction = key(
+        0.0,
+        "final fraction of input tokens replaced by the model's own predictions, rising linearly from 0; "
+        "0 is teacher forcing, which did better in the measurements of docs/decisions.md",
     )
-    min_lr_ratio: Fraction = Field(default=0.0, description="last learning rate as a share of lr")
-    decay_fraction: Fraction | None = Field(
-        default=None,
-        description=f"only for constant: last share of training, where lr falls; null means {DEFAULT_DECAY_FRACTION}",
-    )
-    weight_decay: NonNegative = Field(default=0.1, description="decoupled decay of the hidden matrices")
-    beta1: BelowOne = Field(default=0.9, description="adamw: memory of the gradient's mean")
-    beta2: BelowOne = Field(default=0.95, description="adamw: memory of the gradient's square")
-    momentum: BelowOne | None = Field(
-        default=None, description=f"only for muon: memory of the gradient; null means {DEFAULT_MOMENTUM}"
-    )
-    grad_clip: Positive | None = Field(default=1.0, description="largest norm of the gradient; null does not clip")
-    scheduled_sampling: Fraction = Field(
-        default=0.0,
-        description="at most this share of the inputs becomes what the model itself proposes, rising from 0 over the "
-        "training; 0 is teacher forcing, the better one where configs/README.md measures them",
-    )
-    patience: Count | None = Field(
-        default=None, description="stop after this many evaluations without a new best; null never stops early"
+    patience: Count | None = key(
+        None, "stop after this many evaluations without a new best score; null means no early stopping"
     )
 
     @property
     def updates(self) -> int | None:
-        """Updates in all; None where max_minutes says how long."""
+        """Number of updates; None where max_minutes decides."""
         default = DEFAULT_MAX_STEPS if self.max_minutes is None else None
         return default if self.max_steps is None else self.max_steps
 
     @property
+    def effective_warmup_steps(self) -> int:
+        """Updates of warm-up: `warmup_steps`, but no more than there are updates."""
+        return self.warmup_steps if self.updates is None else min(self.warmup_steps, self.updates)
+
+    @property
     def highest_lr(self) -> float:
-        """`lr`, once `auto` has been replaced."""
+        """`lr` after `auto` has been replaced."""
         assert not isinstance(self.lr, str), "choose_lr comes first"
         return self.lr
 
     @property
     def muon_momentum(self) -> float:
-        """Under Muon: the memory of the gradient."""
+        """Momentum of Muon."""
         return DEFAULT_MOMENTUM if self.momentum is None else self.momentum
 
     @property
     def constant_decay(self) -> float:
-        """Under schedule constant: the share of training, at its end, in which the learning rate falls."""
+        """Final fraction of training in which schedule constant decays the learning rate."""
         return DEFAULT_DECAY_FRACTION if self.decay_fraction is None else self.decay_fraction
 
 
 class EvalSection(Section):
-    """The regular look at the validation text."""
+    """Evaluation on the validation text."""
 
-    every: Count = Field(default=250, description="updates between evaluations")
-    batch_size: Count = Field(default=32, description="sequences per forward pass")
-    prompt: Text = Field(default="", description="start of the sample shown at each evaluation")
+    every: Count = key(250, "updates between evaluations")
+    batch_size: Count = key(32, "sequences per forward pass")
+    prompt: Text = key("", "prompt of the sample shown at each evaluation")
 
 
 class SaveSection(Section):
     """Checkpoints."""
 
-    every: Count = Field(default=250, description="updates between checkpoints")
-    keep: Count = Field(default=2, description="newest checkpoints kept, besides the best")
+    every: Count = key(250, "updates between checkpoints")
+    keep: Count = key(2, "number of newest checkpoints to keep, besides the best")
 
 
 class LogSection(Section):
     """Metrics."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (
-        pictures_belong_to_tensorboard("attention"),
-        pictures_belong_to_tensorboard("histograms"),
-    )
+    rules = LOG_RULES
 
-    every: Count = Field(default=10, description="updates between log lines")
-    tensorboard: bool = Field(default=True, description="write TensorBoard files beside metrics.jsonl")
-    attention: bool = Field(
-        default=False,
-        description="at each evaluation, images of the attention to eval.prompt; where that has less than two tokens, "
-        "to the first 32 of the validation text",
+    every: Count = key(10, "updates between log lines")
+    tensorboard: bool = key(True, "write TensorBoard files beside metrics.jsonl")
+    attention: bool = key(
+        False,
+        "log images of the attention weights on eval.prompt at each evaluation; if it has fewer than two "
+        "tokens, on the first 32 tokens of the validation text",
     )
-    grad_norms: bool = Field(default=False, description="log the norm of the gradient of each layer, before clipping")
-    histograms: bool = Field(
-        default=False, description="at each evaluation, histograms of every parameter and of its newest gradient"
-    )
+    grad_norms: bool = key(False, "log the gradient norm of each layer before clipping")
+    histograms: bool = key(False, "log histograms of every parameter and its latest gradient at each evaluation")

@@ -1,12 +1,12 @@
-"""The types of single values in a config: whole numbers, fractions, paths and texts, each with its range.
+"""The types of the values in a config: counts, fractions, paths and texts, each with its range.
 
-A range stands in the type, so that validation, the JSON Schema and the words of a message come from one place.
+The range is part of the type, so that validation, JSON Schema and messages share it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -15,13 +15,18 @@ INT64_MAX = 2**63 - 1
 
 @dataclass(frozen=True)
 class Accepted:
-    """Annotation: how a message names the values of this type, where its parts would not say it well."""
+    """Annotation of a type: what messages say it accepts, instead of a text made from its parts."""
 
-    words: str
+    description: str
+
+
+def key(default: Any, description: str) -> Any:
+    """Declare a key of a section."""
+    return Field(default=default, description=description)
 
 
 def _utf8_text(text: str) -> str:
-    text.encode("utf-8")  # UnicodeEncodeError, a ValueError, on half of a surrogate pair: no file could hold it
+    text.encode("utf-8")  # UnicodeEncodeError, a ValueError, on a lone surrogate, which no file can hold
     return text
 
 

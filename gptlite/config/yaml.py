@@ -1,26 +1,26 @@
-"""YAML as configs use it: the core scalars of YAML 1.2, line numbers kept, duplicate keys noticed.
+"""The YAML of configs: scalars as YAML 1.2 defines them, the line of every key, duplicate keys.
 
-PyYAML finds the structure; what a scalar means is decided here, because PyYAML follows YAML 1.1, in which `3e-4` is
-text, `on` is true, `12:30` is 750 and `010` is 8. Anchors, aliases and tags are refused: a config needs none, and
-aliases are how a small file grows without bound.
+PyYAML parses. It follows YAML 1.1, in which `3e-4` is text, `on` is true, `12:30` is 750 and `010` is 8, so `resolve`
+decides what a scalar means. Anchors, aliases and tags are refused: a config needs none, and aliases let a small file
+expand without bound.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
 
 import yaml
 
 Scalar: TypeAlias = bool | int | float | str | None
 Value: TypeAlias = "Scalar | list[Value] | dict[str, Value]"
-Events: TypeAlias = Iterator[tuple[int, yaml.Event]]
+KeyPath: TypeAlias = tuple[str, ...]  # ("train", "lr")
 
-MAX_DEPTH = 8  # a section, its keys, a list: anything much deeper is no config
-MAX_DIGITS = 400  # int() refuses thousands of digits, and every float has an exponent below 310
+MAX_DEPTH = 8  # of nested values; a config has sections, keys and lists
+MAX_DIGITS = 400  # int() refuses thousands of digits, and the exponent of a float is below 310
+MAX_SHOWN = 40  # characters of a value in a message
 
 _WORDS: dict[str, Scalar] = {"": None, "~": None, "null": None, "Null": None, "NULL": None}
 _WORDS |= dict.fromkeys(("true", "True", "TRUE"), True) | dict.fromkeys(("false", "False", "FALSE"), False)
@@ -29,45 +29,107 @@ _WORDS |= {sign + word: float(sign + "inf") for sign in ("", "+", "-") for word 
 _INT = re.compile(r"[-+]?[0-9]+")
 _INT_WITH_BASE = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-_PLAIN = re.compile(r"[A-Za-z_./][A-Za-z0-9_./-]*( [A-Za-z0-9_./-]+)*")
+_UNQUOTED = re.compile(r"[A-Za-z_./][A-Za-z0-9_./-]*( [A-Za-z0-9_./-]+)*")
 
-_REASONS = {
-    "'\\t' that cannot start any token": "a tab; indent with spaces",
-    "mapping values are not allowed here": "a ':' that does not belong here; check the indentation, or quote the text",
-    "unknown escape character": "an unknown escape like \\d between double quotes; use single quotes",
-    "while scanning a quoted scalar": "a quote that is never closed",
-    "expected <block end>": "indentation that fits no line above",
-    "could not find expected ':'": "a line without ':'; write key: value",
-    "while parsing a flow": "a bracket that is never closed, or a missing comma",
+# What to say where PyYAML's message contains the left side.
+_SENTENCES = {
+    "'\\t' that cannot start any token": "There is a tab here. Indent with spaces.",
+    "mapping values are not allowed here": "This ':' does not belong here. Check the indentation, or quote the text.",
+    "unknown escape character": "A backslash between double quotes begins an escape. Use single quotes.",
+    "while scanning a quoted scalar": "A quote is never closed.",
+    "expected <block end>": "The indentation does not match any line above.",
+    "could not find expected ':'": "This line has no ':'. Write key: value.",
+    "while parsing a flow": "A bracket is never closed, or a comma is missing.",
+    "expected a single document": "A second document (---) begins here, but a config is one document.",
 }
 
 
 class YamlError(Exception):
-    """The text is not YAML that a config may use; `line` counts from 1."""
+    """The text is not YAML that a config may use. `sentence` says why, `line` counts from 1."""
 
-    def __init__(self, line: int, reason: str) -> None:
+    def __init__(self, line: int, sentence: str) -> None:
         self.line = line
-        self.reason = reason
-        super().__init__(f"line {line}: {reason}")
+        self.sentence = sentence
+        super().__init__(f"line {line}: {sentence}")
 
 
 @dataclass(frozen=True)
-class Node:
-    """A value and the line in which it begins; mappings have Nodes as values, lists plain values."""
+class Document:
+    """The value of a text, the line of each key in it, and the keys that are given again with the line of that."""
 
-    value: Scalar | list[Value] | dict[str, Node]
-    line: int
-    repeated: dict[str, int] = field(default_factory=dict)  # keys given again, and the line of the repetition
+    value: Value
+    lines: dict[KeyPath, int]
+    repeated: dict[KeyPath, int]
 
-    def plain(self) -> Value:
-        """The value without line numbers."""
-        if isinstance(self.value, dict):
-            return {key: node.plain() for key, node in self.value.items()}
-        return self.value
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's loader, which leaves plain scalars as text and refuses what a config may not contain."""
+
+    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}  # type: ignore[misc]
+    depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        line = event.start_mark.line + 1
+        if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
+            raise YamlError(line, "Anchors and aliases (& and *) are not supported. Write the value out, or quote it.")
+        if event.tag is not None:
+            raise YamlError(line, "Tags (!) are not supported. Leave it out, or quote the text.")
+        if self.depth > MAX_DEPTH:
+            raise YamlError(line, f"Values are nested more than {MAX_DEPTH} deep, but a config has sections and keys.")
+        self.depth += 1
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+
+def read(text: str) -> Document:
+    """Parse one document; an empty one is null, and of a repeated key the first value counts. Raises YamlError."""
+    try:
+        loader = _Loader(text)
+        node = loader.get_single_node()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise YamlError(mark.line + 1 if mark else 1, _sentence(error)) from error
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        character = f"U+{ord(text[error.position]):04X}"
+        raise YamlError(line, f"The character {character} is not allowed in a config.") from error
+    except (ValueError, OverflowError) as error:
+        # PyYAML lets int() and chr() fail on escapes beyond Unicode and on absurd version numbers
+        raise YamlError(loader.line + 1, "There is an escape or number that YAML does not know.") from error
+    document = Document(None, {}, {})
+    return document if node is None else Document(_value(node, (), document), document.lines, document.repeated)
+
+
+def _sentence(error: yaml.MarkedYAMLError) -> str:
+    said = f"{error.context or ''} {error.problem or ''}".strip()
+    known = (sentence for words, sentence in _SENTENCES.items() if words in said)
+    return next(known, f"This is not valid YAML ({said}).")
+
+
+def _value(node: yaml.Node, path: KeyPath, document: Document) -> Value:
+    """Return a node's value, and note the lines of the keys in it."""
+    if isinstance(node, yaml.ScalarNode):
+        return resolve(node.value) if node.style is None else str(node.value)
+    if isinstance(node, yaml.SequenceNode):
+        return [_value(item, path, document) for item in node.value]
+    found: dict[str, Value] = {}
+    for key, item in node.value:
+        line = key.start_mark.line + 1
+        if not isinstance(key, yaml.ScalarNode):
+            raise YamlError(line, "A key must be a word, not a list or mapping.")
+        name = (*path, key.value)
+        if key.value in found:
+            document.repeated.setdefault(name, line)
+        else:
+            document.lines[name] = line
+            found[key.value] = _value(item, name, document)
+    return found
 
 
 def resolve(text: str) -> Scalar:
-    """What an unquoted scalar means under the core schema of YAML 1.2.
+    """Convert an unquoted scalar by the core schema of YAML 1.2.
 
     >>> resolve("3e-4"), resolve("010"), resolve("on"), resolve("12:30")
     (0.0003, 10, 'on', '12:30')
@@ -84,77 +146,8 @@ def resolve(text: str) -> Scalar:
     return text
 
 
-def read(text: str) -> Node:
-    """The document in `text`; an empty one is null. Raises YamlError."""
-    events = (pair for pair in _events(text) if not isinstance(pair[1], (yaml.StreamStartEvent, yaml.StreamEndEvent)))
-    if next(events, None) is None:
-        return Node(None, 1)
-    node = _node(*next(events), events, 0)
-    next(events)  # the end of the document
-    second = next(events, None)
-    if second is not None:
-        raise YamlError(second[0], "a second document (---); a config is one document")
-    return node
-
-
-def _events(text: str) -> Events:
-    """What PyYAML finds, each event with its line; whatever it says against the text becomes a YamlError."""
-    line = 1
-    try:
-        for event in yaml.parse(text, Loader=yaml.SafeLoader):
-            line = event.start_mark.line + 1 if event.start_mark else line
-            if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
-                raise YamlError(line, "an anchor or alias (& or *); write the value out, or quote the text")
-            if getattr(event, "tag", None) is not None:
-                raise YamlError(line, "a tag (!); write the value without it, or quote the text")
-            yield line, event
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        raise YamlError(mark.line + 1 if mark else line, _reason(error)) from error
-    except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-        raise YamlError(line, f"character U+{ord(text[error.position]):04X}; a config is plain text") from error
-    except (ValueError, OverflowError) as error:
-        # PyYAML lets int() and chr() fail on escapes beyond Unicode and on absurd version numbers
-        raise YamlError(line, "an escape or number that YAML does not know") from error
-
-
-def _reason(error: yaml.MarkedYAMLError) -> str:
-    said = f"{error.context or ''} {error.problem or ''}".strip()
-    known = (reason for words, reason in _REASONS.items() if words in said)
-    return next(known, f"broken YAML ({said})")
-
-
-def _node(line: int, event: yaml.Event, events: Events, depth: int) -> Node:
-    if depth > MAX_DEPTH:
-        raise YamlError(line, f"values nested more than {MAX_DEPTH} deep; a config has sections, keys and lists")
-    if isinstance(event, yaml.ScalarEvent):
-        return Node(resolve(event.value) if event.implicit[0] else event.value, line)
-    if isinstance(event, yaml.SequenceStartEvent):
-        items: list[Value] = []
-        while not isinstance((item := next(events))[1], yaml.SequenceEndEvent):
-            items.append(_node(*item, events, depth + 1).plain())
-        return Node(items, line)
-    return _mapping(line, events, depth)
-
-
-def _mapping(line: int, events: Events, depth: int) -> Node:
-    found: dict[str, Node] = {}
-    repeated: dict[str, int] = {}
-    while not isinstance((key := next(events))[1], yaml.MappingEndEvent):
-        key_line, event = key
-        if not isinstance(event, yaml.ScalarEvent):
-            raise YamlError(key_line, "a key that is a list or mapping; keys are words")
-        node = _node(*next(events), events, depth + 1)
-        if event.value in found:
-            repeated.setdefault(event.value, key_line)
-        else:
-            found[event.value] = Node(node.value, key_line, node.repeated)
-    return Node(found, line, repeated)
-
-
 def write(value: Value) -> str:
-    """`value` in one line that YAML 1.1 and YAML 1.2 readers understand alike.
+    """Write `value` in one line that YAML 1.1 and YAML 1.2 readers understand alike.
 
     >>> write(3e-05), write("on"), write(["a b", "1"])
     ('3.0e-05', '"on"', '[a b, "1"]')
@@ -176,9 +169,9 @@ def write(value: Value) -> str:
 
 
 def _write_text(text: str) -> str:
-    is_plain = _PLAIN.fullmatch(text) and isinstance(resolve(text), str)
-    # PyYAML knows YAML 1.1, except for its two shortest booleans
-    if is_plain and text.lower() not in ("y", "n") and yaml.safe_load(f"- {text}") == [text]:
+    stays_text = _UNQUOTED.fullmatch(text) and isinstance(resolve(text), str)
+    # PyYAML follows YAML 1.1, except for its booleans y and n
+    if stays_text and text.lower() not in ("y", "n") and yaml.safe_load(f"- {text}") == [text]:
         return text
     return '"' + "".join(map(_escaped, text)) + '"'
 
@@ -190,3 +183,12 @@ def _escaped(char: str) -> str:
         return char
     code = ord(char)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def shown(value: Value) -> str:
+    """Write `value` for a message: as in a file, cut to MAX_SHOWN characters."""
+    if isinstance(value, str) and value and value.strip() == value and value.isprintable() and resolve(value) == value:
+        text = value  # it may need quotes in YAML, but this is what the user wrote
+    else:
+        text = write(value if not isinstance(value, str) else value[:MAX_SHOWN])
+    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."

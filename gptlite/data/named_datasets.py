@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 from gptlite import files
-from gptlite.config.finding import builtin_folder
+from gptlite.config.loading import builtin_folder
 from gptlite.errors import DataError, StorageError
 
 TIMEOUT = 30.0  # seconds without a byte

@@ -31,7 +31,7 @@ def find_warnings(
         warn_about_epochs(cfg, estimate),
         warn_about_vocabulary(manifest),
         warn_about_block_size(cfg.model.block_size, lengths),
-        warn_about_warmup(cfg.train.warmup_steps, cfg.train.updates),
+        warn_about_warmup(cfg.train.effective_warmup_steps, cfg.train.updates),
         warn_about_memory(cfg, estimate.memory.peak, memory),
         warn_about_disk(cfg, estimate, disk),
     )
@@ -84,8 +84,9 @@ def warn_about_warmup(warmup_steps: int, updates: int | None) -> Iterator[str]:
     if updates is None or warmup_steps <= MAX_WARMUP * updates:
         return
     yield (
-        f"train.warmup_steps is {warmup_steps}, which is {warmup_steps / updates:.0%} of {updates} updates. Set it to "
-        f"{int(MAX_WARMUP * updates)} or less, so that most of the training uses the full learning rate."
+        f"The warm-up takes {warmup_steps} steps, which is {warmup_steps / updates:.0%} of {updates} updates. Set "
+        f"train.warmup_steps to {int(MAX_WARMUP * updates)} or less, so that most of the training uses the full "
+        "learning rate."
     )
 
 

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gptlite import files
-from gptlite.config.defaults import DEFAULT_BPE_VOCAB_SIZE, DEFAULT_MAX_STEPS
-from gptlite.config.saved import saved_values
+from gptlite.config.saved import DEFAULT_BPE_VOCAB_SIZE, DEFAULT_MAX_STEPS, saved_values
 from gptlite.config.yaml import Value, YamlError
 from gptlite.errors import RunError, UserError
 from gptlite.formatting import counted
@@ -109,7 +108,7 @@ def read_run(run: Run) -> tuple[Summary, list[str]]:
     try:
         config = saved_values(run.config_text())
     except YamlError as error:
-        raise RunError(f"skipped: {error.reason}", f"{run.path / CONFIG}:{error.line}") from error
+        raise RunError(f"skipped: {error.sentence}", f"{run.path / CONFIG}:{error.line}") from error
     problems: list[str] = []
     info: Mapping[str, Any] = {}
     end: Mapping[str, Any] = {}

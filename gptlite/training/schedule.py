@@ -40,7 +40,8 @@ def lr_at(step: int, cfg: TrainSection, elapsed_fraction: float | None = None) -
     >>> lr_at(0, TrainSection(lr=1e-3, warmup_steps=10))
     0.0001
     """
-    at, start, end = float(step), float(cfg.warmup_steps), float(cfg.updates or 0)
+    warmup_steps = cfg.effective_warmup_steps
+    at, start, end = float(step), float(warmup_steps), float(cfg.updates or 0)
     if elapsed_fraction is not None:
         at, start, end = elapsed_fraction, 0.0, 1.0
     if cfg.schedule == "constant":
@@ -48,4 +49,4 @@ def lr_at(step: int, cfg: TrainSection, elapsed_fraction: float | None = None) -
     progress = 0.0 if at <= start else min(1.0, (at - start) / (end - start))
     shape = 0.5 * (1 + math.cos(math.pi * progress)) if cfg.schedule == "cosine" else 1 - progress
     lr = cfg.highest_lr * (cfg.min_lr_ratio + (1 - cfg.min_lr_ratio) * shape)
-    return lr * (step + 1) / cfg.warmup_steps if step < cfg.warmup_steps else lr
+    return lr * (step + 1) / warmup_steps if step < warmup_steps else lr

@@ -33,7 +33,7 @@ class Row:
 
 def paths() -> list[Path]:
     """The lessons: first the one that the others differ from."""
-    from gptlite.config.finding import builtin_folder
+    from gptlite.config.loading import builtin_folder
 
     return sorted(
         builtin_folder("configs").glob("lesson-*.yaml"), key=lambda path: (path.stem != "lesson-base", path.stem)

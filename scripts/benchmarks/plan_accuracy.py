@@ -65,8 +65,7 @@ def settings_of(name: str, scratch: Path) -> list[str]:
 
 def plan(sets: list[str]) -> Contender:
     """A contender whose facts are the plan, made in a process of its own; a turn of it does nothing."""
-    from gptlite.config.finding import find_config
-    from gptlite.config.loading import load_config
+    from gptlite.config.loading import find_config, load_config
     from gptlite.training.launch import dry_run
 
     planned = dry_run(load_config(find_config("small.yaml"), sets), base="bench").to_json()

@@ -26,21 +26,31 @@ CASES = [
     pytest.param(["--data", "binary.txt"], "binary.txt: byte 3 = 0x00: text is needed", id="binary-file"),
     pytest.param(["--data", "latin.txt"], "latin.txt: byte 3 = 0xe9", id="another-encoding"),
     pytest.param(["--data", "short.txt"], "set model.block_size to at most 8", id="shorter-than-a-block"),
-    pytest.param(set_("train.learning_rate", 1), "no such key; did you mean train.lr?", id="unknown-key"),
-    pytest.param(set_("model.n_layer", "two"), "model.n_layer = two: a whole number >= 1", id="wrong-type"),
-    pytest.param(set_("model.dropout", 1.5), "model.dropout = 1.5: a number >= 0 and < 1", id="out-of-range"),
-    pytest.param(set_("train.lr", ".nan"), "train.lr = .nan: auto or a number > 0", id="nan"),
-    pytest.param(set_("model.n_embd", 15), "model.n_embd = 15: a multiple of n_head (2)", id="heads"),
+    pytest.param(
+        set_("train.learning_rate", 1),
+        "--set: train.learning_rate is not a key of the config. Did you mean train.lr?",
+        id="unknown-key",
+    ),
+    pytest.param(
+        set_("model.n_layer", "two"), "model.n_layer is two, but it must be a whole number >= 1.", id="wrong-type"
+    ),
+    pytest.param(
+        set_("model.dropout", 1.5), "model.dropout is 1.5, but it must be a number >= 0 and < 1.", id="out-of-range"
+    ),
+    pytest.param(set_("train.lr", ".nan"), "train.lr is .nan, but it must be auto or a number > 0.", id="nan"),
+    pytest.param(
+        set_("model.n_embd", 15), "model.n_embd is 15, which is not a multiple of n_head (2). Use 14 or 16.", id="heads"
+    ),
     pytest.param(
         [*set_("tokenizer.kind", "bpe"), *set_("tokenizer.vocab_size", 256)],
-        "tokenizer.vocab_size = 256: a whole number >= 257",
+        "tokenizer.vocab_size is 256, but it must be a whole number >= 257 or null.",
         id="vocab-size",
     ),
-    pytest.param(["-c", "gone.yaml"], "--config = gone.yaml: no such file", id="missing-config"),
+    pytest.param(["-c", "gone.yaml"], "error: gone.yaml: There is no such config here", id="missing-config"),
     pytest.param(
         set_("data.source", "gone.txt"), "error: data.source = gone.txt: no such file", id="missing-file-of-the-config"
     ),
-    pytest.param(["-c", "nothing.yaml"], "nothing.yaml: no key in it", id="empty-config"),
+    pytest.param(["-c", "nothing.yaml"], "nothing.yaml: No key is set here.", id="empty-config"),
     pytest.param(["--continue"], "--continue = without --name", id="continue-without-name"),
     pytest.param(["--resume", "gone"], "run gone: there is no run of this name in runs", id="resume-nothing"),
     pytest.param(["--resume", "a", "--data", "b"], "--data = b: not with --resume", id="resume-with-data"),
@@ -163,9 +173,9 @@ def test_usage_errors_take_the_same_form(gptlite, arguments, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--temperature", "-1"], "--temperature: sample.temperature = -1.0: a number >= 0"),
-        (["--top-p", "0"], "--top-p: sample.top_p = 0.0: a number > 0"),
-        (["-n", "0"], "-n: sample.n = 0: a whole number >= 1"),
+        (["--temperature", "-1"], "--temperature: sample.temperature is -1.0, but it must be a number >= 0."),
+        (["--top-p", "0"], "--top-p: sample.top_p is 0.0, but it must be a number > 0"),
+        (["-n", "0"], "-n: sample.n is 0, but it must be a whole number >= 1."),
         (["--checkpoint", "5"], "there is no checkpoint 5. Give best, latest or a saved step: 3, 6."),
         (["--prompt", "cat\u00e9"], "error: --prompt: unknown characters = '\u00e9' (U+00E9, first at character 3)"),
     ],

@@ -281,7 +281,13 @@ for line in ("runs", "--help", "train --help", "train -c gone.yaml", "train --no
             while data := os.read(reader, 65536):
                 shown += data
     os.close(reader)
-    for words in (b"finished", b"Usage: gptlite [OPTIONS]", b"--resume", b"= gone.yaml", b"no such option: --nope"):
+    for words in (
+        b"finished",
+        b"Usage: gptlite [OPTIONS]",
+        b"--resume",
+        b"error: gone.yaml",
+        b"no such option: --nope",
+    ):
         assert words in shown
     assert b"\x1b" not in shown
 

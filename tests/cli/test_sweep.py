@@ -66,14 +66,17 @@ LR = ["--sweep", "train.lr=1e-3,3e-3"]
         ([*LR, "--resume", "x"], "--sweep = with --resume x: "),
         ([*LR, "--dry-run"], "--sweep = with --dry-run: "),
         ([*LR, "--json"], "--json = with --sweep: "),
-        ([*LR, *LR], "--sweep: train.lr = given 2 times"),
-        ([*LR, "--set", "train.lr=1"], "--sweep: train.lr = given as a single value too"),
-        (["--data", "story.txt", "--sweep", "data.source=a,b"], "--sweep: data.source = given as a single value too"),
+        ([*LR, *LR], "--sweep: train.lr is given 2 times."),
+        ([*LR, "--set", "train.lr=1"], "--sweep: train.lr is also set to a single value."),
+        (["--data", "story.txt", "--sweep", "data.source=a,b"], "--sweep: data.source is also set to a single value."),
         ([*LR, "--name", "a/b"], "a run's name cannot contain slashes"),
         ([*LR, "--name", "x" * 199], "a run's name can have at most 200 bytes"),
-        ([*LR, "--set", "model.n_layer=0"], "--set: model.n_layer = 0: a whole number >= 1"),
-        (["--sweep", "model.n_embd=16,18,20", "--set", "model.n_head=4"], "(in nano-sweep-02-n_embd=18)"),
-        (["--sweep", "tokenizer.kind=bpe,char", "--set", "tokenizer.vocab_size=300"], "(in nano-sweep-02-kind=char)"),
+        ([*LR, "--set", "model.n_layer=0"], "--set: model.n_layer is 0, but it must be a whole number >= 1."),
+        (["--sweep", "model.n_embd=16,18,20", "--set", "model.n_head=4"], "This is in nano-sweep-02-n_embd=18."),
+        (
+            ["--sweep", "tokenizer.kind=bpe,char", "--set", "tokenizer.vocab_size=300"],
+            "This is in nano-sweep-02-kind=char.",
+        ),
         (["--sweep", "data.source=story.txt,gone.txt"], "data.source = gone.txt: no such file"),
         (["--sweep", "model.block_size=16,99999"], "model.block_size = 99999 needs 100000"),
     ],
@@ -88,7 +91,7 @@ def test_it_is_refused_before_any_run_is_made(gptlite, words, message):
 @pytest.mark.usefixtures("no_processes")
 def test_all_mistakes_are_said_at_once(gptlite, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
-    words = ["--sweep", "train.lr=1,", "--sweep", "model.layers=1", "--set", "model.n_head=0", "--jobs", "-1"]
+    words = ["--sweep", "train.lr=1,1", "--sweep", "model.layers=1", "--set", "model.n_head=0", "--jobs", "-1"]
     starts = [error.partition(":")[0] for error in errors(gptlite("train", "-c", "nano.yaml", *words))]
     assert starts == ["--jobs = -1", "--sweep = 2 processes", "--sweep", "--sweep", "--set"]
 

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from gptlite.config.documents import SCHEMA_LINE, commented, heading_of, rewrite_configs, schema_text
-from gptlite.config.loading import json_schema, load_config
+from gptlite.config.documents import SCHEMA_LINE, commented, heading_of, json_schema, rewrite_configs, schema_text
+from gptlite.config.loading import load_config
 from gptlite.config.schema import RunConfig
 from gptlite.config.yaml import read
 
@@ -27,7 +27,7 @@ def test_a_shipped_config_loads_names_the_schema_and_has_every_key(path):
     assert load_config(path)
     assert text.startswith(SCHEMA_LINE + "\n")
     every_key = {section: set(keys) for section, keys in RunConfig().model_dump().items()}
-    assert {section: set(keys) for section, keys in read(text).plain().items()} == every_key
+    assert {section: set(keys) for section, keys in read(text).value.items()} == every_key
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
@@ -42,7 +42,7 @@ def test_the_schema_says_range_default_and_meaning():
     assert lr == {
         "anyOf": [{"const": "auto", "type": "string"}, {"exclusiveMinimum": 0, "type": "number"}],
         "default": "auto",
-        "description": "highest learning rate; auto suits optimizer and width",
+        "description": "peak learning rate; auto depends on optimizer and n_embd",
     }
     device = schema["properties"]["run"]["properties"]["device"]
     assert device["enum"] == ["auto", "cpu", "cuda", "mps"]
@@ -98,7 +98,7 @@ def test_writing_again_keeps_heading_and_values_and_adds_the_rest(tmp_path):
     text = path.read_text()
     assert text.startswith("# my heading\n# goes on\n\n# ")
     assert "not kept" not in text
-    meaning = "highest learning rate; auto suits optimizer and width (auto or a number > 0; default auto)"
+    meaning = "peak learning rate; auto depends on optimizer and n_embd (auto or a number > 0; default auto)"
     assert f"  # {meaning}\n  lr: 1.0e-05\n" in text
     assert load_config(path) == RunConfig().with_values({"train.lr": 1e-5})
     assert json.loads((tmp_path / "schema.json").read_text()) == json_schema()

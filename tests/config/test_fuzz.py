@@ -34,7 +34,7 @@ def load(data, overrides=()):
     try:
         return load_config(path, overrides)
     except ConfigError as error:
-        return error.problems
+        return tuple(map(str, error.problems))
 
 
 def check_outcome(outcome):
@@ -42,8 +42,7 @@ def check_outcome(outcome):
         return
     assert outcome
     for problem in outcome:
-        assert problem.startswith(("fuzz.yaml:", "--set:"))
-        assert len(problem) < 200
+        assert len(problem) < 250
         assert problem.isprintable(), "one line, whatever the value"
 
 

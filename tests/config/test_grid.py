@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gptlite.config.grid import SweepAxis, load_points, names_of, points, read_axes, split
+from gptlite.config.grid import SweepAxis, load_points, names_of, points, read_axes
 from gptlite.config.loading import load_config, override_value
 from gptlite.errors import ConfigError
 from gptlite.runs.run import Run
@@ -49,56 +49,56 @@ def test_names_sort_as_the_points_do_however_many_there_are():
         ('"a \\" b, c",d', ['a " b, c', "d"]),
         ("[a.txt, b.txt],c.txt", [["a.txt", "b.txt"], "c.txt"]),
         ("['x,]', y],z", [["x,]", "y"], "z"]),
-        ("don't,it's: a # b", ["don't", "it's: a # b"]),
+        ("don't,a b", ["don't", "a b"]),
         ("'',x", ["", "x"]),
     ],
 )
-def test_values_are_what_set_would_take_each_of_them_for(typed, values):
+def test_the_values_are_the_items_of_a_yaml_list(typed, values):
     (axis,) = read_axes([f"eval.prompt={typed}"])
-    assert list(axis.values) == values
-    assert [override_value(item) for item in split(typed) or ()] == values
+    assert list(axis.values) == override_value(f"[{typed}]") == values
 
 
-@pytest.mark.parametrize("typed", ["'a", "[a,b", '"a"b,c', "{a: 1},b", "a,[b", "[a]b"])
-def test_quotes_and_brackets_that_do_not_end_with_a_value_are_refused(typed):
-    assert split(typed) is None
-    with pytest.raises(ConfigError, match="values between commas, each quoted text"):
+@pytest.mark.parametrize("typed", ["'a", "[a,b", "'a'b,c", "a,[b", "[a]b", "a]", "a # b", "*.txt,b"])
+def test_values_that_are_not_yaml_are_refused(typed):
+    with pytest.raises(ConfigError, match=r"^eval\.prompt cannot be set to the values "):
         read_axes([f"eval.prompt={typed}"])
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("texts", "message"),
     [
-        (["train.lr"], "--sweep: train.lr: section.key=value,value,..., such as train.lr=1e-3,3e-3"),
-        (["train=1,2"], "--sweep: train = 1,2: section.key=value; train is a whole section"),
-        (["train.lrr=1,2"], "--sweep: train.lrr = 1,2: no such key; did you mean train.lr?"),
-        (["train.lr=1,,2"], "--sweep: train.lr = 1,,2: values between commas, none of them empty"),
-        (["train.lr="], "values between commas, none of them empty"),
-        (["train.lr=1e-3,1,0.001"], "--sweep: train.lr = 1e-3,1,0.001: each value once; leave out one 0.001"),
-        (["train.lr=1", "train.lr=2"], "--sweep: train.lr = given 2 times: once, with all of its values"),
-        (["run.dir=a,b"], "--sweep: run.dir = several folders: the runs of a sweep lie in one"),
-        (["run.seed=" + ",".join(map(str, range(1001)))], "--sweep = 1,001 runs: at most 1,000"),
-        (["model.n_layer=1"], "--sweep: model.n_layer = given as a single value too: one of the two"),
+        (["train.lr"], "train.lr is not of the form section.key=value,value, such as train.lr=1e-3,3e-3."),
+        (["train=1,2"], "train is a whole section. Set one of its keys: section.key=value."),
+        (["train.lrr=1,2"], "train.lrr is not a key of the config. Did you mean train.lr?"),
+        (["train.lr=1,,2"], "train.lr cannot be set to the values 1,,2. A bracket is never closed, or a comma"),
+        (["train.lr="], "train.lr has no values."),
+        (["train.lr={a: 1},b: 2"], "train.lr cannot be set to {a: 1}."),
+        (["train.lr=1e-3,1,0.001"], "train.lr has the value 0.001 twice."),
+        (["train.lr=1", "train.lr=2"], "train.lr is given 2 times."),
+        (["run.dir=a,b"], "run.dir cannot be swept, because all runs of a sweep are in one folder."),
+        (["run.seed=" + ",".join(map(str, range(1001)))], "These values combine to 1,001 runs, but at most 1,000 are"),
+        (["model.n_layer=1"], "model.n_layer is also set to a single value."),
     ],
 )
-def test_what_makes_no_grid_is_refused(words, message):
+def test_values_that_do_not_make_a_grid_are_refused(texts, message):
     with pytest.raises(ConfigError) as refused:
-        read_axes(words, taken=["model.n_layer"])
-    assert [message in problem for problem in refused.value.problems] == [True]
+        read_axes(texts, taken=["model.n_layer"])
+    assert [str(problem).startswith(message) for problem in refused.value.problems] == [True]
 
 
-def test_every_problem_of_every_point_is_named_once_with_where_it_is(tmp_path: Path):
+def test_a_problem_of_several_points_is_named_once_with_its_points(tmp_path: Path):
     path = tmp_path / "c.yaml"
     path.write_text("model: {n_layer: none}\n")
     axes = read_axes(["train.lr=1,x", "tokenizer.kind=char,bpe", "tokenizer.vocab_size=null,300"])
     with pytest.raises(ConfigError) as refused:
-        load_points(path, [], points(axes, "s"))
-    assert refused.value.problems == (
-        f"{path}:1: model.n_layer = none: a whole number >= 1",
-        "--sweep: tokenizer.vocab_size = 300: null, since kind char has its own size; or set tokenizer.kind to bpe "
-        "(in s-02-lr=1-kind=char-vocab_size=300 and 1 more)",
-        "--sweep: train.lr = x: auto or a number > 0 (in s-05-lr=x-kind=char-vocab_size=null and 3 more)",
-    )
+        load_points(path, [], points(axes, "s"), "--sweep")
+    assert [str(problem) for problem in refused.value.problems] == [
+        f"{path}:1: model.n_layer is none, but it must be a whole number >= 1.",
+        "--sweep: tokenizer.vocab_size is 300, but kind is char, which has a size of its own. Set vocab_size to null, "
+        "or kind to bpe. This is in s-02-lr=1-kind=char-vocab_size=300 and 1 more.",
+        "--sweep: train.lr is x, but it must be auto or a number > 0. "
+        "This is in s-05-lr=x-kind=char-vocab_size=null and 3 more.",
+    ]
 
 
 def test_a_point_is_the_config_that_set_makes_of_its_settings(tmp_path: Path):

@@ -3,9 +3,9 @@ import dataclasses
 import pytest
 from pydantic import ValidationError
 
-from gptlite.config.accepted import SECTIONS, accepted, accepts
+from gptlite.config.accepted import describe_accepted, is_accepted
 from gptlite.config.sampling import SampleSection
-from gptlite.config.schema import ModelSection, RunConfig, TokenizerSection
+from gptlite.config.schema import SECTIONS, ModelSection, RunConfig, TokenizerSection
 from gptlite.config.training import TrainSection
 
 ALL_KEYS = [(section, key) for section, model in SECTIONS.items() for key in model.model_fields]
@@ -20,6 +20,14 @@ def test_a_bpe_without_a_size_has_4096_ids():
     assert TokenizerSection(vocab_size=300).bpe_vocab_size == 300
 
 
+def test_the_warm_up_is_cut_to_the_number_of_updates():
+    def effective(**values):
+        return TrainSection(warmup_steps=50, **values).effective_warmup_steps
+
+    assert [effective(max_steps=steps) for steps in (3, 50, 51)] == [3, 50, 50]
+    assert effective() == effective(max_minutes=1.0) == 50
+
+
 def test_a_constant_schedule_falls_in_its_last_fifth_unless_told():
     assert TrainSection(schedule="constant").constant_decay == 0.2
     assert TrainSection(schedule="constant", decay_fraction=0.0).constant_decay == 0.0
@@ -31,7 +39,6 @@ def test_a_constant_schedule_falls_in_its_last_fifth_unless_told():
         (ModelSection, {"n_embd": 130, "n_head": 4}),
         (TrainSection, {"batch_size": 16, "micro_batch_size": 3}),
         (TrainSection, {"batch_size": 16, "micro_batch_size": 32}),
-        (TrainSection, {"max_steps": 10, "warmup_steps": 11}),
         (TrainSection, {"schedule": "cosine", "decay_fraction": 0.1}),
         (TokenizerSection, {"kind": "char", "vocab_size": 300}),
         (SampleSection, {"n": 5, "beams": 4}),
@@ -45,7 +52,6 @@ def test_values_that_contradict_each_other_are_refused(section, values):
 @pytest.mark.parametrize(
     ("section", "values"),
     [
-        (TrainSection, {"max_steps": 10, "warmup_steps": 10}),
         (TrainSection, {"batch_size": 16, "micro_batch_size": 16}),
         (SampleSection, {"n": 4, "beams": 4}),
     ],
@@ -74,12 +80,12 @@ def test_two_configs_share_no_list():
 
 
 @pytest.mark.parametrize(("section", "key"), ALL_KEYS)
-def test_every_key_has_a_meaning_and_words_for_what_it_takes(section, key):
+def test_every_key_has_a_description_and_accepted_values(section, key):
     field = SECTIONS[section].model_fields[key]
     assert field.description
     assert not field.description.endswith(".")
-    assert accepted(section, key)
-    assert accepts(section, key, field.default)
+    assert describe_accepted(section, key)
+    assert is_accepted(section, key, field.default)
 
 
 # Zero, one and what lies just outside each range, by the meaning of the quantity.
@@ -108,12 +114,12 @@ def test_every_key_has_a_meaning_and_words_for_what_it_takes(section, key):
 )
 def test_a_key_takes_its_range_and_nothing_else(name, good, bad):
     section, _, key = name.partition(".")
-    assert [value for value in good if not accepts(section, key, value)] == []
-    assert [value for value in bad if accepts(section, key, value)] == []
+    assert [value for value in good if not is_accepted(section, key, value)] == []
+    assert [value for value in bad if is_accepted(section, key, value)] == []
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "text"),
     [
         ("run.device", "auto, cpu, cuda or mps"),
         ("run.compile", "auto, true or false"),
@@ -126,8 +132,8 @@ def test_a_key_takes_its_range_and_nothing_else(name, good, bad):
         ("eval.prompt", "text"),
     ],
 )
-def test_the_words_say_the_range(name, words):
-    assert accepted(*name.split(".")) == words
+def test_accepted_values_are_described_with_their_range(name, text):
+    assert describe_accepted(*name.split(".")) == text
 
 
 def test_rules_speak_of_keys_that_exist():

@@ -40,6 +40,6 @@ def test_an_unknown_section_suggests_what_was_meant(name, meant):
 def test_every_synonym_names_an_existing_key_and_stands_once():
     assert set(SYNONYMS) <= set(KEYS)
     assert set(SECTION_SYNONYMS) <= {name.partition(".")[0] for name in KEYS}
-    words = [word for synonyms in SYNONYMS.values() for word in synonyms.split()]
-    assert sorted(words) == sorted(set(words))
-    assert not set(words) & set(KEYS.values()), "a key's own name is found before its synonyms"
+    names = [name for synonyms in SYNONYMS.values() for name in synonyms.split()]
+    assert sorted(names) == sorted(set(names))
+    assert not set(names) & set(KEYS.values()), "a key's own name is found before its synonyms"

@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gptlite.config.finding import builtin_folder
-from gptlite.config.loading import load_config
+from gptlite.config.loading import builtin_folder, load_config
 from gptlite.config.schema import RunConfig
 from gptlite.model.sizes import count_parameters
 from gptlite.planning.estimate import Disk, Estimate, Memory, TextUse
@@ -73,7 +72,9 @@ def test_a_block_is_too_long_where_more_than_half_of_the_text_is_shorter_documen
 def test_a_warm_up_is_at_most_a_quarter_of_the_run():
     assert list(warn_about_warmup(25, 100)) == []
     (line,) = warn_about_warmup(26, 100)
-    assert line.startswith("train.warmup_steps is 26, which is 26% of 100 updates. Set it to 25 or less,")
+    assert line.startswith(
+        "The warm-up takes 26 steps, which is 26% of 100 updates. Set train.warmup_steps to 25 or less,"
+    )
     assert list(warn_about_warmup(26, None)) == []
 
 

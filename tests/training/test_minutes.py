@@ -7,8 +7,7 @@ import signal
 
 import pytest
 
-from gptlite.config.finding import find_config
-from gptlite.config.loading import load_config
+from gptlite.config.loading import find_config, load_config
 from gptlite.config.schema import RunConfig
 from gptlite.data.prepare import prepare
 from gptlite.errors import ConfigError, Interrupted
@@ -139,4 +138,4 @@ def test_a_run_has_one_length():
     with pytest.raises(ConfigError) as refused:
         load_config(None, ["train.max_minutes=3", "train.max_steps=100"])
     (problem,) = refused.value.problems
-    assert str(problem).startswith("--set: train.max_steps = 100: null, since max_minutes (3) says how long")
+    assert problem.sentence.startswith("train.max_steps is 100 and max_minutes is 3, but only one of them can")

@@ -46,6 +46,12 @@ def test_a_run_that_is_all_warm_up_still_has_a_rate():
     assert lr_at(109, section(warmup_steps=110)) == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("schedule", ["cosine", "linear", "constant"])
+def test_a_warm_up_longer_than_the_run_is_cut_to_it(schedule):
+    cfg = section(lr=0.3, max_steps=3, warmup_steps=50, schedule=schedule)
+    assert [lr_at(step, cfg) for step in range(3)] == pytest.approx([0.1, 0.2, 0.3])
+
+
 def test_under_max_minutes_the_decay_follows_the_share_of_time_that_is_gone_and_the_warm_up_the_updates():
     cfg = section(max_steps=None, max_minutes=3, schedule="linear")
     assert [lr_at(500, cfg, gone) for gone in (0.0, 0.25, 1.0)] == pytest.approx([1.0, 0.75, 0.0])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gptlite.errors import Problem, RunError, gathered
+from gptlite.errors import Problem, RunError, gathered, located
 
 if TYPE_CHECKING:
     from gptlite.config.loading import Override
@@ -50,7 +50,8 @@ def select_models(
             found.append(checkpoint)
     if problems:
         raise RunError(problems)
-    cfgs = [load_checkpoint_config(each, [*normalization_of_copy(each), *sets]) for each in found]
+    with located("--set"):
+        cfgs = [load_checkpoint_config(each, [*normalization_of_copy(each), *sets]) for each in found]
     run_names = [run.name if (run := find_run(each)) is not None else each.path.resolve().name for each in found]
     labels = [f"{name} {each.step}" for name, each in zip(run_names, found, strict=True)]
     times = Counter(labels)

@@ -16,7 +16,7 @@ from gptlite.cli.sample.interactive import answer_prompts
 from gptlite.cli.sample.output import SampleWriter
 from gptlite.cli.sample.prompts import known_text, read_prompts, usable_prompt
 from gptlite.cli.terminal import Console, emit
-from gptlite.errors import ConfigError
+from gptlite.errors import ConfigError, located
 
 if TYPE_CHECKING:
     from gptlite.config.schema import RunConfig
@@ -86,7 +86,8 @@ def select_model(
 
     overrides, checked = options.config_overrides(context), check_keys("sample", sets)
     found = choose_checkpoint(runs_folder(), run or "latest", which, say)
-    cfg = load_checkpoint_config(found, [*checked, *overrides])
+    with located("--set"):
+        cfg = load_checkpoint_config(found, [*checked, *overrides])
     options.refuse_ineffective(context, cfg.sample, checked, overrides)
     return found, cfg
 

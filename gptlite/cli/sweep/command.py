@@ -13,7 +13,7 @@ import typer
 from gptlite.cli.options import DEFAULT_CONFIG, located_text, overrides_of
 from gptlite.cli.terminal import Console, emit
 from gptlite.compute.processes import world_size
-from gptlite.errors import ConfigError, Problem, StorageError, gathered
+from gptlite.errors import ConfigError, Problem, StorageError, gathered, located
 
 if TYPE_CHECKING:
     from gptlite.cli.sweep.sweep_runs import SweepRun
@@ -118,14 +118,14 @@ def problems_of(asked: SweepOptions, resume: str | None, *, dry_run: bool, as_js
 def planned(asked: SweepOptions, problems: list[Problem]) -> Sweep:
     """The sweep's name and runs. ConfigError with every problem of all points, after those found before."""
     from gptlite.cli.sweep.sweep_runs import sweep_runs_of
-    from gptlite.config.finding import find_config
     from gptlite.config.grid import SweepAxis, load_points, points, read_axes
+    from gptlite.config.loading import find_config
     from gptlite.config.schema import RunConfig
     from gptlite.runs.run import Run
 
     axes: list[SweepAxis] = []
     configs: list[RunConfig] = []
-    with gathered(problems):
+    with gathered(problems), located("--sweep"):
         axes = read_axes(asked.sweeps, asked.has_values)
     with gathered(problems):
         path = find_config(asked.config or DEFAULT_CONFIG)
@@ -134,7 +134,8 @@ def planned(asked: SweepOptions, problems: list[Problem]) -> Sweep:
         with gathered(problems):
             Run.check_name(asked.name, name)
             Run.check_name(grid[0].name, name)  # longer by a number
-        configs = load_points(path, overrides_of(asked.sets, asked.data), grid)
+        with located("--set"):
+            configs = load_points(path, overrides_of(asked.sets, asked.data), grid, "--sweep")
     if problems:
         raise ConfigError(problems)
     return Sweep(name, path, sweep_runs_of(grid, configs))

@@ -14,7 +14,7 @@ import typer
 from gptlite.cli.options import ConfigOption, DataOption, SetOption, located_text, read_config
 from gptlite.cli.terminal import Console, emit
 from gptlite.compute.processes import is_main
-from gptlite.errors import ConfigError
+from gptlite.errors import ConfigError, located
 
 if TYPE_CHECKING:
     from gptlite.training.launch import Outcome
@@ -174,7 +174,8 @@ def resume_run(wanted: str, sets: list[str], terminal: Listener) -> Outcome:
 
     run = Run.open(runs_folder(), wanted, unfinished=True)
     terminal.say(f"run: {run.path}")
-    cfg = load_config(run.path / CONFIG, sets) if sets else None
+    with located("--set"):
+        cfg = load_config(run.path / CONFIG, sets) if sets else None
     return resume(run, cfg, listener=terminal)
 
 

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from gptlite.config import finding
-from gptlite.config.finding import builtin_folder, find_config
+from gptlite.config import loading
+from gptlite.config.loading import builtin_folder, find_config
 from gptlite.errors import ConfigError
 
 SHIPPED = Path(__file__).parents[2] / "configs"
@@ -34,7 +34,7 @@ def test_the_path_as_given_comes_first_then_configs_then_the_shipped_ones():
     assert find_config("configs/small.yaml") == in_configs
 
 
-def test_a_path_is_taken_whatever_its_ending(tmp_path):
+def test_a_path_may_have_any_suffix(tmp_path):
     path = write(tmp_path / "a" / "b.conf")
     assert find_config(path) == path
 
@@ -45,7 +45,7 @@ def test_a_folder_of_the_same_name_does_not_hide_a_config():
 
 
 def test_an_installed_package_reads_the_folders_inside_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(finding, "__file__", str(tmp_path / "gptlite" / "config" / "finding.py"))
+    monkeypatch.setattr(loading, "__file__", str(tmp_path / "gptlite" / "config" / "loading.py"))
     assert builtin_folder("data") == tmp_path / "data"
     inside = tmp_path / "gptlite" / "builtin" / "data"
     inside.mkdir(parents=True)
@@ -55,18 +55,21 @@ def test_an_installed_package_reads_the_folders_inside_it(tmp_path, monkeypatch)
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("smal.yaml", "--config = smal.yaml: no such file here, in configs/ or built in; .* did you mean small.yaml?"),
+        (
+            "smal.yaml",
+            r"smal\.yaml: There is no such config here, in configs/ or built in\. .* Did you mean small\.yaml\?",
+        ),
         (
             "elsewhere/my.yaml",
-            "there are char.yaml, lesson-base.yaml, .*, mine.yaml, shakespeare-char.yaml, small.yaml, tiny.yaml; name",
+            "There are char.yaml, lesson-base.yaml, .*, mine.yaml, shakespeare-char.yaml, small.yaml, tiny.yaml. Name",
         ),
-        ("configs", "this is a folder"),
-        ("", '--config = "": '),
-        ("a\0b", r'--config = "a\\x00b": '),
-        ("x" * 9000, "xxx[.][.][.]: no such file"),
+        ("configs", "This is a folder"),
+        ("", '^"": '),
+        ("a\0b", r'"a\\x00b": '),
+        ("x" * 9000, "xxx[.][.][.]: There is no such"),
     ],
 )
-def test_a_missing_config_says_where_it_looked_and_what_there_is(name, message):
+def test_a_missing_config_says_where_it_was_searched_and_which_exist(name, message):
     write("configs/mine.yaml")
     with pytest.raises(ConfigError, match=message) as caught:
         find_config(name)
