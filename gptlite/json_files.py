@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gptlite import files
-from gptlite.errors import RunError
+from gptlite.errors import RunError, UserError
 
 FORMAT_VERSION = 1
 
@@ -24,27 +24,35 @@ def write_record(path: Path, fields: Mapping[str, Any]) -> None:
     files.replace(path, dump_record(fields))
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; a RunError when the file is missing, unreadable or something else."""
+def read_json(path: Path, error_class: type[UserError] = RunError) -> dict[str, Any]:
+    """The object in a JSON file; an error when the file is missing, unreadable or something else."""
     try:
         value = json.loads(path.read_bytes())
     except FileNotFoundError:
-        raise RunError(f"{path}: file = missing: the folder is incomplete or is another one; check the path") from None
+        raise error_class(
+            f"{path}: file = missing: the folder is incomplete or is another one; check the path"
+        ) from None
     except (OSError, ValueError, RecursionError) as error:
         reason = str(error).splitlines()[0][:80]
-        raise RunError(f"{path}: content = {reason}: a JSON object; the file is damaged or is another one") from error
+        raise error_class(
+            f"{path}: content = {reason}: a JSON object; the file is damaged or is another one"
+        ) from error
     if not isinstance(value, dict):
-        raise RunError(f"{path}: content = {type(value).__name__}: a JSON object; the file is another one")
+        raise error_class(f"{path}: content = {type(value).__name__}: a JSON object; the file is another one")
     return value
 
 
-def check_version(path: Path, fields: Mapping[str, Any]) -> None:
-    """A RunError that names the version, when it is not ours."""
+def check_version(
+    path: Path,
+    fields: Mapping[str, Any],
+    error_class: type[UserError] = RunError,
+    current: int = FORMAT_VERSION,
+) -> None:
+    """An error that names the version, when it is not the current one."""
     version = fields.get("format_version")
-    if type(version) is not int or version != FORMAT_VERSION:
-        raise RunError(
-            f"{path}: format_version = {str(version)[:40]}: this gptlite reads {FORMAT_VERSION}; "
-            "use the version that wrote it"
+    if type(version) is not int or version != current:
+        raise error_class(
+            f"{path}: format_version = {str(version)[:40]}: this gptlite reads {current}; use the version that wrote it"
         )
 
 

@@ -20,7 +20,19 @@ FILES = sorted(p.relative_to(REPOSITORY).as_posix() for p in (REPOSITORY / "gptl
 
 # A file imports from its own package and from those before it.
 PACKAGES = (
-    *("errors", "formatting", "files", "json_files", "seeds", "config", "compute", "model", "tokenizers", "data"),
+    *(
+        "errors",
+        "formatting",
+        "files",
+        "json_files",
+        "download",
+        "seeds",
+        "config",
+        "compute",
+        "model",
+        "tokenizers",
+        "data",
+    ),
     *("loggers", "runs", "inference", "planning", "training", "views", "cli"),
 )
 TORCH_PACKAGES = {"compute", "model", "inference", "training"}

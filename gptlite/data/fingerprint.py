@@ -15,7 +15,7 @@ from gptlite.data import manifest
 from gptlite.data.charset import is_wide
 from gptlite.data.hashes import HashCache
 from gptlite.data.sources import Source, open_source
-from gptlite.tokenizers.base import recipe_of
+from gptlite.tokenizers.base import fingerprint_inputs
 
 _SHOWN = 12  # hex digits of the fingerprint in the folder's name
 _LONGEST_NAME = 40
@@ -58,7 +58,7 @@ def read_recipe(data: DataSection, tokenizer: TokenizerSection, cache: HashCache
         "unicode": unicodedata.unidata_version if data.normalize == "nfc" else None,
         "val_fraction": data.val_fraction,
         "val_max_bytes": data.val_max_bytes,
-        "tokenizer": recipe_of(tokenizer),
+        "tokenizer": fingerprint_inputs(tokenizer),
     }
     return Recipe(sources, sha256s, hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest())
 

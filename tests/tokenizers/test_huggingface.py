@@ -15,7 +15,7 @@ from transformers import AutoTokenizer
 from gptlite.tokenizers.base import Tokenizer
 from gptlite.tokenizers.bpe import BpeTokenizer
 from gptlite.tokenizers.char import CharTokenizer
-from gptlite.tokenizers.huggingface import merges_of, to_bytes, to_characters
+from gptlite.tokenizers.huggingface import find_merges, to_bytes, to_characters
 from gptlite.tokenizers.named import load_named
 
 AWKWARD = [
@@ -68,7 +68,7 @@ def test_a_gpt2_folder_gives_our_ids_and_text(
 ) -> None:
     ours = load_named("gpt2")
     theirs = opened(saved(ours))
-    for text in [*AWKWARD, (repository / "gptlite" / "durable.py").read_text("utf-8")]:
+    for text in [*AWKWARD, (repository / "gptlite" / "files.py").read_text("utf-8")]:
         assert_equal(ours, theirs, text)
 
 
@@ -89,7 +89,7 @@ def test_end_of_text_is_the_token_that_begins_and_ends(bpe: BpeTokenizer, saved:
 def test_each_token_is_merged_from_the_pair_that_merging_in_order_leaves() -> None:
     # bc comes before ab, so abc is a+bc although ab+c would spell it too.
     ranks = (*BYTES, b"bc", b"ab", b"abc", b"abcabc")
-    assert list(merges_of(ranks)) == [(b"b", b"c"), (b"a", b"b"), (b"a", b"bc"), (b"abc", b"abc")]
+    assert list(find_merges(ranks)) == [(b"b", b"c"), (b"a", b"b"), (b"a", b"bc"), (b"abc", b"abc")]
 
 
 def test_the_clean_up_that_eats_blanks_is_switched_off(bpe: BpeTokenizer) -> None:
