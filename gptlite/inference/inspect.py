@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gptlite.data.batches import IGNORE_INDEX, batch_of
+from gptlite.data.batches import IGNORE_INDEX, read_batch
 from gptlite.data.tokens import Tokens
 from gptlite.inference.language_model import SCORE_BATCH_SIZE, LanguageModel
 from gptlite.model.attention import AttentionMask, AttentionSteps, CausalSelfAttention, reference_attention
@@ -105,7 +105,7 @@ def score_each_token(model: LanguageModel, tokens: Tokens, *, batch_size: int = 
     """The terms of the sum in `Model.score_tokens`, in the order of the text."""
     windows, seen = model.windows(tokens), {}
     for plan in windows.batches(batch_size):
-        x, y = batch_of(windows, plan)
+        x, y = read_batch(windows, plan)
         with model.compute.autocast():
             logits = model.gpt(x.to(model.compute.device))
         # Row by row: with a large vocabulary, what follows takes several times the memory of the logits.

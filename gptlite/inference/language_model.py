@@ -208,7 +208,7 @@ class LanguageModel:
     def tokens_to_score(self, text: str) -> TokenArray:
         """The ids of a text as a document of its own: behind end-of-text, where texts end. DataError as `encode`."""
         ids = self.encode(text)
-        return TokenArray(np.array([self.tokenizer.eot_id, *ids] if self.ends else ids, dtype=np.uint32), "text")
+        return TokenArray(np.array([self.tokenizer.eot_id, *ids] if self.ends else ids, dtype=np.uint32))
 
     def windows(self, tokens: Tokens, stride: int | None = None) -> EvalWindows:
         """The windows in which ids are scored; see EvalWindows."""

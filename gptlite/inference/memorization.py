@@ -11,9 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from gptlite.data.detokenize import text_of
 from gptlite.data.prepared import Prepared
-from gptlite.data.tokens import TokenArray, Tokens
+from gptlite.data.tokens import TokenArray, Tokens, detokenize
 from gptlite.data.verbatim import VerbatimSearch, covered, stretches
 from gptlite.inference.language_model import LanguageModel
 from gptlite.inference.sampling import SamplingParams
@@ -56,7 +55,7 @@ def memorised(model: LanguageModel, prepared: Prepared) -> Memorised:
     tokenizer = prepared.tokenizer()
     excerpts = list(excerpts_of(prepared.split("val"), tokenizer, [len(sample) for sample in samples]))
     search = VerbatimSearch([*samples, *excerpts])
-    for piece in text_of(prepared.split("train"), tokenizer, between=_JOINT):
+    for piece in detokenize(prepared.split("train"), tokenizer, separator=_JOINT):
         search.feed(piece)
     lengths = search.lengths()
     return Memorised(_copied(samples, lengths[: len(samples)]), _copied(excerpts, lengths[len(samples) :]))
@@ -67,8 +66,8 @@ def excerpts_of(text: Tokens, tokenizer: Tokenizer, sizes: Sequence[int]) -> Ite
     and in several passages where documents meet."""
     for place, size in enumerate(sizes):
         first, last = (text.n_tokens * i // len(sizes) for i in (place, place + 1))
-        ids = TokenArray(text.read(first, min(last - first, 4 * size)), text.name)  # a character takes four at most
-        for part in b"".join(text_of(ids, tokenizer, between=_JOINT)).split(_JOINT):
+        ids = TokenArray(text.read(first, min(last - first, 4 * size)), text.where)  # a character takes four at most
+        for part in b"".join(detokenize(ids, tokenizer, separator=_JOINT)).split(_JOINT):
             passage = part.decode("utf-8", "ignore")[:size]  # a character at an end may have been cut
             size -= len(passage)
             yield passage

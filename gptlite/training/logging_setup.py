@@ -63,6 +63,6 @@ def settings_of(cfg: RunConfig, manifest: Manifest) -> dict[str, Setting]:
 
 def references_of(manifest: Manifest) -> dict[str, float]:
     """Bits per byte by name; of compressors only where they say something of so short a text."""
-    lines = manifest.reference
+    lines = manifest.baselines
     found = {"unigram": lines.unigram} | ({} if lines.bigram is None else {"bigram": lines.bigram})
-    return found | ({"gzip": lines.gzip, "xz": lines.xz} if manifest.compressors_tell else {})
+    return found | ({"gzip": lines.gzip, "xz": lines.xz} if manifest.compressors_meaningful else {})

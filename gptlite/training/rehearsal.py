@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from gptlite.config.schema import RunConfig
-from gptlite.data.batches import batch_of
+from gptlite.data.batches import read_batch
 from gptlite.data.eval_windows import WindowRows
 from gptlite.data.tokens import Tokens
 from gptlite.inference.language_model import LanguageModel
@@ -57,7 +57,7 @@ def time_of_evaluation(model: LanguageModel, split: Tokens, batch_size: int) -> 
     extents = bytes_and_chars_per_token(model.tokenizer)
 
     def look(i: int) -> float:
-        return elapsed_of(lambda: score(model.gpt, [batch_of(windows, plans[i])], extents, model.compute))
+        return elapsed_of(lambda: score(model.gpt, [read_batch(windows, plans[i])], extents, model.compute))
 
     look(chosen[0])
     seconds = sum(map(look, chosen))

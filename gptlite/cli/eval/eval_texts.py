@@ -70,7 +70,7 @@ def texts_of_files(files: Sequence[str], runs: Sequence[SelectedModel]) -> list[
             content = read_file(file, runs)
             meter = BaselineMeter()
             meter.feed(raw := content.encode())
-            texts.append(Text(file, len(raw), len(content), meter.lines(), content, {}))
+            texts.append(Text(file, len(raw), len(content), meter.finish(), content, {}))
     if problems:
         raise DataError(problems)
     return texts
@@ -122,7 +122,7 @@ def validation_text(runs: Sequence[SelectedModel]) -> Text:
     for piece in validation_bytes(first):
         meter.feed(piece)
         characters += len(piece.translate(None, delete=_INSIDE))
-    lines = first.manifest.reference
+    lines = first.manifest.baselines
     if lines.bigram is None:
         lines = replace(lines, bigram=round(meter.bigram(), 4))
     name = f"validation text of {', '.join(dict.fromkeys(run.name for run in runs))}"
@@ -131,9 +131,9 @@ def validation_text(runs: Sequence[SelectedModel]) -> Text:
 
 def validation_bytes(prepared: Prepared) -> Iterator[bytes]:
     """The validation text, piece by piece."""
-    from gptlite.data.detokenize import text_of
+    from gptlite.data.tokens import detokenize
 
-    return text_of(prepared.split("val"), prepared.tokenizer())
+    return detokenize(prepared.split("val"), prepared.tokenizer())
 
 
 def digest(prepared: Prepared) -> str:

@@ -70,7 +70,7 @@ def per_token_page_of(
     cut = n_scored > MOST_TOKENS
     if cut:
         say(f"text = {counted(n_scored, 'token')}: the page shows the first {MOST_TOKENS:,}, so that it stays small")
-    shown = TokenArray(tokens.read(0, min(tokens.n_tokens, 1 + MOST_TOKENS)), tokens.name)
+    shown = TokenArray(tokens.read(0, min(tokens.n_tokens, 1 + MOST_TOKENS)), tokens.where)
     seen = score_each_token(model, shown, batch_size=batch_size)
     if cut and model.ends:
         seen = seen.first(MOST_TOKENS)  # without the end, where the text does not end

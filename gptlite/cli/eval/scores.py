@@ -107,11 +107,11 @@ def table(text: Text, scores: Sequence[tuple[ScoreRow, Score]]) -> Iterator[str]
     """What every run, and every simple model, makes of a text."""
     from gptlite.cli.tables import cut_in_the_middle, fitted, one_line, terminal_width
     from gptlite.cli.tables import table as written
-    from gptlite.data.baselines import TELLING_BYTES
+    from gptlite.data.baselines import MIN_COMPRESSOR_BYTES
 
     lines = [cells_of(row, score) for row, score in scores]
     for key, name in REFERENCES.items():
-        if text.bytes >= TELLING_BYTES or key not in COMPRESSORS:
+        if text.bytes >= MIN_COMPRESSOR_BYTES or key not in COMPRESSORS:
             bits = getattr(text.reference, key)
             lines.append((name, *[""] * 5, f"{bits:.4f}", f"{bits * text.bytes / text.characters:.4f}"))
     columns = {header: list(map(one_line, cells)) for header, *cells in zip(HEADER, *lines, strict=True)}
