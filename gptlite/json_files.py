@@ -24,35 +24,28 @@ def write_record(path: Path, fields: Mapping[str, Any]) -> None:
     files.replace(path, dump_record(fields))
 
 
-def read_json(path: Path, error_class: type[UserError] = RunError) -> dict[str, Any]:
+def read_json(path: Path, error: type[UserError] = RunError) -> dict[str, Any]:
     """The object in a JSON file; an error when the file is missing, unreadable or something else."""
     try:
         value = json.loads(path.read_bytes())
     except FileNotFoundError:
-        raise error_class(
-            f"{path}: file = missing: the folder is incomplete or is another one; check the path"
-        ) from None
-    except (OSError, ValueError, RecursionError) as error:
-        reason = str(error).splitlines()[0][:80]
-        raise error_class(
-            f"{path}: content = {reason}: a JSON object; the file is damaged or is another one"
-        ) from error
+        raise error(f"{path}: file = missing: the folder is incomplete or is another one; check the path") from None
+    except (OSError, ValueError, RecursionError) as problem:
+        reason = str(problem).splitlines()[0][:80]
+        raise error(f"{path}: content = {reason}: a JSON object; the file is damaged or is another one") from problem
     if not isinstance(value, dict):
-        raise error_class(f"{path}: content = {type(value).__name__}: a JSON object; the file is another one")
+        raise error(f"{path}: content = {type(value).__name__}: a JSON object; the file is another one")
     return value
 
 
 def check_version(
-    path: Path,
-    fields: Mapping[str, Any],
-    error_class: type[UserError] = RunError,
-    current: int = FORMAT_VERSION,
+    path: Path, fields: Mapping[str, Any], known: int = FORMAT_VERSION, error: type[UserError] = RunError
 ) -> None:
-    """An error that names the version, when it is not the current one."""
+    """An error that names the version, when it is not `known`."""
     version = fields.get("format_version")
-    if type(version) is not int or version != current:
-        raise error_class(
-            f"{path}: format_version = {str(version)[:40]}: this gptlite reads {current}; use the version that wrote it"
+    if type(version) is not int or version != known:
+        raise error(
+            f"{path}: format_version = {str(version)[:40]}: this gptlite reads {known}; use the version that wrote it"
         )
 
 

@@ -20,7 +20,7 @@ from gptlite.data import manifest
 from gptlite.data.charset import HEAD_BYTES, is_binary, is_wide
 from gptlite.data.sources import Source, open_source, unreadable
 from gptlite.errors import UserError
-from gptlite.json_files import read_record, write_record
+from gptlite.json_files import FORMAT_VERSION, check_version, read_json
 from gptlite.tokenizers.base import fingerprint_inputs
 
 CACHE_FILE = ".source-hashes.json"
@@ -138,12 +138,14 @@ class HashCache:
             return
         files.make_dirs(self._path.parent)
         kept = {key: entry for key, entry in self._entries.items() if os.path.exists(key.partition(":")[2])}
-        write_record(self._path, {"files": kept})
+        files.replace(self._path, json.dumps({"format_version": FORMAT_VERSION, "files": kept}).encode())
         self._changed = False
 
     def _load(self) -> dict[str, list[Any]]:
         try:
-            return {str(key): list(entry) for key, entry in read_record(self._path)["files"].items()}
+            saved = read_json(self._path)
+            check_version(self._path, saved)
+            return {str(key): list(entry) for key, entry in saved["files"].items()}
         except (UserError, KeyError, TypeError, AttributeError):
             return {}  # there is none yet, or it is damaged
 

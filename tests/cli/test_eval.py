@@ -78,7 +78,7 @@ def test_the_validation_text_is_scored_with_the_ends_of_its_documents_and_counte
     total = shown["runs"][0]["total"]
     assert total["tokens"] == manifest["val"]["tokens"] == total["characters"] + manifest["val"]["documents"]
     assert (total["bytes"], total["characters"]) == (manifest["val"]["bytes"], shown["texts"][0]["characters"])
-    assert shown["texts"][0]["reference"] == manifest["reference"]
+    assert shown["texts"][0]["reference"] == manifest["baselines"]
 
 
 def test_runs_of_one_text_are_compared_on_it_each_as_it_is_alone(gptlite):
@@ -250,7 +250,7 @@ def test_a_text_prepared_by_an_older_version_is_judged_by_the_same_simple_models
     manifest = Path(folder) / "manifest.json"
     content = manifest.read_text()
     older = json.loads(content)
-    del older["reference"]["bigram"]
+    del older["baselines"]["bigram"]
     manifest.write_text(json.dumps(older))
     try:
         assert judged(gptlite, "char") == before
@@ -259,9 +259,13 @@ def test_a_text_prepared_by_an_older_version_is_judged_by_the_same_simple_models
 
 
 BAD = [
-    pytest.param(["char", "-f", "one.txt"], ["one.txt = 1 token: at least 2 are needed"], id="one-token"),
-    pytest.param(["char", "-f", "empty.txt"], ["empty.txt: text = 0 bytes: a file with text is needed"], id="empty"),
-    pytest.param(["char", "-f", "binary.txt"], ["binary.txt: byte 0 = 0x00: text is needed"], id="binary"),
+    pytest.param(
+        ["char", "-f", "one.txt"], ["one.txt: the text has 1 token, but scoring needs at least 2."], id="one-token"
+    ),
+    pytest.param(["char", "-f", "empty.txt"], ["empty.txt: the file is empty. Choose a file with text."], id="empty"),
+    pytest.param(
+        ["char", "-f", "binary.txt"], ["binary.txt: this is not text but binary data: byte 0 is NUL. "], id="binary"
+    ),
     pytest.param(
         ["char", "-f", "things", "-f", "gone.txt"],
         ["--file = things: a text file, and this is a folder", "--file = gone.txt: no such file"],
@@ -269,24 +273,28 @@ BAD = [
     ),
     pytest.param(
         ["char", "-f", "other.txt"],
-        ["other.txt: unknown characters = '\u00e9' (U+00E9, first at character 3)"],
+        ["other.txt: '\u00e9' (U+00E9, first at character 3) is unknown"],
         id="unknown-character",
     ),
     pytest.param(
         ["bpe", "char", "many", "-f", "other.txt", "-f", "one.txt"],
         [
-            "bpe 6: one.txt = 1 token",
-            "char 6: other.txt: unknown characters = '\u00e9'",
-            "char 6: one.txt = 1 token",
-            "many 6: other.txt: unknown characters",
+            "bpe 6: one.txt: the text has 1 token",
+            "char 6: other.txt: '\u00e9' (U+00E9",
+            "char 6: one.txt: the text has 1 token",
+            "many 6: other.txt: ",
         ],
         id="unknown-character-to-one-of-the-runs",
     ),
     pytest.param(["char", "-f", "aa.txt", "-f", "aa.txt"], ["--file = aa.txt: given twice"], id="a-file-twice"),
-    pytest.param(["char", "--stride", "0"], ["--stride = 0: 1 to model.block_size (16)"], id="no-stride"),
+    pytest.param(
+        ["char", "--stride", "0"],
+        ["--stride: a stride of 0 is not possible. Use 1 to model.block_size (16)."],
+        id="no-stride",
+    ),
     pytest.param(
         ["char", "bpe", "--stride", "17"],
-        ["char 6: --stride = 17: 1 to model.block_size (16)", "bpe 6: --stride = 17"],
+        ["char 6: --stride: a stride of 17 is not possible.", "bpe 6: --stride: a stride of 17"],
         id="stride-above-the-context",
     ),
     pytest.param(["char", "char"], ["char: run = given twice"], id="a-run-twice"),

@@ -79,8 +79,8 @@ def test_a_text_that_makes_no_page_is_refused_with_the_numbers(gptlite, trained)
     for arguments, message in (
         (["--attention", "the cat sat on the mat"], "--attention = 22 tokens: at least 1 and at most 16, the model's"),
         (["--attention", ""], "--attention = 0 tokens: at least 1"),
-        (["--attention", "ZZZ"], "--attention: unknown characters = 'Z'"),
-        (["--per-token", "--file", "one.txt"], "one.txt = 1 token: at least 2 are needed"),
+        (["--attention", "ZZZ"], "--attention: 'Z' (U+005A, first at character 0) is unknown"),
+        (["--per-token", "--file", "one.txt"], "one.txt: the text has 1 token, but scoring needs at least 2."),
     ):
         assert message in error_of(gptlite("eval", *arguments))
 

@@ -146,7 +146,7 @@ def test_interactive_mode_answers_each_line_and_survives_a_wrong_one(gptlite, tr
     last = gptlite("sample", "--prompt", "a dog ", "--max-new-tokens", "20").out
     again = gptlite("sample", "--prompt", "the ", "--max-new-tokens", "20", "--seed", "1").out
     assert result.out == f"> {first}> {again}> > {last}> \n"
-    assert "error: prompt: unknown characters = '\u00ef'" in result.err
+    assert "error: prompt: '\u00ef' (U+00EF" in result.err
 
 
 REFUSED = [
@@ -171,7 +171,7 @@ REFUSED = [
     (["--out", ""], "--out = .: a file's name, and this is a folder"),
     (["-t", "0", "--top-k", "5"], "--top-k: does nothing beside temperature 0"),
     (["--beams", "2", "--length-penalty", "1e6"], "--length-penalty: sample.length_penalty = 1000000.0: a number"),
-    (["--logprob", "na\u00efve"], "--logprob: unknown characters = '\u00ef'"),
+    (["--logprob", "na\u00efve"], "--logprob: '\u00ef' (U+00EF"),
     (["--logprob", ""], '--logprob = "": a text'),
 ]
 

@@ -74,7 +74,10 @@ LR = ["--sweep", "train.lr=1e-3,3e-3"]
         ([*LR, "--set", "model.n_layer=0"], "--set: model.n_layer = 0: a whole number >= 1"),
         (["--sweep", "model.n_embd=16,18,20", "--set", "model.n_head=4"], "(in nano-sweep-02-n_embd=18)"),
         (["--sweep", "tokenizer.kind=bpe,char", "--set", "tokenizer.vocab_size=300"], "(in nano-sweep-02-kind=char)"),
-        (["--sweep", "data.source=story.txt,gone.txt"], "data.source = gone.txt: no such file"),
+        (
+            ["--sweep", "data.source=story.txt,gone.txt"],
+            "data.source: there is no file, folder or data set named gone.txt. ",
+        ),
         (["--sweep", "model.block_size=16,99999"], "model.block_size = 99999 needs 100000"),
     ],
 )
