@@ -66,7 +66,7 @@ def decode(raw: bytes, encoding: str, normalize: str, where: str | None = None) 
 
 
 def likely_encoding(raw: bytes) -> str | None:
-    """Guess the encoding of text that is invalid in another one. None where a guess would mislead."""
+    """Guess the encoding of text that is invalid in another one. None if a guess would mislead."""
     for mark, name in _MARKS:
         if raw.startswith(mark):
             return name

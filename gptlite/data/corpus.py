@@ -40,7 +40,7 @@ class Corpus:
             yield from (document.text for document in source.documents())
 
     def parts(self) -> Iterator[tuple[SplitName, str]]:
-        """Every document's training and validation part where it has one, in order."""
+        """Every document's training and validation part, in order; empty parts are left out."""
         index = -1
         for index, text in enumerate(self.texts()):
             raw = text.encode()

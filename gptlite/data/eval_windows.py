@@ -1,7 +1,7 @@
 """The windows in which a text is scored: each token once, after the tokens before it in its own document.
 
 A document begins at the first id and at every end-of-text. Of its n ids, the n - 1 that follow another are scored. If
-texts end in end-of-text, the one after a document is scored too, also after the last one, where none is stored. So no
+texts end in end-of-text, the one after a document is scored too, although none is stored after the last one. So no
 document sees another, and their order does not matter.
 
 A document with I inputs is split into windows of at most T, which start S apart (without overlap if S = T): window k

@@ -27,7 +27,8 @@ class Card:
     def fetch(self, folder: Path) -> Path:
         """The text as a file in `folder`, downloaded if it is missing. StorageError when that fails.
 
-        The sha256 is checked on arrival. Later only the size is; whoever hashes the file calls `check_sha256`.
+        The download is checked by sha256. Later only the size is checked here; code that hashes the file calls
+        `check_sha256`.
         """
         path = folder / f"{self.name}.txt"
         if not path.exists():

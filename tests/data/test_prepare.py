@@ -83,7 +83,7 @@ def test_few_documents_each_give_a_tail_with_end_of_text_before_both_parts(make:
     assert prepared.manifest.split_rule.rule == "tail_of_each_document"
 
 
-def test_characters_of_the_validation_part_are_known(make: Callable[..., Prepared]) -> None:
+def test_characters_of_the_validation_part_are_in_the_vocabulary(make: Callable[..., Prepared]) -> None:
     prepared = make({"a.txt": "a" * 99 + "z"})
     assert documents(prepared, "val") == ["a" * 9 + "z"]
 
@@ -97,7 +97,7 @@ def test_characters_of_the_validation_part_are_known(make: Callable[..., Prepare
         ({"a.txt": "abbb" * 30}, "b"),
     ],
 )
-def test_sampling_starts_from_end_of_text_or_newline_or_the_commonest(
+def test_sampling_starts_from_end_of_text_or_newline_or_the_most_frequent_id(
     make: Callable[..., Prepared], files: dict[str, str], start: str
 ) -> None:
     prepared = make(files)
@@ -161,7 +161,7 @@ def test_the_folder_does_not_depend_on_where_the_text_lies(tmp_path: Path, secti
         {"tokenizer": TokenizerSection(kind="bpe", vocab_size=271)},
     ],
 )
-def test_whatever_changes_the_output_changes_the_name(tmp_path: Path, change: dict[str, Any], section: Section) -> None:
+def test_every_change_of_the_output_changes_the_name(tmp_path: Path, change: dict[str, Any], section: Section) -> None:
     files = {"a.txt": "some text\n" * 40, "b.txt": "text\n" * 40}
     before = prepare(section(tmp_path, files), CHAR).path.name
     files |= change.pop("files", {})
@@ -171,7 +171,7 @@ def test_whatever_changes_the_output_changes_the_name(tmp_path: Path, change: di
     assert before != after
 
 
-def test_what_does_not_change_the_output_does_not_change_the_name(tmp_path: Path, section: Section) -> None:
+def test_keys_that_do_not_change_the_output_do_not_change_the_name(tmp_path: Path, section: Section) -> None:
     made = prepare(section(tmp_path, POEMS), CHAR)
     for keys in ({"encoding": "UTF8"}, {"order": "random"}):
         assert prepare(section(tmp_path, POEMS, **keys), CHAR).path == made.path
@@ -211,7 +211,7 @@ def test_the_manifest_says_where_the_text_came_from(make: Callable[..., Prepared
     prepared.verify()
 
 
-def test_a_folder_that_holds_its_own_prepared_data_does_not_feed_on_it(tmp_path: Path, section: Section) -> None:
+def test_prepared_data_inside_the_source_folder_is_not_text(tmp_path: Path, section: Section) -> None:
     section(tmp_path, POEMS)
     data = DataSection(source=str(tmp_path), dir=str(tmp_path / "prepared"))
     assert prepare(data, CHAR).path == prepare(data, CHAR).path

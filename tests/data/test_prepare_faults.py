@@ -31,7 +31,7 @@ POEMS = {f"poem {i}.txt": f"Poem number {i}\n{'la ' * (i % 7)}\n" for i in range
 
 
 class Killed(BaseException):
-    """Stands for a SIGKILL: nothing on disk changes after it."""
+    """Simulates a SIGKILL: nothing on disk changes after it."""
 
 
 def kill_at(call: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -48,7 +48,7 @@ def kill_at(call: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return happened
 
 
-def test_a_kill_at_any_file_operation_leaves_nothing_half_made(
+def test_a_kill_at_any_file_operation_leaves_no_partial_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: Section, tree: Tree
 ) -> None:
     files = {"a.txt": "one text\n" * 20, "b.txt": "and another\n" * 20}
@@ -71,7 +71,7 @@ def test_a_kill_at_any_file_operation_leaves_nothing_half_made(
         assert [path.name for path in final.parent.iterdir() if path.is_dir()] == [final.name]
 
 
-def test_an_error_while_writing_takes_the_unfinished_folder_away(
+def test_an_error_while_writing_removes_the_unfinished_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: Section
 ) -> None:
     def full(*_: object) -> Any:
@@ -91,7 +91,7 @@ def test_a_folder_without_its_manifest_is_made_again(tmp_path: Path, section: Se
     assert tree(prepare(section(tmp_path, POEMS), CHAR).path) == before
 
 
-def test_two_processes_that_race_end_with_one_folder(tmp_path: Path, section: Section) -> None:
+def test_two_processes_at_once_make_one_folder(tmp_path: Path, section: Section) -> None:
     data = section(tmp_path, POEMS)
     code = (
         "import sys\nfrom gptlite.config.schema import DataSection, TokenizerSection\n"
@@ -127,7 +127,7 @@ def test_a_second_process_waits_for_the_first_and_takes_its_folder(tmp_path: Pat
 
 
 @pytest.mark.parametrize("change", ["Poem number 7, longer", "meoP number 7\n\n"])
-def test_text_that_changes_meanwhile_is_refused(
+def test_text_that_changes_while_it_is_prepared_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, section: Section
 ) -> None:
     data = section(tmp_path, POEMS)
@@ -146,7 +146,7 @@ def test_text_that_changes_meanwhile_is_refused(
     assert [path for path in (tmp_path / "prepared").iterdir() if path.is_dir()] == []
 
 
-def test_a_file_that_is_added_or_taken_away_meanwhile_is_noticed(tmp_path: Path, section: Section) -> None:
+def test_a_file_added_or_removed_while_text_is_prepared_is_noticed(tmp_path: Path, section: Section) -> None:
     section(tmp_path, POEMS)
     corpus = scan((open_source(str(tmp_path / "texts")),), 0.1, 10**6)
     fewer = dataclasses.replace(corpus.sources[0], files=corpus.sources[0].files[:-1])
@@ -155,7 +155,7 @@ def test_a_file_that_is_added_or_taken_away_meanwhile_is_noticed(tmp_path: Path,
             list(dataclasses.replace(corpus, sources=(changed,)).parts())
 
 
-def test_a_system_without_locks_is_told_so_at_once(
+def test_a_system_without_locks_is_reported_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: Section
 ) -> None:
     def refuse(path: Path, holder: str) -> Any:
@@ -222,7 +222,7 @@ def test_a_shared_folder_that_cannot_be_written_to_is_used(
     assert lines[0].endswith("Read-only file system: a writable place is needed")
 
 
-def test_unreadable_folders_for_output_are_storage_errors(tmp_path: Path, section: Section) -> None:
+def test_output_folders_that_cannot_be_made_are_storage_errors(tmp_path: Path, section: Section) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(StorageError, match=f"{re.escape(str(tmp_path / 'file'))}.*create folder = Not a directory"):
         prepare(section(tmp_path, POEMS, dir=os.fspath(tmp_path / "file" / "x")), CHAR)

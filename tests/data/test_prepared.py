@@ -50,7 +50,7 @@ def edit(prepared: Prepared, **changes: object) -> None:
     path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | changes))
 
 
-def test_reading_crosses_the_joints_of_shards(tmp_path: Path) -> None:
+def test_reading_crosses_shards(tmp_path: Path) -> None:
     ids = np.arange(100, dtype=np.uint32)
     with ShardWriter(tmp_path, "train", 300, shard_tokens=7) as writer:
         for start in range(0, 100, 10):
@@ -65,7 +65,7 @@ def test_reading_crosses_the_joints_of_shards(tmp_path: Path) -> None:
         split.read(99, 2)
 
 
-def test_what_is_read_is_a_copy(prepared: Prepared) -> None:
+def test_read_returns_a_copy(prepared: Prepared) -> None:
     split = prepared.split("train")
     split.read(0, 5)[:] = 9
     assert split.read(0, 5).tolist() == [0, 1, 2, 3, 4]
@@ -132,7 +132,7 @@ def test_a_manifest_with_wrong_keys_names_them(prepared: Prepared) -> None:
         Prepared(prepared.path)
 
 
-def test_a_folder_that_is_no_prepared_data_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_a_manifest_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"manifest\.json: "):
         Prepared(tmp_path)
 
