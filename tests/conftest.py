@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import http.server
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -86,3 +88,31 @@ def tiny(text_file: Path, tmp_path: Path) -> RunConfig:
             "run.threads": 1,
         }
     )
+
+
+@pytest.fixture
+def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[dict[str, bytes]], str]]:
+    """Start a web server on this machine with files by name; returns the URL of their folder."""
+    folder = tmp_path / "served"
+    monkeypatch.setenv("NO_PROXY", "*")
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args, directory=str(folder))
+
+        def log_message(self, *args: Any) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+
+        def start(files: dict[str, bytes]) -> str:
+            folder.mkdir(exist_ok=True)
+            for name, content in files.items():
+                (folder / name).write_bytes(content)
+            return f"http://127.0.0.1:{server.server_port}/"
+
+        yield start
+        server.shutdown()
+        thread.join()

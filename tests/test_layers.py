@@ -26,6 +26,7 @@ PACKAGES = (
         "formatting",
         "files",
         "json_files",
+        "download",
         "seeds",
         "config",
         "compute",

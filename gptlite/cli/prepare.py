@@ -55,8 +55,10 @@ def report(manifest: Manifest) -> list[str]:
             f"{name:<15} {counted(split.tokens, 'token')}, {split.bytes:,} bytes ({per_token:.2f} a token), "
             f"{counted(split.documents, 'document')}"
         )
-    reference = manifest.reference
-    compressors = f"xz -9: {reference.xz:.3f}, gzip -9: {reference.gzip:.3f}, " if manifest.compressors_tell else ""
+    reference = manifest.baselines
+    compressors = (
+        f"xz -9: {reference.xz:.3f}, gzip -9: {reference.gzip:.3f}, " if manifest.compressors_meaningful else ""
+    )
     lines += [
         f"split           {SPLIT_RULES[manifest.split_rule.rule]}",
         f"bits per byte   of the validation text by {compressors}single bytes: {reference.unigram:.3f}",

@@ -1,7 +1,7 @@
-"""Token windows as tensors. B rows, T = block_size; targets are the inputs shifted by one token.
+"""Token windows as tensors: B rows of T = block_size inputs. Targets are the inputs shifted by one token.
 
-A training batch is a pure function of (seed, step): ranks and micro-batches take slices of the same rows, a resumed run
-needs nothing but its step. `order` has the formulas, `windows` says in which windows a text is scored.
+A training batch is a pure function of (seed, step): ranks and micro-batches take slices of the same rows, and a resumed
+run needs only its step. `sampler` has the formulas; `eval_windows` chooses the windows in which a text is scored.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from gptlite.data.eval_windows import EvalWindows, WindowRows
 from gptlite.data.sampler import RandomSampler, Sampler, ShuffledSampler
 from gptlite.data.tokens import Tokens, check_trainable
 
-IGNORE_INDEX = -100  # a target that is not scored: the default of torch's cross_entropy
+IGNORE_INDEX = -100  # a target that is not scored; the default of torch's cross_entropy
 
 Batch: TypeAlias = tuple[Tensor, Tensor]
 
 
 class Batches:
-    """The training batches of a split. DataError when it holds no window."""
+    """The training batches of a split. DataError when it is too short for a window."""
 
     def __init__(
         self,
@@ -36,38 +36,38 @@ class Batches:
     ) -> None:
         check_trainable(split, block_size)
         self._split, self._block_size, self._batch_size = split, block_size, batch_size
-        kind = ShuffledSampler if order == "shuffle" else RandomSampler
-        self._order: Sampler = kind(split.n_tokens, block_size, seed)
+        sampler = ShuffledSampler if order == "shuffle" else RandomSampler
+        self._sampler: Sampler = sampler(split.n_tokens, block_size, seed)
 
     def rows(self, step: int, first_row: int = 0, n_rows: int | None = None) -> Batch:
         """Rows first_row .. first_row + n_rows - 1 of the batch of `step`: x, y, each (n_rows, T) int64.
 
-        All rows from first_row on where n_rows is None.
+        If n_rows is None, all rows from first_row on.
         """
         stop = self._batch_size if n_rows is None else first_row + n_rows
         assert 0 <= first_row < stop <= self._batch_size, "a slice of the batch"
         first = step * self._batch_size
-        starts = self._order.starts(np.arange(first + first_row, first + stop, dtype=np.uint64))
+        starts = self._sampler.starts(np.arange(first + first_row, first + stop, dtype=np.uint64))
         windows = [self._split.read(start, self._block_size + 1) for start in starts.tolist()]
         ids = torch.from_numpy(np.stack(windows).astype(np.int64))
         return ids[:, :-1], ids[:, 1:]
 
 
 def eval_batches(windows: EvalWindows, batch_size: int, *, first: int = 0, every: int = 1) -> Iterator[Batch]:
-    """The windows of a text, `batch_size` at a time: x, y, each (<= batch_size, longest of them) int64.
+    """The windows of a text, `batch_size` at a time: x, y, each (<= batch_size, longest window) int64.
 
-    Of the batches only every `every`-th from `first` on. What fills up shorter windows, and what was scored in a window
-    before, has targets of IGNORE_INDEX.
+    Yields only every `every`-th batch from `first` on. Padding of shorter windows, and tokens already scored in an
+    earlier window, have the target IGNORE_INDEX.
     """
-    for plan in itertools.islice(windows.batches(batch_size), first, None, every):
-        yield batch_of(windows, plan)
+    for rows in itertools.islice(windows.batches(batch_size), first, None, every):
+        yield read_batch(windows, rows)
 
 
-def batch_of(windows: EvalWindows, plan: WindowRows) -> Batch:
-    """The windows of a plan as `eval_batches` gives them."""
-    shape = len(plan), int(plan[:, 1].max())
+def read_batch(windows: EvalWindows, rows: WindowRows) -> Batch:
+    """One batch of `eval_batches`."""
+    shape = len(rows), int(rows[:, 1].max())
     x, y = np.zeros(shape, np.int64), np.full(shape, IGNORE_INDEX, np.int64)
-    for row, (start, length, skip) in enumerate(plan.tolist()):
+    for row, (start, length, skip) in enumerate(rows.tolist()):
         ids = windows.read(start, length)
         x[row, :length], y[row, skip:length] = ids[:-1], ids[skip + 1 :]
     return torch.from_numpy(x), torch.from_numpy(y)

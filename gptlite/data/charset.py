@@ -1,4 +1,8 @@
-"""Bytes of a file to text: what is text at all, and which encoding it is likely to be in."""
+"""Decoding the bytes of a file; telling text from binary files, and guessing the encoding for an error's advice.
+
+charset-normalizer was tried for the guess: it takes much French and every short text in cp1252 for another code page,
+and would advise an encoding that decodes to wrong characters.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,9 @@ import unicodedata
 
 from gptlite.errors import DataError
 
-HEAD_BYTES = 8192  # enough of a file to see that it is binary
+HEAD_BYTES = 8192  # of a file are enough to see whether it is binary
 
-# Longer marks first: the one of UTF-32 begins with the one of UTF-16.
+# Byte order marks. The longer ones come first: that of UTF-32 begins with that of UTF-16.
 _MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
@@ -20,11 +24,11 @@ _MARKS = (
 
 
 class BinaryFile(DataError):
-    """A file that holds NUL: no text."""
+    """A file that contains NUL and so is not text."""
 
 
 def is_wide(encoding: str) -> bool:
-    """Whether ordinary text in `encoding` holds NUL bytes, as UTF-16 does.
+    """Whether plain text in `encoding` contains NUL bytes, as UTF-16 does.
 
     >>> is_wide("utf-16"), is_wide("utf-8")
     (True, False)
@@ -33,36 +37,36 @@ def is_wide(encoding: str) -> bool:
 
 
 def is_binary(head: bytes, encoding: str) -> bool:
-    """Whether a file that begins with `head` is no text. Text in another encoding is text."""
+    """Whether a file that begins with `head` is binary. Text in another encoding is not."""
     return b"\0" in head and not is_wide(encoding) and _wide_encoding(head) is None
 
 
-def decode(raw: bytes, encoding: str, normalize: str, where: str) -> str:
-    """The text of a file: a leading byte order mark dropped, newlines as they are; `where` names the file in errors.
+def decode(raw: bytes, encoding: str, normalize: str, where: str | None = None) -> str:
+    """The text of a file without its byte order mark, its newlines as they are. `where` goes into errors.
 
-    Raises BinaryFile for NUL, and DataError (offset, likely encoding, option) for what `encoding` cannot decode.
+    BinaryFile for NUL; DataError for bytes that are not valid in `encoding`, with the likely encoding.
     """
     if b"\0" in raw and not is_wide(encoding):
         at = raw.index(b"\0")
-        raise _binary(where, at) if _wide_encoding(raw) is None else _undecodable(raw, encoding, where, at)
+        raise _binary(at, where) if _wide_encoding(raw) is None else _invalid(raw, encoding, at, where)
     try:
         text = raw.decode(encoding).removeprefix("\ufeff")
     except UnicodeError as error:
-        raise _undecodable(raw, encoding, where, getattr(error, "start", 0)) from None
+        raise _invalid(raw, encoding, getattr(error, "start", 0), where) from None
     if "\0" in text:
-        raise _binary(where, text.index("\0"))
+        raise _binary(text.index("\0"), where)
     try:
         text.encode("utf-8")
-    except UnicodeEncodeError as error:  # some encodings can spell it; no UTF-8 file can hold it
-        code = ord(text[error.start])
+    except UnicodeEncodeError as error:  # UTF-7, say, can encode it
         raise DataError(
-            f"{where}: character {error.start} = U+{code:04X}: half of a surrogate pair is no text; mend the file"
+            f"character {error.start} (U+{ord(text[error.start]):04X}) is half of a surrogate pair. Correct the text.",
+            where,
         ) from None
     return unicodedata.normalize("NFC", text) if normalize == "nfc" else text
 
 
 def likely_encoding(raw: bytes) -> str | None:
-    """A guess at the encoding of text that some other encoding could not decode; None where a guess would mislead."""
+    """Guess the encoding of text that is invalid in another one. None if a guess would mislead."""
     for mark, name in _MARKS:
         if raw.startswith(mark):
             return name
@@ -73,10 +77,10 @@ def likely_encoding(raw: bytes) -> str | None:
     if not damaged:
         return "utf-8"
     if sum(char > "\x7f" for char in text) > 2 * damaged:
-        return None  # UTF-8 with damage: any 8-bit encoding would turn its good characters into bad ones
+        return None  # damaged UTF-8: any 8-bit encoding would turn its valid characters into wrong ones
     high = len(raw.translate(None, bytes(range(128))))
     if high * 3 > len(raw):
-        return None  # not a Latin script, and the bytes alone do not tell which of many encodings it is
+        return None  # not a Latin script: the bytes alone do not tell which of many encodings it is
     try:
         raw.decode("cp1252")
     except UnicodeDecodeError:
@@ -85,13 +89,13 @@ def likely_encoding(raw: bytes) -> str | None:
 
 
 def _wide_encoding(raw: bytes) -> str | None:
-    """Which UTF-16 (or UTF-32, where a mark says so) the bytes are, or None: by a mark or by where NULs lie."""
+    """UTF-16 by its mark or by the positions of NULs, UTF-32 by its mark, else None."""
     for mark, name in _MARKS:
         if raw.startswith(mark):
             return None if name == "utf-8" else name
     head = raw[:HEAD_BYTES]
     for name, empty_half in (("utf-16-le", 1), ("utf-16-be", 0)):
-        # The high byte of common characters (spaces at least) is NUL, and no low byte is.
+        # The high byte of common characters, such as spaces, is NUL, and no low byte is.
         if b"\0" in head[empty_half::2] and b"\0" not in head[1 - empty_half :: 2] and _is_plain(head, name):
             return name
     return None
@@ -99,21 +103,21 @@ def _wide_encoding(raw: bytes) -> str | None:
 
 def _is_plain(head: bytes, encoding: str) -> bool:
     try:
-        text = codecs.getincrementaldecoder(encoding)().decode(head)  # it may end inside a character
+        text = codecs.getincrementaldecoder(encoding)().decode(head)  # which may end inside a character
     except UnicodeDecodeError:
         return False
-    no_text = ("Cc", "Cn", "Co")  # control characters, and code points that are nobody's
-    return text != "" and all(char in "\t\n\r\f" or unicodedata.category(char) not in no_text for char in text)
+    not_text = ("Cc", "Cn", "Co")  # control characters, unassigned and private code points
+    return text != "" and all(char in "\t\n\r\f" or unicodedata.category(char) not in not_text for char in text)
 
 
-def _binary(where: str, at: int) -> BinaryFile:
-    return BinaryFile(f"{where}: byte {at} = 0x00: text is needed and this is a binary file; choose another file")
+def _binary(at: int, where: str | None) -> BinaryFile:
+    return BinaryFile(f"this is not text but binary data: byte {at} is NUL. Choose a text file.", where)
 
 
-def _undecodable(raw: bytes, encoding: str, where: str, at: int) -> DataError:
+def _invalid(raw: bytes, encoding: str, at: int, where: str | None) -> DataError:
     guess = likely_encoding(raw)
-    advice = "mend the file or set data.encoding to its encoding"
+    advice = "Correct the text, or set data.encoding to its encoding."
     if guess is not None and codecs.lookup(guess).name != codecs.lookup(encoding).name:
-        advice = f"it looks like {guess}: set data.encoding={guess}"
-    value = f"0x{raw[at]:02x}" if at < len(raw) else "the end"
-    return DataError(f"{where}: byte {at} = {value}: not valid {encoding}; {advice}")
+        advice = f"It looks like {guess}: set data.encoding to {guess}."
+    value = f" (0x{raw[at]:02x})" if at < len(raw) else ""
+    return DataError(f"the text is not valid {encoding} at byte {at}{value}. {advice}", where)

@@ -1,4 +1,4 @@
-"""The documents of all sources with their split: read in passes, one document in memory at a time."""
+"""The documents of all sources and their split, read in several passes with one document in memory at a time."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ import numpy as np
 from gptlite.data.sources import Source
 from gptlite.data.split import SplitName, SplitPlan, document_hash, plan_split
 from gptlite.errors import DataError
+from gptlite.formatting import counted
 
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """What a first pass over the text found: sizes and hashes of the documents, and so their split.
+    """The result of a first pass over the text: the sizes of the documents and the split that follows from them.
 
-    files, text_bytes: per source. skipped: files without text, by kind.
+    files, text_bytes: per source. skipped: number of files without text, by kind.
     """
 
     sources: tuple[Source, ...]
@@ -29,8 +30,8 @@ class Corpus:
     sizes: Sequence[int]
 
     @property
-    def is_several(self) -> bool:
-        """Whether there is more than one document: then each gets an end-of-text token before it."""
+    def has_several_documents(self) -> bool:
+        """If so, each document gets an end-of-text token before it."""
         return len(self.sizes) > 1
 
     def texts(self) -> Iterator[str]:
@@ -39,19 +40,19 @@ class Corpus:
             yield from (document.text for document in source.documents())
 
     def parts(self) -> Iterator[tuple[SplitName, str]]:
-        """Every document's training and validation part where it has one, in order."""
+        """Every document's training and validation part, in order; empty parts are left out."""
         index = -1
         for index, text in enumerate(self.texts()):
             raw = text.encode()
             if index >= len(self.sizes) or len(raw) != self.sizes[index]:
-                raise changed_while_read(self.sources)
+                raise changed_meanwhile(self.sources)
             train, val = self.plan.parts(index, raw)
             if train:
                 yield "train", train.decode()
             if val:
                 yield "val", val.decode()
         if index + 1 != len(self.sizes):
-            raise changed_while_read(self.sources)
+            raise changed_meanwhile(self.sources)
 
     def training_texts(self) -> Iterator[str]:
         """The training parts alone."""
@@ -59,7 +60,7 @@ class Corpus:
 
 
 def scan(sources: tuple[Source, ...], val_fraction: float, val_max_bytes: int) -> Corpus:
-    """Read all text once and plan the split. DataError as Source.documents, and for text too short to be split."""
+    """Read all text once and plan the split. DataError as in Source.documents, and for text too short to be split."""
     files, text_bytes = [], []
     hashes, sizes = array("d"), array("q")
     skipped = Counter[str]()
@@ -79,24 +80,23 @@ def scan(sources: tuple[Source, ...], val_fraction: float, val_max_bytes: int) -
 
 def _check_both_parts(corpus: Corpus) -> None:
     if corpus.plan.rule.rule == "document_hash":
-        return  # whole documents, chosen so that neither side is empty
+        return  # both parts have whole documents
     missing: set[SplitName] = {"train", "val"}
     for split, _ in corpus.parts():
         missing.discard(split)
         if not missing:
             return
-    size = sum(corpus.sizes)
     raise DataError(
-        f"{_shown(corpus.sources)}: text = {size} bytes: too short for a training and a validation part; give more text"
+        f"the text has {counted(sum(corpus.sizes), 'byte')}, too few for a training and a validation part. "
+        "Give more text.",
+        _where(corpus.sources),
     )
 
 
-def changed_while_read(sources: tuple[Source, ...]) -> DataError:
-    """The text is not the one that was split."""
-    return DataError(
-        f"{_shown(sources)}: text = changed while it was read: it must stay as it is; run the command again"
-    )
+def changed_meanwhile(sources: tuple[Source, ...]) -> DataError:
+    """The error for text that is no longer what was split."""
+    return DataError("the text changed while it was being prepared. Run the command again.", _where(sources))
 
 
-def _shown(sources: tuple[Source, ...]) -> str:
+def _where(sources: tuple[Source, ...]) -> str:
     return ", ".join(source.spec for source in sources[:3])

@@ -1,31 +1,42 @@
-"""What decides the content of a prepared folder, and so its name."""
+"""The fingerprint of a prepared data set, the end of its folder's name: a hash over all that decides its content."""
 
 from __future__ import annotations
 
 import codecs
 import hashlib
 import json
+import os
 import re
+import time
 import unicodedata
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from gptlite import files
 from gptlite.config.schema import DataSection, TokenizerSection
 from gptlite.data import manifest
-from gptlite.data.charset import is_wide
-from gptlite.data.hashes import HashCache
-from gptlite.data.sources import Source, open_source
-from gptlite.tokenizers.base import recipe_of
+from gptlite.data.charset import HEAD_BYTES, is_binary, is_wide
+from gptlite.data.sources import Source, open_source, unreadable
+from gptlite.errors import UserError
+from gptlite.json_files import FORMAT_VERSION, check_version, read_json
+from gptlite.tokenizers.base import fingerprint_inputs
 
-_SHOWN = 12  # hex digits of the fingerprint in the folder's name
-_LONGEST_NAME = 40
+CACHE_FILE = ".source-hashes.json"
+_SHORT = 12  # hex digits of the fingerprint in the folder's name
+_MAX_NAME = 40
+
+# A file system may keep times in steps of up to two seconds, so a file that was written to more recently than that
+# could change again and look the same.
+_SETTLED_NS = 2_000_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class Recipe:
-    """Opened sources, their content hashes, and the fingerprint over all that changes the output.
+class FingerprintedSources:
+    """Opened sources, their content hashes, and the fingerprint of the data set that is made from them.
 
-    Where the text lies does not change it, what its files are called on disk does.
+    The location of the text does not change the fingerprint; the names of its files do.
     """
 
     sources: tuple[Source, ...]
@@ -34,23 +45,23 @@ class Recipe:
 
     @property
     def short(self) -> str:
-        """As much of the fingerprint as stands in the folder's name."""
-        return self.fingerprint[:_SHOWN]
+        """The part of the fingerprint that is in the folder's name."""
+        return self.fingerprint[:_SHORT]
 
     def folder_name(self, name: str | None = None) -> str:
         """`<name>-<fingerprint>`; without a name, that of the first source."""
         first, more = self.sources[0], len(self.sources) - 1
-        called = Path(first.name).stem if first.one_file else Path(first.name).parts[0]
-        called = re.sub(r"[^\w-]+", "-", unicodedata.normalize("NFC", name or called)).strip("-_")[:_LONGEST_NAME]
+        default = Path(first.name).stem if first.is_one_file else Path(first.name).parts[0]
+        clean = re.sub(r"[^\w-]+", "-", unicodedata.normalize("NFC", name or default)).strip("-_")[:_MAX_NAME]
         and_more = f"-and-{more}-more" if more and name is None else ""
-        return f"{called or 'data'}{and_more}-{self.short}"
+        return f"{clean or 'data'}{and_more}-{self.short}"
 
 
-def read_recipe(data: DataSection, tokenizer: TokenizerSection, cache: HashCache) -> Recipe:
-    """Open and hash the sources. DataError for what cannot be opened or read, StorageError for a failed download."""
-    sources = tuple(open_source(spec, data.encoding, data.normalize, leave_out=(data.folder,)) for spec in data.sources)
-    sha256s = tuple(_sha256(source, cache) for source in sources)
-    decides = {
+def fingerprint_sources(data: DataSection, tokenizer: TokenizerSection, cache: HashCache) -> FingerprintedSources:
+    """Open and hash the sources. DataError for those that cannot be read, StorageError for a failed download."""
+    sources = tuple(open_source(spec, data.encoding, data.normalize, exclude=(data.folder,)) for spec in data.sources)
+    sha256s = tuple(_hash_source(source, cache) for source in sources)
+    inputs = {
         "format_version": manifest.FORMAT_VERSION,
         "sources": [[source.name, source.python, sha256] for source, sha256 in zip(sources, sha256s, strict=True)],
         "encoding": codecs.lookup(data.encoding).name,
@@ -58,19 +69,98 @@ def read_recipe(data: DataSection, tokenizer: TokenizerSection, cache: HashCache
         "unicode": unicodedata.unidata_version if data.normalize == "nfc" else None,
         "val_fraction": data.val_fraction,
         "val_max_bytes": data.val_max_bytes,
-        "tokenizer": recipe_of(tokenizer),
+        "tokenizer": fingerprint_inputs(tokenizer),
     }
-    return Recipe(sources, sha256s, hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest())
+    fingerprint = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
+    return FingerprintedSources(sources, sha256s, fingerprint)
 
 
-def _sha256(source: Source, cache: HashCache) -> str:
-    """Of a named file, its own; of a folder or glob, that of its text files' hashes, one a line, in their order."""
-    if source.one_file:
+def compute_fingerprint(data: DataSection, tokenizer: TokenizerSection) -> str:
+    """The fingerprint of this text and these keys, prepared or not. DataError if the text is missing."""
+    return fingerprint_sources(data, tokenizer, HashCache(data.folder)).fingerprint
+
+
+def _hash_source(source: Source, cache: HashCache) -> str:
+    """sha256 of a single file; for a folder or glob, that of its text files' hashes, one per line, in their order."""
+    if source.is_one_file:
         (path,) = source.files
         sha256 = cache.sha256(path)
         if source.card is not None:
-            source.card.check(path, sha256)
+            source.card.check_sha256(path, sha256)
         return sha256
     skip_binary = not is_wide(source.encoding)
     lines = [cache.text_sha256(path) if skip_binary else cache.sha256(path) for path in source.files]
     return hashlib.sha256("\n".join(line for line in lines if line is not None).encode()).hexdigest()
+
+
+class HashCache:
+    """sha256 of source files, so that unchanged text is read once: kept in one small JSON file in `folder`.
+
+    A file is known by path, size, mtime, ctime and inode. The cache only saves time: if it is missing or damaged,
+    files are read again.
+    """
+
+    def __init__(self, folder: Path, now_ns: Callable[[], int] = time.time_ns) -> None:
+        self._path = folder / CACHE_FILE
+        self._now_ns = now_ns
+        self._entries: dict[str, list[Any]] = self._load()
+        self._changed = False
+
+    def sha256(self, path: Path) -> str:
+        """Hex digest of a file. DataError when it cannot be read."""
+        digest = self._look_up(path, "any", _hash_file)
+        assert digest is not None, "every file has one"
+        return digest
+
+    def text_sha256(self, path: Path) -> str | None:
+        """The same, but None for a binary file, of which only the beginning is read."""
+        return self._look_up(path, "text", _hash_text_file)
+
+    def _look_up(self, path: Path, kind: str, hash_file: Callable[[Path], str | None]) -> str | None:
+        key = f"{kind}:{path}"
+        try:
+            before = _signature(path)
+            known = self._entries.get(key)
+            if known is not None and known[:-1] == before:
+                return None if known[-1] is None else str(known[-1])
+            digest = hash_file(path)
+            settled = _signature(path) == before and self._now_ns() - max(before[1], before[2]) > _SETTLED_NS
+        except OSError as error:
+            raise unreadable(path, error) from error
+        if settled:
+            self._entries[key] = [*before, digest]
+            self._changed = True
+        return digest
+
+    def save(self) -> None:
+        """Write new entries to disk. StorageError when the folder cannot be written to."""
+        if not self._changed:
+            return
+        files.make_dirs(self._path.parent)
+        kept = {key: entry for key, entry in self._entries.items() if os.path.exists(key.partition(":")[2])}
+        files.replace(self._path, json.dumps({"format_version": FORMAT_VERSION, "files": kept}).encode())
+        self._changed = False
+
+    def _load(self) -> dict[str, list[Any]]:
+        try:
+            saved = read_json(self._path)
+            check_version(self._path, saved)
+            return {str(key): list(entry) for key, entry in saved["files"].items()}
+        except (UserError, KeyError, TypeError, AttributeError):
+            return {}  # there is none yet, or it is damaged
+
+
+def _signature(path: Path) -> list[int]:
+    stat = path.stat()
+    return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
+
+
+def _hash_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _hash_text_file(path: Path) -> str | None:
+    with path.open("rb") as file:
+        head = file.read(HEAD_BYTES)
+    return None if is_binary(head, "utf-8") else _hash_file(path)

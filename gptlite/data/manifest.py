@@ -1,4 +1,4 @@
-"""manifest.json: what a prepared folder holds, and where it came from. Nothing in it depends on time or place."""
+"""manifest.json: the content of a prepared data set and its sources. Nothing in it depends on time or place."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import AliasChoices, ConfigDict, Field, TypeAdapter, ValidationError
 
-from gptlite.data.baselines import TELLING_BYTES, Baselines
-from gptlite.data.shards import Shard
+from gptlite.data.baselines import MIN_COMPRESSOR_BYTES, Baselines
+from gptlite.data.shards import Shard, damaged
 from gptlite.data.split import SplitRule
 from gptlite.errors import DataError
+from gptlite.json_files import check_version, read_json
 
 FILE_NAME = "manifest.json"
 FORMAT_VERSION = 1
@@ -21,18 +22,18 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True)
 class SourceRecord:
-    """One entry of data.source; bytes count its text in UTF-8, sha256 its files as they lie on disk."""
+    """One entry of data.source. bytes: of its text in UTF-8. sha256: of its files as they are on disk."""
 
     name: str
     files: int
     bytes: int
     sha256: str
-    python: str | None  # version of the interpreter whose library it is
+    python: str | None  # the version of the interpreter whose library it is
 
 
 @dataclass(frozen=True)
 class TokenizerRecord:
-    """The tokenizer in the folder `tokenizer/`; a BPE may have found fewer merges than requested."""
+    """The tokenizer in the folder `tokenizer/`. A BPE may have fewer ids than requested."""
 
     kind: str
     fingerprint: str
@@ -42,7 +43,7 @@ class TokenizerRecord:
 
 @dataclass(frozen=True)
 class SplitRecord:
-    """One split; bytes are those of its text in UTF-8, in which end-of-text tokens stand for none."""
+    """One split. bytes: of its text in UTF-8, without end-of-text tokens."""
 
     tokens: int
     bytes: int
@@ -52,7 +53,7 @@ class SplitRecord:
 
 @dataclass(frozen=True)
 class Manifest:
-    """All of manifest.json."""
+    """The content of manifest.json."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
 
@@ -62,47 +63,31 @@ class Manifest:
     encoding: str
     normalize: str
     tokenizer: TokenizerRecord
-    start_id: int  # sampling starts from it where the prompt is empty
+    start_id: int  # sampling starts from it if the prompt is empty
     split_rule: SplitRule
     train: SplitRecord
     val: SplitRecord
-    reference: Baselines  # of the validation text, in bits per byte
+    # Of the validation text. Manifests written before the key was renamed have `reference`.
+    baselines: Annotated[Baselines, Field(validation_alias=AliasChoices("baselines", "reference"))]
 
     @property
-    def compressors_tell(self) -> bool:
-        """Whether the validation text is so long that what xz and gzip make of it is more than their headers."""
-        return self.val.bytes >= TELLING_BYTES
+    def compressors_meaningful(self) -> bool:
+        """Whether the validation text is long enough for the results of xz and gzip to be more than their headers."""
+        return self.val.bytes >= MIN_COMPRESSOR_BYTES
 
     def to_json(self) -> bytes:
-        """The file's bytes."""
+        """The bytes of the file."""
         return (json.dumps(dataclasses.asdict(self), indent=1, ensure_ascii=False) + "\n").encode()
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a prepared folder; DataError when there is none, or one that this version cannot read."""
+    """Read the manifest of a prepared folder. DataError if it is missing, damaged or of another version."""
     path = folder / FILE_NAME
+    fields = read_json(path, DataError)
+    check_version(path, fields, FORMAT_VERSION, DataError)
     try:
-        text = path.read_bytes()
-    except OSError as error:
-        raise DataError(
-            f"{path}: reading = {error.strerror}: a folder made by `gptlite prepare` is needed; prepare again"
-        ) from error
-    try:
-        version = json.loads(text)["format_version"]
-    except (ValueError, KeyError, TypeError):
-        raise _damaged(path, "not a manifest") from None
-    if version != FORMAT_VERSION:
-        raise DataError(
-            f"{path}: format_version = {version}: this gptlite reads {FORMAT_VERSION}; "
-            "prepare again, or use the version of gptlite that wrote it"
-        )
-    try:
-        return TypeAdapter(Manifest).validate_json(text)
+        return TypeAdapter(Manifest).validate_json(json.dumps(fields))
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise _damaged(path, f"{where}: {first['msg']}") from None
-
-
-def _damaged(path: Path, problem: str) -> DataError:
-    return DataError(f"{path}: content = {problem}: the prepared data is damaged; remove its folder and prepare again")
+        key = ".".join(str(part) for part in first["loc"])
+        raise damaged(path, f"{key}: {first['msg']}") from None

@@ -1,26 +1,21 @@
-"""Data sets by name: a card says where a text lies and how to know that it is the right one."""
+"""Named data sets: cards with the URL and the sha256 of a text, which is downloaded when it is first used."""
 
 from __future__ import annotations
 
-import hashlib
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
-from http.client import HTTPException
 from pathlib import Path
 
 import yaml
 
-from gptlite import files
 from gptlite.config.loading import builtin_folder
-from gptlite.errors import DataError, StorageError
-
-TIMEOUT = 30.0  # seconds without a byte
+from gptlite.download import download
+from gptlite.errors import DataError
 
 
 @dataclass(frozen=True)
 class Card:
-    """One file `data/<name>.yaml`."""
+    """The content of one file `data/<name>.yaml`."""
 
     name: str
     about: str
@@ -29,44 +24,28 @@ class Card:
     n_bytes: int
     licence: str
 
-    def saved(self, downloads: Path) -> Path:
-        """The text on this machine, downloaded into `downloads` where it is missing.
+    def fetch(self, folder: Path) -> Path:
+        """The text as a file in `folder`, downloaded if it is missing. StorageError when that fails.
 
-        A StorageError when it cannot be had. Its sha256 is checked on arrival; later, whoever hashes it can compare.
+        The download is checked by sha256. Later only the size is checked here; code that hashes the file calls
+        `check_sha256`.
         """
-        path = downloads / f"{self.name}.txt"
+        path = folder / f"{self.name}.txt"
         if not path.exists():
-            data = self._download(path)
-            files.make_dirs(downloads)
-            files.replace(path, data)
-        if path.stat().st_size != self.n_bytes:
-            raise self._not_this_text(path, f"{path.stat().st_size} bytes", f"{self.n_bytes} bytes")
+            download(self.url, path, self.sha256, max_bytes=self.n_bytes, where="data.source")
+        if (size := path.stat().st_size) != self.n_bytes:
+            raise self._changed(path, f"it has {size} bytes, not {self.n_bytes}")
         return path
 
-    def check(self, path: Path, sha256: str) -> None:
-        """DataError unless `sha256`, taken from the file at `path`, is the text's."""
+    def check_sha256(self, path: Path, sha256: str) -> None:
+        """DataError unless `sha256`, that of the file at `path`, is the text's."""
         if sha256 != self.sha256:
-            raise self._not_this_text(path, f"sha256 {sha256[:12]}", self.sha256[:12])
+            raise self._changed(path, f"its sha256 begins with {sha256[:12]}, not with {self.sha256[:12]}")
 
-    def _not_this_text(self, path: Path, found: str, needed: str) -> DataError:
-        return DataError(f"{path}: text = {found}: {self.name} has {needed}; delete it and it is downloaded again")
-
-    def _download(self, path: Path) -> bytes:
-        try:
-            with urllib.request.urlopen(self.url, timeout=TIMEOUT) as answer:
-                data: bytes = answer.read(self.n_bytes + 1)  # an endless answer ends here
-        except (OSError, HTTPException) as error:  # URLError and timeouts are OSErrors
-            reason = str(getattr(error, "reason", None) or error) or type(error).__name__
-            raise StorageError(
-                f"data.source = {self.name}: downloading {self.url} failed ({reason}); "
-                f"go online, or put the file at {path}"
-            ) from error
-        if hashlib.sha256(data).hexdigest() != self.sha256:
-            raise StorageError(
-                f"data.source = {self.name}: {self.url} sent another text (sha256 {self.sha256[:12]}... is needed); "
-                f"try again, or put the file at {path}"
-            )
-        return data
+    def _changed(self, path: Path, difference: str) -> DataError:
+        return DataError(
+            f"this is not the text of {self.name}: {difference}. Delete it, and it is downloaded again.", str(path)
+        )
 
 
 def card_names() -> list[str]:

@@ -1,4 +1,4 @@
-"""Making a prepared folder: three passes over the text, then all of it appears at once under its final name."""
+"""Preparing a data set: text to token ids on disk in three passes. The folder appears complete under its name."""
 
 from __future__ import annotations
 
@@ -15,98 +15,94 @@ from gptlite import files
 from gptlite.config.schema import DataSection, TokenizerSection
 from gptlite.data import manifest
 from gptlite.data.baselines import BaselineMeter, Baselines
-from gptlite.data.corpus import Corpus, changed_while_read, scan
-from gptlite.data.fingerprint import Recipe, read_recipe
-from gptlite.data.hashes import HashCache
+from gptlite.data.corpus import Corpus, changed_meanwhile, scan
+from gptlite.data.fingerprint import FingerprintedSources, HashCache, fingerprint_sources
 from gptlite.data.manifest import Manifest, SourceRecord, SplitRecord, TokenizerRecord
 from gptlite.data.prepared import TOKENIZER_FOLDER, Prepared
 from gptlite.data.shards import Shard, ShardWriter
+from gptlite.data.sources import describe_skipped
 from gptlite.errors import RunError, StorageError
 from gptlite.formatting import counted
 from gptlite.tokenizers.base import Tokenizer, build
 
 Report = Callable[[str], None]
-_WAIT = 0.2  # seconds between looks at a lock
+_POLL_SECONDS = 0.2
 
 
-def _say_nothing(line: str) -> None:
+def _ignore(line: str) -> None:
     pass
 
 
-def fingerprint(data: DataSection, tokenizer: TokenizerSection) -> str:
-    """What the manifest of this text and these keys says, or would say. DataError where the text is not there."""
-    return read_recipe(data, tokenizer, HashCache(data.folder)).fingerprint
-
-
 def prepare(
-    data: DataSection, tokenizer: TokenizerSection, report: Report = _say_nothing, *, name: str | None = None
+    data: DataSection, tokenizer: TokenizerSection, report: Report = _ignore, *, name: str | None = None
 ) -> Prepared:
-    """The prepared folder of this text and these keys: the finished one, or a new one.
+    """Return the prepared data set of this text and these keys, made now or earlier.
 
-    The fingerprint that ends a folder's name decides; before it stands `name`, or what the text is called. Beside
-    the folders, data.dir holds two kinds of hidden files: the remembered hashes, and a lock per folder.
-    `report` gets lines for the user. DataError for text that cannot be used, before anything is written; StorageError
-    for disk and network. A killed build leaves nothing under the final name, and the next one starts over.
+    The fingerprint at the end of a folder's name identifies it; before it is `name` or the name of the text. Beside the
+    folders, data.dir has hidden files: a cache of hashes, and a lock for each folder. `report` gets lines for the user.
+
+    DataError for unusable text, before anything is written; StorageError for disk and network. A killed process leaves
+    nothing under the final name, and the next one starts again.
     """
     cache = HashCache(data.folder)
-    recipe = read_recipe(data, tokenizer, cache)
-    prepared = _finished(recipe, data.folder)
+    sources = fingerprint_sources(data, tokenizer, cache)
+    prepared = _find_finished(sources, data.folder)
     if prepared is None:
-        prepared = _build(data.folder / recipe.folder_name(name), recipe, data, tokenizer, cache, report)
-    if name is not None and prepared.path.name != recipe.folder_name(name):
-        report(f"the text is prepared already, as {prepared.path.name}: the name {name} is not used")
+        prepared = _build(data.folder / sources.folder_name(name), sources, data, tokenizer, cache, report)
+    if name is not None and prepared.path.name != sources.folder_name(name):
+        report(f"this text is already prepared as {prepared.path.name}; the name {name} is not used")
     try:
         cache.save()
-    except StorageError as error:  # a prepared folder may be shared and read-only
-        report(f"warning: {error}; the text is read again next time")
+    except StorageError as error:  # data.dir may be shared and read-only
+        report(f"warning: the text will be read again next time, because its hashes could not be saved: {error}")
     return prepared
 
 
-def _finished(recipe: Recipe, parent: Path) -> Prepared | None:
-    found = sorted(path.parent for path in parent.glob(f"[!.]*-{recipe.short}/{manifest.FILE_NAME}"))
+def _find_finished(sources: FingerprintedSources, parent: Path) -> Prepared | None:
+    found = sorted(path.parent for path in parent.glob(f"[!.]*-{sources.short}/{manifest.FILE_NAME}"))
     return Prepared(found[0]) if found else None
 
 
 def _build(
     folder: Path,
-    recipe: Recipe,
+    sources: FingerprintedSources,
     data: DataSection,
     section: TokenizerSection,
     cache: HashCache,
     report: Report,
 ) -> Prepared:
-    corpus = scan(recipe.sources, data.val_fraction, data.val_max_bytes)
+    corpus = scan(sources.sources, data.val_fraction, data.val_max_bytes)
     report(_describe(corpus))
-    if left_out := [name for source in corpus.sources for name in source.left_out]:
-        report(f"left out, since gptlite wrote it: {', '.join(left_out[:3])}{', ...' * (len(left_out) > 3)}")
+    if excluded := [name for source in corpus.sources for name in source.excluded]:
+        report(f"left out, because gptlite wrote it: {', '.join(excluded[:3])}{', ...' * (len(excluded) > 3)}")
     tokenizer = build(section, corpus.texts, corpus.training_texts)
     if tokenizer.vocab_size < tokenizer.requested_vocab_size:
         report(
-            f"warning: tokenizer.vocab_size = {tokenizer.requested_vocab_size}: the training text has merges for "
-            f"{tokenizer.vocab_size}, and the tokenizer has only these; give more text to get more"
+            f"warning: tokenizer.vocab_size is {tokenizer.requested_vocab_size}, but the training text has only merges "
+            f"for {tokenizer.vocab_size} ids. Give more text to get more."
         )
     files.make_dirs(folder.parent)
-    with _turn(folder, report):
-        if (finished := _finished(recipe, folder.parent)) is not None:
-            return finished  # made by the process that had the lock
+    with _lock(folder, report):
+        if (finished := _find_finished(sources, folder.parent)) is not None:
+            return finished  # by the process that had the lock
         for leftover in (folder, *folder.parent.glob(f"{folder.name}{files.TEMP_MARK}*")):
             files.remove_tree(leftover)
         temp = files.temp_name(folder)
         try:
-            _write(temp, recipe, corpus, tokenizer, data)
-            if read_recipe(data, section, cache).fingerprint != recipe.fingerprint:
-                raise changed_while_read(recipe.sources)
+            _write(temp, sources, corpus, tokenizer, data)
+            if fingerprint_sources(data, section, cache).fingerprint != sources.fingerprint:
+                raise changed_meanwhile(sources.sources)
             files.publish(temp, folder)
         except BaseException:
-            with contextlib.suppress(StorageError):  # the first error is the one to show
+            with contextlib.suppress(StorageError):  # the first error is the one to report
                 files.remove_tree(temp)
             raise
     return Prepared(folder)
 
 
 @contextlib.contextmanager
-def _turn(folder: Path, report: Report) -> Iterator[None]:
-    """Hold the lock of one prepared folder, after waiting for a process that has it."""
+def _lock(folder: Path, report: Report) -> Iterator[None]:
+    """Wait for the lock of a prepared folder, and hold it."""
     path = folder.with_name(f".{folder.name}.lock")
     with contextlib.ExitStack() as held:
         waiting = False
@@ -116,16 +112,18 @@ def _turn(folder: Path, report: Report) -> Iterator[None]:
                 break
             except RunError as error:
                 if not path.exists():
-                    raise  # not taken: this system has no locks
+                    raise  # nobody has it: this system has no locks
                 if not waiting:
                     report(f"waiting: {error}")
                 waiting = True
-                time.sleep(_WAIT)
+                time.sleep(_POLL_SECONDS)
         yield
 
 
-def _write(folder: Path, recipe: Recipe, corpus: Corpus, tokenizer: Tokenizer, data: DataSection) -> None:
-    """All files of a prepared folder, manifest.json last."""
+def _write(
+    folder: Path, sources: FingerprintedSources, corpus: Corpus, tokenizer: Tokenizer, data: DataSection
+) -> None:
+    """Write all files of a prepared data set, manifest.json last."""
     files.make_dirs(folder / TOKENIZER_FOLDER)
     for name, content in sorted(tokenizer.files().items()):
         files.write_new(folder / TOKENIZER_FOLDER / name, content)
@@ -133,11 +131,11 @@ def _write(folder: Path, recipe: Recipe, corpus: Corpus, tokenizer: Tokenizer, d
     encoded = _encode(folder, corpus, tokenizer)
     described = Manifest(
         format_version=manifest.FORMAT_VERSION,
-        fingerprint=recipe.fingerprint,
+        fingerprint=sources.fingerprint,
         sources=tuple(
-            SourceRecord(source.name, files, text_bytes, sha256, source.python)
-            for source, files, text_bytes, sha256 in zip(
-                recipe.sources, corpus.files, corpus.text_bytes, recipe.sha256s, strict=True
+            SourceRecord(source.name, n_files, text_bytes, sha256, source.python)
+            for source, n_files, text_bytes, sha256 in zip(
+                sources.sources, corpus.files, corpus.text_bytes, sources.sha256s, strict=True
             )
         ),
         encoding=data.encoding,
@@ -149,7 +147,7 @@ def _write(folder: Path, recipe: Recipe, corpus: Corpus, tokenizer: Tokenizer, d
         split_rule=corpus.plan.rule,
         train=encoded.train,
         val=encoded.val,
-        reference=encoded.reference,
+        baselines=encoded.baselines,
     )
     files.write_new(folder / manifest.FILE_NAME, described.to_json())
 
@@ -158,12 +156,12 @@ def _write(folder: Path, recipe: Recipe, corpus: Corpus, tokenizer: Tokenizer, d
 class _Encoded:
     train: SplitRecord
     val: SplitRecord
-    reference: Baselines
+    baselines: Baselines
     start_id: int
 
 
 def _encode(folder: Path, corpus: Corpus, tokenizer: Tokenizer) -> _Encoded:
-    """Write the ids of both splits, document by document."""
+    """Write the ids of both splits, document by document, and compute what the manifest says about them."""
     meter, text_bytes = BaselineMeter(), Counter[str]()
     counts = np.zeros(tokenizer.vocab_size, np.int64)
     end_of_text = np.array([tokenizer.eot_id], np.uint32)
@@ -176,16 +174,16 @@ def _encode(folder: Path, corpus: Corpus, tokenizer: Tokenizer) -> _Encoded:
             text_bytes[split] += len(raw)
             if split == "val":
                 meter.feed(raw)
-            if corpus.is_several:
+            if corpus.has_several_documents:
                 ids = np.concatenate([end_of_text, ids])
             elif split == "train":
                 counts += np.bincount(ids, minlength=len(counts))
             (train if split == "train" else val).add(ids)
-        start_id = tokenizer.eot_id if corpus.is_several else _start_id(counts, tokenizer)
+        start_id = tokenizer.eot_id if corpus.has_several_documents else _start_id(counts, tokenizer)
         return _Encoded(
             _record(train.finish(), text_bytes["train"]),
             _record(val.finish(), text_bytes["val"]),
-            meter.lines(),
+            meter.finish(),
             start_id,
         )
 
@@ -196,12 +194,12 @@ def _record(shards: tuple[Shard, ...], text_bytes: int) -> SplitRecord:
 
 
 def _start_id(counts: np.ndarray, tokenizer: Tokenizer) -> int:
-    """Where one document is all there is: the newline if it is a token of the training text, else its commonest id."""
+    """For a single document: the newline if it is a token of the training text, else the most frequent id."""
     newline = next((i for i, piece in enumerate(tokenizer.token_bytes()) if piece == b"\n"), None)
     return newline if newline is not None and counts[newline] else int(counts.argmax())
 
 
 def _describe(corpus: Corpus) -> str:
     names = ", ".join(source.name for source in corpus.sources[:3])
-    skipped = "".join(f", {count} {kind} skipped" for kind, count in sorted(corpus.skipped.items()))
+    skipped = describe_skipped(corpus.skipped)
     return f"{names}: {counted(sum(corpus.files), 'file')}, {sum(corpus.text_bytes):,} bytes of text{skipped}"

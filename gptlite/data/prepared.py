@@ -1,4 +1,4 @@
-"""Reading a prepared folder: manifest, tokenizer, ids of both splits."""
+"""Reading a prepared data set: manifest, tokenizer, ids of both splits."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from gptlite.data.manifest import Manifest, SplitRecord, read_manifest
 from gptlite.data.shards import document_lengths, dtype_for, map_shard, verify_shard
 from gptlite.data.split import SplitName
 from gptlite.data.tokens import Ids, check_range, check_scorable, check_trainable
-from gptlite.errors import DataError, Problem
+from gptlite.errors import DataError, Problem, gathered
 from gptlite.tokenizers.base import Tokenizer, load
 
 TOKENIZER_FOLDER = "tokenizer"
 
 
 class Split:
-    """The ids of one split as one long row, whatever the number of files."""
+    """The ids of one split as one sequence, whatever the number of shards."""
 
     def __init__(self, folder: Path, name: SplitName, record: SplitRecord, vocab_size: int) -> None:
-        self.name = f"{folder}: {name}"
+        self.where = f"{folder} ({name})"
         self.n_tokens = record.tokens
         self._dtype = dtype_for(vocab_size)
         self._ids = [map_shard(folder, shard, vocab_size) for shard in record.shards]
         self._ends = np.cumsum([shard.tokens for shard in record.shards])
 
     def read(self, start: int, length: int) -> Ids:
-        """A copy of ids start .. start + length - 1: (length,). IndexError outside the split."""
+        """A copy of ids start .. start + length - 1, (length,). IndexError outside the split."""
         check_range(start, length, self.n_tokens)
         ids = np.empty(length, self._dtype)
         filled, shard = 0, int(np.searchsorted(self._ends, start, "right"))
@@ -41,7 +41,7 @@ class Split:
 
 
 class Prepared:
-    """A finished prepared folder. Opening checks versions and sizes; `verify` reads every byte."""
+    """A prepared data set on disk. Opening it checks versions and sizes; `verify` reads every byte."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -55,40 +55,37 @@ class Prepared:
         return self._splits[name]
 
     def document_lengths(self, name: SplitName) -> npt.NDArray[np.int64]:
-        """Tokens of each document of a split, end-of-text among them: (documents,)."""
+        """Number of tokens of each document of a split, end-of-text included: (documents,)."""
         return document_lengths(self.path, self._records[name].shards)
 
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer the ids were made with; DataError when the folder holds another one."""
+        """Load the tokenizer of the ids. DataError when the folder has another one."""
         loaded = load(self.path / TOKENIZER_FOLDER)
         expected = self.manifest.tokenizer.fingerprint
         if loaded.fingerprint != expected:
             raise DataError(
-                f"{self.path / TOKENIZER_FOLDER}: fingerprint = {loaded.fingerprint[:12]}: the ids were made with "
-                f"{expected[:12]}; remove the folder {self.path} and prepare again"
+                f"this is not the tokenizer of the ids: its fingerprint begins with {loaded.fingerprint[:12]}, theirs "
+                f"with {expected[:12]}. Remove the folder {self.path} and prepare the text again.",
+                str(self.path / TOKENIZER_FOLDER),
             )
         return loaded
 
     def check_block_size(self, block_size: int) -> None:
         """DataError, naming the largest block_size that works, unless both splits are long enough.
 
-        A training window takes block_size + 1 tokens, the last one only as a target. Validation is scored in shorter
-        windows where it is shorter, and needs two tokens.
+        A training window takes block_size + 1 tokens, the last one only as a target. Validation text may be shorter,
+        but needs two tokens.
         """
         check_trainable(self.split("train"), block_size)
         check_scorable(self.split("val"))
 
     def verify(self) -> None:
-        """Read all of it; one DataError with every damaged file."""
+        """Read every byte. One DataError names all damaged files."""
         problems: list[Problem] = []
         for shard in (*self.manifest.train.shards, *self.manifest.val.shards):
-            try:
+            with gathered(problems):
                 verify_shard(self.path, shard, self.manifest.tokenizer.vocab_size)
-            except DataError as error:
-                problems += error.problems
-        try:
+        with gathered(problems):
             self.tokenizer()
-        except DataError as error:
-            problems += error.problems
         if problems:
             raise DataError(problems)

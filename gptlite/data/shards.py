@@ -1,11 +1,11 @@
-"""The format of token ids on disk.
+"""Shards: the files of token ids of a prepared data set.
 
     train-00000.bin   64 bytes of header, then ids, little endian
                       header: magic "GPTLITE\\0", version u32, dtype code u32 (1 = uint16, 2 = uint32), tokens u64,
                       documents u64, sha256 of the ids (32 bytes)
     train-00000.idx   u64 per document that begins in this shard: the position of its first token in it
 
-A document may go on in the next shard. The manifest holds the same counts and hashes, so a damaged byte is found.
+A document may continue in the next shard. The manifest has the same counts and hashes, so every damaged byte is found.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _BUFFER_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class Shard:
-    """One .bin file and the .idx beside it; the hashes are of the ids and of the index."""
+    """One .bin file and the .idx file beside it. The hashes are those of the ids and of the index."""
 
     file: str
     tokens: int
@@ -53,12 +53,12 @@ def _dtype_code(vocab_size: int) -> int:
 
 
 def dtype_for(vocab_size: int) -> np.dtype[np.unsignedinteger[Any]]:
-    """Two bytes per id where all ids fit."""
+    """uint16 if all ids fit, else uint32."""
     return _DTYPES[_dtype_code(vocab_size)]
 
 
 class ShardWriter(AbstractContextManager["ShardWriter"]):
-    """Writes one split into `folder`, document by document; a kill leaves a file whose header is empty."""
+    """Writes one split into `folder`, document by document. A killed writer leaves a file with an empty header."""
 
     def __init__(self, folder: Path, split: str, vocab_size: int, shard_tokens: int = SHARD_TOKENS) -> None:
         self._folder, self._split = folder, split
@@ -88,7 +88,7 @@ class ShardWriter(AbstractContextManager["ShardWriter"]):
                 self._end()
 
     def finish(self) -> tuple[Shard, ...]:
-        """Complete the last shard; all of them, in order."""
+        """Complete the last shard. Returns all shards in order."""
         if self._file is not None:
             self._flush()
             self._end()
@@ -126,44 +126,49 @@ class ShardWriter(AbstractContextManager["ShardWriter"]):
 
 
 def map_shard(folder: Path, shard: Shard, vocab_size: int) -> npt.NDArray[np.unsignedinteger[Any]]:
-    """The ids of a shard, read from disk as they are used: (tokens,), read-only.
+    """The ids of a shard as a read-only memory map, (tokens,).
 
-    DataError when a file is missing, has another size, or a header that differs from the manifest.
+    DataError when a file is missing, has another size, or a header that does not match the manifest.
     """
     dtype, path = dtype_for(vocab_size), folder / shard.file
     _check_size(path, _HEADER.size + shard.tokens * dtype.itemsize)
     _check_size(path.with_suffix(".idx"), shard.documents * 8)
     with path.open("rb") as file:
         if file.read(_HEADER.size) != shard.header(vocab_size):
-            raise _damaged(path, "header", "differs from manifest.json")
+            raise damaged(path, "the header does not match manifest.json")
     return np.memmap(path, dtype, "r", offset=_HEADER.size, shape=(shard.tokens,))
 
 
 def document_lengths(folder: Path, shards: Sequence[Shard]) -> npt.NDArray[np.int64]:
-    """Ids of each document of a split, one that goes on in the next shard in one: (documents,)."""
+    """Number of ids of each document of a split, which may be in several shards: (documents,)."""
     starts, before = [], 0
     for shard in shards:
-        index = np.fromfile((folder / shard.file).with_suffix(".idx"), "<u8")  # counted from the shard's first id
+        index = np.fromfile((folder / shard.file).with_suffix(".idx"), "<u8")  # positions in this shard
         starts.append(before + index.astype(np.int64))
         before += shard.tokens
     return np.diff(np.concatenate([*starts, [before]]))
 
 
 def verify_shard(folder: Path, shard: Shard, vocab_size: int) -> None:
-    """Read all of a shard; DataError when any byte of it differs from what was written."""
+    """Read all of a shard. DataError when any byte differs from what was written."""
     ids = map_shard(folder, shard, vocab_size)
     if hashlib.sha256(ids.data).hexdigest() != shard.sha256:
-        raise _damaged(folder / shard.file, "sha256", "differs from manifest.json")
+        raise damaged(folder / shard.file, "the sha256 does not match manifest.json")
     index = (folder / shard.file).with_suffix(".idx")
     if files.sha256_of(index) != shard.index_sha256:
-        raise _damaged(index, "sha256", "differs from manifest.json")
+        raise damaged(index, "the sha256 does not match manifest.json")
 
 
 def _check_size(path: Path, size: int) -> None:
     found = path.stat().st_size if path.exists() else None
+    if found is None:
+        raise damaged(path, "the file is missing")
     if found != size:
-        raise _damaged(path, "size", f"{found} bytes, {size} were written" if found is not None else "no such file")
+        raise damaged(path, f"the file has {found} bytes instead of {size}")
 
 
-def _damaged(path: Path, what: str, value: str) -> DataError:
-    return DataError(f"{path}: {what} = {value}: the prepared data is damaged; remove its folder and prepare again")
+def damaged(path: Path, problem: str) -> DataError:
+    """The error for a file of a prepared data set that is not what was written."""
+    return DataError(
+        f"the prepared data is damaged: {problem}. Remove its folder and prepare the text again.", str(path)
+    )

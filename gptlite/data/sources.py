@@ -1,4 +1,4 @@
-"""Where text comes from: a file, a folder, a glob, a named data set, Python's own library."""
+"""The sources of text: a file, a folder, a glob, a named data set, Python's standard library."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import platform
 import re
 import sysconfig
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,19 +21,19 @@ from gptlite.formatting import counted
 PYTHON_STDLIB = "python-stdlib"
 DOWNLOADS = Path("data/downloads")
 
-# Not the library proper: its tests (other encodings, broken on purpose), what pip installed, one huge table of help.
+# Not the library itself: its tests (other encodings, errors on purpose), installed packages, one huge table of help.
 _NOT_LIBRARY = frozenset(
     {"test", "tests", "idle_test", "pydoc_data", "site-packages", "dist-packages", "__pycache__", "lib-dynload"}
 )
 
-# Files by which a run and a prepared data set are known.
-_OWN = (("config.yaml", "run.json"), ("manifest.json", "train-00000.bin", "train-00000.idx"))
-_ESCAPED = re.compile(r"\[([*?[])\]")  # as glob.escape writes a character that stands for itself
+# Files that mark a run and a prepared data set.
+_OUTPUT_MARKS = (("config.yaml", "run.json"), ("manifest.json", "train-00000.bin", "train-00000.idx"))
+_ESCAPED = re.compile(r"\[([*?[])\]")  # a special character, as glob.escape writes it
 
 
 @dataclass(frozen=True)
 class Document:
-    """The text of one file; `name` is its path inside the source."""
+    """The text of one file; `name` is its path within the source."""
 
     name: str
     text: str
@@ -41,12 +41,12 @@ class Document:
 
 @dataclass(frozen=True)
 class Source:
-    """An opened `data.source`: which files, in which order; nothing of them is read yet.
+    """An opened `data.source`: its files in order, not yet read.
 
-    spec: what to write into a config that is used elsewhere: an absolute path, or the name as it was given.
-    name: what to call it where paths must not matter.
-    one_file: the user named this very file, so it is never skipped.
-    left_out: folders that gptlite itself wrote, which are no text.
+    spec: as it can be written into a config used from another folder: an absolute path, or a data set's name.
+    name: without the location, so that it is the same wherever the text is.
+    is_one_file: the user named this very file, so it is never skipped.
+    excluded: folders left out because gptlite wrote them.
     """
 
     spec: str
@@ -55,56 +55,64 @@ class Source:
     files: tuple[Path, ...]
     encoding: str
     normalize: str
-    one_file: bool = False
+    is_one_file: bool = False
     card: named_datasets.Card | None = None
     python: str | None = None
-    left_out: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
 
     def documents(self, skipped: Counter[str] | None = None) -> Iterator[Document]:
-        """Each file's text, in order, one at a time; of a folder or glob, binary and empty files are left out.
+        """Yield each file's text, in order. Binary and empty files of a folder or glob are skipped and counted by kind.
 
-        `skipped` counts those by kind. DataError for a file that cannot be read or decoded, for a named file without
-        text, and at the end when there was none at all.
+        DataError for a file that cannot be read or decoded, for a single file without text, and at the end if there
+        was no text at all.
         """
         counts = Counter[str]() if skipped is None else skipped
         found = False
         for path in self.files:
             try:
-                text = self._text(path)
+                text = self._read(path)
             except BinaryFile:
-                if self.one_file:
+                if self.is_one_file:
                     raise
-                counts["binary"] += 1
+                counts["binary file"] += 1
                 continue
-            if not text and not self.one_file:
-                counts["empty"] += 1
+            if not text and not self.is_one_file:
+                counts["empty file"] += 1
                 continue
             if not text:
-                raise DataError(f"{path}: text = 0 bytes: a file with text is needed; choose another file")
+                raise DataError("the file is empty. Choose a file with text.", str(path))
             found = True
             yield Document(path.relative_to(self.root).as_posix(), text)
         if not found:
-            raise self.without_text(counts)
+            raise self.no_text(counts)
 
-    def without_text(self, skipped: Counter[str]) -> DataError:
-        """The error for a source in which no text was found."""
-        left_out = [f"{count} {kind}" for kind, count in sorted(skipped.items())]
-        left_out += [counted(len(self.left_out), "folder") + " that gptlite wrote"] if self.left_out else []
-        detail = f" ({', '.join(left_out)} skipped)" if left_out else ""
-        return DataError(f"{self.spec}: text files = 0{detail}: at least one is needed; check the path")
+    def no_text(self, skipped: Mapping[str, int]) -> DataError:
+        """The error for a source without any text."""
+        remark = describe_skipped(skipped, len(self.excluded))
+        return DataError(f"there is no text file here{remark}. Check the path.", self.spec)
 
-    def _text(self, path: Path) -> str:
+    def _read(self, path: Path) -> str:
         try:
             with path.open("rb") as file:
                 head = file.read(HEAD_BYTES)
-                if not self.one_file and is_binary(head, self.encoding):
-                    raise BinaryFile(f"{path}: binary")  # without reading the rest, which may be large
+                if not self.is_one_file and is_binary(head, self.encoding):
+                    raise BinaryFile("binary", str(path))  # without reading the rest, which may be large
                 raw = head + file.read()
         except OSError as error:
-            raise DataError(
-                f"{path}: reading = {error.strerror}: a readable file is needed; check the file and its permissions"
-            ) from error
+            raise unreadable(path, error) from error
         return decode(raw, self.encoding, self.normalize, str(path))
+
+
+def unreadable(path: Path, error: OSError) -> DataError:
+    """The error for a source file that cannot be read."""
+    return DataError(f"the file cannot be read ({error.strerror}). Check the path and its permissions.", str(path))
+
+
+def describe_skipped(files: Mapping[str, int], folders: int = 0) -> str:
+    """A remark such as " (skipped: 2 binary files, 1 empty file)"; empty if nothing was skipped."""
+    skipped = [counted(count, kind) for kind, count in sorted(files.items())]
+    skipped += [f"{counted(folders, 'folder')} that gptlite wrote"] if folders else []
+    return f" (skipped: {', '.join(skipped)})" if skipped else ""
 
 
 def open_source(
@@ -113,89 +121,88 @@ def open_source(
     normalize: str = "none",
     *,
     downloads: Path = DOWNLOADS,
-    leave_out: Collection[Path] = (),
+    exclude: Collection[Path] = (),
 ) -> Source:
-    """Find the files of `spec`; what lies in `leave_out` is no part of it.
+    """Find the files of `spec`, except those in the folders `exclude`.
 
-    Files come sorted by their path inside the source. Of a folder and a `**` glob, hidden files are left out, and runs
-    and prepared data sets. A path that exists wins over the name of a data set. DataError when there is nothing of
-    that name or no file in it, StorageError for a failed download.
+    Files are sorted by their path within the source. A folder and a `**` glob leave out hidden files, runs and prepared
+    data sets. A path that exists has priority over the name of a data set. DataError when there is nothing of that
+    name or no file in it, StorageError for a failed download.
     """
     try:
         if spec == PYTHON_STDLIB:
-            return _library(encoding, normalize)
-        path = Path(_absolute(spec))
+            return _standard_library(encoding, normalize)
+        path = Path(_absolute_path(spec))
         if path.is_dir():
-            files, own = _files_below(path, lambda name: name.startswith("."), leave_out)
-            return _several(Source(str(path), path.name or "root", path, files, encoding, normalize, left_out=own))
+            files, excluded = _find_files(path, lambda name: name.startswith("."), exclude)
+            name = path.name or "root"
+            return _not_empty(Source(str(path), name, path, files, encoding, normalize, excluded=excluded))
         if path.exists():
-            return _file(path, encoding, normalize)
+            return _one_file(path, encoding, normalize)
         if glob.has_magic(spec):
-            return _several(_glob(path, leave_out, encoding, normalize))
+            return _not_empty(_glob(path, exclude, encoding, normalize))
         card = named_datasets.find_card(spec)
         if card is not None:
-            saved = card.saved(downloads)
-            return Source(spec, spec, saved.parent, (saved,), encoding, normalize, one_file=True, card=card)
+            file = card.fetch(downloads)
+            return Source(spec, spec, file.parent, (file,), encoding, normalize, is_one_file=True, card=card)
         raise _missing(spec, path)
     except OSError as error:
-        raise DataError(
-            f"data.source = {spec[:80]}: {error.strerror}: a file, folder or glob is needed; check the path"
-        ) from error
+        raise DataError(f"{spec[:80]} cannot be read ({error.strerror}). Check the path.", "data.source") from error
 
 
-def absolute(spec: str) -> str:
-    """`spec` as it can be written into a config that is used from another folder; whether it is there or not."""
-    path = _absolute(spec)
+def absolute_spec(spec: str) -> str:
+    """`spec` as it can be written into a config used from another folder, whether it exists or not."""
+    path = _absolute_path(spec)
     is_name = spec == PYTHON_STDLIB or (not os.path.exists(path) and named_datasets.find_card(spec) is not None)
     return spec if is_name else path
 
 
-def _absolute(spec: str) -> str:
-    """The path or glob from the root on; of a relative glob, the part in front of it stands for itself."""
+def _absolute_path(spec: str) -> str:
+    """The absolute path or glob. The part added to a relative glob is escaped."""
     spec = os.path.expanduser(spec)
     path = os.path.abspath(spec)
     is_glob = glob.has_magic(spec) and not os.path.exists(path)
     return os.path.abspath(os.path.join(glob.escape(os.getcwd()), spec)) if is_glob else path
 
 
-def _file(path: Path, encoding: str, normalize: str) -> Source:
+def _one_file(path: Path, encoding: str, normalize: str) -> Source:
     if not path.is_file():
-        raise DataError(f"{path}: kind = pipe or device: text is read more than once; save it to a file first")
-    return Source(str(path), path.name, path.parent, (path,), encoding, normalize, one_file=True)
+        raise DataError("this is a pipe or device, and text is read more than once. Save it to a file.", str(path))
+    return Source(str(path), path.name, path.parent, (path,), encoding, normalize, is_one_file=True)
 
 
-def _glob(pattern: Path, leave_out: Collection[Path], encoding: str, normalize: str) -> Source:
+def _glob(pattern: Path, exclude: Collection[Path], encoding: str, normalize: str) -> Source:
     is_fixed = [not glob.has_magic(_ESCAPED.sub("", part)) for part in pattern.parts[:-1]]
     fixed = [*is_fixed, False].index(False)
     root = Path(*(_ESCAPED.sub(r"\1", part) for part in pattern.parts[:fixed]))
     found = {Path(name) for name in glob.glob(str(pattern), recursive=True)}
     folders = {folder for path in found for folder in path.parents}
-    own = folders & {Path(os.path.abspath(folder)) for folder in leave_out}
-    if "**" in pattern.parts:  # it searches; without, it may well name a run's files
-        own |= {folder for folder in folders if root in folder.parents and is_own(folder)}
-    files = _sorted(root, [path for path in found if path.is_file() and own.isdisjoint(path.parents)])
+    excluded = folders & {Path(os.path.abspath(folder)) for folder in exclude}
+    if "**" in pattern.parts:  # a search; other globs may name a run's files on purpose
+        excluded |= {folder for folder in folders if root in folder.parents and _is_output(folder)}
+    files = _sorted(root, [path for path in found if path.is_file() and excluded.isdisjoint(path.parents)])
     name = Path(root.name, *pattern.parts[fixed:]).as_posix()
-    return Source(str(pattern), name, root, files, encoding, normalize, left_out=_names(root, own))
+    return Source(str(pattern), name, root, files, encoding, normalize, excluded=_relative_names(root, excluded))
 
 
-def _library(encoding: str, normalize: str) -> Source:
+def _standard_library(encoding: str, normalize: str) -> Source:
     root = Path(sysconfig.get_path("stdlib"))
-    files, _ = _files_below(root, _NOT_LIBRARY.__contains__)
+    files, _ = _find_files(root, _NOT_LIBRARY.__contains__)
     python = tuple(path for path in files if path.suffix == ".py")
     version = platform.python_version()
-    return _several(Source(PYTHON_STDLIB, PYTHON_STDLIB, root, python, encoding, normalize, python=version))
+    return _not_empty(Source(PYTHON_STDLIB, PYTHON_STDLIB, root, python, encoding, normalize, python=version))
 
 
-def _files_below(
-    root: Path, skip: Callable[[str], bool], leave_out: Collection[Path] = ()
+def _find_files(
+    root: Path, skip: Callable[[str], bool], exclude: Collection[Path] = ()
 ) -> tuple[tuple[Path, ...], tuple[str, ...]]:
-    """Regular files under `root`, through links too, each folder once; `skip` prunes files and folders by name.
+    """Regular files under `root`, also through links, each folder once. `skip` decides by a file's or folder's name.
 
-    And the folders that were left out: gptlite's own, among them `leave_out`.
+    The second result names the folders left out: those in `exclude`, and those that gptlite wrote.
     """
     found: list[Path] = []
-    own: list[Path] = []
-    visited, ours = {os.path.realpath(root)}, {os.path.realpath(folder) for folder in leave_out}
+    excluded: list[Path] = []
+    visited, to_exclude = {os.path.realpath(root)}, {os.path.realpath(folder) for folder in exclude}
     for here, folders, names in os.walk(root, onerror=_raise, followlinks=True):
         found += [path for name in names if not skip(name) and (path := Path(here, name)).is_file()]
         enter = []
@@ -205,21 +212,21 @@ def _files_below(
             if skip(name) or real in visited:
                 continue
             visited.add(real)
-            if real in ours or is_own(folder):
-                own.append(folder)
+            if real in to_exclude or _is_output(folder):
+                excluded.append(folder)
             else:
                 enter.append(name)
         folders[:] = enter
-    return _sorted(root, found), _names(root, own)
+    return _sorted(root, found), _relative_names(root, excluded)
 
 
-def is_own(folder: Path) -> bool:
+def _is_output(folder: Path) -> bool:
     """Whether gptlite wrote the folder: a run or a prepared data set."""
-    return any(all((folder / name).is_file() for name in names) for names in _OWN)
+    return any(all((folder / name).is_file() for name in names) for names in _OUTPUT_MARKS)
 
 
-def _names(root: Path, folders: Collection[Path]) -> tuple[str, ...]:
-    """The folders by their path in `root`, those that lie in another of them left out."""
+def _relative_names(root: Path, folders: Collection[Path]) -> tuple[str, ...]:
+    """The folders by their path within `root`, without those inside another of them."""
     return tuple(sorted(f.relative_to(root).as_posix() for f in folders if not any(p in folders for p in f.parents)))
 
 
@@ -228,20 +235,20 @@ def _raise(error: OSError) -> None:
 
 
 def _sorted(root: Path, files: Collection[Path]) -> tuple[Path, ...]:
-    # By the path as text, the same on every system and wherever the source lies.
+    # By the relative path as text: the same on every system and in every location.
     return tuple(sorted(files, key=lambda path: path.relative_to(root).as_posix()))
 
 
-def _several(source: Source) -> Source:
+def _not_empty(source: Source) -> Source:
     if not source.files:
-        raise source.without_text(Counter())
+        raise source.no_text({})
     return source
 
 
 def _missing(spec: str, path: Path) -> DataError:
-    kind = "match" if glob.has_magic(spec) else "file, folder or data set of that name"
-    names = [PYTHON_STDLIB, *named_datasets.card_names()]
+    known = [PYTHON_STDLIB, *named_datasets.card_names()]
+    problem = "no file matches" if glob.has_magic(spec) else "there is no file, folder or data set named"
     beside = os.listdir(path.parent) if path.parent.is_dir() else []
-    near = difflib.get_close_matches(Path(spec).name, [*names, *beside], n=1)
-    hint = f"did you mean {near[0]}?" if near else f"check the path; data sets: {', '.join(names)}"
-    return DataError(f"data.source = {spec[:80]}: no such {kind}; {hint}")
+    near = difflib.get_close_matches(Path(spec).name, [*known, *beside], n=1)
+    advice = f"Did you mean {near[0]}?" if near else f"Check the path; the data sets are {', '.join(known)}."
+    return DataError(f"{problem} {spec[:80]}. {advice}", "data.source")

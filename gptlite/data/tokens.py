@@ -1,7 +1,8 @@
-"""Rows of token ids that can be read piece by piece, and how long they have to be."""
+"""Sequences of token ids that are read piece by piece; the checks of their length, and their text."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -10,15 +11,18 @@ import numpy.typing as npt
 
 from gptlite.errors import DataError
 from gptlite.formatting import counted
+from gptlite.tokenizers.base import Tokenizer
+
+_PIECE = 1 << 20  # ids that are decoded at a time
 
 Ids: TypeAlias = npt.NDArray[np.unsignedinteger[Any]]
 
 
 class Tokens(Protocol):
-    """`gptlite.data.prepared.Split` is one; `name` is what errors call it."""
+    """`gptlite.data.prepared.Split` is one. `where` is the place that errors name; None if it is not known here."""
 
     @property
-    def name(self) -> str: ...
+    def where(self) -> str | None: ...
 
     @property
     def n_tokens(self) -> int: ...
@@ -30,43 +34,52 @@ class Tokens(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class TokenArray:
-    """Ids in memory, (n,): of a text that is only to be scored, say."""
+    """Ids in memory, (n,)."""
 
     ids: Ids
-    name: str
+    where: str | None = None
 
     @property
     def n_tokens(self) -> int:
-        """How many there are."""
         return len(self.ids)
 
     def read(self, start: int, length: int) -> Ids:
-        """See Tokens."""
         check_range(start, length, self.n_tokens)
         return self.ids[start : start + length]
 
 
 def check_range(start: int, length: int, n_tokens: int) -> None:
-    """IndexError unless `length` ids from `start` on lie inside."""
+    """IndexError unless `length` ids from `start` on are inside."""
     if start < 0 or length < 0 or start + length > n_tokens:
         raise IndexError(f"ids {start} to {start + length} of {n_tokens}")
 
 
 def check_trainable(tokens: Tokens, block_size: int) -> None:
-    """DataError, naming the largest block_size that works, when no window of block_size + 1 ids fits."""
+    """DataError, naming the largest block_size that works, unless a window of block_size + 1 ids fits."""
     if tokens.n_tokens > block_size:
         return
     largest = tokens.n_tokens - 1
-    advice = f"set model.block_size to at most {largest}, or give more text" if largest > 0 else "give more text"
+    advice = f"Set model.block_size to at most {largest}, or give more text." if largest > 0 else "Give more text."
     raise DataError(
-        f"{tokens.name} = {counted(tokens.n_tokens, 'token')}: "
-        f"model.block_size = {block_size} needs {block_size + 1}; {advice}"
+        f"the text has {counted(tokens.n_tokens, 'token')}, but model.block_size {block_size} needs at least "
+        f"{block_size + 1}. {advice}",
+        tokens.where,
     )
 
 
 def check_scorable(tokens: Tokens) -> None:
-    """DataError when there is no token with one before it."""
+    """DataError unless there is a token with another before it."""
     if tokens.n_tokens < 2:
         raise DataError(
-            f"{tokens.name} = {counted(tokens.n_tokens, 'token')}: at least 2 are needed to score one; give more text"
+            f"the text has {counted(tokens.n_tokens, 'token')}, but scoring needs at least 2. Give more text.",
+            tokens.where,
         )
+
+
+def detokenize(tokens: Tokens, tokenizer: Tokenizer, *, separator: bytes = b"") -> Iterator[bytes]:
+    """The text of ids in UTF-8, in pieces that may end inside a character. End-of-text becomes `separator`."""
+    token_bytes = list(tokenizer.token_bytes())
+    token_bytes[tokenizer.eot_id] = separator
+    for start in range(0, tokens.n_tokens, _PIECE):
+        ids = tokens.read(start, min(_PIECE, tokens.n_tokens - start))
+        yield b"".join(map(token_bytes.__getitem__, ids.tolist()))

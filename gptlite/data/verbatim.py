@@ -1,9 +1,9 @@
-"""How much of some short passages stands word for word in a text that may be far longer than memory. Exact.
+"""Finds the parts of short passages that occur verbatim in a text, which may be much larger than memory. Exact.
 
-Both sides are bytes. A piece of the text is compared with all passages at once: of every place in the piece and every
-place in a passage it is known which string of L bytes begins there, by a number, equal for equal strings. From L to
-L + 1 these become the numbers of the pairs (number, next byte), and only places stay that have a partner on the other
-side. A hash only drops most places of the text before the first comparison, so nothing has to be verified.
+Both sides are bytes. Each piece of the text is compared with all passages at once. For a length L, every position in
+the piece and in the passages has a number for the L bytes that begin there; equal strings have equal numbers. For
+L + 1, the pairs (number, next byte) are numbered, and only positions with a match on the other side are kept. A hash
+removes most positions of the text before the first comparison; the comparisons themselves are exact.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-SHORTEST = 20  # characters: shorter stretches are not looked for
+SHORTEST = 20  # characters: shorter matches are not searched for
 
-_WORD = 8  # bytes of a number of 64 bits
-_END = b"\xfe"  # behind every passage; UTF-8 has no such byte
+_WORD = 8  # bytes in a 64-bit number
+_END = b"\xfe"  # ends every passage; not a byte of UTF-8
 _TABLE_BITS = 20
-_ODD = np.uint64(0x9E3779B97F4A7C15)
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 Numbers = npt.NDArray[np.integer[Any]]
 
 
 class VerbatimSearch:
-    """Feed it a text piece by piece; for every place of some passages it keeps how much from there on stands in it.
+    """Finds passages in a text that is fed piece by piece.
 
-    What must not be matched across, such as the joint of two documents, is b"\\xff" in the text.
+    The byte b"\\xff" in the text separates documents, so that nothing is matched across two of them.
     """
 
     def __init__(self, passages: Sequence[str]) -> None:
@@ -40,13 +40,13 @@ class VerbatimSearch:
         self._tail = b""
 
     def feed(self, text: bytes) -> None:
-        """The next piece."""
+        """Search the next piece of the text."""
         text = self._tail + text
-        self._tail = text[max(0, len(text) - self._longest) :]  # where a match that goes on may have begun
+        self._tail = text[max(0, len(text) - self._longest) :]  # a match that continues may begin here
         piece, passages = np.frombuffer(text, np.uint8), np.frombuffer(self._joined, np.uint8)
         ours: Numbers = _first_bytes(self._joined)
         theirs: Numbers = _first_bytes(text)
-        at, place, length = _perhaps_in(ours, theirs), np.arange(len(ours)), _WORD
+        at, place, length = _find_candidates(ours, theirs), np.arange(len(ours)), _WORD
         theirs = theirs[at]
         while len(at) and len(place):
             known = np.unique(ours)
@@ -64,9 +64,9 @@ class VerbatimSearch:
             length += 1
 
     def lengths(self) -> list[npt.NDArray[np.int64]]:
-        """For each passage and each of its bytes: how many bytes from there on stand in the text.
+        """For each passage and each of its bytes: how many bytes from there on occur together in the text.
 
-        Exact from SHORTEST on; where fewer do, it is some smaller number.
+        Lengths of SHORTEST or more are exact; others are some number below SHORTEST.
         """
         ends = accumulate(len(passage) + len(_END) for passage in self._passages)
         return [
@@ -76,15 +76,17 @@ class VerbatimSearch:
 
 
 def stretches(passage: str, lengths: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
-    """The stretches (start, stop) of a passage, in characters, that stand in the text and in no longer one that does.
+    """The longest parts (start, stop) of a passage, in characters, that occur in the text, from SHORTEST on.
 
-    lengths: of this passage. Stretches below SHORTEST are left out.
+    lengths: those of this passage.
     """
     borders = [0, *accumulate(len(character.encode()) for character in passage)]
     found: list[tuple[int, int]] = []
     furthest = 0
     for start, place in enumerate(borders[:-1]):
-        stop = bisect_right(borders, place + lengths[place]) - 1  # a character that was met in part does not count
+        stop = (
+            bisect_right(borders, place + lengths[place]) - 1
+        )  # a character of which only a part matches does not count
         if stop > furthest and stop - start >= SHORTEST:
             found.append((start, stop))
             furthest = stop
@@ -92,25 +94,25 @@ def stretches(passage: str, lengths: npt.NDArray[np.int64]) -> list[tuple[int, i
 
 
 def covered(found: Sequence[tuple[int, int]]) -> int:
-    """How many characters lie in at least one of the stretches of a passage."""
+    """The number of characters in at least one of the stretches of a passage."""
     furthest = [0, *(stop for _, stop in found)]
     return sum(stop - max(start, before) for (start, stop), before in zip(found, furthest, strict=False))
 
 
 def _first_bytes(text: bytes) -> npt.NDArray[np.uint64]:
-    """The _WORD bytes from every place on, as one number: (len(text) - _WORD + 1,)."""
+    """The _WORD bytes from every position on, as one number: (len(text) - _WORD + 1,)."""
     return np.ndarray(max(0, len(text) - _WORD + 1), "<u8", text, strides=(1,)).copy()
 
 
-def _perhaps_in(known: Numbers, numbers: Numbers) -> npt.NDArray[np.intp]:
-    """Places of the text from which on SHORTEST bytes stand in a passage, and of few others."""
+def _find_candidates(known: Numbers, numbers: Numbers) -> npt.NDArray[np.intp]:
+    """All positions of the text whose SHORTEST bytes occur in a passage, and few others."""
     table = np.zeros(1 << _TABLE_BITS, bool)
-    table[_slots(known)] = True
-    return np.flatnonzero(table[_slots(numbers)])
+    table[_hash(known)] = True
+    return np.flatnonzero(table[_hash(numbers)])
 
 
-def _slots(numbers: Numbers) -> Numbers:
-    """A place in the table for the first and the last _WORD of SHORTEST bytes."""
+def _hash(numbers: Numbers) -> Numbers:
+    """The hash of the first and the last _WORD of SHORTEST bytes."""
     step = SHORTEST - _WORD
-    mixed = numbers[: max(0, len(numbers) - step)] * _ODD + numbers[step:]
-    return mixed * _ODD >> np.uint64(64 - _TABLE_BITS)  # the upper bits of the product depend on all others
+    mixed = numbers[: max(0, len(numbers) - step)] * _MULTIPLIER + numbers[step:]
+    return mixed * _MULTIPLIER >> np.uint64(64 - _TABLE_BITS)  # the upper bits of the product depend on all others

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gptlite.data.batches import IGNORE_INDEX, batch_of
+from gptlite.data.batches import IGNORE_INDEX, read_batch
 from gptlite.data.tokens import Tokens
 from gptlite.inference.language_model import SCORE_BATCH_SIZE, LanguageModel
 from gptlite.model.attention import AttentionSteps, CausalSelfAttention, reference_attention
@@ -93,7 +93,7 @@ def score_each_token(model: LanguageModel, tokens: Tokens, *, batch_size: int = 
     """Score tokens as `LanguageModel.score_tokens` does, but each separately, in the order of the text."""
     windows, scored = model.windows(tokens), {}
     for rows in windows.batches(batch_size):
-        x, y = batch_of(windows, rows)
+        x, y = read_batch(windows, rows)
         with model.compute.autocast():
             logits = model.gpt(x.to(model.compute.device))
         # Row by row: with a large vocabulary, ranking takes several times the memory of the logits.

@@ -199,9 +199,7 @@ class LanguageModel:
     def tokens_to_score(self, text: str) -> TokenArray:
         """Encode a text as one document, after end-of-text if the model knows it. DataError as `encode`."""
         ids = self.encode(text)
-        return TokenArray(
-            np.array([self.tokenizer.eot_id, *ids] if self.knows_end_of_text else ids, dtype=np.uint32), "text"
-        )
+        return TokenArray(np.array([self.tokenizer.eot_id, *ids] if self.knows_end_of_text else ids, dtype=np.uint32))
 
     def windows(self, tokens: Tokens, stride: int | None = None) -> EvalWindows:
         """The windows in which ids are scored, as EvalWindows describes them."""

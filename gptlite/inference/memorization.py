@@ -12,9 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gptlite.config.sampling import SampleSection
-from gptlite.data.detokenize import text_of
 from gptlite.data.prepared import Prepared
-from gptlite.data.tokens import TokenArray, Tokens
+from gptlite.data.tokens import TokenArray, Tokens, detokenize
 from gptlite.data.verbatim import VerbatimSearch, covered, stretches
 from gptlite.inference.language_model import LanguageModel
 from gptlite.tokenizers.base import Tokenizer
@@ -56,7 +55,7 @@ def measure_memorisation(model: LanguageModel, prepared: Prepared) -> Memorised:
     tokenizer = prepared.tokenizer()
     excerpts = list(take_excerpts(prepared.split("val"), tokenizer, [len(sample) for sample in samples]))
     search = VerbatimSearch([*samples, *excerpts])
-    for piece in text_of(prepared.split("train"), tokenizer, between=_SEPARATOR):
+    for piece in detokenize(prepared.split("train"), tokenizer, separator=_SEPARATOR):
         search.feed(piece)
     lengths = search.lengths()
     return Memorised(_count(samples, lengths[: len(samples)]), _count(excerpts, lengths[len(samples) :]))
@@ -69,8 +68,8 @@ def take_excerpts(text: Tokens, tokenizer: Tokenizer, sizes: Sequence[int]) -> I
     """
     for place, size in enumerate(sizes):
         first, last = (text.n_tokens * i // len(sizes) for i in (place, place + 1))
-        ids = TokenArray(text.read(first, min(last - first, 4 * size)), text.name)  # a character has at most four
-        for part in b"".join(text_of(ids, tokenizer, between=_SEPARATOR)).split(_SEPARATOR):
+        ids = TokenArray(text.read(first, min(last - first, 4 * size)), text.where)  # a character has at most four
+        for part in b"".join(detokenize(ids, tokenizer, separator=_SEPARATOR)).split(_SEPARATOR):
             passage = part.decode("utf-8", "ignore")[:size]  # without characters that are cut at an end
             size -= len(passage)
             yield passage

@@ -1,4 +1,4 @@
-"""What every tokenizer can do, how one is made, and how it is read back from a folder."""
+"""The interface of all tokenizers; building one, loading one from a folder, decoding ids one at a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gptlite.tokenizers.named import NAMES, load_named
 if TYPE_CHECKING:
     from gptlite.config.schema import TokenizerSection
 
-__all__ = ["END_OF_TEXT", "StreamDecoder", "Tokenizer", "build", "load", "recipe_of"]
+__all__ = ["END_OF_TEXT", "StreamDecoder", "Tokenizer", "build", "fingerprint_inputs", "load"]
 
 Texts = Callable[[], Iterable[str]]
 
@@ -30,7 +30,7 @@ class Tokenizer(Protocol):
 
     @property
     def kind(self) -> str:
-        """As in the config: char, bpe, gpt2, ..."""
+        """As in the config: char, bpe, gpt2 and so on."""
         ...
 
     @property
@@ -40,7 +40,7 @@ class Tokenizer(Protocol):
 
     @property
     def requested_vocab_size(self) -> int:
-        """What was asked for: more than `vocab_size` if the training text had too few merges."""
+        """The size asked for. It is larger than `vocab_size` if the training text had too few merges."""
         ...
 
     @property
@@ -54,14 +54,15 @@ class Tokenizer(Protocol):
         ...
 
     def encode(self, text: str) -> npt.NDArray[np.uint32]:
-        """Ids of a text, (n,). "<|endoftext|>" in it is thirteen plain characters.
+        """The ids of a text, (n,). "<|endoftext|>" in it is thirteen plain characters.
 
-        DataError for what has no ids: characters that a char tokenizer does not know, lone surrogates.
+        DataError, without a place, for characters that have no ids: those unknown to a char tokenizer, and lone
+        surrogates.
         """
         ...
 
     def known(self, text: str) -> str:
-        """The text without what `encode` refuses."""
+        """The text without the characters that `encode` refuses."""
         ...
 
     def token_bytes(self) -> Sequence[bytes]:
@@ -73,19 +74,19 @@ class Tokenizer(Protocol):
         ...
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of all ids; bytes that are not UTF-8 become U+FFFD. DataError as `decode_bytes`."""
+        """The text of all ids; bytes that are not UTF-8 become U+FFFD. DataError as for `decode_bytes`."""
         ...
 
     def files(self) -> dict[str, bytes]:
-        """Name -> content of a folder that `load` and transformers' AutoTokenizer read; equal on every call."""
+        """Name -> content of the files that `load` and transformers' AutoTokenizer read; the same on every call."""
         ...
 
 
 def build(section: TokenizerSection, texts: Texts, train_texts: Texts) -> Tokenizer:
-    """The tokenizer that a config asks for.
+    """Build the tokenizer that a config asks for.
 
-    char takes the characters of `texts`, so that none of the validation text is unknown; bpe learns from
-    `train_texts` alone. A named encoding reads neither, and is downloaded where it is missing (StorageError).
+    char takes the characters of all `texts`, so that none of the validation text is unknown; bpe learns from
+    `train_texts` alone. A named encoding reads neither, and is downloaded if it is missing (StorageError).
     """
     if section.kind == "char":
         return CharTokenizer.of(texts())
@@ -94,40 +95,43 @@ def build(section: TokenizerSection, texts: Texts, train_texts: Texts) -> Tokeni
     return load_named(section.kind)
 
 
-def recipe_of(section: TokenizerSection) -> dict[str, Any]:
-    """What, beside the text, decides the tokenizer that `build` makes: plain JSON values."""
-    recipe: dict[str, Any] = {"format_version": FORMAT_VERSION, "kind": section.kind}
+def fingerprint_inputs(section: TokenizerSection) -> dict[str, Any]:
+    """Everything but the text that decides which tokenizer `build` makes, as plain JSON values."""
+    inputs: dict[str, Any] = {"format_version": FORMAT_VERSION, "kind": section.kind}
     if section.kind == "bpe":
-        # Another release may break ties between equally frequent pairs in another way.
+        # Another release may break ties between equally frequent pairs differently.
         trainer = f"tokenizers {importlib.metadata.version('tokenizers')}"
-        recipe |= {"vocab_size": section.bpe_vocab_size, "pattern": PATTERN, "trainer": trainer}
-    return recipe
+        inputs |= {"vocab_size": section.bpe_vocab_size, "pattern": PATTERN, "trainer": trainer}
+    return inputs
 
 
 def load(folder: Path) -> Tokenizer:
-    """The tokenizer whose `files` lie in `folder`; nothing else is read: no network, no cache.
+    """Load the tokenizer whose `files` are in `folder`, without a network or a cache.
 
-    DataError if a file is missing or was changed, or has another format version.
+    DataError if a file is missing, was changed, or has another format version.
     """
     meta = read_meta(folder)
     if meta["kind"] == CharTokenizer.kind:
         return CharTokenizer(meta["characters"])
     if meta["kind"] in ("bpe", *NAMES):
         return BpeTokenizer.read(folder, meta)
-    raise DataError(f"{folder / META_FILE}: kind = {meta['kind']}: not known here; use the gptlite that wrote it")
+    raise DataError(
+        f"this gptlite knows no tokenizer of kind {meta['kind']}. Use the version that wrote the file.",
+        str(folder / META_FILE),
+    )
 
 
 class StreamDecoder:
-    """Text from ids that arrive one at a time: never half a character, and joined it equals `Tokenizer.decode`."""
+    """Decodes ids that arrive one at a time, in whole characters. Joined, they equal `Tokenizer.decode`."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._pieces = tokenizer.token_bytes()
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
 
     def feed(self, token: int) -> str:
-        """The characters that are complete with this id: often one piece of text, sometimes none."""
+        """The characters that this id completes; "" if there are none."""
         return self._utf8.decode(self._pieces[token])
 
     def flush(self) -> str:
-        """What is left at the end: U+FFFD if a character stayed unfinished."""
+        """The rest at the end: U+FFFD if a character is incomplete, else ""."""
         return self._utf8.decode(b"", final=True)

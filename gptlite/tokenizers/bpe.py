@@ -1,7 +1,7 @@
-"""Byte-pair encoding: trained here with Hugging Face's trainer, run by tiktoken, saved as a list of ranks.
+"""Byte-pair encoding: trained by Hugging Face's trainer, run by tiktoken, saved as a list of ranks.
 
-A BPE first cuts text into pieces with a regular expression and then merges bytes inside each piece. The pattern must
-cut alike in two engines: that of the trainer and of tokenizer.json (Oniguruma), and that of tiktoken (fancy-regex).
+A BPE first splits text into pieces with a regular expression and then merges bytes inside each piece. The pattern must
+split alike in two engines: that of the trainer and of tokenizer.json (Oniguruma), and that of tiktoken (fancy-regex).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from gptlite.errors import DataError
 from gptlite.tokenizers import huggingface
-from gptlite.tokenizers.folder import META_FILE, as_json, checked_ids, describe, read_bytes
+from gptlite.tokenizers.folder import META_FILE, checked_ids, describe, dump_json, read_bytes
 
 if TYPE_CHECKING:
     import tiktoken
@@ -35,27 +35,25 @@ PATTERN = "|".join(
         r"[^\r\n\p{L}\p{M}\p{N}]?\p{L}[\p{L}\p{M}]*+",
         # at most three digits, so that no long number becomes one token
         r" ?\p{N}{1,3}",
-        # punctuation with the end of its line, unless the next line is indented: then that belongs to the indentation
+        # punctuation with the end of its line; if the next line is indented, the line end belongs to the indentation
         r" ?[^\s\p{L}\p{N}]++(?:[\r\n]++(?!\s))?",
-        # white space; a last blank is left to the word behind it. The bound keeps long runs linear, and within the
-        # stack of tiktoken's engine
+        # white space; a last blank goes with the next word. The bound keeps the time for long runs linear, and the
+        # recursion within the stack of tiktoken's engine
         r"\s{1,256}(?:(?!\S)|(?<! ))",
         r"\s",
     )
 )
 
-# A pair that occurs once in the whole text teaches nothing.
-_MIN_COUNT = 2
-_BLOCK = 1 << 16  # characters that the trainer cuts at a time
-# The pattern always cuts between a newline and a character that is no white space, so cutting there changes nothing.
+_MIN_COUNT = 2  # a pair that occurs only once is not worth a token
+_BLOCK = 1 << 16  # characters that the trainer splits at a time
+# The pattern always splits between a newline and a character that is not white space.
 _LINE_START = re.compile(r"\n(?=\S)")
-# In UTF-8 these bytes do not occur.
-_NEVER = bytes([0xC0, 0xC1, *range(0xF5, 0x100)])
+_NOT_IN_UTF8 = bytes([0xC0, 0xC1, *range(0xF5, 0x100)])
 
 
 @dataclass(frozen=True, eq=False)
 class BpeTokenizer:
-    """`ranks`: the bytes of each id, in the order of merging; ids from there to end-of-text stand for nothing."""
+    """A Tokenizer. ranks: the bytes of each id, in the order of merging; ids from there to end-of-text are unused."""
 
     kind: str
     pattern: str
@@ -65,61 +63,56 @@ class BpeTokenizer:
 
     @classmethod
     def read(cls, folder: Path, meta: Mapping[str, Any]) -> BpeTokenizer:
-        """The tokenizer that a checked META_FILE describes. DataError if RANKS_FILE is not the one it was made with."""
+        """Read the tokenizer that `meta`, a checked META_FILE, describes. DataError if RANKS_FILE was changed."""
         path = folder / RANKS_FILE
         data = read_bytes(path)
         if (found := hashlib.sha256(data).hexdigest()) != meta["ranks_sha256"]:
             raise DataError(
-                f"{path}: sha256 = {found}: {META_FILE} says {meta['ranks_sha256']}; restore the file from a copy"
+                f"the file was changed: its sha256 is {found}, in {META_FILE} it is {meta['ranks_sha256']}. "
+                "Restore it from a copy.",
+                str(path),
             )
         ranks = tuple(base64.b64decode(line.split()[0]) for line in data.splitlines())
         return cls(meta["kind"], meta["pattern"], ranks, meta["vocab_size"], meta["requested_vocab_size"])
 
     @property
     def eot_id(self) -> int:
-        """See Tokenizer."""
         return self.vocab_size - 1
 
     @property
     def fingerprint(self) -> str:
-        """See Tokenizer."""
         return str(self._meta["fingerprint"])
 
     def encode(self, text: str) -> npt.NDArray[np.uint32]:
-        """See Tokenizer. DataError too where a named encoding's pattern is beyond its engine."""
+        """The ids of a text, (n,). DataError for lone surrogates, and where a named encoding's regex fails."""
         try:
-            # tiktoken is told of no special token, so none can be found in the text
+            # There are no special tokens in `_encoding`, so tiktoken finds none in the text.
             return self._encoding.encode_to_numpy(text, disallowed_special=())
         except UnicodeEncodeError as error:
-            code_point = ord(text[error.start])
             raise DataError(
-                f"text: character {error.start} = U+{code_point:04X}: half of a surrogate pair is no character; "
-                "give text that was decoded without errors"
+                f"character {error.start} (U+{ord(text[error.start]):04X}) is half of a surrogate pair. "
+                "Give text that was decoded without errors."
             ) from error
         except ValueError as error:
             raise DataError(
-                f"text: tokenizer.kind = {self.kind}: a run of a million or more white-space characters is too long "
-                "for it; shorten the run, or use tokenizer.kind=bpe"
+                f"the tokenizer {self.kind} cannot read a run of a million or more white-space characters. "
+                "Shorten it, or set tokenizer.kind to bpe."
             ) from error
 
     def known(self, text: str) -> str:
-        """See Tokenizer: lone surrogates alone have no bytes."""
+        """The text without lone surrogates, which have no bytes."""
         return text.encode("utf-8", "ignore").decode()
 
     def token_bytes(self) -> list[bytes]:
-        """See Tokenizer."""
         return self._tokens
 
     def decode_bytes(self, ids: Iterable[int]) -> bytes:
-        """See Tokenizer."""
         return b"".join(map(self._tokens.__getitem__, checked_ids(ids, self.vocab_size).tolist()))
 
     def decode(self, ids: Iterable[int]) -> str:
-        """See Tokenizer."""
         return self.decode_bytes(ids).decode("utf-8", "replace")
 
     def files(self) -> dict[str, bytes]:
-        """See Tokenizer."""
         return dict(self._files)
 
     @cached_property
@@ -131,7 +124,7 @@ class BpeTokenizer:
 
     @cached_property
     def _tokens(self) -> list[bytes]:
-        possible = (token if len(token) == len(token.translate(None, _NEVER)) else b"" for token in self.ranks)
+        possible = (token if len(token) == len(token.translate(None, _NOT_IN_UTF8)) else b"" for token in self.ranks)
         return [*possible, *[b""] * (self.vocab_size - len(self.ranks))]
 
     @cached_property
@@ -149,15 +142,15 @@ class BpeTokenizer:
         )
 
     @cached_property
-    def _files(self) -> dict[str, bytes]:  # kept: every checkpoint asks, and a large vocabulary takes a second
-        saved = {META_FILE: as_json(self._meta), RANKS_FILE: self._ranks_file}
+    def _files(self) -> dict[str, bytes]:  # cached: every checkpoint needs them; a large vocabulary takes a second
+        saved = {META_FILE: dump_json(self._meta), RANKS_FILE: self._ranks_file}
         return saved | huggingface.bpe_files(self.ranks, self.pattern, self.eot_id)
 
 
 def train_bpe(texts: Iterable[str], vocab_size: int) -> BpeTokenizer:
-    """A BPE of at most `vocab_size` ids: 256 bytes, merges, end-of-text. Equal texts give equal ids.
+    """Train a BPE of at most `vocab_size` ids: 256 bytes, merges, end-of-text. Equal texts give equal ids.
 
-    It has fewer if the text runs out of pairs that occur twice.
+    It has fewer ids if the text has too few pairs that occur twice.
     """
     from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 
@@ -181,8 +174,7 @@ def train_bpe(texts: Iterable[str], vocab_size: int) -> BpeTokenizer:
 
 
 def _blocks(texts: Iterable[str]) -> Iterator[str]:
-    """The texts in blocks: while it cuts one, the trainer keeps eighty bytes for each of its bytes, and it spreads
-    blocks, not the inside of one, over the cores."""
+    """The texts in blocks. Each core splits one, which takes the trainer 80 times the memory of the block."""
     for text in texts:
         start = 0
         while start < len(text):

@@ -1,4 +1,4 @@
-"""One id per character: those of the training text, in the order of their code points."""
+"""A tokenizer with one id per character of the training text, in the order of their code points."""
 
 from __future__ import annotations
 
@@ -12,25 +12,26 @@ import numpy as np
 import numpy.typing as npt
 
 from gptlite.errors import DataError
+from gptlite.formatting import counted
 from gptlite.tokenizers import huggingface
-from gptlite.tokenizers.folder import META_FILE, as_json, checked_ids, describe
+from gptlite.tokenizers.folder import META_FILE, checked_ids, describe, dump_json
 
 _UNKNOWN = 0xFFFFFFFF
 _SHOWN = 5  # unknown characters named in one message
-_AROUND = 16  # characters on either side that can make up one composed character with an unknown one
+_CONTEXT = 16  # characters on either side that may combine with an unknown one
 _FORMS: tuple[unicodedata._NormalizationForm, ...] = ("NFC", "NFKC", "NFD", "NFKD")
 
 
 @dataclass(frozen=True, eq=False)
 class CharTokenizer:
-    """`characters`, distinct and sorted: the id of each is its place."""
+    """A Tokenizer. `characters` are distinct and sorted; the id of each is its index."""
 
     characters: str
     kind: ClassVar[str] = "char"
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> CharTokenizer:
-        """A tokenizer that knows every character of `texts`."""
+        """Build a tokenizer that knows every character of `texts`."""
         seen = np.zeros(0x110000, dtype=bool)
         for text in texts:
             seen[_code_points(text)] = True
@@ -38,57 +39,48 @@ class CharTokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """The characters and end-of-text."""
         return len(self.characters) + 1
 
     @property
     def requested_vocab_size(self) -> int:
-        """See Tokenizer: the text alone decides the size."""
         return self.vocab_size
 
     @property
     def eot_id(self) -> int:
-        """See Tokenizer."""
         return self.vocab_size - 1
 
     @property
     def fingerprint(self) -> str:
-        """See Tokenizer."""
         return str(self._meta["fingerprint"])
 
     def encode(self, text: str) -> npt.NDArray[np.uint32]:
-        """See Tokenizer.
+        """The ids of a text, (n,). DataError that names the unknown characters.
 
         >>> CharTokenizer("abc").encode("cab").tolist()
         [2, 0, 1]
         """
-        # Code points above the highest known one land on the last entry, which is unknown.
+        # mode="clip": code points above the highest known one get the last entry, which is unknown.
         ids = self._id_of_code_point.take(_code_points(text), mode="clip")
         if ids.size and ids.max() == _UNKNOWN:
             raise self._unknown(text, np.flatnonzero(ids == _UNKNOWN))
         return ids
 
     def known(self, text: str) -> str:
-        """See Tokenizer."""
         return "".join(character for character in text if character in self._known)
 
     def token_bytes(self) -> list[bytes]:
-        """See Tokenizer."""
         return self._tokens
 
     def decode_bytes(self, ids: Iterable[int]) -> bytes:
-        """See Tokenizer."""
         return self.decode(ids).encode()
 
     def decode(self, ids: Iterable[int]) -> str:
-        """See Tokenizer."""
         array = checked_ids(ids, self.vocab_size)
         code_points = _code_points(self.characters)[array[array != self.eot_id]]
         return str(code_points.tobytes(), "utf-32-le")
 
     def files(self) -> dict[str, bytes]:
-        """See Tokenizer."""
-        return {META_FILE: as_json(self._meta), **huggingface.char_files(self.characters)}
+        return {META_FILE: dump_json(self._meta), **huggingface.char_files(self.characters)}
 
     @cached_property
     def _meta(self) -> dict[str, object]:
@@ -110,32 +102,36 @@ class CharTokenizer:
         return table
 
     def _unknown(self, text: str, places: npt.NDArray[np.intp]) -> DataError:
-        """What to say about the unknown characters of a text, which stand at `places`."""
+        """The error for a text with unknown characters at `places`."""
         _, first = np.unique(_code_points(text)[places], return_index=True)
         firsts = [int(place) for place in np.sort(places[first])]
-        named = [self._name(text, at) for at in firsts[:_SHOWN]]
-        more = f" and {len(firsts) - _SHOWN} more" if len(firsts) > _SHOWN else ""
+        described = [self._describe(text, at) for at in firsts[:_SHOWN]]
+        if len(firsts) > _SHOWN:
+            described.append(f"{len(firsts) - _SHOWN} more")
+        *most, last = described
+        one = len(firsts) == 1
         return DataError(
-            f"text: unknown characters = {', '.join(named)}{more}: the tokenizer knows the {len(self.characters)} "
-            "characters of its training text; change the text, or train on text that has them"
+            f"{last if one else ', '.join(most) + ' and ' + last} {'is' if one else 'are'} unknown to the tokenizer, "
+            f"which knows {counted(len(self.characters), 'character')} from its training text. Change this text, or "
+            f"train on one that contains {'it' if one else 'them'}."
         )
 
-    def _name(self, text: str, at: int) -> str:
+    def _describe(self, text: str, at: int) -> str:
         character = text[at]
-        form = self._known_form(text[max(at - _AROUND, 0) : at + _AROUND + 1], character)
-        known = f", known if the text is brought to {form}" if form else ""
+        form = self._known_form(text[max(at - _CONTEXT, 0) : at + _CONTEXT + 1], character)
+        known = f", known in normal form {form}" if form else ""
         return f"{character!r} (U+{ord(character):04X}, first at character {at}{known})"
 
-    def _known_form(self, around: str, character: str) -> str | None:
-        """The Unicode normal form in which the unknown `character` is gone from `around` and nothing unknown came."""
-        before = set(around) - set(self.characters)
+    def _known_form(self, context: str, character: str) -> str | None:
+        """The Unicode normal form of `context` without the unknown `character` and without new unknown ones, if any."""
+        before = set(context) - set(self.characters)
         for form in _FORMS:
-            after = set(unicodedata.normalize(form, around)) - set(self.characters)
+            after = set(unicodedata.normalize(form, context)) - set(self.characters)
             if after <= before - {character}:
                 return form
         return None
 
 
 def _code_points(text: str) -> npt.NDArray[np.uint32]:
-    """(len(text),), a view. Lone surrogates pass: to a char tokenizer they are unknown characters like others."""
+    """A view of the code points, (len(text),). Lone surrogates pass: they are unknown characters like others."""
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")

@@ -1,4 +1,4 @@
-"""A tokenizer on disk: gptlite_tokenizer.json says what it is and carries a checksum over all that decides ids."""
+"""A tokenizer on disk: gptlite_tokenizer.json describes it, with a checksum over everything that decides ids."""
 
 from __future__ import annotations
 
@@ -12,59 +12,60 @@ import numpy as np
 import numpy.typing as npt
 
 from gptlite.errors import DataError, StorageError
+from gptlite.json_files import check_version
 
 END_OF_TEXT = "<|endoftext|>"
 FORMAT_VERSION = 1
 META_FILE = "gptlite_tokenizer.json"
 
-# They say how the tokenizer came about or are the checksum itself: ids do not depend on them.
+# Ids do not depend on these.
 _NOT_IN_FINGERPRINT = ("requested_vocab_size", "fingerprint")
 
 
 def describe(kind: str, vocab_size: int, **more: Any) -> dict[str, Any]:
-    """What META_FILE holds, its fingerprint included."""
+    """The content of META_FILE, its fingerprint included."""
     meta = {"format_version": FORMAT_VERSION, "kind": kind, "vocab_size": vocab_size, "eot_id": vocab_size - 1, **more}
-    return {**meta, "fingerprint": fingerprint_of(meta)}
+    return {**meta, "fingerprint": compute_fingerprint(meta)}
 
 
-def fingerprint_of(meta: Mapping[str, Any]) -> str:
+def compute_fingerprint(meta: Mapping[str, Any]) -> str:
     """Hex sha256 over those entries of META_FILE that decide ids."""
     decides = {key: value for key, value in meta.items() if key not in _NOT_IN_FINGERPRINT}
     return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
 
 
-def as_json(value: Any) -> bytes:
-    """ASCII only, so that no editor or file system can mistake its encoding; one entry a line."""
+def dump_json(value: Any) -> bytes:
+    """JSON in ASCII, so that no editor can mistake its encoding, with one entry per line."""
     return (json.dumps(value, indent=1) + "\n").encode("ascii")
 
 
 def read_bytes(path: Path) -> bytes:
-    """A file of a tokenizer folder: DataError if it is not there, StorageError if it cannot be read."""
+    """Read a file of a tokenizer folder. DataError when it is missing, StorageError when it cannot be read."""
     try:
         return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise DataError(f"{path}: no such file: a tokenizer needs it; give a folder that holds it") from error
-    except OSError as error:
-        raise StorageError(
-            f"{path}: read = {error.strerror}: it must be readable; check the path and rights"
+        raise DataError(
+            "the tokenizer needs this file, and it is missing. Restore it from a copy.", str(path)
         ) from error
+    except OSError as error:
+        raise StorageError(f"the file cannot be read ({error.strerror}). Check its permissions.", str(path)) from error
 
 
 def read_meta(folder: Path) -> dict[str, Any]:
-    """META_FILE of a folder, its version and fingerprint checked. DataError otherwise."""
+    """Read META_FILE of a folder and check its version and fingerprint. DataError when they are wrong."""
     path = folder / META_FILE
     try:
-        meta = json.loads(read_bytes(path))
-        version, written = meta["format_version"], meta["fingerprint"]
+        meta = dict(json.loads(read_bytes(path)))
+        written = meta["fingerprint"]
     except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path}: not a tokenizer description: it is damaged; restore it from a copy") from error
-    if version != FORMAT_VERSION:
+        raise DataError("the file does not describe a tokenizer. Restore it from a copy.", str(path)) from error
+    check_version(path, meta, FORMAT_VERSION, DataError)
+    if (found := compute_fingerprint(meta)) != written:
         raise DataError(
-            f"{path}: format_version = {version}: this gptlite reads {FORMAT_VERSION}; use the one that wrote it"
+            f"the file was changed: its fingerprint is {written}, that of its content {found}. Restore it from a copy.",
+            str(path),
         )
-    if (found := fingerprint_of(meta)) != written:
-        raise DataError(f"{path}: fingerprint = {written}: its content has {found}; restore it from a copy")
-    return dict(meta)
+    return meta
 
 
 def checked_ids(ids: Iterable[int], vocab_size: int) -> npt.NDArray[np.int64]:
@@ -72,6 +73,8 @@ def checked_ids(ids: Iterable[int], vocab_size: int) -> npt.NDArray[np.int64]:
     array = np.asarray(ids, np.int64) if isinstance(ids, np.ndarray) else np.fromiter(ids, np.int64)
     outside = (array < 0) | (array >= vocab_size)
     if outside.any():
-        wrong = array[outside][0]
-        raise DataError(f"ids: token id = {wrong}: the tokenizer has 0 to {vocab_size - 1}; use the one they came from")
+        raise DataError(
+            f"{array[outside][0]} is not an id of this tokenizer, which has 0 to {vocab_size - 1}. "
+            "Use the tokenizer that the ids came from."
+        )
     return array

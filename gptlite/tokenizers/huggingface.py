@@ -1,4 +1,4 @@
-"""tokenizer.json and tokenizer_config.json: our ids for whoever opens a checkpoint with Hugging Face's libraries.
+"""tokenizer.json and tokenizer_config.json, which give the same ids in Hugging Face's libraries.
 
 Both are plain JSON and are written without those libraries.
 """
@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gptlite.tokenizers.folder import END_OF_TEXT, as_json
+from gptlite.tokenizers.folder import END_OF_TEXT, dump_json
 
-# Byte-level vocabularies spell each byte as a printable character: itself where it is one, else one from U+0100 on.
+# Byte-level vocabularies spell each byte as a printable character: itself if it is one, else one from U+0100 on.
 _PRINTABLE = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
 _OTHERS = tuple(byte for byte in range(256) if byte not in _PRINTABLE)
 _CHARACTER = {byte: chr(byte) for byte in _PRINTABLE} | {byte: chr(256 + n) for n, byte in enumerate(_OTHERS)}
@@ -20,7 +20,7 @@ _BYTE = {character: byte for byte, character in _CHARACTER.items()}
 
 
 def to_characters(token: bytes) -> str:
-    """How a byte-level vocabulary spells a token.
+    """The spelling of a token in a byte-level vocabulary.
 
     >>> to_characters(b" the")
     'Ġthe'
@@ -33,11 +33,11 @@ def to_bytes(spelling: str) -> bytes:
     return bytes(map(_BYTE.__getitem__, spelling))
 
 
-def merges_of(ranks: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    """The pair that each token longer than a byte was merged from, in the order of `ranks`.
+def find_merges(ranks: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """The pair that each token of more than one byte was merged from, in the order of `ranks`.
 
-    tiktoken merges any neighbours that make up a known token, the lowest rank first. When a token's last merge comes,
-    its bytes have gone through all merges of lower rank, wherever it stands, so its pair is always the same.
+    tiktoken merges any neighbours that make up a known token, the lowest rank first. Before the last merge of a token,
+    its bytes have gone through all merges of lower rank, wherever it occurs, so its pair is always the same.
     """
     rank_of = {token: rank for rank, token in enumerate(ranks)}
     for rank, token in enumerate(ranks):
@@ -47,7 +47,7 @@ def merges_of(ranks: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _merged_below(token: bytes, limit: int, rank_of: dict[bytes, int]) -> list[bytes]:
-    """What the bytes of `token` become when only merges of a rank below `limit` are made."""
+    """The parts of `token` after all merges of a rank below `limit`."""
     parts = [token[at : at + 1] for at in range(len(token))]
     while True:
         rank, at = min((rank_of.get(parts[i] + parts[i + 1], limit), i) for i in range(len(parts) - 1))
@@ -66,8 +66,8 @@ def bpe_files(ranks: Sequence[bytes], pattern: str, eot_id: int) -> dict[str, by
         pre_tokenizer={"type": "Sequence", "pretokenizers": [split, byte_level]},
         decoder=byte_level,
         vocab={spelled[token]: rank for rank, token in enumerate(ranks)},
-        # "left right", which releases before 0.20 read too; a spelling holds no blank
-        merges=[f"{spelled[left]} {spelled[right]}" for left, right in merges_of(ranks)],
+        # "left right", which releases before 0.20 read too; no spelling contains a blank
+        merges=[f"{spelled[left]} {spelled[right]}" for left, right in find_merges(ranks)],
     )
 
 
@@ -80,7 +80,7 @@ def char_files(characters: str) -> dict[str, bytes]:
 def _for_oniguruma(pattern: str) -> str:
     """The pattern for the engine of Hugging Face's library, which reads x{1,3}+ as a repeated group.
 
-    At the end of an alternative, where cl100k_base has it, x{1,3} finds the same.
+    At the end of an alternative, where cl100k_base has it, x{1,3} matches the same.
     """
     return re.sub(r"(\{\d+,\d+\})\+(?=\||$)", r"\1", pattern)
 
@@ -92,7 +92,7 @@ def _files(
     model = {
         "type": "BPE",
         "dropout": None,
-        # A name that no vocabulary has: a character without an id is then an error; without the name it is dropped.
+        # A name that no vocabulary has makes a character without an id an error. Without it, the character is dropped.
         "unk_token": "<|unknown|>",
         "continuing_subword_prefix": None,
         "end_of_word_suffix": None,
@@ -117,8 +117,8 @@ def _files(
         "tokenizer_class": "PreTrainedTokenizerFast",
         "bos_token": END_OF_TEXT,
         "eos_token": END_OF_TEXT,
-        "clean_up_tokenization_spaces": False,  # else " ," loses its blank
-        "split_special_tokens": True,  # "<|endoftext|>" in a text is plain characters, as it is here
+        "clean_up_tokenization_spaces": False,  # True would remove the blank in " ,"
+        "split_special_tokens": True,  # "<|endoftext|>" in a text is plain characters, as in gptlite
     }
     content = json.dumps(tokenizer, ensure_ascii=False, separators=(",", ":"))
-    return {"tokenizer.json": content.encode(), "tokenizer_config.json": as_json(config)}
+    return {"tokenizer.json": content.encode(), "tokenizer_config.json": dump_json(config)}

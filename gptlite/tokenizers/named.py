@@ -1,82 +1,71 @@
 """tiktoken's ready-made encodings: gpt2, cl100k_base, o200k_base.
 
-Their files come from tiktoken's cache, or by download the first time one is asked for. What is built from them is saved
-like every tokenizer, and then needs neither.
+Their files are kept in tiktoken's cache folder, and are downloaded the first time that one is asked for. A tokenizer
+built from them is saved like every other, and then needs neither.
 """
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
-from gptlite.errors import StorageError
+from gptlite import files
+from gptlite.download import download
+from gptlite.errors import Problem, StorageError
 from gptlite.tokenizers.bpe import BpeTokenizer
 from gptlite.tokenizers.folder import END_OF_TEXT
 
-_HOST = "https://openaipublic.blob.core.windows.net"
+_HOST = "https://openaipublic.blob.core.windows.net/"
+# Each file's path on the host, and its sha256.
 _FILES = {
-    "gpt2": (f"{_HOST}/gpt-2/encodings/main/vocab.bpe", f"{_HOST}/gpt-2/encodings/main/encoder.json"),
-    "cl100k_base": (f"{_HOST}/encodings/cl100k_base.tiktoken",),
-    "o200k_base": (f"{_HOST}/encodings/o200k_base.tiktoken",),
+    "gpt2": {
+        "gpt-2/encodings/main/vocab.bpe": "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5",
+        "gpt-2/encodings/main/encoder.json": "196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783",
+    },
+    "cl100k_base": {
+        "encodings/cl100k_base.tiktoken": "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7"
+    },
+    "o200k_base": {"encodings/o200k_base.tiktoken": "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"},
 }
 NAMES = tuple(_FILES)
-TIMEOUT = 30.0  # seconds without a byte
+_MAX_BYTES = 16 << 20  # the largest file has 4 MB
+_WHERE = "tokenizer.kind"
 
 
 def load_named(kind: str) -> BpeTokenizer:
-    """One of NAMES, with tiktoken's ids; of its special tokens only end-of-text, so that this is the last id.
+    """One of NAMES, with tiktoken's ids. Of its special tokens only end-of-text is kept, so that this is the last id.
 
     StorageError, a line per missing file, when they are neither cached nor to be had.
     """
     from tiktoken_ext.openai_public import ENCODING_CONSTRUCTORS  # type: ignore[import-untyped]
 
-    try:
-        with _time_limit():
-            parts = ENCODING_CONSTRUCTORS[kind]()
-    except (OSError, ValueError) as error:  # no network, no space, no rights; or what came has the wrong checksum
-        raise _unavailable(kind, error) from error
+    _fill_cache(kind)
+    parts = ENCODING_CONSTRUCTORS[kind]()
     ranks = sorted(parts["mergeable_ranks"], key=parts["mergeable_ranks"].__getitem__)
     vocab_size = parts["special_tokens"][END_OF_TEXT] + 1
     return BpeTokenizer(kind, parts["pat_str"], tuple(ranks), vocab_size, vocab_size)
 
 
-@contextlib.contextmanager
-def _time_limit() -> Iterator[None]:
-    """Let downloads give up: tiktoken asks without a time-out, and then the one of sockets does not count either."""
-    import requests  # not before an encoding is asked for: it takes a tenth of a second
-
-    usual = requests.get
-    requests.get = functools.partial(usual, timeout=TIMEOUT)
-    try:
-        yield
-    finally:
-        requests.get = usual
-
-
-def _unavailable(kind: str, error: OSError | ValueError) -> StorageError:
-    folder = _cache_folder()
-    now = f"now {folder}" if folder else "now empty, which switches the cache off"
-    # The text of a network error runs over a hundred words about pools and retries; its name says enough.
-    named_file = isinstance(error, OSError) and error.filename
-    reason = f"{error.strerror}: {error.filename}" if named_file else type(error).__name__  # type: ignore[union-attr]
-    names = {url: hashlib.sha1(url.encode()).hexdigest() for url in _FILES[kind]}  # as tiktoken names them
-    missing = [url for url in names if not (folder and (folder / names[url]).exists())]
-    return StorageError(
-        [
-            f"tokenizer.kind = {kind}: downloading {url} failed ({reason}); go online, or put the file as {names[url]} "
-            f"into the folder that TIKTOKEN_CACHE_DIR names ({now})"
-            for url in missing or names
-        ]
-    )
-
-
-def _cache_folder() -> Path | None:
-    """Where tiktoken looks, None if its cache is switched off."""
+def _fill_cache(kind: str) -> None:
+    """Put the encoding's files into tiktoken's cache folder, checked, so that tiktoken itself downloads nothing."""
     default = str(Path(tempfile.gettempdir()) / "data-gym-cache")
     folder = os.environ.get("TIKTOKEN_CACHE_DIR", os.environ.get("DATA_GYM_CACHE_DIR", default))
-    return Path(folder) if folder else None
+    if not folder:
+        raise StorageError(
+            f"TIKTOKEN_CACHE_DIR is empty, which leaves no folder for the files of {kind}. Set it to a folder.", _WHERE
+        )
+    problems: list[Problem] = []
+    for name, sha256 in _FILES[kind].items():
+        url = _HOST + name
+        path = Path(folder) / hashlib.sha1(url.encode()).hexdigest()  # as tiktoken names it
+        if os.path.isfile(path) and files.sha256_of(path) == sha256:
+            continue
+        try:
+            download(url, path, sha256, max_bytes=_MAX_BYTES, where=_WHERE)
+        except StorageError as error:
+            problems += error.problems
+    if problems:
+        advice = f"the files of {kind} are kept in {folder}. Set TIKTOKEN_CACHE_DIR to keep them elsewhere."
+        raise StorageError([*problems, Problem(advice, _WHERE)])

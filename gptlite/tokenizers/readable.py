@@ -1,4 +1,4 @@
-"""Tokens for people: their bytes as text that a page, a table or a chart can show."""
+"""Tokens as text that a page, a table or a chart can show."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 
 
 def readable(piece: bytes) -> str:
-    """The text of a token, newlines, tabs and blanks as they are; what has no sign of its own is spelled out: bytes
-    that are part of a character, control characters, marks that turn the direction of writing.
+    """The text of a token, with newlines, tabs and blanks as they are.
+
+    Parts of characters, control characters and marks that change the direction of writing become escape sequences.
 
     >>> readable(b"a\\n"), readable(b"\\xe6\\x97"), readable("\\u202e".encode())
     ('a\\n', '\\\\xe6\\\\x97', '\\\\u202e')
@@ -17,7 +18,7 @@ def readable(piece: bytes) -> str:
 
 
 def label(piece: bytes) -> str:
-    """The text of a token on one line, with a sign for each blank.
+    """The text of a token on one line, with a symbol for each blank, newline and tab.
 
     >>> label(b" the\\n")
     '␣the↵'
@@ -26,7 +27,7 @@ def label(piece: bytes) -> str:
 
 
 def labels(pieces: Sequence[bytes], ids: Iterable[int], end: int) -> dict[int, str]:
-    """The label of each of the ids. `end`: the id of end-of-text."""
+    """Labels by id. `end` is the id of end-of-text."""
     return {i: _label_of_id(pieces[i], i == end) for i in ids}
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from gptlite.compute.device import settings
 from gptlite.compute.memory import memory_of, peak_bytes, resident_bytes
 from gptlite.config.schema import RunConfig
-from gptlite.data.batches import batch_of
+from gptlite.data.batches import read_batch
 from gptlite.data.eval_windows import WindowRows
 from gptlite.data.prepared import Prepared
 from gptlite.errors import ConfigError
@@ -153,7 +153,7 @@ def time_evaluation(trainer: Trainer) -> float:
     text_lengths = bytes_and_chars_per_token(model.tokenizer)
 
     def score_batch(i: int) -> float:
-        return time_once(lambda: score(model.gpt, [batch_of(windows, batches[i])], text_lengths, model.compute))
+        return time_once(lambda: score(model.gpt, [read_batch(windows, batches[i])], text_lengths, model.compute))
 
     score_batch(chosen[0])
     seconds = sum(map(score_batch, chosen))

@@ -18,9 +18,10 @@ from gptlite.compute.processes import is_main, world_size
 from gptlite.compute.threads import available_threads
 from gptlite.config.loading import find_config, load_config, parse_config
 from gptlite.config.schema import RunConfig
-from gptlite.data.prepare import fingerprint, prepare
+from gptlite.data.fingerprint import compute_fingerprint
+from gptlite.data.prepare import prepare
 from gptlite.data.prepared import Prepared
-from gptlite.data.sources import absolute
+from gptlite.data.sources import absolute_spec
 from gptlite.errors import ConfigError, DataError, RunError
 from gptlite.runs.run import CONFIG, Run, runs_folder
 from gptlite.training.listener import Listener, SilentListener
@@ -111,7 +112,7 @@ def resume(run: Run, wanted: RunConfig | None = None, *, listener: Listener | No
 def with_absolute_paths(cfg: RunConfig) -> RunConfig:
     """The config with absolute paths of sources and prepared data, as a run records it."""
     given = cfg.data.source
-    source = absolute(given) if isinstance(given, str) else [absolute(spec) for spec in given]
+    source = absolute_spec(given) if isinstance(given, str) else [absolute_spec(spec) for spec in given]
     folder = str(cfg.data.folder.absolute())
     try:
         f"{source}{folder}".encode()
@@ -188,7 +189,7 @@ def find_text(run: Run, cfg: RunConfig) -> Prepared | None:
 def check_text(runs: Sequence[Run], cfg: RunConfig) -> None:
     """RunError if the text that `cfg` names exists and is not the one that the runs were started with."""
     try:
-        now = fingerprint(cfg.data, cfg.tokenizer)
+        now = compute_fingerprint(cfg.data, cfg.tokenizer)
     except DataError:  # once prepared, a run no longer needs its source text
         return
     for run in runs:

@@ -69,6 +69,6 @@ def settings_of(cfg: RunConfig, manifest: Manifest) -> dict[str, Setting]:
 
 def references_of(manifest: Manifest) -> dict[str, float]:
     """Bits per byte of each baseline, by name; compressors only on texts that are long enough for them."""
-    lines = manifest.reference
+    lines = manifest.baselines
     found = {"unigram": lines.unigram} | ({} if lines.bigram is None else {"bigram": lines.bigram})
-    return found | ({"gzip": lines.gzip, "xz": lines.xz} if manifest.compressors_tell else {})
+    return found | ({"gzip": lines.gzip, "xz": lines.xz} if manifest.compressors_meaningful else {})

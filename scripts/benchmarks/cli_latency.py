@@ -96,7 +96,7 @@ def quickstart(folder: Path) -> list[Figure]:
     prepared = subprocess.run([*GPTLITE, "prepare"], cwd=folder, check=True, capture_output=True, text=True)
     manifest = json.loads((folder / prepared.stdout.split()[-1] / "manifest.json").read_text())
     elapsed, last = train(folder)
-    score, xz = Spread.of([last["bits_per_byte"]]), manifest["reference"]["xz"]
+    score, xz = Spread.of([last["bits_per_byte"]]), manifest["baselines"]["xz"]
     return [
         Figure("quickstart: gptlite train", Spread.of([elapsed / 60]), "minutes", at_most=3.0),
         Figure("quickstart: validation, against xz -9", score, "bits/byte", at_most=xz),

@@ -19,13 +19,15 @@ def set_(key: str, value: object) -> list[str]:
 CASES = [
     pytest.param(
         ["--data", "gone.txt"],
-        "error: --data = gone.txt: no such file, folder or data set of that name",
+        "error: --data: there is no file, folder or data set named gone.txt. ",
         id="missing-file",
     ),
-    pytest.param(["--data", "empty.txt"], "empty.txt: text = 0 bytes: a file with text is needed", id="empty-file"),
-    pytest.param(["--data", "binary.txt"], "binary.txt: byte 3 = 0x00: text is needed", id="binary-file"),
-    pytest.param(["--data", "latin.txt"], "latin.txt: byte 3 = 0xe9", id="another-encoding"),
-    pytest.param(["--data", "short.txt"], "set model.block_size to at most 8", id="shorter-than-a-block"),
+    pytest.param(["--data", "empty.txt"], "empty.txt: the file is empty. Choose a file with text.", id="empty-file"),
+    pytest.param(
+        ["--data", "binary.txt"], "binary.txt: this is not text but binary data: byte 3 is NUL. ", id="binary-file"
+    ),
+    pytest.param(["--data", "latin.txt"], "latin.txt: the text is not valid utf-8 at byte 3", id="another-encoding"),
+    pytest.param(["--data", "short.txt"], "Set model.block_size to at most 8", id="shorter-than-a-block"),
     pytest.param(
         set_("train.learning_rate", 1),
         "--set: train.learning_rate is not a key of the config. Did you mean train.lr?",
@@ -48,7 +50,9 @@ CASES = [
     ),
     pytest.param(["-c", "gone.yaml"], "error: gone.yaml: There is no such config here", id="missing-config"),
     pytest.param(
-        set_("data.source", "gone.txt"), "error: data.source = gone.txt: no such file", id="missing-file-of-the-config"
+        set_("data.source", "gone.txt"),
+        "error: data.source: there is no file, folder or data set named gone.txt. ",
+        id="missing-file-of-the-config",
     ),
     pytest.param(["-c", "nothing.yaml"], "nothing.yaml: No key is set here.", id="empty-config"),
     pytest.param(["--continue"], "--continue = without --name", id="continue-without-name"),
@@ -177,7 +181,7 @@ def test_usage_errors_take_the_same_form(gptlite, arguments, message):
         (["--top-p", "0"], "--top-p: sample.top_p is 0.0, but it must be a number > 0"),
         (["-n", "0"], "-n: sample.n is 0, but it must be a whole number >= 1."),
         (["--checkpoint", "5"], "there is no checkpoint 5. Give best, latest or a saved step: 3, 6."),
-        (["--prompt", "cat\u00e9"], "error: --prompt: unknown characters = '\u00e9' (U+00E9, first at character 3)"),
+        (["--prompt", "cat\u00e9"], "error: --prompt: '\u00e9' (U+00E9, first at character 3) is unknown"),
     ],
 )
 def test_sample_refuses_what_it_cannot_do(gptlite, trained, arguments, message):
@@ -225,7 +229,7 @@ def test_a_damaged_run_json_is_one_line(gptlite, trained, content):
 def test_an_evaluation_prompt_of_unknown_characters_is_found_before_the_run_is_made(gptlite):
     result = gptlite("train", "-c", "nano.yaml", "--set", "eval.prompt=\u0416")
     assert result.code == 2
-    assert "error: eval.prompt: unknown characters = '\u0416' (U+0416" in result.err
+    assert "error: eval.prompt: '\u0416' (U+0416, first at character 0) is unknown" in result.err
     assert not Path("runs").exists()
 
 

@@ -137,7 +137,7 @@ def test_a_folder_that_runs_and_prepared_data_lie_in_does_not_feed_on_them(gptli
     assert result.code == 0
     name = next(Path("old/prepared").glob("story-*")).name
     assert f": 2 files, {sum(Path(file).stat().st_size for file in ('nano.yaml', 'story.txt')):,} bytes" in result.err
-    assert f"left out, since gptlite wrote it: data/prepared, old/prepared/{name}, runs/nano\n" in result.err
+    assert f"left out, because gptlite wrote it: data/prepared, old/prepared/{name}, runs/nano\n" in result.err
     assert gptlite("prepare", "-c", "nano.yaml", "--data", "**/*").code == 0
 
 

@@ -78,7 +78,7 @@ def test_the_validation_text_is_scored_with_the_ends_of_its_documents_and_counte
     total = shown["runs"][0]["total"]
     assert total["tokens"] == manifest["val"]["tokens"] == total["characters"] + manifest["val"]["documents"]
     assert (total["bytes"], total["characters"]) == (manifest["val"]["bytes"], shown["texts"][0]["characters"])
-    assert shown["texts"][0]["baselines"] == manifest["reference"]
+    assert shown["texts"][0]["baselines"] == manifest["baselines"]
 
 
 def test_runs_are_scored_together_as_each_is_alone(gptlite):
@@ -252,7 +252,7 @@ def test_a_text_prepared_by_an_older_version_has_the_same_baselines(gptlite, pro
     manifest = Path(folder) / "manifest.json"
     content = manifest.read_text()
     older = json.loads(content)
-    del older["reference"]["bigram"]
+    del older["baselines"]["bigram"]
     manifest.write_text(json.dumps(older))
     try:
         assert eval_json(gptlite, "char") == before
@@ -261,9 +261,13 @@ def test_a_text_prepared_by_an_older_version_has_the_same_baselines(gptlite, pro
 
 
 BAD = [
-    pytest.param(["char", "-f", "one.txt"], ["one.txt: text = 1 token: at least 2 are needed"], id="one-token"),
-    pytest.param(["char", "-f", "empty.txt"], ["empty.txt: text = 0 bytes: a file with text is needed"], id="empty"),
-    pytest.param(["char", "-f", "binary.txt"], ["binary.txt: byte 0 = 0x00: text is needed"], id="binary"),
+    pytest.param(
+        ["char", "-f", "one.txt"], ["one.txt: the text has 1 token, but scoring needs at least 2."], id="one-token"
+    ),
+    pytest.param(["char", "-f", "empty.txt"], ["empty.txt: the file is empty. Choose a file with text."], id="empty"),
+    pytest.param(
+        ["char", "-f", "binary.txt"], ["binary.txt: this is not text but binary data: byte 0 is NUL. "], id="binary"
+    ),
     pytest.param(
         ["char", "-f", "things", "-f", "gone.txt"],
         ["--file things: this is a folder, not a text file.", "--file gone.txt: there is no such file."],
@@ -271,16 +275,16 @@ BAD = [
     ),
     pytest.param(
         ["char", "-f", "other.txt"],
-        ["other.txt: text: unknown characters = '\u00e9' (U+00E9, first at character 3)"],
+        ["other.txt: '\u00e9' (U+00E9, first at character 3) is unknown"],
         id="unknown-character",
     ),
     pytest.param(
         ["bpe", "char", "many", "-f", "other.txt", "-f", "one.txt"],
         [
-            "bpe 6: one.txt: text = 1 token",
-            "char 6: other.txt: text: unknown characters = '\u00e9'",
-            "char 6: one.txt: text = 1 token",
-            "many 6: other.txt: text: unknown characters",
+            "bpe 6: one.txt: the text has 1 token",
+            "char 6: other.txt: '\u00e9' (U+00E9",
+            "char 6: one.txt: the text has 1 token",
+            "many 6: other.txt: ",
         ],
         id="unknown-character-to-one-of-the-runs",
     ),
@@ -291,12 +295,12 @@ BAD = [
     ),
     pytest.param(
         ["char", "--stride", "0"],
-        ["--stride: the stride is 0; it must be from 1 to model.block_size (16)"],
+        ["--stride: a stride of 0 is not possible. Use 1 to model.block_size (16)."],
         id="no-stride",
     ),
     pytest.param(
         ["char", "bpe", "--stride", "17"],
-        ["char 6: --stride: the stride is 17; it must be from 1", "bpe 6: --stride: the stride is 17"],
+        ["char 6: --stride: a stride of 17 is not possible.", "bpe 6: --stride: a stride of 17"],
         id="stride-above-the-context",
     ),
     pytest.param(["char", "char"], ["char: this run is given twice. Leave one out."], id="a-run-twice"),

@@ -82,8 +82,8 @@ def test_a_text_too_short_or_too_long_for_a_page_is_refused(gptlite, trained):
             "--attention: the text has 22 tokens. At most 16 are possible, the model's block_size.",
         ),
         (["--attention", ""], "--attention: the text is empty."),
-        (["--attention", "ZZZ"], "--attention: text: unknown characters = 'Z'"),
-        (["--per-token", "--file", "one.txt"], "one.txt: text = 1 token: at least 2 are needed"),
+        (["--attention", "ZZZ"], "--attention: 'Z' (U+005A, first at character 0) is unknown"),
+        (["--per-token", "--file", "one.txt"], "one.txt: the text has 1 token, but scoring needs at least 2."),
     ):
         assert message in error_of(gptlite("eval", *arguments))
 

@@ -77,7 +77,10 @@ LR = ["--sweep", "train.lr=1e-3,3e-3"]
             ["--sweep", "tokenizer.kind=bpe,char", "--set", "tokenizer.vocab_size=300"],
             "This is in nano-sweep-02-kind=char.",
         ),
-        (["--sweep", "data.source=story.txt,gone.txt"], "data.source = gone.txt: no such file"),
+        (
+            ["--sweep", "data.source=story.txt,gone.txt"],
+            "there is no file, folder or data set named gone.txt. ",
+        ),
         (["--sweep", "model.block_size=16,99999"], "model.block_size = 99999 needs 100000"),
     ],
 )

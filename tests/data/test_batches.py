@@ -13,7 +13,7 @@ from gptlite.errors import DataError
 
 
 def counting(n_tokens: int) -> TokenArray:
-    """Ids 0, 1, 2, ...: each tells its own place."""
+    """Ids 0, 1, 2, ...: each is its own index."""
     return TokenArray(np.arange(n_tokens, dtype=np.uint32), "train")
 
 
@@ -45,12 +45,12 @@ def test_a_batch_depends_on_seed_and_step_alone(order: str) -> None:
     assert batch(1, 2) != batch(2, 2)
 
 
-def test_the_first_batch_is_the_one_of_all_versions() -> None:
+def test_the_first_batch_is_that_of_earlier_versions() -> None:
     x, _ = Batches(counting(1000), 64, 8, seed=1337).rows(0)
     assert x[:, 0].tolist() == [609, 737, 673, 97, 865, 225, 929, 161]
 
 
-def test_an_epoch_crosses_batches_and_sees_every_window_once() -> None:
+def test_an_epoch_sees_every_window_once_across_batches() -> None:
     batches = Batches(counting(100), 8, 4, seed=1)
     # (100 - 8) // 8 = 11 windows
     firsts = torch.cat([batches.rows(step)[0][:, 0] for step in range(11)]).reshape(4, 11)
@@ -68,12 +68,13 @@ def test_a_batch_may_be_larger_than_the_text() -> None:
     [
         (
             64,
-            "train = 64 tokens: model.block_size = 64 needs 65; set model.block_size to at most 63, or give more text",
+            "train: the text has 64 tokens, but model.block_size 64 needs at least 65. "
+            "Set model.block_size to at most 63, or give more text.",
         ),
-        (1, "train = 1 token: model.block_size = 64 needs 65; give more text"),
+        (1, "train: the text has 1 token, but model.block_size 64 needs at least 65. Give more text."),
     ],
 )
-def test_a_text_shorter_than_a_block_names_the_largest_that_works(n_tokens: int, message: str) -> None:
+def test_a_text_shorter_than_a_block_names_the_largest_block_size_that_works(n_tokens: int, message: str) -> None:
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
         Batches(counting(n_tokens), 64, 8, seed=1)
     if n_tokens > 1:
@@ -81,8 +82,15 @@ def test_a_text_shorter_than_a_block_names_the_largest_that_works(n_tokens: int,
 
 
 def test_one_token_cannot_be_scored() -> None:
-    with pytest.raises(DataError, match=r"^train = 1 token: at least 2 are needed to score one; give more text$"):
+    message = r"^train: the text has 1 token, but scoring needs at least 2\. Give more text\.$"
+    with pytest.raises(DataError, match=message):
         EvalWindows(counting(1), 8)
+
+
+def test_a_text_from_an_unknown_place_has_an_error_without_one() -> None:
+    with pytest.raises(DataError, match=r"^the text has 1 token") as caught:
+        EvalWindows(TokenArray(np.zeros(1, np.uint32)), 8)
+    assert [problem.where for problem in caught.value.problems] == [None]
 
 
 def test_ids_outside_a_text_are_a_bug() -> None:

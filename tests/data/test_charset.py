@@ -26,55 +26,61 @@ def test_nfc_composes_and_none_does_not() -> None:
         (
             "na\u00efve\n".encode("cp1252"),
             "utf-8",
-            "f: byte 2 = 0xef: not valid utf-8; it looks like cp1252: set data.encoding=cp1252",
+            "f: the text is not valid utf-8 at byte 2 (0xef). It looks like cp1252: set data.encoding to cp1252.",
         ),
         (
             b"x\x81y",
             "utf-8",
-            "f: byte 1 = 0x81: not valid utf-8; it looks like latin-1: set data.encoding=latin-1",
+            "f: the text is not valid utf-8 at byte 1 (0x81). It looks like latin-1: set data.encoding to latin-1.",
         ),
         (
             "hello".encode("utf-16"),
             "utf-8",
-            "f: byte 3 = 0x00: not valid utf-8; it looks like utf-16: set data.encoding=utf-16",
+            "f: the text is not valid utf-8 at byte 3 (0x00). It looks like utf-16: set data.encoding to utf-16.",
         ),
         (
             "hello".encode("utf-16-be"),
             "utf-8",
-            "f: byte 0 = 0x00: not valid utf-8; it looks like utf-16-be: set data.encoding=utf-16-be",
+            "f: the text is not valid utf-8 at byte 0 (0x00). It looks like utf-16-be: set data.encoding to utf-16-be.",
         ),
         (
             "\u00e9t\u00e9".encode(),
             "ascii",
-            "f: byte 0 = 0xc3: not valid ascii; it looks like utf-8: set data.encoding=utf-8",
+            "f: the text is not valid ascii at byte 0 (0xc3). It looks like utf-8: set data.encoding to utf-8.",
         ),
         (
             "\u0421\u0442\u0430\u043b\u044c".encode("cp1251"),
             "utf-8",
-            "f: byte 0 = 0xd1: not valid utf-8; mend the file or set data.encoding to its encoding",
+            "f: the text is not valid utf-8 at byte 0 (0xd1). Correct the text, or set data.encoding to its encoding.",
         ),
         (
             "\u00e9t\u00e9 \u00e0 No\u00ebl".encode() + b"\xff",
             "utf-8",
-            "f: byte 14 = 0xff: not valid utf-8; mend the file or set data.encoding to its encoding",
+            "f: the text is not valid utf-8 at byte 14 (0xff). Correct the text, or set data.encoding to its encoding.",
         ),
-        (b"abc", "utf-16", "f: byte 2 = 0x63: not valid utf-16; it looks like utf-8: set data.encoding=utf-8"),
+        (
+            b"abc",
+            "utf-16",
+            "f: the text is not valid utf-16 at byte 2 (0x63). It looks like utf-8: set data.encoding to utf-8.",
+        ),
         (
             b"\x89PNG\r\n\x1a\n\0\0\0\r",
             "utf-8",
-            "f: byte 8 = 0x00: text is needed and this is a binary file; choose another file",
+            "f: this is not text but binary data: byte 8 is NUL. Choose a text file.",
         ),
-        (b"a+2AA-", "utf-7", "f: character 1 = U+D800: half of a surrogate pair is no text; mend the file"),
+        (b"a+2AA-", "utf-7", "f: character 1 (U+D800) is half of a surrogate pair. Correct the text."),
     ],
 )
-def test_text_that_cannot_be_decoded_says_where_why_and_what_to_do(raw: bytes, encoding: str, message: str) -> None:
+def test_invalid_text_is_refused_with_its_first_invalid_byte_and_advice(
+    raw: bytes, encoding: str, message: str
+) -> None:
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
         decode(raw, encoding, "none", "f")
 
 
 def test_nul_in_a_wide_encoding_is_binary_only_as_a_character() -> None:
     assert decode("ab".encode("utf-16-le"), "utf-16-le", "none", "f") == "ab"
-    with pytest.raises(BinaryFile, match="byte 1 = 0x00"):
+    with pytest.raises(BinaryFile, match="byte 1 is NUL"):
         decode("a\0b".encode("utf-16-le"), "utf-16-le", "none", "f")
 
 
@@ -86,12 +92,12 @@ def test_numbers_in_two_bytes_are_binary_and_utf16_is_text() -> None:
 
 
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
-def test_utf8_text_comes_back_whole(text: str) -> None:
+def test_utf8_text_is_decoded_unchanged(text: str) -> None:
     assert decode(text.encode(), "utf-8", "none", "f") == text.removeprefix("\ufeff")
 
 
 @given(st.text(st.characters(max_codepoint=0xFF)).map(lambda text: text.encode("latin-1")))
-def test_a_guessed_8_bit_encoding_spells_the_bytes(raw: bytes) -> None:
+def test_a_guessed_8_bit_encoding_can_encode_the_text_again(raw: bytes) -> None:
     guess = likely_encoding(raw)
     if guess is not None and not guess.startswith("utf-"):
         assert raw.decode(guess).encode(guess) == raw

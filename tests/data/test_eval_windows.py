@@ -1,4 +1,4 @@
-"""What is scored, and after what."""
+"""The tokens that are scored, and the context of each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ window_and_stride = st.integers(1, 7).flatmap(lambda size: st.tuples(st.just(siz
 
 
 def stored(documents: list[list[int]]) -> TokenArray:
-    """As prepared text holds them: each behind an end-of-text."""
+    """As in prepared text: an end-of-text before each."""
     return TokenArray(np.array([i for document in documents for i in (END, *document)], np.uint16), "val")
 
 
@@ -37,7 +37,7 @@ def expected(chain: list[int], block_size: int, stride: int) -> Iterator[tuple[t
 
 
 def scored(cut: EvalWindows, batch_size: int) -> Scored:
-    """What the batches ask for."""
+    """The contexts and targets of all batches."""
     found: Scored = Counter()
     for x, y in eval_batches(cut, batch_size):
         assert x.shape == y.shape
@@ -94,10 +94,10 @@ def test_processes_that_take_every_nth_batch_score_everything_once(documents, ba
 
 
 class Watched:
-    """A text that remembers how much of it was asked for at once."""
+    """A text that records the longest read."""
 
     def __init__(self, tokens: TokenArray) -> None:
-        self._tokens, self.name, self.n_tokens = tokens, tokens.name, tokens.n_tokens
+        self._tokens, self.where, self.n_tokens = tokens, tokens.where, tokens.n_tokens
         self.longest = 0
 
     def read(self, start: int, length: int) -> Ids:
@@ -105,18 +105,19 @@ class Watched:
         return self._tokens.read(start, length)
 
 
-def test_a_text_of_any_length_is_read_and_laid_out_in_pieces(monkeypatch):
+def test_a_text_of_any_length_is_read_in_pieces(monkeypatch):
     text = np.random.default_rng(0).choice([1, 2, 3, 4, END], 500).astype(np.uint16)
     at_once = scored(EvalWindows(TokenArray(text, "val"), 5, stride=2, end=END), 3)
     monkeypatch.setattr(eval_windows, "_PIECE", 16)
-    monkeypatch.setattr(eval_windows, "_SLAB", 10)
+    monkeypatch.setattr(eval_windows, "_BLOCK", 10)
     watched = Watched(TokenArray(text, "val"))
     assert scored(EvalWindows(watched, 5, stride=2, end=END), 3) == at_once
     assert watched.longest == 16
 
 
 @pytest.mark.parametrize("stride", [0, -1, 9])
-def test_a_stride_that_is_none_is_refused(stride):
+def test_a_stride_outside_one_to_block_size_is_refused(stride):
     text = TokenArray(np.arange(20, dtype=np.uint32), "text")
-    with pytest.raises(ConfigError, match=f"^{re.escape(f'stride = {stride}: 1 to model.block_size (8)')}$"):
+    message = f"stride: a stride of {stride} is not possible. Use 1 to model.block_size (8)."
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
         EvalWindows(text, 8, stride=stride)

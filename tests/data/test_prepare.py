@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from gptlite.config.schema import DataSection, TokenizerSection
-from gptlite.data import hashes
+from gptlite.data import fingerprint
 from gptlite.data import prepare as module
-from gptlite.data.prepare import fingerprint, prepare
+from gptlite.data.fingerprint import compute_fingerprint
+from gptlite.data.prepare import prepare
 from gptlite.data.prepared import Prepared
 
 Section = Callable[..., DataSection]
@@ -53,7 +54,7 @@ def test_one_document_is_split_at_nine_tenths_and_has_no_end_of_text(make: Calla
     manifest = prepared.manifest
     assert (manifest.train.tokens, manifest.train.bytes, manifest.val.tokens) == (90, 90, 10)
     assert manifest.split_rule.rule == "tail_of_the_document"
-    assert manifest.reference.unigram == pytest.approx(np.log2(10), abs=1e-4)
+    assert manifest.baselines.unigram == pytest.approx(np.log2(10), abs=1e-4)
     assert prepared.path.name == f"book-{manifest.fingerprint[:12]}"
 
 
@@ -82,7 +83,7 @@ def test_few_documents_each_give_a_tail_with_end_of_text_before_both_parts(make:
     assert prepared.manifest.split_rule.rule == "tail_of_each_document"
 
 
-def test_characters_of_the_validation_part_are_known(make: Callable[..., Prepared]) -> None:
+def test_characters_of_the_validation_part_are_in_the_vocabulary(make: Callable[..., Prepared]) -> None:
     prepared = make({"a.txt": "a" * 99 + "z"})
     assert documents(prepared, "val") == ["a" * 9 + "z"]
 
@@ -96,7 +97,7 @@ def test_characters_of_the_validation_part_are_known(make: Callable[..., Prepare
         ({"a.txt": "abbb" * 30}, "b"),
     ],
 )
-def test_sampling_starts_from_end_of_text_or_newline_or_the_commonest(
+def test_sampling_starts_from_end_of_text_or_newline_or_the_most_frequent_id(
     make: Callable[..., Prepared], files: dict[str, str], start: str
 ) -> None:
     prepared = make(files)
@@ -108,7 +109,7 @@ def test_sampling_starts_from_end_of_text_or_newline_or_the_commonest(
 def test_a_second_prepare_builds_nothing_and_reads_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: Section, tree: Tree
 ) -> None:
-    monkeypatch.setattr(hashes, "_SETTLED_NS", -1)  # trust files that were written just now
+    monkeypatch.setattr(fingerprint, "_SETTLED_NS", -1)  # trust files that were written just now
     data = section(tmp_path, POEMS)
     first = prepare(data, CHAR)
     before = tree(tmp_path / "prepared")
@@ -118,7 +119,7 @@ def test_a_second_prepare_builds_nothing_and_reads_nothing(
 
     monkeypatch.setattr(module, "build", refuse)
     monkeypatch.setattr(module, "scan", refuse)
-    monkeypatch.setattr(hashes, "_digest", refuse)
+    monkeypatch.setattr(fingerprint, "_hash_file", refuse)
     assert prepare(data, CHAR).path == first.path
     assert tree(tmp_path / "prepared") == before
 
@@ -127,7 +128,7 @@ def test_the_fingerprint_is_known_before_prepare_and_nothing_is_written_for_it(
     tmp_path: Path, section: Section
 ) -> None:
     data = section(tmp_path, POEMS)
-    known = fingerprint(data, CHAR)
+    known = compute_fingerprint(data, CHAR)
     assert not (tmp_path / "prepared").exists()
     assert prepare(data, CHAR).manifest.fingerprint == known
 
@@ -160,7 +161,7 @@ def test_the_folder_does_not_depend_on_where_the_text_lies(tmp_path: Path, secti
         {"tokenizer": TokenizerSection(kind="bpe", vocab_size=271)},
     ],
 )
-def test_whatever_changes_the_output_changes_the_name(tmp_path: Path, change: dict[str, Any], section: Section) -> None:
+def test_every_change_of_the_output_changes_the_name(tmp_path: Path, change: dict[str, Any], section: Section) -> None:
     files = {"a.txt": "some text\n" * 40, "b.txt": "text\n" * 40}
     before = prepare(section(tmp_path, files), CHAR).path.name
     files |= change.pop("files", {})
@@ -170,7 +171,7 @@ def test_whatever_changes_the_output_changes_the_name(tmp_path: Path, change: di
     assert before != after
 
 
-def test_what_does_not_change_the_output_does_not_change_the_name(tmp_path: Path, section: Section) -> None:
+def test_keys_that_do_not_change_the_output_do_not_change_the_name(tmp_path: Path, section: Section) -> None:
     made = prepare(section(tmp_path, POEMS), CHAR)
     for keys in ({"encoding": "UTF8"}, {"order": "random"}):
         assert prepare(section(tmp_path, POEMS, **keys), CHAR).path == made.path
@@ -210,7 +211,7 @@ def test_the_manifest_says_where_the_text_came_from(make: Callable[..., Prepared
     prepared.verify()
 
 
-def test_a_folder_that_holds_its_own_prepared_data_does_not_feed_on_it(tmp_path: Path, section: Section) -> None:
+def test_prepared_data_inside_the_source_folder_is_not_text(tmp_path: Path, section: Section) -> None:
     section(tmp_path, POEMS)
     data = DataSection(source=str(tmp_path), dir=str(tmp_path / "prepared"))
     assert prepare(data, CHAR).path == prepare(data, CHAR).path
@@ -222,7 +223,7 @@ def test_the_report_counts_what_was_read_and_what_was_skipped(tmp_path: Path, se
     lines: list[str] = []
     prepare(data, CHAR, lines.append)
     size = sum(len(text.encode()) for text in POEMS.values())
-    assert lines == [f"texts: 60 files, {size:,} bytes of text, 1 binary skipped"]
+    assert lines == [f"texts: 60 files, {size:,} bytes of text (skipped: 1 binary file)"]
 
 
 def test_a_tokenizer_with_fewer_merges_than_asked_is_recorded_and_warned_about(
@@ -236,7 +237,7 @@ def test_a_tokenizer_with_fewer_merges_than_asked_is_recorded_and_warned_about(
     assert record.requested_vocab_size == 5000
     assert record.vocab_size == prepared.tokenizer().vocab_size < 300
     assert lines[1].startswith(
-        f"warning: tokenizer.vocab_size = 5000: the training text has merges for {record.vocab_size},"
+        f"warning: tokenizer.vocab_size is 5000, but the training text has only merges for {record.vocab_size} ids. "
     )
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from gptlite import files
 from gptlite.config.schema import DataSection, TokenizerSection
-from gptlite.data import hashes, named_datasets
+from gptlite.data import fingerprint, named_datasets
 from gptlite.data import prepare as module
 from gptlite.data.corpus import scan
 from gptlite.data.prepare import prepare
@@ -31,7 +31,7 @@ POEMS = {f"poem {i}.txt": f"Poem number {i}\n{'la ' * (i % 7)}\n" for i in range
 
 
 class Killed(BaseException):
-    """Stands for a SIGKILL: nothing on disk changes after it."""
+    """Simulates a SIGKILL: nothing on disk changes after it."""
 
 
 def kill_at(call: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -48,7 +48,7 @@ def kill_at(call: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return happened
 
 
-def test_a_kill_at_any_file_operation_leaves_nothing_half_made(
+def test_a_kill_at_any_file_operation_leaves_no_partial_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: Section, tree: Tree
 ) -> None:
     files = {"a.txt": "one text\n" * 20, "b.txt": "and another\n" * 20}
@@ -71,7 +71,7 @@ def test_a_kill_at_any_file_operation_leaves_nothing_half_made(
         assert [path.name for path in final.parent.iterdir() if path.is_dir()] == [final.name]
 
 
-def test_an_error_while_writing_takes_the_unfinished_folder_away(
+def test_an_error_while_writing_removes_the_unfinished_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: Section
 ) -> None:
     def full(*_: object) -> Any:
@@ -91,7 +91,7 @@ def test_a_folder_without_its_manifest_is_made_again(tmp_path: Path, section: Se
     assert tree(prepare(section(tmp_path, POEMS), CHAR).path) == before
 
 
-def test_two_processes_that_race_end_with_one_folder(tmp_path: Path, section: Section) -> None:
+def test_two_processes_at_once_make_one_folder(tmp_path: Path, section: Section) -> None:
     data = section(tmp_path, POEMS)
     code = (
         "import sys\nfrom gptlite.config.schema import DataSection, TokenizerSection\n"
@@ -127,7 +127,7 @@ def test_a_second_process_waits_for_the_first_and_takes_its_folder(tmp_path: Pat
 
 
 @pytest.mark.parametrize("change", ["Poem number 7, longer", "meoP number 7\n\n"])
-def test_text_that_changes_meanwhile_is_refused(
+def test_text_that_changes_while_it_is_prepared_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, section: Section
 ) -> None:
     data = section(tmp_path, POEMS)
@@ -139,21 +139,23 @@ def test_text_that_changes_meanwhile_is_refused(
         return tokenizer
 
     monkeypatch.setattr(module, "build", meddle)
-    with pytest.raises(DataError, match=r"texts: text = changed while it was read: .*; run the command again"):
+    with pytest.raises(
+        DataError, match=r"texts: the text changed while it was being prepared\. Run the command again\.$"
+    ):
         prepare(data, CHAR)
     assert [path for path in (tmp_path / "prepared").iterdir() if path.is_dir()] == []
 
 
-def test_a_file_that_is_added_or_taken_away_meanwhile_is_noticed(tmp_path: Path, section: Section) -> None:
+def test_a_file_added_or_removed_while_text_is_prepared_is_noticed(tmp_path: Path, section: Section) -> None:
     section(tmp_path, POEMS)
     corpus = scan((open_source(str(tmp_path / "texts")),), 0.1, 10**6)
     fewer = dataclasses.replace(corpus.sources[0], files=corpus.sources[0].files[:-1])
     for changed in (fewer, dataclasses.replace(fewer, files=(*corpus.sources[0].files, corpus.sources[0].files[-1]))):
-        with pytest.raises(DataError, match="changed while it was read"):
+        with pytest.raises(DataError, match="changed while it was being prepared"):
             list(dataclasses.replace(corpus, sources=(changed,)).parts())
 
 
-def test_a_system_without_locks_is_told_so_at_once(
+def test_a_system_without_locks_is_reported_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: Section
 ) -> None:
     def refuse(path: Path, holder: str) -> Any:
@@ -177,15 +179,15 @@ def test_a_data_set_whose_text_was_edited_is_refused(tmp_path: Path, monkeypatch
     data = DataSection(source="plays", dir="prepared")
     assert prepare(data, CHAR).path.name.startswith("plays-")
     downloaded.write_text(text.replace("not", "yes"))
-    with pytest.raises(DataError, match=r"plays\.txt: text = sha256 [0-9a-f]{12}: plays has [0-9a-f]{12}; delete it"):
+    with pytest.raises(DataError, match=r"plays\.txt: this is not the text of plays: its sha256 begins with "):
         prepare(data, CHAR)
 
 
 @pytest.mark.parametrize("text", ["a", "\u20ac", "a\u20ac"])
 def test_a_document_too_short_to_be_split_is_refused(tmp_path: Path, text: str, section: Section) -> None:
-    size = len(text.encode())
-    message = f"{tmp_path}/texts/a.txt: text = {size} bytes: too short for a training and a validation part; "
-    with pytest.raises(DataError, match=f"^{re.escape(message)}give more text$"):
+    size = {1: "1 byte", 3: "3 bytes", 4: "4 bytes"}[len(text.encode())]
+    message = f"{tmp_path}/texts/a.txt: the text has {size}, too few for a training and a validation part. Give more"
+    with pytest.raises(DataError, match=f"^{re.escape(message)} text.$"):
         prepare(section(tmp_path, {"a.txt": text}, val_fraction=0.1), CHAR)
     assert not (tmp_path / "prepared").exists()
 
@@ -193,7 +195,9 @@ def test_a_document_too_short_to_be_split_is_refused(tmp_path: Path, text: str, 
 def test_a_bad_text_is_refused_before_anything_is_written(tmp_path: Path, section: Section) -> None:
     data = section(tmp_path, {"a.txt": "x"}, source=str(tmp_path / "texts"))
     (tmp_path / "texts" / "b.txt").write_bytes(b"caf\xe9 au lait")
-    with pytest.raises(DataError, match=r"b\.txt: byte 3 = 0xe9: not valid utf-8; it looks like cp1252"):
+    with pytest.raises(
+        DataError, match=r"b\.txt: the text is not valid utf-8 at byte 3 \(0xe9\)\. It looks like cp1252"
+    ):
         prepare(data, CHAR)
     assert not (tmp_path / "prepared").exists()
 
@@ -202,8 +206,8 @@ def test_a_shared_folder_that_cannot_be_written_to_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: Section
 ) -> None:
     first = prepare(section(tmp_path, POEMS), CHAR)
-    (tmp_path / "prepared" / hashes.FILE_NAME).unlink(missing_ok=True)
-    monkeypatch.setattr(hashes, "_SETTLED_NS", -1)
+    (tmp_path / "prepared" / fingerprint.CACHE_FILE).unlink(missing_ok=True)
+    monkeypatch.setattr(fingerprint, "_SETTLED_NS", -1)
 
     def refuse(path: Path, data: bytes) -> None:
         raise StorageError(f"{path}: replace = Read-only file system: a writable place is needed")
@@ -212,11 +216,13 @@ def test_a_shared_folder_that_cannot_be_written_to_is_used(
     lines: list[str] = []
     assert prepare(section(tmp_path, POEMS), CHAR, lines.append).path == first.path
     assert len(lines) == 1
-    assert lines[0].startswith("warning: ")
-    assert lines[0].endswith("Read-only file system: a writable place is needed; the text is read again next time")
+    assert lines[0].startswith(
+        "warning: the text will be read again next time, because its hashes could not be saved: "
+    )
+    assert lines[0].endswith("Read-only file system: a writable place is needed")
 
 
-def test_unreadable_folders_for_output_are_storage_errors(tmp_path: Path, section: Section) -> None:
+def test_output_folders_that_cannot_be_made_are_storage_errors(tmp_path: Path, section: Section) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(
         StorageError, match=f"{re.escape(str(tmp_path / 'file'))}.*cannot create this folder: Not a directory"

@@ -66,7 +66,7 @@ def test_a_permutation_is_the_documented_one(size: int, seed: int, epoch: int) -
     assert order == [reference_permutation(index, size, seed, epoch) for index in range(size)]
 
 
-def test_the_stream_is_the_one_of_all_versions() -> None:
+def test_the_stream_is_that_of_earlier_versions() -> None:
     assert order_of(10, seed=1337, epoch=0) == [2, 8, 5, 1, 4, 0, 9, 6, 7, 3]
     rows = np.arange(8, dtype=np.uint64)
     assert ShuffledSampler(1000, 64, seed=1337).starts(rows).tolist() == [609, 737, 673, 97, 865, 225, 929, 161]
@@ -85,7 +85,7 @@ def test_each_epoch_sees_every_window_once_and_inside(n_tokens: int, block_size:
         assert (np.diff(epoch) == block_size).all()
 
 
-def test_every_place_of_the_text_is_seen_over_the_epochs() -> None:
+def test_every_position_of_the_text_is_seen_over_the_epochs() -> None:
     n_tokens, block_size = 50, 8
     order = ShuffledSampler(n_tokens, block_size, seed=1)
     starts = order.starts(np.arange(200 * order.n_windows, dtype=np.uint64))
@@ -101,7 +101,7 @@ def test_offsets_are_uniform() -> None:
     assert chi_square(counts) < 16.3  # exceeded once in 1000 with 3 degrees of freedom
 
 
-def test_windows_come_equally_often_at_every_place_of_an_epoch() -> None:
+def test_windows_are_equally_frequent_at_every_index_of_an_epoch() -> None:
     epochs, size = 3000, 5
     orders = permute(
         np.tile(np.arange(size, dtype=np.uint64), epochs), size, 11, np.repeat(np.arange(epochs, dtype=np.uint64), size)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gptlite.data.sources import absolute, open_source
+from gptlite.data.sources import absolute_spec, open_source
 from gptlite.errors import DataError
 
 
@@ -34,7 +34,7 @@ def test_a_folder_is_searched_in_sorted_order_without_hidden_binary_and_empty_fi
     source, skipped = open_source(str(tmp_path)), Counter[str]()
     found = [(document.name, document.text) for document in source.documents(skipped)]
     assert found == [("a.txt", "a\r\n"), ("b.txt", "b"), ("b/2.txt", "two")]
-    assert skipped == {"binary": 2, "empty": 1}
+    assert skipped == {"binary file": 2, "empty file": 1}
     assert (source.spec, source.name) == (str(tmp_path), tmp_path.name)
 
 
@@ -48,30 +48,32 @@ def test_a_linked_folder_is_searched_once_even_in_a_circle(tmp_path: Path) -> No
 def test_folders_to_leave_out_are_not_searched(tmp_path: Path) -> None:
     write(tmp_path, {"a.txt": "a", "prepared/manifest.json": "{}"})
     for spec in (tmp_path, tmp_path / "**/*"):
-        source = open_source(str(spec), leave_out=[tmp_path / "prepared"])
+        source = open_source(str(spec), exclude=[tmp_path / "prepared"])
         assert [path.name for path in source.files] == ["a.txt"]
-        assert source.left_out == ("prepared",)
+        assert source.excluded == ("prepared",)
 
 
 RUN = {"config.yaml": "x", "run.json": "{}", "checkpoints/step-1/state.json": "{}"}
 PREPARED = {"manifest.json": "{}", "train-00000.bin": "x", "train-00000.idx": "x", "tokenizer/tokenizer.json": "{}"}
 
 
-def test_runs_and_prepared_data_are_no_text(tmp_path: Path) -> None:
+def test_runs_and_prepared_data_are_left_out(tmp_path: Path) -> None:
     files = {"a.txt": "a", "b/config.yaml": "no run", "b/manifest.json": "not prepared"}
     write(tmp_path, files)
     write(tmp_path / "b/runs/small", RUN)
     write(tmp_path / "story-1234", PREPARED)
     for spec in (tmp_path, tmp_path / "**/*"):
         assert texts(spec) == files
-        assert open_source(str(spec)).left_out == ("b/runs/small", "story-1234")
+        assert open_source(str(spec)).excluded == ("b/runs/small", "story-1234")
 
 
 def test_a_run_that_is_named_is_read(tmp_path: Path) -> None:
     write(tmp_path / "runs/small", RUN)
     assert texts(tmp_path / "runs/small") == RUN
     assert texts(tmp_path / "runs/*/run.json") == {"small/run.json": "{}"}
-    with pytest.raises(DataError, match=r"text files = 0 \(1 folder that gptlite wrote skipped\): at least one"):
+    with pytest.raises(
+        DataError, match=r"there is no text file here \(skipped: 1 folder that gptlite wrote\)\. Check the path\."
+    ):
         open_source(str(tmp_path / "runs"))
 
 
@@ -106,7 +108,7 @@ def test_the_name_of_the_working_folder_is_no_pattern(
     monkeypatch.chdir(tmp_path)
     again = open_source(source.spec)
     assert (again.files, again.name) == (source.files, source.name)
-    assert absolute(source.spec) == source.spec
+    assert absolute_spec(source.spec) == source.spec
 
 
 def test_a_path_wins_over_a_data_set_of_that_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,58 +126,63 @@ def test_encoding_and_normal_form_apply(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "spec", "message"),
     [
-        ({"e.txt": ""}, "e.txt", "{}/e.txt: text = 0 bytes: a file with text is needed; choose another file"),
+        ({"e.txt": ""}, "e.txt", "{}/e.txt: the file is empty. Choose a file with text."),
         ({"e.txt": b"\xef\xbb\xbf"}, "e.txt",
-            "{}/e.txt: text = 0 bytes: a file with text is needed; choose another file"),
+            "{}/e.txt: the file is empty. Choose a file with text."),
         (
             {"b.bin": b"\1\2\0\3"},
             "b.bin",
-            "{}/b.bin: byte 2 = 0x00: text is needed and this is a binary file; choose another file",
+            "{}/b.bin: this is not text but binary data: byte 2 is NUL. Choose a text file.",
         ),
         (
             {"t/a.txt": "ok", "t/b.txt": b"\xe9"},
             "t",
-            "{}/t/b.txt: byte 0 = 0xe9: not valid utf-8; mend the file or set data.encoding to its encoding",
+            "{}/t/b.txt: the text is not valid utf-8 at byte 0 (0xe9). "
+            "Correct the text, or set data.encoding to its encoding.",
         ),
         (
             {"t/b": b"\0", "t/c": b"\0", "t/d": ""},
             "t",
-            "{}/t: text files = 0 (2 binary, 1 empty skipped): at least one is needed; check the path",
+            "{}/t: there is no text file here (skipped: 2 binary files, 1 empty file). Check the path.",
         ),
-        ({"t/.a": "x"}, "t", "{}/t: text files = 0: at least one is needed; check the path"),
-        ({"book.txt": "x"}, "bok.txt", "data.source = {}/bok.txt: no such file, folder or data set of that name; "
-            "did you mean book.txt?"),
-        ({"a": "x"}, "*.txt", "{}/*.txt: text files = 0: at least one is needed; check the path"),
+        ({"t/.a": "x"}, "t", "{}/t: there is no text file here. Check the path."),
+        ({"book.txt": "x"}, "bok.txt", "data.source: there is no file, folder or data set named {}/bok.txt. "
+            "Did you mean book.txt?"),
+        ({"a": "x"}, "*.txt", "{}/*.txt: there is no text file here. Check the path."),
     ],
 )  # fmt: skip
-def test_what_is_no_text_is_refused(tmp_path: Path, files: dict[str, str], spec: str, message: str) -> None:
+def test_sources_without_text_are_refused(tmp_path: Path, files: dict[str, str], spec: str, message: str) -> None:
     write(tmp_path, files)
     with pytest.raises(DataError, match=f"^{re.escape(message.format(tmp_path))}$"):
         texts(tmp_path / spec)
 
 
 def test_a_misspelt_data_set_gets_a_suggestion() -> None:
-    with pytest.raises(DataError, match=r"^data.source = tinyshakspeare: .*; did you mean tinyshakespeare\?$"):
+    with pytest.raises(DataError, match=r"^data.source: .* named tinyshakspeare\. Did you mean tinyshakespeare\?$"):
         open_source("tinyshakspeare")
-    with pytest.raises(DataError, match="check the path; data sets: python-stdlib, tinyshakespeare"):
+    with pytest.raises(DataError, match=r"Check the path; the data sets are python-stdlib, tinyshakespeare\."):
         open_source("/nowhere/zzzzzzzz")
 
 
 def test_a_text_given_as_a_path_is_one_line_of_error() -> None:
-    with pytest.raises(DataError, match=r"^data.source = x{80}: File name too long: "):
+    with pytest.raises(
+        DataError, match=r"^data.source: x{80} cannot be read \(File name too long\)\. Check the path\.$"
+    ):
         open_source("x" * 5000)
 
 
 def test_a_pipe_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(DataError, match="kind = pipe or device: text is read more than once; save it to a file first"):
+    with pytest.raises(
+        DataError, match=r"this is a pipe or device, and text is read more than once\. Save it to a file\."
+    ):
         open_source(str(tmp_path / "pipe"))
 
 
-def test_a_file_that_goes_away_is_an_error_of_the_user(tmp_path: Path) -> None:
+def test_a_file_that_was_removed_is_a_data_error(tmp_path: Path) -> None:
     source = open_source(str(write(tmp_path, {"a.txt": "a"}) / "a.txt"))
     (tmp_path / "a.txt").unlink()
-    with pytest.raises(DataError, match=r"a\.txt: reading = No such file or directory: a readable file is needed"):
+    with pytest.raises(DataError, match=r"a\.txt: the file cannot be read \(No such file or directory\)\. "):
         list(source.documents())
 
 

@@ -36,11 +36,11 @@ def test_documents_below_the_threshold_are_validation() -> None:
         ([201, 799], "tail_of_each_document"),
     ],
 )
-def test_validation_between_half_and_twice_the_share_is_kept(sizes: list[int], rule: str) -> None:
+def test_validation_between_half_and_twice_the_target_is_kept(sizes: list[int], rule: str) -> None:
     assert plan([0.01, 0.99], sizes, 0.1).rule.rule == rule
 
 
-def test_else_each_document_gives_its_last_fraction() -> None:
+def test_otherwise_each_document_gives_its_last_fraction() -> None:
     result = plan([0.5, 0.6], [1000, 55], 0.1)
     assert result.cuts.tolist() == [900, 50]  # a tail is rounded down
     assert result.rule.threshold == 0.1
@@ -76,11 +76,11 @@ def test_something_is_left_to_train_on_when_every_hash_is_low() -> None:
 
 def test_a_single_document_gives_its_tail() -> None:
     assert plan([0.0], [1_115_394], 0.1).cuts.tolist() == [1_003_854]  # as int(0.9 * n)
-    assert plan([0.0], [100], 0.07).cuts.tolist() == [93]  # where (1 - 0.07) * 100 is 92.99999999999999 in floats
+    assert plan([0.0], [100], 0.07).cuts.tolist() == [93]  # in floats, (1 - 0.07) * 100 is 92.99999999999999
     assert plan([0.0], [100], 0.1).rule.rule == "tail_of_the_document"
 
 
-def test_a_cut_inside_a_character_moves_behind_it() -> None:
+def test_a_cut_inside_a_character_moves_after_it() -> None:
     text = "ab\u20accd".encode()
     assert [character_boundary(text, at) for at in range(len(text) + 1)] == [0, 1, 2, 5, 5, 5, 6, 7]
     result = SplitPlan(plan([0.0], [7], 0.5).rule, np.array([3]))
@@ -101,7 +101,7 @@ def test_parts_are_text_and_join_to_the_document(text: str, val_fraction: float,
     st.floats(0.001, 0.5),
     st.integers(1, 5000),
 )
-def test_validation_never_exceeds_the_cap_or_twice_the_share(
+def test_validation_never_exceeds_the_cap_or_twice_the_target(
     documents: list[tuple[float, int]], val_fraction: float, cap: int
 ) -> None:
     sizes = [size for _, size in documents]

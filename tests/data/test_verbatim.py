@@ -13,7 +13,7 @@ texts = st.text("aé\xe8😀😁", max_size=30)
 
 
 def naive(passage: str, text: bytes, shortest: int) -> list[tuple[int, int]]:
-    """By the definition: the longest string from every character on, then those that lie in no other."""
+    """By the definition: the longest match from every character on, then those that are in no other."""
     longest = []
     for start in range(len(passage)):
         stops = [stop for stop in range(start + shortest, len(passage) + 1) if passage[start:stop].encode() in text]
@@ -30,7 +30,7 @@ def found_in(text: bytes, passages: list[str], piece: int = 1000) -> list[list[t
 
 @settings(max_examples=150)
 @given(st.lists(texts, max_size=4), st.lists(texts, max_size=4), st.integers(1, 20), st.integers(8, 12))
-def test_what_is_found_is_what_a_naive_search_finds_however_the_text_is_cut(passages, documents, piece, shortest):
+def test_matches_equal_those_of_a_naive_search_however_the_text_is_cut(passages, documents, piece, shortest):
     # Parts of the text among the passages, so that there is something to find.
     passages = [*passages, *(document[2:] + "é" for document in documents)]
     text = b"\xff".join(document.encode() for document in documents)
@@ -39,7 +39,7 @@ def test_what_is_found_is_what_a_naive_search_finds_however_the_text_is_cut(pass
         assert found_in(text, passages, piece) == [naive(p, text, shortest) for p in passages]
 
 
-def test_in_a_longer_text_too_it_is_what_a_naive_search_finds():
+def test_matches_in_a_longer_text_equal_those_of_a_naive_search():
     words = ["the cat ", "a dog ", "sat on ", "ran to ", "the mat. ", "the hill.\n"]
     rng = np.random.default_rng(0)
     text, *passages = ("".join(rng.choice(words, n)) for n in (1500, 40, 40, 40))
@@ -47,7 +47,7 @@ def test_in_a_longer_text_too_it_is_what_a_naive_search_finds():
     assert found_in(text.encode(), passages, 3000) == [naive(p, text.encode(), 20) for p in passages]
 
 
-def test_stretches_that_begin_and_end_with_the_texts_are_found_and_none_crosses_two_documents():
+def test_matches_at_the_ends_of_documents_are_found_and_none_crosses_two_documents():
     first, last = "the first words of all", "the last words of all"
     across = first[-12:] + last[:12]
     assert found_in(f"{first}\0{last}".encode().replace(b"\0", b"\xff"), [f"{first}|{last}", across]) == [
@@ -56,18 +56,18 @@ def test_stretches_that_begin_and_end_with_the_texts_are_found_and_none_crosses_
     ]
 
 
-def test_places_that_share_a_slot_of_the_table_are_told_apart(monkeypatch):
+def test_hash_collisions_give_no_false_matches(monkeypatch):
     monkeypatch.setattr(verbatim, "_TABLE_BITS", 1)
     assert found_in(b"abcdefghijklmnopqrst" + b"ABCDEFGHIJKLMNOPQRSTu", ["ABCDEFGHIJKLMNOPQRSTuv"]) == [[(0, 21)]]
 
 
 @pytest.mark.parametrize("passages", [[], [""], ["short"], ["nineteen characters"]])
-def test_passages_that_are_too_short_to_be_looked_for_are_not_found(passages):
+def test_passages_below_the_shortest_match_are_not_found(passages):
     assert found_in(b"nineteen characters are short", passages) == [[] for _ in passages]
     assert found_in(b"", passages) == [[] for _ in passages]
 
 
-def test_a_character_that_is_met_in_part_does_not_count():
+def test_a_partly_matching_character_does_not_count():
     (found,) = found_in("twenty characters!!!😁".encode(), ["twenty characters!!!😀"])
     assert found == [(0, 20)]
 

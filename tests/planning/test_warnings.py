@@ -72,9 +72,8 @@ def test_a_block_is_too_long_where_more_than_half_of_the_text_is_shorter_documen
 def test_a_warm_up_is_at_most_a_quarter_of_the_run():
     assert list(warn_about_warmup(25, 100)) == []
     (line,) = warn_about_warmup(26, 100)
-    assert line.startswith(
-        "The warm-up takes 26 steps, which is 26% of 100 updates. Set train.warmup_steps to 25 or less,"
-    )
+    assert line.startswith("The warm-up takes 26 steps, which is 26% of 100 updates. ")
+    assert "Set train.warmup_steps to 25 or less," in line
     assert list(warn_about_warmup(26, None)) == []
 
 

@@ -1,4 +1,4 @@
-"""Tokenizers that several tests use, and the cached files of the gpt2 encoding where a machine has them."""
+"""Tokenizers that several tests use, and the files of the gpt2 encoding if this machine has them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def bpe() -> BpeTokenizer:
 
 @pytest.fixture
 def gpt2_cache(monkeypatch: pytest.MonkeyPatch, repository: Path) -> Path:
-    """The folder that holds the gpt2 encoding's two files, made known to tiktoken."""
+    """The folder with the two files of the gpt2 encoding, as tiktoken's cache."""
     folder = repository.parent / "shared" / "tiktoken-cache"
     if not all((folder / name).exists() for name in GPT2_FILES):
         pytest.skip("the gpt2 encoding is not on this machine")

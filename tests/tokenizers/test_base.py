@@ -1,4 +1,4 @@
-"""Making, saving and reading tokenizers; text from ids that arrive one at a time."""
+"""Building, saving and loading tokenizers; decoding ids one at a time."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from gptlite.config.schema import TokenizerSection
 from gptlite.errors import DataError, StorageError
-from gptlite.tokenizers.base import StreamDecoder, Tokenizer, build, load, recipe_of
+from gptlite.tokenizers.base import StreamDecoder, Tokenizer, build, fingerprint_inputs, load
 from gptlite.tokenizers.bpe import BpeTokenizer, train_bpe
 from gptlite.tokenizers.char import CharTokenizer
-from gptlite.tokenizers.folder import fingerprint_of
+from gptlite.tokenizers.folder import compute_fingerprint
 
 Save = Callable[[Tokenizer], Path]
 KINDS = ["char", "bpe"]
@@ -26,27 +26,29 @@ def made(request: pytest.FixtureRequest, bpe: BpeTokenizer) -> Tokenizer:
     return bpe if request.param == "bpe" else CharTokenizer.of(["some text\n\u00e9\U0001f600"])
 
 
-def suppressed_ids() -> Iterable[str]:
-    raise AssertionError("this text is not to be read")
+def unread() -> Iterable[str]:
+    raise AssertionError("this text must not be read")
 
 
 def test_char_knows_all_texts_and_bpe_learns_from_the_training_texts_alone() -> None:
-    char = build(TokenizerSection(kind="char"), lambda: ["ab", "c"], suppressed_ids)
+    char = build(TokenizerSection(kind="char"), lambda: ["ab", "c"], unread)
     assert char.decode(range(3)) == "abc"
-    bpe = build(TokenizerSection(kind="bpe", vocab_size=300), suppressed_ids, lambda: ["ab ab ab abc"])
+    bpe = build(TokenizerSection(kind="bpe", vocab_size=300), unread, lambda: ["ab ab ab abc"])
     assert (bpe.kind, bpe.vocab_size, bpe.requested_vocab_size) == ("bpe", 259, 300)
-    assert build(TokenizerSection(), suppressed_ids, lambda: ["ab ab"]).requested_vocab_size == 4096
+    assert build(TokenizerSection(), unread, lambda: ["ab ab"]).requested_vocab_size == 4096
 
 
 def test_a_named_encoding_reads_no_text(gpt2_cache: Path) -> None:
-    assert build(TokenizerSection(kind="gpt2"), suppressed_ids, suppressed_ids).eot_id == 50256
+    assert build(TokenizerSection(kind="gpt2"), unread, unread).eot_id == 50256
 
 
-def test_the_recipe_tells_tokenizers_apart_before_they_are_made() -> None:
+def test_fingerprint_inputs_differ_between_different_tokenizers() -> None:
     sections = [TokenizerSection(kind=kind) for kind in ("char", "bpe", "gpt2", "cl100k_base")]
-    recipes = [json.dumps(recipe_of(s)) for s in [*sections, TokenizerSection(kind="bpe", vocab_size=300)]]
-    assert len(set(recipes)) == 5
-    assert recipe_of(TokenizerSection(kind="bpe", vocab_size=4096)) == recipe_of(TokenizerSection(kind="bpe"))
+    sections.append(TokenizerSection(kind="bpe", vocab_size=300))
+    assert len({json.dumps(fingerprint_inputs(section)) for section in sections}) == 5
+    assert fingerprint_inputs(TokenizerSection(kind="bpe", vocab_size=4096)) == fingerprint_inputs(
+        TokenizerSection(kind="bpe")
+    )
 
 
 @pytest.mark.parametrize("made", KINDS, indirect=True)
@@ -80,15 +82,15 @@ def test_other_characters_merges_or_patterns_have_other_fingerprints(bpe: BpeTok
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        (lambda meta: {**meta, "characters": "abd"}, "fingerprint = .*: its content has "),
-        (lambda meta: {**meta, "vocab_size": 5}, "fingerprint = .*: its content has "),
-        (lambda meta: {**meta, "format_version": 2}, "format_version = 2: this gptlite reads 1"),
+        (lambda meta: {**meta, "characters": "abd"}, "the file was changed: its fingerprint is "),
+        (lambda meta: {**meta, "vocab_size": 5}, "the file was changed: its fingerprint is "),
+        (lambda meta: {**meta, "format_version": 2}, "format_version .* 2.* this gptlite reads 1"),
         (
-            lambda meta: {**meta, "kind": "x", "fingerprint": fingerprint_of({**meta, "kind": "x"})},
-            "kind = x: not known",
+            lambda meta: {**meta, "kind": "x", "fingerprint": compute_fingerprint({**meta, "kind": "x"})},
+            "this gptlite knows no tokenizer of kind x. ",
         ),
-        (lambda meta: {"kind": "char"}, "not a tokenizer description"),
-        (lambda meta: [], "not a tokenizer description"),
+        (lambda meta: {"kind": "char"}, "the file does not describe a tokenizer"),
+        (lambda meta: [], "the file does not describe a tokenizer"),
     ],
 )
 def test_a_description_that_was_changed_is_refused(
@@ -104,8 +106,8 @@ def test_changed_ranks_are_refused_naming_both_checksums(bpe: BpeTokenizer, save
     folder = saved(bpe)
     ranks = folder / "ranks.tiktoken"
     ranks.write_bytes(ranks.read_bytes().replace(b" 300\n", b" 301\n"))
-    said = json.loads((folder / "gptlite_tokenizer.json").read_text("ascii"))["ranks_sha256"]
-    with pytest.raises(DataError, match=rf"ranks\.tiktoken: sha256 = [0-9a-f]{{64}}: .* says {said}; "):
+    recorded = json.loads((folder / "gptlite_tokenizer.json").read_text("ascii"))["ranks_sha256"]
+    with pytest.raises(DataError, match=rf"ranks\.tiktoken: .* sha256 is [0-9a-f]{{64}}, .* it is {recorded}\. "):
         load(folder)
 
 
@@ -113,26 +115,26 @@ def test_changed_ranks_are_refused_naming_both_checksums(bpe: BpeTokenizer, save
 def test_a_missing_file_is_named(name: str, bpe: BpeTokenizer, saved: Save) -> None:
     folder = saved(bpe)
     (folder / name).unlink()
-    with pytest.raises(DataError, match=rf"{name}: no such file"):
+    with pytest.raises(DataError, match=rf"{name}: the tokenizer needs this file, and it is missing"):
         load(folder)
 
 
 def test_binary_in_place_of_the_description_is_refused(tmp_path: Path) -> None:
     (tmp_path / "gptlite_tokenizer.json").write_bytes(b"\xff\x00")
-    with pytest.raises(DataError, match="not a tokenizer description"):
+    with pytest.raises(DataError, match="the file does not describe a tokenizer"):
         load(tmp_path)
 
 
 def test_a_description_that_cannot_be_read_is_a_storage_error(tmp_path: Path) -> None:
     (tmp_path / "gptlite_tokenizer.json").mkdir()
-    with pytest.raises(StorageError, match=r"gptlite_tokenizer\.json: read = Is a directory"):
+    with pytest.raises(StorageError, match=r"gptlite_tokenizer\.json: the file cannot be read \(Is a directory\)"):
         load(tmp_path)
 
 
 @pytest.mark.parametrize("made", KINDS, indirect=True)
 @pytest.mark.parametrize("wrong", [-1, 1000])
 def test_an_id_outside_the_vocabulary_is_refused(made: Tokenizer, wrong: int) -> None:
-    with pytest.raises(DataError, match=rf"token id = {wrong}: the tokenizer has 0 to {made.eot_id}"):
+    with pytest.raises(DataError, match=rf"^{wrong} is not an id of this tokenizer, which has 0 to {made.eot_id}\."):
         made.decode([0, wrong])
 
 

@@ -54,7 +54,7 @@ def pieces_in_tiktoken(text: str) -> list[str]:
         [" " * 256, " " * 256, " " * 87, " x"],
     ],
 )
-def test_text_is_cut_where_a_reader_would_cut_it(pieces: list[str]) -> None:
+def test_text_is_split_where_a_reader_would_split_it(pieces: list[str]) -> None:
     assert pieces_in_training("".join(pieces)) == pieces
     if len("".join(pieces)) < 100:
         assert pieces_in_tiktoken("".join(pieces)) == pieces
@@ -67,7 +67,7 @@ awkward = st.sampled_from(
 
 @settings(max_examples=300)
 @given(st.one_of(st.text(max_size=25), st.lists(awkward, max_size=25).map("".join)))
-def test_the_trainer_and_tiktoken_cut_alike_and_lose_nothing(text: str) -> None:
+def test_the_trainer_and_tiktoken_split_alike_and_lose_nothing(text: str) -> None:
     pieces = pieces_in_training(text)
     assert "".join(pieces) == text
     assert pieces_in_tiktoken(text) == pieces
@@ -86,7 +86,7 @@ def test_every_character_is_a_letter_a_digit_or_a_blank_to_both_engines_alike() 
         assert ours.encode(text).tolist() == theirs.encode(text).ids
 
 
-def test_the_commonest_pairs_are_merged_first_and_single_ones_never() -> None:
+def test_the_most_frequent_pairs_are_merged_first_and_single_ones_never() -> None:
     # ab 4 times, then blank-ab 3 times; abc would come from a pair that occurs once.
     tokenizer = train_bpe(["ab ab ab abc"], 300)
     assert tokenizer.ranks == (*BYTES, b"ab", b" ab")
@@ -171,11 +171,11 @@ def test_a_million_of_one_character_take_ten_times_as_long_as_a_tenth(unit: str)
 
 
 def test_half_a_surrogate_pair_is_refused(bpe: BpeTokenizer) -> None:
-    with pytest.raises(DataError, match=re.escape("text: character 2 = U+DCFF: half of a surrogate pair")):
+    with pytest.raises(DataError, match=re.escape("character 2 (U+DCFF) is half of a surrogate pair. ")):
         bpe.encode("ab\udcff")
 
 
-def test_what_tiktoken_cannot_cut_is_refused() -> None:
+def test_text_that_tiktoken_cannot_split_is_refused() -> None:
     backtracking = BpeTokenizer("gpt2", r"\S+|\s+(?!\S)|\s", BYTES, 257, 257)
-    with pytest.raises(DataError, match=r"^text: tokenizer\.kind = gpt2: a run of a million"):
+    with pytest.raises(DataError, match=r"^the tokenizer gpt2 cannot read a run of a million"):
         backtracking.encode(" " * 1_000_001 + "x")

@@ -1,4 +1,4 @@
-"""What transformers' AutoTokenizer makes of a saved tokenizer."""
+"""A saved tokenizer opened with transformers' AutoTokenizer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from transformers import AutoTokenizer
 from gptlite.tokenizers.base import Tokenizer
 from gptlite.tokenizers.bpe import BpeTokenizer
 from gptlite.tokenizers.char import CharTokenizer
-from gptlite.tokenizers.huggingface import merges_of, to_bytes, to_characters
+from gptlite.tokenizers.huggingface import find_merges, to_bytes, to_characters
 from gptlite.tokenizers.named import load_named
 
 AWKWARD = [
@@ -86,13 +86,13 @@ def test_end_of_text_is_the_token_that_begins_and_ends(bpe: BpeTokenizer, saved:
     assert theirs.decode([bpe.eot_id, 97], skip_special_tokens=True) == "a"
 
 
-def test_each_token_is_merged_from_the_pair_that_merging_in_order_leaves() -> None:
+def test_the_merge_of_each_token_is_the_pair_left_by_merging_in_order() -> None:
     # bc comes before ab, so abc is a+bc although ab+c would spell it too.
     ranks = (*BYTES, b"bc", b"ab", b"abc", b"abcabc")
-    assert list(merges_of(ranks)) == [(b"b", b"c"), (b"a", b"b"), (b"a", b"bc"), (b"abc", b"abc")]
+    assert list(find_merges(ranks)) == [(b"b", b"c"), (b"a", b"b"), (b"a", b"bc"), (b"abc", b"abc")]
 
 
-def test_the_clean_up_that_eats_blanks_is_switched_off(bpe: BpeTokenizer) -> None:
+def test_the_clean_up_that_removes_blanks_is_switched_off(bpe: BpeTokenizer) -> None:
     # transformers 4 did it unless told not to: "a , b" became "a, b"
     assert json.loads(bpe.files()["tokenizer_config.json"])["clean_up_tokenization_spaces"] is False
 

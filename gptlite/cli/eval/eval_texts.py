@@ -74,7 +74,7 @@ def read_files(files: Sequence[str], runs: Sequence[SelectedModel]) -> list[Text
             content = read_file(file, runs)
             meter = BaselineMeter()
             meter.feed(raw := content.encode())
-            texts.append(Text(file, len(raw), len(content), meter.lines(), content, {}))
+            texts.append(Text(file, len(raw), len(content), meter.finish(), content, {}))
     if problems:
         raise DataError(problems)
     return texts
@@ -123,7 +123,7 @@ def validation_text(runs: Sequence[SelectedModel]) -> Text:
     for piece in validation_bytes(first):
         meter.feed(piece)
         characters += len(piece.translate(None, delete=CONTINUATION_BYTES))
-    baselines = first.manifest.reference
+    baselines = first.manifest.baselines
     if baselines.bigram is None:
         baselines = replace(baselines, bigram=round(meter.bigram(), 4))
     name = f"validation text of {', '.join(dict.fromkeys(run.name for run in runs))}"
@@ -132,9 +132,9 @@ def validation_text(runs: Sequence[SelectedModel]) -> Text:
 
 def validation_bytes(prepared: Prepared) -> Iterator[bytes]:
     """Yield the validation text in pieces."""
-    from gptlite.data.detokenize import text_of
+    from gptlite.data.tokens import detokenize
 
-    return text_of(prepared.split("val"), prepared.tokenizer())
+    return detokenize(prepared.split("val"), prepared.tokenizer())
 
 
 def digest(prepared: Prepared) -> str:

@@ -118,7 +118,7 @@ def per_token_page_of(
     is_cut = n_scored > MOST_TOKENS
     if is_cut:
         say(f"the page shows the first {MOST_TOKENS:,} of {counted(n_scored, 'token')}, to stay small")
-    shown = TokenArray(tokens.read(0, min(tokens.n_tokens, 1 + MOST_TOKENS)), tokens.name)
+    shown = TokenArray(tokens.read(0, min(tokens.n_tokens, 1 + MOST_TOKENS)), tokens.where)
     scores = score_each_token(model, shown, batch_size=batch_size)
     if is_cut and model.knows_end_of_text:
         scores = scores.first(MOST_TOKENS)  # the text goes on, so its end is not scored

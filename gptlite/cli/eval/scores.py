@@ -118,11 +118,11 @@ def as_tables(texts: Sequence[Text], rows: Sequence[ScoreRow]) -> Iterator[str]:
 def score_table(text: Text, scores: Sequence[tuple[ScoreRow, Score]]) -> Iterator[str]:
     """Yield a heading and the table of a text, with a line per run and per baseline."""
     from gptlite.cli import tables
-    from gptlite.data.baselines import TELLING_BYTES
+    from gptlite.data.baselines import MIN_COMPRESSOR_BYTES
 
     lines = [score_cells(row, score) for row, score in scores]
     for key, name in BASELINES.items():
-        if text.bytes >= TELLING_BYTES or key not in COMPRESSORS:
+        if text.bytes >= MIN_COMPRESSOR_BYTES or key not in COMPRESSORS:
             bits = getattr(text.baselines, key)
             lines.append((name, *[""] * 5, f"{bits:.4f}", f"{bits * text.bytes / text.characters:.4f}"))
     columns = {header: cells for header, *cells in zip(HEADER, *lines, strict=True)}

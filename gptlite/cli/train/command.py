@@ -191,8 +191,8 @@ def card(outcome: Outcome) -> list[str]:
         lines.append(
             f"best after {state.best_step}: {state.best_bits_per_byte:.3f} bits per byte, loss {state.best_loss:.4f}"
         )
-    if manifest.compressors_tell:
-        lines.append(f"the same text by xz -9: {manifest.reference.xz:.3f}, by gzip -9: {manifest.reference.gzip:.3f}")
+    if manifest.compressors_meaningful:
+        lines.append(f"the same text by xz -9: {manifest.baselines.xz:.3f}, by gzip -9: {manifest.baselines.gzip:.3f}")
     return [
         *lines,
         "next:",

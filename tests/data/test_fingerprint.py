@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from gptlite.data import hashes
-from gptlite.data.hashes import HashCache
+from gptlite.data import fingerprint
+from gptlite.data.fingerprint import HashCache
 from gptlite.errors import DataError
 
 
 def later() -> int:
+    """Now, as it will be in ten seconds."""
     return time.time_ns() + 10_000_000_000
 
 
@@ -20,13 +21,13 @@ def later() -> int:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Every file whose content is hashed."""
     seen: list[Path] = []
-    real = hashes._digest
+    real = fingerprint._hash_file
 
     def counting(path: Path) -> str:
         seen.append(path)
         return real(path)
 
-    monkeypatch.setattr(hashes, "_digest", counting)
+    monkeypatch.setattr(fingerprint, "_hash_file", counting)
     return seen
 
 
@@ -72,7 +73,7 @@ def test_of_a_binary_file_only_the_head_is_read(tmp_path: Path, reads: list[Path
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format_version": 9, "files": 3}', b"\xff"])
 def test_a_damaged_cache_costs_only_time(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / hashes.FILE_NAME).write_bytes(content)
+    (tmp_path / fingerprint.CACHE_FILE).write_bytes(content)
     (tmp_path / "t").write_text("text")
     cache = HashCache(tmp_path, later)
     assert cache.sha256(tmp_path / "t") == hashlib.sha256(b"text").hexdigest()
@@ -80,7 +81,7 @@ def test_a_damaged_cache_costs_only_time(tmp_path: Path, content: bytes) -> None
     assert HashCache(tmp_path, later)._entries
 
 
-def test_files_that_are_gone_are_forgotten_and_errors_name_them(tmp_path: Path) -> None:
+def test_missing_files_are_forgotten_and_errors_name_them(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("a")
     (tmp_path / "b").write_text("b")
     cache = HashCache(tmp_path, later)
@@ -89,5 +90,5 @@ def test_files_that_are_gone_are_forgotten_and_errors_name_them(tmp_path: Path) 
     cache.sha256(tmp_path / "b")
     cache.save()
     assert list(HashCache(tmp_path)._entries) == [f"any:{tmp_path / 'b'}"]
-    with pytest.raises(DataError, match="a: reading = No such file or directory"):
+    with pytest.raises(DataError, match=r"a: the file cannot be read \(No such file or directory\)\. "):
         cache.sha256(tmp_path / "a")
