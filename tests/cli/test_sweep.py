@@ -51,7 +51,7 @@ def no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: object, **kwargs: object) -> None:
         raise AssertionError("a process was started")
 
-    monkeypatch.setattr("gptlite.cli.sweep.command.workers.subprocess.Popen", refuse)
+    monkeypatch.setattr("gptlite.cli.sweep.workers.subprocess.Popen", refuse)
 
 
 LR = ["--sweep", "train.lr=1e-3,3e-3"]
@@ -117,7 +117,7 @@ def test_a_sweep_does_not_go_on_with_another_config_and_says_so_once_for_all_run
 @pytest.mark.usefixtures("no_processes")
 def test_a_config_that_is_changed_while_others_train_starts_nothing_more(gptlite, monkeypatch):
     change = "from pathlib import Path; p = Path('nano.yaml'); p.write_text(p.read_text().replace('16}', '18}'))"
-    monkeypatch.setattr("gptlite.cli.sweep.command.sweep_runs.prepare", lambda *args: exec(change) or Anything())
+    monkeypatch.setattr("gptlite.cli.sweep.sweep_runs.prepare", lambda *args: exec(change) or Anything())
     result = gptlite("train", "-c", "nano.yaml", *LR)
     assert result.code == 2
     assert errors(result)[0].startswith("nano.yaml: content = changed since the sweep began")
@@ -146,7 +146,7 @@ def cells(out: str) -> list[list[str]]:
 
 @pytest.mark.usefixtures("no_processes")
 def test_seeds_are_one_row_the_best_row_comes_first_and_what_is_next_names_it(gptlite, monkeypatch):
-    monkeypatch.setattr("gptlite.cli.sweep.command.sweep_runs.check_text", lambda runs, cfg: None)
+    monkeypatch.setattr("gptlite.cli.sweep.sweep_runs.check_text", lambda runs, cfg: None)
     bests = {(1, 1): 2.0, (1, 2): 2.2, (2, 1): 1.0, (2, 2): 1.5}
     for number, ((layers, seed), best) in enumerate(bests.items(), start=1):
         name = f"nano-sweep-0{number}-n_layer={layers}-seed={seed}"
@@ -232,7 +232,7 @@ def test_one_bar_counts_the_updates_of_all_runs(gptlite, monkeypatch):
     finished("nano-sweep-01-n_layer=1", 2.0, 6)
     log = begun("nano-sweep-02-n_layer=2", "model.n_layer=2").path / "metrics.jsonl"
     log.write_text('{"step": 4, "split": "train"}\n')
-    monkeypatch.setattr("gptlite.cli.sweep.command.progress.BETWEEN_LOOKS", 0)
+    monkeypatch.setattr("gptlite.cli.sweep.progress.BETWEEN_LOOKS", 0)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     heard, quiet = Heard(), Heard()
@@ -259,7 +259,7 @@ def test_a_point_that_diverges_leaves_the_others_and_gives_its_exit_code(gptlite
     assert "[1/2] error: step " in result.err
     assert "[2/2] nano-sweep-02-lr=0.01 finished after 6: " in result.err
     # Both are over: nothing is left to train, and the answer is the same.
-    monkeypatch.setattr("gptlite.cli.sweep.command.workers.subprocess.Popen", None)
+    monkeypatch.setattr("gptlite.cli.sweep.workers.subprocess.Popen", None)
     again = gptlite(*words, "--continue")
     assert (again.code, again.out) == (result.code, result.out)
 

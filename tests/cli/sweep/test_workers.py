@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gptlite.cli.sweep.command import workers as module
+from gptlite.cli.sweep import workers as module
 from gptlite.cli.sweep.sweep_runs import SweepRun, first_failure, share_of_threads, sweep_runs_of
 from gptlite.cli.sweep.workers import Worker, WorkerPool
 from gptlite.config.grid import SweepAxis, points
@@ -260,6 +260,6 @@ def test_the_other_signal_after_one_is_told_once_and_gives_up_nothing():
 
 
 def test_runs_at_a_time_share_the_threads_that_one_would_have(monkeypatch):
-    monkeypatch.setattr("gptlite.cli.sweep.command.sweep_runs.choose_threads", lambda: (8, ""))
+    monkeypatch.setattr("gptlite.cli.sweep.sweep_runs.choose_threads", lambda: (8, ""))
     assert [share_of_threads(jobs, 6) for jobs in (1, 2, 3, 6, 16)] == [8, 4, 2, 1, 1]
     assert share_of_threads(16, 2) == 4
