@@ -1,4 +1,4 @@
-"""`gptlite train --dry-run`: it says what a run would take, and leaves none."""
+"""`gptlite train --dry-run`: it describes a run and leaves none."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def test_it_says_what_the_run_would_take_and_whether_the_text_was_there(gptlite)
     assert not Path("runs").exists()
     names = [line.split()[0] for line in first]
     assert names[:6] == ["run", "parameters", "memory", "disk", "text", "time"]
-    assert first[-1].startswith("no run was made; the text is prepared now, in data/prepared/story-")
+    assert first[-1].startswith("No run was made. The text is now prepared in data/prepared/story-")
     again = gptlite("train", "-c", "nano.yaml", "--dry-run").out.splitlines()
-    assert again[-1].startswith("no run was made; the text was prepared already, in data/prepared/story-")
+    assert again[-1].startswith("No run was made. The text was already prepared in data/prepared/story-")
     assert again[1] == first[1]
 
 
@@ -72,13 +72,12 @@ def test_under_max_minutes_it_says_how_many_updates_there_is_time_for(gptlite):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--dry-run", "--resume", "nano"], "--dry-run = with --resume nano: a plan is made of new runs; "),
-        (["--dry-run", "--continue", "--name", "x"], "--dry-run = with --continue: a plan is made of new runs; "),
-        (["--dry-run", "-q"], "--quiet = with --dry-run: nothing is trained, "),
-        (["--json"], "--json = without --dry-run: the form of its answer; "),
+        (["--dry-run", "--resume", "nano"], "--dry-run with --resume: a dry run describes a new run. "),
+        (["--dry-run", "--continue", "--name", "x"], "--dry-run with --continue: a dry run describes a new run. "),
+        (["--json"], "--json without --dry-run: this is the format of a dry run. "),
     ],
 )
-def test_options_that_mean_nothing_together_are_refused(gptlite, arguments, message):
+def test_options_that_exclude_each_other_are_refused(gptlite, arguments, message):
     result = gptlite("train", *arguments)
     assert result.code == 2
     assert result.err.startswith(f"error: {message}")
@@ -109,7 +108,7 @@ def test_it_is_refused_among_several_processes(gptlite, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "4")
     result = gptlite("train", "-c", "nano.yaml", "--dry-run")
     assert result.code == 2
-    assert "error: --dry-run = 4 processes: one, " in result.err
+    assert "error: --dry-run: torchrun started 4 processes. " in result.err
     assert not Path("runs").exists()
 
 

@@ -303,7 +303,9 @@ BAD = [
     ),
     pytest.param(["char", "--out", "x.svg"], ["--out = given: only with --by-position"], id="out-of-the-table"),
     pytest.param(["char", "--by-position", "--out", "things"], ["--out = things: a file's name"], id="out-is-a-folder"),
-    pytest.param(["char", "--by-position", "--out", "no/x.svg"], ["--out = no/x.svg: no folder no"], id="out-nowhere"),
+    pytest.param(
+        ["char", "--by-position", "--out", "no/x.svg"], ["--out no/x.svg: there is no folder no"], id="out-nowhere"
+    ),
     pytest.param(
         ["char", "--checkpoint", "3", "gone", "many"],
         ["there are char, bpe, many"],

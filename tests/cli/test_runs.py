@@ -119,7 +119,7 @@ def test_runs_are_sorted_and_filtered(gptlite, trained, words, names):
         (["diff", "nano", "none"], "runs: run = none: a run's name or folder"),
         (["diff", "nano", "nano"], "nano: run = given twice"),
         (["plot", "nano", "--x", "epochs"], "--x = epochs: one of step, tokens, seconds"),
-        (["plot", "nano", "-o", "missing/a.svg"], "--out = missing/a.svg: no folder missing"),
+        (["plot", "nano", "-o", "missing/a.svg"], "--out missing/a.svg: there is no folder missing"),
         (["rm", "data", "--yes"], "data: run = no config.yaml in it"),
         (["rm", "nano", "runs/nano", "--yes"], "run = given twice"),
     ],

@@ -44,15 +44,14 @@ JobsOption = Annotated[
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only, and the result.")]
 
+# An option, others that it excludes, and what to do. Of an option only the first conflict is reported.
 _EXCLUDES = (
-    ("--resume", "--config", "a resumed run keeps its config. Leave out --config."),
-    ("--resume", "--data", "a resumed run keeps its text. Leave out --data."),
-    ("--resume", "--name", "a resumed run keeps its name. Leave out --name."),
-    ("--resume", "--sweep", "a sweep is continued by its own command line with --continue."),
-    ("--dry-run", "--resume", "a dry run describes a new run. Leave out --resume."),
-    ("--dry-run", "--continue", "a dry run describes a new run. Leave out --continue."),
-    ("--dry-run", "--sweep", "a dry run describes one run. Give one of the values with --set."),
+    ("--resume", ("--sweep",), "a sweep is continued by its own command line with --continue."),
+    ("--resume", ("--config", "--data", "--name"), "a resumed run keeps its config, text and name. Leave these out."),
+    ("--dry-run", ("--sweep",), "a dry run describes one run. Give one of the values with --set."),
+    ("--dry-run", ("--resume", "--continue"), "a dry run describes a new run. Leave one of the two out."),
 )
+# An option, others of which it needs one, and what to do.
 _NEEDS = (
     ("--continue", ("--name", "--sweep"), "add --name with the run to continue or start."),
     ("--json", ("--dry-run",), "this is the format of a dry run. For results, use gptlite runs --json."),
@@ -84,11 +83,11 @@ class TrainOptions:
             **{"--sweep": " ".join(self.sweep), "--jobs": self.jobs},
         }
         given = {option for option, value in values.items() if value not in (None, "", False)}
-        found = [
-            Problem(sentence, f"{option} with {other}")
-            for option, other, sentence in _EXCLUDES
-            if {option, other} <= given
-        ]
+        conflicts: dict[str, Problem] = {}
+        for option, others, sentence in _EXCLUDES:
+            if option in given and (clashing := [other for other in others if other in given]):
+                conflicts.setdefault(option, Problem(sentence, f"{option} with {' and '.join(clashing)}"))
+        found = list(conflicts.values())
         found += [
             Problem(sentence, f"{option} without {' or '.join(needed)}")
             for option, needed, sentence in _NEEDS
