@@ -10,7 +10,8 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -75,6 +76,27 @@ def import_breaches(path: str, tree: ast.AST) -> Iterator[str]:
             yield f"{path}:{line}: imports {name}, which is no package"
         elif (top == "torch" or name.startswith("safetensors.torch")) and not may_use_torch(path):
             yield f"{path}:{line}: imports {name}"
+
+
+def imported_modules(path: str, tree: ast.Module) -> set[str]:
+    """The files of gptlite that a file imports, inside functions too; under `if TYPE_CHECKING` does not count."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            node.body = [ast.Pass()]
+    # `from a import b` may mean the file a/b.py, the package a/b or a name in a.
+    stems = [each for _, name in imports(path, tree) for each in (name, name.rpartition(".")[0])]
+    candidates = (f"{stem.replace('.', '/')}{end}" for stem in stems for end in (".py", "/__init__.py"))
+    return {each for each in candidates if each in FILES and each != path}
+
+
+def find_cycle(sources: Mapping[str, str]) -> list[str]:
+    """A circle of files that import each other, if there is one."""
+    graph = {path: imported_modules(path, ast.parse(source, path)) for path, source in sources.items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
 
 
 def print_breaches(path: str, tree: ast.AST, inside: str = "") -> Iterator[str]:
@@ -159,6 +181,26 @@ def test_a_breach_is_seen(path: str, source: str, complaint: str) -> None:
 )
 def test_what_is_allowed_passes(path: str, source: str) -> None:
     assert breaches(path, source) == []
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    sources = {path: (REPOSITORY / path).read_text(encoding="utf-8") for path in FILES}
+    assert find_cycle(sources) == []
+
+
+@pytest.mark.parametrize(
+    ("back", "is_cycle"),
+    [
+        ("from gptlite.cli.train import command", True),
+        ("def f():\n    from gptlite.cli.train.command import train", True),
+        ("from ..train import command", True),
+        ("if TYPE_CHECKING:\n    from gptlite.cli.train.command import train", False),
+        ("from gptlite.cli.train import options", False),
+    ],
+)
+def test_a_circle_of_imports_is_seen(back: str, is_cycle: bool) -> None:
+    train, sweep = "gptlite/cli/train/command.py", "gptlite/cli/sweep/command.py"
+    assert bool(find_cycle({train: "import gptlite.cli.sweep.command", sweep: back})) is is_cycle
 
 
 def test_files_without_torch_are_imported_where_torch_cannot_be() -> None:
