@@ -18,16 +18,16 @@ def config(
     ] = None,
 ) -> None:
     """List the shipped configs, or print one with its comments: `gptlite config small > my.yaml`."""
-    shipped = {path.stem: path for path in sorted(builtin_folder("configs").glob(f"*{SUFFIXES[0]}"))}
+    shipped = {path.stem: path for path in builtin_folder("configs").glob(f"*{SUFFIXES[0]}")}
     if name is None:
         width = max(map(len, shipped)) + 2
-        for stem, path in shipped.items():
+        for stem, path in sorted(shipped.items()):
             emit(f"{stem:<{width}}{first_sentence(path.read_text(encoding='utf-8'))}\n")
         return
     stem = name.removesuffix(SUFFIXES[0])
     if stem not in shipped:
         near = difflib.get_close_matches(stem, shipped, n=1)
-        advice = f"Did you mean {near[0]}?" if near else f"There are {', '.join(shipped)}."
+        advice = f"Did you mean {near[0]}?" if near else f"There are {', '.join(sorted(shipped))}."
         raise ConfigError(f"there is no shipped config of this name. {advice}", where=f"gptlite config {name}")
     emit(shipped[stem].read_text(encoding="utf-8"))
 

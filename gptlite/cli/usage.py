@@ -101,7 +101,7 @@ def check_arguments(command: TyperCommand | TyperGroup, ctx: Any, args: Sequence
         except TyperException as error:
             problems.append(_bad_value(param, values[param.name], error, ctx))
         if times > 1 and not getattr(param, "multiple", False) and not getattr(param, "is_flag", False):
-            sentence = f"this option is given {times} times and takes one value. Leave out the others."
+            sentence = f"this option takes one value and is given {times} times. Keep one of them."
             problems.append(Problem(sentence, max(param.opts, key=len)))
     if extra and isinstance(command, TyperCommand):
         problems.append(Problem(_unexpected(ctx.command_path, extra, known), ctx.command_path))
@@ -132,7 +132,7 @@ def _unexpected(where: str, words: Sequence[str], known: Collection[str]) -> str
     advice = f"Did you mean {meant} {shlex.quote(words[0])}?" if meant else f"See {where} --help."
     if meant == "--data" and len(words) > 1:
         advice = "Put --data before each of them, or give one --data with a glob in quotes."
-    shown = ", ".join(words[:3]) + (f" and {len(words) - 3} more" if len(words) > 3 else "")
+    shown = ", ".join(map(shlex.quote, words[:3])) + (f" and {len(words) - 3} more" if len(words) > 3 else "")
     return f"unexpected argument{'' if len(words) == 1 else 's'} {shown}. {advice}"
 
 

@@ -164,11 +164,11 @@ def test_a_folder_that_must_not_be_written_ends_with_exit_4(gptlite, monkeypatch
         (["sample", "--lr", "3"], "gptlite sample: there is no option --lr. See gptlite sample --help."),
         (["--verison"], "gptlite: there is no option --verison. Did you mean --version?"),
         (["train", "--name"], "gptlite train: option '--name' requires an argument. See gptlite train --help."),
-        (["train", "a b"], "gptlite train: unexpected argument a b. Did you mean --data 'a b'?"),
+        (["train", "a b"], "gptlite train: unexpected argument 'a b'. Did you mean --data 'a b'?"),
         (["train", "a.yaml"], "gptlite train: unexpected argument a.yaml. Did you mean --config a.yaml?"),
         (["prepare", *"abcd"], "gptlite prepare: unexpected arguments a, b, c and 1 more. Put --data before each"),
-        (["train", "--config", "a", "-c", "b"], "--config: this option is given 2 times and takes one value."),
-        (["sample", "--seed", "1", "--seed", "1"], "--seed: this option is given 2 times and takes one value."),
+        (["train", "--config", "a", "-c", "b"], "--config: this option takes one value and is given 2 times."),
+        (["sample", "--seed", "1", "--seed", "1"], "--seed: this option takes one value and is given 2 times."),
         (["sample", "--top-k", "many"], "--top-k: many is not a whole number."),
         (["runs", "diff", "a"], "gptlite runs diff: missing argument 'B'. See gptlite runs diff --help."),
     ],
@@ -205,7 +205,7 @@ def test_all_mistakes_on_a_command_line_are_reported_at_once(gptlite):
         "error: gptlite sample: there is no option --epochs",
         "error: gptlite sample: there is no option --chekpoint",
         "error: --temperature: hot is not a number.",
-        "error: --seed: this option is given 2 times and takes one value",
+        "error: --seed: this option takes one value and is given 2 times",
         "error: --top-k: many is not a whole number.",
     ]
 

@@ -10,12 +10,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import pytest
 
 import gptlite as package
-from gptlite.cli.terminal import Console
+from gptlite.cli.terminal import Console, wrapped
 from gptlite.config.loading import load_config
 from gptlite.inference.language_model import LanguageModel
 from gptlite.runs.run import runs_folder
@@ -306,6 +307,40 @@ main()
     result = command_line(code=program)
     assert (result.returncode, result.stderr) == (code, "")
     assert result.stdout.startswith(out)
+
+
+def test_config_lists_the_shipped_configs_and_prints_them(gptlite, repository):
+    shipped = {path.stem: path for path in (repository / "configs").glob("*.yaml")}
+    listed = gptlite("config").out.splitlines()
+    assert [line.split()[0] for line in listed] == sorted(shipped)
+    assert listed[-1].split(maxsplit=1)[1].startswith("A very small model for trying things out")
+    for name, path in shipped.items():
+        assert gptlite("config", name).out == path.read_text()
+    Path("my.yaml").write_text(gptlite("config", "small.yaml").out)
+    assert load_config(Path("my.yaml")) == load_config(repository / "configs/small.yaml")
+
+
+def test_quiet_training_prints_nothing_but_its_result_and_errors(gptlite):
+    result = gptlite("train", "-c", "nano.yaml", "--quiet")
+    assert (result.code, result.err) == (0, "")
+    assert "saved in runs/nano" in result.out
+    assert gptlite("train", "-c", "nano.yaml", "-q", "--name", "nano").err.startswith("error: ")
+
+
+def test_dir_of_the_package_lists_what_it_offers():
+    assert {"load", "train", "__version__"} <= set(dir(package))
+
+
+def test_long_messages_wrap_between_words_on_a_terminal_only():
+    sentence, command = "a sentence of words " * 5, f"  {'command ' * 9}"
+    reader, writer = pty.openpty()
+    termios.tcsetwinsize(writer, (24, 40))
+    with os.fdopen(reader), os.fdopen(writer, "w") as terminal, open(os.devnull, "w") as file:
+        lines = wrapped(f"{sentence.strip()}\n{command}\n\nend", terminal)
+        assert wrapped(sentence * 9, file) == [sentence * 9]
+    assert max(map(len, lines[:3])) <= 40
+    assert " ".join(line.strip() for line in lines[:3]) == sentence.strip()
+    assert lines[3:] == [command, "", "end"]
 
 
 def test_a_sample_cut_short_ends_its_line_before_the_error(gptlite, trained, monkeypatch):

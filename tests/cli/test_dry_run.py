@@ -74,7 +74,7 @@ def test_under_max_minutes_it_says_how_many_updates_there_is_time_for(gptlite):
     [
         (["--dry-run", "--resume", "nano"], "--dry-run with --resume: a dry run describes a new run. "),
         (["--dry-run", "--continue", "--name", "x"], "--dry-run with --continue: a dry run describes a new run. "),
-        (["--json"], "--json without --dry-run: this is the format of a dry run. "),
+        (["--json"], "--json without --dry-run: this prints a dry run as JSON. "),
     ],
 )
 def test_options_that_exclude_each_other_are_refused(gptlite, arguments, message):

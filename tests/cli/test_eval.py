@@ -302,7 +302,9 @@ BAD = [
         ["char", "--by-position", "--memorised"], ["--memorised = given: not with --by-position"], id="two-ways-at-once"
     ),
     pytest.param(["char", "--out", "x.svg"], ["--out = given: only with --by-position"], id="out-of-the-table"),
-    pytest.param(["char", "--by-position", "--out", "things"], ["--out = things: a file's name"], id="out-is-a-folder"),
+    pytest.param(
+        ["char", "--by-position", "--out", "things"], ["--out things: this is a folder"], id="out-is-a-folder"
+    ),
     pytest.param(
         ["char", "--by-position", "--out", "no/x.svg"], ["--out no/x.svg: there is no folder no"], id="out-nowhere"
     ),

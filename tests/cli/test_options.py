@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import shlex
+import signal
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from gptlite.cli.prepare import prepare
 from gptlite.cli.sweep.sweep_runs import SweepRun
 from gptlite.cli.train.command import train
 from gptlite.cli.train.options import TrainOptions
-from gptlite.errors import ConfigError
+from gptlite.errors import Interrupted
 
 # For each parameter two command lines that differ in its option, and a text that only the first one leaves: on the
 # screen, as the name of a file, or in the config of a run. There is a finished run `nano`.
@@ -55,7 +56,7 @@ def test_every_parameter_has_a_case():
 @pytest.mark.parametrize("has_option", [True, False])
 def test_the_option_acts(gptlite, trained, monkeypatch, command, case, has_option):
     def start(run: SweepRun, arguments: Sequence[str], *, threads: int, to_terminal: bool) -> None:
-        raise ConfigError(f"{threads} threads")
+        raise Interrupted(signal.SIGTERM, f"{threads} threads")
 
     monkeypatch.setattr("gptlite.cli.sweep.workers.start", start)
     monkeypatch.setattr("gptlite.cli.sweep.sweep_runs.choose_threads", lambda: (4, ""))

@@ -100,7 +100,7 @@ def test_an_existing_sweep_asks_for_continue_or_another_name(gptlite):
     result = gptlite("train", "-c", "nano.yaml", *LR)
     assert (result.code, len(errors(result))) == (2, 1)
     assert errors(result)[0].startswith(
-        "--name nano-sweep: this sweep exists: there is a run nano-sweep-01-lr=0.001. Add --continue"
+        "--name nano-sweep: a sweep of this name exists: its run nano-sweep-01-lr=0.001. Add --continue"
     )
     grid = gptlite("train", "-c", "nano.yaml", "--sweep", "model.n_layer=1,2", "--continue")
     assert grid.code == 2

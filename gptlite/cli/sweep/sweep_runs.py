@@ -47,8 +47,8 @@ def check_runs(sweep: str, runs: Sequence[SweepRun], *, continue_: bool) -> None
     existing = [run for run in Run.all(runs[0].run.path.parent) if names_of(sweep).fullmatch(run.name)]
     if existing and not continue_:
         raise RunError(
-            f"this sweep exists: there is a run {existing[0].name}. Add --continue to continue it, or choose another "
-            "--name.",
+            f"a sweep of this name exists: its run {existing[0].name}. Add --continue to continue it, or choose "
+            "another name.",
             where=f"--name {sweep}",
         )
     found: dict[str, list[str]] = {}  # names of the runs that share a problem

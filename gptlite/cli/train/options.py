@@ -54,8 +54,8 @@ _EXCLUDES = (
 # An option, others of which it needs one, and what to do.
 _NEEDS = (
     ("--continue", ("--name", "--sweep"), "add --name with the run to continue or start."),
-    ("--json", ("--dry-run",), "this is the format of a dry run. For results, use gptlite runs --json."),
-    ("--jobs", ("--sweep",), "this is the number of runs of a sweep that train at a time. Add --sweep."),
+    ("--json", ("--dry-run",), "this prints a dry run as JSON. For the results of runs, use gptlite runs --json."),
+    ("--jobs", ("--sweep",), "this is how many runs of a sweep train at a time. Add --sweep."),
 )
 
 
