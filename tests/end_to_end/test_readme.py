@@ -38,7 +38,7 @@ def test_every_command_and_option_it_shows_exists(readme):
         name: {option for parameter in command.params for option in parameter.opts}
         for name, command in {**group.commands, "runs": inner.pop("runs list"), **inner}.items()
     }
-    shown = re.findall(r"gptlite (prepare|train|sample|eval|runs(?: diff| plot| rm)?)\b([^`\n#]*)", readme)
+    shown = re.findall(r"gptlite (prepare|train|sample|eval|config|runs(?: diff| plot| rm)?)\b([^`\n#]*)", readme)
     assert {command for command, _ in shown} == set(known)
     for command, rest in shown:
         options = set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", rest.replace("--json", "--json ")))
