@@ -14,10 +14,13 @@ from gptlite.errors import ConfigError
 
 def config(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="A shipped config, such as small. Default: list them all.")
+        str | None, typer.Argument(metavar="NAME", help="A shipped config, such as small. Default: list them all.")
     ] = None,
 ) -> None:
-    """List the shipped configs, or print one with its comments: `gptlite config small > my.yaml`."""
+    """List the shipped configs, or print one with its comments.
+
+    To start from one: `gptlite config small > my.yaml`.
+    """
     shipped = {path.stem: path for path in builtin_folder("configs").glob(f"*{SUFFIXES[0]}")}
     if name is None:
         width = max(map(len, shipped)) + 2

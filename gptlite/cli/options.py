@@ -48,7 +48,7 @@ DataOption = Annotated[
 ]
 RunArgument = Annotated[
     str | None,
-    typer.Argument(metavar="[RUN]", help="A run's name, its folder, or a checkpoint folder. Default: the newest run."),
+    typer.Argument(metavar="RUN", help="A run's name, its folder, or a checkpoint folder. Default: the newest run."),
 ]
 CheckpointOption = Annotated[
     str | None,

@@ -171,7 +171,7 @@ def test_points_that_failed_are_rows_too_whether_their_run_has_begun_or_not(gptl
     runs = layers_1_to_3()
     finished("nano-sweep-03-n_layer=3", 2.0, 6, "model.n_layer=3")
     begun("nano-sweep-02-n_layer=2", "model.n_layer=2").write_info({})
-    text = report(runs, {runs[0].run.name: code, runs[1].run.name: code, runs[2].run.name: 0}, print)
+    text = report(runs, {runs[0].name: code, runs[1].name: code, runs[2].name: 0}, print)
     assert [row[:3] for row in cells(text)] == [
         ["run", "state", "n_layer"],
         ["nano-sweep-03-n_layer=3", "finished", "3"],
@@ -191,7 +191,7 @@ def test_of_several_runs_at_a_time_errors_new_warnings_and_the_end_are_passed_on
         runs = layers_1_to_3()
         progress = SweepProgress("s", runs, 3, quiet=quiet)
         for run in runs[:2]:
-            for line in ("config: nano.yaml", "warning: short", f"run {run.run.name}: stopped", "interrupted"):
+            for line in ("config: nano.yaml", "warning: short", f"run {run.name}: stopped", "interrupted"):
                 progress.wrote(run, line)
         progress.wrote(runs[1], "error: no such device")
         progress.ended(runs[1], 2)

@@ -37,13 +37,13 @@ class SweepProgress(AbstractContextManager["SweepProgress"]):
         self._errors = Console() if quiet else self._console
         self._tails: dict[str, deque[str]] = {}
         self._warnings: set[str] = set()  # most concern every run
-        self._ended = {run.run.name for run in runs if run.is_done}
+        self._ended = {run.name for run in runs if run.is_done}
         self._updates = [run.cfg.train.updates or 0 for run in runs]
         self._shows_bar = jobs > 1 and not quiet and has_cursor(sys.stderr) and all(self._updates)
         self._bar: Sequence[Sink] = ()
         self._drawn_at = monotonic()
         done = f", {len(self._ended)} of them finished" if self._ended else ""
-        self.say(f"sweep {sweep}: {counted(len(runs), 'run')} in {runs[0].run.path.parent}{done}")
+        self.say(f"sweep {sweep}: {counted(len(runs), 'run')} in {runs[0].path.parent}{done}")
 
     def say(self, line: str) -> None:
         """Print a line that --quiet hides."""
@@ -55,11 +55,11 @@ class SweepProgress(AbstractContextManager["SweepProgress"]):
 
     def started(self, run: SweepRun) -> None:
         """Print that a worker trains a run."""
-        self.say(f"{self._label(run)} {run.run.name} {'continues' if run.run.started else 'starts'}")
+        self.say(f"{self._label(run)} {run.name} {'continues' if run.started else 'starts'}")
 
     def wrote(self, run: SweepRun, line: str) -> None:
         """Pass on a line that a worker wrote if it is an error or a new warning."""
-        self._tails.setdefault(run.run.name, deque(maxlen=TAIL)).append(line)
+        self._tails.setdefault(run.name, deque(maxlen=TAIL)).append(line)
         if line.startswith("error: "):
             self._errors.say(f"{self._label(run)} {line}")
         elif line.startswith("warning: ") and line not in self._warnings:
@@ -68,16 +68,16 @@ class SweepProgress(AbstractContextManager["SweepProgress"]):
 
     def ended(self, run: SweepRun, code: int) -> None:
         """Print how a run ended. If a bug ended it, print the last lines of the worker too."""
-        for line in self._tails.pop(run.run.name, ()):
+        for line in self._tails.pop(run.name, ()):
             if code not in EXPLAINED:
                 self._errors.say(f"{self._label(run)} {line}")
         if code not in STOPPED:
-            self._ended.add(run.run.name)
-        self.say(f"{self._label(run)} {run.run.name} {describe_end(run, code)}")
+            self._ended.add(run.name)
+        self.say(f"{self._label(run)} {run.name} {describe_end(run, code)}")
 
     def waiting(self, run: SweepRun) -> None:
         """Print that only runs are left that other processes train."""
-        self.say(f"waiting for {run.run.name}, which another process is training")
+        self.say(f"waiting for {run.name}, which another process is training")
 
     def update(self) -> None:
         """Move the bar."""
@@ -96,9 +96,9 @@ class SweepProgress(AbstractContextManager["SweepProgress"]):
 
     def _updates_done(self, run: SweepRun, updates: int) -> int:
         """The updates of a run that need no more waiting: all of them once it has ended, however it did."""
-        if run.run.name in self._ended:
+        if run.name in self._ended:
             return updates
-        return read_run(run.run)[0].step if run.run.started else 0
+        return read_run(run)[0].step if run.started else 0
 
     def _label(self, run: SweepRun) -> str:
         return f"[{self._runs.index(run) + 1}/{len(self._runs)}]"
@@ -106,9 +106,9 @@ class SweepProgress(AbstractContextManager["SweepProgress"]):
 
 def describe_end(run: SweepRun, code: int) -> str:
     """How a run ended, with its best score."""
-    if not run.run.started:
+    if not run.started:
         return f"failed with exit code {code}"
-    summary, _ = read_run(run.run)
+    summary, _ = read_run(run)
     state = summary.state if code in (0, Diverged.exit_code, *STOPPED) else f"failed with exit code {code}"
     best = summary.best_bits_per_byte
     return f"{state} at step {summary.step}" + ("" if best is None else f": {best:.3f} bits per byte")

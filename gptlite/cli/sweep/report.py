@@ -34,15 +34,15 @@ def report(runs: Sequence[SweepRun], codes: Mapping[str, int], say: Callable[[st
     """
     summaries = []
     for run in runs:
-        if run.run.started:
-            summary, problems = read_run(run.run)
+        if run.started:
+            summary, problems = read_run(run)
             summaries.append(summary)
             for problem in problems:
                 say(problem)
     groups = ordered(fold(summaries), "best")
-    points = {run.run.name: run.point for run in runs}
+    points = {run.name: run.point for run in runs}
     rows = [_cells(group, points[group.first.name], codes) for group in groups]
-    rows += [{"run": run.run.name, "state": FAILED, **_values(run.point)} for run in runs if not run.run.started]
+    rows += [{"run": run.name, "state": FAILED, **_values(run.point)} for run in runs if not run.started]
     return _table(rows, list(_values(runs[0].point))) + "".join(f"{line}\n" for line in _next_commands(groups))
 
 

@@ -18,33 +18,32 @@ STOPPED = (130, 143)  # exit codes of runs that a signal stopped
 
 
 @dataclass(frozen=True)
-class SweepRun:
-    """A point of the grid, its config, and its run, which may exist already."""
+class SweepRun(Run):
+    """A run of a sweep, which may exist already, with its point of the grid and its config."""
 
     point: Point
     cfg: RunConfig
-    run: Run
 
     def changes(self) -> bool:
         """Whether the existing run is to train longer or otherwise than before. Raises ConfigError if it may not."""
-        saved = parse_config(self.run.config_text(), str(self.run.path / CONFIG))
-        return reconcile(saved, with_absolute_paths(self.cfg), self.run.name) != saved
+        saved = parse_config(self.config_text(), str(self.path / CONFIG))
+        return reconcile(saved, with_absolute_paths(self.cfg), self.name) != saved
 
     @property
     def is_done(self) -> bool:
         """Whether nothing is left to train. A run that diverged would diverge again, at the same update."""
-        return (self.run.finished or self.run.diverged) and not self.changes()
+        return (self.finished or self.diverged) and not self.changes()
 
 
 def sweep_runs(grid: Sequence[Point], configs: Sequence[RunConfig]) -> list[SweepRun]:
     """The runs of a grid, all in one folder."""
     root = runs_folder(configs[0].run.dir)
-    return [SweepRun(point, cfg, Run(root / point.name)) for point, cfg in zip(grid, configs, strict=True)]
+    return [SweepRun(root / point.name, point, cfg) for point, cfg in zip(grid, configs, strict=True)]
 
 
 def check_runs(sweep: str, runs: Sequence[SweepRun], *, continue_: bool) -> None:
     """Raise RunError if runs of this sweep exist and may not be continued, or belong to another grid."""
-    existing = [run for run in Run.all(runs[0].run.path.parent) if names_of(sweep).fullmatch(run.name)]
+    existing = [run for run in Run.all(runs[0].path.parent) if names_of(sweep).fullmatch(run.name)]
     if existing and not continue_:
         raise RunError(
             f"a sweep of this name exists: its run {existing[0].name}. Add --continue to continue it, or choose "
@@ -52,7 +51,7 @@ def check_runs(sweep: str, runs: Sequence[SweepRun], *, continue_: bool) -> None
             where=f"--name {sweep}",
         )
     found: dict[str, list[str]] = {}  # names of the runs that share a problem
-    names = {each.run.name for each in runs}
+    names = {each.name for each in runs}
     for run in existing:
         if run.name not in names:
             sentence = (
@@ -62,11 +61,11 @@ def check_runs(sweep: str, runs: Sequence[SweepRun], *, continue_: bool) -> None
             found.setdefault(sentence, []).append(run.name)
     for each in runs:
         own: list[Problem] = []
-        if each.run.started:
+        if each.started:
             with gathered(own):
                 each.changes()
         for problem in own:
-            found.setdefault(problem.sentence, []).append(each.run.name)
+            found.setdefault(problem.sentence, []).append(each.name)
     if found:
         raise RunError([Problem(sentence, f"run {_and_more(names)}") for sentence, names in found.items()])
 
@@ -80,9 +79,9 @@ def prepare_texts(runs: Sequence[SweepRun], say: Callable[[str], None]) -> None:
     problems: list[Problem] = []
     for same_text in _by_text(runs):
         cfg = same_text[0].cfg
-        started = [each for each in same_text if each.run.started]
+        started = [each for each in same_text if each.started]
         with gathered(problems):
-            check_text([each.run for each in started], cfg)
+            check_text(started, cfg)
         if len(started) == len(same_text):
             continue
         with gathered(problems):
@@ -97,7 +96,7 @@ def prepare_texts(runs: Sequence[SweepRun], say: Callable[[str], None]) -> None:
 def check_same_text(run: SweepRun, runs: Sequence[SweepRun]) -> None:
     """Raise RunError if the text of a new run is no longer the one that started runs of the sweep have read."""
     same_text = next(group for group in _by_text(runs) if run in group)
-    check_text([other.run for other in same_text if other.run.started], run.cfg)
+    check_text([other for other in same_text if other.started], run.cfg)
 
 
 def _by_text(runs: Sequence[SweepRun]) -> list[list[SweepRun]]:
@@ -116,6 +115,6 @@ def threads_per_run(jobs: int, n_runs: int) -> int:
 
 def exit_code(runs: Sequence[SweepRun], codes: Mapping[str, int]) -> int:
     """The exit code of the first run of the grid that diverged or failed; 0 if all finished."""
-    diverged = {each.run.name: Diverged.exit_code for each in runs if each.run.diverged}
+    diverged = {each.name: Diverged.exit_code for each in runs if each.diverged}
     failed = diverged | {name: code for name, code in codes.items() if code}
-    return next((failed[each.run.name] for each in runs if each.run.name in failed), 0)
+    return next((failed[each.name] for each in runs if each.name in failed), 0)

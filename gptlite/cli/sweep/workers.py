@@ -58,7 +58,7 @@ def start(run: SweepRun, arguments: Sequence[str], *, threads: int, to_terminal:
     It stays in our process group, so that it gets the signals of a terminal or a batch system too.
     """
     own = [argument for setting in run.point.settings for argument in ("--set", setting)]
-    command = [sys.executable, "-m", "gptlite", "train", *arguments, *own, "--name", run.run.name, "--continue"]
+    command = [sys.executable, "-m", "gptlite", "train", *arguments, *own, "--name", run.name, "--continue"]
     stderr = None if to_terminal else open_stderr()
     environment = {**os.environ, VARIABLE: str(threads)}
     nothing = subprocess.DEVNULL
@@ -104,7 +104,7 @@ class WorkerPool:
     def _start_workers(self) -> None:
         """Start queued runs until all jobs are taken, skipping runs that another process has locked."""
         while len(self._workers) < self._jobs:
-            run = next((run for run in self._queue if not run.run.locked), None)
+            run = next((run for run in self._queue if not run.locked), None)
             if run is None:
                 break
             self._queue.remove(run)
@@ -124,11 +124,11 @@ class WorkerPool:
             return
         self._workers.remove(worker)
         worker.close()
-        if code and worker.run.run.locked:  # another process locked the run first
+        if code and worker.run.locked:  # another process locked the run first
             self._queue.append(worker.run)
             return
-        self.codes[worker.run.run.name] = code if code >= 0 else 128 - code  # death by a signal, as shells count it
-        self._progress.ended(worker.run, self.codes[worker.run.run.name])
+        self.codes[worker.run.name] = code if code >= 0 else 128 - code  # death by a signal, as shells count it
+        self._progress.ended(worker.run, self.codes[worker.run.name])
 
     def _stop(self, received: int) -> None:
         """Tell every worker once to save and exit, by the signal that was not received: that one may have reached the

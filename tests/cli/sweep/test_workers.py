@@ -46,16 +46,16 @@ class Told:
         self.at_wait: Callable[[], None] = lambda: None
 
     def started(self, run: SweepRun) -> None:
-        self.events.append(("started", run.run.name))
+        self.events.append(("started", run.name))
 
     def wrote(self, run: SweepRun, line: str) -> None:
         self.lines.append(line)
 
     def ended(self, run: SweepRun, code: int) -> None:
-        self.events.append(("ended", run.run.name))
+        self.events.append(("ended", run.name))
 
     def waiting(self, run: SweepRun) -> None:
-        self.events.append(("waits", run.run.name))
+        self.events.append(("waits", run.name))
         self.at_wait()
 
     def update(self) -> None:
@@ -74,8 +74,8 @@ def runs(tmp_path: Path) -> list[SweepRun]:
     grid = points([SweepAxis("run.seed", (1, 2, 3))], "s")
     found = sweep_runs(grid, [cfg.with_values(point.values) for point in grid])
     for run in found:
-        run.run.path.mkdir()
-        run.run.write_config(dump_config(with_absolute_paths(run.cfg)))
+        run.path.mkdir()
+        run.write_config(dump_config(with_absolute_paths(run.cfg)))
     return found
 
 
@@ -83,7 +83,7 @@ def process(run: SweepRun, code: str) -> Worker:
     """A process in a run's folder."""
     stderr = module.open_stderr()
     command = [sys.executable, "-S", "-c", code]
-    return Worker(run, subprocess.Popen(command, cwd=run.run.path, stderr=stderr), stderr)
+    return Worker(run, subprocess.Popen(command, cwd=run.path, stderr=stderr), stderr)
 
 
 def pool_of(runs: list[SweepRun], codes: Mapping[int, str], jobs: int, told: Told) -> WorkerPool:
@@ -106,26 +106,26 @@ def test_runs_start_in_order_as_jobs_become_free(runs):
     pool.work(signals())
     assert order(told, "started") == [1, 2, 3]
     assert sorted(order(told, "ended")) == [1, 2, 3]
-    assert told.events[:2] == [("started", runs[0].run.name), ("started", runs[1].run.name)]
+    assert told.events[:2] == [("started", runs[0].name), ("started", runs[1].name)]
     assert told.events[2][0] == "ended"  # the third starts where one has left
-    assert pool.codes == dict.fromkeys((run.run.name for run in runs), 0)
+    assert pool.codes == dict.fromkeys((run.name for run in runs), 0)
     assert not pool.cut_short
 
 
 def test_runs_that_are_over_are_kept_unless_more_is_asked_of_them(runs):
-    runs[0].run.finish({})
-    (runs[1].run.path / "diverged.json").write_text("{}")
+    runs[0].finish({})
+    (runs[1].path / "diverged.json").write_text("{}")
     told = Told()
     pool_of(runs, {}, 1, told).work(signals())
     assert order(told, "started") == [3]
-    more = [SweepRun(run.point, run.cfg.with_values({"train.max_steps": 5000}), run.run) for run in runs]
+    more = [SweepRun(run.path, run.point, run.cfg.with_values({"train.max_steps": 5000})) for run in runs]
     assert [run.is_done for run in more] == [False, False, False]
 
 
 def test_a_run_that_another_process_trains_comes_last_and_is_waited_for(runs):
     told = Told()
     with ExitStack() as held:
-        held.enter_context(runs[0].run.lock())
+        held.enter_context(runs[0].lock())
         told.at_wait = held.close
         pool_of(runs, {}, 1, told).work(signals())
     assert order(told, "started") == [2, 3, 1]
@@ -135,10 +135,10 @@ def test_a_run_that_another_process_trains_comes_last_and_is_waited_for(runs):
 def test_a_run_that_another_process_finishes_is_not_started_again(runs):
     told = Told()
     with ExitStack() as held:
-        held.enter_context(runs[1].run.lock())
+        held.enter_context(runs[1].lock())
 
         def finished() -> None:
-            runs[1].run.finish({})
+            runs[1].finish({})
             held.close()
 
         told.at_wait = finished
@@ -153,7 +153,7 @@ def test_a_run_that_another_process_took_first_is_tried_again(runs):
     def start(run: SweepRun) -> Worker:
         begun.append(run)
         if len(begun) == 1:  # between our look at the lock and the process's
-            held.enter_context(run.run.lock())
+            held.enter_context(run.lock())
             return process(run, "raise SystemExit(2)")
         return process(run, FINISH)
 
@@ -169,35 +169,35 @@ def test_failures_do_not_stop_the_others_and_the_first_of_the_grid_is_the_answer
     deadly = "import os; os.kill(os.getpid(), 9)"
     pool = pool_of(runs, {1: deadly, 2: "import sys; print('error: no', file=sys.stderr); sys.exit(2)"}, 3, told)
     pool.work(signals())
-    assert [pool.codes[run.run.name] for run in runs] == [0, 137, 2]
+    assert [pool.codes[run.name] for run in runs] == [0, 137, 2]
     assert told.lines == ["error: no"]
     assert exit_code(runs, pool.codes) == 137
-    (runs[0].run.path / "diverged.json").write_text("{}")
+    (runs[0].path / "diverged.json").write_text("{}")
     assert exit_code(runs, {}) == 3
-    assert exit_code(runs[1:], {runs[1].run.name: 0}) == 0
+    assert exit_code(runs[1:], {runs[1].name: 0}) == 0
 
 
 def test_a_failure_of_the_disk_ends_the_sweep_and_lets_the_others_save(runs):
     told = Told()
     waits = "import os, time\nwhile not os.path.exists('../{}/ready'): time.sleep(0.01)\nraise SystemExit(4)"
-    pool = pool_of(runs, {0: RECORD, 1: waits.format(runs[0].run.name)}, 2, told)
+    pool = pool_of(runs, {0: RECORD, 1: waits.format(runs[0].name)}, 2, told)
     pool.work(signals())
     assert pool.cut_short
     assert order(told, "started") == [1, 2]
-    assert (runs[0].run.path / "signals").read_text() == f"{int(signal.SIGTERM)} "
+    assert (runs[0].path / "signals").read_text() == f"{int(signal.SIGTERM)} "
 
 
 def test_a_run_that_cannot_be_started_any_more_lets_the_others_save(runs):
     def start(run: SweepRun) -> Worker:
         if run is runs[0]:
             return process(run, RECORD)
-        while not (runs[0].run.path / "ready").exists():
+        while not (runs[0].path / "ready").exists():
             time.sleep(0.005)
         raise ConfigError("changed")
 
     with pytest.raises(ConfigError, match="changed"):
         WorkerPool(runs, start, 2, Told()).work(signals())
-    assert (runs[0].run.path / "signals").read_text() == f"{int(signal.SIGTERM)} "
+    assert (runs[0].path / "signals").read_text() == f"{int(signal.SIGTERM)} "
 
 
 @pytest.mark.parametrize("n_left", [0, 2])
@@ -223,14 +223,14 @@ def test_a_signal_is_passed_on_once_as_the_other_one(runs, sent, passed_on):
     pool = pool_of(runs, {0: RECORD, 1: RECORD}, 2, told)
 
     def interrupt() -> None:
-        if not watch.received and all((run.run.path / "ready").exists() for run in runs[:2]):
+        if not watch.received and all((run.path / "ready").exists() for run in runs[:2]):
             os.kill(os.getpid(), sent)
 
     told.at_update = interrupt
     pool.work(watch)
     assert (watch.received, pool.cut_short) == (sent, True)
     assert order(told, "started") == [1, 2]
-    assert [(run.run.path / "signals").read_text() for run in runs[:2]] == [f"{int(passed_on)} "] * 2
+    assert [(run.path / "signals").read_text() for run in runs[:2]] == [f"{int(passed_on)} "] * 2
 
 
 def test_the_same_signal_again_ends_every_process_at_once(runs):
