@@ -116,7 +116,7 @@ def test_a_folder_that_cannot_be_made_ends_with_exit_4(gptlite):
     assert "error: occupied" in result.err
 
 
-def test_a_folder_that_must_not_be_written_ends_with_exit_4(gptlite, monkeypatch):
+def test_a_read_only_folder_ends_with_exit_4(gptlite, monkeypatch):
     def refuse(call, *arguments):
         if call is os.mkdir:
             raise PermissionError(errno.EACCES, "")
@@ -254,7 +254,7 @@ def test_an_evaluation_prompt_of_unknown_characters_is_found_before_the_run_is_m
 
 
 @pytest.mark.parametrize("command", ["train", "sample", "eval"])
-def test_a_wrong_limit_of_threads_in_the_environment_is_named(gptlite, trained, monkeypatch, command):
+def test_a_wrong_thread_limit_in_the_environment_is_named(gptlite, trained, monkeypatch, command):
     monkeypatch.setenv("GPTLITE_THREADS", "many")
     arguments = ["-c", "nano.yaml", "--set", "run.threads=auto", "--set", "data.dir=new"] if command == "train" else []
     result = gptlite(command, *arguments)
@@ -272,13 +272,13 @@ def test_keys_that_a_command_does_not_use_are_refused(gptlite, trained, command,
     assert f"error: --set {key.partition('=')[0]}: gptlite {command} does not use this key. It uses" in result.err
 
 
-def test_a_checkpoint_is_not_chosen_twice(gptlite, trained):
+def test_checkpoint_is_refused_with_a_checkpoint_folder(gptlite, trained):
     result = gptlite("sample", "runs/nano/checkpoints/step-00000006", "--checkpoint", "best")
     assert result.code == 2
     assert "--checkpoint = best: not with a checkpoint's own folder" in result.err
 
 
-def test_an_end_before_what_was_done_is_refused(gptlite, trained):
+def test_max_steps_below_the_steps_done_is_refused(gptlite, trained):
     result = gptlite("train", "--resume", "nano", "--set", "train.max_steps=4")
     assert result.code == 2
     assert "train.max_steps = 4: at least 6" in result.err

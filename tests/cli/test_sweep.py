@@ -35,7 +35,7 @@ def errors(result: Any) -> list[str]:
 
 
 def begun(name: str, *sets: str) -> Run:
-    """The folder of a run as it is after its start."""
+    """Make the folder of a run that has started."""
     run = Run(Path("runs", name))
     run.path.mkdir(parents=True)
     run.write_config(dump_config(with_absolute_paths(load_config(Path("nano.yaml"), sets))))
@@ -87,7 +87,7 @@ def test_it_is_refused_before_any_run_is_made(gptlite, words, message):
 
 
 @pytest.mark.usefixtures("no_processes")
-def test_all_mistakes_are_said_at_once(gptlite, monkeypatch):
+def test_all_mistakes_are_reported_at_once(gptlite, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     words = ["--sweep", "train.lr=1,", "--sweep", "model.layers=1", "--set", "model.n_head=0", "--jobs", "-1"]
     starts = [error.partition(":")[0] for error in errors(gptlite("train", "-c", "nano.yaml", *words))]
@@ -108,7 +108,7 @@ def test_an_existing_sweep_asks_for_continue_or_another_name(gptlite):
 
 
 @pytest.mark.usefixtures("no_processes")
-def test_a_sweep_does_not_go_on_with_another_config_and_says_so_once_for_all_runs(gptlite):
+def test_a_sweep_is_not_continued_with_another_config_and_all_runs_share_one_error(gptlite):
     for number, lr in ((1, 0.001), (2, 0.003)):
         begun(f"nano-sweep-0{number}-lr={lr}", f"train.lr={lr}")
     result = gptlite("train", "-c", "nano.yaml", *LR, "--continue", "--set", "train.warmup_steps=1")
@@ -118,7 +118,7 @@ def test_a_sweep_does_not_go_on_with_another_config_and_says_so_once_for_all_run
 
 
 @pytest.mark.usefixtures("no_processes")
-def test_a_config_that_is_changed_while_others_train_starts_nothing_more(gptlite, monkeypatch):
+def test_no_run_starts_from_a_config_that_changed_during_the_sweep(gptlite, monkeypatch):
     change = "from pathlib import Path; p = Path('nano.yaml'); p.write_text(p.read_text().replace('16}', '18}'))"
     monkeypatch.setattr("gptlite.cli.sweep.sweep_runs.prepare", lambda *args: exec(change) or Anything())
     result = gptlite("train", "-c", "nano.yaml", *LR)
@@ -127,7 +127,7 @@ def test_a_config_that_is_changed_while_others_train_starts_nothing_more(gptlite
 
 
 class Anything:
-    """Text that suits."""
+    """A prepared text that fits every config."""
 
     def check_block_size(self, block_size: int) -> None:
         pass
@@ -148,7 +148,7 @@ def cells(out: str) -> list[list[str]]:
 
 
 @pytest.mark.usefixtures("no_processes")
-def test_seeds_are_one_row_the_best_row_comes_first_and_what_is_next_names_it(gptlite, monkeypatch):
+def test_seeds_share_a_row_and_the_best_row_comes_first(gptlite, monkeypatch):
     monkeypatch.setattr("gptlite.cli.sweep.sweep_runs.check_text", lambda runs, cfg: None)
     bests = {(1, 1): 2.0, (1, 2): 2.2, (2, 1): 1.0, (2, 2): 1.5}
     for number, ((layers, seed), best) in enumerate(bests.items(), start=1):
@@ -167,7 +167,7 @@ def test_seeds_are_one_row_the_best_row_comes_first_and_what_is_next_names_it(gp
 
 
 @pytest.mark.parametrize("code", [2, 137])
-def test_points_that_failed_are_rows_too_whether_their_run_has_begun_or_not(gptlite, capfd, code):
+def test_failed_points_have_rows_whether_or_not_their_run_started(gptlite, capfd, code):
     runs = layers_1_to_3()
     finished("nano-sweep-03-n_layer=3", 2.0, 6, "model.n_layer=3")
     begun("nano-sweep-02-n_layer=2", "model.n_layer=2").write_info({})
@@ -186,7 +186,7 @@ def layers_1_to_3() -> Sequence[SweepRun]:
     return validate_sweep(TrainOptions(config="nano.yaml", sweep=["model.n_layer=1,2,3"])).runs
 
 
-def test_of_several_runs_at_a_time_errors_new_warnings_and_the_end_are_passed_on(gptlite, capfd):
+def test_with_several_jobs_errors_new_warnings_and_ends_are_printed(gptlite, capfd):
     for quiet in (False, True):
         runs = layers_1_to_3()
         progress = SweepProgress("s", runs, 3, quiet=quiet)
@@ -247,7 +247,7 @@ def test_one_bar_counts_the_updates_of_all_runs(gptlite, capfd, monkeypatch):
     assert capfd.readouterr().err == "sweep s: 3 runs in runs, 1 of them finished\n"
 
 
-def test_a_point_that_diverges_leaves_the_others_and_gives_its_exit_code(gptlite, monkeypatch):
+def test_a_diverged_point_does_not_stop_the_others_and_sets_the_exit_code(gptlite, monkeypatch):
     words = ["train", "-c", "nano.yaml", "--sweep", "train.lr=1e30,1e-2", "--jobs", "2"]
     result = gptlite(*words)
     assert result.code == 3
@@ -268,7 +268,7 @@ GRID = ["--sweep", "train.lr=0.01,0.03", "--sweep", "model.n_head=1,2,4"]
 
 
 def shell(folder: Path, command: str) -> subprocess.Popen[str]:
-    """A command line as a leader of its process group, as a shell starts it."""
+    """Start a command line as the leader of its process group, as a shell does."""
     environment = {**os.environ, "GPTLITE_THREADS": "1"}
     pipe = subprocess.PIPE
     return subprocess.Popen(
@@ -294,7 +294,7 @@ def finish(process: subprocess.Popen[str]) -> str:
 
 
 def updates(folder: Path) -> int:
-    """How many were logged in all runs."""
+    """The number of updates logged in all runs."""
     return sum(path.read_bytes().count(b'"train"') for path in folder.glob("runs/*/metrics.jsonl"))
 
 
@@ -306,7 +306,7 @@ def wait_for_updates(process: subprocess.Popen[str], folder: Path, number: int) 
 
 
 def metrics(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """What every run logged, without what depends on the clock."""
+    """The metrics of every run without those under `time`."""
     return {
         path.parent.name: [
             {key: value for key, value in json.loads(line).items() if key != "time"}
@@ -317,7 +317,7 @@ def metrics(folder: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def folder_of(parent: Path, name: str) -> Path:
-    """A folder with the same text, and a config of 40 updates."""
+    """Make a folder with the same text and a config of 40 updates."""
     folder = parent / name
     folder.mkdir()
     shutil.copy(parent / "story.txt", folder)
@@ -356,7 +356,7 @@ def test_runs_that_a_killed_sweep_left_in_training_are_not_trained_twice(gptlite
 
 
 @pytest.mark.slow
-def test_a_signal_saves_every_run_and_prints_a_command_that_goes_on(gptlite, tmp_path):
+def test_a_signal_saves_every_run_and_prints_the_command_that_continues(gptlite, tmp_path):
     folder = folder_of(tmp_path, "interrupted")
     steps = ["--set", "train.max_steps=1000", "--set", "save.every=1000", "--set", "eval.every=1000"]
     process = sweep(folder, "--sweep", "train.lr=0.01,0.03", "--name", "it's", *steps, "--jobs", "2")

@@ -69,7 +69,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def runs(tmp_path: Path) -> list[SweepRun]:
-    """Three runs that were begun."""
+    """Three runs that have started."""
     cfg = RunConfig().with_values({"run.dir": str(tmp_path)})
     grid = points([SweepAxis("run.seed", (1, 2, 3))], "s")
     found = sweep_runs(grid, [cfg.with_values(point.values) for point in grid])
@@ -80,14 +80,14 @@ def runs(tmp_path: Path) -> list[SweepRun]:
 
 
 def process(run: SweepRun, code: str) -> Worker:
-    """A process in a run's folder."""
+    """Start a process in a run's folder."""
     stderr = module.open_stderr()
     command = [sys.executable, "-S", "-c", code]
     return Worker(run, subprocess.Popen(command, cwd=run.path, stderr=stderr), stderr)
 
 
 def pool_of(runs: list[SweepRun], codes: Mapping[int, str], jobs: int, told: Told) -> WorkerPool:
-    """Processes that finish, except those of `codes`, by the place of their run."""
+    """A pool whose workers finish their runs; those at the places in `codes` run that code instead."""
     return WorkerPool(runs, lambda run: process(run, codes.get(runs.index(run), FINISH)), jobs, told)
 
 
@@ -96,7 +96,7 @@ def signals() -> Signals:
 
 
 def order(told: Told, word: str) -> list[int]:
-    """The seeds of the runs of which this was told, in order."""
+    """The seeds of the runs with this event, in order."""
     return [int(name[-1]) for event, name in told.events if event == word]
 
 
@@ -112,7 +112,7 @@ def test_runs_start_in_order_as_jobs_become_free(runs):
     assert not pool.cut_short
 
 
-def test_runs_that_are_over_are_kept_unless_more_is_asked_of_them(runs):
+def test_ended_runs_are_skipped_unless_they_are_to_train_longer(runs):
     runs[0].finish({})
     (runs[1].path / "diverged.json").write_text("{}")
     told = Told()
@@ -122,7 +122,7 @@ def test_runs_that_are_over_are_kept_unless_more_is_asked_of_them(runs):
     assert [run.is_done for run in more] == [False, False, False]
 
 
-def test_a_run_that_another_process_trains_comes_last_and_is_waited_for(runs):
+def test_a_run_locked_by_another_process_is_waited_for_and_comes_last(runs):
     told = Told()
     with ExitStack() as held:
         held.enter_context(runs[0].lock())
@@ -146,7 +146,7 @@ def test_a_run_that_another_process_finishes_is_not_started_again(runs):
     assert sorted(order(told, "started")) == [1, 3]
 
 
-def test_a_run_that_another_process_took_first_is_tried_again(runs):
+def test_a_run_that_another_process_locked_first_is_tried_again(runs):
     told, held = Told(), ExitStack()
     begun = []
 
@@ -164,7 +164,7 @@ def test_a_run_that_another_process_took_first_is_tried_again(runs):
     assert set(pool.codes.values()) == {0}
 
 
-def test_failures_do_not_stop_the_others_and_the_first_of_the_grid_is_the_answer(runs):
+def test_failures_do_not_stop_the_others_and_the_first_sets_the_exit_code(runs):
     told = Told()
     deadly = "import os; os.kill(os.getpid(), 9)"
     pool = pool_of(runs, {1: deadly, 2: "import sys; print('error: no', file=sys.stderr); sys.exit(2)"}, 3, told)
@@ -177,7 +177,7 @@ def test_failures_do_not_stop_the_others_and_the_first_of_the_grid_is_the_answer
     assert exit_code(runs[1:], {runs[1].name: 0}) == 0
 
 
-def test_a_failure_of_the_disk_ends_the_sweep_and_lets_the_others_save(runs):
+def test_a_storage_error_ends_the_sweep_after_the_others_have_saved(runs):
     told = Told()
     waits = "import os, time\nwhile not os.path.exists('../{}/ready'): time.sleep(0.01)\nraise SystemExit(4)"
     pool = pool_of(runs, {0: RECORD, 1: waits.format(runs[0].name)}, 2, told)
@@ -187,7 +187,7 @@ def test_a_failure_of_the_disk_ends_the_sweep_and_lets_the_others_save(runs):
     assert (runs[0].path / "signals").read_text() == f"{int(signal.SIGTERM)} "
 
 
-def test_a_run_that_cannot_be_started_any_more_lets_the_others_save(runs):
+def test_an_error_in_starting_a_run_lets_the_others_save(runs):
     def start(run: SweepRun) -> Worker:
         if run is runs[0]:
             return process(run, RECORD)
@@ -201,7 +201,7 @@ def test_a_run_that_cannot_be_started_any_more_lets_the_others_save(runs):
 
 
 @pytest.mark.parametrize("n_left", [0, 2])
-def test_a_signal_that_ends_all_processes_before_we_look_still_cuts_the_sweep_short(runs, n_left):
+def test_a_signal_that_ended_all_workers_before_the_check_still_cuts_the_sweep_short(runs, n_left):
     told, watch = Told(), signals()
 
     def start(run: SweepRun) -> Worker:
@@ -233,7 +233,7 @@ def test_a_signal_is_passed_on_once_as_the_other_one(runs, sent, passed_on):
     assert [(run.path / "signals").read_text() for run in runs[:2]] == [f"{int(passed_on)} "] * 2
 
 
-def test_the_same_signal_again_ends_every_process_at_once(runs):
+def test_the_same_signal_twice_kills_every_worker(runs):
     told = Told()
     told.at_update = lambda: os.kill(os.getpid(), signal.SIGINT)
     workers: list[Worker] = []
@@ -249,7 +249,7 @@ def test_the_same_signal_again_ends_every_process_at_once(runs):
     assert len(workers) == 2
 
 
-def test_the_other_signal_after_one_is_told_once_and_gives_up_nothing():
+def test_another_signal_after_the_first_changes_nothing():
     lines: list[str] = []
     watch = Signals("run r", "go on", lines.append)
     with watch.watched():
@@ -259,7 +259,7 @@ def test_the_other_signal_after_one_is_told_once_and_gives_up_nothing():
     assert lines == ["stopping after this update; press again to give up"]
 
 
-def test_runs_at_a_time_share_the_threads_that_one_would_have(monkeypatch):
+def test_runs_that_train_at_a_time_share_the_threads(monkeypatch):
     monkeypatch.setattr("gptlite.cli.sweep.sweep_runs.choose_threads", lambda: (8, ""))
     assert [threads_per_run(jobs, 6) for jobs in (1, 2, 3, 6, 16)] == [8, 4, 2, 1, 1]
     assert threads_per_run(16, 2) == 4
