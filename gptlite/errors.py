@@ -71,10 +71,11 @@ class StorageError(UserError):
 
 
 class Interrupted(UserError):
-    """A signal stopped the work. The sentence says what was saved."""
+    """A signal stopped the work. The sentence says what was saved; `handle` names the run that can be resumed."""
 
-    def __init__(self, signum: int, sentence: str, where: str | None = None) -> None:
+    def __init__(self, signum: int, sentence: str, where: str | None = None, *, handle: str | None = None) -> None:
         self.exit_code = 128 + signum
+        self.handle = handle
         super().__init__(sentence, where)
 
 

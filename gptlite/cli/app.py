@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -14,7 +15,7 @@ from gptlite.cli import config, prepare
 from gptlite.cli.eval import command as evaluate
 from gptlite.cli.runs import command as runs
 from gptlite.cli.sample import command as sample
-from gptlite.cli.terminal import Console, drop
+from gptlite.cli.terminal import Console, drop, shell_name
 from gptlite.cli.train import command as train
 from gptlite.cli.usage import Command, Commands, usage_problem
 from gptlite.errors import ConfigError, Interrupted, UserError
@@ -48,10 +49,12 @@ def top(
 
 
 def complain(error: UserError) -> None:
-    """Print an error, one line per problem. A stop by a signal is not an error and has no prefix."""
+    """Print an error, one line per problem. A stop by a signal is not an error; the command that continues follows."""
     prefix = "" if isinstance(error, Interrupted) else "error: "
     for problem in error.problems:
         Console().say(f"{prefix}{problem}")
+    if isinstance(error, Interrupted) and error.handle is not None:
+        Console().say(f"continue with:\n  {shell_name('gptlite')} train --resume {shlex.quote(error.handle)}")
 
 
 def run(arguments: Sequence[str]) -> int:

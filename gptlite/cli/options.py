@@ -68,8 +68,9 @@ def find_config_file(config: str | None) -> Path:
     """Find the file of --config, or the default config."""
     from gptlite.config.finding import find_config
 
-    with located(f"--config {config or DEFAULT_CONFIG}"):
-        return find_config(config or DEFAULT_CONFIG)
+    name = config or DEFAULT_CONFIG
+    with located(f"--config {name}"), located(f"--config {name}", at=name):
+        return find_config(name)
 
 
 def overrides_of(sets: Sequence[str] | None, data: Sequence[str] | None) -> list[str | Override]:

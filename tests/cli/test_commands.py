@@ -18,8 +18,10 @@ from pathlib import Path
 import pytest
 
 import gptlite as package
+from gptlite.cli import app
 from gptlite.cli.terminal import Console, wrapped
 from gptlite.config.loading import load_config
+from gptlite.errors import Interrupted
 from gptlite.inference.language_model import LanguageModel
 from gptlite.runs.run import runs_folder
 
@@ -327,6 +329,13 @@ def test_quiet_training_prints_nothing_but_its_result_and_errors(gptlite):
     assert (result.code, result.err) == (0, "")
     assert "saved in runs/nano" in result.out
     assert gptlite("train", "-c", "nano.yaml", "-q", "--name", "nano").err.startswith("error: ")
+
+
+def test_a_stop_by_a_signal_is_no_error_and_names_the_command_that_continues(capfd):
+    app.complain(Interrupted(signal.SIGINT, "stopped after step 3", "run it's", handle="it's"))
+    line, before, command = capfd.readouterr().err.splitlines()
+    assert (line, before) == ("run it's: stopped after step 3", "continue with:")
+    assert shlex.split(command)[1:] == ["train", "--resume", "it's"]
 
 
 def test_dir_of_the_package_lists_what_it_offers():

@@ -367,7 +367,7 @@ def test_a_signal_saves_every_run_and_prints_the_command_that_continues(gptlite,
         out, err = process.communicate(timeout=60)
         assert (process.returncode, out) == (code, "")
         end, command = err.splitlines()[-2:]
-        assert end == "sweep it's: stopped and saved. 0 of 2 runs are finished. Continue with:"
+        assert end == "sweep it's: stopped, every run is saved. 0 of 2 runs are finished. Continue with:"
         for run in Run.all(folder / "runs"):
             logged = [line["step"] for line in metrics(folder)[run.name]]
             assert valid_checkpoints(run.checkpoints)[-1].step == max(logged)

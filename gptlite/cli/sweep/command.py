@@ -50,7 +50,7 @@ def run_sweep(options: TrainOptions) -> None:
     if pool.cut_short:
         over = f"{sum(run.is_done for run in runs)} of {len(runs)} runs are finished. Continue with:\n  {again}"
         if signals.received:
-            raise Interrupted(signals.received, f"stopped and saved. {over}", where=f"sweep {sweep.name}")
+            raise Interrupted(signals.received, f"stopped, every run is saved. {over}", where=f"sweep {sweep.name}")
         raise StorageError(f"stopped after the disk or network error above. {over}", where=f"sweep {sweep.name}")
     emit(report(runs, pool.codes, progress.say))
     if code := exit_code(runs, pool.codes):
