@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from gptlite.cli.terminal import emit
-from gptlite.config.finding import SUFFIXES, builtin_folder
 from gptlite.errors import ConfigError
 
 
@@ -21,6 +20,8 @@ def config(
 
     To start from one: `gptlite config small > my.yaml`.
     """
+    from gptlite.config.finding import SUFFIXES, builtin_folder
+
     shipped = {path.stem: path for path in builtin_folder("configs").glob(f"*{SUFFIXES[0]}")}
     if name is None:
         width = max(map(len, shipped)) + 2

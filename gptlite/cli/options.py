@@ -66,7 +66,7 @@ def read_config(config: str | None, sets: Sequence[str] | None, data: Sequence[s
 
 def find_config_file(config: str | None) -> Path:
     """Find the file of --config, or the default config."""
-    from gptlite.config.finding import find_config
+    from gptlite.config.loading import find_config
 
     name = config or DEFAULT_CONFIG
     with located(f"--config {name}"), located(f"--config {name}", at=name):
