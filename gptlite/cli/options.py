@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -83,15 +83,9 @@ def overrides_of(sets: Sequence[str] | None, data: Sequence[str] | None) -> list
     return overrides
 
 
-@contextmanager
-def located_text(data: Sequence[str] | None) -> Iterator[None]:
-    """Let errors about `data.source`, or one entry of it, name --data where it was given."""
-    with ExitStack() as stack:
-        if data:
-            stack.enter_context(located("--data" if len(data) > 1 else f"--data {data[0]}", at="data.source"))
-        for text in data or ():
-            stack.enter_context(located(f"--data {text}", at=f"data.source {text}"))
-        yield
+def located_text(data: Sequence[str] | None) -> AbstractContextManager[None]:
+    """Let errors about `data.source` name --data where it was given."""
+    return located("--data", at="data.source") if data else nullcontext()
 
 
 def used(options: Mapping[str, tuple[str, object]]) -> list[Override]:

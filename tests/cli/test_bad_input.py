@@ -19,7 +19,7 @@ def set_(key: str, value: object) -> list[str]:
 CASES = [
     pytest.param(
         ["--data", "gone.txt"],
-        "error: --data gone.txt: there is no file, folder or data set of this name",
+        "error: --data: there is no file, folder or data set named gone.txt. ",
         id="missing-file",
     ),
     pytest.param(["--data", "empty.txt"], "empty.txt: text = 0 bytes: a file with text is needed", id="empty-file"),

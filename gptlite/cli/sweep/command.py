@@ -73,7 +73,7 @@ def validate_sweep(options: TrainOptions) -> Sweep:
         path = find_config_file(options.config)
         name = f"{path.stem}-sweep" if options.name is None else options.name
         grid = points(axes, name)
-        with gathered(problems), located(f"--name {name}"):
+        with gathered(problems), located(f"--name {name}", at=f"run {name}"):
             Run.check_name(options.name, name)
             Run.check_name(grid[0].name, name)  # longer by a number
         configs = load_points(path, overrides_of(options.sets, options.data), grid)

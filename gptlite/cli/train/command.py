@@ -100,7 +100,7 @@ def resume_run(name: str, options: TrainOptions, listener: Listener) -> Outcome:
     from gptlite.runs.run import CONFIG, Run, runs_folder
     from gptlite.training.launch import resume
 
-    with located(f"--resume {name}"):
+    with located(f"--resume {name}", at=f"run {name}"):
         run = Run.open(runs_folder(), name, unfinished=True)
     listener.say(f"run: {run.path}")
     cfg = load_config(run.path / CONFIG, options.sets) if options.sets else None
