@@ -21,8 +21,8 @@ _TEXT_OPTIONS = ("--data", "--prompt")  # what a word without an option is likel
 _OTHER_COMMANDS = {
     "export convert save": "A checkpoint folder opens in Hugging Face transformers as it is.",
     "generate complete write inference infer": "Use gptlite sample --prompt TEXT.",
-    "chat talk repl": "Use gptlite sample --interactive; the model continues your text, it is not trained to answer.",
-    "finetune fine-tune tune": "Every run starts from random weights; gptlite train --resume RUN continues one.",
+    "chat talk repl": "Use gptlite sample --interactive. The model continues your text; it is not trained to answer.",
+    "finetune fine-tune": "Every run starts from random weights. gptlite train --resume RUN continues a run.",
     "serve server api": "From Python, gptlite.load(RUN).generate(PROMPT) writes text.",
     "resume continue": "Use gptlite train --resume RUN.",
     "evaluate score test benchmark": "Use gptlite eval.",
@@ -60,8 +60,8 @@ class Commands(TyperGroup):
         """Find the command that the first argument names. Raises ConfigError."""
         if args[0] not in self.commands:
             near = difflib.get_close_matches(args[0], self.commands, n=1, cutoff=0.7)
-            other = advice_for(args[0], _OTHER_COMMANDS)
-            advice = f"Did you mean {near[0]}?" if near else other or f"See {ctx.command_path} --help."
+            advice = f"Did you mean {near[0]}?" if near else f"See {ctx.command_path} --help."
+            advice = advice_for(args[0], _OTHER_COMMANDS) or advice
             raise ConfigError(f"there is no command {args[0]}. {advice}", where=ctx.command_path)
         return super().resolve_command(ctx, args)
 
