@@ -4,7 +4,7 @@
     m = gptlite.load("runs/small")
     m.generate("def "), m.score("some text"), m.tokenizer.encode("some text")
 
-Importing gptlite loads nothing heavy: torch comes with the first call.
+Importing gptlite is quick: torch is imported with the first use of `load` or `train`.
 """
 
 from __future__ import annotations
@@ -29,5 +29,9 @@ _LAZY = {"load": "gptlite.inference.load", "train": "gptlite.training.launch"}
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module 'gptlite' has no attribute {name!r}")
-    set_short_spin(os.environ, sys.modules)  # torch comes with the module
+    set_short_spin(os.environ, sys.modules)  # before the module imports torch
     return getattr(import_module(_LAZY[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

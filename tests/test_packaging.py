@@ -1,4 +1,4 @@
-"""The wheel carries the built-in configs and data-set cards, no leavings, and works in an empty folder."""
+"""The wheel holds the package, its configs and data-set cards and nothing else, and works in an empty folder."""
 
 from __future__ import annotations
 
@@ -72,6 +72,11 @@ def test_the_wheel_holds_the_package_with_its_configs_and_cards_and_nothing_else
 def test_an_installed_gptlite_finds_its_built_in_config(installed: Path, tmp_path: Path) -> None:
     found = run(sys.executable, "-c", FIND, cwd=tmp_path, import_from=installed)
     assert found.strip() == str(installed / "gptlite" / "builtin" / "configs" / "small.yaml")
+
+
+def test_an_installed_gptlite_prints_its_configs(installed: Path, tmp_path: Path, repository: Path) -> None:
+    printed = run(installed / "bin" / "gptlite", "config", "small", cwd=tmp_path, import_from=installed)
+    assert printed == (repository / "configs" / "small.yaml").read_text(encoding="utf-8")
 
 
 def test_an_installed_gptlite_trains_in_an_empty_folder(installed: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the program loads before it does anything; each of these once cost its users a second or more."""
+"""Start-up imports nothing that takes seconds."""
 
 from __future__ import annotations
 

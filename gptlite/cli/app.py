@@ -1,25 +1,26 @@
-"""The `gptlite` command: its sub-commands, and the one form in which errors reach the user."""
+"""The `gptlite` command: its subcommands, exit codes, and the one place where errors are printed."""
 
 from __future__ import annotations
 
+import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 from typer.exceptions import TyperException
 
-from gptlite.cli import prepare
+from gptlite.cli import config, prepare
 from gptlite.cli.eval import command as evaluate
 from gptlite.cli.runs import command as runs
 from gptlite.cli.sample import command as sample
-from gptlite.cli.terminal import Console, drop
+from gptlite.cli.terminal import Console, drop, shell_name
 from gptlite.cli.train import command as train
-from gptlite.cli.usage import Command, Commands
-from gptlite.errors import UserError
+from gptlite.cli.usage import Command, Commands, usage_problem
+from gptlite.errors import ConfigError, Interrupted, UserError
 from gptlite.version import __version__
 
-# rich_markup_mode: Rich's boxes would hide the house form of errors, and cost a tenth of a second at start-up.
+# rich_markup_mode=None: Rich would print errors in boxes, and takes a tenth of a second to import.
 app = typer.Typer(
     name="gptlite",
     cls=Commands,
@@ -33,12 +34,13 @@ app.command("train", cls=Command)(train.train)
 app.command("sample", cls=Command)(sample.sample)
 app.command("eval", cls=Command)(evaluate.evaluate)
 app.add_typer(runs.app)
+app.command("config", cls=Command)(config.config)
 
 
 @app.callback(invoke_without_command=True)
 def top(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     if version:
         print(f"gptlite {__version__}")
@@ -46,47 +48,34 @@ def top(
         print(context.get_help())
 
 
-def complain(problems: Iterable[object]) -> None:
-    """One line per problem, on standard error."""
-    for problem in problems:
-        Console().say(f"error: {problem}")
-
-
-def usage_problem(error: TyperException, arguments: Sequence[str]) -> str:
-    """What is wrong with the command line, in the house form."""
-    where = " ".join(["gptlite", *_commands_in(arguments)])
-    message = error.format_message().strip().rstrip(".").replace("\n", " ")
-    return f"{where}: {message[:1].lower()}{message[1:]}; see {where} --help"
-
-
-def _commands_in(arguments: Sequence[str]) -> list[str]:
-    """The words that name a command, and one behind `runs`."""
-    if list(arguments[:1]) == ["runs"]:
-        inner = [command.name for command in runs.app.registered_commands]
-        return ["runs", *(word for word in arguments[1:2] if word in inner)]
-    commands = [command.name for command in app.registered_commands]
-    return [word for word in arguments[:1] if word in commands]
+def complain(error: UserError) -> None:
+    """Print an error, one line per problem. A stop by a signal is not an error; the command that continues follows."""
+    prefix = "" if isinstance(error, Interrupted) else "error: "
+    for problem in error.problems:
+        Console().say(f"{prefix}{problem}")
+    if isinstance(error, Interrupted) and error.handle is not None:
+        Console().say(f"continue with:\n  {shell_name('gptlite')} train --resume {shlex.quote(error.handle)}")
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line; its exit code. Only bugs raise."""
+    """Run a command line and return its exit code. Only bugs raise."""
     try:
         code = app(args=list(arguments), prog_name="gptlite", standalone_mode=False)
-        if code == 130:  # Typer's answer to Ctrl-C, where no training was there to save anything
-            complain(["interrupted"])
+        if code == 130:  # Typer's answer to Ctrl-C outside of training
+            Console().say("interrupted")
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except UserError as error:
-        complain(error.problems)
+        complain(error)
         return error.exit_code
     except TyperException as error:
-        complain([usage_problem(error, arguments)])
-        return UserError.exit_code
+        complain(ConfigError(usage_problem(error)))
+        return ConfigError.exit_code
     except BrokenPipeError:
         drop(sys.stdout)
         return 0
 
 
 def main() -> None:
-    """Run the words that the program was started with, and leave with the exit code."""
+    """Run the command line of this process and exit with its code."""
     sys.exit(run(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""Files that results go to."""
+"""Output files of `--out`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from gptlite.errors import ConfigError, DataError
 
 
 def writable(out: str | Path) -> Path:
-    """Where --out points, before any work is done for it. ConfigError where no file can be written."""
+    """Check the path of --out before any work is done for it. Raises ConfigError where no file can be written."""
     path = Path(out)
     if path.is_dir():
-        raise ConfigError(f"--out = {path}: a file's name, and this is a folder; name a file in it")
+        raise ConfigError("this is a folder. Name a file in it.", where=f"--out {path}")
     if not path.parent.is_dir():
-        raise ConfigError(f"--out = {path}: no folder {path.parent}; make it first, or choose another place")
+        raise ConfigError(f"there is no folder {path.parent}. Make it first, or choose another.", where=f"--out {path}")
     return path
 
 
@@ -35,9 +35,9 @@ def output_path(names: Sequence[str], out: str | None, ending: str) -> Path:
 
 
 def write_output(path: Path, text: str) -> None:
-    """Write a whole file at once, also behind a link, with the permissions of the one that was there.
+    """Replace a file atomically, also behind a link, and keep its permissions. Raises StorageError.
 
-    What is no ordinary file, such as a pipe or /dev/stdout, is written into. StorageError where that fails.
+    A pipe or a device such as /dev/stdout is written into.
     """
     data = text.encode()
     if path.exists() and not path.is_file():

@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they stand for."""
+"""Options that several commands share, and the config keys they set."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from gptlite.errors import ConfigError, located
+from gptlite.errors import ConfigError, Problem, located
 
 if TYPE_CHECKING:
     from gptlite.config.loading import Override
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 DEFAULT_CONFIG = "small.yaml"
 
-# Keys that --set takes where a command uses only some; "run.*" stands for a section.
+# The keys that --set accepts in commands that use only some; "sample.*" is the whole section.
 SETTABLE = {
     "sample": ("sample.*", "run.device", "run.threads", "run.attention"),
     "eval": (
@@ -33,40 +33,49 @@ ConfigOption = Annotated[
         "--config",
         "-c",
         metavar="FILE",
-        help=f"A config: a path, or a name in ./configs or of a built-in one. Default: {DEFAULT_CONFIG}.",
+        help=f"A config: a path, or a name from ./configs or `gptlite config`. Default: {DEFAULT_CONFIG}.",
     ),
 ]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change one key of the config. May be repeated."),
+    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a key of the config. Repeatable."),
 ]
 DataOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--data", metavar="TEXT", help="The text: a file, folder, glob or known name (data.source). May be repeated."
+        "--data", metavar="TEXT", help="The text: a file, folder, glob or named data set (data.source). Repeatable."
     ),
 ]
 RunArgument = Annotated[
     str | None,
-    typer.Argument(metavar="[RUN]", help="A run's name or folder, or a checkpoint's. Default: the newest run."),
+    typer.Argument(metavar="RUN", help="A run's name, its folder, or a checkpoint folder. Default: the newest run."),
 ]
 CheckpointOption = Annotated[
     str | None,
-    typer.Option("--checkpoint", metavar="best|latest|STEP", help="Which of the run's checkpoints. Default: best."),
+    typer.Option("--checkpoint", metavar="best|latest|STEP", help="Which checkpoint of the run. Default: best."),
 ]
 
 
 def read_config(config: str | None, sets: Sequence[str] | None, data: Sequence[str] | None) -> tuple[RunConfig, Path]:
-    """The config that a command line asks for, and the file it came from. ConfigError with every problem."""
-    from gptlite.config.loading import find_config, load_config
+    """Load the config that a command line asks for; its file comes second. Raises ConfigError with every problem."""
+    from gptlite.config.loading import load_config
 
-    path = find_config(config or DEFAULT_CONFIG)
+    path = find_config_file(config)
     with located("--set"):
         return load_config(path, overrides_of(sets, data)), path
 
 
+def find_config_file(config: str | None) -> Path:
+    """Find the file of --config, or the default config."""
+    from gptlite.config.loading import find_config
+
+    name = config or DEFAULT_CONFIG
+    with located(f"--config {name}"), located(f"--config {name}", at=name):
+        return find_config(name)
+
+
 def overrides_of(sets: Sequence[str] | None, data: Sequence[str] | None) -> list[str | Override]:
-    """What --set and --data change in a config."""
+    """The changes to a config that --set and --data ask for."""
     from gptlite.config.loading import Override
 
     overrides: list[str | Override] = list(sets or ())
@@ -76,12 +85,12 @@ def overrides_of(sets: Sequence[str] | None, data: Sequence[str] | None) -> list
 
 
 def located_text(data: Sequence[str] | None) -> AbstractContextManager[None]:
-    """Errors about the text name --data where it was given."""
+    """Let errors about `data.source` name --data where it was given."""
     return located("--data", at="data.source") if data else nullcontext()
 
 
 def used(options: Mapping[str, tuple[str, object]]) -> list[Override]:
-    """Changes of the config that options stand for, those left out without effect: {"--seed": ("sample.seed", 7)}."""
+    """The config changes of options that were given, from {"--seed": ("sample.seed", 7)}; None means not given."""
     from gptlite.config.loading import Override
 
     return [
@@ -90,14 +99,14 @@ def used(options: Mapping[str, tuple[str, object]]) -> list[Override]:
 
 
 def settable(command: str, key: str) -> bool:
-    """Whether --set of a command takes a key."""
+    """Whether `--set` of a command accepts a key."""
     return command not in SETTABLE or key.startswith(tuple(accepted.rstrip("*") for accepted in SETTABLE[command]))
 
 
 def check_keys(command: str, overrides: Sequence[str] | None) -> list[str]:
-    """The --set options of a command that uses only some keys; ConfigError for those that would do nothing."""
+    """Return the --set options of a command. Raises ConfigError for keys that it would ignore."""
     problems = [
-        f"--set: {key}: gptlite {command} uses {', '.join(SETTABLE[command])}; leave it out"
+        Problem(f"gptlite {command} does not use this key. It uses {', '.join(SETTABLE[command])}.", f"--set {key}")
         for override in overrides or ()
         if not settable(command, key := override.partition("=")[0].strip())
     ]

@@ -1,4 +1,4 @@
-"""`gptlite prepare`: text to token ids on disk."""
+"""`gptlite prepare`: tokenize a text into a prepared data set."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ def prepare(
     set_: SetOption = None,
     data: DataOption = None,
     name: Annotated[
-        str | None, typer.Option("--name", metavar="NAME", help="What to call the folder. Default: after the text.")
+        str | None,
+        typer.Option("--name", metavar="NAME", help="The folder's name begins with it. Default: the text's."),
     ] = None,
 ) -> None:
-    """Turn the text of a config into token ids, once; `train` does it by itself where it has not been done."""
+    """Tokenize a text and show what training would read. `gptlite train` does it by itself if needed."""
     from gptlite.data.prepare import prepare as prepare_text
 
     cfg, path = read_config(config, set_, data)
@@ -38,29 +39,27 @@ def prepare(
     console.say(f"config: {path}")
     with located_text(data):
         prepared = prepare_text(cfg.data, cfg.tokenizer, console.say, name=name)
-    for line in (*report(prepared.manifest), f"it lies in      {prepared.path}"):
+    for line in (*summarize(prepared.manifest), f"folder          {prepared.path}"):
         emit(f"{line}\n")
 
 
-def report(manifest: Manifest) -> list[str]:
-    """What was made of the text."""
+def summarize(manifest: Manifest) -> list[str]:
+    """Sources, tokenizer, split sizes and baselines of a prepared data set, one line each."""
     names = ", ".join(source.name for source in manifest.sources)
     lines = [
         f"text            {names}: {sum(source.bytes for source in manifest.sources):,} bytes",
-        f"tokenizer       {manifest.tokenizer.kind}, {manifest.tokenizer.vocab_size} ids",
+        f"tokenizer       {manifest.tokenizer.kind}, {manifest.tokenizer.vocab_size:,} ids",
     ]
     for name, split in (("training", manifest.train), ("validation", manifest.val)):
         per_token = split.bytes / split.tokens
         lines.append(
-            f"{name:<15} {counted(split.tokens, 'token')}, {split.bytes:,} bytes ({per_token:.2f} a token), "
+            f"{name:<15} {counted(split.tokens, 'token')}, {split.bytes:,} bytes ({per_token:.2f} per token), "
             f"{counted(split.documents, 'document')}"
         )
-    reference = manifest.baselines
-    compressors = (
-        f"xz -9: {reference.xz:.3f}, gzip -9: {reference.gzip:.3f}, " if manifest.compressors_meaningful else ""
-    )
+    baselines = manifest.baselines
+    compressors = f"xz -9 {baselines.xz:.3f}, gzip -9 {baselines.gzip:.3f}, " if manifest.compressors_meaningful else ""
     lines += [
         f"split           {SPLIT_RULES[manifest.split_rule.rule]}",
-        f"bits per byte   of the validation text by {compressors}single bytes: {reference.unigram:.3f}",
+        f"bits per byte   of the validation text: {compressors}byte frequencies {baselines.unigram:.3f}",
     ]
     return lines

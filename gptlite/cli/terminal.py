@@ -1,10 +1,13 @@
-"""The terminal as training and sampling see it."""
+"""Output: progress and messages on standard error, results on standard output."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shlex
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -19,41 +22,61 @@ if TYPE_CHECKING:
 
 
 class Console:
-    """Lines and, unless `quiet`, the progress bar, on standard error: standard output is for results."""
+    """Messages and the progress bar on standard error. A `quiet` one shows neither, only the answer to a signal."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._quiet = quiet
         self._sink: ConsoleSink | None = None
 
     def say(self, line: str) -> None:
-        """One line, above the bar if there is one."""
-        if self._sink is not None:
-            self._sink.say(line)
-        else:
+        """Print a line, above the progress bar if there is one. On a terminal, long lines break between words."""
+        if self._quiet:
+            return
+        for part in wrapped(line, sys.stderr):
+            if self._sink is not None:
+                self._sink.say(part)
+                continue
             try:
-                print(line, file=sys.stderr, flush=True)
-            except OSError:  # nobody listens: no reason to stop
+                print(part, file=sys.stderr, flush=True)
+            except OSError:  # nobody reads it any more, which is no reason to stop
                 drop(sys.stderr)
 
     def say_at_once(self, line: str) -> None:
-        """One line from a signal handler: past the stream, which a handler must not enter a second time."""
-        start = ERASE if has_cursor(sys.stderr) else ""  # the bar, and the ^C that was typed
-        with contextlib.suppress(OSError):  # a terminal that is gone, as for the bar
+        """Print a line from a signal handler. It bypasses the stream, which a handler must not enter a second time."""
+        start = ERASE if has_cursor(sys.stderr) else ""  # erases the bar and the ^C that was typed
+        with contextlib.suppress(OSError):  # the terminal may be closed
             os.write(sys.stderr.fileno(), f"{start}{line}\n".encode())
 
     def begin(self, total: float, start: float, *, in_seconds: bool) -> Sequence[Sink]:
-        """The bar."""
-        self._sink = ConsoleSink(sys.stderr, total=total, start=start, in_seconds=in_seconds, quiet=self._quiet)
+        """Open the progress bar."""
+        if self._quiet:
+            return []
+        self._sink = ConsoleSink(sys.stderr, total=total, start=start, in_seconds=in_seconds)
         return [self._sink]
 
     def progress(self, step: int, loss: float | None = None) -> None:
-        """Move the bar."""
+        """Move the progress bar."""
         if self._sink is not None:
             self._sink.progress(step, loss)
 
 
+def wrapped(text: str, stream: TextIO) -> list[str]:
+    """The lines of a text as wide as the terminal that `stream` is; as they are if it is none.
+
+    Lines that begin with a space stay whole: commands to copy and rows of tables.
+    """
+    lines = text.split("\n")
+    if not stream.isatty():
+        return lines
+    columns = 80
+    with contextlib.suppress(OSError, ValueError):  # it does not tell its size
+        columns = os.get_terminal_size(stream.fileno()).columns or columns
+    wrapper = textwrap.TextWrapper(columns, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return [part for line in lines for part in ([line] if line[:1].isspace() else wrapper.wrap(line) or [""])]
+
+
 def emit(text: str) -> None:
-    """Results to standard output, at once; a character that it cannot show becomes "?". StorageError on a full disk."""
+    """Write results to standard output, with "?" for what it cannot show. Raises StorageError on a full disk."""
     encoding = sys.stdout.encoding or "utf-8"
     try:
         sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
@@ -67,5 +90,11 @@ def emit(text: str) -> None:
 
 
 def drop(stream: TextIO) -> None:
-    """Whoever read it has left (`| head`): no more of it, and no complaint when Python closes the stream."""
+    """Discard the rest of a stream whose reader has closed it (`| head`), so that Python can close it in silence."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def shell_name(program: str) -> str:
+    """A program of this environment as the calling shell finds it: its name if PATH has it, else its path."""
+    beside_python = Path(sys.executable).parent / program
+    return shlex.quote(str(beside_python)) if shutil.which(program) is None and beside_python.exists() else program

@@ -1,4 +1,4 @@
-"""Mistakes on the command line itself, found before any option acts: one line each, with what was probably meant."""
+"""Mistakes on the command line, all reported at once and before any option acts, with what was probably meant."""
 
 from __future__ import annotations
 
@@ -13,95 +13,159 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from gptlite.cli.options import settable
-from gptlite.errors import ConfigError
+from gptlite.errors import ConfigError, Problem
 
 _TEXT_OPTIONS = ("--data", "--prompt")  # what a word without an option is likely to be
 
+# Commands and options of other programs. Each has one sentence that names the way here, or says that there is none.
+_OTHER_COMMANDS = {
+    "export convert save": "A checkpoint folder opens in Hugging Face transformers as it is.",
+    "generate complete write inference infer": "Use gptlite sample --prompt TEXT.",
+    "chat talk repl": "Use gptlite sample --interactive. The model continues your text; it is not trained to answer.",
+    "finetune fine-tune": "Every run starts from random weights. gptlite train --resume RUN continues a run.",
+    "serve server api": "From Python, gptlite.load(RUN).generate(PROMPT) writes text.",
+    "resume continue": "Use gptlite train --resume RUN.",
+    "evaluate score test benchmark": "Use gptlite eval.",
+    "tokenize preprocess data": "Use gptlite prepare.",
+    "sweep search tune": "Use gptlite train --sweep KEY=A,B.",
+    "list ls compare": "Use gptlite runs.",
+    "init configs": "gptlite config lists the shipped configs and prints one.",
+}
+_OTHER_TRAIN_OPTIONS = {
+    "epochs num-epochs n-epochs max-epochs num-train-epochs": "Training is counted in updates or in minutes. Use "
+    "--set train.max_steps=N or --set train.max_minutes=M.",
+    "init-from from-pretrained pretrained finetune finetune-from": "Every run starts from random weights. --resume RUN "
+    "continues a run.",
+}
+
 
 class Command(TyperCommand):
-    """One command, which refuses what Typer would pass over."""
+    """A command that refuses what Typer would ignore, such as an option given twice."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the words behind the command's name; ConfigError for those that make no sense."""
-        extra = check_words(self, ctx, args)
-        if extra:
-            raise ConfigError(_extra_words(ctx.command_path, extra, _options_of(self)))
+        """Parse the arguments of the command. Raises ConfigError with all mistakes in them."""
+        check_arguments(self, ctx, args)
         return super().parse_args(ctx, args)
 
 
 class Commands(TyperGroup):
-    """All commands."""
+    """A group of commands with the same checks."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the words up to the command's name; ConfigError for those that make no sense."""
-        check_words(self, ctx, args)
+        """Parse the arguments before the command's name. Raises ConfigError with all mistakes in them."""
+        check_arguments(self, ctx, args)
         return super().parse_args(ctx, args)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command that the first argument names. Raises ConfigError."""
+        if args[0] not in self.commands:
+            near = difflib.get_close_matches(args[0], self.commands, n=1, cutoff=0.7)
+            advice = f"Did you mean {near[0]}?" if near else f"See {ctx.command_path} --help."
+            advice = advice_for(args[0], _OTHER_COMMANDS) or advice
+            raise ConfigError(f"there is no command {args[0]}. {advice}", where=ctx.command_path)
+        return super().resolve_command(ctx, args)
 
-def check_words(command: TyperCommand | TyperGroup, ctx: Any, args: Sequence[str]) -> list[str]:
-    """The words that no option or argument takes. ConfigError for unknown options, and for repeated ones where Typer
-    would silently take the last."""
-    try:
-        _, extra, order = command.make_parser(ctx).parse_args(list(args))
-    except TyperException as error:
-        name, known = getattr(error, "option_name", None), _options_of(command)
-        if name is None or name in known:
-            raise
-        raise ConfigError(_unknown_option(ctx.command_path, name, args, known)) from None
-    if any(param.is_eager for param in order):  # --help: whatever else was typed
-        return []
+
+def advice_for(name: str, table: dict[str, str]) -> str | None:
+    """The entry of a table whose key lists the name."""
+    return next((advice for names, advice in table.items() if name in names.split()), None)
+
+
+def usage_problem(error: TyperException, context: Any = None) -> Problem:
+    """A mistake that Typer found, in the form of our own errors."""
+    context = context or getattr(error, "ctx", None)
+    where = "gptlite" if context is None else context.command_path
+    message = error.format_message().strip().rstrip(".").replace("\n", " ")
+    return Problem(f"{message[:1].lower()}{message[1:]}. See {where} --help.", where)
+
+
+def check_arguments(command: TyperCommand | TyperGroup, ctx: Any, args: Sequence[str]) -> None:
+    """Raise ConfigError with every mistake in the arguments of a command."""
+    problems: list[Problem] = []
+    left, known = list(args), _options_of(command)
+    while True:
+        try:
+            values, extra, order = command.make_parser(ctx).parse_args(list(left))
+            break
+        except TyperException as error:
+            name = getattr(error, "option_name", None)
+            if name is None or name in known:  # an option without its value, say
+                raise ConfigError([*problems, usage_problem(error, ctx)]) from None
+            problems.append(Problem(_unknown_option(ctx.command_path, name, left, known), ctx.command_path))
+    if not problems and any(param.is_eager for param in order):  # --help, whatever else is given
+        return
     given = Counter(param for param in order if param.param_type_name == "option")
-    problems = [
-        f"{max(param.opts, key=len)} = given {times} times: it takes one value; leave the others out"
-        for param, times in given.items()
-        if times > 1 and not getattr(param, "multiple", False) and not getattr(param, "is_flag", False)
-    ]
+    for param, times in given.items():
+        try:
+            param.handle_parse_result(ctx, values, [])
+        except TyperException as error:
+            problems.append(_bad_value(param, values[param.name], error, ctx))
+        if times > 1 and not getattr(param, "multiple", False) and not getattr(param, "is_flag", False):
+            sentence = f"this option takes one value and is given {times} times. Keep one of them."
+            problems.append(Problem(sentence, max(param.opts, key=len)))
+    if extra and isinstance(command, TyperCommand):
+        problems.append(Problem(_unexpected(ctx.command_path, extra, known), ctx.command_path))
     if problems:
         raise ConfigError(problems)
-    return extra
+
+
+def _bad_value(param: Any, value: Any, error: TyperException, context: Any) -> Problem:
+    """A value that Typer does not accept for an option."""
+    annotation = getattr(getattr(param, "type_descriptor", None), "annotation", None)
+    expected = {"int": "a whole number", "float": "a number"}.get(getattr(annotation, "__name__", ""))
+    if expected is None:
+        return usage_problem(error, context)
+    return Problem(f"{value} is not {expected}.", param.opts[0])
 
 
 def _options_of(command: TyperCommand | TyperGroup) -> list[str]:
     return [option for param in command.params if param.param_type_name == "option" for option in param.opts]
 
 
-def _extra_words(where: str, words: Sequence[str], known: Collection[str]) -> str:
-    """What to say of words that stand on their own."""
+def _unexpected(where: str, words: Sequence[str], known: Collection[str]) -> str:
+    """The sentence about words that belong to no option."""
     from gptlite.config.loading import SUFFIXES
 
     meant = next((option for option in _TEXT_OPTIONS if option in known), None)
     if "--config" in known and Path(words[0]).suffix in SUFFIXES:
         meant = "--config"
-    advice = f"did you mean {meant} {shlex.quote(words[0])}?" if meant else f"see {where} --help"
+    advice = f"Did you mean {meant} {shlex.quote(words[0])}?" if meant else f"See {where} --help."
     if meant == "--data" and len(words) > 1:
-        advice = "put --data before each of them, or a glob between quotes behind one --data"
-    shown = ", ".join(words[:3]) + (f" and {len(words) - 3} more" if len(words) > 3 else "")
-    return f"{where}: unexpected argument: {shown}; {advice}"
+        advice = "Put --data before each of them, or give one --data with a glob in quotes."
+    shown = ", ".join(map(shlex.quote, words[:3])) + (f" and {len(words) - 3} more" if len(words) > 3 else "")
+    return f"unexpected argument{'' if len(words) == 1 else 's'} {shown}. {advice}"
 
 
-def _unknown_option(where: str, name: str, args: Sequence[str], known: Collection[str]) -> str:
-    """What to say of an option that there is not."""
-    at = next(i for i, word in enumerate(args) if word.startswith(name))
-    typed, equals, value = args[at].partition("=")
-    if not equals and at + 1 < len(args) and not args[at + 1].startswith("--"):
-        value = args[at + 1]
-    meant = _meant(where.rpartition(" ")[2], typed, value, [option for option in known if option != "--help"])
-    advice = f"did you mean {' or '.join(meant)}?" if meant else f"see {where} --help"
-    return f"{where}: no such option: {typed}; {advice}"
+def _unknown_option(where: str, name: str, args: list[str], known: Collection[str]) -> str:
+    """The sentence about an unknown option, which is removed from `args` with its value."""
+    at = next((i for i, arg in enumerate(args) if arg.startswith(name)), None)
+    if at is None:  # one letter among others, as in -qx
+        at = next(i for i, arg in enumerate(args) if arg[:1] == "-" and arg[:2] != "--" and name[1:] in arg)
+        args[at] = name
+    typed, equals, value = args.pop(at).partition("=")
+    if not equals and at < len(args) and (not args[at].startswith("-") or args[at][1:2].isdigit()):
+        value = args.pop(at)
+    command = where.rpartition(" ")[2]
+    if command == "train" and (advice := advice_for(typed.lstrip("-").replace("_", "-"), _OTHER_TRAIN_OPTIONS)):
+        return f"there is no option {typed}. {advice}"
+    meant = _meant(command, typed, value, [option for option in known if option != "--help"])
+    return f"there is no option {typed}. " + (
+        f"Did you mean {' or '.join(meant)}?" if meant else f"See {where} --help."
+    )
 
 
 def _meant(command: str, typed: str, value: str, known: Collection[str]) -> list[str]:
-    """Options, or keys behind --set, that an unknown option may stand for: a slip of the fingers, else a key of the
-    config by any of its names, else whatever is nearest."""
+    """What an unknown option may stand for: one with a similar spelling, else a key of the config by any of its names
+    (as an option or behind --set), else a less similar one."""
     from gptlite.config.suggest import suggest_key
 
-    slip = difflib.get_close_matches(typed, known, n=1, cutoff=0.8)
-    if slip or "--set" not in known:
-        return slip or difflib.get_close_matches(typed, known, n=1)
+    similar = difflib.get_close_matches(typed, known, n=1, cutoff=0.8)
+    if similar or "--set" not in known:
+        return similar or difflib.get_close_matches(typed, known, n=1)
     word = typed.lstrip("-").replace("-", "_")
     keys = [key for key in suggest_key(None, word) if settable(command, key)]
     own = [option for key in keys if (option := _option_of_key(key)) in known]
-    # Another program's word for a key may count in another unit: epochs are no steps.
+    # Another program's name for a key may be counted in another unit, so its value is not repeated.
     values = {key: shlex.quote(value) if value and key.endswith(f".{word}") else "VALUE" for key in keys}
     as_set = [f"--set {key}={values[key]}" for key in keys]
     return own or as_set or difflib.get_close_matches(typed, known, n=1, cutoff=0.7)

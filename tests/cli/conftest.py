@@ -1,7 +1,15 @@
+"""Command lines run inside the test process. Their refusals are compared with messages.txt, which a reviewer can read.
+
+After a change of wording: UPDATE_MESSAGES=1 python -m pytest -q tests/cli
+"""
+
 from __future__ import annotations
 
+import os
+import re
+import shlex
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,7 +39,7 @@ def write_story(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Result:
-    """What a command line left behind."""
+    """Exit code and output of a command line."""
 
     code: int
     out: str
@@ -41,19 +49,58 @@ class Result:
 Gptlite = Callable[..., Result]
 
 
+MESSAGES = Path(__file__).with_name("messages.txt")
+HEADER = "What the command line refuses in its tests. To renew it: UPDATE_MESSAGES=1 python -m pytest -q tests/cli"
+UPDATED: dict[str, list[str]] = {}  # the refusals of each test, if the file is to be renewed
+
+
+def read_messages() -> dict[str, list[str]]:
+    """The refusals of each test: a command line and its error lines."""
+    blocks = MESSAGES.read_text(encoding="utf-8").rstrip().split("\n\n")[1:]
+    return {block.partition("\n")[0]: re.split(r"\n(?=\$ )", block)[1:] for block in blocks}
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Renew messages.txt; the messages of files that were not run are kept."""
+    if UPDATED:
+        run = {test.partition("::")[0] for test in UPDATED}
+        kept = {test: found for test, found in read_messages().items() if test.partition("::")[0] not in run}
+        blocks = ["\n".join([test, *dict.fromkeys(found)]) for test, found in (kept | UPDATED).items() if found]
+        blocks.sort(key=lambda block: block.partition("::")[0])
+        MESSAGES.write_text("\n\n".join([HEADER, *blocks]) + "\n", encoding="utf-8")
+
+
+def refusal(arguments: tuple[str, ...], error: str, folder: Path) -> list[str]:
+    """A command line and its error lines, without what differs between machines; nothing if there was no error."""
+    lines = [line for line in error.splitlines() if line.startswith("error: ")]
+    text = "\n".join([f"$ gptlite {shlex.join(arguments)}", *lines]).replace(str(folder), "/folder")
+    text = re.sub(r"pid \d+ on \S+ since [^\s,:]+(:[\d:+]+)?", "pid N on HOST since TIME", text)
+    return [re.sub(r"[\d.,]+(?= [KMG]iB)", "N", text)] if lines else []
+
+
 @pytest.fixture
-def gptlite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Gptlite:
-    """Runs a command line inside this process, in an empty folder with a text and a config."""
+def gptlite(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], request: pytest.FixtureRequest
+) -> Iterator[Gptlite]:
+    """Runs a command line inside this process, in a new folder with a text and a config."""
     write_story(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GPTLITE_THREADS", "1")  # models this small gain nothing from more, and wait for each other
+    refusals: list[str] = []
 
     def run(*arguments: str) -> Result:
         capfd.readouterr()
         code = app.run(arguments)
-        return Result(code, *capfd.readouterr())
+        result = Result(code, *capfd.readouterr())
+        refusals.extend(refusal(arguments, result.err, tmp_path))
+        return result
 
-    return run
+    yield run
+    test = f"{request.path.name}::{request.node.originalname}"
+    if os.environ.get("UPDATE_MESSAGES"):
+        UPDATED.setdefault(test, []).extend(refusals)
+    elif new := set(refusals) - set(read_messages().get(test, [])):
+        pytest.fail("\n".join(["these messages are not in messages.txt (see tests/cli/conftest.py):", *new]))
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Every mistake of a user: one line that says where, what and what to do, the exit code, and nothing half-written."""
+"""Mistakes of a user: one line that says where, what is wrong and what to do, the exit code, and nothing written."""
 
 from __future__ import annotations
 
@@ -55,9 +55,13 @@ CASES = [
         id="missing-file-of-the-config",
     ),
     pytest.param(["-c", "nothing.yaml"], "nothing.yaml: No key is set here.", id="empty-config"),
-    pytest.param(["--continue"], "--continue = without --name", id="continue-without-name"),
+    pytest.param(["--continue"], "--continue without --name or --sweep: add --name", id="continue-without-name"),
     pytest.param(["--resume", "gone"], "run gone: there is no run of this name in runs", id="resume-nothing"),
-    pytest.param(["--resume", "a", "--data", "b"], "--data = b: not with --resume", id="resume-with-data"),
+    pytest.param(
+        ["--resume", "a", "--data", "b"],
+        "--resume with --data: a resumed run keeps",
+        id="resume-with-data",
+    ),
     pytest.param(["--name", "a/b"], "run a/b: a run's name cannot contain slashes", id="name-with-slash"),
     pytest.param(set_("run.device", "cuda"), "run.device = cuda: torch finds no such device here", id="no-such-device"),
 ]
@@ -125,7 +129,7 @@ def test_a_folder_that_cannot_be_made_ends_with_exit_4(gptlite):
     assert "error: occupied" in result.err
 
 
-def test_a_folder_that_must_not_be_written_ends_with_exit_4(gptlite, monkeypatch):
+def test_a_read_only_folder_ends_with_exit_4(gptlite, monkeypatch):
     def refuse(call, *arguments):
         if call is os.mkdir:
             raise PermissionError(errno.EACCES, "")
@@ -141,30 +145,45 @@ def test_a_folder_that_must_not_be_written_ends_with_exit_4(gptlite, monkeypatch
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["tran"], "gptlite: no such command 'tran'"),
-        (["train", "--nmae", "x"], "gptlite train: no such option: --nmae; did you mean --name?"),
-        (["train", "--hlep"], "gptlite train: no such option: --hlep; see gptlite train --help"),
-        (["train", "--lr", "0.01"], "gptlite train: no such option: --lr; did you mean --set train.lr=0.01?"),
+        (["tran"], "gptlite: there is no command tran. Did you mean train?"),
+        (["export"], "gptlite: there is no command export. A checkpoint folder opens in Hugging Face transformers"),
+        (["generate"], "gptlite: there is no command generate. Use gptlite sample --prompt TEXT."),
+        (["chat"], "gptlite: there is no command chat. Use gptlite sample --interactive."),
+        (["finetune"], "gptlite: there is no command finetune. Every run starts from random weights."),
+        (["serve"], "gptlite: there is no command serve. From Python, gptlite.load(RUN).generate(PROMPT)"),
+        (["frobnicate"], "gptlite: there is no command frobnicate. See gptlite --help."),
+        (["config", "smal"], "gptlite config smal: there is no shipped config of this name. Did you mean small?"),
+        (["train", "--nmae", "x"], "gptlite train: there is no option --nmae. Did you mean --name?"),
+        (["train", "--hlep"], "gptlite train: there is no option --hlep. See gptlite train --help."),
+        (["train", "--lr", "0.01"], "gptlite train: there is no option --lr. Did you mean --set train.lr=0.01?"),
         (
             ["train", "--max-steps=9"],
-            "gptlite train: no such option: --max-steps; did you mean --set train.max_steps=9?",
+            "gptlite train: there is no option --max-steps. Did you mean --set train.max_steps=9?",
         ),
         (
             ["train", "--epochs", "3"],
-            "gptlite train: no such option: --epochs; did you mean --set train.max_steps=VALUE?",
+            "gptlite train: there is no option --epochs. Training is counted in updates or in minutes. "
+            "Use --set train.max_steps=N or --set train.max_minutes=M.",
         ),
-        (["train", "--file", "x"], "gptlite train: no such option: --file; did you mean --data?"),
-        (["train", "-x"], "gptlite train: no such option: -x; see gptlite train --help"),
-        (["sample", "--n-samples", "3"], "gptlite sample: no such option: --n-samples; did you mean -n?"),
-        (["sample", "--lr", "3"], "gptlite sample: no such option: --lr; see gptlite sample --help"),
-        (["--verison"], "gptlite: no such option: --verison; did you mean --version?"),
-        (["train", "--name"], "gptlite train: option '--name' requires an argument"),
-        (["train", "a b"], "gptlite train: unexpected argument: a b; did you mean --data 'a b'?"),
-        (["train", "a.yaml"], "gptlite train: unexpected argument: a.yaml; did you mean --config a.yaml?"),
-        (["prepare", *"abcd"], "gptlite prepare: unexpected argument: a, b, c and 1 more; put --data before each"),
-        (["train", "--config", "a", "-c", "b"], "--config = given 2 times: it takes one value"),
-        (["sample", "--seed", "1", "--seed", "1"], "--seed = given 2 times: it takes one value"),
-        (["sample", "--top-k", "many"], "gptlite sample: invalid value for '--top-k'"),
+        (
+            ["train", "--init_from=gpt2"],
+            "gptlite train: there is no option --init_from. Every run starts from random weights. "
+            "--resume RUN continues a run.",
+        ),
+        (["train", "--file", "x"], "gptlite train: there is no option --file. Did you mean --data?"),
+        (["train", "-x"], "gptlite train: there is no option -x. See gptlite train --help."),
+        (["train", "-qx"], "gptlite train: there is no option -x. See gptlite train --help."),
+        (["sample", "--n-samples", "3"], "gptlite sample: there is no option --n-samples. Did you mean -n?"),
+        (["sample", "--lr", "3"], "gptlite sample: there is no option --lr. See gptlite sample --help."),
+        (["--verison"], "gptlite: there is no option --verison. Did you mean --version?"),
+        (["train", "--name"], "gptlite train: option '--name' requires an argument. See gptlite train --help."),
+        (["train", "a b"], "gptlite train: unexpected argument 'a b'. Did you mean --data 'a b'?"),
+        (["train", "a.yaml"], "gptlite train: unexpected argument a.yaml. Did you mean --config a.yaml?"),
+        (["prepare", *"abcd"], "gptlite prepare: unexpected arguments a, b, c and 1 more. Put --data before each"),
+        (["train", "--config", "a", "-c", "b"], "--config: this option takes one value and is given 2 times."),
+        (["sample", "--seed", "1", "--seed", "1"], "--seed: this option takes one value and is given 2 times."),
+        (["sample", "--top-k", "many"], "--top-k: many is not a whole number."),
+        (["runs", "diff", "a"], "gptlite runs diff: missing argument 'B'. See gptlite runs diff --help."),
     ],
 )
 def test_usage_errors_take_the_same_form(gptlite, arguments, message):
@@ -188,6 +207,20 @@ def test_sample_refuses_what_it_cannot_do(gptlite, trained, arguments, message):
     result = gptlite("sample", *arguments)
     assert result.code == 2
     assert message in result.err
+
+
+def test_all_mistakes_on_a_command_line_are_reported_at_once(gptlite):
+    words = ["--nmae", "x", "--epochs", "3", "-t", "hot", "--seed", "1", "--seed", "2", "--top-k=many", "--chekpoint"]
+    result = gptlite("sample", *words)
+    assert result.code == 2
+    assert [line.partition(". ")[0] for line in result.err.splitlines()] == [
+        "error: gptlite sample: there is no option --nmae",
+        "error: gptlite sample: there is no option --epochs",
+        "error: gptlite sample: there is no option --chekpoint",
+        "error: --temperature: hot is not a number.",
+        "error: --seed: this option takes one value and is given 2 times",
+        "error: --top-k: many is not a whole number.",
+    ]
 
 
 def test_training_that_diverges_ends_with_exit_3_and_one_line(gptlite):
@@ -234,7 +267,7 @@ def test_an_evaluation_prompt_of_unknown_characters_is_found_before_the_run_is_m
 
 
 @pytest.mark.parametrize("command", ["train", "sample", "eval"])
-def test_a_wrong_limit_of_threads_in_the_environment_is_named(gptlite, trained, monkeypatch, command):
+def test_a_wrong_thread_limit_in_the_environment_is_named(gptlite, trained, monkeypatch, command):
     monkeypatch.setenv("GPTLITE_THREADS", "many")
     arguments = ["-c", "nano.yaml", "--set", "run.threads=auto", "--set", "data.dir=new"] if command == "train" else []
     result = gptlite(command, *arguments)
@@ -249,10 +282,10 @@ def test_a_wrong_limit_of_threads_in_the_environment_is_named(gptlite, trained, 
 def test_keys_that_a_command_does_not_use_are_refused(gptlite, trained, command, key):
     result = gptlite(command, "--set", key)
     assert result.code == 2
-    assert f"--set: {key.partition('=')[0]}: gptlite {command} uses" in result.err
+    assert f"error: --set {key.partition('=')[0]}: gptlite {command} does not use this key. It uses" in result.err
 
 
-def test_a_checkpoint_is_not_chosen_twice(gptlite, trained):
+def test_checkpoint_is_refused_with_a_checkpoint_folder(gptlite, trained):
     result = gptlite("sample", "runs/nano/checkpoints/step-00000006", "--checkpoint", "best")
     assert result.code == 2
     assert (
@@ -260,7 +293,7 @@ def test_a_checkpoint_is_not_chosen_twice(gptlite, trained):
     )
 
 
-def test_an_end_before_what_was_done_is_refused(gptlite, trained):
+def test_max_steps_below_the_steps_done_is_refused(gptlite, trained):
     result = gptlite("train", "--resume", "nano", "--set", "train.max_steps=4")
     assert result.code == 2
     assert "train.max_steps = 4: at least 6" in result.err

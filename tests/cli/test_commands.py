@@ -1,3 +1,5 @@
+"""Commands as users type them, and the package as they import it."""
+
 from __future__ import annotations
 
 import contextlib
@@ -10,13 +12,16 @@ import shutil
 import signal
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import pytest
 
 import gptlite as package
-from gptlite.cli.terminal import Console
+from gptlite.cli import app
+from gptlite.cli.terminal import Console, wrapped
 from gptlite.config.loading import load_config
+from gptlite.errors import Interrupted
 from gptlite.inference.language_model import LanguageModel
 from gptlite.runs.run import runs_folder
 
@@ -35,7 +40,7 @@ def test_train_shows_the_config_used_the_samples_and_what_to_type_next(gptlite):
     assert all(shutil.which(command[0]) for command in commands)
 
 
-def test_what_auto_became_is_one_line_and_the_reasons_lie_in_the_run(gptlite):
+def test_resolved_settings_are_one_line_and_their_reasons_are_in_run_json(gptlite):
     chosen = ["run.device=cpu", "run.precision=fp32", "run.attention=plain", "train.optimizer=adamw"]
     shown = gptlite("train", "-c", "nano.yaml", *(word for value in chosen for word in ("--set", value))).err
     line = "cpu, fp32, plain attention, 1 thread, adamw, lr 0.002, 8 sequences a pass; reasons in run.json"
@@ -62,12 +67,12 @@ def test_resume_latest_takes_the_newest_unfinished_run(gptlite, trained):
     assert "run: runs/nano\n" in result.err
 
 
-def test_resume_takes_changes_that_do_not_change_the_past(gptlite, trained):
+def test_resume_accepts_only_changes_that_do_not_affect_past_steps(gptlite, trained):
     assert gptlite("train", "--resume", "nano", "--set", "train.max_steps=8").code == 0
     assert (trained / "checkpoints/step-00000008").is_dir()
     refused = gptlite("train", "--resume", "nano", "--set", "train.lr=1")
     assert refused.code == 2
-    assert "train.lr = 1.0: it was started with 0.04" in refused.err
+    assert "train.lr is 0.04 in this run and cannot become 1.0" in refused.err
 
 
 def test_greedy_samples_are_equal_and_seeds_change_the_others(gptlite, trained):
@@ -86,7 +91,7 @@ def test_several_samples_differ_and_the_first_is_that_of_one(gptlite, trained):
     assert len(set(texts)) == 3
 
 
-def test_a_sample_goes_on_past_the_context_and_a_long_prompt_is_accepted(gptlite, trained):
+def test_a_sample_may_be_longer_than_the_context_and_so_may_the_prompt(gptlite, trained):
     result = gptlite("sample", "--prompt", "the cat sat on the mat.", "--max-new-tokens", "50")
     assert result.code == 0
     assert "--prompt: of 23 tokens, the model sees only the last 16 (its block_size)" in result.err
@@ -121,17 +126,17 @@ def test_prepare_prints_what_it_made_and_where(gptlite):
     assert gptlite("prepare", "-c", "nano.yaml").out == result.out
 
 
-def test_prepare_counts_in_words_and_compares_with_compressors_only_where_headers_do_not_decide(gptlite):
+def test_prepare_shows_compressors_only_for_texts_long_enough(gptlite):
     Path("short.txt").write_text("the cat sat on the mat.\n" * 40)
     short = gptlite("prepare", "-c", "nano.yaml", "--data", "short.txt")
     assert "short.txt: 1 file, 960 bytes of text" in short.err
-    assert "validation      96 tokens, 96 bytes (1.00 a token), 1 document\n" in short.out
+    assert "validation      96 tokens, 96 bytes (1.00 per token), 1 document\n" in short.out
     assert "split           validation is the end of the document\n" in short.out
-    assert "bits per byte   of the validation text by single bytes: " in short.out
-    assert "by xz -9: " in gptlite("prepare", "-c", "nano.yaml").out
+    assert "bits per byte   of the validation text: byte frequencies " in short.out
+    assert ": xz -9 " in gptlite("prepare", "-c", "nano.yaml").out
 
 
-def test_a_folder_that_runs_and_prepared_data_lie_in_does_not_feed_on_them(gptlite, trained):
+def test_runs_and_prepared_data_inside_a_text_folder_are_left_out(gptlite, trained):
     shutil.copytree("data", "old")
     result = gptlite("prepare", "-c", "nano.yaml", "--data", ".")
     assert result.code == 0
@@ -141,7 +146,7 @@ def test_a_folder_that_runs_and_prepared_data_lie_in_does_not_feed_on_them(gptli
     assert gptlite("prepare", "-c", "nano.yaml", "--data", "**/*").code == 0
 
 
-def test_several_texts_are_several_sources_in_their_order(gptlite):
+def test_several_texts_become_sources_in_the_given_order(gptlite):
     Path("more.txt").write_text("the cat sat on the hill.\n" * 40)
     result = gptlite("prepare", "-c", "nano.yaml", "--data", "more.txt", "--data", "story.txt")
     assert result.code == 0
@@ -149,19 +154,19 @@ def test_several_texts_are_several_sources_in_their_order(gptlite):
     assert [source["name"] for source in given] == ["more.txt", "story.txt"]
 
 
-def test_help_is_shown_whatever_else_was_typed(gptlite):
+def test_help_is_shown_whatever_else_is_given(gptlite):
     result = gptlite("train", "surplus", "--name", "a", "--name", "b", "--help")
     assert result.code == 0
     assert "--resume" in result.out
 
 
-def test_the_folder_of_runs_is_the_configs_then_the_environments_then_runs():
+def test_the_runs_folder_comes_from_the_config_then_the_environment():
     assert runs_folder("mine", {"GPTLITE_RUNS": "theirs"}) == Path("mine")
     assert runs_folder("runs", {"GPTLITE_RUNS": "theirs"}) == Path("theirs")
     assert runs_folder("runs", {}) == Path("runs")
 
 
-def test_gptlite_runs_moves_every_command(gptlite, monkeypatch):
+def test_every_command_uses_the_folder_in_GPTLITE_RUNS(gptlite, monkeypatch):
     monkeypatch.setenv("GPTLITE_RUNS", "other")
     assert gptlite("train", "-c", "nano.yaml").code == 0
     assert Path("other/nano/config.yaml").is_file()
@@ -183,7 +188,7 @@ def test_from_python_a_model_is_shown_in_one_line(gptlite, trained):
 
 
 @pytest.mark.parametrize("given", [5, 0, None, b"the"])
-def test_from_python_only_a_text_can_be_continued_or_scored(gptlite, trained, given):
+def test_from_python_generate_and_score_need_a_str(gptlite, trained, given):
     model = package.load("runs/nano")
     for use in (model.generate, model.score):
         with pytest.raises(TypeError, match="text must be a str"):
@@ -239,7 +244,7 @@ def test_output_into_a_closed_pipe_ends_quietly(gptlite, trained):
     assert "Traceback" not in Path("errors.txt").read_text()
 
 
-def test_a_training_goes_on_when_nobody_reads_its_lines(gptlite, monkeypatch):
+def test_training_continues_when_nobody_reads_stderr(gptlite, monkeypatch):
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "w", buffering=1) as stream:
@@ -249,7 +254,7 @@ def test_a_training_goes_on_when_nobody_reads_its_lines(gptlite, monkeypatch):
 
 
 @pytest.mark.parametrize(("line", "code"), [("train -c gone.yaml 2>&-", 2), ("--version 1>&-", 0)])
-def test_a_closed_stream_leads_nowhere(line, code):
+def test_closed_standard_streams_are_accepted(line, code):
     environment = {**os.environ, "PYTHONPATH": str(Path(package.__file__).parents[1])}
     command = ["bash", "-c", f"{shlex.quote(sys.executable)} -m gptlite {line}"]
     result = subprocess.run(command, capture_output=True, env=environment, check=False)
@@ -257,7 +262,7 @@ def test_a_closed_stream_leads_nowhere(line, code):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
-def test_results_that_find_no_room_are_an_error_of_the_disk(gptlite, trained, monkeypatch):
+def test_a_full_disk_under_standard_output_is_a_storage_error(gptlite, trained, monkeypatch):
     with open("/dev/full", "w") as full:
         monkeypatch.setattr(sys, "stdout", full)
         result = gptlite("runs")
@@ -265,7 +270,7 @@ def test_results_that_find_no_room_are_an_error_of_the_disk(gptlite, trained, mo
     assert result.err.startswith("error: standard output: cannot write: No space left on device. ")
 
 
-def test_with_no_color_a_terminal_is_sent_nothing_but_text(gptlite, trained):
+def test_with_no_color_a_terminal_gets_plain_text(gptlite, trained):
     program = """
 from gptlite.cli.app import run
 for line in ("runs", "--help", "train --help", "train -c gone.yaml", "train --nope"):
@@ -286,14 +291,14 @@ for line in ("runs", "--help", "train --help", "train -c gone.yaml", "train --no
         b"Usage: gptlite [OPTIONS]",
         b"--resume",
         b"error: gone.yaml",
-        b"no such option: --nope",
+        b"there is no option --nope",
     ):
         assert words in shown
     assert b"\x1b" not in shown
 
 
 @pytest.mark.parametrize(("handler", "code", "out"), [("default_int_handler", 130, ""), ("SIG_IGN", 0, "gptlite ")])
-def test_ctrl_c_while_the_program_loads_ends_it_quietly_unless_it_is_ignored(handler, code, out):
+def test_ctrl_c_during_imports_exits_quietly_unless_ignored(handler, code, out):
     program = f"""
 import signal, sys
 from importlib.abc import MetaPathFinder
@@ -314,6 +319,47 @@ main()
     assert result.stdout.startswith(out)
 
 
+def test_config_lists_the_shipped_configs_and_prints_them(gptlite, repository):
+    shipped = {path.stem: path for path in (repository / "configs").glob("*.yaml")}
+    listed = gptlite("config").out.splitlines()
+    assert [line.split()[0] for line in listed] == sorted(shipped)
+    assert listed[-1].split(maxsplit=1)[1].startswith("A very small model for trying things out")
+    for name, path in shipped.items():
+        assert gptlite("config", name).out == path.read_text()
+    Path("my.yaml").write_text(gptlite("config", "small.yaml").out)
+    assert load_config(Path("my.yaml")) == load_config(repository / "configs/small.yaml")
+
+
+def test_quiet_training_prints_nothing_but_its_result_and_errors(gptlite):
+    result = gptlite("train", "-c", "nano.yaml", "--quiet")
+    assert (result.code, result.err) == (0, "")
+    assert "saved in runs/nano" in result.out
+    assert gptlite("train", "-c", "nano.yaml", "-q", "--name", "nano").err.startswith("error: ")
+
+
+def test_a_stop_by_a_signal_is_no_error_and_names_the_command_that_continues(capfd):
+    app.complain(Interrupted(signal.SIGINT, "stopped after step 3", "run it's", handle="it's"))
+    line, before, command = capfd.readouterr().err.splitlines()
+    assert (line, before) == ("run it's: stopped after step 3", "continue with:")
+    assert shlex.split(command)[1:] == ["train", "--resume", "it's"]
+
+
+def test_dir_of_the_package_lists_what_it_offers():
+    assert {"load", "train", "__version__"} <= set(dir(package))
+
+
+def test_long_messages_wrap_between_words_on_a_terminal_only():
+    sentence, command = "a sentence of words " * 5, f"  {'command ' * 9}"
+    reader, writer = pty.openpty()
+    termios.tcsetwinsize(writer, (24, 40))
+    with os.fdopen(reader), os.fdopen(writer, "w") as terminal, open(os.devnull, "w") as file:
+        lines = wrapped(f"{sentence.strip()}\n{command}\n\nend", terminal)
+        assert wrapped(sentence * 9, file) == [sentence * 9]
+    assert max(map(len, lines[:3])) <= 40
+    assert " ".join(line.strip() for line in lines[:3]) == sentence.strip()
+    assert lines[3:] == [command, "", "end"]
+
+
 def test_a_sample_cut_short_ends_its_line_before_the_error(gptlite, trained, monkeypatch):
     def cut_short():
         yield "half a li"
@@ -322,15 +368,15 @@ def test_a_sample_cut_short_ends_its_line_before_the_error(gptlite, trained, mon
     monkeypatch.setattr(LanguageModel, "samples", lambda *_, **__: iter([cut_short()]))
     result = gptlite("sample", "--prompt", "the ", "-n", "2")
     assert (result.code, result.out) == (130, "--- 1 of 2\nthe half a li\n")
-    assert result.err.endswith("error: interrupted\n")
+    assert result.err.endswith("\ninterrupted\n")
 
 
-def test_what_a_signal_handler_says_passes_a_stream_that_is_in_use(capfd):
+def test_a_signal_handler_writes_past_the_stream(capfd):
     Console().say_at_once("stopping")
     assert capfd.readouterr().err == "stopping\n"
 
 
-def test_a_finished_run_that_goes_on_is_unfinished_until_it_ends_again(gptlite, trained, monkeypatch):
+def test_a_continued_finished_run_is_unfinished_until_it_ends_again(gptlite, trained, monkeypatch):
     from gptlite.training import loop
 
     real = loop.train_step
@@ -342,7 +388,10 @@ def test_a_finished_run_that_goes_on_is_unfinished_until_it_ends_again(gptlite, 
 
     with monkeypatch.context() as patch:
         patch.setattr(loop, "train_step", train_step)
-        assert gptlite("train", "--resume", "nano", "--set", "train.max_steps=10").code == 143
+        stopped = gptlite("train", "--resume", "nano", "--set", "train.max_steps=10")
+    assert stopped.code == 143
+    assert "error" not in stopped.err
+    assert stopped.err.splitlines()[-1].startswith("run nano: ")
     assert gptlite("train", "--resume", "latest").code == 0
     assert (trained / "checkpoints/step-00000010").is_dir()
 
@@ -352,14 +401,14 @@ def test_the_first_evaluation_is_saved_since_it_is_the_best_so_far(gptlite):
     assert Path("runs/nano/checkpoints/step-00000000").is_dir()
 
 
-def test_commands_are_printed_so_that_they_find_a_run_that_lies_elsewhere(gptlite):
+def test_printed_commands_find_a_run_in_another_folder(gptlite):
     result = gptlite("train", "-c", "nano.yaml", "--set", "run.dir=far/away")
     sample = next(line for line in result.out.splitlines() if " sample " in line)
     assert shlex.split(sample)[-3] == "far/away/nano"
     assert gptlite("sample", "far/away/nano").code == 0
 
 
-def test_a_project_that_was_moved_evaluates_and_goes_on(gptlite, trained, tmp_path, monkeypatch):
+def test_a_moved_project_can_be_evaluated_and_resumed(gptlite, trained, tmp_path, monkeypatch):
     (tmp_path / "moved").mkdir()
     for name in ("runs", "data"):
         shutil.move(name, tmp_path / "moved" / name)
@@ -375,14 +424,14 @@ def test_prepare_names_its_folder_and_training_finds_it(gptlite):
     assert folder.name.startswith("tale-")
 
 
-def test_from_python_the_environment_says_where_runs_lie(gptlite, monkeypatch):
+def test_from_python_runs_are_saved_where_the_environment_says(gptlite, monkeypatch):
     monkeypatch.setenv("GPTLITE_RUNS", "other")
     outcome = package.train("nano.yaml", ["train.max_steps=2", "train.warmup_steps=1"], name="mine")
     assert outcome.run.path == Path("other/mine")
     assert package.load("mine").generate("the ", max_new_tokens=3)
 
 
-def test_continue_with_nothing_but_a_name_goes_on_with_the_run_as_it_is(gptlite, trained):
+def test_continue_with_only_a_name_continues_the_run_unchanged(gptlite, trained):
     result = gptlite("train", "--name", "nano", "--continue")
     assert result.code == 0
     assert "nano came to its end after update 6; to go further, give --set train.max_steps=N" in result.err

@@ -1,4 +1,4 @@
-"""`gptlite train --dry-run`: it says what a run would take, and leaves none."""
+"""`gptlite train --dry-run`: it describes a run and leaves none."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def metrics(run: str) -> list[dict[str, object]]:
     return [{key: value for key, value in line.items() if key != "time"} for line in lines]
 
 
-def test_it_leaves_no_run_and_changes_none_that_comes_after(gptlite):
+def test_it_leaves_no_run_and_does_not_affect_later_ones(gptlite):
     assert gptlite("train", "-c", "nano.yaml", "--name", "before").code == 0
     shown = gptlite("train", "-c", "nano.yaml", "--dry-run")
     assert shown.code == 0
@@ -26,18 +26,18 @@ def test_it_leaves_no_run_and_changes_none_that_comes_after(gptlite):
     assert metrics("after") == metrics("before") != []
 
 
-def test_it_says_what_the_run_would_take_and_whether_the_text_was_there(gptlite):
+def test_it_describes_the_run_and_says_whether_the_text_was_prepared(gptlite):
     first = gptlite("train", "-c", "nano.yaml", "--dry-run").out.splitlines()
     assert not Path("runs").exists()
     names = [line.split()[0] for line in first]
     assert names[:6] == ["run", "parameters", "memory", "disk", "text", "time"]
-    assert first[-1].startswith("no run was made; the text is prepared now, in data/prepared/story-")
+    assert first[-1].startswith("No run was made. The text is now prepared in data/prepared/story-")
     again = gptlite("train", "-c", "nano.yaml", "--dry-run").out.splitlines()
-    assert again[-1].startswith("no run was made; the text was prepared already, in data/prepared/story-")
+    assert again[-1].startswith("No run was made. The text was already prepared in data/prepared/story-")
     assert again[1] == first[1]
 
 
-def test_as_json_it_gives_every_figure(gptlite):
+def test_json_has_every_figure(gptlite):
     planned = json.loads(gptlite("train", "-c", "nano.yaml", "--dry-run", "--json").out)
     vocab_size = planned["parameters"]["embeddings"] // 16
     assert planned["parameters"]["total"] == GPT(load_config(Path("nano.yaml")).model, vocab_size).n_parameters()
@@ -50,7 +50,7 @@ def test_as_json_it_gives_every_figure(gptlite):
     assert warning.startswith("warning: train.warmup_steps = 2: 33% of 6 updates")
 
 
-def test_a_start_says_its_plan_on_one_line_and_times_nothing(gptlite, monkeypatch):
+def test_training_starts_with_a_one_line_estimate_and_times_nothing(gptlite, monkeypatch):
     monkeypatch.setattr("gptlite.training.rehearsal.time_of_update", None)
     shown = gptlite("train", "-c", "nano.yaml", "--set", "train.warmup_steps=1").err.splitlines()
     (line,) = [line for line in shown if line.startswith("plan: ")]
@@ -61,7 +61,7 @@ def test_a_start_says_its_plan_on_one_line_and_times_nothing(gptlite, monkeypatc
     assert "\nwarning: train.warmup_steps = 2: 33% of 6 updates are spent below" in shown
 
 
-def test_under_max_minutes_it_says_how_many_updates_there_is_time_for(gptlite):
+def test_under_max_minutes_it_estimates_the_number_of_updates(gptlite):
     clock = ["--set", "train.max_minutes=1", "--set", "train.scheduled_sampling=0.2"]
     planned = json.loads(gptlite("train", "-c", "nano.yaml", "--dry-run", "--json", *clock).out)
     assert planned["seconds"]["total"] == 60
@@ -72,13 +72,12 @@ def test_under_max_minutes_it_says_how_many_updates_there_is_time_for(gptlite):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--dry-run", "--resume", "nano"], "--dry-run = with --resume nano: a plan is made of new runs; "),
-        (["--dry-run", "--continue", "--name", "x"], "--dry-run = with --continue: a plan is made of new runs; "),
-        (["--dry-run", "-q"], "--quiet = with --dry-run: nothing is trained, "),
-        (["--json"], "--json = without --dry-run: the form of its answer; "),
+        (["--dry-run", "--resume", "nano"], "--dry-run with --resume: a dry run describes a new run. "),
+        (["--dry-run", "--continue", "--name", "x"], "--dry-run with --continue: a dry run describes a new run. "),
+        (["--json"], "--json without --dry-run: this prints a dry run as JSON. "),
     ],
 )
-def test_options_that_mean_nothing_together_are_refused(gptlite, arguments, message):
+def test_options_that_exclude_each_other_are_refused(gptlite, arguments, message):
     result = gptlite("train", *arguments)
     assert result.code == 2
     assert result.err.startswith(f"error: {message}")
@@ -96,7 +95,7 @@ def test_it_is_refused_where_the_run_would_be(gptlite, trained):
         assert foreseen == said
 
 
-def test_what_does_not_fit_into_memory_is_refused_before_it_is_tried(gptlite, monkeypatch):
+def test_a_model_too_large_for_memory_is_refused_before_it_is_built(gptlite, monkeypatch):
     monkeypatch.setattr("gptlite.training.dry_run.memory_of", lambda device: 2**27)
     monkeypatch.setattr("gptlite.training.dry_run.rehearse", lambda *_: pytest.fail("it was tried"))
     result = gptlite("train", "-c", "nano.yaml", "--dry-run")
@@ -105,11 +104,11 @@ def test_what_does_not_fit_into_memory_is_refused_before_it_is_tried(gptlite, mo
     assert "there are 128 MiB" in result.err
 
 
-def test_it_is_refused_among_several_processes(gptlite, monkeypatch):
+def test_it_is_refused_under_torchrun(gptlite, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "4")
     result = gptlite("train", "-c", "nano.yaml", "--dry-run")
     assert result.code == 2
-    assert "error: --dry-run = 4 processes: one, " in result.err
+    assert "error: --dry-run: torchrun started 4 processes. " in result.err
     assert not Path("runs").exists()
 
 

@@ -324,8 +324,8 @@ BAD = [
         ["--out has no effect without --by-position or --per-token or"],
         id="out-of-the-table",
     ),
-    pytest.param(["char", "--by-position", "--out", "things"], ["--out = things: a file's name"], id="out-is-a-folder"),
-    pytest.param(["char", "--by-position", "--out", "no/x.svg"], ["--out = no/x.svg: no folder no"], id="out-nowhere"),
+    pytest.param(["char", "--by-position", "--out", "things"], ["--out things: this is"], id="out-is-a-folder"),
+    pytest.param(["char", "--by-position", "--out", "no/x.svg"], ["--out no/x.svg: there is no"], id="out-nowhere"),
     pytest.param(
         ["char", "--checkpoint", "3", "gone", "many"],
         ["There are char, bpe, many."],

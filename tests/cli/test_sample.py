@@ -161,9 +161,9 @@ REFUSED = [
     (["--prompt-file", "gone.txt"], "--prompt-file gone.txt: there is no such file."),
     (["--prompt-file", "runs"], "--prompt-file runs: this is a folder, not a text file."),
     (["--prompt-file", "latin.txt"], "--prompt-file latin.txt"),
-    (["--out", "no/such/folder/x.txt"], "--out = no/such/folder/x.txt: no folder no/such/folder"),
-    (["--out", "runs"], "--out = runs: a file's name, and this is a folder"),
-    (["--out", ""], "--out = .: a file's name, and this is a folder"),
+    (["--out", "no/such/folder/x.txt"], "--out no/such/folder/x.txt: there is no folder no/such/folder"),
+    (["--out", "runs"], "--out runs: this is a folder"),
+    (["--out", ""], "--out .: this is a folder"),
     (["-t", "0", "--top-k", "5"], "--top-k has no effect with temperature 0."),
     (
         ["--beams", "2", "--length-penalty", "1e6"],

@@ -1,4 +1,4 @@
-"""`gptlite train --sweep`: what it refuses, what it leaves, what it says in the end, however often it was killed."""
+"""`gptlite train --sweep`: what it refuses, its table, and that it survives being killed."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
-from gptlite.cli.sweep.command import SweepOptions, planned
-from gptlite.cli.sweep.progress import Lines
+from gptlite.cli.sweep.command import validate_sweep
+from gptlite.cli.sweep.progress import SweepProgress
 from gptlite.cli.sweep.report import report
 from gptlite.cli.sweep.sweep_runs import SweepRun
 from gptlite.cli.terminal import Console
+from gptlite.cli.train.options import TrainOptions
 from gptlite.config.loading import dump_config, load_config
 from gptlite.runs.checkpoint import valid_checkpoints
 from gptlite.runs.run import Run
@@ -34,7 +35,7 @@ def errors(result: Any) -> list[str]:
 
 
 def begun(name: str, *sets: str) -> Run:
-    """The folder of a run as it is after its start."""
+    """Make the folder of a run that has started."""
     run = Run(Path("runs", name))
     run.path.mkdir(parents=True)
     run.write_config(dump_config(with_absolute_paths(load_config(Path("nano.yaml"), sets))))
@@ -51,7 +52,7 @@ def no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: object, **kwargs: object) -> None:
         raise AssertionError("a process was started")
 
-    monkeypatch.setattr("gptlite.cli.sweep.command.workers.subprocess.Popen", refuse)
+    monkeypatch.setattr("gptlite.cli.sweep.workers.subprocess.Popen", refuse)
 
 
 LR = ["--sweep", "train.lr=1e-3,3e-3"]
@@ -61,11 +62,11 @@ LR = ["--sweep", "train.lr=1e-3,3e-3"]
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--jobs", "2"], "--jobs = without --sweep: "),
-        ([*LR, "--jobs", "0"], "--jobs = 0: a whole number >= 1"),
-        ([*LR, "--resume", "x"], "--sweep = with --resume x: "),
-        ([*LR, "--dry-run"], "--sweep = with --dry-run: "),
-        ([*LR, "--json"], "--json = with --sweep: "),
+        (["--jobs", "2"], "--jobs without --sweep: "),
+        ([*LR, "--jobs", "0"], "--jobs 0: at least one run"),
+        ([*LR, "--resume", "x"], "--resume with --sweep: "),
+        ([*LR, "--dry-run"], "--dry-run with --sweep: "),
+        ([*LR, "--json"], "--json without --dry-run: "),
         ([*LR, *LR], "--sweep: train.lr is given 2 times."),
         ([*LR, "--set", "train.lr=1"], "--sweep: train.lr is also set to a single value."),
         (["--data", "story.txt", "--sweep", "data.source=a,b"], "--sweep: data.source is also set to a single value."),
@@ -92,45 +93,47 @@ def test_it_is_refused_before_any_run_is_made(gptlite, words, message):
 
 
 @pytest.mark.usefixtures("no_processes")
-def test_all_mistakes_are_said_at_once(gptlite, monkeypatch):
+def test_all_mistakes_are_reported_at_once(gptlite, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     words = ["--sweep", "train.lr=1,1", "--sweep", "model.layers=1", "--set", "model.n_head=0", "--jobs", "-1"]
     starts = [error.partition(":")[0] for error in errors(gptlite("train", "-c", "nano.yaml", *words))]
-    assert starts == ["--jobs = -1", "--sweep = 2 processes", "--sweep", "--sweep", "--set"]
+    assert starts == ["--jobs -1", "--sweep", "--sweep", "--sweep", "--set"]
 
 
 @pytest.mark.usefixtures("no_processes")
-def test_runs_of_the_sweep_that_are_there_ask_for_continue_or_another_name(gptlite):
+def test_an_existing_sweep_asks_for_continue_or_another_name(gptlite):
     begun("nano-sweep-01-lr=0.001", "train.lr=0.001")
     result = gptlite("train", "-c", "nano.yaml", *LR)
     assert (result.code, len(errors(result))) == (2, 1)
-    assert errors(result)[0].startswith("--name = nano-sweep: already used, by nano-sweep-01-lr=0.001; add --continue")
+    assert errors(result)[0].startswith(
+        "--name nano-sweep: a sweep of this name exists: its run nano-sweep-01-lr=0.001. Add --continue"
+    )
     grid = gptlite("train", "-c", "nano.yaml", "--sweep", "model.n_layer=1,2", "--continue")
     assert grid.code == 2
-    assert errors(grid)[0].startswith("--name = nano-sweep: nano-sweep-01-lr=0.001: no point of this grid; ")
+    assert errors(grid)[0].startswith("run nano-sweep-01-lr=0.001: this run is not in the grid. ")
 
 
 @pytest.mark.usefixtures("no_processes")
-def test_a_sweep_does_not_go_on_with_another_config_and_says_so_once_for_all_runs(gptlite):
+def test_a_sweep_is_not_continued_with_another_config_and_all_runs_share_one_error(gptlite):
     for number, lr in ((1, 0.001), (2, 0.003)):
         begun(f"nano-sweep-0{number}-lr={lr}", f"train.lr={lr}")
     result = gptlite("train", "-c", "nano.yaml", *LR, "--continue", "--set", "train.warmup_steps=1")
     assert (result.code, len(errors(result))) == (2, 1)
-    problem = "run nano-sweep-01-lr=0.001 and 1 more: train.warmup_steps = 1: it was started with 2; "
+    problem = "run nano-sweep-01-lr=0.001 and 1 more: train.warmup_steps is 2 in this run and cannot become 1"
     assert errors(result)[0].startswith(problem)
 
 
 @pytest.mark.usefixtures("no_processes")
-def test_a_config_that_is_changed_while_others_train_starts_nothing_more(gptlite, monkeypatch):
+def test_no_run_starts_from_a_config_that_changed_during_the_sweep(gptlite, monkeypatch):
     change = "from pathlib import Path; p = Path('nano.yaml'); p.write_text(p.read_text().replace('16}', '18}'))"
-    monkeypatch.setattr("gptlite.cli.sweep.command.sweep_runs.prepare", lambda *args: exec(change) or Anything())
+    monkeypatch.setattr("gptlite.cli.sweep.sweep_runs.prepare", lambda *args: exec(change) or Anything())
     result = gptlite("train", "-c", "nano.yaml", *LR)
     assert result.code == 2
-    assert errors(result)[0].startswith("nano.yaml: content = changed since the sweep began")
+    assert errors(result)[0].startswith("nano.yaml: this config was changed while the sweep was running. ")
 
 
 class Anything:
-    """Text that suits."""
+    """A prepared text that fits every config."""
 
     def check_block_size(self, block_size: int) -> None:
         pass
@@ -151,8 +154,8 @@ def cells(out: str) -> list[list[str]]:
 
 
 @pytest.mark.usefixtures("no_processes")
-def test_seeds_are_one_row_the_best_row_comes_first_and_what_is_next_names_it(gptlite, monkeypatch):
-    monkeypatch.setattr("gptlite.cli.sweep.command.sweep_runs.check_text", lambda runs, cfg: None)
+def test_seeds_share_a_row_and_the_best_row_comes_first(gptlite, monkeypatch):
+    monkeypatch.setattr("gptlite.cli.sweep.sweep_runs.check_text", lambda runs, cfg: None)
     bests = {(1, 1): 2.0, (1, 2): 2.2, (2, 1): 1.0, (2, 2): 1.5}
     for number, ((layers, seed), best) in enumerate(bests.items(), start=1):
         name = f"nano-sweep-0{number}-n_layer={layers}-seed={seed}"
@@ -170,11 +173,11 @@ def test_seeds_are_one_row_the_best_row_comes_first_and_what_is_next_names_it(gp
 
 
 @pytest.mark.parametrize("code", [2, 137])
-def test_points_that_failed_are_rows_too_whether_their_run_has_begun_or_not(gptlite, capfd, code):
-    tasks = layers_1_to_3()
+def test_failed_points_have_rows_whether_or_not_their_run_started(gptlite, capfd, code):
+    runs = layers_1_to_3()
     finished("nano-sweep-03-n_layer=3", 2.0, 6, "model.n_layer=3")
     begun("nano-sweep-02-n_layer=2", "model.n_layer=2").write_info({})
-    text = report(tasks, {tasks[0].run.name: code, tasks[1].run.name: code, tasks[2].run.name: 0}, print)
+    text = report(runs, {runs[0].name: code, runs[1].name: code, runs[2].name: 0}, print)
     assert [row[:3] for row in cells(text)] == [
         ["run", "state", "n_layer"],
         ["nano-sweep-03-n_layer=3", "finished", "3"],
@@ -185,76 +188,73 @@ def test_points_that_failed_are_rows_too_whether_their_run_has_begun_or_not(gptl
     assert capfd.readouterr().out == ""
 
 
-class Heard(Console):
-    """A terminal that remembers."""
+def layers_1_to_3() -> Sequence[SweepRun]:
+    return validate_sweep(TrainOptions(config="nano.yaml", sweep=["model.n_layer=1,2,3"])).runs
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: list[str] = []
-        self.bar: list[float | str] = []
 
-    def say(self, line: str) -> None:
-        self.lines.append(line)
+def test_with_several_jobs_errors_new_warnings_and_ends_are_printed(gptlite, capfd):
+    for quiet in (False, True):
+        runs = layers_1_to_3()
+        progress = SweepProgress("s", runs, 3, quiet=quiet)
+        for run in runs[:2]:
+            for line in ("config: nano.yaml", "warning: short", f"run {run.name}: stopped", "interrupted"):
+                progress.wrote(run, line)
+        progress.wrote(runs[1], "error: no such device")
+        progress.ended(runs[1], 2)
+        progress.wrote(runs[2], "Traceback")
+        progress.wrote(runs[2], "AssertionError")
+        progress.ended(runs[2], 1)
+        # (line, whether it is printed under --quiet)
+        expected = [
+            ("sweep s: 3 runs in runs", False),
+            ("[1/3] warning: short", False),
+            ("[2/3] error: no such device", True),
+            ("[2/3] nano-sweep-02-n_layer=2 failed with exit code 2", False),
+            ("[3/3] Traceback", True),
+            ("[3/3] AssertionError", True),
+            ("[3/3] nano-sweep-03-n_layer=3 failed with exit code 1", False),
+        ]
+        assert capfd.readouterr().err.splitlines() == [line for line, always in expected if always or not quiet]
+
+
+class Bar(Console):
+    """A console that remembers how its progress bar moves."""
+
+    moves: ClassVar[list[float | str]] = []
 
     def begin(self, total: float, start: float, *, in_seconds: bool) -> list[Any]:
-        self.bar += [total, start]
+        self.moves += [total, start]
         return [self]
 
     def close(self) -> None:
-        self.bar.append("closed")
+        self.moves.append("closed")
 
     def progress(self, step: int, loss: float | None = None) -> None:
-        self.bar.append(step)
+        self.moves.append(step)
 
 
-def layers_1_to_3() -> Sequence[SweepRun]:
-    return planned(SweepOptions(["model.n_layer=1,2,3"], "nano.yaml", (), (), None, None), []).tasks
-
-
-def test_of_several_runs_at_a_time_errors_new_warnings_and_the_end_are_passed_on(gptlite):
-    tasks, heard = layers_1_to_3(), Heard()
-    lines = Lines("s", tasks, 3, heard, quiet=False)
-    for task in tasks[:2]:
-        stopped = [f"error: run {task.run.name}: signal = SIGINT: stopped", "error: interrupted"]
-        for line in ("config: nano.yaml", "warning: short", *stopped):
-            lines.said(task, line)
-    lines.said(tasks[1], "error: no such device")
-    lines.ended(tasks[1], 2)
-    lines.said(tasks[2], "Traceback")
-    lines.said(tasks[2], "AssertionError")
-    lines.ended(tasks[2], 1)
-    assert heard.lines == [
-        "sweep s: 3 runs in runs",
-        "[1/3] warning: short",
-        "[2/3] error: no such device",
-        "[2/3] nano-sweep-02-n_layer=2 failed, exit code 2",
-        "[3/3] Traceback",
-        "[3/3] AssertionError",
-        "[3/3] nano-sweep-03-n_layer=3 failed, exit code 1",
-    ]
-
-
-def test_one_bar_counts_the_updates_of_all_runs(gptlite, monkeypatch):
+def test_one_bar_counts_the_updates_of_all_runs(gptlite, capfd, monkeypatch):
     finished("nano-sweep-01-n_layer=1", 2.0, 6)
     log = begun("nano-sweep-02-n_layer=2", "model.n_layer=2").path / "metrics.jsonl"
     log.write_text('{"step": 4, "split": "train"}\n')
-    monkeypatch.setattr("gptlite.cli.sweep.command.progress.BETWEEN_LOOKS", 0)
+    monkeypatch.setattr("gptlite.cli.sweep.progress.INTERVAL", 0)
+    monkeypatch.setattr("gptlite.cli.sweep.progress.Console", Bar)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
-    heard, quiet = Heard(), Heard()
-    with Lines("s", layers_1_to_3(), 2, quiet, quiet=True) as lines:
-        lines.look()
-    assert quiet.bar == []
-    with Lines("s", layers_1_to_3(), 2, heard, quiet=False) as lines:
-        lines.look()
+    with SweepProgress("s", layers_1_to_3(), 2, quiet=True) as progress:
+        progress.update()
+    assert Bar.moves == []
+    assert capfd.readouterr().err == ""
+    with SweepProgress("s", layers_1_to_3(), 2, quiet=False) as progress:
+        progress.update()
         log.write_text('{"step": 5, "split": "train"}\n')
-        lines.look()
-    assert heard.bar == [18, 10, 10, 11, "closed"]
-    assert heard.lines == ["sweep s: 3 runs in runs, 1 of them over already"]
+        progress.update()
+    assert Bar.moves == [18, 10, 10, 11, "closed"]
+    assert capfd.readouterr().err == "sweep s: 3 runs in runs, 1 of them finished\n"
 
 
-def test_a_point_that_diverges_leaves_the_others_and_gives_its_exit_code(gptlite, monkeypatch):
-    words = ["train", "-c", "nano.yaml", "--sweep", "train.lr=1e30,1e-2", "--jobs", "2", "--quiet"]
+def test_a_diverged_point_does_not_stop_the_others_and_sets_the_exit_code(gptlite, monkeypatch):
+    words = ["train", "-c", "nano.yaml", "--sweep", "train.lr=1e30,1e-2", "--jobs", "2"]
     result = gptlite(*words)
     assert result.code == 3
     end = json.loads(Path("runs/nano-sweep-02-lr=0.01/finished.json").read_text())
@@ -263,9 +263,9 @@ def test_a_point_that_diverges_leaves_the_others_and_gives_its_exit_code(gptlite
     assert good[:5] == ["nano-sweep-02-lr=0.01", "finished", "0.01", f"{end['best_bits_per_byte']:.4f}", "6"]
     assert bad == ["nano-sweep-01-lr=1e+30", "diverged", "1.0e+30"]
     assert "[1/2] error: step " in result.err
-    assert "[2/2] nano-sweep-02-lr=0.01 finished after 6: " in result.err
+    assert "[2/2] nano-sweep-02-lr=0.01 finished at step 6: " in result.err
     # Both are over: nothing is left to train, and the answer is the same.
-    monkeypatch.setattr("gptlite.cli.sweep.command.workers.subprocess.Popen", None)
+    monkeypatch.setattr("gptlite.cli.sweep.workers.subprocess.Popen", None)
     again = gptlite(*words, "--continue")
     assert (again.code, again.out) == (result.code, result.out)
 
@@ -274,7 +274,7 @@ GRID = ["--sweep", "train.lr=0.01,0.03", "--sweep", "model.n_head=1,2,4"]
 
 
 def shell(folder: Path, command: str) -> subprocess.Popen[str]:
-    """A command line as a leader of its process group, as a shell starts it."""
+    """Start a command line as the leader of its process group, as a shell does."""
     environment = {**os.environ, "GPTLITE_THREADS": "1"}
     pipe = subprocess.PIPE
     return subprocess.Popen(
@@ -300,7 +300,7 @@ def finish(process: subprocess.Popen[str]) -> str:
 
 
 def updates(folder: Path) -> int:
-    """How many were logged in all runs."""
+    """The number of updates logged in all runs."""
     return sum(path.read_bytes().count(b'"train"') for path in folder.glob("runs/*/metrics.jsonl"))
 
 
@@ -312,7 +312,7 @@ def wait_for_updates(process: subprocess.Popen[str], folder: Path, number: int) 
 
 
 def metrics(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """What every run logged, without what depends on the clock."""
+    """The metrics of every run without those under `time`."""
     return {
         path.parent.name: [
             {key: value for key, value in json.loads(line).items() if key != "time"}
@@ -323,7 +323,7 @@ def metrics(folder: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def folder_of(parent: Path, name: str) -> Path:
-    """A folder with the same text, and a config of 40 updates."""
+    """Make a folder with the same text and a config of 40 updates."""
     folder = parent / name
     folder.mkdir()
     shutil.copy(parent / "story.txt", folder)
@@ -362,7 +362,7 @@ def test_runs_that_a_killed_sweep_left_in_training_are_not_trained_twice(gptlite
 
 
 @pytest.mark.slow
-def test_a_signal_saves_every_run_and_prints_a_command_that_goes_on(gptlite, tmp_path):
+def test_a_signal_saves_every_run_and_prints_the_command_that_continues(gptlite, tmp_path):
     folder = folder_of(tmp_path, "interrupted")
     steps = ["--set", "train.max_steps=1000", "--set", "save.every=1000", "--set", "eval.every=1000"]
     process = sweep(folder, "--sweep", "train.lr=0.01,0.03", "--name", "it's", *steps, "--jobs", "2")
@@ -372,10 +372,10 @@ def test_a_signal_saves_every_run_and_prints_a_command_that_goes_on(gptlite, tmp
         send(process.pid, signum)
         out, err = process.communicate(timeout=60)
         assert (process.returncode, out) == (code, "")
-        last = err.splitlines()[-1]
-        assert last.startswith(f"error: sweep it's: signal = {signum.name}: stopped and saved; 0 of 2 runs are over")
+        end, command = err.splitlines()[-2:]
+        assert end == "sweep it's: stopped, every run is saved. 0 of 2 runs are finished. Continue with:"
         for run in Run.all(folder / "runs"):
             logged = [line["step"] for line in metrics(folder)[run.name]]
             assert valid_checkpoints(run.checkpoints)[-1].step == max(logged)
-        process = shell(folder, last.partition("go on with: ")[2])
+        process = shell(folder, command)
     assert [row[1] for row in cells(finish(process))[1:]] == ["finished"] * 2

@@ -1,8 +1,8 @@
-"""A sweep: every point of a grid as a run of its own. What can be refused is refused before the first one starts."""
+"""The runs of a sweep. What can be refused is refused before the first one starts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gptlite.compute.threads import available_threads
@@ -14,108 +14,107 @@ from gptlite.errors import DataError, Diverged, Problem, RunError, gathered
 from gptlite.runs.run import CONFIG, Run, runs_folder
 from gptlite.training.launch import check_text, reconcile, with_absolute_paths
 
+STOPPED = (130, 143)  # exit codes of runs that a signal stopped
+
 
 @dataclass(frozen=True)
-class SweepRun:
-    """A point, its config as asked for, and its run, which may be there already."""
+class SweepRun(Run):
+    """A run of a sweep, which may exist already, with its point of the grid and its config."""
 
     point: Point
     cfg: RunConfig
-    run: Run
 
     def changes(self) -> bool:
-        """Whether the run, which has started, is asked for more than it was before. ConfigError for what may not be."""
-        saved = parse_config(self.run.config_text(), str(self.run.path / CONFIG))
-        return reconcile(saved, with_absolute_paths(self.cfg), self.run.name) != saved
+        """Whether the existing run is to train longer or otherwise than before. Raises ConfigError if it may not."""
+        saved = parse_config(self.config_text(), str(self.path / CONFIG))
+        return reconcile(saved, with_absolute_paths(self.cfg), self.name) != saved
 
     @property
     def is_done(self) -> bool:
-        """Whether there is nothing left to train. A run that diverged would do so again, at the same update."""
-        return (self.run.finished or self.run.diverged) and not self.changes()
+        """Whether nothing is left to train. A run that diverged would diverge again, at the same update."""
+        return (self.finished or self.diverged) and not self.changes()
 
 
-def sweep_runs_of(grid: Sequence[Point], configs: Sequence[RunConfig]) -> list[SweepRun]:
+def sweep_runs(grid: Sequence[Point], configs: Sequence[RunConfig]) -> list[SweepRun]:
     """The runs of a grid, all in one folder."""
     root = runs_folder(configs[0].run.dir)
-    return [SweepRun(point, cfg, Run(root / point.name)) for point, cfg in zip(grid, configs, strict=True)]
+    return [SweepRun(root / point.name, point, cfg) for point, cfg in zip(grid, configs, strict=True)]
 
 
-def check_runs(sweep: str, tasks: Sequence[SweepRun], *, go_on: bool) -> None:
-    """UserError where runs of this sweep are there and are not to go on, or were started for another one."""
-    root = tasks[0].run.path.parent
-    there = [run for run in Run.all(root) if names_of(sweep).fullmatch(run.name)]
-    if there and not go_on:
+def check_runs(sweep: str, runs: Sequence[SweepRun], *, continue_: bool) -> None:
+    """Raise RunError if runs of this sweep exist and may not be continued, or belong to another grid."""
+    existing = [run for run in Run.all(runs[0].path.parent) if names_of(sweep).fullmatch(run.name)]
+    if existing and not continue_:
         raise RunError(
-            f"--name = {sweep}: already used, by {there[0].name}; add --continue to go on with that sweep, "
-            "or give another --name"
+            f"a sweep of this name exists: its run {existing[0].name}. Add --continue to continue it, or choose "
+            "another name.",
+            where=f"--name {sweep}",
         )
-    names = {task.run.name for task in tasks}
-    strangers = [run.name for run in there if run.name not in names]
-    problems: list[Problem] = []
-    if strangers:
-        sentence = (
-            f"{_and_more(strangers)}: no point of this grid; give the keys and values that the sweep was started with, "
-            "in their order, or another --name"
-        )
-        problems.append(Problem(sentence, f"--name {sweep}"))
-    found: dict[str, list[str]] = {}  # the runs of each problem that several may share
-    for task in tasks:
+    found: dict[str, list[str]] = {}  # names of the runs that share a problem
+    names = {each.name for each in runs}
+    for run in existing:
+        if run.name not in names:
+            sentence = (
+                "this run is not in the grid. Give the keys and values of that sweep in the same order, or choose "
+                "another --name."
+            )
+            found.setdefault(sentence, []).append(run.name)
+    for each in runs:
         own: list[Problem] = []
-        if task.run.started:
+        if each.started:
             with gathered(own):
-                task.changes()
+                each.changes()
         for problem in own:
-            found.setdefault(problem.sentence, []).append(task.run.name)
-    problems += [Problem(sentence, f"run {_and_more(runs)}") for sentence, runs in found.items()]
-    if problems:
-        raise RunError(problems)
+            found.setdefault(problem.sentence, []).append(each.name)
+    if found:
+        raise RunError([Problem(sentence, f"run {_and_more(names)}") for sentence, names in found.items()])
 
 
 def _and_more(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
-def ready_texts(tasks: Sequence[SweepRun], say: Callable[[str], None]) -> None:
-    """Prepare every text that a run to come needs, once for all that share it. UserError for texts that do not suit."""
+def prepare_texts(runs: Sequence[SweepRun], say: Callable[[str], None]) -> None:
+    """Prepare every text that a new run needs, once for all that share it. Raises DataError with every problem."""
     problems: list[Problem] = []
-    for tasks_of_text in _by_text(tasks):
-        cfg = tasks_of_text[0].cfg
-        started = [task for task in tasks_of_text if task.run.started]
+    for same_text in _by_text(runs):
+        cfg = same_text[0].cfg
+        started = [each for each in same_text if each.started]
         with gathered(problems):
-            check_text([task.run for task in started], cfg)
-        if len(started) == len(tasks_of_text):
+            check_text(started, cfg)
+        if len(started) == len(same_text):
             continue
         with gathered(problems):
             prepared = prepare(cfg.data, cfg.tokenizer, say)
-            for block_size in sorted({task.cfg.model.block_size for task in tasks_of_text if task not in started}):
+            for block_size in sorted({each.cfg.model.block_size for each in same_text if each not in started}):
                 with gathered(problems):
                     prepared.check_block_size(block_size)
     if problems:
         raise DataError(list(dict.fromkeys(problems)))
 
 
-def check_same_text(task: SweepRun, tasks: Sequence[SweepRun]) -> None:
-    """RunError where the text of a run that is to start is no longer what others of the sweep have read."""
-    others = next(group for group in _by_text(tasks) if task in group)
-    check_text([other.run for other in others if other.run.started], task.cfg)
+def check_same_text(run: SweepRun, runs: Sequence[SweepRun]) -> None:
+    """Raise RunError if the text of a new run is no longer the one that started runs of the sweep have read."""
+    same_text = next(group for group in _by_text(runs) if run in group)
+    check_text([other for other in same_text if other.started], run.cfg)
 
 
-def _by_text(tasks: Sequence[SweepRun]) -> list[list[SweepRun]]:
-    """Tasks that train on the same ids, together."""
+def _by_text(runs: Sequence[SweepRun]) -> list[list[SweepRun]]:
+    """The runs grouped by the token ids that they train on."""
     groups: dict[str, list[SweepRun]] = {}
-    for task in tasks:
-        groups.setdefault(f"{task.cfg.data!r}{task.cfg.tokenizer!r}", []).append(task)
+    for run in runs:
+        groups.setdefault(f"{run.cfg.data!r}{run.cfg.tokenizer!r}", []).append(run)
     return list(groups.values())
 
 
-def share_of_threads(jobs: int, n_tasks: int) -> int:
-    """What each of the runs that train at the same time may take of the threads that one alone would."""
+def threads_per_run(jobs: int, n_runs: int) -> int:
+    """The threads of each run if those of the machine are divided among the runs that train at a time."""
     threads: int = available_threads().value
-    return max(1, threads // min(jobs, n_tasks))
+    return max(1, threads // min(jobs, n_runs))
 
 
-def first_failure(tasks: Sequence[SweepRun], codes: dict[str, int]) -> int:
-    """The exit code of the first run of the grid that did not come to its end; 0 where all did."""
-    diverged = {task.run.name: Diverged.exit_code for task in tasks if task.run.diverged}
+def exit_code(runs: Sequence[SweepRun], codes: Mapping[str, int]) -> int:
+    """The exit code of the first run of the grid that diverged or failed; 0 if all finished."""
+    diverged = {each.name: Diverged.exit_code for each in runs if each.diverged}
     failed = diverged | {name: code for name, code in codes.items() if code}
-    return next((failed[task.run.name] for task in tasks if task.run.name in failed), 0)
+    return next((failed[each.name] for each in runs if each.name in failed), 0)

@@ -1,4 +1,4 @@
-"""What `gptlite train --dry-run` prints."""
+"""The output of `gptlite train --dry-run`."""
 
 from __future__ import annotations
 
@@ -13,44 +13,44 @@ if TYPE_CHECKING:
     from gptlite.training.dry_run import DryRun
 
 
-def card_of_plan(planned: DryRun) -> list[str]:
-    """The run that a config asks for, in figures, and what is out of proportion in it."""
-    cfg, foreseen, times = planned.setup.cfg, planned.plan.estimate, planned.times
-    disk, reading = foreseen.disk, foreseen.text
-    assert reading.trained is not None, "the updates of a plan are known"
-    assert reading.epochs is not None, "the same"
-    looks, saves = count_evaluations(cfg, planned.updates), count_saves(cfg, planned.updates)
-    there = "was prepared already" if planned.was_prepared else "is prepared now"
+def describe_dry_run(found: DryRun) -> list[str]:
+    """The run in figures, one line each, then its warnings."""
+    cfg, estimate, times = found.setup.cfg, found.plan.estimate, found.times
+    disk, text = estimate.disk, estimate.text
+    assert text.trained is not None, "a dry run knows the number of updates"
+    assert text.epochs is not None, "and so the epochs"
+    evals, saves = count_evaluations(cfg, found.updates), count_saves(cfg, found.updates)
+    prepared = "was already prepared" if found.was_prepared else "is now prepared"
     return [
-        f"run         {planned.setup}",
-        f"parameters  {foreseen.parameters.total:,}: {by_part(foreseen.parameters)}",
-        f"memory      {size(foreseen.memory.peak)} measured: {by_use(foreseen.memory)}",
-        f"disk        {size(disk.checkpoint)} a checkpoint, {disk.kept} of them kept: {size(disk.total)}",
-        f"text        {reading.tokens:,} tokens, {amount(foreseen.tokens_per_parameter)} a parameter; "
-        f"trained on {reading.trained:,}: {amount(reading.epochs)} epochs",
-        f"time        {duration(planned.seconds)}: {counted(planned.updates, 'update')} of {duration(times.update)}, "
-        f"{counted(looks, 'evaluation')} of {duration(times.evaluation)}, "
+        f"run         {found.setup}",
+        f"parameters  {estimate.parameters.total:,}: {parameters_by_part(estimate.parameters)}",
+        f"memory      {size(estimate.memory.peak)} measured: {memory_by_use(estimate.memory)}",
+        f"disk        {size(disk.checkpoint)} per checkpoint, {disk.kept} of them kept: {size(disk.total)}",
+        f"text        {counted(text.tokens, 'token')}, {amount(estimate.tokens_per_parameter)} per parameter; "
+        f"trained on {text.trained:,}: {amount(text.epochs)} epochs",
+        f"time        {duration(found.seconds)}: {counted(found.updates, 'update')} of {duration(times.update)}, "
+        f"{counted(evals, 'evaluation')} of {duration(times.evaluation)}, "
         f"{counted(saves, 'checkpoint')} of {duration(times.save)}",
-        *planned.plan.warnings,
-        f"no run was made; the text {there}, in {planned.prepared}",
+        *found.plan.warnings,
+        f"No run was made. The text {prepared} in {found.prepared}.",
     ]
 
 
-def by_part(parameters: Parameters) -> str:
-    """Every part of the model that has parameters of its own."""
+def parameters_by_part(parameters: Parameters) -> str:
+    """The number of parameters of every part of the model that has any."""
     shown = [f"{part.replace('_', '-')} {n:,}" for part, n in dataclasses.asdict(parameters).items() if n]
     return ", ".join(shown) if parameters.head else ", ".join(shown).replace("embeddings", "embeddings and head", 1)
 
 
-def by_use(memory: Memory) -> str:
-    """What takes it; not all of it at the same time."""
+def memory_by_use(memory: Memory) -> str:
+    """The memory of each use; they do not all peak at the same time."""
     uses = ("weights", "gradients", "optimizer", "activations")
     shown = ", ".join(f"{use} {size(getattr(memory, use))}" for use in uses)
     return f"Python and torch {size(memory.library_bytes)}, {shown}" if memory.library_bytes else shown
 
 
 def duration(seconds: float) -> str:
-    """How long, in one or two units.
+    """A time in one or two units.
 
     >>> duration(0.0042), duration(2.345), duration(200), duration(7500)
     ('4.2 ms', '2.3 s', '3 min 20 s', '2 h 5 min')

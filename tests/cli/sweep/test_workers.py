@@ -1,4 +1,4 @@
-"""Processes that train the runs of a sweep, here stood in for by small ones that train nothing."""
+"""The worker pool of a sweep, with small processes in place of workers that train."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from gptlite.cli.sweep.command import workers as module
-from gptlite.cli.sweep.sweep_runs import SweepRun, first_failure, share_of_threads, sweep_runs_of
+from gptlite.cli.sweep import workers as module
+from gptlite.cli.sweep.sweep_runs import SweepRun, exit_code, sweep_runs, threads_per_run
 from gptlite.cli.sweep.workers import Worker, WorkerPool
 from gptlite.config.grid import SweepAxis, points
 from gptlite.config.loading import dump_config
@@ -37,29 +37,29 @@ time.sleep(60)
 
 
 class Told:
-    """A report that remembers."""
+    """A SweepProgress that remembers."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, str]] = []
         self.lines: list[str] = []
-        self.at_look: Callable[[], None] = lambda: None
+        self.at_update: Callable[[], None] = lambda: None
         self.at_wait: Callable[[], None] = lambda: None
 
-    def started(self, task: SweepRun) -> None:
-        self.events.append(("started", task.run.name))
+    def started(self, run: SweepRun) -> None:
+        self.events.append(("started", run.name))
 
-    def said(self, task: SweepRun, line: str) -> None:
+    def wrote(self, run: SweepRun, line: str) -> None:
         self.lines.append(line)
 
-    def ended(self, task: SweepRun, code: int) -> None:
-        self.events.append(("ended", task.run.name))
+    def ended(self, run: SweepRun, code: int) -> None:
+        self.events.append(("ended", run.name))
 
-    def waits(self, task: SweepRun) -> None:
-        self.events.append(("waits", task.run.name))
+    def waiting(self, run: SweepRun) -> None:
+        self.events.append(("waits", run.name))
         self.at_wait()
 
-    def look(self) -> None:
-        self.at_look()
+    def update(self) -> None:
+        self.at_update()
 
 
 @pytest.fixture(autouse=True)
@@ -68,27 +68,27 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def tasks(tmp_path: Path) -> list[SweepRun]:
-    """Three runs that were begun."""
+def runs(tmp_path: Path) -> list[SweepRun]:
+    """Three runs that have started."""
     cfg = RunConfig().with_values({"run.dir": str(tmp_path)})
     grid = points([SweepAxis("run.seed", (1, 2, 3))], "s")
-    found = sweep_runs_of(grid, [cfg.with_values(point.values) for point in grid])
-    for task in found:
-        task.run.path.mkdir()
-        task.run.write_config(dump_config(with_absolute_paths(task.cfg)))
+    found = sweep_runs(grid, [cfg.with_values(point.values) for point in grid])
+    for run in found:
+        run.path.mkdir()
+        run.write_config(dump_config(with_absolute_paths(run.cfg)))
     return found
 
 
-def process(task: SweepRun, code: str) -> Worker:
-    """A process in a run's folder."""
-    stderr = module.unnamed_file()
+def process(run: SweepRun, code: str) -> Worker:
+    """Start a process in a run's folder."""
+    stderr = module.open_stderr()
     command = [sys.executable, "-S", "-c", code]
-    return Worker(task, subprocess.Popen(command, cwd=task.run.path, stderr=stderr), stderr)
+    return Worker(run, subprocess.Popen(command, cwd=run.path, stderr=stderr), stderr)
 
 
-def crew_of(tasks: list[SweepRun], codes: Mapping[int, str], jobs: int, told: Told) -> WorkerPool:
-    """Processes that finish, except those of `codes`, by the place of their run."""
-    return WorkerPool(tasks, lambda task: process(task, codes.get(tasks.index(task), FINISH)), jobs, told)
+def pool_of(runs: list[SweepRun], codes: Mapping[int, str], jobs: int, told: Told) -> WorkerPool:
+    """A pool whose workers finish their runs; those at the places in `codes` run that code instead."""
+    return WorkerPool(runs, lambda run: process(run, codes.get(runs.index(run), FINISH)), jobs, told)
 
 
 def signals() -> Signals:
@@ -96,160 +96,160 @@ def signals() -> Signals:
 
 
 def order(told: Told, word: str) -> list[int]:
-    """The seeds of the runs of which this was told, in order."""
+    """The seeds of the runs with this event, in order."""
     return [int(name[-1]) for event, name in told.events if event == word]
 
 
-def test_runs_start_in_their_order_as_hands_are_free(tasks):
+def test_runs_start_in_order_as_jobs_become_free(runs):
     told = Told()
-    crew = crew_of(tasks, {0: f"import time; time.sleep(0.3); {FINISH}"}, 2, told)
-    crew.work(signals())
+    pool = pool_of(runs, {0: f"import time; time.sleep(0.3); {FINISH}"}, 2, told)
+    pool.work(signals())
     assert order(told, "started") == [1, 2, 3]
     assert sorted(order(told, "ended")) == [1, 2, 3]
-    assert told.events[:2] == [("started", tasks[0].run.name), ("started", tasks[1].run.name)]
+    assert told.events[:2] == [("started", runs[0].name), ("started", runs[1].name)]
     assert told.events[2][0] == "ended"  # the third starts where one has left
-    assert crew.codes == dict.fromkeys((task.run.name for task in tasks), 0)
-    assert not crew.cut_short
+    assert pool.codes == dict.fromkeys((run.name for run in runs), 0)
+    assert not pool.cut_short
 
 
-def test_runs_that_are_over_are_kept_unless_more_is_asked_of_them(tasks):
-    tasks[0].run.finish({})
-    (tasks[1].run.path / "diverged.json").write_text("{}")
+def test_ended_runs_are_skipped_unless_they_are_to_train_longer(runs):
+    runs[0].finish({})
+    (runs[1].path / "diverged.json").write_text("{}")
     told = Told()
-    crew_of(tasks, {}, 1, told).work(signals())
+    pool_of(runs, {}, 1, told).work(signals())
     assert order(told, "started") == [3]
-    more = [SweepRun(task.point, task.cfg.with_values({"train.max_steps": 5000}), task.run) for task in tasks]
-    assert [task.is_done for task in more] == [False, False, False]
+    more = [SweepRun(run.path, run.point, run.cfg.with_values({"train.max_steps": 5000})) for run in runs]
+    assert [run.is_done for run in more] == [False, False, False]
 
 
-def test_a_run_that_another_process_trains_comes_last_and_is_waited_for(tasks):
+def test_a_run_locked_by_another_process_is_waited_for_and_comes_last(runs):
     told = Told()
     with ExitStack() as held:
-        held.enter_context(tasks[0].run.lock())
+        held.enter_context(runs[0].lock())
         told.at_wait = held.close
-        crew_of(tasks, {}, 1, told).work(signals())
+        pool_of(runs, {}, 1, told).work(signals())
     assert order(told, "started") == [2, 3, 1]
     assert order(told, "waits") == [1]
 
 
-def test_a_run_that_another_process_finishes_is_not_started_again(tasks):
+def test_a_run_that_another_process_finishes_is_not_started_again(runs):
     told = Told()
     with ExitStack() as held:
-        held.enter_context(tasks[1].run.lock())
+        held.enter_context(runs[1].lock())
 
         def finished() -> None:
-            tasks[1].run.finish({})
+            runs[1].finish({})
             held.close()
 
         told.at_wait = finished
-        crew_of(tasks, {}, 2, told).work(signals())
+        pool_of(runs, {}, 2, told).work(signals())
     assert sorted(order(told, "started")) == [1, 3]
 
 
-def test_a_run_that_another_process_took_first_is_tried_again(tasks):
+def test_a_run_that_another_process_locked_first_is_tried_again(runs):
     told, held = Told(), ExitStack()
     begun = []
 
-    def start(task: SweepRun) -> Worker:
-        begun.append(task)
+    def start(run: SweepRun) -> Worker:
+        begun.append(run)
         if len(begun) == 1:  # between our look at the lock and the process's
-            held.enter_context(task.run.lock())
-            return process(task, "raise SystemExit(2)")
-        return process(task, FINISH)
+            held.enter_context(run.lock())
+            return process(run, "raise SystemExit(2)")
+        return process(run, FINISH)
 
     told.at_wait = held.close
-    crew = WorkerPool(tasks, start, 1, told)
-    crew.work(signals())
-    assert [task.cfg.run.seed for task in begun] == [1, 2, 3, 1]
-    assert set(crew.codes.values()) == {0}
+    pool = WorkerPool(runs, start, 1, told)
+    pool.work(signals())
+    assert [run.cfg.run.seed for run in begun] == [1, 2, 3, 1]
+    assert set(pool.codes.values()) == {0}
 
 
-def test_failures_do_not_stop_the_others_and_the_first_of_the_grid_is_the_answer(tasks):
+def test_failures_do_not_stop_the_others_and_the_first_sets_the_exit_code(runs):
     told = Told()
     deadly = "import os; os.kill(os.getpid(), 9)"
-    crew = crew_of(tasks, {1: deadly, 2: "import sys; print('error: no', file=sys.stderr); sys.exit(2)"}, 3, told)
-    crew.work(signals())
-    assert [crew.codes[task.run.name] for task in tasks] == [0, 137, 2]
+    pool = pool_of(runs, {1: deadly, 2: "import sys; print('error: no', file=sys.stderr); sys.exit(2)"}, 3, told)
+    pool.work(signals())
+    assert [pool.codes[run.name] for run in runs] == [0, 137, 2]
     assert told.lines == ["error: no"]
-    assert first_failure(tasks, crew.codes) == 137
-    (tasks[0].run.path / "diverged.json").write_text("{}")
-    assert first_failure(tasks, {}) == 3
-    assert first_failure(tasks[1:], {tasks[1].run.name: 0}) == 0
+    assert exit_code(runs, pool.codes) == 137
+    (runs[0].path / "diverged.json").write_text("{}")
+    assert exit_code(runs, {}) == 3
+    assert exit_code(runs[1:], {runs[1].name: 0}) == 0
 
 
-def test_a_failure_of_the_disk_ends_the_sweep_and_lets_the_others_save(tasks):
+def test_a_storage_error_ends_the_sweep_after_the_others_have_saved(runs):
     told = Told()
     waits = "import os, time\nwhile not os.path.exists('../{}/ready'): time.sleep(0.01)\nraise SystemExit(4)"
-    crew = crew_of(tasks, {0: RECORD, 1: waits.format(tasks[0].run.name)}, 2, told)
-    crew.work(signals())
-    assert crew.cut_short
+    pool = pool_of(runs, {0: RECORD, 1: waits.format(runs[0].name)}, 2, told)
+    pool.work(signals())
+    assert pool.cut_short
     assert order(told, "started") == [1, 2]
-    assert (tasks[0].run.path / "signals").read_text() == f"{int(signal.SIGTERM)} "
+    assert (runs[0].path / "signals").read_text() == f"{int(signal.SIGTERM)} "
 
 
-def test_a_run_that_cannot_be_started_any_more_lets_the_others_save(tasks):
-    def start(task: SweepRun) -> Worker:
-        if task is tasks[0]:
-            return process(task, RECORD)
-        while not (tasks[0].run.path / "ready").exists():
+def test_an_error_in_starting_a_run_lets_the_others_save(runs):
+    def start(run: SweepRun) -> Worker:
+        if run is runs[0]:
+            return process(run, RECORD)
+        while not (runs[0].path / "ready").exists():
             time.sleep(0.005)
         raise ConfigError("changed")
 
     with pytest.raises(ConfigError, match="changed"):
-        WorkerPool(tasks, start, 2, Told()).work(signals())
-    assert (tasks[0].run.path / "signals").read_text() == f"{int(signal.SIGTERM)} "
+        WorkerPool(runs, start, 2, Told()).work(signals())
+    assert (runs[0].path / "signals").read_text() == f"{int(signal.SIGTERM)} "
 
 
 @pytest.mark.parametrize("n_left", [0, 2])
-def test_a_signal_that_ends_all_processes_before_we_look_still_cuts_the_sweep_short(tasks, n_left):
+def test_a_signal_that_ended_all_workers_before_the_check_still_cuts_the_sweep_short(runs, n_left):
     told, watch = Told(), signals()
 
-    def start(task: SweepRun) -> Worker:
-        child = process(task, "raise SystemExit(143)")
-        child.process.wait()
-        if task is tasks[-1 - n_left]:
+    def start(run: SweepRun) -> Worker:
+        worker = process(run, "raise SystemExit(143)")
+        worker.process.wait()
+        if run is runs[-1 - n_left]:
             os.kill(os.getpid(), signal.SIGTERM)
-        return child
+        return worker
 
-    crew = WorkerPool(tasks, start, 1, told)
-    crew.work(watch)
-    assert crew.cut_short
+    pool = WorkerPool(runs, start, 1, told)
+    pool.work(watch)
+    assert pool.cut_short
     assert len(order(told, "started")) == 3 - n_left
 
 
 @pytest.mark.parametrize(("sent", "passed_on"), [(signal.SIGINT, signal.SIGTERM), (signal.SIGTERM, signal.SIGINT)])
-def test_a_signal_is_passed_on_once_as_the_other_one(tasks, sent, passed_on):
+def test_a_signal_is_passed_on_once_as_the_other_one(runs, sent, passed_on):
     told, watch = Told(), signals()
-    crew = crew_of(tasks, {0: RECORD, 1: RECORD}, 2, told)
+    pool = pool_of(runs, {0: RECORD, 1: RECORD}, 2, told)
 
     def interrupt() -> None:
-        if not watch.received and all((task.run.path / "ready").exists() for task in tasks[:2]):
+        if not watch.received and all((run.path / "ready").exists() for run in runs[:2]):
             os.kill(os.getpid(), sent)
 
-    told.at_look = interrupt
-    crew.work(watch)
-    assert (watch.received, crew.cut_short) == (sent, True)
+    told.at_update = interrupt
+    pool.work(watch)
+    assert (watch.received, pool.cut_short) == (sent, True)
     assert order(told, "started") == [1, 2]
-    assert [(task.run.path / "signals").read_text() for task in tasks[:2]] == [f"{int(passed_on)} "] * 2
+    assert [(run.path / "signals").read_text() for run in runs[:2]] == [f"{int(passed_on)} "] * 2
 
 
-def test_the_same_signal_again_ends_every_process_at_once(tasks):
+def test_the_same_signal_twice_kills_every_worker(runs):
     told = Told()
-    told.at_look = lambda: os.kill(os.getpid(), signal.SIGINT)
-    children: list[Worker] = []
+    told.at_update = lambda: os.kill(os.getpid(), signal.SIGINT)
+    workers: list[Worker] = []
 
-    def start(task: SweepRun) -> Worker:
-        children.append(process(task, "import signal, time\nsignal.signal(15, signal.SIG_IGN)\ntime.sleep(60)"))
-        return children[-1]
+    def start(run: SweepRun) -> Worker:
+        workers.append(process(run, "import signal, time\nsignal.signal(15, signal.SIG_IGN)\ntime.sleep(60)"))
+        return workers[-1]
 
     with pytest.raises(Interrupted, match="told twice, stopped at once"):
-        WorkerPool(tasks, start, 2, told).work(signals())
+        WorkerPool(runs, start, 2, told).work(signals())
     # A process that had no time to ignore the first one has died of that.
-    assert {child.process.returncode for child in children} <= {-signal.SIGKILL, -signal.SIGTERM}
-    assert len(children) == 2
+    assert {worker.process.returncode for worker in workers} <= {-signal.SIGKILL, -signal.SIGTERM}
+    assert len(workers) == 2
 
 
-def test_the_other_signal_after_one_is_told_once_and_gives_up_nothing():
+def test_another_signal_after_the_first_changes_nothing():
     lines: list[str] = []
     watch = Signals("run r", "go on", lines.append)
     with watch.watched():
@@ -259,7 +259,7 @@ def test_the_other_signal_after_one_is_told_once_and_gives_up_nothing():
     assert lines == ["stopping after this update; press again to give up"]
 
 
-def test_runs_at_a_time_share_the_threads_that_one_would_have(monkeypatch):
-    monkeypatch.setattr("gptlite.cli.sweep.command.sweep_runs.choose_threads", lambda: (8, ""))
-    assert [share_of_threads(jobs, 6) for jobs in (1, 2, 3, 6, 16)] == [8, 4, 2, 1, 1]
-    assert share_of_threads(16, 2) == 4
+def test_runs_that_train_at_a_time_share_the_threads(monkeypatch):
+    monkeypatch.setattr("gptlite.cli.sweep.sweep_runs.choose_threads", lambda: (8, ""))
+    assert [threads_per_run(jobs, 6) for jobs in (1, 2, 3, 6, 16)] == [8, 4, 2, 1, 1]
+    assert threads_per_run(16, 2) == 4

@@ -1,0 +1,48 @@
+"""`gptlite config`: list the shipped configs, or print one with its comments."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Annotated
+
+import typer
+
+from gptlite.cli.terminal import emit
+from gptlite.errors import ConfigError
+
+
+def config(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="A shipped config, such as small. Default: list them all.")
+    ] = None,
+) -> None:
+    """List the shipped configs, or print one with its comments.
+
+    To start from one: `gptlite config small > my.yaml`.
+    """
+    from gptlite.config.loading import SUFFIXES, builtin_folder
+
+    shipped = {path.stem: path for path in builtin_folder("configs").glob(f"*{SUFFIXES[0]}")}
+    if name is None:
+        width = max(map(len, shipped)) + 2
+        for stem, path in sorted(shipped.items()):
+            emit(f"{stem:<{width}}{first_sentence(path.read_text(encoding='utf-8'))}\n")
+        return
+    stem = name.removesuffix(SUFFIXES[0])
+    if stem not in shipped:
+        near = difflib.get_close_matches(stem, shipped, n=1)
+        advice = f"Did you mean {near[0]}?" if near else f"There are {', '.join(sorted(shipped))}."
+        raise ConfigError(f"there is no shipped config of this name. {advice}", where=f"gptlite config {name}")
+    emit(shipped[stem].read_text(encoding="utf-8"))
+
+
+def first_sentence(text: str) -> str:
+    """The first sentence of a config's leading comment; the line for editors is not part of it.
+
+    >>> first_sentence("# yaml-language-server: $schema=x\\n# A tiny model: seconds\\n# only. For tests.\\n\\nrun:")
+    'A tiny model: seconds only.'
+    """
+    lines = [line.removeprefix("#").strip() for line in text.partition("\n\n")[0].splitlines()]
+    comment = " ".join(line for line in lines if not line.startswith("yaml-language-server"))
+    sentence, stop, _ = comment.partition(". ")
+    return sentence + stop.strip()

@@ -1,0 +1,122 @@
+"""Options of `gptlite train`, and which of them exclude or need each other."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from gptlite.cli.terminal import shell_name
+from gptlite.compute.processes import world_size
+from gptlite.errors import Problem
+
+NameOption = Annotated[
+    str | None,
+    typer.Option("--name", metavar="NAME", help="Name of the run. Default: the config's name, numbered if in use."),
+]
+ResumeOption = Annotated[
+    str | None,
+    typer.Option("--resume", metavar="RUN", help="Continue this run; `latest` is the newest unfinished one."),
+]
+DryRunOption = Annotated[
+    bool,
+    typer.Option("--dry-run", help="Show the parameters, memory, disk, epochs and time of a run without making it."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="With --dry-run: print one JSON object.")]
+ContinueOption = Annotated[
+    bool,
+    typer.Option("--continue", help="With --name or --sweep: continue that run or sweep, or start it."),
+]
+SweepOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--sweep",
+        metavar="SECTION.KEY=A,B,...",
+        help="Train a run for each value of a key and print a table. Repeated: for each combination.",
+    ),
+]
+JobsOption = Annotated[
+    int | None,
+    typer.Option("--jobs", metavar="N", help="With --sweep: train N runs at a time, sharing the cores. Default: 1."),
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only, and the result.")]
+
+# An option, others that it excludes, and what to do. Of an option only the first conflict is reported.
+_EXCLUDES = (
+    ("--resume", ("--sweep",), "a sweep is continued by its own command line with --continue."),
+    ("--resume", ("--config", "--data", "--name"), "a resumed run keeps its config, text and name. Leave these out."),
+    ("--dry-run", ("--sweep",), "a dry run describes one run. Give one of the values with --set."),
+    ("--dry-run", ("--resume", "--continue"), "a dry run describes a new run. Leave one of the two out."),
+)
+# An option, others of which it needs one, and what to do.
+_NEEDS = (
+    ("--continue", ("--name", "--sweep"), "add --name with the run to continue or start."),
+    ("--json", ("--dry-run",), "this prints a dry run as JSON. For the results of runs, use gptlite runs --json."),
+    ("--jobs", ("--sweep",), "this is how many runs of a sweep train at a time. Add --sweep."),
+)
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """The options as given."""
+
+    config: str | None = None
+    sets: Sequence[str] = ()
+    data: Sequence[str] = ()
+    name: str | None = None
+    resume: str | None = None
+    continue_: bool = False
+    quiet: bool = False
+    dry_run: bool = False
+    json: bool = False
+    sweep: Sequence[str] = ()
+    jobs: int | None = None
+
+    def problems(self) -> list[Problem]:
+        """Options that exclude each other, or would do nothing."""
+        values = {
+            **{"--config": self.config, "--data": " ".join(self.data), "--name": self.name, "--resume": self.resume},
+            **{"--continue": self.continue_, "--dry-run": self.dry_run, "--json": self.json},
+            **{"--sweep": " ".join(self.sweep), "--jobs": self.jobs},
+        }
+        given = {option for option, value in values.items() if value not in (None, "", False)}
+        conflicts: dict[str, Problem] = {}
+        for option, others, sentence in _EXCLUDES:
+            if option in given and (clashing := [other for other in others if other in given]):
+                conflicts.setdefault(option, Problem(sentence, f"{option} with {' and '.join(clashing)}"))
+        found = list(conflicts.values())
+        found += [
+            Problem(sentence, f"{option} without {' or '.join(needed)}")
+            for option, needed, sentence in _NEEDS
+            if option in given and not given & set(needed)
+        ]
+        if self.jobs is not None and self.jobs < 1:
+            found.append(Problem("at least one run must train at a time.", f"--jobs {self.jobs}"))
+        if world_size() > 1 and (self.sweep or self.dry_run):
+            option = "--sweep" if self.sweep else "--dry-run"
+            found.append(Problem(f"torchrun started {world_size()} processes. Run this without torchrun.", option))
+        return found
+
+    @property
+    def of_every_run(self) -> list[str]:
+        """The arguments that each run of a sweep gets too."""
+        found = [] if self.config is None else ["--config", self.config]
+        for option, values in (("--set", self.sets), ("--data", self.data)):
+            found += [argument for value in values for argument in (option, value)]
+        return found + ["--quiet"] * self.quiet
+
+    @property
+    def to_continue_sweep(self) -> str:
+        """The command line that continues a sweep."""
+        arguments = [*self.of_every_run, *(argument for sweep in self.sweep for argument in ("--sweep", sweep))]
+        arguments += [] if self.jobs is None else ["--jobs", str(self.jobs)]
+        arguments += [] if self.name is None else ["--name", self.name]
+        return f"{shell_name('gptlite')} train {shlex.join([*arguments, '--continue'])}"
+
+    @property
+    def keys_set(self) -> list[str]:
+        """Keys that get one value for all runs of a sweep."""
+        return [each.partition("=")[0].strip() for each in self.sets] + ["data.source"] * bool(self.data)
