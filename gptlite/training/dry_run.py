@@ -12,7 +12,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from gptlite.compute.device import settings
+from gptlite.compute.device import settings, torch_device
 from gptlite.compute.memory import memory_of, peak_bytes, resident_bytes
 from gptlite.config.schema import RunConfig
 from gptlite.data.batches import read_batch
@@ -84,13 +84,13 @@ def dry_run(cfg: RunConfig, prepared: Prepared, *, was_prepared: bool) -> DryRun
     library_bytes = resident_bytes()
     setup = resolve_here(cfg, prepared)
     cfg, manifest = setup.cfg, prepared.manifest
-    trainer = build(cfg, prepared)
-    device = trainer.compute.device
+    device = torch_device(cfg.run.device)
     memory = expected_memory(
         cfg, manifest.tokenizer.vocab_size, manifest.val.tokens, n_processes=1, library_bytes=library_bytes
     )
     for too_large in warn_about_memory(cfg, memory.peak, memory_of(device)):
         raise ConfigError(too_large)  # trying it would be the end of this process
+    trainer = build(cfg, prepared)
     with memory_errors(cfg):
         times = time_parts(trainer, prepared.path.parent)
     updates = updates_in(cfg, times)

@@ -51,7 +51,7 @@ class Setup:
             f"lr {train.lr}",
             f"micro-batches of {counted(train.micro_batch_size, 'sequence')}",  # type: ignore[arg-type]
         ]
-        return f"{', '.join(filter(None, parts))} (reasons: run.json)"
+        return ", ".join(filter(None, parts))
 
 
 def resolve(cfg: RunConfig, vocab_size: int, hardware: Hardware, n_processes: int = 1) -> Setup:

@@ -45,20 +45,20 @@ def test_json_has_every_figure(gptlite):
     assert planned["updates"] == 6
     times = planned["seconds"]
     # Evaluations after 3 and 6 updates, checkpoints with them.
-    assert times["total"] == pytest.approx(6 * times["update"] + 2 * times["look"] + 2 * times["save"])
+    assert times["total"] == pytest.approx(6 * times["update"] + 2 * times["evaluation"] + 2 * times["save"])
     (warning,) = planned["warnings"]
-    assert warning.startswith("warning: train.warmup_steps = 2: 33% of 6 updates")
+    assert warning.startswith("warning: The warm-up takes 2 steps, which is 33% of 6 updates.")
 
 
 def test_training_starts_with_a_one_line_estimate_and_times_nothing(gptlite, monkeypatch):
-    monkeypatch.setattr("gptlite.training.rehearsal.time_of_update", None)
+    monkeypatch.setattr("gptlite.training.dry_run.time_update", None)
     shown = gptlite("train", "-c", "nano.yaml", "--set", "train.warmup_steps=1").err.splitlines()
     (line,) = [line for line in shown if line.startswith("plan: ")]
-    assert " parameters, memory " in line
+    assert " parameters, memory at most about " in line
     assert line.endswith(" epochs")
     assert [line for line in shown if line.startswith("warning: ")] == []
     shown = gptlite("train", "-c", "nano.yaml").err
-    assert "\nwarning: train.warmup_steps = 2: 33% of 6 updates are spent below" in shown
+    assert "\nwarning: The warm-up takes 2 steps, which is 33% of 6 updates." in shown
 
 
 def test_under_max_minutes_it_estimates_the_number_of_updates(gptlite):
@@ -85,7 +85,7 @@ def test_options_that_exclude_each_other_are_refused(gptlite, arguments, message
 
 def test_it_is_refused_where_the_run_would_be(gptlite, trained):
     for arguments, message in (
-        (["--name", "nano"], "error: --name = nano: "),
+        (["--name", "nano"], "error: --name nano: "),
         (["--set", "eval.prompt=漢"], "error: eval.prompt: "),
     ):
         results = [gptlite("train", "-c", "nano.yaml", *arguments, *also) for also in ((), ("--dry-run",))]
@@ -97,10 +97,10 @@ def test_it_is_refused_where_the_run_would_be(gptlite, trained):
 
 def test_a_model_too_large_for_memory_is_refused_before_it_is_built(gptlite, monkeypatch):
     monkeypatch.setattr("gptlite.training.dry_run.memory_of", lambda device: 2**27)
-    monkeypatch.setattr("gptlite.training.dry_run.rehearse", lambda *_: pytest.fail("it was tried"))
+    monkeypatch.setattr("gptlite.training.dry_run.build", lambda *_: pytest.fail("it was tried"))
     result = gptlite("train", "-c", "nano.yaml", "--dry-run")
     assert result.code == 2
-    assert "error: memory = " in result.err
+    assert "error: This run may need " in result.err
     assert "there are 128 MiB" in result.err
 
 

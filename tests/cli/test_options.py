@@ -16,6 +16,7 @@ from gptlite.cli.prepare import prepare
 from gptlite.cli.sweep.sweep_runs import SweepRun
 from gptlite.cli.train.command import train
 from gptlite.cli.train.options import TrainOptions
+from gptlite.compute.choice import Choice
 from gptlite.errors import Interrupted
 
 # For each parameter two command lines that differ in its option, and a text that only the first one leaves: on the
@@ -59,7 +60,7 @@ def test_the_option_acts(gptlite, trained, monkeypatch, command, case, has_optio
         raise Interrupted(signal.SIGTERM, f"{threads} threads")
 
     monkeypatch.setattr("gptlite.cli.sweep.workers.start", start)
-    monkeypatch.setattr("gptlite.cli.sweep.sweep_runs.choose_threads", lambda: (4, ""))
+    monkeypatch.setattr("gptlite.cli.sweep.sweep_runs.available_threads", lambda: Choice(4, ""))
     if command == "prepare":
         Path("data/prepared").rename("data/before")
     Path("more.txt").write_text("the cat sat on the hill.\n" * 40)

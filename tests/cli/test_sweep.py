@@ -82,7 +82,7 @@ LR = ["--sweep", "train.lr=1e-3,3e-3"]
             ["--sweep", "data.source=story.txt,gone.txt"],
             "there is no file, folder or data set named gone.txt. ",
         ),
-        (["--sweep", "model.block_size=16,99999"], "model.block_size = 99999 needs 100000"),
+        (["--sweep", "model.block_size=16,99999"], "Set model.block_size to at most"),
     ],
 )
 def test_it_is_refused_before_any_run_is_made(gptlite, words, message):

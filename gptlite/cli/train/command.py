@@ -119,7 +119,7 @@ def summarize(outcome: Outcome) -> list[str]:
         )
     if manifest.compressors_meaningful:
         lines.append(
-            f"compressors on the same text: xz -9 {manifest.baselines.xz:.3f}, gzip -9 {manifest.reference.gzip:.3f}"
+            f"compressors on the same text: xz -9 {manifest.baselines.xz:.3f}, gzip -9 {manifest.baselines.gzip:.3f}"
         )
     return [
         *lines,

@@ -16,6 +16,7 @@ import pytest
 from gptlite.cli.sweep import workers as module
 from gptlite.cli.sweep.sweep_runs import SweepRun, exit_code, sweep_runs, threads_per_run
 from gptlite.cli.sweep.workers import Worker, WorkerPool
+from gptlite.compute.choice import Choice
 from gptlite.config.grid import SweepAxis, points
 from gptlite.config.loading import dump_config
 from gptlite.config.schema import RunConfig
@@ -242,7 +243,7 @@ def test_the_same_signal_twice_kills_every_worker(runs):
         workers.append(process(run, "import signal, time\nsignal.signal(15, signal.SIG_IGN)\ntime.sleep(60)"))
         return workers[-1]
 
-    with pytest.raises(Interrupted, match="told twice, stopped at once"):
+    with pytest.raises(Interrupted, match="stopped at once; the last checkpoint is kept"):
         WorkerPool(runs, start, 2, told).work(signals())
     # A process that had no time to ignore the first one has died of that.
     assert {worker.process.returncode for worker in workers} <= {-signal.SIGKILL, -signal.SIGTERM}
@@ -256,10 +257,10 @@ def test_another_signal_after_the_first_changes_nothing():
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGTERM)
     assert watch.received == signal.SIGINT
-    assert lines == ["stopping after this update; press again to give up"]
+    assert lines == ["stopping after this update (press Ctrl-C again to stop at once)"]
 
 
 def test_runs_that_train_at_a_time_share_the_threads(monkeypatch):
-    monkeypatch.setattr("gptlite.cli.sweep.sweep_runs.choose_threads", lambda: (8, ""))
+    monkeypatch.setattr("gptlite.cli.sweep.sweep_runs.available_threads", lambda: Choice(8, ""))
     assert [threads_per_run(jobs, 6) for jobs in (1, 2, 3, 6, 16)] == [8, 4, 2, 1, 1]
     assert threads_per_run(16, 2) == 4
