@@ -22,13 +22,6 @@ MOST_README_LINES = 130
 
 BEGIN, END = "<!-- modules -->\n", "<!-- end of modules -->\n"
 
-# Names and paths that the documents use already and that the code gets soon. Empty, unless several people work at once.
-PENDING = {
-    *("training.setup", "training.setup.resolve", "training.setup.build", "training.session.run_session"),
-    "training.step.dropout_masks_for",
-    *("compute.device.Hardware", "model.activations", "gptlite/model/activations.py"),
-}
-
 
 def first_sentence(path: Path) -> str:
     """What a file says of itself first, on one line."""
@@ -107,7 +100,7 @@ def test_paths_exist(path: Path) -> None:
         for name in paths_in(path.read_text("utf-8"))
         if not any(found for top in places for found in top.glob(name))
     }
-    assert missing - PENDING == set()
+    assert missing == set()
 
 
 @cache
@@ -149,12 +142,7 @@ def names_used(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("path", [ARCHITECTURE, REPOSITORY / "CONTRIBUTING.md"], ids=lambda path: path.name)
 def test_names_of_code_exist(path: Path) -> None:
-    assert {name for name in names_used(path) if not exists_in_code(name)} - PENDING == set()
-
-
-def test_what_was_pending_is_still_pending() -> None:
-    there = {name for name in PENDING if exists_in_code(name) or (REPOSITORY / name).exists()}
-    assert there == set(), "take these out of PENDING"
+    assert {name for name in names_used(path) if not exists_in_code(name)} == set()
 
 
 def test_missing_names_are_seen() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import shlex
+import typing
 from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -113,6 +114,8 @@ def _bad_value(param: Any, value: Any, error: TyperException, context: Any) -> P
     """A value that Typer does not accept for an option."""
     annotation = getattr(getattr(param, "type_descriptor", None), "annotation", None)
     expected = {"int": "a whole number", "float": "a number"}.get(getattr(annotation, "__name__", ""))
+    if typing.get_origin(annotation) is typing.Literal:
+        expected = f"one of {', '.join(typing.get_args(annotation))}"
     if expected is None:
         return usage_problem(error, context)
     return Problem(f"{value} is not {expected}.", param.opts[0])

@@ -69,7 +69,7 @@ def read_axes(texts: Sequence[str], taken: Collection[str] = ()) -> list[SweepAx
     if "run.dir" in keys:
         found.append("run.dir cannot be swept, because all runs of a sweep are in one folder. Set it to one value.")
     if (n_points := math.prod(len(axis.values) for axis in axes)) > MAX_POINTS:
-        found.append(f"These values combine to {n_points:,} runs, but at most {MAX_POINTS:,} are allowed.")
+        found.append(f"these values combine to {n_points:,} runs, but at most {MAX_POINTS:,} are allowed.")
     problems += map(Problem, found)
     if problems:
         raise ConfigError(problems)
@@ -84,7 +84,7 @@ def _read_axis(text: str) -> SweepAxis:
     try:
         values = yaml.read(f"[{items}]").value
     except YamlError as error:
-        raise ConfigError(f"{key} cannot be set to the values {shown(items)}. {error.sentence}") from error
+        raise ConfigError(f"{key} cannot be set to the values {shown(items)}: {error.sentence}") from error
     if not isinstance(values, list) or not values:
         raise ConfigError(f'{key} has no values. Write them between commas, null or "" for an empty one.')
     for i, value in enumerate(values):

@@ -80,13 +80,13 @@ def find_config(name: str | Path) -> Path:
                 return path
     where = shown(str(name))
     if os.path.isdir(name):
-        raise ConfigError("This is a folder, but a config is a YAML file. Name a file in it.", where)
+        raise ConfigError("this is a folder, but a config is a YAML file. Name a file in it.", where)
     known = sorted({path.name for folder in folders[1:] for path in folder.glob("*") if path.suffix in SUFFIXES})
     stems = {Path(file).stem: file for file in known}
     close = difflib.get_close_matches(Path(name).stem, stems, n=1)
     advice = f"Did you mean {stems[close[0]]}?" if close else "Name one of these, or give a path."
     searched = "" if Path(name).is_absolute() else " here, in configs/ or built in"
-    raise ConfigError(f"There is no such config{searched}. There are {', '.join(known)}. {advice}", where)
+    raise ConfigError(f"there is no such config{searched}. There are {', '.join(known)}. {advice}", where)
 
 
 def load_config(path: Path | None, overrides: Sequence[str | Override] = ()) -> RunConfig:
@@ -109,22 +109,22 @@ def parse_config(text: str, where: str) -> RunConfig:
 def _read_text(path: Path) -> str:
     where = str(path)
     if path.is_dir():
-        raise ConfigError("This is a folder, but a config is a YAML file. Name a file in it.", where)
+        raise ConfigError("this is a folder, but a config is a YAML file. Name a file in it.", where)
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise ConfigError("There is no such file. Check the path.", where) from None
+        raise ConfigError("there is no such file. Check the path.", where) from None
     except OSError as error:
-        raise ConfigError(f"The file cannot be read ({error.strerror}). Check its permissions.", where) from error
+        raise ConfigError(f"the file cannot be read ({error.strerror}). Check its permissions.", where) from error
     if len(data) > MAX_BYTES:
-        sentence = f"The file has more than {MAX_BYTES:,} bytes, but a config is short. Is this the right file?"
+        sentence = f"the file has more than {MAX_BYTES:,} bytes, but a config is short. Is this the right file?"
         raise ConfigError(sentence, where)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         byte = f"byte 0x{data[error.start]:02x} at offset {error.start}"
-        sentence = f"The file is not UTF-8 text ({byte}). Save it as UTF-8, or name the right file."
+        sentence = f"the file is not UTF-8 text ({byte}). Save it as UTF-8, or name the right file."
         raise ConfigError(sentence, where) from None
 
 
@@ -135,7 +135,7 @@ def _read_values(text: str, where: str) -> tuple[_Values, _Problems]:
     except YamlError as error:
         raise ConfigError(error.sentence, f"{where}:{error.line}") from error
     if not isinstance(document.value, dict | None):
-        raise ConfigError(f"A config is a mapping with the sections {', '.join(SECTIONS)}.", where)
+        raise ConfigError(f"a config is a mapping with the sections {', '.join(SECTIONS)}.", where)
     values: _Values = {}
     names = _check_names(document.value or {})
     problems = [
@@ -153,7 +153,7 @@ def _read_values(text: str, where: str) -> tuple[_Values, _Problems]:
                 if key in SECTIONS[section].model_fields:
                     values[section, key] = _Given(value, _Place(0, document.lines[section, key], where))
     if not values and not problems:
-        problems.append((_Place(0, 0, where), "No key is set here. Set at least one, or name another file."))
+        problems.append((_Place(0, 0, where), "no key is set here. Set at least one, or name another file."))
     return values, problems
 
 
@@ -194,7 +194,7 @@ def _split_override(text: str) -> tuple[str, Value]:
     try:
         return name, override_value(value)
     except YamlError as error:
-        raise ConfigError(f"{shown(name)} cannot be set to {shown(value)}. {error.sentence}") from error
+        raise ConfigError(f"{shown(name)} cannot be set to {shown(value)}: {error.sentence}") from error
 
 
 def override_value(text: str) -> Value:

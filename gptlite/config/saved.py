@@ -46,7 +46,7 @@ def _values_of_edited(text: str) -> dict[str, Value]:
     values: dict[str, Value] = {}
     for name, keys in sections.items() if isinstance(sections, dict) else [("", sections)]:
         if not isinstance(keys, dict | None):
-            raise YamlError(1, "A config is a mapping with sections.")
+            raise YamlError(1, "a config is a mapping with sections.")
         values |= {f"{name}.{key}": value for key, value in (keys or {}).items()}
     return values
 

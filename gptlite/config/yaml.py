@@ -33,14 +33,14 @@ _UNQUOTED = re.compile(r"[A-Za-z_./][A-Za-z0-9_./-]*( [A-Za-z0-9_./-]+)*")
 
 # What to say where PyYAML's message contains the left side.
 _SENTENCES = {
-    "'\\t' that cannot start any token": "There is a tab here. Indent with spaces.",
+    "'\\t' that cannot start any token": "there is a tab here. Indent with spaces.",
     "mapping values are not allowed here": "This ':' does not belong here. Check the indentation, or quote the text.",
-    "unknown escape character": "A backslash between double quotes begins an escape. Use single quotes.",
-    "while scanning a quoted scalar": "A quote is never closed.",
-    "expected <block end>": "The indentation does not match any line above.",
-    "could not find expected ':'": "This line has no ':'. Write key: value.",
-    "while parsing a flow": "A bracket is never closed, or a comma is missing.",
-    "expected a single document": "A second document (---) begins here, but a config is one document.",
+    "unknown escape character": "a backslash between double quotes begins an escape. Use single quotes.",
+    "while scanning a quoted scalar": "a quote is never closed.",
+    "expected <block end>": "the indentation does not match any line above.",
+    "could not find expected ':'": "this line has no ':'. Write key: value.",
+    "while parsing a flow": "a bracket is never closed, or a comma is missing.",
+    "expected a single document": "a second document (---) begins here, but a config is one document.",
 }
 
 
@@ -72,11 +72,11 @@ class _Loader(yaml.SafeLoader):
         event = self.peek_event()  # type: ignore[no-untyped-call]
         line = event.start_mark.line + 1
         if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
-            raise YamlError(line, "Anchors and aliases (& and *) are not supported. Write the value out, or quote it.")
+            raise YamlError(line, "anchors and aliases (& and *) are not supported. Write the value out, or quote it.")
         if event.tag is not None:
-            raise YamlError(line, "Tags (!) are not supported. Leave it out, or quote the text.")
+            raise YamlError(line, "tags (!) are not supported. Leave it out, or quote the text.")
         if self.depth > MAX_DEPTH:
-            raise YamlError(line, f"Values are nested more than {MAX_DEPTH} deep, but a config has sections and keys.")
+            raise YamlError(line, f"values are nested more than {MAX_DEPTH} deep, but a config has sections and keys.")
         self.depth += 1
         node = super().compose_node(parent, index)
         self.depth -= 1
@@ -94,10 +94,10 @@ def read(text: str) -> Document:
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         character = f"U+{ord(text[error.position]):04X}"
-        raise YamlError(line, f"The character {character} is not allowed in a config.") from error
+        raise YamlError(line, f"the character {character} is not allowed in a config.") from error
     except (ValueError, OverflowError) as error:
         # PyYAML lets int() and chr() fail on escapes beyond Unicode and on absurd version numbers
-        raise YamlError(loader.line + 1, "There is an escape or number that YAML does not know.") from error
+        raise YamlError(loader.line + 1, "there is an escape or number that YAML does not know.") from error
     document = Document(None, {}, {})
     return document if node is None else Document(_value(node, (), document), document.lines, document.repeated)
 
@@ -105,7 +105,7 @@ def read(text: str) -> Document:
 def _sentence(error: yaml.MarkedYAMLError) -> str:
     said = f"{error.context or ''} {error.problem or ''}".strip()
     known = (sentence for words, sentence in _SENTENCES.items() if words in said)
-    return next(known, f"This is not valid YAML ({said}).")
+    return next(known, f"this is not valid YAML ({said}).")
 
 
 def _value(node: yaml.Node, path: KeyPath, document: Document) -> Value:
@@ -118,7 +118,7 @@ def _value(node: yaml.Node, path: KeyPath, document: Document) -> Value:
     for key, item in node.value:
         line = key.start_mark.line + 1
         if not isinstance(key, yaml.ScalarNode):
-            raise YamlError(line, "A key must be a word, not a list or mapping.")
+            raise YamlError(line, "a key must be a word, not a list or mapping.")
         name = (*path, key.value)
         if key.value in found:
             document.repeated.setdefault(name, line)

@@ -138,7 +138,7 @@ def reconcile(saved: RunConfig, wanted: RunConfig, name: str) -> RunConfig:
                 changes[f"{section}.{key}"] = value
             else:
                 problems.append(
-                    f"{section}.{key} is {was} in this run and cannot become {value}; start a new run instead"
+                    f"{section}.{key} is {was} in this run and cannot become {value}. Start a new run instead."
                 )
     if problems:
         raise ConfigError(problems, where=f"run {name}")

@@ -48,13 +48,13 @@ CASES = [
         "tokenizer.vocab_size is 256, but it must be a whole number >= 257 or null.",
         id="vocab-size",
     ),
-    pytest.param(["-c", "gone.yaml"], "error: --config gone.yaml: There is no such config here", id="missing-config"),
+    pytest.param(["-c", "gone.yaml"], "error: --config gone.yaml: there is no such config here", id="missing-config"),
     pytest.param(
         set_("data.source", "gone.txt"),
         "error: data.source: there is no file, folder or data set named gone.txt. ",
         id="missing-file-of-the-config",
     ),
-    pytest.param(["-c", "nothing.yaml"], "nothing.yaml: No key is set here.", id="empty-config"),
+    pytest.param(["-c", "nothing.yaml"], "nothing.yaml: no key is set here.", id="empty-config"),
     pytest.param(["--continue"], "--continue without --name or --sweep: add --name", id="continue-without-name"),
     pytest.param(["--resume", "gone"], "--resume gone: there is no run of this name in runs", id="resume-nothing"),
     pytest.param(

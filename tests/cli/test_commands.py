@@ -396,7 +396,9 @@ def test_a_continued_finished_run_is_unfinished_until_it_ends_again(gptlite, tra
         stopped = gptlite("train", "--resume", "nano", "--set", "train.max_steps=10")
     assert stopped.code == 143
     assert "error" not in stopped.err
-    assert stopped.err.splitlines()[-1].startswith("run nano: ")
+    stopped_at, advice = stopped.err.splitlines()[-2:]
+    assert stopped_at.startswith("run nano: stopped and saved after step 8 of 10 (SIGTERM)")
+    assert advice.endswith("gptlite train --resume nano")
     assert gptlite("train", "--resume", "latest").code == 0
     assert (trained / "checkpoints/step-00000010").is_dir()
 

@@ -85,7 +85,7 @@ def test_options_that_exclude_each_other_are_refused(gptlite, arguments, message
 
 def test_it_is_refused_where_the_run_would_be(gptlite, trained):
     for arguments, message in (
-        (["--name", "nano"], "error: --name nano: "),
+        (["--name", "nano"], "error: run nano: this name is taken. "),
         (["--set", "eval.prompt=漢"], "error: eval.prompt: "),
     ):
         results = [gptlite("train", "-c", "nano.yaml", *arguments, *also) for also in ((), ("--dry-run",))]

@@ -121,7 +121,7 @@ def test_runs_are_sorted_and_filtered(gptlite, trained, words, names):
         (["diff", "nano"], "error: gptlite runs diff: missing argument 'B'. See gptlite runs diff --help."),
         (["diff", "nano", "none"], "run none: there is no run of this name in runs"),
         (["diff", "nano", "nano"], "nano: this run is given twice. Leave one out."),
-        (["plot", "nano", "--x", "epochs"], "'epochs' is not one of 'step', 'tokens', 'seconds'"),
+        (["plot", "nano", "--x", "epochs"], "--x: epochs is not one of step, tokens, seconds."),
         (["plot", "nano", "-o", "missing/a.svg"], "--out missing/a.svg: there is no folder missing"),
         (["rm", "data", "--yes"], "data: this is not the folder of a run, since it has no config.yaml."),
         (["rm", "nano", "runs/nano", "--yes"], "runs/nano: this run is given twice."),

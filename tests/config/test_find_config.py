@@ -57,16 +57,16 @@ def test_an_installed_package_reads_the_folders_inside_it(tmp_path, monkeypatch)
     [
         (
             "smal.yaml",
-            r"smal\.yaml: There is no such config here, in configs/ or built in\. .* Did you mean small\.yaml\?",
+            r"smal\.yaml: there is no such config here, in configs/ or built in\. .* Did you mean small\.yaml\?",
         ),
         (
             "elsewhere/my.yaml",
             "There are char.yaml, lesson-base.yaml, .*, mine.yaml, shakespeare-char.yaml, small.yaml, tiny.yaml. Name",
         ),
-        ("configs", "This is a folder"),
+        ("configs", "this is a folder"),
         ("", '^"": '),
         ("a\0b", r'"a\\x00b": '),
-        ("x" * 9000, "xxx[.][.][.]: There is no such"),
+        ("x" * 9000, "xxx[.][.][.]: there is no such"),
     ],
 )
 def test_a_missing_config_says_where_it_was_searched_and_which_exist(name, message):

@@ -42,7 +42,7 @@ def test_an_empty_section_means_its_defaults(text):
 
 @pytest.mark.parametrize("text", ["", "# comment\n", "---\n", "{}", "train:\n"])
 def test_a_file_without_a_key_is_refused(text):
-    with pytest.raises(ConfigError, match=r"^my\.yaml: No key is set here\. "):
+    with pytest.raises(ConfigError, match=r"^my\.yaml: no key is set here\. "):
         parse_config(text, "my.yaml")
 
 
@@ -129,7 +129,7 @@ optim:
         ("run: 3", "1: run is a section, not 3. Write its keys indented below run:."),
         (
             "- run",
-            " A config is a mapping with the sections run, data, tokenizer, model, train, eval, save, log, sample.",
+            " a config is a mapping with the sections run, data, tokenizer, model, train, eval, save, log, sample.",
         ),
         ("lr: 3", "1: lr is not inside a section. Did you mean lr in the section train?"),
         ("train.lr: 3", "1: train.lr is not inside a section. Did you mean lr in the section train?"),
@@ -177,7 +177,7 @@ optim:
         ),
         ("model: {n_embd: 1}", "1: model.n_embd is 1, which is not a multiple of n_head (4). Use 4."),
         ("run: {dir:}", "1: run.dir is null, but it must be the path of a folder."),
-        ("\n\ttrain: 3", "2: There is a tab here. Indent with spaces."),
+        ("\n\ttrain: 3", "2: there is a tab here. Indent with spaces."),
     ],
 )
 def test_a_problem_says_where_it_is_what_is_wrong_and_what_is_accepted(text, problem):
@@ -245,7 +245,7 @@ def test_the_last_of_two_overrides_counts():
         ("trian.lr=3", "trian.lr is not a key of the config. Did you mean train.lr?"),
         ("train.=3", "train. is not a key of the config. The built-in small.yaml lists every key."),
         ("run.seed=-1", "run.seed is -1, but it must be a whole number >= 0."),
-        ("data.source=[a", "data.source cannot be set to [a. A bracket is never closed, or a comma is missing."),
+        ("data.source=[a", "data.source cannot be set to [a: a bracket is never closed, or a comma is missing."),
         ("run.dir={a: 1}", "run.dir is {a: 1}, but it must be the path of a folder."),
     ],
 )
@@ -274,12 +274,12 @@ def test_a_byte_order_mark_is_no_problem(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"\xff\xfet\0r\0", "The file is not UTF-8 text (byte 0xff at offset 0)"),
-        (b"eval: {prompt: caf\xe9}", "The file is not UTF-8 text (byte 0xe9 at offset 18)"),
-        (b"\x7fELF\x02\x01\x00", "1: The character U+007F"),
+        (b"\xff\xfet\0r\0", "the file is not UTF-8 text (byte 0xff at offset 0)"),
+        (b"eval: {prompt: caf\xe9}", "the file is not UTF-8 text (byte 0xe9 at offset 18)"),
+        (b"\x7fELF\x02\x01\x00", "1: the character U+007F"),
         (b"a: 1\n" * 20_000, "more than 65,536 bytes"),
-        (None, "There is no such file"),
-        ("folder", "This is a folder"),
+        (None, "there is no such file"),
+        ("folder", "this is a folder"),
     ],
 )
 def test_a_file_that_is_not_a_config_is_refused_in_one_line(tmp_path, content, message):
@@ -300,7 +300,7 @@ def test_an_unreadable_file_is_refused(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("pathlib.Path.open", refuse)
-    with pytest.raises(ConfigError, match=r"my.yaml: The file cannot be read \(Permission denied\)"):
+    with pytest.raises(ConfigError, match=r"my.yaml: the file cannot be read \(Permission denied\)"):
         load_config(tmp_path / "my.yaml")
 
 

@@ -85,9 +85,9 @@ REFUSED = {
     "a: [1,\nb": (2, "bracket is never closed"),
     "a:\n    b: 1\n  c: 2": (3, "indentation"),
     "a: 1\nb\nc: 2": (3, "no ':'"),
-    "a: &x 1": (1, "Anchors and aliases"),
-    "a: *x": (1, "Anchors and aliases"),
-    "b: 1\na: !!python/name:os.system x": (2, "Tags"),
+    "a: &x 1": (1, "anchors and aliases"),
+    "a: *x": (1, "anchors and aliases"),
+    "b: 1\na: !!python/name:os.system x": (2, "tags"),
     "a: 1\n---\nb: 2": (2, "second document"),
     "a: 1\nb: \0": (2, r"U\+0000"),
     'a: "\\UFFFFFFFF"': (1, "escape"),
@@ -107,7 +107,7 @@ def test_yaml_that_a_config_may_not_use_is_refused_with_its_line(text):
 
 def test_an_alias_bomb_is_refused_before_it_grows():
     bomb = "a: &a [x, x]\n" + "".join(f"{b}: &{b} [*{a}, *{a}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True))
-    with pytest.raises(YamlError, match="Anchors"):
+    with pytest.raises(YamlError, match="anchors"):
         read(bomb)
 
 

@@ -226,8 +226,8 @@ def test_what_would_change_the_result_is_refused_and_both_sides_are_named(tiny, 
     with pytest.raises(ConfigError) as refused:
         launch.resume(run, wanted)
     assert [str(problem) for problem in refused.value.problems] == [
-        "run a: model.n_embd is 16 in this run and cannot become 32; start a new run instead",
-        "run a: train.lr is 0.04 in this run and cannot become 0.5; start a new run instead",
+        "run a: model.n_embd is 16 in this run and cannot become 32. Start a new run instead.",
+        "run a: train.lr is 0.04 in this run and cannot become 0.5. Start a new run instead.",
     ]
 
 
