@@ -8,9 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
-from gptlite.compute.memory import memory_of
 from gptlite.config.schema import RunConfig
 from gptlite.data.prepared import TOKENIZER_FOLDER, Prepared
 from gptlite.planning.estimate import Estimate, estimate_run
@@ -38,17 +35,17 @@ class RunPlan:
 
 def plan_run(
     cfg: RunConfig,
-    device: torch.device,
     prepared: Prepared,
-    library_bytes: int,
     *,
+    available_memory: int,
+    library_bytes: int,
     n_processes: int = 1,
     updates: int | None = None,
 ) -> RunPlan:
     """The plan for a config without `auto`.
 
-    library_bytes: of memory that the process held before the model was built. updates: of the whole run; None: as many
-    as the config says, if it does.
+    available_memory: bytes. library_bytes: that the process held before the model was built. updates: of the whole
+    run; None: as many as the config says, if it does.
     """
     tokenizer_bytes = sum(path.stat().st_size for path in (prepared.path / TOKENIZER_FOLDER).iterdir())
     estimate = estimate_run(
@@ -64,7 +61,7 @@ def plan_run(
         estimate,
         prepared.manifest,
         prepared.document_lengths("train"),
-        memory=memory_of(device),
+        memory=available_memory,
         disk=free_bytes(runs_folder(cfg.run.dir).absolute()),
     )
     return RunPlan(estimate, tuple(warnings))

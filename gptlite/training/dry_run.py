@@ -88,13 +88,14 @@ def dry_run(cfg: RunConfig, prepared: Prepared, *, was_prepared: bool) -> DryRun
     memory = expected_memory(
         cfg, manifest.tokenizer.vocab_size, manifest.val.tokens, n_processes=1, library_bytes=library_bytes
     )
-    for too_large in warn_about_memory(cfg, memory.peak, memory_of(device)):
+    available = memory_of(device)
+    for too_large in warn_about_memory(cfg, memory.peak, available):
         raise ConfigError(too_large)  # trying it would be the end of this process
     trainer = build(cfg, prepared)
     with memory_errors(cfg):
         times = time_parts(trainer, prepared.path.parent)
     updates = updates_in(cfg, times)
-    plan = plan_run(cfg, device, prepared, library_bytes, updates=updates)
+    plan = plan_run(cfg, prepared, available_memory=available, library_bytes=library_bytes, updates=updates)
     plan = plan.with_measured_peak(peak_bytes(device))
     return DryRun(setup, plan, times, updates, run_seconds(cfg, times), prepared.path, was_prepared)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from gptlite.compute.choice import GIVEN
 from gptlite.compute.device import settings
 from gptlite.compute.matmul_flops import warn_of_emulation
-from gptlite.compute.memory import resident_bytes
+from gptlite.compute.memory import memory_of, resident_bytes
 from gptlite.compute.processes import world_size
 from gptlite.config.loading import dump_config
 from gptlite.config.schema import RunConfig
@@ -48,7 +48,13 @@ def start_new(
                 raise RunError("another process has just started this run. Give the command again.", f"run {run.name}")
             run.write_info(run_info(setup, trainer, prepared))
             run.write_config(dump_config(setup.cfg))
-            plan = plan_run(setup.cfg, trainer.compute.device, prepared, library_bytes, n_processes=world_size())
+            plan = plan_run(
+                setup.cfg,
+                prepared,
+                available_memory=memory_of(trainer.compute.device),
+                library_bytes=library_bytes,
+                n_processes=world_size(),
+            )
             for line in plan.lines():
                 listener.say(line)
         return run, run_session(setup, trainer, prepared, run, None, listener)
