@@ -14,6 +14,7 @@ from gptlite.compute.openmp import ALONE
 
 NANOGPT, HUGGING_FACE = "nanoGPT", "Hugging Face fp32"
 OPTIMIZERS = ("adamw", "muon")
+PEAK_SHAPES = ((1024, 1024, 1024), (2048, 2048, 2048), (4096, 1024, 1024))  # m, k, n of the matrix products
 
 # (size, optimizer) -> the least times nanoGPT's speed where the CPU has only fp32, and where it multiplies bf16. With
 # Muon not at gpt2, where its own arithmetic is several times the model's and `auto` does not take it.
@@ -61,7 +62,7 @@ def contenders(size: Size, nanogpt: Path | None, precisions: list[str]) -> dict[
         **({NANOGPT: ("trainers.nanogpt", {"checkout": str(nanogpt), **shape})} if nanogpt else {}),
         **{f"Hugging Face {p}": ("trainers.hugging_face", {"precision": p, **shape}) for p in precisions},
         **{f"gptlite {o}": ("trainers.gptlite", {**ours, "optimizer": o, **shape}) for o in OPTIMIZERS},
-        **{f"peak {p}": ("trainers.matrix_product", {"precision": p}) for p in precisions},
+        **{f"peak {p}": ("trainers.matrix_product", {"precision": p, "shapes": PEAK_SHAPES}) for p in precisions},
     }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -134,14 +134,11 @@ def gptlite(optimizer: str, precision: str, **shape: int) -> Contender:
     }
 
 
-PEAK_SHAPES = ((1024, 1024, 1024), (2048, 2048, 2048), (4096, 1024, 1024))
-
-
-def matrix_product(precision: str) -> Contender:
-    """A unit is one GFLOP of multiplying at the shape that suits the machine best, into memory that is there."""
+def matrix_product(precision: str, shapes: Sequence[tuple[int, int, int]]) -> Contender:
+    """A unit is one GFLOP of multiplying (m, k) by (k, n) at the fastest of some shapes, into allocated memory."""
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
     units = []
-    for m, k, n in PEAK_SHAPES:
+    for m, k, n in shapes:
         a, b, out = torch.randn(m, k, dtype=dtype), torch.randn(k, n, dtype=dtype), torch.empty(m, n, dtype=dtype)
         units.append((timed(functools.partial(torch.mm, a, b, out=out)), 2 * m * k * n / 1e9))
 

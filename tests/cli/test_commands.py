@@ -396,7 +396,7 @@ def test_a_continued_finished_run_is_unfinished_until_it_ends_again(gptlite, tra
         stopped = gptlite("train", "--resume", "nano", "--set", "train.max_steps=10")
     assert stopped.code == 143
     assert "error" not in stopped.err
-    stopped_at, advice = stopped.err.splitlines()[-2:]
+    stopped_at, _, advice = stopped.err.splitlines()[-3:]
     assert stopped_at.startswith("run nano: stopped and saved after step 8 of 10 (SIGTERM)")
     assert advice.endswith("gptlite train --resume nano")
     assert gptlite("train", "--resume", "latest").code == 0

@@ -111,5 +111,5 @@ def test_pictures_appear_at_each_evaluation_and_change_no_number_of_the_run(tiny
 
 def test_pictures_without_tensorboard_are_refused(tmp_path):
     (tmp_path / "a.yaml").write_text("log: {attention: true, tensorboard: false}\n")
-    with pytest.raises(ConfigError, match=r"log\.attention = true: false, since its pictures are for TensorBoard"):
+    with pytest.raises(ConfigError, match=r"log\.attention is true, but tensorboard is false"):
         load_config(tmp_path / "a.yaml")
