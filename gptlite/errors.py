@@ -1,4 +1,4 @@
-"""What a user can get wrong, and the exit code of each kind.
+"""Errors that a user can cause, and the exit code of each kind.
 
     UserError            2   configuration and input
     ├── ConfigError      2   a config file, --set, or a command-line option
@@ -37,7 +37,7 @@ class UserError(Exception):
     exit_code = 2
 
     def __init__(self, problems: str | Problem | Iterable[str | Problem], where: str | None = None) -> None:
-        """where: of every problem that does not bring its own place."""
+        """where: the place of the problems that have none."""
         given = [problems] if isinstance(problems, str | Problem) else problems
         self.problems = tuple(Problem(each, where) if isinstance(each, str) else each for each in given)
         super().__init__(str(self))

@@ -73,7 +73,7 @@ def temp_name(path: Path) -> Path:
     return path.with_name(f"{path.name}{TEMP_MARK}{os.getpid()}-{secrets.token_hex(4)}")
 
 
-def sha256_of(path: Path) -> str:
+def file_sha256(path: Path) -> str:
     """Return the hex digest of a file's content. Raise StorageError when it cannot be read."""
     with storage_errors(path, "read"), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -48,7 +48,7 @@ def test_write_new_returns_the_size_and_sha256_of_the_file(tmp_path: Path) -> No
     pieces = [b"ab", bytearray(b"cd"), memoryview(b"e")]
     assert files.write_new(tmp_path / "f", pieces) == (5, hashlib.sha256(b"abcde").hexdigest())
     assert (tmp_path / "f").read_bytes() == b"abcde"
-    assert files.sha256_of(tmp_path / "f") == hashlib.sha256(b"abcde").hexdigest()
+    assert files.file_sha256(tmp_path / "f") == hashlib.sha256(b"abcde").hexdigest()
 
 
 def test_write_new_refuses_a_taken_name_and_keeps_its_file(tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""The doors: one file per command. Each parses, calls one function, and prints."""
+"""The command line: one file or package per command. Each parses, calls one function, and prints."""

@@ -31,7 +31,7 @@ def config(
     stem = name.removesuffix(SUFFIXES[0])
     if stem not in shipped:
         near = difflib.get_close_matches(stem, shipped, n=1)
-        advice = f"Did you mean {near[0]}?" if near else f"There are {', '.join(sorted(shipped))}."
+        advice = f"Did you mean {near[0]}?" if near else f"The shipped configs are {', '.join(sorted(shipped))}."
         raise ConfigError(f"there is no shipped config of this name. {advice}", where=f"gptlite config {name}")
     emit(shipped[stem].read_text(encoding="utf-8"))
 

@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from gptlite import files
 from gptlite.errors import ConfigError, DataError
 
 
@@ -39,6 +38,8 @@ def write_output(path: Path, text: str) -> None:
 
     A pipe or a device such as /dev/stdout is written into.
     """
+    from gptlite import files
+
     data = text.encode()
     if path.exists() and not path.is_file():
         with files.storage_errors(path, "write"):

@@ -62,7 +62,7 @@ def read_config(config: str | None, sets: Sequence[str] | None, data: Sequence[s
 
     path = find_config_file(config)
     with located("--set"):
-        return load_config(path, overrides_of(sets, data)), path
+        return load_config(path, build_overrides(sets, data)), path
 
 
 def find_config_file(config: str | None) -> Path:
@@ -74,7 +74,7 @@ def find_config_file(config: str | None) -> Path:
         return find_config(name)
 
 
-def overrides_of(sets: Sequence[str] | None, data: Sequence[str] | None) -> list[str | Override]:
+def build_overrides(sets: Sequence[str] | None, data: Sequence[str] | None) -> list[str | Override]:
     """The changes to a config that --set and --data ask for."""
     from gptlite.config.loading import Override
 

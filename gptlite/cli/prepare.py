@@ -28,7 +28,7 @@ def prepare(
     data: DataOption = None,
     name: Annotated[
         str | None,
-        typer.Option("--name", metavar="NAME", help="The folder's name begins with it. Default: the text's."),
+        typer.Option("--name", metavar="NAME", help="First part of the folder's name. Default: the name of the text."),
     ] = None,
 ) -> None:
     """Tokenize a text and show what training would read. `gptlite train` does it by itself if needed."""

@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, TextIO
 
 import typer
 
-from gptlite.files import storage_errors
-from gptlite.loggers.progress_bar import ERASE, ConsoleSink, has_cursor
-
 if TYPE_CHECKING:
     from gptlite.loggers.metrics import Sink
+    from gptlite.loggers.progress_bar import ConsoleSink
 
 
 class Console:
@@ -43,6 +41,8 @@ class Console:
 
     def say_at_once(self, line: str) -> None:
         """Print a line from a signal handler. It bypasses the stream, which a handler must not enter a second time."""
+        from gptlite.loggers.progress_bar import ERASE, has_cursor
+
         start = ERASE if has_cursor(sys.stderr) else ""  # erases the bar and the ^C that was typed
         with contextlib.suppress(OSError):  # the terminal may be closed
             os.write(sys.stderr.fileno(), f"{start}{line}\n".encode())
@@ -51,6 +51,8 @@ class Console:
         """Open the progress bar."""
         if self._quiet:
             return []
+        from gptlite.loggers.progress_bar import ConsoleSink
+
         self._sink = ConsoleSink(sys.stderr, total=total, start=start, in_seconds=in_seconds)
         return [self._sink]
 
@@ -85,6 +87,8 @@ def emit(text: str) -> None:
         drop(sys.stdout)
         if isinstance(error, BrokenPipeError):  # Typer would make it exit code 1
             raise typer.Exit(0) from None
+        from gptlite.files import storage_errors
+
         with storage_errors(Path("standard output"), "write"):
             raise
 

@@ -18,7 +18,7 @@ from gptlite.errors import ConfigError, Problem
 
 _TEXT_OPTIONS = ("--data", "--prompt")  # what a word without an option is likely to be
 
-# Commands and options of other programs. Each has one sentence that names the way here, or says that there is none.
+# Commands and options of other programs. Each has one sentence that names the equivalent, or says there is none.
 _OTHER_COMMANDS = {
     "export convert save": "A checkpoint folder opens in Hugging Face transformers as it is.",
     "generate complete write inference infer": "Use gptlite sample --prompt TEXT.",

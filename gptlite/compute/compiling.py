@@ -36,6 +36,6 @@ def compile_obstacle(device: str) -> str:
         return "Triton needs a GPU of compute capability 7.0 or more"
     try:
         torch.compile(lambda x: 2 * x)(torch.ones(2, device=device))
-    except RuntimeError as error:  # torch has many kinds, all of them this one
+    except RuntimeError as error:  # all errors of torch's compiler derive from it
         return f"torch cannot compile here ({str(error).splitlines()[0]})"
     return ""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import torch
 
-from gptlite.compute.allocator import keep_pages
+from gptlite.compute.allocator import keep_freed_memory
 from gptlite.compute.choice import GIVEN, Choice
 from gptlite.compute.compiling import compile_obstacle
 from gptlite.compute.threads import available_threads, choose_threads
@@ -137,7 +137,7 @@ def resolve(run: RunSection, block_size: int, *, local_rank: int = 0, hardware: 
 @contextmanager
 def settings(compute: Compute, *, deterministic: bool) -> Iterator[None]:
     """Apply what torch keeps as global state, and restore it afterwards. Freed memory stays with the process."""
-    keep_pages()
+    keep_freed_memory()
     threads, before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
     torch.set_num_threads(compute.threads)
     if deterministic:

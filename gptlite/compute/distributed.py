@@ -1,4 +1,4 @@
-"""The processes that share one run. Every branch on rank lives here.
+"""The processes that share one run. Communication between them lives here.
 
 A run of W processes takes the same batches as a run of one: process r computes its share of the rows of each
 batch, and the sums of losses and gradients are added up. `torchrun -m gptlite train ...` sets the environment.
@@ -57,7 +57,7 @@ class Dist:
             gradient.copy_(part.view_as(gradient))
 
     def largest(self, number: int) -> int:
-        """The largest of a number over all processes, so that all take the same turn."""
+        """The largest of a number over all processes, so that all processes take the same branch."""
         if self.world_size == 1:
             return number
         tensor = torch.tensor(number, device=self.device)
@@ -72,11 +72,11 @@ class Dist:
         return summed
 
     def number_of_main(self, number: float) -> float:
-        """The main process's number, on every process: of clocks, so that all take the same turn."""
+        """The main process's number, on every process: of clocks, so that all processes take the same branch."""
         return self.sum_numbers([number if self.is_main else 0.0])[0]
 
     def from_main(self, text: str) -> str:
-        """What the main process gives here, whatever the others give."""
+        """Broadcast `text` from rank 0."""
         texts = [text]
         if self.world_size > 1:
             tdist.broadcast_object_list(texts, src=0)

@@ -14,7 +14,7 @@ CPU_SIDE, GPU_SIDE = 512, 4096  # of the matrices
 SECONDS = 0.03  # of repeated products; the fastest counts, since other programs may be running
 
 
-def matrix_product_flops(compute: Compute) -> float:
+def matmul_flops_per_second(compute: Compute) -> float:
     """Operations per second of the fastest of several products of square matrices, in the model's precision."""
     side = CPU_SIDE if compute.device.type == "cpu" else GPU_SIDE
     dtype = torch.bfloat16 if compute.precision == "bf16" else torch.float32
@@ -38,7 +38,7 @@ def warn_of_emulation(compute: Compute) -> Iterator[str]:
     """A warning, with both speeds, where the hardware does not have the model's precision."""
     if not is_emulated(compute):
         return
-    bf16, fp32 = (matrix_product_flops(replace(compute, precision=each)) / 1e9 for each in ("bf16", "fp32"))
+    bf16, fp32 = (matmul_flops_per_second(replace(compute, precision=each)) / 1e9 for each in ("bf16", "fp32"))
     yield (
         f"warning: run.precision is bf16, which this {compute.device.type} only emulates: {bf16:.3g} GFLOP/s instead "
         f"of {fp32:.3g} in fp32. A new run with run.precision=fp32 is faster."

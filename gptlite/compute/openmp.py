@@ -19,12 +19,12 @@ from gptlite.errors import ConfigError
 
 # libgomp (torch on Linux) counts iterations of its waiting loop; libomp (torch on macOS) and Intel's runtime count ms.
 ALONE = {"GOMP_SPINCOUNT": "10000", "KMP_BLOCKTIME": "1"}
-BESIDE_OTHERS = {"GOMP_SPINCOUNT": "2000", "KMP_BLOCKTIME": "1"}
+BUSY_MACHINE = {"GOMP_SPINCOUNT": "2000", "KMP_BLOCKTIME": "1"}
 POLICY = "OMP_WAIT_POLICY"  # understood by all of them; a user may have set it
 DYNAMIC = "OMP_DYNAMIC"
 
 
-def others_run(stat: Path = Path("/proc/stat")) -> bool:
+def other_programs_run(stat: Path = Path("/proc/stat")) -> bool:
     """Whether other programs are computing right now. False where the system does not say (macOS)."""
     try:
         lines = stat.read_text().splitlines()
@@ -36,7 +36,7 @@ def others_run(stat: Path = Path("/proc/stat")) -> bool:
 
 def short_spin() -> Mapping[str, str]:
     """The settings for the current load of the machine."""
-    return BESIDE_OTHERS if others_run() else ALONE
+    return BUSY_MACHINE if other_programs_run() else ALONE
 
 
 def set_short_spin(environment: MutableMapping[str, str], modules: Container[str]) -> None:
@@ -58,14 +58,14 @@ def describe_spin(environment: Mapping[str, str] = os.environ) -> Choice:
     value = ", ".join(f"{name}={each}" for name, each in found.items()) or "default"
     if found == ALONE:
         return Choice(value, "a short spin, so that other programs slow training down less")
-    if found == BESIDE_OTHERS:
+    if found == BUSY_MACHINE:
         return Choice(value, "a very short spin, because other programs were running at the start")
     if found:
         return Choice(value, "set by the environment")
     return Choice(
         value,
         "torch was loaded before gptlite, too late to change it; beside other programs training may be many times "
-        f"slower (import gptlite first, or set GOMP_SPINCOUNT={BESIDE_OTHERS['GOMP_SPINCOUNT']} before Python starts)",
+        f"slower (import gptlite first, or set GOMP_SPINCOUNT={BUSY_MACHINE['GOMP_SPINCOUNT']} before Python starts)",
     )
 
 

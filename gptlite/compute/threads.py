@@ -20,7 +20,9 @@ from gptlite.compute.processes import local_world_size
 from gptlite.errors import ConfigError
 
 VARIABLE = "GPTLITE_THREADS"
-WORTH_SHARING = 10e6  # operations of a matrix product: a second thread gained nothing with 4e6, 12 % with 19e6
+MIN_PRODUCT_FOR_THREADS = (
+    10e6  # operations of a matrix product: a second thread gained nothing with 4e6, 12 % with 19e6
+)
 
 
 def available_threads(root: Path = Path("/")) -> Choice:
@@ -54,8 +56,10 @@ def choose_threads(wanted: int | Literal["auto"], available: Choice, *, largest_
     """
     if wanted != "auto":
         return Choice(wanted, GIVEN)
-    if available.value > 1 and largest_product < WORTH_SHARING:
-        return Choice(1, f"products of {largest_product / 1e6:.2g} million operations are too small to share")
+    if available.value > 1 and largest_product < MIN_PRODUCT_FOR_THREADS:
+        return Choice(
+            1, f"products of only {largest_product / 1e6:.2g} million operations gain nothing from a second thread"
+        )
     return available
 
 

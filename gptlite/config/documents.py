@@ -52,7 +52,7 @@ def commented(cfg: RunConfig, heading: str) -> str:
     return "\n".join(itertools.chain(heading.splitlines(), _commented_lines(cfg))) + "\n"
 
 
-def heading_of(text: str) -> str:
+def read_heading(text: str) -> str:
     """Return the comment at the top of a config file: the lines before the first that is not a comment."""
     return "".join(itertools.takewhile(lambda line: line.startswith("#"), text.splitlines(keepends=True)))
 
@@ -71,7 +71,7 @@ def rewrite_configs(folder: Path) -> None:
     """Write schema.json and the comments of every config in `folder`. Raises ConfigError, StorageError."""
     replace(folder / "schema.json", schema_text().encode())
     for path in sorted(folder.glob("*.yaml")):
-        heading = heading_of(path.read_text("utf-8"))
+        heading = read_heading(path.read_text("utf-8"))
         replace(path, commented(load_config(path), heading).encode())
 
 

@@ -156,4 +156,4 @@ def _with_points(problem: Problem, points: Sequence[Point], n_points: int) -> Pr
     if len(points) == n_points:
         return problem
     others = f" and {len(points) - 1} more" if len(points) > 1 else ""
-    return dataclasses.replace(problem, sentence=f"{problem.sentence} This is in {points[0].name}{others}.")
+    return dataclasses.replace(problem, sentence=f"{problem.sentence} Affected: {points[0].name}{others}.")

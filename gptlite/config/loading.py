@@ -86,7 +86,7 @@ def find_config(name: str | Path) -> Path:
     close = difflib.get_close_matches(Path(name).stem, stems, n=1)
     advice = f"Did you mean {stems[close[0]]}?" if close else "Name one of these, or give a path."
     searched = "" if Path(name).is_absolute() else " here, in configs/ or built in"
-    raise ConfigError(f"there is no such config{searched}. There are {', '.join(known)}. {advice}", where)
+    raise ConfigError(f"there is no such config{searched}. The configs are {', '.join(known)}. {advice}", where)
 
 
 def load_config(path: Path | None, overrides: Sequence[str | Override] = ()) -> RunConfig:

@@ -59,7 +59,7 @@ def requires(name: str, other: str, allowed: Callable[[Any], bool], reason: str,
 
 
 TOKENIZER_RULES = (
-    requires("tokenizer.vocab_size", "kind", lambda kind: kind == "bpe", "which has a size of its own", "bpe"),
+    requires("tokenizer.vocab_size", "kind", lambda kind: kind == "bpe", "which determines its own size", "bpe"),
 )
 
 MODEL_RULES = (

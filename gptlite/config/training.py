@@ -93,7 +93,7 @@ class SaveSection(Section):
     """Checkpoints."""
 
     every: Count = key(250, "updates between checkpoints")
-    keep: Count = key(2, "number of newest checkpoints to keep, besides the best")
+    keep: Count = key(2, "number of newest checkpoints to keep, in addition to the best")
 
 
 class LogSection(Section):
@@ -102,7 +102,7 @@ class LogSection(Section):
     rules = LOG_RULES
 
     every: Count = key(10, "updates between log lines")
-    tensorboard: bool = key(True, "write TensorBoard files beside metrics.jsonl")
+    tensorboard: bool = key(True, "also write TensorBoard files")
     attention: bool = key(
         False,
         "log images of the attention weights on eval.prompt at each evaluation; if it has fewer than two "

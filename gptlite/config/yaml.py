@@ -34,7 +34,7 @@ _UNQUOTED = re.compile(r"[A-Za-z_./][A-Za-z0-9_./-]*( [A-Za-z0-9_./-]+)*")
 # What to say where PyYAML's message contains the left side.
 _SENTENCES = {
     "'\\t' that cannot start any token": "there is a tab here. Indent with spaces.",
-    "mapping values are not allowed here": "This ':' does not belong here. Check the indentation, or quote the text.",
+    "mapping values are not allowed here": "this ':' does not belong here. Check the indentation, or quote the text.",
     "unknown escape character": "a backslash between double quotes begins an escape. Use single quotes.",
     "while scanning a quoted scalar": "a quote is never closed.",
     "expected <block end>": "the indentation does not match any line above.",

@@ -72,7 +72,7 @@ class ByteMeter:
 
 
 def _total_bits(counts: np.ndarray) -> float:
-    """Bits to code symbols with these counts by their own frequencies."""
+    """Bits needed to encode symbols with these counts under their own frequencies."""
     counts = counts[counts > 0]
     # abs: a single symbol gives -0.0
     return abs(float(-(counts * np.log2(counts / counts.sum())).sum()))

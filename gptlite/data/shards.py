@@ -34,7 +34,7 @@ _BUFFER_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class Shard:
-    """One .bin file and the .idx file beside it. The hashes are those of the ids and of the index."""
+    """One .bin file and its .idx file. The hashes are those of the ids and of the index."""
 
     file: str
     tokens: int
@@ -155,7 +155,7 @@ def verify_shard(folder: Path, shard: Shard, vocab_size: int) -> None:
     if hashlib.sha256(ids.data).hexdigest() != shard.sha256:
         raise damaged(folder / shard.file, "the sha256 does not match manifest.json")
     index = (folder / shard.file).with_suffix(".idx")
-    if files.sha256_of(index) != shard.index_sha256:
+    if files.file_sha256(index) != shard.index_sha256:
         raise damaged(index, "the sha256 does not match manifest.json")
 
 

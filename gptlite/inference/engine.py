@@ -25,7 +25,7 @@ class DecodingBatch:
     """Several texts, one per row, and the logits after each; every row is independent of the others.
 
     The model sees a window of at most block_size tokens. When a row's window is full, its last half is read again from
-    position 0 and the row goes on from there. Of a longer prompt, the last block_size tokens are read.
+    position 0 and the row continues from there. Of a longer prompt, the last block_size tokens are read.
     """
 
     def __init__(self, model: GPT, texts: Sequence[Sequence[int]], n_new: int) -> None:

@@ -58,7 +58,7 @@ def decode(
 ) -> Iterator[Step]:
     """Continue the prompts (at least one id each) together, by up to max_new_tokens tokens.
 
-    active: the numbers of the samples that go on, all at first; the caller removes those that have ended.
+    active: indices of the unfinished samples, initially all; the caller removes those that have ended.
     """
     batch = DecodingBatch(model, prompts, params.max_new_tokens - 1)
     samples = list(range(len(prompts)))

@@ -15,6 +15,7 @@ from gptlite.config.schema import ModelSection, RunSection
 from gptlite.errors import RunError
 from gptlite.inference.engine import store_for_decoding
 from gptlite.inference.language_model import LanguageModel, ModelInfo
+from gptlite.json_files import check_version
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import FORMAT_VERSION, from_gpt2
 from gptlite.runs.checkpoint import Checkpoint, Damaged
@@ -61,12 +62,7 @@ def load_checkpoint(found: Checkpoint, section: RunSection, *, decoding: bool = 
 def read_model_info(checkpoint: Checkpoint) -> ModelInfo:
     """Read what a checkpoint's config.json says under "gptlite". RunError if it is missing or of another version."""
     values: Mapping[str, Any] = checkpoint.read_json("config.json").get("gptlite", {})
-    version = values.get("format_version")
-    if version != FORMAT_VERSION:
-        raise RunError(
-            f"format_version is {version}, and this gptlite reads {FORMAT_VERSION}. Use the version that wrote it.",
-            where=f"{checkpoint.path}/config.json",
-        )
+    check_version(checkpoint.path / "config.json", values, known=FORMAT_VERSION)
     return ModelInfo(ModelSection.model_validate(values["model"]), int(values["start_id"]), values["normalize"])
 
 

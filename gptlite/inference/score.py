@@ -99,7 +99,7 @@ class ByPosition:
 
     @property
     def means(self) -> list[float]:
-        """Nats per token after 1, 2, ... tokens of context, as far as any token had so many."""
+        """Nats per token after 1, 2, ... tokens of context, up to the longest context of any token."""
         reached = self.tokens > 0  # every window starts at 1, so there are no gaps
         means: list[float] = (self.nats[reached] / self.tokens[reached]).tolist()
         return means

@@ -1,4 +1,4 @@
-"""Media that are logged beside numbers: images (attention heat maps, PNG), histograms and token embeddings."""
+"""Media logged in addition to numbers: images (attention heat maps, PNG), histograms and token embeddings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The TensorBoard sink: the event folders, tags and plugin data of a run. README.md lists the tags.
+"""The TensorBoard sink: the event folders, tags and plugin data of a run. docs/tensorboard.md lists the tags.
 
     tb/             the steps are updates: every tag except those of the next two
     tb/tokens/      the steps are tokens: val_over_tokens/...

@@ -94,7 +94,7 @@ def warn_about_memory(cfg: RunConfig, needed: int, available: int) -> Iterator[s
     """More than the machine, or the GPU, has."""
     if needed > available:
         yield (
-            f"This run may need {size(needed)} of memory, and there are {size(available)}. Lower "
+            f"this run may need {size(needed)} of memory, and there are {size(available)}. Lower "
             f"train.micro_batch_size ({cfg.train.micro_batch_size}), eval.batch_size ({cfg.eval.batch_size}) or the "
             "size of the model: the system stops a process that needs more."
         )

@@ -64,7 +64,7 @@ class Checkpoint:
         if sha256 is None:
             return
         try:
-            digest = files.sha256_of(file)
+            digest = files.file_sha256(file)
         except StorageError as error:  # such as a bad sector: an earlier checkpoint may be readable
             raise Damaged(error.problems) from error
         if digest != sha256:

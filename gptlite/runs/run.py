@@ -102,7 +102,7 @@ class Run:
             raise _not_a_run(found[0])
         names = [run.name for run in cls.all(root)]
         near = difflib.get_close_matches(name_or_path, names, n=1)
-        advice = f"Did you mean {near[0]}?" if near else f"There are {', '.join(names[-5:])}."
+        advice = f"Did you mean {near[0]}?" if near else f"The newest runs are {', '.join(names[-5:])}."
         raise RunError(
             f"there is no run of this name in {root}, and no such folder. {advice if names else 'Train a run first.'}",
             f"run {name_or_path or repr(name_or_path)}",
@@ -132,7 +132,7 @@ class Run:
 
     @property
     def handle(self) -> str:
-        """What commands find the run by: its name if it is in the default folder of runs, else its path."""
+        """How commands find the run: its name if it is in the default folder of runs, else its path."""
         return self.name if self.path.resolve().parent == runs_folder().resolve() else str(self.path)
 
     @property
@@ -257,7 +257,7 @@ def _why_invalid(name: str) -> str | None:
     if not name:
         return "cannot be empty"
     if name.lower() in _RESERVED:
-        return f"cannot be {' or '.join(_RESERVED)}, which have a meaning of their own"
+        return f"cannot be {' or '.join(_RESERVED)}, which are reserved"
     if "/" in name or "\\" in name or not name.isprintable() or name != name.strip():
         return "cannot contain slashes or control characters, nor begin or end with a space"
     if name[0] in ".-":

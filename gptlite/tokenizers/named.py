@@ -37,7 +37,7 @@ _WHERE = "tokenizer.kind"
 def load_named(kind: str) -> BpeTokenizer:
     """One of NAMES, with tiktoken's ids. Of its special tokens only end-of-text is kept, so that this is the last id.
 
-    StorageError, a line per missing file, when they are neither cached nor to be had.
+    StorageError, a line per missing file, when they are neither cached nor downloadable.
     """
     from tiktoken_ext.openai_public import ENCODING_CONSTRUCTORS  # type: ignore[import-untyped]
 
@@ -60,7 +60,7 @@ def _fill_cache(kind: str) -> None:
     for name, sha256 in _FILES[kind].items():
         url = _HOST + name
         path = Path(folder) / hashlib.sha1(url.encode()).hexdigest()  # as tiktoken names it
-        if os.path.isfile(path) and files.sha256_of(path) == sha256:
+        if os.path.isfile(path) and files.file_sha256(path) == sha256:
             continue
         try:
             download(url, path, sha256, max_bytes=_MAX_BYTES, where=_WHERE)

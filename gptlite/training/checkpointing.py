@@ -37,7 +37,7 @@ def as_json(values: Mapping[str, Any]) -> bytes:
     return (json.dumps(values, indent=2, sort_keys=True) + "\n").encode()
 
 
-def files_of(model: LanguageModel, identity: Identity, state: TrainState) -> dict[str, bytes]:
+def checkpoint_files(model: LanguageModel, identity: Identity, state: TrainState) -> dict[str, bytes]:
     """Every file of a checkpoint except its tensors. Hugging Face opens the folder as it is if the model is a GPT-2."""
     tokenizer, info = model.tokenizer, model.info
     config = hf_config(info.model, tokenizer.vocab_size, tokenizer.eot_id)
@@ -51,7 +51,7 @@ def files_of(model: LanguageModel, identity: Identity, state: TrainState) -> dic
     }
 
 
-def tensors_of(model: GPT, optimizers: Optimizers) -> dict[str, dict[str, Tensor]]:
+def checkpoint_tensors(model: GPT, optimizers: Optimizers) -> dict[str, dict[str, Tensor]]:
     """The tensor files of a checkpoint: parameters in GPT-2's layout, optimizer state by our parameter names."""
     return {"model.safetensors": to_gpt2(model), "optimizer.safetensors": named_state(model, optimizers)}
 

@@ -24,7 +24,7 @@ from gptlite.planning.estimate import count_evaluations, count_saves, expected_m
 from gptlite.planning.plan import RunPlan, plan_run
 from gptlite.planning.warnings import warn_about_memory
 from gptlite.runs.checkpoint import save_checkpoint
-from gptlite.training.checkpointing import files_of, tensors_of
+from gptlite.training.checkpointing import checkpoint_files, checkpoint_tensors
 from gptlite.training.optim.build import muon_flops, update_flops
 from gptlite.training.setup import Setup, build, memory_errors, resolve_here
 from gptlite.training.state import TrainState
@@ -90,7 +90,7 @@ def dry_run(cfg: RunConfig, prepared: Prepared, *, was_prepared: bool) -> DryRun
     )
     available = memory_of(device)
     for too_large in warn_about_memory(cfg, memory.peak, available):
-        raise ConfigError(too_large)  # trying it would be the end of this process
+        raise ConfigError(too_large)  # the system would kill this process
     trainer = build(cfg, prepared)
     with memory_errors(cfg):
         times = time_parts(trainer, prepared.path.parent)
@@ -103,7 +103,7 @@ def dry_run(cfg: RunConfig, prepared: Prepared, *, was_prepared: bool) -> DryRun
 def time_parts(trainer: Trainer, scratch_parent: Path) -> Times:
     """Time the parts of training. The checkpoint goes to `scratch_parent`, since $TMPDIR may be small."""
     cfg = trainer.cfg
-    # Under max_minutes: in the middle of the run, when nothing that grows with time is at its smallest.
+    # Under max_minutes: the middle of the run, when scheduled sampling is neither off nor at its maximum.
     elapsed_fraction = None if cfg.train.max_minutes is None else 0.5
 
     def update(step: int) -> None:
@@ -123,8 +123,8 @@ def time_parts(trainer: Trainer, scratch_parent: Path) -> Times:
 
 def save_first(trainer: Trainer, folder: Path) -> None:
     """Write a checkpoint as the run would."""
-    files = files_of(trainer.language_model, trainer.identity, TrainState())
-    save_checkpoint(folder, 0, files, tensors_of(trainer.model, trainer.optimizers))
+    files = checkpoint_files(trainer.language_model, trainer.identity, TrainState())
+    save_checkpoint(folder, 0, files, checkpoint_tensors(trainer.model, trainer.optimizers))
 
 
 def time_once(work: Callable[[], object]) -> float:

@@ -3,7 +3,7 @@
 start      a new run                          gptlite train
 dry_run    what a new run would need          gptlite train --dry-run
 resume     continue an existing run           gptlite train --resume RUN
-claim      resume it, or start it if absent   gptlite train --name NAME --continue
+resume_or_start                               gptlite train --name NAME --continue
 """
 
 from __future__ import annotations
@@ -83,7 +83,9 @@ def dry_run(
     return timing.dry_run(cfg, prepared, was_prepared=prepared.path in there)
 
 
-def claim(cfg: RunConfig, *, name: str, root: Path | None = None, listener: Listener | None = None) -> Outcome:
+def resume_or_start(
+    cfg: RunConfig, *, name: str, root: Path | None = None, listener: Listener | None = None
+) -> Outcome:
     """Resume the run `name`, or start it if it does not exist, so that a command can be repeated until it is done."""
     listener, root = listener or SilentListener(), root or runs_folder(cfg.run.dir)
     run = Run(root / name)

@@ -1,4 +1,4 @@
-"""Who is told how training goes. The library itself never prints."""
+"""The interface for progress messages. The library itself never prints."""
 
 from __future__ import annotations
 

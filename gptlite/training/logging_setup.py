@@ -28,7 +28,7 @@ def open_log(cfg: RunConfig, manifest: Manifest, run: Run, state: TrainState | N
         extras = [*listener.begin(60 * cfg.train.max_minutes, elapsed, in_seconds=True)]
     if cfg.log.tensorboard:
         baselines = run.path.parent / FOLDER / name_of_text(manifest)
-        extras += [tensorboard_sink(cfg, manifest, run, state), BaselineSink(baselines, references_of(manifest))]
+        extras += [tensorboard_sink(cfg, manifest, run, state), BaselineSink(baselines, baselines_of(manifest))]
     resume_step = None if state is None else state.step
     return MetricLog.open(run.path, resume_step=resume_step, extras=extras, warn=listener.say)
 
@@ -67,7 +67,7 @@ def settings_of(cfg: RunConfig, manifest: Manifest) -> dict[str, Setting]:
     return {key: value for key, value in (settings | text).items() if key not in NO_HPARAMS}
 
 
-def references_of(manifest: Manifest) -> dict[str, float]:
+def baselines_of(manifest: Manifest) -> dict[str, float]:
     """Bits per byte of each baseline, by name; compressors only on texts that are long enough for them."""
     lines = manifest.baselines
     found = {"unigram": lines.unigram} | ({} if lines.bigram is None else {"bigram": lines.bigram})

@@ -1,4 +1,4 @@
-"""Scheduled sampling: training on inputs some of which are the model's own predictions, as all are when it generates.
+"""Scheduled sampling: training on inputs some of which are the model's own predictions, as in generation.
 
 Under teacher forcing, the default, every input is the text's own token. When the model generates, it reads its own
 choices, and nothing has taught it how to continue after a wrong one (Bengio et al. 2015, arXiv 1506.03099). Sampling
@@ -29,7 +29,7 @@ from gptlite.model.gpt import GPT
 from gptlite.seeds import U64, mix_arrays
 
 STREAM = 5  # of the seed; dropout has another
-DRAWN_AT_ONCE = 4096  # inputs; each takes about 26 bytes per id of the vocabulary
+DRAW_CHUNK = 4096  # inputs; each takes about 26 bytes per id of the vocabulary
 ONE = 1 << 30  # a probability of 1, in the units of `draw`
 
 
@@ -74,7 +74,7 @@ def mixed_inputs(model: GPT, x: Tensor, fraction: float, bits: U64, compute: Com
     rows, places = (torch.from_numpy(indices).to(x.device) for indices in np.nonzero(chosen))
     with torch.no_grad(), compute.autocast():
         hidden = model.hidden(x)[rows, places - 1]  # (N, C)
-        parts = zip(torch.split(hidden, DRAWN_AT_ONCE), torch.split(numbers, DRAWN_AT_ONCE), strict=True)
+        parts = zip(torch.split(hidden, DRAW_CHUNK), torch.split(numbers, DRAW_CHUNK), strict=True)
         drawn = torch.cat([draw(model.head(part), of_part) for part, of_part in parts])
     mixed = x.clone()
     mixed[rows, places] = drawn

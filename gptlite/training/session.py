@@ -82,7 +82,7 @@ def start_resumed(cfg: RunConfig, prepared: Prepared, run: Run, listener: Listen
 
 
 def first_reasons(before: object, now: dict[str, dict[str, object]]) -> dict[str, object]:
-    """The reasons of a resumed run: where a value now comes from its config, why it was chosen at first.
+    """The reasons of a resumed run: the original one of each value that is now read from config.yaml.
 
     Runs made before version 0.2 recorded sentences instead; their reasons are those of now.
     """
@@ -130,7 +130,7 @@ def announce(setup: Setup, trainer: Trainer, listener: Listener) -> None:
 def restored_state(trainer: Trainer, run: Run, checkpoint: Checkpoint | None, listener: Listener) -> TrainState:
     """Where training stands: the beginning, or the checkpoint, whose tensors are put back.
 
-    ConfigError for a run that would end before where it is.
+    ConfigError if max_steps is below the steps already made.
     """
     cfg = trainer.cfg
     if checkpoint is None:

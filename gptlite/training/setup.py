@@ -55,7 +55,7 @@ class Setup:
 
 
 def resolve(cfg: RunConfig, vocab_size: int, hardware: Hardware, n_processes: int = 1) -> Setup:
-    """Replace every `auto`: a pure function of its arguments. ConfigError where a wish cannot be met.
+    """Replace every `auto`: a pure function of its arguments. ConfigError where a requested value is impossible.
 
     The order matters: attention follows from precision, the learning rate from the optimizer.
     """

@@ -6,7 +6,7 @@ from time import perf_counter
 
 from gptlite.compute.device import Compute
 from gptlite.compute.distributed import Dist
-from gptlite.compute.matmul_flops import is_emulated, matrix_product_flops
+from gptlite.compute.matmul_flops import is_emulated, matmul_flops_per_second
 from gptlite.compute.memory import peak_bytes
 from gptlite.model.gpt import GPT
 from gptlite.training.optim.build import update_flops
@@ -40,5 +40,5 @@ class Throughput:
         return {"tokens_per_second": tokens_per_second, "mfu": mfu, "peak_mib": memory}
 
     def _measure(self) -> None:
-        self._peak = max(self._peak, matrix_product_flops(self._compute) * self._n_processes)
+        self._peak = max(self._peak, matmul_flops_per_second(self._compute) * self._n_processes)
         self._measured_at = perf_counter()

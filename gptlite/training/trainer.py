@@ -18,7 +18,7 @@ from gptlite.loggers.media import Media
 from gptlite.model.gpt import GPT
 from gptlite.runs.checkpoint import prune, save_checkpoint, write_pointer
 from gptlite.runs.run import Run
-from gptlite.training.checkpointing import Identity, files_of, tensors_of
+from gptlite.training.checkpointing import Identity, checkpoint_files, checkpoint_tensors
 from gptlite.training.eval_media import eval_media
 from gptlite.training.optim.build import Optimizers
 from gptlite.training.state import TrainState
@@ -72,8 +72,8 @@ class Trainer:
         """Write a checkpoint, point to it, and only then remove old ones: there is a valid one at every instant."""
         if self.dist.is_main:
             loss = state.best_loss if state.is_new_best else None
-            files = files_of(self.language_model, self.identity, state)
-            tensors = tensors_of(self.model, self.optimizers)
+            files = checkpoint_files(self.language_model, self.identity, state)
+            tensors = checkpoint_tensors(self.model, self.optimizers)
             save_checkpoint(run.checkpoints, state.step, files, tensors, score=loss)
             write_pointer(run.checkpoints, "latest", state.step)
             if state.is_new_best:

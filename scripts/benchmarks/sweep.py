@@ -29,7 +29,7 @@ class Case:
 
 
 def cases(shakespeare: Path, steps: int, scratch: Path) -> Iterator[Case]:
-    """Characters of tiny Shakespeare, and BPE of Python's own library."""
+    """Characters of tiny Shakespeare, and BPE of Python's standard library."""
     library = Path(sysconfig.get_paths()["stdlib"])
     texts: dict[str, dict[str, Any]] = {
         "characters": {"data.source": str(shakespeare), "tokenizer.kind": "char"},

@@ -100,7 +100,7 @@ def test_a_model_too_large_for_memory_is_refused_before_it_is_built(gptlite, mon
     monkeypatch.setattr("gptlite.training.dry_run.build", lambda *_: pytest.fail("it was tried"))
     result = gptlite("train", "-c", "nano.yaml", "--dry-run")
     assert result.code == 2
-    assert "error: This run may need " in result.err
+    assert "error: this run may need " in result.err
     assert "there are 128 MiB" in result.err
 
 

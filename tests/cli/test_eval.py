@@ -328,7 +328,7 @@ BAD = [
     pytest.param(["char", "--by-position", "--out", "no/x.svg"], ["--out no/x.svg: there is no"], id="out-nowhere"),
     pytest.param(
         ["char", "--checkpoint", "3", "gone", "many"],
-        ["There are char, bpe, many."],
+        ["The newest runs are char, bpe, many."],
         id="one-of-several-runs-is-not-there",
     ),
     pytest.param(

@@ -63,7 +63,7 @@ LR = ["--sweep", "train.lr=1e-3,3e-3"]
     ("words", "message"),
     [
         (["--jobs", "2"], "--jobs without --sweep: "),
-        ([*LR, "--jobs", "0"], "--jobs 0: at least one run"),
+        ([*LR, "--jobs", "0"], "--jobs 0: this must be at least 1."),
         ([*LR, "--resume", "x"], "--resume with --sweep: "),
         ([*LR, "--dry-run"], "--dry-run with --sweep: "),
         ([*LR, "--json"], "--json without --dry-run: "),
@@ -73,10 +73,10 @@ LR = ["--sweep", "train.lr=1e-3,3e-3"]
         ([*LR, "--name", "a/b"], "a run's name cannot contain slashes"),
         ([*LR, "--name", "x" * 199], "a run's name can have at most 200 bytes"),
         ([*LR, "--set", "model.n_layer=0"], "--set: model.n_layer is 0, but it must be a whole number >= 1."),
-        (["--sweep", "model.n_embd=16,18,20", "--set", "model.n_head=4"], "This is in nano-sweep-02-n_embd=18."),
+        (["--sweep", "model.n_embd=16,18,20", "--set", "model.n_head=4"], "Affected: nano-sweep-02-n_embd=18."),
         (
             ["--sweep", "tokenizer.kind=bpe,char", "--set", "tokenizer.vocab_size=300"],
-            "This is in nano-sweep-02-kind=char.",
+            "Affected: nano-sweep-02-kind=char.",
         ),
         (
             ["--sweep", "data.source=story.txt,gone.txt"],
@@ -373,7 +373,7 @@ def test_a_signal_saves_every_run_and_prints_the_command_that_continues(gptlite,
         out, err = process.communicate(timeout=60)
         assert (process.returncode, out) == (code, "")
         end, command = err.splitlines()[-2:]
-        assert end == "sweep it's: stopped, every run is saved. 0 of 2 runs are finished. Continue with:"
+        assert end == "sweep it's: stopped; every run is saved. 0 of 2 runs are finished. Continue with:"
         for run in Run.all(folder / "runs"):
             logged = [line["step"] for line in metrics(folder)[run.name]]
             assert valid_checkpoints(run.checkpoints)[-1].step == max(logged)

@@ -10,7 +10,7 @@ def test_glibc_is_asked_to_keep_what_it_would_map_anew_or_trim(monkeypatch):
     library = SimpleNamespace(mallopt=lambda *setting: asked.append(setting))
     monkeypatch.setattr(allocator.sys, "platform", "linux")
     monkeypatch.setattr(allocator.ctypes, "CDLL", lambda _: library)
-    allocator.keep_pages()
+    allocator.keep_freed_memory()
     assert asked == [(-3, 2**31 - 1), (-1, 2**31 - 1)]  # M_MMAP_THRESHOLD and M_TRIM_THRESHOLD in malloc.h
 
 
@@ -18,7 +18,7 @@ def test_other_systems_are_not_asked(monkeypatch):
     asked = []
     monkeypatch.setattr(allocator.sys, "platform", "darwin")
     monkeypatch.setattr(allocator.ctypes, "CDLL", lambda _: SimpleNamespace(mallopt=lambda *setting: asked.append(1)))
-    allocator.keep_pages()
+    allocator.keep_freed_memory()
     assert asked == []
 
 
@@ -32,5 +32,5 @@ def test_a_c_library_without_mallopt_is_left_alone(monkeypatch):
 
     monkeypatch.setattr(allocator.sys, "platform", "linux")
     monkeypatch.setattr(allocator.ctypes, "CDLL", lambda _: Library())
-    allocator.keep_pages()
+    allocator.keep_freed_memory()
     assert looked_for == ["mallopt"]

@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from gptlite.compute.device import resolve
-from gptlite.compute.openmp import describe_spin, others_run, refuse_dynamic_threads, set_short_spin
+from gptlite.compute.openmp import describe_spin, other_programs_run, refuse_dynamic_threads, set_short_spin
 from gptlite.config.schema import RunSection
 from gptlite.errors import ConfigError
 
 ALONE = {"GOMP_SPINCOUNT": "10000", "KMP_BLOCKTIME": "1"}
-BESIDE_OTHERS = {"GOMP_SPINCOUNT": "2000", "KMP_BLOCKTIME": "1"}
+BUSY_MACHINE = {"GOMP_SPINCOUNT": "2000", "KMP_BLOCKTIME": "1"}
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ BESIDE_OTHERS = {"GOMP_SPINCOUNT": "2000", "KMP_BLOCKTIME": "1"}
 def test_other_programs_are_seen_where_the_system_counts_them(tmp_path, text, busy):
     if text is not None:
         (tmp_path / "stat").write_text(text)
-    assert others_run(tmp_path / "stat") is busy
+    assert other_programs_run(tmp_path / "stat") is busy
 
 
 @pytest.mark.parametrize(
@@ -46,16 +46,16 @@ def test_other_programs_are_seen_where_the_system_counts_them(tmp_path, text, bu
     ],
 )
 def test_a_short_spin_is_set_where_the_user_has_set_nothing(monkeypatch, environment, after):
-    monkeypatch.setattr("gptlite.compute.openmp.others_run", lambda: False)
+    monkeypatch.setattr("gptlite.compute.openmp.other_programs_run", lambda: False)
     set_short_spin(environment, modules=["numpy"])
     assert environment == after
 
 
 def test_a_very_short_spin_is_set_beside_other_programs(monkeypatch):
-    monkeypatch.setattr("gptlite.compute.openmp.others_run", lambda: True)
+    monkeypatch.setattr("gptlite.compute.openmp.other_programs_run", lambda: True)
     environment: dict[str, str] = {}
     set_short_spin(environment, modules=[])
-    assert environment == BESIDE_OTHERS
+    assert environment == BUSY_MACHINE
 
 
 def test_nothing_is_set_once_torch_has_read_its_settings():
@@ -69,7 +69,7 @@ def test_nothing_is_set_once_torch_has_read_its_settings():
     ("environment", "reason"),
     [
         (ALONE, "a short spin"),
-        (BESIDE_OTHERS, "a very short spin"),
+        (BUSY_MACHINE, "a very short spin"),
         ({"GOMP_SPINCOUNT": "5", "KMP_BLOCKTIME": "1"}, "set by the environment"),
         ({"OMP_WAIT_POLICY": "active"}, "set by the environment"),
     ],

@@ -115,7 +115,7 @@ def test_a_variable_that_is_no_number_of_threads_is_named(tmp_path, monkeypatch,
 @pytest.mark.parametrize(
     ("product", "wanted", "expected"),
     [
-        (4.2e6, "auto", Choice(1, "products of 4.2 million operations are too small to share")),
+        (4.2e6, "auto", Choice(1, "products of only 4.2 million operations gain nothing from a second thread")),
         (19e6, "auto", Choice(8, "all")),
         (4.2e6, 2, Choice(2, "given")),
     ],

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from gptlite.config.documents import SCHEMA_LINE, commented, heading_of, json_schema, rewrite_configs, schema_text
+from gptlite.config.documents import SCHEMA_LINE, commented, json_schema, read_heading, rewrite_configs, schema_text
 from gptlite.config.loading import load_config
 from gptlite.config.schema import RunConfig
 from gptlite.config.yaml import read
@@ -33,7 +33,7 @@ def test_a_shipped_config_loads_names_the_schema_and_has_every_key(path):
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
 def test_the_comments_of_a_shipped_config_say_what_the_schema_says(path):
     text = path.read_text("utf-8")
-    assert text == commented(load_config(path), heading_of(text)), f"{path.name}: {AGAIN}"
+    assert text == commented(load_config(path), read_heading(text)), f"{path.name}: {AGAIN}"
 
 
 def test_the_schema_says_range_default_and_meaning():

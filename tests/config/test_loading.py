@@ -143,7 +143,7 @@ optim:
         ("model:\nrun:\nmodel:\n", "3: model was given before, in line 1. Keep one of them."),
         (
             "tokenizer: {kind: gpt2, vocab_size: 300}",
-            "1: tokenizer.vocab_size is 300, but kind is gpt2, which has a size of its own. Set vocab_size to null, "
+            "1: tokenizer.vocab_size is 300, but kind is gpt2, which determines its own size. Set vocab_size to null, "
             "or kind to bpe.",
         ),
         (

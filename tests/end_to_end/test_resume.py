@@ -188,7 +188,7 @@ def test_a_run_keeps_what_was_chosen_and_why_where_auto_would_choose_otherwise(t
     monkeypatch.setenv("GPTLITE_THREADS", "3")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(9), raising=False)
     assert available_threads(tmp_path).value == 3
-    launch.claim(cfg, root=tmp_path, name="cut")
+    launch.resume_or_start(cfg, root=tmp_path, name="cut")
     assert cut.config_text() == config
     assert cut.info["reasons"] == info["reasons"]
     assert_same_end(whole, cut)
@@ -212,10 +212,10 @@ def test_continue_starts_a_run_once_and_then_goes_on_with_it(tiny, tmp_path, mon
     with monkeypatch.context() as patch:
         crash_at(patch, 5)
         with pytest.raises(Crash):
-            launch.claim(tiny, root=tmp_path, name="y")
-    run = launch.claim(tiny, root=tmp_path, name="y").run
+            launch.resume_or_start(tiny, root=tmp_path, name="y")
+    run = launch.resume_or_start(tiny, root=tmp_path, name="y").run
     assert_same_end(whole, run)
-    again = launch.claim(tiny, root=tmp_path, name="y")
+    again = launch.resume_or_start(tiny, root=tmp_path, name="y")
     assert again.state.step == 12
     assert_same_end(whole, run)
 
@@ -269,10 +269,10 @@ def test_other_text_under_the_same_name_is_refused(tiny, tmp_path):
     text = tmp_path / "moved.txt"
     text.write_bytes(Path(tiny.data.source).read_bytes())
     cfg = tiny.with_values({"data.source": str(text)})
-    launch.claim(cfg, root=tmp_path / "runs", name="y")
+    launch.resume_or_start(cfg, root=tmp_path / "runs", name="y")
     text.write_text(text.read_text() + "more")
     with pytest.raises(RunError, match="the text or its settings have changed"):
-        launch.claim(cfg, root=tmp_path / "runs", name="y")
+        launch.resume_or_start(cfg, root=tmp_path / "runs", name="y")
 
 
 def test_divergence_keeps_the_last_checkpoint_and_the_run_unfinished(tiny, tmp_path, monkeypatch):

@@ -81,7 +81,7 @@ def test_memory_and_disk_are_to_hold_what_is_needed():
     cfg = RunConfig().with_values({"train.micro_batch_size": 16})
     assert list(warn_about_memory(cfg, 4 * GIB, 4 * GIB)) == []
     (line,) = warn_about_memory(cfg, 4 * GIB + 1, 4 * GIB)
-    assert line.startswith("This run may need 4.0 GiB of memory, and there are 4.0 GiB. ")
+    assert line.startswith("this run may need 4.0 GiB of memory, and there are 4.0 GiB. ")
     assert list(warn_about_disk(cfg, estimate(), 4 * GIB)) == []  # three that stay and the one being written
     (line,) = warn_about_disk(cfg, estimate(), 4 * GIB - 1)
     assert line.startswith("save.keep is 2: 3 checkpoints and the one being written take 4.0 GiB, ")

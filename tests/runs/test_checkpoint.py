@@ -160,7 +160,7 @@ def test_a_manifest_with_nan_is_damaged(save: Save) -> None:
 
 def test_an_unreadable_file_counts_as_damaged(save: Save, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(1), save(2)
-    whole = files.sha256_of
+    whole = files.file_sha256
 
     def bad_sector(path: Path) -> str:
         if path == folder / "step-00000002" / "model.safetensors":
@@ -168,7 +168,7 @@ def test_an_unreadable_file_counts_as_damaged(save: Save, folder: Path, monkeypa
                 raise OSError(errno.EIO, "")
         return whole(path)
 
-    monkeypatch.setattr(files, "sha256_of", bad_sector)
+    monkeypatch.setattr(files, "file_sha256", bad_sector)
     assert steps(folder) == [1]
 
 

@@ -18,7 +18,7 @@ from gptlite.config.schema import RunConfig
 from gptlite.data.prepared import Prepared
 from gptlite.runs.run import Run
 from gptlite.training import launch, loop
-from gptlite.training.logging_setup import references_of, settings_of
+from gptlite.training.logging_setup import baselines_of, settings_of
 
 TAGS = Path(__file__).parents[2] / "docs/tensorboard.md"
 EVERYTHING = {
@@ -112,7 +112,7 @@ def test_every_tag_is_documented_every_documented_tag_is_there_and_no_step_is_th
     assert len(patterns) > 20
     assert [tag for tag in tags if not any(p.fullmatch(tag) for p in patterns)] == []
     assert [p.pattern for p in patterns if not any(p.fullmatch(tag) for tag in tags)] == []
-    lines = [f"{name} {value:.3f}" for name, value in references_of(manifest).items()]
+    lines = [f"{name} {value:.3f}" for name, value in baselines_of(manifest).items()]
     assert whole.keys() == cut.keys() == {"tb", "tokens", "seconds", *lines}
     for folder, by_tag in cut.items():
         for tag, points in by_tag.items():
@@ -169,7 +169,7 @@ def test_the_peak_is_measured_with_the_threads_of_the_run(
         threads.append(torch.get_num_threads())
         return 1e9
 
-    monkeypatch.setattr("gptlite.training.throughput.matrix_product_flops", product)
+    monkeypatch.setattr("gptlite.training.throughput.matmul_flops_per_second", product)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
@@ -187,8 +187,8 @@ def test_settings_are_what_decides_a_model_and_lines_are_those_of_the_text(tiny:
     assert settings["vocab_size"] == manifest.tokenizer.vocab_size
     assert {"tokenizer.kind", "model.n_embd", "train.lr", "train.max_steps", "run.seed"} < settings.keys()
     assert not {"train.micro_batch_size", "run.dir", "run.threads", "eval.every"} & settings.keys()
-    assert references_of(manifest) == {name: getattr(manifest.baselines, name) for name in LINES}
+    assert baselines_of(manifest) == {name: getattr(manifest.baselines, name) for name in LINES}
     # Of a text that fits into their headers compressors say nothing; the first versions knew no bigrams.
     old = replace(manifest.baselines, bigram=None)
     short = replace(manifest, val=replace(manifest.val, bytes=100), baselines=old)
-    assert references_of(short) == {"unigram": manifest.baselines.unigram}
+    assert baselines_of(short) == {"unigram": manifest.baselines.unigram}

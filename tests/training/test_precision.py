@@ -37,7 +37,9 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
     speeds = {("fp32", True): 4e11, ("fp32", False): 4e11, ("bf16", True): 2e12, ("bf16", False): 8e9}
     for module in (device, matmul_flops):
         monkeypatch.setattr(module, "computes_in_bf16", lambda _: found["bf16"])
-    monkeypatch.setattr(matmul_flops, "matrix_product_flops", lambda compute: speeds[compute.precision, found["bf16"]])
+    monkeypatch.setattr(
+        matmul_flops, "matmul_flops_per_second", lambda compute: speeds[compute.precision, found["bf16"]]
+    )
     return found
 
 

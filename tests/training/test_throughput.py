@@ -8,7 +8,7 @@ import torch
 from gptlite.compute import matmul_flops
 from gptlite.compute.device import Compute
 from gptlite.compute.distributed import Dist
-from gptlite.compute.matmul_flops import matrix_product_flops
+from gptlite.compute.matmul_flops import matmul_flops_per_second
 from gptlite.config.schema import ModelSection
 from gptlite.model.gpt import GPT
 from gptlite.training import throughput
@@ -25,7 +25,7 @@ def machine(monkeypatch):
     """[seconds on the clock, operations a second]"""
     now = [0.0, 1e6]
     monkeypatch.setattr(throughput, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(throughput, "matrix_product_flops", lambda compute: now[1])
+    monkeypatch.setattr(throughput, "matmul_flops_per_second", lambda compute: now[1])
     return now
 
 
@@ -48,4 +48,4 @@ def test_the_fastest_products_seen_so_far_count(machine):
 def test_a_product_of_square_matrices_is_two_operations_for_each_row_column_and_term(monkeypatch):
     seconds = iter(range(100))
     monkeypatch.setattr(matmul_flops, "perf_counter", lambda: next(seconds))
-    assert matrix_product_flops(CPU) == 2 * matmul_flops.CPU_SIDE**3
+    assert matmul_flops_per_second(CPU) == 2 * matmul_flops.CPU_SIDE**3

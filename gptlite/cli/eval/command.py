@@ -31,7 +31,7 @@ def evaluate(
         "--per-token": per_token,
         "--attention": attention is not None,
     }
-    mode = options.mode_of(modes, {"--file": files, "--stride": stride, "--out": out, "--json": as_json}, runs)
+    mode = options.select_mode(modes, {"--file": files, "--stride": stride, "--out": out, "--json": as_json}, runs)
     console = Console()
     models = select_models(runs or [], checkpoint, check_keys("eval", set_), console.say)
     for model in models:

@@ -160,7 +160,7 @@ def find_prepared(model: SelectedModel, alternative: str = " Or score a text wit
     prepared = find_text(run, model.cfg)
     if prepared is None:
         raise RunError(
-            f"the prepared text {run.recorded('prepared', str)} is gone. Say where it is now with "
+            f"the prepared text {run.recorded('prepared', str)} is missing. If it was moved, add "
             f"--set data.dir=FOLDER.{alternative}",
             where=str(run.path),
         )

@@ -30,7 +30,7 @@ ByPosition = Annotated[
     bool, typer.Option("--by-position", help="Plot the loss over the position in the context, as an SVG file.")
 ]
 Memorised = Annotated[
-    bool, typer.Option("--memorised", help="Sample from the models and search their training text for it.")
+    bool, typer.Option("--memorised", help="Sample from the models and search their training text for copied passages.")
 ]
 PerToken = Annotated[
     bool, typer.Option("--per-token", help="Write an HTML page that colours each token of the text by its loss.")
@@ -56,7 +56,7 @@ ALLOWED: Mapping[str | None, Sequence[str]] = {
 ONE_AT_A_TIME = ("--per-token", "--attention")  # pages of one run and one text
 
 
-def mode_of(modes: Mapping[str, bool], options: Mapping[str, object], runs: Sequence[str] | None) -> str | None:
+def select_mode(modes: Mapping[str, bool], options: Mapping[str, object], runs: Sequence[str] | None) -> str | None:
     """Return the mode that is asked for, None for the table of scores.
 
     modes: whether each was given. options: their values. ConfigError for several modes, for options without effect in

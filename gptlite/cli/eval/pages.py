@@ -121,7 +121,7 @@ def per_token_page_of(
     shown = TokenArray(tokens.read(0, min(tokens.n_tokens, 1 + MOST_TOKENS)), tokens.where)
     scores = score_each_token(model, shown, batch_size=batch_size)
     if is_cut and model.knows_end_of_text:
-        scores = scores.first(MOST_TOKENS)  # the text goes on, so its end is not scored
+        scores = scores.first(MOST_TOKENS)  # the text continues, so its end is not scored
     first, end = int(shown.ids[0]), model.tokenizer.eot_id
     block_size = model.info.model.block_size
     return per_token_page(

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from gptlite import files
 from gptlite.cli.files import output_path, write_output
 from gptlite.cli.terminal import Console, emit
 from gptlite.cli.usage import Command, Commands
@@ -42,7 +41,7 @@ Filter = Annotated[
         help="List only runs that match: a part of the name, or KEY=VALUE (state, or a key of the config). Repeatable.",
     ),
 ]
-NoFold = Annotated[bool, typer.Option("--no-fold", help="Give each seed a row of its own.")]
+NoFold = Annotated[bool, typer.Option("--no-fold", help="Show each seed in its own row.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Print comma-separated values.")]
 Names = Annotated[list[str], typer.Argument(metavar="RUN", help="Names or folders of runs.")]
@@ -87,7 +86,7 @@ def list_runs(
     as_json: Json = False,
     as_csv: Csv = False,
 ) -> None:
-    """List runs and what their configs differ in.
+    """List runs and how their configs differ.
 
     Finished runs that differ only in run.seed share a row, with their mean and standard deviation.
     """
@@ -191,6 +190,8 @@ def check_removable(runs: Sequence[Run]) -> None:
 
 def describe_size(run: Run) -> str:
     """Return the number of a run's checkpoints and files, and their bytes."""
+    from gptlite import files
+
     with files.storage_errors(run.path, "read"):
         sizes = [(Path(folder) / name).lstat().st_size for folder, _, names in os.walk(run.path) for name in names]
         checkpoints = len(list(run.checkpoints.glob("step-*")))

@@ -29,7 +29,7 @@ MaxNewTokens = Annotated[
 ]
 Temperature = Annotated[
     float | None,
-    typer.Option("--temperature", "-t", metavar="X", help="0: always the likeliest token; 1: as learned."),
+    typer.Option("--temperature", "-t", metavar="X", help="0: the most likely token; 1: the model's own distribution."),
 ]
 TopK = Annotated[int | None, typer.Option("--top-k", metavar="N", help="Draw from the N likeliest tokens.")]
 TopP = Annotated[
@@ -75,7 +75,7 @@ Unknown = Annotated[
     typer.Option("--unknown", help="What to do about characters that the model has no id for."),
 ]
 
-# Options and config keys that have no effect beside another option; "sample.*" is the whole section.
+# Options and config keys that have no effect together with another option; "sample.*" is the whole section.
 INEFFECTIVE: Mapping[str, Collection[str]] = {
     "temperature 0": ("sample.top_k", "sample.top_p", "sample.min_p", "sample.seed", "sample.n"),
     "--beams": ("sample.temperature", "sample.seed", "--explain", "--stream"),
@@ -111,7 +111,7 @@ def _value(context: typer.Context, param: Any) -> object:
 def refuse_ineffective(
     context: typer.Context, section: SampleSection, sets: Sequence[str], overrides: Sequence[Override]
 ) -> None:
-    """ConfigError for every option that has no effect beside another.
+    """ConfigError for every option that has no effect together with another.
 
     section: the config with all options applied. sets: the values of --set. overrides: what `config_overrides` found.
     """

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from gptlite.cli.options import find_config_file, located_text, overrides_of
+from gptlite.cli.options import build_overrides, find_config_file, located_text
 from gptlite.cli.terminal import emit
 from gptlite.errors import ConfigError, Interrupted, Problem, StorageError, gathered, located
 
@@ -50,7 +50,7 @@ def run_sweep(options: TrainOptions) -> None:
     if pool.cut_short:
         over = f"{sum(run.is_done for run in runs)} of {len(runs)} runs are finished. Continue with:\n  {again}"
         if signals.received:
-            raise Interrupted(signals.received, f"stopped, every run is saved. {over}", where=f"sweep {sweep.name}")
+            raise Interrupted(signals.received, f"stopped; every run is saved. {over}", where=f"sweep {sweep.name}")
         raise StorageError(f"stopped after the disk or network error above. {over}", where=f"sweep {sweep.name}")
     emit(report(runs, pool.codes, progress.say))
     if code := exit_code(runs, pool.codes):
@@ -77,7 +77,7 @@ def validate_sweep(options: TrainOptions) -> Sweep:
             Run.check_name(options.name, name)
             Run.check_name(grid[0].name, name)  # longer by a number
         with located("--set"):
-            configs = load_points(path, overrides_of(options.sets, options.data), grid, "--sweep")
+            configs = load_points(path, build_overrides(options.sets, options.data), grid, "--sweep")
     if problems:
         raise ConfigError(problems)
     return Sweep(name, path, sweep_runs(grid, configs))
@@ -89,7 +89,7 @@ def start_unchanged(run: SweepRun, sweep: Sweep, options: TrainOptions, threads:
     from gptlite.cli.sweep.workers import start
     from gptlite.config.grid import load_points
 
-    if load_points(sweep.config, overrides_of(options.sets, options.data), [run.point]) != [run.cfg]:
+    if load_points(sweep.config, build_overrides(options.sets, options.data), [run.point]) != [run.cfg]:
         raise ConfigError(
             "this config was changed while the sweep was running. Change it back and add --continue, or start "
             "another sweep under another --name.",

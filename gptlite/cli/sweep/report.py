@@ -77,7 +77,7 @@ def best_loss(summary: Summary) -> float | None:
 
 
 def _next_commands(groups: Sequence[RunGroup]) -> list[str]:
-    """What to type next, with the best runs."""
+    """The next commands, with the best runs."""
     handles = [shlex.quote(group.first.run.handle) for group in groups if group.first.state == "finished"]
     if not handles:
         return []

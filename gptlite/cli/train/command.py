@@ -86,11 +86,11 @@ def start_run(options: TrainOptions, listener: Listener) -> Outcome:
         return resume_run(name, options, listener)
     cfg, path = read_config(options.config, options.sets, options.data)
     listener.say(f"config: {path}")
-    from gptlite.training.launch import claim, start
+    from gptlite.training.launch import resume_or_start, start
 
     with located_text(options.data):
         if options.continue_ and name is not None:
-            return claim(cfg, name=name, listener=listener)
+            return resume_or_start(cfg, name=name, listener=listener)
         return start(cfg, base=path.stem, name=name, listener=listener)
 
 

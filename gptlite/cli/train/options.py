@@ -94,7 +94,7 @@ class TrainOptions:
             if option in given and not given & set(needed)
         ]
         if self.jobs is not None and self.jobs < 1:
-            found.append(Problem("at least one run must train at a time.", f"--jobs {self.jobs}"))
+            found.append(Problem("this must be at least 1.", f"--jobs {self.jobs}"))
         if world_size() > 1 and (self.sweep or self.dry_run):
             option = "--sweep" if self.sweep else "--dry-run"
             found.append(Problem(f"torchrun started {world_size()} processes. Run this without torchrun.", option))
