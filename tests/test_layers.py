@@ -39,9 +39,8 @@ TORCH_FILES = {"gptlite/data/batches.py", "gptlite/runs/checkpoint.py"}
 MODEL_IMPORTS = {"config", "seeds", "model"}  # so that the model can be lifted out and read alone
 ENTRY_POINTS = {"gptlite/__init__.py", "gptlite/__main__.py"}  # these may import any package
 
-# The aim is 300 and 50 lines; some files would not be clearer in two.
-MAX_FILE_LINES = 320
-MAX_FUNCTION_LINES = 60
+MAX_FILE_LINES = 300
+MAX_FUNCTION_LINES = 50
 NAMES_WITHOUT_A_PURPOSE = re.compile(r"(^|_)(utils?|helpers?|common|misc)(_|$)")
 
 
@@ -171,8 +170,8 @@ def test_the_file_follows_the_rules(path: str) -> None:
         ("gptlite/views/x.py", "import sys\nsys.stderr.write('')", "sys.stderr.write"),
         ("gptlite/model/tensor_utils.py", "", "without a purpose"),
         ("gptlite/attic/x.py", "", "attic is no package"),
-        ("gptlite/model/x.py", "\n" * 321, "321 lines"),
-        ("gptlite/model/x.py", "def f():\n" + "    x = 1\n" * 60, "f has 61 lines"),
+        ("gptlite/model/x.py", "\n" * 301, "301 lines"),
+        ("gptlite/model/x.py", "def f():\n" + "    x = 1\n" * 50, "f has 51 lines"),
     ],
 )
 def test_a_violation_is_found(path: str, source: str, complaint: str) -> None:
@@ -186,7 +185,7 @@ def test_a_violation_is_found(path: str, source: str, complaint: str) -> None:
         ("gptlite/data/batches.py", "import torch\nfrom gptlite.data.shards import map_shard"),
         ("gptlite/runs/metrics.py", "class ConsoleSink:\n    def log(self):\n        print(1)"),
         ("gptlite/cli/app.py", "from gptlite import __version__\nprint(__version__)"),
-        ("gptlite/model/x.py", "\n" * 320),
+        ("gptlite/model/x.py", "\n" * 300),
     ],
 )
 def test_allowed_code_passes(path: str, source: str) -> None:

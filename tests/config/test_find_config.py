@@ -61,7 +61,7 @@ def test_an_installed_package_reads_the_folders_inside_it(tmp_path, monkeypatch)
         ),
         (
             "elsewhere/my.yaml",
-            "The configs are char.yaml, lesson-base.yaml, .*, mine.yaml, shakespeare-char.yaml, small.yaml, tiny.yaml. Name",
+            "The configs are char.yaml, lesson-base.yaml, .*, mine.yaml, shakespeare-char.yaml, small.yaml, tiny.yaml",
         ),
         ("configs", "this is a folder"),
         ("", '^"": '),
