@@ -148,7 +148,7 @@ def test_a_checkpoint_is_chosen_by_run_or_by_its_own_folder(save: Save, folder: 
     (folder.parent / "config.yaml").touch()
     assert choose_checkpoint(tmp_path, "small", "latest", pytest.fail).step == 1
     assert choose_checkpoint(tmp_path / "no", str(own), None, pytest.fail).path == own
-    with pytest.raises(RunError, match=r"run other: there is no run of this name in .*There are small\."):
+    with pytest.raises(RunError, match=r"run other: there is no run of this name in .*The newest runs are small\."):
         choose_checkpoint(tmp_path, "other", "best", pytest.fail)
 
 

@@ -104,8 +104,8 @@ def test_a_run_opens_by_name_and_by_path(tmp_path: Path, monkeypatch: pytest.Mon
     ("asked", "complaint"),
     [
         ("smal", r"^run smal: there is no run of this name in .*, and no such folder\. Did you mean small\?$"),
-        ("xyz", r"^run xyz: there is no run of this name in .*\. There are big, small\.$"),
-        ("", r"^run '': there is no run of this name in .*\. There are big, small\.$"),
+        ("xyz", r"^run xyz: there is no run of this name in .*\. The newest runs are big, small\.$"),
+        ("", r"^run '': there is no run of this name in .*\. The newest runs are big, small\.$"),
         ("thesis", r"thesis: this is not the folder of a run, since it has no config\.yaml\."),
         ("small/checkpoints/step-00000001", r"this is a checkpoint, not a run\. Its run is small\.$"),
     ],
