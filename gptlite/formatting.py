@@ -44,12 +44,28 @@ def amount(number: float) -> str:
     return f"{number:.2g}" if number < 9.95 else f"{number:,.0f}"
 
 
-def duration(seconds: float) -> str:
+def clock_time(seconds: float) -> str:
     """Minutes and seconds, after an hour with hours.
 
-    >>> duration(59), duration(3600)
+    >>> clock_time(59), clock_time(3600)
     ('00:59', '1:00:00')
     """
     minutes, second = divmod(round(seconds), 60)
     hours, minute = divmod(minutes, 60)
     return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute:02}:{second:02}"
+
+
+def duration(seconds: float) -> str:
+    """A time in one or two units.
+
+    >>> duration(0.0042), duration(2.345), duration(200), duration(7500)
+    ('4.2 ms', '2.3 s', '3 min 20 s', '2 h 5 min')
+    """
+    if seconds < 1:
+        return f"{1000 * seconds:.{1 if seconds < 0.01 else 0}f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, second = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {second} s"
+    return f"{minutes // 60} h {minutes % 60} min"

@@ -40,22 +40,22 @@ _OTHER_TRAIN_OPTIONS = {
 }
 
 
-class Command(TyperCommand):
-    """A command that refuses what Typer would ignore, such as an option given twice."""
+class _Checked:
+    """Refuses what Typer would ignore, such as an option given twice."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments of the command. Raises ConfigError with all mistakes in them."""
+    def parse_args(self: Any, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments of the command, or before its name. Raises ConfigError with all mistakes in them."""
         check_arguments(self, ctx, args)
-        return super().parse_args(ctx, args)
+        rest: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
+        return rest
 
 
-class Commands(TyperGroup):
-    """A group of commands with the same checks."""
+class Command(_Checked, TyperCommand):
+    """A command with checked arguments."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments before the command's name. Raises ConfigError with all mistakes in them."""
-        check_arguments(self, ctx, args)
-        return super().parse_args(ctx, args)
+
+class Commands(_Checked, TyperGroup):
+    """A group of commands with checked arguments."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command that the first argument names. Raises ConfigError."""

@@ -17,6 +17,7 @@ import torch
 from gptlite.compute.allocator import keep_freed_memory
 from gptlite.compute.choice import GIVEN, Choice
 from gptlite.compute.compiling import compile_obstacle
+from gptlite.compute.openmp import refuse_dynamic_threads
 from gptlite.compute.threads import available_threads, choose_threads
 from gptlite.config.schema import RunSection
 from gptlite.errors import ConfigError
@@ -31,16 +32,17 @@ class Hardware:
 
     devices: tuple[str, ...]  # those of DEVICES that torch finds
     multiply_bf16: frozenset[str]  # those that multiply bf16 in hardware
-    threads: Choice  # the most that `run.threads: auto` may take
+    available_threads: Callable[[], Choice] = available_threads  # the most that `run.threads: auto` may take
     compile_obstacle: Callable[[str], str] = compile_obstacle  # why torch cannot compile for a device; "" if it can
 
     @classmethod
     def detect(cls, local_rank: int = 0) -> Hardware:
-        """This machine, as the process of this rank sees it."""
+        """This machine, as the process of this rank sees it. ConfigError where OpenMP may use fewer threads."""
+        refuse_dynamic_threads()
         available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
         devices = tuple(name for name in DEVICES if available[name])
         in_bf16 = frozenset(name for name in devices if computes_in_bf16(torch_device(name, local_rank)))
-        return cls(devices, in_bf16, available_threads())
+        return cls(devices, in_bf16)
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ def choose_compute(
     device = choose_device(run.device, hardware)
     precision = choose_precision(run.precision, device.value, hardware)
     attention = choose_attention(run.attention, device.value, precision.value, block_size)
-    threads = choose_threads(run.threads, hardware.threads, largest_product=largest_product)
+    threads = choose_threads(run.threads, hardware.available_threads, largest_product=largest_product)
     return {"run.device": device, "run.precision": precision, "run.attention": attention, "run.threads": threads}
 
 
@@ -127,11 +129,11 @@ def choose_attention(wanted: str, device: str, precision: str, block_size: int) 
     return Choice("fused", "the kernel that needs the least memory")
 
 
-def resolve(run: RunSection, block_size: int, *, local_rank: int = 0, hardware: Hardware | None = None) -> Compute:
-    """A run section in which keys may be `auto`, for a model of this context length on this machine."""
-    choices = choose_compute(run, block_size, hardware or Hardware.detect(local_rank))
+def resolve_compute(run: RunSection, block_size: int) -> Compute:
+    """Resolve a run section on this machine, for a model of this context length."""
+    choices = choose_compute(run, block_size, Hardware.detect())
     values = {key.removeprefix("run."): choice.value for key, choice in choices.items()}
-    return Compute.of(run.model_copy(update=values), local_rank)
+    return Compute.of(run.model_copy(update=values))
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -20,17 +20,15 @@ from gptlite.compute.processes import local_world_size
 from gptlite.errors import ConfigError
 
 VARIABLE = "GPTLITE_THREADS"
-MIN_PRODUCT_FOR_THREADS = (
-    10e6  # operations of a matrix product: a second thread gained nothing with 4e6, 12 % with 19e6
-)
+# Operations of a matrix product. A second thread gained nothing with 4e6, and 12 % with 19e6.
+MIN_PRODUCT_FOR_THREADS = 10e6
 
 
 def available_threads(root: Path = Path("/")) -> Choice:
     """The most threads that `run.threads: auto` may take in this process. `root`: where the system's files lie.
 
-    GPTLITE_THREADS lowers it. ConfigError if that is no positive integer, or if OpenMP may use fewer threads.
+    GPTLITE_THREADS lowers it. ConfigError if that is no positive integer.
     """
-    refuse_dynamic_threads()
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     threads, reason = cores, "the cores this process may use"
     quota = min(cgroup_quotas(root), default=math.inf)
@@ -49,13 +47,23 @@ def available_threads(root: Path = Path("/")) -> Choice:
     return Choice(threads, reason)
 
 
-def choose_threads(wanted: int | Literal["auto"], available: Choice, *, largest_product: float = math.inf) -> Choice:
+def check_threads(wanted: int | Literal["auto"]) -> None:
+    """ConfigError where GPTLITE_THREADS, if it counts, or OMP_DYNAMIC has a value that cannot be used."""
+    refuse_dynamic_threads()
+    if wanted == "auto":
+        available_threads()
+
+
+def choose_threads(
+    wanted: int | Literal["auto"], find_available: Callable[[], Choice], *, largest_product: float = math.inf
+) -> Choice:
     """All available threads, or one where the model's matrix products are too small to share.
 
-    largest_product: operations of the model's larger matrix products.
+    find_available: asked only for `auto`. largest_product: operations of the model's larger matrix products.
     """
     if wanted != "auto":
         return Choice(wanted, GIVEN)
+    available = find_available()
     if available.value > 1 and largest_product < MIN_PRODUCT_FOR_THREADS:
         return Choice(
             1, f"products of only {largest_product / 1e6:.2g} million operations gain nothing from a second thread"

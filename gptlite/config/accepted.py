@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from gptlite.config.schema import SECTIONS
 from gptlite.config.values import INT64_MAX, Accepted
-from gptlite.config.yaml import MAX_SHOWN, Value, resolve, shown, write
+from gptlite.config.yaml import MAX_SHOWN, Value, parse_scalar, shown, write
 
 NAMES = {
     "null": "null",
@@ -85,7 +85,7 @@ def _repairs(section: str, key: str, value: Value) -> Iterator[Value]:
     if not isinstance(value, str) or len(value) > MAX_SHOWN:
         return
     word = value.strip().lower()
-    yield resolve(re.sub(r"(?<=\d)_(?=\d{3})", "", word))  # "3e-4", 1_000
+    yield parse_scalar(re.sub(r"(?<=\d)_(?=\d{3})", "", word))  # "3e-4", 1_000
     yield {"yes": True, "on": True, "no": False, "off": False, "none": None}.get(word, value)  # YAML 1.1, Python
     yield [value]
     choices = [choice for schema in _alternatives(section, key) for choice in _choices(schema)]

@@ -104,21 +104,21 @@ def points(axes: Sequence[SweepAxis], sweep: str) -> list[Point]:
     for number, values in enumerate(combined, start=1):
         by_key = dict(zip([axis.key for axis in axes], values, strict=True))
         start = f"{sweep}-{number:0{digits}}"
-        settings = "".join(f"-{short[key]}={short_value(value)}" for key, value in by_key.items())
+        settings = "".join(f"-{short[key]}={value_in_name(value)}" for key, value in by_key.items())
         settings = settings.replace(TEMP_MARK, "-tmp-")  # the mark of unfinished files
         name = (start + settings).encode()[: max(MAX_NAME_BYTES, len(start.encode()))].decode(errors="ignore")
         found.append(Point(name, by_key))
     return found
 
 
-def short_value(value: Value) -> str:
+def value_in_name(value: Value) -> str:
     """Write a value so that file systems and shells accept it; of a path, only its last part.
 
-    >>> short_value(1e-3), short_value("texts/a b.txt"), short_value(["x", "y"]), short_value(None)
+    >>> value_in_name(1e-3), value_in_name("texts/a b.txt"), value_in_name(["x", "y"]), value_in_name(None)
     ('0.001', 'a-b.txt', 'x+y', 'null')
     """
     if isinstance(value, list):
-        text = "+".join(map(short_value, value))
+        text = "+".join(map(value_in_name, value))
     elif isinstance(value, str):
         text = value.rstrip("/").rpartition("/")[2]
     else:

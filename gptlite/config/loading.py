@@ -200,7 +200,7 @@ def _split_override(text: str) -> tuple[str, Value]:
 def override_value(text: str) -> Value:
     """Return the value of an override's text. Raises YamlError for quotes and brackets that are not closed."""
     # Only quotes and brackets need a parser: everything else is one scalar, so that `eval.prompt=a: b # c` is text.
-    return yaml.read(text).value if text[:1] in ('"', "'", "[", "{") else yaml.resolve(text)
+    return yaml.read(text).value if text[:1] in ('"', "'", "[", "{") else yaml.parse_scalar(text)
 
 
 def check_key(name: str) -> None:

@@ -38,7 +38,7 @@ def saved_values(text: str) -> dict[str, Value]:
 
 @functools.lru_cache(maxsize=4096)  # runs share most of their values
 def _value(text: str) -> Value:
-    return yaml.read(text).value if text[0] in '"[' else yaml.resolve(text)
+    return yaml.read(text).value if text[0] in '"[' else yaml.parse_scalar(text)
 
 
 def _values_of_edited(text: str) -> dict[str, Value]:

@@ -1,8 +1,8 @@
 """The YAML of configs: scalars as YAML 1.2 defines them, the line of every key, duplicate keys.
 
-PyYAML parses. It follows YAML 1.1, in which `3e-4` is text, `on` is true, `12:30` is 750 and `010` is 8, so `resolve`
-decides what a scalar means. Anchors, aliases and tags are refused: a config needs none, and aliases let a small file
-expand without bound.
+PyYAML parses. It follows YAML 1.1, in which `3e-4` is text, `on` is true, `12:30` is 750 and `010` is 8, so
+`parse_scalar` decides what a scalar means. Anchors, aliases and tags are refused: a config needs
+none, and aliases let a small file expand without bound.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _sentence(error: yaml.MarkedYAMLError) -> str:
 def _value(node: yaml.Node, path: KeyPath, document: Document) -> Value:
     """Return a node's value, and note the lines of the keys in it."""
     if isinstance(node, yaml.ScalarNode):
-        return resolve(node.value) if node.style is None else str(node.value)
+        return parse_scalar(node.value) if node.style is None else str(node.value)
     if isinstance(node, yaml.SequenceNode):
         return [_value(item, path, document) for item in node.value]
     found: dict[str, Value] = {}
@@ -128,10 +128,10 @@ def _value(node: yaml.Node, path: KeyPath, document: Document) -> Value:
     return found
 
 
-def resolve(text: str) -> Scalar:
+def parse_scalar(text: str) -> Scalar:
     """Convert an unquoted scalar by the core schema of YAML 1.2.
 
-    >>> resolve("3e-4"), resolve("010"), resolve("on"), resolve("12:30")
+    >>> parse_scalar("3e-4"), parse_scalar("010"), parse_scalar("on"), parse_scalar("12:30")
     (0.0003, 10, 'on', '12:30')
     """
     if text in _WORDS:
@@ -169,7 +169,7 @@ def write(value: Value) -> str:
 
 
 def _write_text(text: str) -> str:
-    stays_text = _UNQUOTED.fullmatch(text) and isinstance(resolve(text), str)
+    stays_text = _UNQUOTED.fullmatch(text) and isinstance(parse_scalar(text), str)
     # PyYAML follows YAML 1.1, except for its booleans y and n
     if stays_text and text.lower() not in ("y", "n") and yaml.safe_load(f"- {text}") == [text]:
         return text
@@ -187,7 +187,13 @@ def _escaped(char: str) -> str:
 
 def shown(value: Value) -> str:
     """Write `value` for a message: as in a file, cut to MAX_SHOWN characters."""
-    if isinstance(value, str) and value and value.strip() == value and value.isprintable() and resolve(value) == value:
+    if (
+        isinstance(value, str)
+        and value
+        and value.strip() == value
+        and value.isprintable()
+        and parse_scalar(value) == value
+    ):
         text = value  # it may need quotes in YAML, but this is what the user wrote
     else:
         text = write(value if not isinstance(value, str) else value[:MAX_SHOWN])

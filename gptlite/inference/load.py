@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from gptlite import tokenizers
-from gptlite.compute.device import resolve
+from gptlite.compute.device import resolve_compute
 from gptlite.config.loading import Override
 from gptlite.config.schema import ModelSection, RunSection
 from gptlite.errors import RunError
@@ -51,7 +51,7 @@ def load_checkpoint(found: Checkpoint, section: RunSection, *, decoding: bool = 
     """Load the model of an open checkpoint, to compute as `section` says. decoding: as in `load`."""
     info = read_model_info(found)
     tokenizer = tokenizers.base.load(found.path)
-    compute = resolve(section, info.model.block_size)
+    compute = resolve_compute(section, info.model.block_size)
     gpt = build_model(found, info, tokenizer.vocab_size, compute.attention).to(compute.device)
     gpt.requires_grad_(False)
     if decoding and compute.device.type == "cpu":

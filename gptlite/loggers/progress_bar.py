@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
-from gptlite.formatting import abbreviated, duration
+from gptlite.formatting import abbreviated, clock_time
 from gptlite.loggers.metrics import Sink
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _LINE_INTERVAL = 10.0  # seconds
 
 
 class ConsoleSink(Sink):
-    """Shows progress on a stream: a bar on a terminal, elsewhere a line every ten seconds; with `quiet`, neither.
+    """Shows progress on a stream: a bar on a terminal, elsewhere a line every ten seconds.
 
     Each evaluation is a line with a sample. `start` and `total` count updates or, `in_seconds`, seconds of training. A
     closed stream is ignored, and characters that the stream cannot encode become "?".
@@ -39,7 +39,6 @@ class ConsoleSink(Sink):
         total: float,
         start: float = 0,
         in_seconds: bool = False,
-        quiet: bool = False,
         now: Callable[[], float] = clock.monotonic,
     ) -> None:
         self._stream, self._total, self._now = _SafeStream(stream), total, now
@@ -49,9 +48,9 @@ class ConsoleSink(Sink):
         self._pace_from: tuple[float, float] | None = None
         self._bits_per_byte: float | None = None
         self._has_header = False
-        self._shows_lines = not has_cursor(stream) and not quiet
+        self._shows_lines = not has_cursor(stream)
         self._last_line = -_LINE_INTERVAL
-        self._bar = _open_bar(self._stream, total, start) if has_cursor(stream) and not quiet else None
+        self._bar = _open_bar(self._stream, total, start) if has_cursor(stream) else None
         self._update_bar()
 
     def progress(self, step: int, loss: float | None = None) -> None:
@@ -121,10 +120,12 @@ class ConsoleSink(Sink):
         """Return what to show, the most important first: "40/100" or "00:40/01:40", the time left, the metrics."""
         counts_updates = self._zero is None
         done = (
-            f"{self._step}/{self._total}" if counts_updates else f"{duration(self._position())}/{duration(self._total)}"
+            f"{self._step}/{self._total}"
+            if counts_updates
+            else f"{clock_time(self._position())}/{clock_time(self._total)}"
         )
         seconds = self._seconds_left()
-        left = [] if seconds is None else [f"{duration(seconds)} left"]
+        left = [] if seconds is None else [f"{clock_time(seconds)} left"]
         return [done, *left, *(self._facts[name] for name in ("loss", "val", "speed") if name in self._facts)]
 
     def _seconds_left(self) -> float | None:

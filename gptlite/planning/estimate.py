@@ -40,7 +40,7 @@ JSON_FILES = 3500  # bytes of config.json, generation_config.json, state.json an
 class Memory:
     """Bytes. The peak is a rough upper bound; a dry run measures it."""
 
-    library_bytes: int  # Python and torch, before anything is built; 0 on a GPU
+    libraries: int  # Python and torch, before anything is built; 0 on a GPU
     weights: int
     gradients: int
     optimizer: int
@@ -108,26 +108,24 @@ def estimate_run(
     updates: int | None,
     *,
     n_processes: int,
-    library_bytes: int,
+    libraries: int,
 ) -> Estimate:
     """The estimate for a config without `auto`.
 
-    tokenizer_bytes: of the tokenizer's files. updates: of the whole run; None where the clock decides. library_bytes:
+    tokenizer_bytes: of the tokenizer's files. updates: of the whole run; None where the clock decides. libraries:
     of memory that the process holds before anything is built.
     """
     vocab_size = manifest.tokenizer.vocab_size
     trained = None if updates is None else updates * cfg.train.batch_size * cfg.model.block_size
     return Estimate(
         count_parameters(cfg.model, vocab_size),
-        expected_memory(cfg, vocab_size, manifest.val.tokens, n_processes=n_processes, library_bytes=library_bytes),
+        expected_memory(cfg, vocab_size, manifest.val.tokens, n_processes=n_processes, libraries=libraries),
         Disk(checkpoint_bytes(cfg, vocab_size) + tokenizer_bytes, kept_checkpoints(cfg, updates)),
         TextUse(manifest.train.tokens, trained),
     )
 
 
-def expected_memory(
-    cfg: RunConfig, vocab_size: int, val_tokens: int, *, n_processes: int, library_bytes: int
-) -> Memory:
+def expected_memory(cfg: RunConfig, vocab_size: int, val_tokens: int, *, n_processes: int, libraries: int) -> Memory:
     """Of one process: a rough bound of its resident memory on a CPU, or of its tensors on a GPU."""
     micro, word = cfg.train.micro_batch_size, WORD[cfg.run.precision]
     assert isinstance(micro, int), "resolve comes first"
@@ -146,8 +144,8 @@ def expected_memory(
     if micro * n_processes < cfg.train.batch_size:  # the logits of a pass are freed only when those of the next exist
         update += 2 * micro * model.block_size * vocab_size * word
     saving = state + hidden + 2 * max(weights, state)  # matrices in GPT-2's layout, and the bytes of one file twice
-    peak = library_bytes + FIRST_UPDATE + weights + int(HEAP * max(update, scoring, saving))
-    return Memory(library_bytes, weights, gradients, state, activations, peak)
+    peak = libraries + FIRST_UPDATE + weights + int(HEAP * max(update, scoring, saving))
+    return Memory(libraries, weights, gradients, state, activations, peak)
 
 
 def optimizer_bytes(cfg: RunConfig, vocab_size: int) -> int:

@@ -38,13 +38,13 @@ def plan_run(
     prepared: Prepared,
     *,
     available_memory: int,
-    library_bytes: int,
+    libraries: int,
     n_processes: int = 1,
     updates: int | None = None,
 ) -> RunPlan:
     """The plan for a config without `auto`.
 
-    available_memory: bytes. library_bytes: that the process held before the model was built. updates: of the whole
+    available_memory: bytes. libraries: that the process held before the model was built. updates: of the whole
     run; None: as many as the config says, if it does.
     """
     tokenizer_bytes = sum(path.stat().st_size for path in (prepared.path / TOKENIZER_FOLDER).iterdir())
@@ -54,7 +54,7 @@ def plan_run(
         tokenizer_bytes,
         updates or cfg.train.updates,
         n_processes=n_processes,
-        library_bytes=library_bytes,
+        libraries=libraries,
     )
     warnings = find_warnings(
         cfg,

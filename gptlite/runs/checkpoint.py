@@ -213,8 +213,7 @@ def prune(folder: Path, keep: int, protect: Collection[int] = (), *, newest: int
     `warn`, since the save itself succeeded.
     """
     try:
-        valid = [each for each in scan_checkpoints(folder, check_hashes=False) if isinstance(each, Checkpoint)]
-        valid = [each for each in valid if each.step <= newest]
+        valid = [each for each in valid_checkpoints(folder)[::-1] if each.step <= newest]
         scored = [each for each in valid if each.score is not None]
         kept = {*protect, *(each.step for each in valid[:keep])}
         kept |= {min(scored, key=lambda each: sort_key(each, None)).step} if scored else set()

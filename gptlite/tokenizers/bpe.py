@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from gptlite.errors import DataError
 from gptlite.tokenizers import huggingface
-from gptlite.tokenizers.folder import META_FILE, checked_ids, describe, dump_json, read_bytes
+from gptlite.tokenizers.folder import META_FILE, checked_ids, describe, dump_tokenizer_json, read_bytes
 
 if TYPE_CHECKING:
     import tiktoken
@@ -143,7 +143,7 @@ class BpeTokenizer:
 
     @cached_property
     def _files(self) -> dict[str, bytes]:  # cached: every checkpoint needs them; a large vocabulary takes a second
-        saved = {META_FILE: dump_json(self._meta), RANKS_FILE: self._ranks_file}
+        saved = {META_FILE: dump_tokenizer_json(self._meta), RANKS_FILE: self._ranks_file}
         return saved | huggingface.bpe_files(self.ranks, self.pattern, self.eot_id)
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from gptlite.errors import DataError
 from gptlite.formatting import counted
 from gptlite.tokenizers import huggingface
-from gptlite.tokenizers.folder import META_FILE, checked_ids, describe, dump_json
+from gptlite.tokenizers.folder import META_FILE, checked_ids, describe, dump_tokenizer_json
 
 _UNKNOWN = 0xFFFFFFFF
 _SHOWN = 5  # unknown characters named in one message
@@ -80,7 +80,7 @@ class CharTokenizer:
         return str(code_points.tobytes(), "utf-32-le")
 
     def files(self) -> dict[str, bytes]:
-        return {META_FILE: dump_json(self._meta), **huggingface.char_files(self.characters)}
+        return {META_FILE: dump_tokenizer_json(self._meta), **huggingface.char_files(self.characters)}
 
     @cached_property
     def _meta(self) -> dict[str, object]:

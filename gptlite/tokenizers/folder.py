@@ -25,16 +25,16 @@ _NOT_IN_FINGERPRINT = ("requested_vocab_size", "fingerprint")
 def describe(kind: str, vocab_size: int, **more: Any) -> dict[str, Any]:
     """The content of META_FILE, its fingerprint included."""
     meta = {"format_version": FORMAT_VERSION, "kind": kind, "vocab_size": vocab_size, "eot_id": vocab_size - 1, **more}
-    return {**meta, "fingerprint": compute_fingerprint(meta)}
+    return {**meta, "fingerprint": tokenizer_fingerprint(meta)}
 
 
-def compute_fingerprint(meta: Mapping[str, Any]) -> str:
+def tokenizer_fingerprint(meta: Mapping[str, Any]) -> str:
     """Hex sha256 over those entries of META_FILE that decide ids."""
     decides = {key: value for key, value in meta.items() if key not in _NOT_IN_FINGERPRINT}
     return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
 
 
-def dump_json(value: Any) -> bytes:
+def dump_tokenizer_json(value: Any) -> bytes:
     """JSON in ASCII, so that no editor can mistake its encoding, with one entry per line."""
     return (json.dumps(value, indent=1) + "\n").encode("ascii")
 
@@ -60,7 +60,7 @@ def read_meta(folder: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError) as error:
         raise DataError("the file does not describe a tokenizer. Restore it from a copy.", str(path)) from error
     check_version(path, meta, FORMAT_VERSION, DataError)
-    if (found := compute_fingerprint(meta)) != written:
+    if (found := tokenizer_fingerprint(meta)) != written:
         raise DataError(
             f"the file was changed: its fingerprint is {written}, that of its content {found}. Restore it from a copy.",
             str(path),

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gptlite.tokenizers.folder import END_OF_TEXT, dump_json
+from gptlite.tokenizers.folder import END_OF_TEXT, dump_tokenizer_json
 
 # Byte-level vocabularies spell each byte as a printable character: itself if it is one, else one from U+0100 on.
 _PRINTABLE = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
@@ -121,4 +121,4 @@ def _files(
         "split_special_tokens": True,  # "<|endoftext|>" in a text is plain characters, as in gptlite
     }
     content = json.dumps(tokenizer, ensure_ascii=False, separators=(",", ":"))
-    return {"tokenizer.json": content.encode(), "tokenizer_config.json": dump_json(config)}
+    return {"tokenizer.json": content.encode(), "tokenizer_config.json": dump_tokenizer_json(config)}

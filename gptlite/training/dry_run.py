@@ -81,12 +81,12 @@ class DryRun:
 
 def dry_run(cfg: RunConfig, prepared: Prepared, *, was_prepared: bool) -> DryRun:
     """Resolve, build, time. ConfigError where the estimated memory exceeds what there is."""
-    library_bytes = resident_bytes()
+    libraries = resident_bytes()
     setup = resolve_here(cfg, prepared)
     cfg, manifest = setup.cfg, prepared.manifest
     device = torch_device(cfg.run.device)
     memory = expected_memory(
-        cfg, manifest.tokenizer.vocab_size, manifest.val.tokens, n_processes=1, library_bytes=library_bytes
+        cfg, manifest.tokenizer.vocab_size, manifest.val.tokens, n_processes=1, libraries=libraries
     )
     available = memory_of(device)
     for too_large in warn_about_memory(cfg, memory.peak, available):
@@ -95,7 +95,7 @@ def dry_run(cfg: RunConfig, prepared: Prepared, *, was_prepared: bool) -> DryRun
     with memory_errors(cfg):
         times = time_parts(trainer, prepared.path.parent)
     updates = updates_in(cfg, times)
-    plan = plan_run(cfg, prepared, available_memory=available, library_bytes=library_bytes, updates=updates)
+    plan = plan_run(cfg, prepared, available_memory=available, libraries=libraries, updates=updates)
     plan = plan.with_measured_peak(peak_bytes(device))
     return DryRun(setup, plan, times, updates, run_seconds(cfg, times), prepared.path, was_prepared)
 

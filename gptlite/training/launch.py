@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gptlite.compute.processes import is_main, world_size
-from gptlite.compute.threads import available_threads
+from gptlite.compute.threads import check_threads
 from gptlite.config.loading import find_config, load_config, parse_config
 from gptlite.config.schema import RunConfig
 from gptlite.data.fingerprint import compute_fingerprint
@@ -149,7 +149,7 @@ def reconcile(saved: RunConfig, wanted: RunConfig, name: str) -> RunConfig:
 
 def _prepare(cfg: RunConfig, listener: Listener) -> Prepared:
     """Prepare and verify the text. What can be refused is refused before the minutes that this may take."""
-    available_threads()
+    check_threads(cfg.run.threads)
     if cfg.run.device != "auto":
         from gptlite.compute.device import Hardware, choose_device
 

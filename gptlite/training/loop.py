@@ -88,7 +88,7 @@ def evaluate_and_log(trainer: Trainer, state: TrainState, log: MetricLog, gradie
     score = trainer.evaluate()
     if not math.isfinite(score.loss):
         train_cfg = trainer.cfg.train
-        lr = lr_at(max(0, state.step - 1), train_cfg, elapsed_fraction(state, train_cfg))
+        lr = lr_at(state.step - 1, train_cfg, elapsed_fraction(state, train_cfg))
         raise diverged(state.step, f"the validation loss is {score.loss}", lr)
     values = {"loss": score.loss, "bits_per_byte": score.bits_per_byte, "perplexity": score.perplexity}
     log.write(state.step, "val", {**values, "tokens": state.tokens}, {"elapsed": state.elapsed})

@@ -37,7 +37,7 @@ def start_new(
     cfg: RunConfig, prepared: Prepared, create: Callable[[], Run], listener: Listener
 ) -> tuple[Run, TrainState]:
     """Train a new run. Its folder is created once nothing can be refused any more."""
-    library_bytes = resident_bytes()
+    libraries = resident_bytes()
     setup = resolve_here(cfg, prepared)
     trainer = build(setup.cfg, prepared)
     is_main = trainer.dist.is_main
@@ -52,7 +52,7 @@ def start_new(
                 setup.cfg,
                 prepared,
                 available_memory=memory_of(trainer.compute.device),
-                library_bytes=library_bytes,
+                libraries=libraries,
                 n_processes=world_size(),
             )
             for line in plan.lines():

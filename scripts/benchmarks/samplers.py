@@ -111,7 +111,7 @@ def choosing(everything: bool, **shape: int) -> Contender:
 
 def model_of(size: Size) -> LanguageModel:
     """A model as `gptlite sample` loads it, with a tokenizer of as many characters as there are ids."""
-    from gptlite.compute.device import resolve
+    from gptlite.compute.device import resolve_compute
     from gptlite.config.schema import ModelSection, RunSection
     from gptlite.inference.engine import store_for_decoding
     from gptlite.inference.language_model import LanguageModel, ModelInfo
@@ -122,7 +122,7 @@ def model_of(size: Size) -> LanguageModel:
         n_layer=size.n_layer, n_head=size.n_head, n_embd=size.n_embd, block_size=size.block_size, activation="relu"
     )
     tokenizer = CharTokenizer("".join(chr(0x20 + i) for i in range(size.vocab_size - 1)))
-    compute = resolve(RunSection(device="cpu"), size.block_size)
+    compute = resolve_compute(RunSection(device="cpu"), size.block_size)
     gpt = GPT(section, tokenizer.vocab_size, attention=compute.attention).requires_grad_(False)
     store_for_decoding(gpt)
     return LanguageModel(gpt, tokenizer, ModelInfo(section, start_id=0, normalize="none"), compute)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gptlite.cli.train.dry_run_report import duration
 from gptlite.config.loading import load_config
+from gptlite.formatting import duration
 from gptlite.model.gpt import GPT
 
 

@@ -4,13 +4,13 @@ import pytest
 import torch
 
 from gptlite.compute.choice import GIVEN, Choice
-from gptlite.compute.device import Hardware, choose_compute, computes_in_bf16, resolve, settings
+from gptlite.compute.device import Hardware, choose_compute, computes_in_bf16, resolve_compute, settings
 from gptlite.config.schema import RunSection
 from gptlite.errors import ConfigError
 
 
 def hardware(*devices: str, bf16: tuple[str, ...] = (), threads: int = 8) -> Hardware:
-    return Hardware(devices, frozenset(bf16), Choice(threads, "the cores this process may use"))
+    return Hardware(devices, frozenset(bf16), lambda: Choice(threads, "the cores this process may use"))
 
 
 @pytest.mark.parametrize(
@@ -60,16 +60,19 @@ def test_precision_is_bf16_only_where_the_processor_multiplies_it(monkeypatch, c
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: bf16)
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
-    assert resolve(RunSection(device="cpu"), 64).precision == expected
-    assert resolve(RunSection(device="cpu", precision="bf16"), 64).precision == "bf16"
+    assert resolve_compute(RunSection(device="cpu"), 64).precision == expected
+    assert resolve_compute(RunSection(device="cpu", precision="bf16"), 64).precision == "bf16"
 
 
 @pytest.mark.parametrize(
     ("precision", "block_size", "expected"), [("bf16", 256, "batched"), ("bf16", 257, "fused"), ("fp32", 64, "fused")]
 )
 def test_attention_is_batched_for_short_contexts_in_bf16_on_a_cpu(precision, block_size, expected):
-    assert resolve(RunSection(device="cpu", precision=precision), block_size).attention == expected
-    assert resolve(RunSection(device="cpu", precision=precision, attention="plain"), block_size).attention == "plain"
+    assert resolve_compute(RunSection(device="cpu", precision=precision), block_size).attention == expected
+    assert (
+        resolve_compute(RunSection(device="cpu", precision=precision, attention="plain"), block_size).attention
+        == "plain"
+    )
 
 
 @pytest.mark.parametrize(("capability", "expected"), [((7, 5), False), ((8, 0), True), ((9, 0), True)])
@@ -80,12 +83,12 @@ def test_gpus_multiply_bf16_from_ampere_on(monkeypatch, capability, expected):
 
 def test_threads_that_are_asked_for_are_taken_whatever_auto_would(monkeypatch):
     monkeypatch.setenv("GPTLITE_THREADS", "1")
-    chosen = resolve(RunSection(device="cpu", threads=7), 64)
+    chosen = resolve_compute(RunSection(device="cpu", threads=7), 64)
     assert chosen.threads == 7
 
 
 def test_settings_are_applied_and_put_back():
-    compute = resolve(RunSection(device="cpu", threads=1), 64)
+    compute = resolve_compute(RunSection(device="cpu", threads=1), 64)
     before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
     with settings(compute, deterministic=True):
         assert torch.get_num_threads() == 1
@@ -95,7 +98,7 @@ def test_settings_are_applied_and_put_back():
 
 def test_autocast_multiplies_in_the_chosen_precision():
     a = torch.ones(2, 2)
-    with resolve(RunSection(device="cpu", precision="bf16"), 64).autocast():
+    with resolve_compute(RunSection(device="cpu", precision="bf16"), 64).autocast():
         assert (a @ a).dtype == torch.bfloat16
-    with resolve(RunSection(device="cpu", precision="fp32"), 64).autocast():
+    with resolve_compute(RunSection(device="cpu", precision="fp32"), 64).autocast():
         assert (a @ a).dtype == torch.float32

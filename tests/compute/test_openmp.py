@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from gptlite.compute.device import resolve
+from gptlite.compute.device import resolve_compute
 from gptlite.compute.openmp import describe_spin, other_programs_run, refuse_dynamic_threads, set_short_spin
 from gptlite.config.schema import RunSection
 from gptlite.errors import ConfigError
@@ -93,7 +93,7 @@ def test_a_number_of_threads_that_changes_on_the_way_is_refused(monkeypatch, val
         return
     for threads in ("auto", 2):
         with pytest.raises(ConfigError, match=r"^OMP_DYNAMIC: the environment variable is .* Unset it\.$"):
-            resolve(RunSection(device="cpu", threads=threads), 64)
+            resolve_compute(RunSection(device="cpu", threads=threads), 64)
 
 
 def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:

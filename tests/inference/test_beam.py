@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from gptlite.compute.device import resolve
+from gptlite.compute.device import resolve_compute
 from gptlite.config.sampling import SampleSection
 from gptlite.config.schema import ModelSection, RunSection
 from gptlite.inference import beam
@@ -112,7 +112,7 @@ def test_stop_texts_of_one_token_end_beams_as_stop_tokens_do():
             gpt(seed, 8),
             CharTokenizer("abcdefg"),
             ModelInfo(gpt(0, 8).cfg, 0, "none"),
-            resolve(RunSection(device="cpu"), 8),
+            resolve_compute(RunSection(device="cpu"), 8),
         )
         by_text = model.search("a", search_params(2, 6, 3.0, stop=list("bcdef"), n=2))
         by_token = model.search("a", search_params(2, 6, 3.0, stop_tokens=[1, 2, 3, 4, 5], n=2))
@@ -128,7 +128,7 @@ def test_a_stop_text_inside_a_token_leaves_the_text_before_it():
     model = GPT(cfg, tokenizer.vocab_size, rng=torch.Generator().manual_seed(0)).requires_grad_(False)
     model.head.bias = torch.nn.Parameter(torch.zeros(tokenizer.vocab_size), requires_grad=False)
     model.head.bias[word] = 20.0  # nearly all of the probability
-    compute = resolve(RunSection(device="cpu", precision="fp32"), cfg.block_size)
+    compute = resolve_compute(RunSection(device="cpu", precision="fp32"), cfg.block_size)
     [(text, found)] = LanguageModel(model, tokenizer, ModelInfo(cfg, 0, "none"), compute).search(
         "x", search_params(1, stop=["c"])
     )

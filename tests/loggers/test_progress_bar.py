@@ -254,16 +254,6 @@ def test_a_dumb_terminal_gets_plain_lines(screen: Screen, monkeypatch: pytest.Mo
     assert [line.split("  ")[0] for line in screen.rows()] == ["step 10/20", "step 20/20"]
 
 
-@pytest.mark.parametrize("stream", [Terminal(), io.StringIO()], ids=["terminal", "file"])
-def test_quiet_shows_evaluations_only(stream: io.StringIO) -> None:
-    clock = Clock()
-    console = ConsoleSink(stream, total=40, quiet=True, now=clock)
-    train(console, clock, 1, 40)
-    console.log_sample(40, "text")
-    console.close()
-    assert stream.getvalue() == "step  bits/byte  sample\n  40             text\n"
-
-
 def test_a_closed_pipe_does_not_end_training(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)

@@ -16,7 +16,7 @@ LIBRARIES = 200 * 2**20
 
 def of(cfg, prepared, updates, **others):
     tokenizer_bytes = sum(path.stat().st_size for path in (prepared.path / "tokenizer").iterdir())
-    arguments = {"n_processes": 1, "library_bytes": LIBRARIES, **others}
+    arguments = {"n_processes": 1, "libraries": LIBRARIES, **others}
     return estimate_run(cfg, prepared.manifest, tokenizer_bytes, updates, **arguments)
 
 
@@ -60,7 +60,7 @@ def test_memory_is_that_of_this_process_on_a_cpu_and_of_its_tensors_on_a_gpu(tin
     whole = of(cfg, prepared, 12).memory
     assert whole.peak > LIBRARIES + whole.weights + whole.optimizer + whole.activations
     gpu = of(cfg.with_values({"run.device": "cuda"}), prepared, 12).memory
-    assert gpu.library_bytes == 0
+    assert gpu.libraries == 0
     assert gpu.peak >= gpu.weights + gpu.optimizer + gpu.activations
     # Half the sequences a pass: half the activations. On two processes as well, which then need one pass each.
     halves = cfg.with_values({"train.micro_batch_size": 256})

@@ -15,7 +15,7 @@ from gptlite.errors import DataError, StorageError
 from gptlite.tokenizers.base import StreamDecoder, Tokenizer, build, fingerprint_inputs, load
 from gptlite.tokenizers.bpe import BpeTokenizer, train_bpe
 from gptlite.tokenizers.char import CharTokenizer
-from gptlite.tokenizers.folder import compute_fingerprint
+from gptlite.tokenizers.folder import tokenizer_fingerprint
 
 Save = Callable[[Tokenizer], Path]
 KINDS = ["char", "bpe"]
@@ -86,7 +86,7 @@ def test_other_characters_merges_or_patterns_have_other_fingerprints(bpe: BpeTok
         (lambda meta: {**meta, "vocab_size": 5}, "the file was changed: its fingerprint is "),
         (lambda meta: {**meta, "format_version": 2}, "format_version .* 2.* this gptlite reads 1"),
         (
-            lambda meta: {**meta, "kind": "x", "fingerprint": compute_fingerprint({**meta, "kind": "x"})},
+            lambda meta: {**meta, "kind": "x", "fingerprint": tokenizer_fingerprint({**meta, "kind": "x"})},
             "this gptlite knows no tokenizer of kind x. ",
         ),
         (lambda meta: {"kind": "char"}, "the file does not describe a tokenizer"),

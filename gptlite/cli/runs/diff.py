@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from gptlite.cli.runs.table import row_cells
 from gptlite.cli.tables import PAGE_WIDTH, format_table, printable, side_by_side, terminal_width
 from gptlite.config.yaml import write
-from gptlite.formatting import counted, duration
+from gptlite.formatting import clock_time, counted
 from gptlite.runs.compare import (
     Axis,
     RunGroup,
@@ -86,7 +86,7 @@ def _compare_curves(a: Summary, b: Summary, names: Sequence[str]) -> Iterator[st
 def _format_place(x: float, axis: Axis) -> str:
     if axis != "seconds":
         return f"{x:,.0f}"
-    return f"{x:.1f} s" if x < 60 else duration(x)
+    return f"{x:.1f} s" if x < 60 else clock_time(x)
 
 
 def _compare_with_seeds(a: Summary, b: Summary, names: Sequence[str], others: Sequence[Summary]) -> Iterator[str]:

@@ -12,9 +12,9 @@ from typing import Any
 
 from gptlite.cli.tables import format_table
 from gptlite.config.saved import shortened
-from gptlite.config.yaml import Value, resolve, write
+from gptlite.config.yaml import Value, parse_scalar, write
 from gptlite.errors import ConfigError
-from gptlite.formatting import abbreviated, counted, duration
+from gptlite.formatting import abbreviated, clock_time, counted
 from gptlite.runs.compare import RunGroup, find_differing_keys, uncommon_values
 from gptlite.runs.summary import Summary
 
@@ -71,7 +71,7 @@ def _test(expression: str, runs: Sequence[Summary]) -> Callable[[Summary], bool]
     if name == "state":
         return lambda run: run.state == text
     key = _config_key("--filter", name, runs, ["state"])
-    value = resolve(text)
+    value = parse_scalar(text)
     return lambda run: key in run.config and (run.config[key] == value or run.config[key] == text)
 
 
@@ -128,7 +128,7 @@ def row_cells(row: RunGroup) -> dict[str, str]:
         "bits/byte": number("best_bits_per_byte", lambda x: f"{x:.4f}{deviation}"),
         "at": number("best_step", lambda x: f"{x:.0f}"),
         "tok/s": number("tokens_per_second", lambda x: abbreviated(round(x))),
-        "elapsed": number("elapsed", duration),
+        "elapsed": number("elapsed", clock_time),
     }
 
 

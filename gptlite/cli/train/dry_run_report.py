@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from gptlite.formatting import amount, counted, size
+from gptlite.formatting import amount, counted, duration, size
 from gptlite.model.sizes import Parameters
 from gptlite.planning.estimate import Memory, count_evaluations, count_saves
 
@@ -46,20 +46,4 @@ def memory_by_use(memory: Memory) -> str:
     """The memory of each use; they do not all peak at the same time."""
     uses = ("weights", "gradients", "optimizer", "activations")
     shown = ", ".join(f"{use} {size(getattr(memory, use))}" for use in uses)
-    return f"Python and torch {size(memory.library_bytes)}, {shown}" if memory.library_bytes else shown
-
-
-def duration(seconds: float) -> str:
-    """A time in one or two units.
-
-    >>> duration(0.0042), duration(2.345), duration(200), duration(7500)
-    ('4.2 ms', '2.3 s', '3 min 20 s', '2 h 5 min')
-    """
-    if seconds < 1:
-        return f"{1000 * seconds:.{1 if seconds < 0.01 else 0}f} ms"
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, second = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {second} s"
-    return f"{minutes // 60} h {minutes % 60} min"
+    return f"Python and torch {size(memory.libraries)}, {shown}" if memory.libraries else shown
