@@ -116,7 +116,9 @@ def test_a_signal_ends_the_program_with_its_code_and_a_line_that_says_how_to_go_
     process.send_signal(signum)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == code
-    last = errors.decode().splitlines()[-1]
-    assert last.startswith("error: run hard: signal = SIG")
-    assert last.endswith("gptlite train --resume hard")
+    what_happened, introduction, command = errors.decode().splitlines()[-3:]
+    assert what_happened.startswith("run hard: stopped and saved after step ")
+    assert what_happened.endswith(f"({signum.name})")
+    assert introduction == "continue with:"
+    assert command.endswith("gptlite train --resume hard")
     assert valid_checkpoints(Run(run).checkpoints)
