@@ -1,8 +1,9 @@
-"""File operations that survive a kill, a full disk and a power cut: atomic writes, fsync, renames, locks.
+"""File operations that survive a kill, a full disk and a power cut: atomic writes, fsync, renames.
 
 A file under its final name is always complete: data is written under a name with `.tmp-`, synced, then renamed.
-An OSError becomes a StorageError with the path, the operation and the system's reason. Only this file branches on the
-platform. Every call that changes the disk goes through `syscall`, which tests replace.
+An OSError becomes a StorageError with the path, the operation and the system's reason. What gptlite wrote is opened
+without following a link. Every call that changes the disk goes through `syscall`, which tests replace. Only this file
+and locks.py branch on the platform.
 """
 
 from __future__ import annotations
@@ -10,18 +11,16 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import json
+import io
 import os
 import secrets
-import socket
+import stat
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from gptlite.errors import RunError, StorageError
+from gptlite.errors import StorageError
 
 if sys.platform != "win32":
     import fcntl
@@ -31,7 +30,9 @@ Data: TypeAlias = bytes | bytearray | memoryview
 
 TEMP_MARK = ".tmp-"
 _PIECE = 8 << 20  # bytes per write call
-_WRITE = os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0)
+_PLAIN = getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
+_WRITE = os.O_WRONLY | os.O_CREAT | _PLAIN
+_READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _PLAIN  # opening a pipe must not wait for its writer
 
 _ADVICE = {
     errno.ENOSPC: "The disk or your quota is full; free some space, then try again.",
@@ -41,6 +42,8 @@ _ADVICE = {
     errno.EEXIST: "Move away what has this name, or choose another name.",
     errno.ENAMETOOLONG: "Choose a shorter name.",
     errno.EIO: "The disk reports a fault; check it or choose another folder.",
+    errno.ELOOP: "It is a symbolic link; put the file itself in its place.",
+    errno.EINVAL: "It is a folder, a pipe or a device; put the file in its place.",
 }
 _ADVICE |= dict.fromkeys((errno.EPERM, errno.EROFS), _ADVICE[errno.EACCES])
 _ADVICE |= dict.fromkeys((errno.ENOTDIR, errno.EISDIR, errno.ENOTEMPTY), _ADVICE[errno.EEXIST])
@@ -63,7 +66,7 @@ def storage_errors(path: Path, action: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
+        reason = error.strerror or (os.strerror(error.errno) if error.errno else str(error))
         advice = _ADVICE.get(error.errno or 0, "Fix the cause, then try again.")
         raise StorageError(f"cannot {action}: {reason}. {advice}", where=str(path)) from error
 
@@ -73,9 +76,33 @@ def temp_name(path: Path) -> Path:
     return path.with_name(f"{path.name}{TEMP_MARK}{os.getpid()}-{secrets.token_hex(4)}")
 
 
+def open_own(path: Path) -> io.BufferedReader:
+    """Open a file that gptlite wrote, for reading. Raise OSError for a symbolic link, a folder, a pipe or a device.
+
+    Its folder may be a link: people move runs to a larger disk.
+    """
+    fd = os.open(path, _READ)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        return io.BufferedReader(io.FileIO(fd, "rb"))
+    except BaseException:
+        os.close(fd)
+        raise
+
+
+def read_own(path: Path, limit: int) -> bytes:
+    """Return the content of a file that gptlite wrote, at most `limit` bytes. Raise OSError as `open_own` does."""
+    with open_own(path) as file:
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise OSError(errno.EFBIG, f"it has more than {limit:,} bytes")
+    return data
+
+
 def file_sha256(path: Path) -> str:
-    """Return the hex digest of a file's content. Raise StorageError when it cannot be read."""
-    with storage_errors(path, "read"), path.open("rb") as file:
+    """Return the hex digest of a file that gptlite wrote. Raise StorageError when it cannot be read."""
+    with storage_errors(path, "read"), open_own(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -119,6 +146,15 @@ class OutFile(contextlib.AbstractContextManager["OutFile"]):
         left = memoryview(data).cast("B")
         while left:
             left = left[syscall(os.write, self._fd, left[:_PIECE]) :]
+
+    def check_in_place(self) -> None:
+        """Raise StorageError unless the file still has its name: its folder may have been moved or replaced."""
+        with storage_errors(self.path, "find this file"):
+            named, own = os.lstat(self.path), os.fstat(self._fd)
+        if (named.st_dev, named.st_ino) != (own.st_dev, own.st_ino):
+            raise StorageError(
+                "another file has taken the place of this one. Give each run its own folder.", str(self.path)
+            )
 
     def sync(self) -> None:
         """Return when the content is durable."""
@@ -252,48 +288,3 @@ def remove_leftovers(folder: Path) -> list[Path]:
     for path in (found := sorted(folder.glob(f"*{TEMP_MARK}*"))):
         remove_tree(path)
     return found
-
-
-@contextlib.contextmanager
-def lock(path: Path, holder: str) -> Iterator[None]:
-    """Hold an exclusive lock. `holder` tells others which command has it.
-
-    Raise RunError at once when any process has it, even this one. The kernel releases it when its process ends.
-    """
-    if sys.platform == "win32":
-        raise RunError("training needs file locks, which Windows lacks. Use Linux or macOS; WSL works.", str(path))
-    with storage_errors(path, "lock"):
-        fd = syscall(os.open, path, os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        with storage_errors(path, "lock"):
-            _lock_exclusively(fd, path)
-        since = datetime.now().astimezone().isoformat(timespec="seconds")
-        record = {"holder": holder, "pid": os.getpid(), "host": socket.gethostname(), "since": since}
-        with storage_errors(path, "write"):
-            syscall(os.ftruncate, fd, 0)
-            syscall(os.write, fd, json.dumps(record).encode())
-        yield
-    finally:
-        os.close(fd)
-
-
-def _lock_exclusively(fd: int, path: Path) -> None:
-    for _ in range(5):  # `locked` takes a shared lock for an instant
-        with contextlib.suppress(BlockingIOError):
-            return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        time.sleep(0.005)
-    try:
-        who = "{holder}, pid {pid} on {host} since {since}".format_map(json.loads(os.read(fd, 4096)))
-    except (ValueError, KeyError, TypeError):
-        who = "another process"  # which has not written its record yet
-    raise RunError(f"held by {who}. Wait for it, or stop it.", str(path))
-
-
-def locked(path: Path) -> bool:
-    """Whether a process holds `lock(path)`. Asking takes a shared lock, which the holder does not notice."""
-    if sys.platform == "win32" or not path.exists():
-        return False
-    with storage_errors(path, "read"), path.open("rb") as file, contextlib.suppress(BlockingIOError):
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return False
-    return True

@@ -1,7 +1,8 @@
-"""JSON files with a `format_version`: one way to write them and one way to check them."""
+"""JSON files with a `format_version`, and sealed ones, which hold a sha256 of their other fields."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +12,8 @@ from gptlite import files
 from gptlite.errors import RunError, UserError
 
 FORMAT_VERSION = 1
+SEALED_VERSION = 2  # of the files that version 1 wrote without a seal
+MAX_BYTES = 64 << 20
 
 
 def dump_json(fields: Mapping[str, Any]) -> bytes:
@@ -23,6 +26,17 @@ def dump_versioned(fields: Mapping[str, Any]) -> bytes:
     return dump_json({"format_version": FORMAT_VERSION, **fields})
 
 
+def seal(fields: Mapping[str, Any]) -> str:
+    """The sha256 of the fields as they are written."""
+    return hashlib.sha256(dump_json(fields)).hexdigest()
+
+
+def dump_sealed(fields: Mapping[str, Any], version: int = SEALED_VERSION) -> bytes:
+    """As dump_json, with the format_version and a `sha256` of all other fields."""
+    versioned = {"format_version": version, **fields}
+    return dump_json({**versioned, "sha256": seal(versioned)})
+
+
 def write_versioned(path: Path, fields: Mapping[str, Any]) -> None:
     """Write or replace a file of fields and the format_version, atomically and durably."""
     files.replace(path, dump_versioned(fields))
@@ -31,25 +45,24 @@ def write_versioned(path: Path, fields: Mapping[str, Any]) -> None:
 def read_json(path: Path, error: type[UserError] = RunError) -> dict[str, Any]:
     """Return the object in a JSON file. Raise `error` when the file is missing, unreadable or something else."""
     try:
-        value = json.loads(path.read_bytes())
+        value = json.loads(files.read_own(path, MAX_BYTES))
     except FileNotFoundError:
         raise error("this file is missing, so the folder is incomplete. Check the path.", str(path)) from None
     except (OSError, ValueError, RecursionError) as problem:
-        reason = str(problem).splitlines()[0][:80]
+        reason = (getattr(problem, "strerror", None) or str(problem)).splitlines()[0][:80]
         raise error(f"this cannot be read as a JSON object: {reason}. The file is damaged.", str(path)) from problem
     if not isinstance(value, dict):
         raise error(f"this is a {type(value).__name__}, not a JSON object. The file is damaged.", str(path))
     return value
 
 
-def check_version(
-    path: Path, fields: Mapping[str, Any], known: int = FORMAT_VERSION, error: type[UserError] = RunError
-) -> None:
-    """Raise `error`, naming both versions, when the format_version is not `known`."""
+def check_version(path: Path, fields: Mapping[str, Any], *known: int, error: type[UserError] = RunError) -> None:
+    """Raise `error`, naming both sides, when the format_version is not one of `known`."""
     version = fields.get("format_version")
-    if type(version) is not int or version != known:
+    if type(version) is not int or version not in known:
+        readable = " and ".join(map(str, known))
         raise error(
-            f"format_version is {str(version)[:40]}, and this gptlite reads {known}. Use the version that wrote it.",
+            f"format_version is {str(version)[:40]}, and this gptlite reads {readable}. Use the version that wrote it.",
             str(path),
         )
 
@@ -57,5 +70,30 @@ def check_version(
 def read_versioned(path: Path, error: type[UserError] = RunError) -> dict[str, Any]:
     """Return the fields that `write_versioned` wrote. Raise `error` for anything else."""
     fields = read_json(path, error)
-    check_version(path, fields, error=error)
+    check_version(path, fields, FORMAT_VERSION, error=error)
+    return fields
+
+
+def read_sealed(path: Path, error: type[UserError] = RunError, *, unsealed: int | None = None) -> dict[str, Any]:
+    """Return the fields that `dump_sealed` wrote, without the seal; their format_version is not checked.
+
+    unsealed: an earlier version, whose files have no seal and are returned as they are. Raise `error`, naming both
+    digests, when the content is not what was written.
+    """
+    fields = read_json(path, error)
+    expected = fields.pop("sha256", None)
+    if expected is None and fields.get("format_version") == unsealed is not None:
+        return fields
+    try:
+        found = seal(fields)
+    except ValueError:
+        raise error(
+            "a number in this file is not finite, which is never written. Restore the file.", str(path)
+        ) from None
+    if found != expected:
+        raise error(
+            f"this file changed after it was written: its sha256 was {str(expected)[:12]} and is now {found[:12]}. "
+            "Restore the file.",
+            str(path),
+        )
     return fields

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,16 +12,7 @@ from typing import Any
 import pytest
 
 from gptlite import files
-from gptlite.errors import RunError, StorageError
-
-HOLDER = """
-import sys, time
-from pathlib import Path
-from gptlite import files
-with files.lock(Path(sys.argv[1]), "gptlite train"):
-    print("held", flush=True)
-    time.sleep(60)
-"""
+from gptlite.errors import StorageError
 
 REPLACE = ["open", "write", "_fsync", "replace", "open", "_fsync"]  # the temporary file, its name, the folder
 
@@ -188,55 +174,37 @@ def test_leftovers_of_an_interrupted_removal_are_marked_and_found(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_lock_of_another_process_is_refused_at_once_and_released_when_it_dies(tmp_path: Path) -> None:
-    path = tmp_path / ".lock"
-    holder = subprocess.Popen([sys.executable, "-c", HOLDER, path], stdout=subprocess.PIPE, text=True)
-    assert holder.stdout is not None
-    with holder:
-        assert holder.stdout.readline() == "held\n"
-        started_at = time.perf_counter()
-        who = rf"\.lock: held by gptlite train, pid {holder.pid} on {os.uname().nodename} since 20\d\d-.*\. Wait for it"
-        with pytest.raises(RunError, match=who), files.lock(path, "gptlite train"):
-            pass
-        assert time.perf_counter() - started_at < 1
-        holder.send_signal(signal.SIGKILL)
-    with files.lock(path, "gptlite train"):
-        pass
+def test_what_gptlite_wrote_is_read_from_plain_files_only_and_up_to_a_limit(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"12345")
+    (tmp_path / "link").symlink_to(tmp_path / "f")
+    os.mkfifo(tmp_path / "pipe")
+    assert files.read_own(tmp_path / "f", 5) == b"12345"
+    with pytest.raises(OSError, match="it has more than 4 bytes"):
+        files.read_own(tmp_path / "f", 4)
+    with pytest.raises(StorageError, match=r"link: cannot read: .*symbolic link; put the file itself in its place"):
+        files.file_sha256(tmp_path / "link")
+    for odd in (tmp_path / "pipe", tmp_path):
+        with pytest.raises(StorageError, match=r"cannot read: not a regular file"):
+            files.file_sha256(odd)
 
 
-def test_a_process_cannot_take_a_lock_twice(tmp_path: Path) -> None:
-    with (
-        files.lock(tmp_path / "l", "first"),
-        pytest.raises(RunError, match=f"held by first, pid {os.getpid()}"),
-        files.lock(tmp_path / "l", "second"),
-    ):
-        pass
+@pytest.mark.parametrize("opened", [files.OutFile.append, files.OutFile.create])
+def test_nothing_is_written_through_a_link(tmp_path: Path, opened: Callable[[Path], files.OutFile]) -> None:
+    (tmp_path / "victim").write_bytes(b"precious")
+    (tmp_path / "f").symlink_to(tmp_path / "victim")
+    with pytest.raises(StorageError, match="cannot open for writing"):
+        opened(tmp_path / "f")
+    assert (tmp_path / "victim").read_bytes() == b"precious"
 
 
-def test_asking_whether_a_lock_is_held_does_not_block_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / ".lock"
-    assert not files.locked(path)
-    assert not path.exists()
-    with files.lock(path, "first"):
-        assert files.locked(path)
-    assert not files.locked(path)
-    with path.open("rb") as asking:
-        fcntl.flock(asking, fcntl.LOCK_SH)
-        monkeypatch.setattr("time.sleep", lambda seconds: fcntl.flock(asking, fcntl.LOCK_UN))
-        with files.lock(path, "second"):
-            pass
-
-
-def test_a_lock_in_a_missing_folder_is_a_storage_error(tmp_path: Path) -> None:
-    with (
-        pytest.raises(StorageError, match=r"a/b: cannot lock: No such file or directory\. Check the path"),
-        files.lock(tmp_path / "a/b", "x"),
-    ):
-        pass
-
-
-def test_windows_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "platform", "win32")
-    with pytest.raises(RunError, match=r"which Windows lacks\. Use Linux or macOS"), files.lock(tmp_path / "l", "x"):
-        pass
-    assert list(tmp_path.iterdir()) == []
+def test_a_file_whose_folder_was_moved_away_is_noticed(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    with files.OutFile.append(tmp_path / "run" / "f") as file:
+        file.check_in_place()
+        (tmp_path / "run").rename(tmp_path / "moved")
+        with pytest.raises(StorageError, match=r"run/f: cannot find this file: No such file or directory"):
+            file.check_in_place()
+        (tmp_path / "run").mkdir()
+        (tmp_path / "run" / "f").touch()
+        with pytest.raises(StorageError, match="another file has taken the place of this one"):
+            file.check_in_place()

@@ -23,6 +23,7 @@ PACKAGES = (
         "errors",
         "formatting",
         "files",
+        "locks",
         "json_files",
         "download",
         "seeds",

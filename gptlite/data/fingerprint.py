@@ -144,7 +144,7 @@ class HashCache:
     def _load(self) -> dict[str, list[Any]]:
         try:
             saved = read_json(self._path)
-            check_version(self._path, saved)
+            check_version(self._path, saved, FORMAT_VERSION)
             return {str(key): list(entry) for key, entry in saved["files"].items()}
         except (UserError, KeyError, TypeError, AttributeError):
             return {}  # there is none yet, or it is damaged

@@ -84,7 +84,7 @@ def read_manifest(folder: Path) -> Manifest:
     """Read the manifest of a prepared folder. DataError if it is missing, damaged or of another version."""
     path = folder / FILE_NAME
     fields = read_json(path, DataError)
-    check_version(path, fields, FORMAT_VERSION, DataError)
+    check_version(path, fields, FORMAT_VERSION, error=DataError)
     try:
         return TypeAdapter(Manifest).validate_json(json.dumps(fields))
     except ValidationError as error:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gptlite import files
+from gptlite import files, locks
 from gptlite.config.schema import DataSection, TokenizerSection
 from gptlite.data import manifest
 from gptlite.data.baselines import BaselineMeter, Baselines
@@ -108,7 +108,7 @@ def _lock(folder: Path, report: Report) -> Iterator[None]:
         waiting = False
         while True:
             try:
-                held.enter_context(files.lock(path, "gptlite prepare"))
+                held.enter_context(locks.lock(path, "gptlite prepare"))
                 break
             except RunError as error:
                 if not path.exists():

@@ -62,7 +62,7 @@ def load_checkpoint(found: Checkpoint, section: RunSection, *, decoding: bool = 
 def read_model_info(checkpoint: Checkpoint) -> ModelInfo:
     """Read what a checkpoint's config.json says under "gptlite". RunError if it is missing or of another version."""
     values: Mapping[str, Any] = checkpoint.read_json("config.json").get("gptlite", {})
-    check_version(checkpoint.path / "config.json", values, known=FORMAT_VERSION)
+    check_version(checkpoint.path / "config.json", values, FORMAT_VERSION)
     return ModelInfo(ModelSection.model_validate(values["model"]), int(values["start_id"]), values["normalize"])
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from gptlite.errors import RunError
-from gptlite.json_files import check_version, dump_versioned, read_json
+from gptlite.json_files import FORMAT_VERSION, check_version, dump_sealed, read_sealed
 
 MANIFEST = "MANIFEST.json"
 
@@ -24,31 +23,17 @@ def dump_manifest(step: int, score: float | None, files: Mapping[str, Mapping[st
     `files` maps each name to its "size" and "sha256". Later format versions must keep this seal, so that a damaged
     version number is not mistaken for a later version.
     """
-    fields = {"step": step, "score": score, "files": files}
-    return dump_versioned({**fields, "sha256": _seal(fields)})
+    return dump_sealed({"step": step, "score": score, "files": files}, FORMAT_VERSION)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
     """Return the fields step, score and files. Raise Damaged when they changed, RunError for another format_version."""
     path = folder / MANIFEST
-    try:
-        fields = read_json(path)
-    except RunError as error:
-        raise Damaged(error.problems) from error
-    seal = fields.pop("sha256", None)
-    if seal != _seal(fields):
-        raise Damaged("the content of this file changed after it was written: its sha256 is wrong.", str(path))
-    check_version(path, fields)
+    fields = read_sealed(path, Damaged)
+    check_version(path, fields, FORMAT_VERSION)
     if not _well_formed(fields):
         raise Damaged("the fields step, score and files are expected. gptlite did not write this file.", str(path))
     return fields
-
-
-def _seal(fields: Mapping[str, Any]) -> str | None:
-    try:
-        return hashlib.sha256(dump_versioned(fields)).hexdigest()
-    except ValueError:  # NaN is never written
-        return None
 
 
 def _well_formed(fields: Mapping[str, Any]) -> bool:

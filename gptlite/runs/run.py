@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gptlite import files
+from gptlite import files, locks
 from gptlite.errors import Diverged, RunError
 from gptlite.json_files import read_versioned, write_versioned
 
@@ -212,12 +212,12 @@ class Run:
 
     def lock(self, holder: str = "gptlite train") -> AbstractContextManager[None]:
         """Hold the lock, without which a run must not be changed. Raise RunError, naming the holder, if it is taken."""
-        return files.lock(self.path / ".lock", holder)
+        return locks.lock(self.path / ".lock", holder)
 
     @property
     def locked(self) -> bool:
         """Whether a process holds the lock, so that the run is being trained."""
-        return files.locked(self.path / ".lock")
+        return locks.locked(self.path / ".lock")
 
     def remove(self) -> None:
         """Remove the run's folder. Call it only while holding the lock."""

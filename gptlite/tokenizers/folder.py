@@ -59,7 +59,7 @@ def read_meta(folder: Path) -> dict[str, Any]:
         written = meta["fingerprint"]
     except (ValueError, KeyError, TypeError) as error:
         raise DataError("the file does not describe a tokenizer. Restore it from a copy.", str(path)) from error
-    check_version(path, meta, FORMAT_VERSION, DataError)
+    check_version(path, meta, FORMAT_VERSION, error=DataError)
     if (found := tokenizer_fingerprint(meta)) != written:
         raise DataError(
             f"the file was changed: its fingerprint is {written}, that of its content {found}. Restore it from a copy.",

@@ -64,7 +64,7 @@ def restore(
     RunError, naming both sides, where text, tokenizer, optimizer or model differ from those of the run.
     """
     record = checkpoint.state
-    check_version(checkpoint.path / "state.json", record)
+    check_version(checkpoint.path / "state.json", record, FORMAT_VERSION)
     problems = [
         f"the checkpoint was trained with {what} {saved[:12]}, and the run now has {identity.to_json()[what][:12]}. "
         "Restore what it was started with, or start a new run."

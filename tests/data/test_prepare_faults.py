@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from gptlite import files
+from gptlite import files, locks
 from gptlite.config.schema import DataSection, TokenizerSection
 from gptlite.data import fingerprint, named_datasets
 from gptlite.data import prepare as module
@@ -113,7 +113,7 @@ def test_a_second_process_waits_for_the_first_and_takes_its_folder(tmp_path: Pat
     made = prepare(data, CHAR).path
     aside = made.rename(made.with_name("aside"))
     lines: list[str] = []
-    with files.lock(made.with_name(f".{made.name}.lock"), "the first"):
+    with locks.lock(made.with_name(f".{made.name}.lock"), "the first"):
         thread = threading.Thread(target=lambda: prepare(data, CHAR, lines.append))
         thread.start()
         while not any(line.startswith("waiting: ") for line in lines):
@@ -161,7 +161,7 @@ def test_a_system_without_locks_is_reported_at_once(
     def refuse(path: Path, holder: str) -> Any:
         raise RunError(f"{path}: platform = win32: training needs file locks")
 
-    monkeypatch.setattr(files, "lock", refuse)
+    monkeypatch.setattr(locks, "lock", refuse)
     with pytest.raises(RunError, match="needs file locks"):
         prepare(section(tmp_path, POEMS), CHAR)
 
