@@ -15,7 +15,7 @@ Anything that is not a UserError is a bug and keeps its traceback.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -59,9 +59,13 @@ class RunError(UserError):
 
 
 class Diverged(UserError):
-    """Training went non-finite."""
+    """Training went non-finite. facts: what is needed to repeat the step, for diverged.json."""
 
     exit_code = 3
+
+    def __init__(self, sentence: str, where: str, facts: Mapping[str, object]) -> None:
+        self.facts = facts
+        super().__init__(sentence, where)
 
 
 class StorageError(UserError):

@@ -147,6 +147,12 @@ class OutFile(contextlib.AbstractContextManager["OutFile"]):
         while left:
             left = left[syscall(os.write, self._fd, left[:_PIECE]) :]
 
+    def truncate(self, size: int) -> None:
+        """Remove what follows the first `size` bytes."""
+        with storage_errors(self.path, "truncate"):
+            if os.fstat(self._fd).st_size > size:
+                syscall(os.ftruncate, self._fd, size)
+
     def check_in_place(self) -> None:
         """Raise StorageError unless the file still has its name: its folder may have been moved or replaced."""
         with storage_errors(self.path, "find this file"):
@@ -199,7 +205,7 @@ def write_new(path: Path, data: Data | Iterable[Data]) -> tuple[int, str]:
     return size, digest.hexdigest()
 
 
-def replace(path: Path, data: Data) -> None:
+def replace(path: Path, data: Data | Iterable[Data]) -> None:
     """Replace the content of `path` atomically and durably: readers and power cuts leave the old or the new."""
     temp = temp_name(path)
     write_new(temp, data)

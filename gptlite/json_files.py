@@ -21,11 +21,6 @@ def dump_json(fields: Mapping[str, Any]) -> bytes:
     return (json.dumps(fields, indent=2, sort_keys=True, allow_nan=False) + "\n").encode()
 
 
-def dump_versioned(fields: Mapping[str, Any]) -> bytes:
-    """As dump_json, with the format_version."""
-    return dump_json({"format_version": FORMAT_VERSION, **fields})
-
-
 def seal(fields: Mapping[str, Any]) -> str:
     """The sha256 of the fields as they are written."""
     return hashlib.sha256(dump_json(fields)).hexdigest()
@@ -33,23 +28,32 @@ def seal(fields: Mapping[str, Any]) -> str:
 
 def dump_sealed(fields: Mapping[str, Any], version: int = SEALED_VERSION) -> bytes:
     """As dump_json, with the format_version and a `sha256` of all other fields."""
-    versioned = {"format_version": version, **fields}
+    versioned = {**fields, "format_version": version}
     return dump_json({**versioned, "sha256": seal(versioned)})
 
 
-def write_versioned(path: Path, fields: Mapping[str, Any]) -> None:
-    """Write or replace a file of fields and the format_version, atomically and durably."""
-    files.replace(path, dump_versioned(fields))
+def write_sealed(path: Path, fields: Mapping[str, Any]) -> None:
+    """Write or replace a sealed file, atomically and durably."""
+    files.replace(path, dump_sealed(fields))
 
 
 def read_json(path: Path, error: type[UserError] = RunError) -> dict[str, Any]:
     """Return the object in a JSON file. Raise `error` when the file is missing, unreadable or something else."""
     try:
-        value = json.loads(files.read_own(path, MAX_BYTES))
+        data = files.read_own(path, MAX_BYTES)
     except FileNotFoundError:
         raise error("this file is missing, so the folder is incomplete. Check the path.", str(path)) from None
-    except (OSError, ValueError, RecursionError) as problem:
-        reason = (getattr(problem, "strerror", None) or str(problem)).splitlines()[0][:80]
+    except OSError as problem:
+        raise error(f"this file cannot be read: {problem.strerror}.", str(path)) from problem
+    return parse_json(data, path, error)
+
+
+def parse_json(data: bytes, path: Path, error: type[UserError] = RunError) -> dict[str, Any]:
+    """Return the object that these bytes of a file are in JSON. Raise `error` for something else."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as problem:
+        reason = str(problem).splitlines()[0][:80]
         raise error(f"this cannot be read as a JSON object: {reason}. The file is damaged.", str(path)) from problem
     if not isinstance(value, dict):
         raise error(f"this is a {type(value).__name__}, not a JSON object. The file is damaged.", str(path))
@@ -65,13 +69,6 @@ def check_version(path: Path, fields: Mapping[str, Any], *known: int, error: typ
             f"format_version is {str(version)[:40]}, and this gptlite reads {readable}. Use the version that wrote it.",
             str(path),
         )
-
-
-def read_versioned(path: Path, error: type[UserError] = RunError) -> dict[str, Any]:
-    """Return the fields that `write_versioned` wrote. Raise `error` for anything else."""
-    fields = read_json(path, error)
-    check_version(path, fields, FORMAT_VERSION, error=error)
-    return fields
 
 
 def read_sealed(path: Path, error: type[UserError] = RunError, *, unsealed: int | None = None) -> dict[str, Any]:
@@ -96,4 +93,11 @@ def read_sealed(path: Path, error: type[UserError] = RunError, *, unsealed: int 
             "Restore the file.",
             str(path),
         )
+    return fields
+
+
+def read_facts(path: Path) -> dict[str, Any]:
+    """Return the fields that `write_sealed` wrote; version 1 has no seal. Raise RunError for anything else."""
+    fields = read_sealed(path, unsealed=FORMAT_VERSION)
+    check_version(path, fields, FORMAT_VERSION, SEALED_VERSION)
     return fields

@@ -10,7 +10,6 @@ Lines of metrics.jsonl. Numbers that depend on the clock and the machine are und
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -18,14 +17,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from gptlite import files
 from gptlite.errors import StorageError
-from gptlite.formatting import counted
+from gptlite.loggers.log_files import NO_ENDS, LogEnd, LogFile, cut_log
 
 if TYPE_CHECKING:
     from gptlite.loggers.media import Media
 
 NO_TIME: Mapping[str, float] = MappingProxyType({})
+METRICS, SAMPLES = LOGS = ("metrics.jsonl", "samples.jsonl")
 
 
 class Sink:
@@ -48,70 +47,49 @@ class Sink:
 
 
 class JsonlSink(Sink):
-    """metrics.jsonl and samples.jsonl in a run's folder, one line per call, unbuffered.
+    """metrics.jsonl and samples.jsonl in a run's folder, one line per call.
 
-    The lines up to `resume_step` are kept; None keeps none. Floats read back exactly. JSON has no nan and inf: they
-    become null and are named under `non_finite`.
+    They go on where they ended at the checkpoint of `resume_step`; None starts them. Floats read back exactly. JSON has
+    no nan and inf: they become null and are named under `non_finite`.
     """
 
-    def __init__(self, folder: Path, resume_step: int | None, warn: Callable[[str], None]) -> None:
-        for name in ("metrics.jsonl", "samples.jsonl"):
-            keep_lines(folder / name, resume_step, warn)
-        self._metrics = files.OutFile.append(folder / "metrics.jsonl")
-        self._samples = files.OutFile.append(folder / "samples.jsonl")
+    def __init__(
+        self,
+        folder: Path,
+        resume_step: int | None,
+        warn: Callable[[str], None],
+        ends: Mapping[str, LogEnd] = NO_ENDS,
+    ) -> None:
+        for name in LOGS:
+            cut_log(folder / name, ends.get(name), resume_step, warn)
+        self._files = {name: LogFile(folder / name) for name in LOGS}
 
     def log(self, step: int, split: str, values: Mapping[str, float], time: Mapping[str, float]) -> None:
         line: dict[str, Any] = {"step": step, "split": split} | {name: _finite(x) for name, x in values.items()}
         strange = {name: str(float(x)) for name, x in values.items() if not math.isfinite(x)}
         line |= {"non_finite": strange} if strange else {}
         line |= {"time": {name: _finite(x) for name, x in time.items()}} if time else {}
-        self._metrics.write(_line(line))
+        self._files[METRICS].write(line)
 
     def log_sample(self, step: int, text: str) -> None:
-        self._samples.write(_line({"step": step, "text": text}))
+        self._files[SAMPLES].write({"step": step, "text": text})
 
     def sync(self) -> None:
-        self._metrics.sync()
-        self._samples.sync()
+        for file in self._files.values():
+            file.sync()
+
+    @property
+    def ends(self) -> dict[str, LogEnd]:
+        """Where the files end now."""
+        return {name: file.end for name, file in self._files.items()}
 
     def close(self) -> None:
-        self._metrics.close()
-        self._samples.close()
+        for file in self._files.values():
+            file.close()
 
 
 def _finite(x: float) -> float | None:
     return x if math.isfinite(x) else None
-
-
-def _line(fields: Mapping[str, Any]) -> bytes:
-    # A lone surrogate is not valid UTF-8; it becomes an escape that JSON reads back.
-    return (json.dumps(fields, ensure_ascii=False, allow_nan=False) + "\n").encode(errors="backslashreplace")
-
-
-def keep_lines(path: Path, last_step: int | None, warn: Callable[[str], None]) -> None:
-    """Remove the lines after `last_step` (None: all), the incomplete last line that a kill leaves, and damaged lines.
-
-    Damaged lines are one line to `warn`. A file that needs no change is not written.
-    """
-    with files.storage_errors(path, "read"):
-        data = path.read_bytes() if path.exists() else b""
-    lines = data.split(b"\n")[:-1]
-    steps = [_step_of(line) for line in lines]
-    limit = -1 if last_step is None else last_step
-    kept = b"".join(line + b"\n" for line, step in zip(lines, steps, strict=True) if step is not None and step <= limit)
-    if damaged := steps.count(None):
-        warn(f"{path}: removed {counted(damaged, 'damaged line')}.")
-    if kept != data:
-        files.replace(path, kept)
-
-
-def _step_of(line: bytes) -> int | None:
-    try:
-        fields = json.loads(line)
-    except ValueError:
-        return None
-    step = fields.get("step") if isinstance(fields, dict) else None
-    return step if type(step) is int else None
 
 
 class MetricLog(AbstractContextManager["MetricLog"]):
@@ -125,15 +103,26 @@ class MetricLog(AbstractContextManager["MetricLog"]):
 
     @classmethod
     def open(
-        cls, folder: Path, *, resume_step: int | None, extras: Sequence[Sink] = (), warn: Callable[[str], None]
+        cls,
+        folder: Path,
+        *,
+        resume_step: int | None,
+        ends: Mapping[str, LogEnd] = NO_ENDS,
+        extras: Sequence[Sink] = (),
+        warn: Callable[[str], None],
     ) -> MetricLog:
-        """Open the log of the run in `folder`, to continue after `resume_step` (None: to start)."""
-        return cls([JsonlSink(folder, resume_step, warn)], extras, warn)
+        """Open the log of the run in `folder`: new, or to continue after `resume_step`, where it had `ends`."""
+        return cls([JsonlSink(folder, resume_step, warn, ends)], extras, warn)
 
     @classmethod
     def silent(cls) -> MetricLog:
         """Return a log that keeps nothing, for every process except the main one."""
         return cls([], [], lambda line: None)
+
+    @property
+    def ends(self) -> Mapping[str, LogEnd]:
+        """Where the files of the log end now, by name."""
+        return {name: end for sink in self._essential if isinstance(sink, JsonlSink) for name, end in sink.ends.items()}
 
     def write(self, step: int, split: str, values: Mapping[str, float], time: Mapping[str, float] = NO_TIME) -> None:
         """Log the numbers of a split. Those in `time` depend on the clock."""

@@ -4,14 +4,17 @@
     checkpoints/latest.json, best.json   pointers; only hints, since a scan of valid folders decides
 
 A folder is written under a temporary name, each file is synced, then the folder is renamed; it is never overwritten. A
-checkpoint is valid while its manifest matches: sizes always, sha256 where asked. A save calls `save_checkpoint`,
-`write_pointer` and `prune`, in this order: from the first save on, a valid checkpoint is on disk at every instant.
+checkpoint is valid while its manifest matches: sizes always, sha256 where asked; whatever is read is checked. A save
+calls `save_checkpoint`, `write_pointer` and `prune`, in this order: from the first save on, a valid checkpoint is on
+disk at every instant.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import math
+import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from gptlite import files
 from gptlite.errors import RunError, StorageError
-from gptlite.json_files import read_json, read_versioned, write_versioned
+from gptlite.json_files import parse_json, read_facts, seal, write_sealed
 from gptlite.runs.checkpoint_manifest import MANIFEST, dump_manifest, read_manifest
 from gptlite.runs.checkpoint_manifest import Damaged as Damaged
 
@@ -47,32 +50,62 @@ class Checkpoint:
         """
         manifest = read_manifest(path)
         found = cls(path, manifest["step"], manifest["score"], manifest["files"])
-        for name, record in found.files.items():
-            found._check(path / name, record["size"], record["sha256"] if check_hashes else None)
-        return found
+        for name in found.files:
+            found._check_size(name)
+        return found.verified() if check_hashes else found
 
-    @staticmethod
-    def _check(file: Path, size: int, sha256: str | None) -> None:
+    def verified(self, skip: Collection[str] = ()) -> Checkpoint:
+        """Return this checkpoint after checking the sha256 of its files but those to skip. Raise Damaged."""
+        for name in sorted(self.files.keys() - set(skip)):
+            self.check_hash(name)
+        return self
+
+    def _check_size(self, name: str) -> None:
+        file, size = self.path / name, self.files[name]["size"]
         try:
-            found = file.stat().st_size
+            found = file.lstat().st_size
         except FileNotFoundError:
             raise Damaged("this file of the checkpoint is missing.", str(file)) from None
         except OSError as error:
             raise Damaged(f"this file of the checkpoint cannot be read: {error.strerror}.", str(file)) from error
         if found != size:
             raise Damaged(f"the file has {found} bytes, and {MANIFEST} says {size}.", str(file))
-        if sha256 is None:
-            return
+
+    def check_hash(self, name: str) -> None:
+        """Raise Damaged where the content of a file is not what was written."""
         try:
-            digest = files.file_sha256(file)
+            digest = files.file_sha256(self.path / name)
         except StorageError as error:  # such as a bad sector: an earlier checkpoint may be readable
             raise Damaged(error.problems) from error
-        if digest != sha256:
+        self._compare(name, digest)
+
+    def _compare(self, name: str, digest: str) -> None:
+        written = self.files[name]["sha256"]
+        if digest != written:
             raise Damaged(
                 f"the content of this file changed: its sha256 is {digest[:12]}..., and {MANIFEST} says "
-                f"{sha256[:12]}...",
-                str(file),
+                f"{written[:12]}...",
+                str(self.path / name),
             )
+
+    def read(self, name: str) -> bytes:
+        """Return the content of a file after checking it. Raise Damaged."""
+        if name not in self.files:
+            known = ", ".join(sorted(self.files))
+            raise RunError(f"this checkpoint has no {name}, only {known}. Use another checkpoint.", str(self.path))
+        try:
+            data = files.read_own(self.path / name, self.files[name]["size"])
+        except OSError as error:
+            raise Damaged(
+                f"this file of the checkpoint cannot be read: {error.strerror}.", str(self.path / name)
+            ) from error
+        self._compare(name, hashlib.sha256(data).hexdigest())
+        return data
+
+    @property
+    def digest(self) -> str:
+        """A digest of the content of all files."""
+        return seal({"step": self.step, "files": self.files})
 
     def read_model(self) -> dict[str, Tensor]:
         """Return the tensors of model.safetensors, on the CPU."""
@@ -87,12 +120,13 @@ class Checkpoint:
         from safetensors import SafetensorError
         from safetensors.torch import load
 
-        path = self._file(name)
         try:
-            return load(path.read_bytes())
-        except (SafetensorError, OSError, KeyError, ValueError, RuntimeError) as error:
+            return load(self.read(name))
+        except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
             reason = str(error).splitlines()[0][:100]
-            raise Damaged(f"not a valid safetensors file: {reason}. Use another checkpoint.", str(path)) from error
+            raise Damaged(
+                f"not a valid safetensors file: {reason}. Use another checkpoint.", str(self.path / name)
+            ) from error
 
     @property
     def state(self) -> dict[str, Any]:
@@ -101,13 +135,7 @@ class Checkpoint:
 
     def read_json(self, name: str) -> dict[str, Any]:
         """Return the object in a JSON file of this checkpoint."""
-        return read_json(self._file(name))
-
-    def _file(self, name: str) -> Path:
-        if name not in self.files:
-            held = ", ".join(sorted(self.files))
-            raise RunError(f"this checkpoint has no {name}, only {held}. Use another checkpoint.", str(self.path))
-        return self.path / name
+        return parse_json(self.read(name), self.path / name)
 
 
 def save_checkpoint(
@@ -117,24 +145,26 @@ def save_checkpoint(
     tensors: Mapping[str, Mapping[str, Tensor]],
     *,
     score: float | None = None,
+    replace: bool = False,
 ) -> Checkpoint:
-    """Write the checkpoint of `step` into `folder`, durably.
+    """Write the checkpoint of `step` into `folder`, durably. The folder of `folder` must exist.
 
     contents: bytes by file name. tensors: by name, for each safetensors file. Equal content gives equal bytes.
-    A valid checkpoint of this step is kept, since a resumed run arrives at the same bits. Raise StorageError, with
-    nothing half-written left behind.
+    A valid checkpoint of this step is kept, since a resumed run arrives at the same bits, unless it is to be replaced.
+    Raise StorageError, with nothing half-written left behind.
     """
     final = folder / f"step-{step:08d}"
-    with contextlib.suppress(Damaged):
-        return open_step(final, check_hashes=True)
-    files.make_dirs(folder)
+    if not replace:
+        with contextlib.suppress(Damaged):
+            return open_step(final, check_hashes=True)
+    files.create_dir(folder)
     temp = files.temp_name(final)
     try:
         files.create_dir(temp)
         written = {name: _write(temp / name, contents[name]) for name in sorted(contents)}
         written |= {name: _write(temp / name, _safetensors(tensors[name])) for name in sorted(tensors)}
         files.write_new(temp / MANIFEST, dump_manifest(step, score, written))
-        files.remove_tree(final)  # it is damaged
+        files.remove_tree(final)  # it is damaged or replaced
         files.publish(temp, final)
     except BaseException:
         with contextlib.suppress(StorageError):  # the first error is reported
@@ -165,10 +195,15 @@ def open_step(path: Path, *, check_hashes: bool) -> Checkpoint:
 
 
 def step_folders(folder: Path) -> list[Path]:
-    """Return the folders with the name of a checkpoint, newest step first."""
-    with files.storage_errors(folder, "read"):
-        named = [path for path in folder.glob("step-*") if _FOLDER.fullmatch(path.name)]
-    return sorted(named, key=lambda path: int(path.name[5:]), reverse=True)
+    """Return the folders with the name of a checkpoint, newest step first; none when there is no such folder."""
+    try:
+        with files.storage_errors(folder, "read"):
+            named = [name for name in os.listdir(folder) if _FOLDER.fullmatch(name)]
+    except StorageError:
+        if not os.path.lexists(folder):
+            return []
+        raise
+    return [folder / name for name in sorted(named, key=lambda name: int(name[5:]), reverse=True)]
 
 
 def scan_checkpoints(folder: Path, *, check_hashes: bool) -> Iterator[Checkpoint | Damaged]:
@@ -187,13 +222,13 @@ def valid_checkpoints(folder: Path, *, check_hashes: bool = False) -> list[Check
 
 def write_pointer(folder: Path, name: str, step: int, extra: Mapping[str, Any] | None = None) -> None:
     """Write `name`.json (name: "latest" or "best"), durably: its step, its folder and `extra`."""
-    write_versioned(folder / f"{name}.json", {**(extra or {}), "step": step, "path": f"step-{step:08d}"})
+    write_sealed(folder / f"{name}.json", {**(extra or {}), "step": step, "path": f"step-{step:08d}"})
 
 
 def read_pointer(folder: Path, name: str) -> int | None:
     """Return the step in `name`.json; None where the file is missing or damaged, since it is only a hint."""
     try:
-        step = read_versioned(folder / f"{name}.json").get("step")
+        step = read_facts(folder / f"{name}.json").get("step")
     except RunError:
         return None
     return step if type(step) is int else None

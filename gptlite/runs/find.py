@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
+from gptlite import files
 from gptlite.config.loading import Override, load_config
 from gptlite.config.schema import RunConfig
 from gptlite.errors import RunError
@@ -13,34 +15,52 @@ from gptlite.runs.checkpoint import Checkpoint, open_step, read_pointer, scan_ch
 from gptlite.runs.checkpoint_manifest import MANIFEST, Damaged
 from gptlite.runs.run import CONFIG, Run
 
+T = TypeVar("T")
 
-def find_latest(folder: Path, warn: Callable[[str], None], *, check_hashes: bool = True) -> Checkpoint | None:
-    """Return the valid checkpoint of the highest step; None when nothing was saved.
 
-    Skipping damaged ones is one line to `warn`. Raise RunError when all are damaged.
+def find_latest(
+    folder: Path,
+    warn: Callable[[str], None],
+    use: Callable[[Checkpoint], T] = Checkpoint.verified,  # type: ignore[assignment]
+) -> T | None:
+    """Return what `use` makes of the checkpoint of the highest step; None when nothing was saved.
+
+    use: raises Damaged for one that it cannot use, and then gets the one before. Skipping damaged ones is one line to
+    `warn`. Raise RunError when all are damaged.
     """
     damaged: list[Damaged] = []
-    for each in scan_checkpoints(folder, check_hashes=check_hashes):
+    for each in scan_checkpoints(folder, check_hashes=False):
         if isinstance(each, Damaged):
             damaged.append(each)
+            continue
+        try:
+            used = use(each)
+        except Damaged as damage:
+            if not each.path.exists():  # pruned meanwhile by the training of this run
+                return find_latest(folder, warn, use)
+            damaged.append(damage)
             continue
         hint = read_pointer(folder, "latest")
         if damaged:
             warn(_fallback(folder, each, damaged))
         elif hint is not None and hint > each.step:
             warn(_lost(folder, each, hint))
-        return each
+        return used
     if damaged:
         raise _all_damaged(folder, damaged)
     return None
 
 
-def find_best(folder: Path, warn: Callable[[str], None], *, check_hashes: bool = True) -> Checkpoint | None:
-    """Return the valid checkpoint of the lowest score, the earliest of equals; None when nothing was saved.
+def find_best(
+    folder: Path,
+    warn: Callable[[str], None],
+    use: Callable[[Checkpoint], T] = Checkpoint.verified,  # type: ignore[assignment]
+) -> T | None:
+    """Return what `use` makes of the checkpoint of the lowest score, the earliest of equals; None if nothing was saved.
 
-    Where none has a score, it is the one in best.json, else the newest. Raise RunError when all are damaged. Send one
-    line to `warn` when some are damaged, since any of them may be the best; when the one in best.json is lost; and when
-    nothing says which is the best.
+    Where none has a score, it is the one in best.json, else the newest. `use` is as in `find_latest`. Raise RunError
+    when all are damaged. Send one line to `warn` when some are damaged, since any of them may be the best; when the one
+    in best.json is lost; and when nothing says which is the best.
     """
     hint = read_pointer(folder, "best")
     found = list(scan_checkpoints(folder, check_hashes=False))
@@ -48,12 +68,14 @@ def find_best(folder: Path, warn: Callable[[str], None], *, check_hashes: bool =
     better: list[Damaged] = []  # by the score in their manifests
     for each in sorted((each for each in found if isinstance(each, Checkpoint)), key=lambda each: sort_key(each, hint)):
         try:
-            choice = open_step(each.path, check_hashes=check_hashes)
+            used = use(each)
         except Damaged as damage:
+            if not each.path.exists():
+                return find_best(folder, warn, use)
             better.append(damage)
             continue
-        _explain_best(folder, choice, hint, better or damaged, warn)
-        return choice
+        _explain_best(folder, each, hint, better or damaged, warn)
+        return used
     if better or damaged:
         raise _all_damaged(folder, better or damaged)
     return None
@@ -72,17 +94,35 @@ def _explain_best(
 
 
 def find_checkpoint(folder: Path, which: str, warn: Callable[[str], None]) -> Checkpoint:
-    """Return the checkpoint "best", "latest" or of a step, its hashes checked. Raise RunError when there is none."""
+    """Return the checkpoint "best", "latest" or of a step, for its model: what only training needs is not checked.
+
+    Raise RunError when there is none.
+    """
     if which in ("best", "latest"):
-        found = (find_best if which == "best" else find_latest)(folder, warn)
+        found = (find_best if which == "best" else find_latest)(folder, warn, _with_model)
         if found is None:
-            raise RunError("there is no checkpoint yet. Train the run further.", str(folder))
+            raise (
+                none_left(folder)
+                if read_pointer(folder, "latest") is not None
+                else RunError("there is no checkpoint yet. Train the run further.", str(folder))
+            )
         return found
     steps = {int(path.name[5:]): path for path in step_folders(folder)}
     if not (which.isascii() and which.isdigit() and int(which) in steps):
         saved = ", ".join(str(step) for step in sorted(steps)) or "none yet"
         raise RunError(f"there is no checkpoint {which[:40]}. Give best, latest or a saved step: {saved}.", str(folder))
-    return open_step(steps[int(which)], check_hashes=True)
+    return _with_model(open_step(steps[int(which)], check_hashes=False))
+
+
+def _with_model(checkpoint: Checkpoint) -> Checkpoint:
+    return checkpoint.verified(skip=("optimizer.safetensors",))
+
+
+def none_left(folder: Path) -> RunError:
+    """The error for a run whose checkpoints are gone."""
+    return RunError(
+        "the checkpoints of this run are gone, although it was trained. Put them back, or start a new run.", str(folder)
+    )
 
 
 def choose_checkpoint(root: Path, run: str, which: str | None, warn: Callable[[str], None]) -> Checkpoint:
@@ -90,10 +130,12 @@ def choose_checkpoint(root: Path, run: str, which: str | None, warn: Callable[[s
 
     which: best (None too), latest or a step. Raise RunError when there is none that is valid.
     """
-    if run and (Path(run) / MANIFEST).is_file():
+    with files.storage_errors(Path(run), "read"):
+        is_checkpoint = run != "" and (Path(run) / MANIFEST).is_file()
+    if is_checkpoint:
         if which is not None:
             raise RunError(f"this is the folder of one checkpoint, so no other can be chosen. Leave out {which}.", run)
-        return Checkpoint.open(Path(run))
+        return _with_model(Checkpoint.open(Path(run), check_hashes=False))
     return find_checkpoint(Run.open(root, run).checkpoints, which or "best", warn)
 
 

@@ -8,27 +8,29 @@ non-finite.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-import itertools
+import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
 from gptlite import files, locks
 from gptlite.errors import Diverged, RunError
-from gptlite.json_files import read_versioned, write_versioned
+from gptlite.json_files import read_facts, write_sealed
+from gptlite.runs.names import INFO, check_name, is_free, numbered, taken
 
 T = TypeVar("T")
 
 CONFIG = "config.yaml"
-INFO = "run.json"
+CONFIG_DIGEST, REPLACED_DIGEST = "config_sha256", "replaced_config_sha256"  # in run.json
+MAX_CONFIG_BYTES = 1 << 20
 DEFAULT_FOLDER = "runs"
-_MAX_NAME_BYTES = 200  # file systems allow 255, and unfinished files have a suffix
-_RESERVED = ("latest", "best")
 
 
 def runs_folder(configured: str = DEFAULT_FOLDER, environment: Mapping[str, str] = os.environ) -> Path:
@@ -49,28 +51,18 @@ class Run:
 
         Processes that start at once get different names. Raise RunError when a given name is taken or invalid.
         """
-        cls.check_name(name, base)
+        cls.check_free(root, name, base)
         files.make_dirs(root)
         if name is None:
-            return cls(next(path for path in _numbered(root, base) if files.create_dir(path)))
-        if not files.create_dir(root / name):
-            raise _taken(root, name)
-        return cls(root / name)
+            return cls(next(path for path in numbered(root, base) if files.create_dir(path)))
+        return cls.claim(root, name)
 
     @classmethod
     def check_free(cls, root: Path, name: str | None, base: str) -> None:
         """Raise the RunError that `create` would raise, without making a folder."""
-        cls.check_name(name, base)
-        if name is not None and (root / name).exists():
-            raise _taken(root, name)
-
-    @classmethod
-    def check_name(cls, name: str | None, base: str) -> None:
-        """Raise RunError where `name`, or without it `base`, cannot be the name of a run."""
-        name = base if name is None else name
-        if reason := _why_invalid(name):
-            shown = name if name.isprintable() and 0 < len(name) <= 40 else repr(name[:40])
-            raise RunError(f"a run's name {reason}. Choose another name.", f"run {shown}")
+        check_name(name, base)
+        if name is not None and not is_free(root / name):
+            raise taken(root, name)
 
     @classmethod
     def claim(cls, root: Path, name: str) -> Run:
@@ -78,10 +70,10 @@ class Run:
 
         Can be repeated after a kill between making the folder and writing config.yaml.
         """
-        cls.check_name(name, name)
+        check_name(name, name)
         files.make_dirs(root)
         run = cls(root / name)
-        if not files.create_dir(run.path) and not run.started and _holds_other_files(run.path):
+        if not files.create_dir(run.path) and not run.started and not is_free(run.path):
             raise _not_a_run(run.path)
         return run
 
@@ -110,11 +102,11 @@ class Run:
 
     @classmethod
     def all(cls, root: Path) -> list[Run]:
-        """Return every run under `root` by its start, then its name; none when there is no such folder."""
+        """Return every run under `root`, oldest first; none when there is no such folder."""
         with files.storage_errors(root, "read"):
             paths = [path.parent for path in root.glob(f"*/{CONFIG}")]
         found = [cls(path) for path in paths if files.TEMP_MARK not in path.name]  # which are half removed
-        return sorted(found, key=lambda run: (run.started_at, run.name))
+        return sorted(found, key=lambda run: (run.sorts_at, run.name))
 
     @classmethod
     def newest(cls, root: Path, *, unfinished: bool = False) -> Run:
@@ -155,6 +147,21 @@ class Run:
                 return self.path.stat().st_mtime
 
     @property
+    def sorts_at(self) -> float:
+        """What runs are ordered by: the start, or a later time where the clock was set back."""
+        with contextlib.suppress(RunError):
+            if isinstance(recorded := self.info.get("sorts_at"), float) and math.isfinite(recorded):
+                return recorded
+        return self.started_at
+
+    @property
+    def has_trained(self) -> bool:
+        """Whether there is something that is only written after the first checkpoint."""
+        marks = (self.path / "finished.json", self.checkpoints / "latest.json", self.checkpoints / "best.json")
+        metrics = self.path / "metrics.jsonl"
+        return any(os.path.lexists(mark) for mark in marks) or (metrics.is_file() and metrics.stat().st_size > 0)
+
+    @property
     def finished(self) -> bool:
         """Whether training is complete."""
         return (self.path / "finished.json").is_file()
@@ -167,7 +174,12 @@ class Run:
     @property
     def info(self) -> dict[str, Any]:
         """The content of run.json."""
-        return read_versioned(self.path / INFO)
+        return read_facts(self.path / INFO)
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether changes to the run's files can be noticed; version 0.1 wrote them without digests."""
+        return CONFIG_DIGEST in self.info
 
     def recorded(self, key: str, kind: type[T]) -> T:
         """Return an entry of run.json. Raise RunError when it is missing or of another type."""
@@ -180,29 +192,49 @@ class Run:
         """Return the text of config.yaml."""
         path = self.path / CONFIG
         try:
-            return path.read_bytes().decode()
+            return files.read_own(path, MAX_CONFIG_BYTES).decode()
         except (OSError, UnicodeDecodeError) as error:
-            raise RunError(f"the run's config cannot be read: {error}.", str(path)) from error
+            reason = getattr(error, "strerror", None) or error
+            raise RunError(f"the run's config cannot be read: {reason}.", str(path)) from error
 
-    def write_config(self, text: str) -> None:
-        """Write or replace config.yaml durably, which makes the folder a run."""
-        files.replace(self.path / CONFIG, text.encode())
+    def check_config(self) -> None:
+        """RunError unless config.yaml is what was written, or what it replaced in a resume that was killed."""
+        info = self.info
+        found, written = sha256(self.config_text().encode()).hexdigest(), info.get(CONFIG_DIGEST)
+        if found not in (written, info.get(REPLACED_DIGEST)):
+            raise RunError(
+                f"this file changed after it was written: its sha256 was {str(written)[:12]} and is now {found[:12]}. "
+                "Restore it. To change a run, give the new values when you resume it.",
+                str(self.path / CONFIG),
+            )
 
-    def write_info(self, info: Mapping[str, Any]) -> None:
-        """Write or replace run.json durably. `started_at` is now unless `info` has it."""
-        write_versioned(self.path / INFO, {"started_at": datetime.now(UTC).isoformat(), **info})
+    def write_setup(self, info: Mapping[str, Any], config: str) -> None:
+        """Write or replace run.json and then config.yaml, durably; the latter makes the folder a run.
+
+        run.json is sealed and holds the digest of config.yaml; of the replaced one too, because a kill may come between
+        the two. A new run gets its start: `started_at` is the clock's; `sorts_at` is later than that of all runs beside
+        it, even if the clock was set back.
+        """
+        replaced = sha256(self.config_text().encode()).hexdigest() if self.started else None
+        if "started_at" not in info:
+            now = datetime.now(UTC)
+            newest = max((run.sorts_at for run in self.all(self.path.parent)), default=0.0)
+            info = {**info, "started_at": now.isoformat(), "sorts_at": max(now.timestamp(), newest + 1e-3)}
+        digests = {CONFIG_DIGEST: sha256(config.encode()).hexdigest(), REPLACED_DIGEST: replaced}
+        write_sealed(self.path / INFO, {**info, **digests})
+        files.replace(self.path / CONFIG, config.encode())
 
     def finish(self, info: Mapping[str, Any]) -> None:
         """Write finished.json durably: training is complete, with these results."""
-        write_versioned(self.path / "finished.json", {"finished_at": datetime.now(UTC).isoformat(), **info})
+        write_sealed(self.path / "finished.json", {"finished_at": datetime.now(UTC).isoformat(), **info})
 
     @contextmanager
     def noting_divergence(self) -> Iterator[None]:
-        """Write diverged.json durably when the training inside raises Diverged."""
+        """Write diverged.json durably when the training inside raises Diverged: what happened, and in which step."""
         try:
             yield
         except Diverged as error:
-            write_versioned(self.path / "diverged.json", {"problem": str(error)})
+            write_sealed(self.path / "diverged.json", {"problem": str(error), **error.facts})
             raise
 
     def reopen(self) -> None:
@@ -225,25 +257,7 @@ class Run:
 
     def remove_leftovers(self) -> list[Path]:
         """Remove and return unfinished files of a killed process. Call it only while holding the lock."""
-        return [*files.remove_leftovers(self.path), *files.remove_leftovers(self.checkpoints)]
-
-
-def _numbered(root: Path, base: str) -> Iterator[Path]:
-    yield root / base
-    for number in itertools.count(2):
-        yield root / f"{base}-{number}"
-
-
-def _taken(root: Path, name: str) -> RunError:
-    free = next(path.name for path in _numbered(root, name) if not path.exists())
-    return RunError(f"this name is taken. Continue that run, or choose another name such as {free}.", f"run {name}")
-
-
-def _holds_other_files(path: Path) -> bool:
-    """Whether a folder has files that a start that was killed before it wrote config.yaml does not leave."""
-    with files.storage_errors(path, "read"):
-        names = [each.name for each in path.iterdir()]
-    return any(not (name.startswith(".") or files.TEMP_MARK in name or name == INFO) for name in names)
+        return [path for folder in ("", "checkpoints", "tb") for path in files.remove_leftovers(self.path / folder)]
 
 
 def _not_a_run(path: Path) -> RunError:
@@ -251,19 +265,3 @@ def _not_a_run(path: Path) -> RunError:
         run = path.absolute().parent.parent
         return RunError(f"this is a checkpoint, not a run. Its run is {run.name}.", str(path))
     return RunError(f"this is not the folder of a run, since it has no {CONFIG}.", str(path))
-
-
-def _why_invalid(name: str) -> str | None:
-    if not name:
-        return "cannot be empty"
-    if name.lower() in _RESERVED:
-        return f"cannot be {' or '.join(_RESERVED)}, which are reserved"
-    if "/" in name or "\\" in name or not name.isprintable() or name != name.strip():
-        return "cannot contain slashes or control characters, nor begin or end with a space"
-    if name[0] in ".-":
-        return "cannot begin with a dot or a dash"
-    if files.TEMP_MARK in name:
-        return f"cannot contain {files.TEMP_MARK}, which marks unfinished files"
-    if len(name.encode()) > _MAX_NAME_BYTES:
-        return f"can have at most {_MAX_NAME_BYTES} bytes"
-    return None

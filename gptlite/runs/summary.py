@@ -17,7 +17,7 @@ from gptlite.config.saved import DEFAULT_BPE_VOCAB_SIZE, DEFAULT_MAX_STEPS, save
 from gptlite.config.yaml import Value, YamlError
 from gptlite.errors import RunError, UserError
 from gptlite.formatting import counted
-from gptlite.json_files import read_versioned
+from gptlite.json_files import read_facts
 from gptlite.runs.run import CONFIG, Run
 
 State = Literal["running", "finished", "stopped", "diverged"]
@@ -116,7 +116,7 @@ def read_run(run: Run) -> tuple[Summary, list[str]]:
     with _collected(problems):
         info = run.info
     with _collected(problems):
-        end = read_versioned(run.path / "finished.json") if state == "finished" else {}
+        end = read_facts(run.path / "finished.json") if state == "finished" else {}
     with _collected(problems):
         lines = _log_lines(run.path / "metrics.jsonl", problems, whole=not end)
     best: tuple[float | None, int | None] = _number(end, "best_bits_per_byte"), _count(end, "best_step")

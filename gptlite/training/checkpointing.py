@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from gptlite.config.schema import RunConfig
@@ -14,10 +15,12 @@ from gptlite.errors import RunError
 from gptlite.inference.language_model import LanguageModel
 from gptlite.inference.load import read_model_info
 from gptlite.json_files import FORMAT_VERSION, check_version
+from gptlite.loggers.log_files import LogEnd
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import from_gpt2, generation_config, hf_config, to_gpt2
-from gptlite.runs.checkpoint import Checkpoint
+from gptlite.runs.checkpoint import Checkpoint, Damaged
 from gptlite.training.optim.build import Optimizers, load_named_state, named_state
+from gptlite.training.reconcile import contradictions, deciding_values
 from gptlite.training.state import TrainState
 
 
@@ -37,12 +40,20 @@ def as_json(values: Mapping[str, Any]) -> bytes:
     return (json.dumps(values, indent=2, sort_keys=True) + "\n").encode()
 
 
-def checkpoint_files(model: LanguageModel, identity: Identity, state: TrainState) -> dict[str, bytes]:
+def checkpoint_files(
+    model: LanguageModel, identity: Identity, cfg: RunConfig, state: TrainState, logs: Mapping[str, LogEnd]
+) -> dict[str, bytes]:
     """Every file of a checkpoint except its tensors. Hugging Face opens the folder as it is if the model is a GPT-2."""
     tokenizer, info = model.tokenizer, model.info
     config = hf_config(info.model, tokenizer.vocab_size, tokenizer.eot_id)
     generation = generation_config(info.model, tokenizer.eot_id, model.suppressed.nonzero()[0].tolist())
-    record = {"format_version": FORMAT_VERSION, "train": state.to_json(), "identity": identity.to_json()}
+    record = {
+        "format_version": FORMAT_VERSION,
+        "train": state.to_json(),
+        "identity": identity.to_json(),
+        "config": deciding_values(cfg),
+        "logs": {name: asdict(end) for name, end in logs.items()},
+    }
     return {
         **tokenizer.files(),
         "config.json": as_json({**config, "gptlite": info.to_json()}),
@@ -56,12 +67,33 @@ def checkpoint_tensors(model: GPT, optimizers: Optimizers) -> dict[str, dict[str
     return {"model.safetensors": to_gpt2(model), "optimizer.safetensors": named_state(model, optimizers)}
 
 
-def restore(
-    checkpoint: Checkpoint, model: GPT, optimizers: Optimizers, identity: Identity, cfg: RunConfig
-) -> TrainState:
-    """Load a checkpoint into `model` and `optimizers`; return the state of training.
+def first_non_finite(model: GPT, optimizers: Optimizers) -> str | None:
+    """The name of the first parameter or optimizer state with a value that is not finite; None where all are.
 
-    RunError, naming both sides, where text, tokenizer, optimizer or model differ from those of the run.
+    A sum is quicker to take than a test of each value, and where it is finite, every value is.
+    """
+    named = {**dict(model.named_parameters()), **named_state(model, optimizers)}
+    tensors = {name: tensor.detach() for name, tensor in named.items() if tensor.ndim}
+    sums = torch.stack([tensor.sum(dtype=torch.float32) for tensor in tensors.values()])
+    if sums.isfinite().all():
+        return None
+    return next((name for name, tensor in tensors.items() if not tensor.isfinite().all()), None)
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What a checkpoint restores: where training and its logs stood. logs: none in those of version 0.1."""
+
+    state: TrainState
+    logs: Mapping[str, LogEnd]
+    digest: str
+
+
+def restore(checkpoint: Checkpoint, model: GPT, optimizers: Optimizers, identity: Identity, cfg: RunConfig) -> Restored:
+    """Load a checkpoint into `model` and `optimizers`.
+
+    RunError, naming both sides, where text, tokenizer, optimizer or a key that decides the result differ from those of
+    the run. Damaged where a file changed or a number is not finite.
     """
     record = checkpoint.state
     check_version(checkpoint.path / "state.json", record, FORMAT_VERSION)
@@ -71,13 +103,8 @@ def restore(
         for what, saved in record["identity"].items()
         if saved != identity.to_json().get(what)
     ]
-    saved_model = read_model_info(checkpoint).model.model_dump()
-    problems += [
-        f"the checkpoint has model.{key}={saved_model.get(key)}, and config.yaml {value}. Restore the old value, or "
-        "start a new run."
-        for key, value in cfg.model.model_dump().items()
-        if saved_model.get(key) != value
-    ]
+    saved_model = {f"model.{key}": value for key, value in read_model_info(checkpoint).model.model_dump().items()}
+    problems += contradictions({**saved_model, **record.get("config", {})}, cfg)
     if problems:
         raise RunError(problems, where=str(checkpoint.path))
     try:
@@ -87,4 +114,7 @@ def restore(
         raise RunError(
             f"{error}. The checkpoint does not fit its run; use another one.", str(checkpoint.path)
         ) from error
-    return TrainState.from_json(record["train"])
+    if (name := first_non_finite(model, optimizers)) is not None:
+        raise Damaged(f"{name} has values that are not finite.", str(checkpoint.path))
+    logs = {name: LogEnd(**end) for name, end in record.get("logs", {}).items()}
+    return Restored(TrainState.from_json(record["train"]), logs, checkpoint.digest)

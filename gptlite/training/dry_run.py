@@ -123,7 +123,7 @@ def time_parts(trainer: Trainer, scratch_parent: Path) -> Times:
 
 def save_first(trainer: Trainer, folder: Path) -> None:
     """Write a checkpoint as the run would."""
-    files = checkpoint_files(trainer.language_model, trainer.identity, TrainState())
+    files = checkpoint_files(trainer.language_model, trainer.identity, trainer.cfg, TrainState(), {})
     save_checkpoint(folder, 0, files, checkpoint_tensors(trainer.model, trainer.optimizers))
 
 

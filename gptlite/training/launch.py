@@ -23,16 +23,14 @@ from gptlite.data.prepare import prepare
 from gptlite.data.prepared import Prepared
 from gptlite.data.sources import absolute_spec
 from gptlite.errors import ConfigError, DataError, RunError
+from gptlite.runs.names import check_name
 from gptlite.runs.run import CONFIG, Run, runs_folder
 from gptlite.training.listener import Listener, SilentListener
+from gptlite.training.reconcile import reconcile
 
 if TYPE_CHECKING:
     from gptlite.training.dry_run import DryRun
     from gptlite.training.state import TrainState
-
-# What a resumed run may change: when it evaluates, saves and logs, and how long it trains (the learning rate schedule
-# follows the new length).
-MAY_CHANGE = ("train.max_steps", "train.max_minutes", "train.patience", "eval.", "save.", "log.", "sample.")
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,7 @@ def resume_or_start(
     if run.started:
         check_text([run], cfg)
         return resume(run, with_absolute_paths(cfg), listener=listener)
-    Run.check_name(name, name)
+    check_name(name, name)
     return _start(cfg, lambda: Run.claim(root, name), listener)
 
 
@@ -103,6 +101,13 @@ def resume(run: Run, wanted: RunConfig | None = None, *, listener: Listener | No
     """
     listener = listener or SilentListener()
     with run.lock() if is_main() else nullcontext():
+        if run.is_sealed:
+            run.check_config()
+        else:
+            listener.say(
+                f"warning: run {run.name} was started by an earlier version of gptlite, so changes to its files since "
+                "then cannot be noticed"
+            )
         saved = parse_config(run.config_text(), str(run.path / CONFIG))
         cfg = reconcile(saved, wanted, run.name) if wanted is not None else saved
         prepared = _prepared_of(run, cfg, listener)
@@ -123,28 +128,6 @@ def with_absolute_paths(cfg: RunConfig) -> RunConfig:
             "a path in it is not valid UTF-8, so it cannot be recorded. Rename the folder.", repr(folder)
         ) from None
     return cfg.with_values({"data.source": source, "data.dir": folder})
-
-
-def reconcile(saved: RunConfig, wanted: RunConfig, name: str) -> RunConfig:
-    """The config to resume with: `saved`, with what may change from `wanted`. ConfigError with all that may not."""
-    changes: dict[str, object] = {}
-    problems = []
-    before, defaults = saved.model_dump(), RunConfig().model_dump()
-    for section, values in wanted.model_dump().items():
-        for key, value in values.items():
-            was = before[section][key]
-            # `auto` asks for what the rules chose, which is what was saved
-            if value == was or (value == "auto" == defaults[section][key]):
-                continue
-            if f"{section}.{key}".startswith(MAY_CHANGE):
-                changes[f"{section}.{key}"] = value
-            else:
-                problems.append(
-                    f"{section}.{key} is {was} in this run and cannot become {value}. Start a new run instead."
-                )
-    if problems:
-        raise ConfigError(problems, where=f"run {name}")
-    return saved.with_values(changes)
 
 
 def _prepare(cfg: RunConfig, listener: Listener) -> Prepared:

@@ -9,9 +9,11 @@ from gptlite.config.loading import dump_config
 from gptlite.config.schema import RunConfig
 from gptlite.data.manifest import Manifest
 from gptlite.loggers.baselines import FOLDER, BaselineSink
+from gptlite.loggers.log_files import NO_ENDS
 from gptlite.loggers.metrics import MetricLog
 from gptlite.loggers.tensorboard import Setting, TensorBoardSink
 from gptlite.runs.run import Run
+from gptlite.training.checkpointing import Restored
 from gptlite.training.listener import Listener
 from gptlite.training.state import TrainState
 
@@ -19,8 +21,9 @@ MAX_NAME = 60  # characters of a text's name
 NO_HPARAMS = ("train.micro_batch_size",)  # does not change what is learned
 
 
-def open_log(cfg: RunConfig, manifest: Manifest, run: Run, state: TrainState | None, listener: Listener) -> MetricLog:
-    """The log with its sinks: files, the listener's and TensorBoard. state: of a resumed run."""
+def open_log(cfg: RunConfig, manifest: Manifest, run: Run, restored: Restored | None, listener: Listener) -> MetricLog:
+    """The log with its sinks: files, the listener's and TensorBoard. restored: of a resumed run."""
+    state = None if restored is None else restored.state
     step, elapsed = (0, 0.0) if state is None else (state.step, state.elapsed)
     if cfg.train.max_minutes is None:
         extras = [*listener.begin(cfg.train.updates or 0, step, in_seconds=False)]
@@ -29,8 +32,8 @@ def open_log(cfg: RunConfig, manifest: Manifest, run: Run, state: TrainState | N
     if cfg.log.tensorboard:
         baselines = run.path.parent / FOLDER / name_of_text(manifest)
         extras += [tensorboard_sink(cfg, manifest, run, state), BaselineSink(baselines, baselines_of(manifest))]
-    resume_step = None if state is None else state.step
-    return MetricLog.open(run.path, resume_step=resume_step, extras=extras, warn=listener.say)
+    resume_step, ends = (None, NO_ENDS) if restored is None else (restored.state.step, restored.logs)
+    return MetricLog.open(run.path, resume_step=resume_step, ends=ends, extras=extras, warn=listener.say)
 
 
 def tensorboard_sink(cfg: RunConfig, manifest: Manifest, run: Run, state: TrainState | None) -> TensorBoardSink:

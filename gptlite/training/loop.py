@@ -16,7 +16,7 @@ from gptlite.runs.run import Run
 from gptlite.training.diagnostics import Diagnostics, UpdateRatio
 from gptlite.training.listener import Listener
 from gptlite.training.schedule import lr_at
-from gptlite.training.signals import Signals
+from gptlite.training.signals import SAVE, STOP, Signals
 from gptlite.training.state import TrainState
 from gptlite.training.step import diverged, train_step
 from gptlite.training.throughput import Throughput
@@ -28,14 +28,15 @@ def train(
 ) -> TrainState:
     """Update until steps, minutes or patience run out; on the way log, evaluate and save what is due.
 
-    Interrupted after a signal, with the state saved. Diverged before an update that is not finite: the last checkpoint
-    stays.
+    Interrupted after a signal, with the state saved. Diverged where numbers are not finite: the last checkpoint stays.
     """
     cfg, dist = trainer.cfg, trainer.dist
     clock = clock_for(trainer, state.elapsed)
     throughput = Throughput(trainer.model, trainer.compute, dist) if dist.is_main else None
     update_ratio = UpdateRatio(trainer.model)
     logged_step, update_seconds = state.step, 0.0  # since the last log line
+    if state.evaluation_due:
+        state = make_up_evaluation(trainer, run, state, log, listener)
     done = is_done(state, cfg.train)
     while not done:
         started_at = perf_counter()
@@ -51,21 +52,47 @@ def train(
             speed = throughput.read(tokens, update_seconds) if throughput is not None else {}
             log.write(state.step, "train", {**values, **stats.more}, {"elapsed": state.elapsed, **speed})
             state, logged_step, update_seconds = state.after_log(), state.step, 0.0
+        request = dist.largest(signals.take_request())
         eval_due = is_due(state.step, cfg.eval.every, done)
-        if eval_due:
+        if eval_due and request > SAVE:  # whoever stops us may not wait for an evaluation
+            state = replace(state, evaluation_due=True)
+        elif eval_due:
             state = evaluate_and_log(trainer, state, log, stats.gradients)
             done = is_done(state, cfg.train)
+            request = max(request, dist.largest(signals.take_request()))
         evaluated_at = clock() if eval_due else state.elapsed
-        stopped_by = dist.largest(signals.received)
-        save_due = is_due(state.step, cfg.save.every, done) or state.is_new_best or stopped_by > 0
+        save_due = is_due(state.step, cfg.save.every, done) or state.is_new_best or request > 0
         if save_due:
-            log.sync()
-            trainer.save(run, state, listener.say)
-        if stopped_by and not done:
-            raise signals.interrupted(stopped_by, f"stopped and saved after {describe_progress(state, cfg.train)}")
+            save(trainer, run, state, log, listener)
+        if request > SAVE and (state.evaluation_due or not done):
+            raise signals.interrupted(request - STOP, f"stopped and saved after {describe_progress(state, cfg.train)}")
         if (eval_due or save_due) and not done:
             state = state.after_pause(evaluated_at - state.elapsed, clock() - evaluated_at if save_due else 0.0)
     return replace(state, elapsed=clock())
+
+
+def save(
+    trainer: Trainer, run: Run, state: TrainState, log: MetricLog, listener: Listener, *, again: bool = False
+) -> None:
+    """Save a checkpoint after everything that was logged. Diverged, with the old ones kept, for numbers not finite.
+
+    again: over the checkpoint of this step.
+    """
+    if (name := trainer.find_non_finite()) is not None:
+        train_cfg = trainer.cfg.train
+        lr = lr_at(state.step - 1, train_cfg, elapsed_fraction(state, train_cfg)) if state.step else None
+        raise diverged(state.step, f"{name} has values that are not finite", lr)
+    log.sync()
+    trainer.save(run, state, log.ends, listener.say, replace=again)
+
+
+def make_up_evaluation(trainer: Trainer, run: Run, state: TrainState, log: MetricLog, listener: Listener) -> TrainState:
+    """The evaluation that a signal came before, and a checkpoint with its result in place of the one without."""
+    clock = clock_for(trainer, state.elapsed)
+    state = evaluate_and_log(trainer, state, log, {})
+    evaluated_at = clock()
+    save(trainer, run, state, log, listener, again=True)
+    return state.after_pause(evaluated_at - state.elapsed, clock() - evaluated_at)
 
 
 def save_initial(trainer: Trainer, run: Run, state: TrainState, log: MetricLog, listener: Listener) -> TrainState:
@@ -75,8 +102,7 @@ def save_initial(trainer: Trainer, run: Run, state: TrainState, log: MetricLog, 
     """
     clock = clock_for(trainer, 0.0)
     log.log_sample(state.step, trainer.sample())
-    log.sync()
-    trainer.save(run, state, listener.say)
+    save(trainer, run, state, log, listener)
     return replace(state, save_seconds=clock())
 
 

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from typing import Any
 
+import torch
+
 from gptlite.compute.openmp import describe_spin
 from gptlite.data.prepared import Prepared
 from gptlite.training.setup import Setup
@@ -25,6 +27,7 @@ def run_info(setup: Setup, trainer: Trainer, prepared: Prepared) -> dict[str, An
         "git_commit": git_commit(),
         "argv": sys.argv,
         "host": platform.node(),
+        "processor": processor(trainer.compute.device),
         "device": setup.cfg.run.device,
         "world_size": trainer.dist.world_size,
         "threads": setup.cfg.run.threads,
@@ -33,6 +36,13 @@ def run_info(setup: Setup, trainer: Trainer, prepared: Prepared) -> dict[str, An
         "prepared": str(prepared.path.absolute()),
         "data": prepared.manifest.fingerprint,
     }
+
+
+def processor(device: torch.device) -> str:
+    """The kind of processor that computes, as far as it decides how sums are rounded."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
 
 
 def git_commit() -> str | None:

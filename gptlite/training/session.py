@@ -15,17 +15,17 @@ from gptlite.compute.processes import world_size
 from gptlite.config.loading import dump_config
 from gptlite.config.schema import RunConfig
 from gptlite.data.prepared import Prepared
-from gptlite.errors import ConfigError, RunError
+from gptlite.errors import ConfigError, RunError, UserError
 from gptlite.loggers.metrics import MetricLog
 from gptlite.planning.plan import plan_run
-from gptlite.runs.checkpoint import Checkpoint
-from gptlite.runs.find import find_latest
+from gptlite.runs.find import find_latest, none_left
 from gptlite.runs.run import Run
-from gptlite.training.checkpointing import restore
+from gptlite.training.checkpointing import Restored, restore
 from gptlite.training.dry_run import expected_evaluation_updates
 from gptlite.training.listener import Listener
 from gptlite.training.logging_setup import open_log
 from gptlite.training.loop import is_done, save_initial, train
+from gptlite.training.reconcile import inexact_because
 from gptlite.training.run_info import run_info
 from gptlite.training.setup import Setup, build, memory_errors, resolve_here
 from gptlite.training.signals import Signals
@@ -46,8 +46,7 @@ def start_new(
         if is_main:
             if run.started:
                 raise RunError("another process has just started this run. Give the command again.", f"run {run.name}")
-            run.write_info(run_info(setup, trainer, prepared))
-            run.write_config(dump_config(setup.cfg))
+            run.write_setup(run_info(setup, trainer, prepared), dump_config(setup.cfg))
             plan = plan_run(
                 setup.cfg,
                 prepared,
@@ -69,16 +68,63 @@ def start_resumed(cfg: RunConfig, prepared: Prepared, run: Run, listener: Listen
         cfg = cfg.with_values({"train.micro_batch_size": "auto"})
     setup = resolve_here(cfg, prepared)
     trainer = build(setup.cfg, prepared)
-    checkpoint = find_latest(run.checkpoints, listener.say)
+    restored = restore_newest(trainer, run, listener)
+    check_length(trainer.cfg, restored, run, listener)
+    # Nothing is written before this line: a resume that is refused leaves the run as it was.
     trainer.dist.barrier()  # every process has read before the main one removes leftovers
     if trainer.dist.is_main:
         run.remove_leftovers()
         info = run_info(setup, trainer, prepared)
+        if warning := inexact_because(run.info, info):
+            listener.say(warning)
         info = {key: value for key, value in info.items() if key not in ("argv", "git_commit")}
         info["reasons"] = first_reasons(run.info.get("reasons"), info["reasons"])
-        run.write_info({**run.info, **info, "resumed_by": sys.argv})
-        run.write_config(dump_config(setup.cfg))
-    return run_session(setup, trainer, prepared, run, checkpoint, listener)
+        run.write_setup({**run.info, **info, "resumed_by": sys.argv}, dump_config(setup.cfg))
+    return run_session(setup, trainer, prepared, run, restored, listener)
+
+
+def restore_newest(trainer: Trainer, run: Run, listener: Listener) -> Restored | None:
+    """Load the newest valid checkpoint into the trainer, the same one in all processes; None where none was ever saved.
+
+    RunError where they are gone, where none can be used, or where the processes found different ones.
+    """
+    restored, problem = None, None
+    try:
+        restored = find_latest(
+            run.checkpoints,
+            listener.say,
+            lambda each: restore(each, trainer.model, trainer.optimizers, trainer.identity, trainer.cfg),
+        )
+        if restored is None and run.has_trained:
+            raise none_left(run.checkpoints)
+    except UserError as error:  # the other processes must not wait for this one
+        problem = error
+    found = "none" if restored is None else f"step {restored.state.step} ({restored.digest[:12]})"
+    of_main = trainer.dist.from_main(found)
+    if trainer.dist.largest(int(problem is not None or found != of_main)) and problem is None:
+        problem = RunError(
+            f"the processes found different checkpoints: the first one {of_main}, this one {found}, or one that cannot "
+            "be read. Give all of them the same files.",
+            str(run.checkpoints),
+        )
+    if problem is not None:
+        raise problem
+    return restored
+
+
+def check_length(cfg: RunConfig, restored: Restored | None, run: Run, listener: Listener) -> None:
+    """ConfigError where max_steps is below the steps already made; a line where there is nothing left to train."""
+    if restored is None:
+        return
+    state = restored.state
+    if cfg.train.updates is not None and cfg.train.updates < state.step:
+        raise ConfigError(
+            f"train.max_steps is {cfg.train.updates}, but {run.name} has already made {state.step} updates. "
+            f"Set it to {state.step} or more."
+        )
+    if is_done(state, cfg.train) and not state.evaluation_due:
+        length = "max_steps" if cfg.train.max_minutes is None else "max_minutes"
+        listener.say(f"{run.name} is finished after {state.step} updates. To train on, raise train.{length}.")
 
 
 def first_reasons(before: object, now: dict[str, dict[str, object]]) -> dict[str, object]:
@@ -91,17 +137,16 @@ def first_reasons(before: object, now: dict[str, dict[str, object]]) -> dict[str
 
 
 def run_session(
-    setup: Setup, trainer: Trainer, prepared: Prepared, run: Run, checkpoint: Checkpoint | None, listener: Listener
+    setup: Setup, trainer: Trainer, prepared: Prepared, run: Run, restored: Restored | None, listener: Listener
 ) -> TrainState:
-    """Train to the end, from `checkpoint` if there is one, and mark the run as finished."""
+    """Train to the end, from what was restored if there is something, and mark the run as finished."""
     cfg, is_main = trainer.cfg, trainer.dist.is_main
     announce(setup, trainer, listener)
-    state = restored_state(trainer, run, checkpoint, listener)
+    state = initial_state(trainer) if restored is None else restored.state
     if is_main and not is_done(state, cfg.train):
         run.reopen()
     signals = Signals(f"run {run.name}", run.handle, listener.say_at_once)
-    resumed_from = None if checkpoint is None else state
-    log = open_log(cfg, prepared.manifest, run, resumed_from, listener) if is_main else MetricLog.silent()
+    log = open_log(cfg, prepared.manifest, run, restored, listener) if is_main else MetricLog.silent()
     with (
         memory_errors(cfg),
         signals.watched(),
@@ -109,13 +154,20 @@ def run_session(
         run.noting_divergence() if is_main else nullcontext(),
         log,
     ):
-        if checkpoint is None:
+        if restored is None:
             state = save_initial(trainer, run, state, log, listener)
         state = train(trainer, run, state, log, listener, signals)
     if is_main:
         run.finish({"step": state.step, "best_step": state.best_step, "best_bits_per_byte": state.best_bits_per_byte})
     trainer.dist.close()
     return state
+
+
+def initial_state(trainer: Trainer) -> TrainState:
+    """The beginning; under max_minutes with an estimate of how long an evaluation takes."""
+    if trainer.cfg.train.max_minutes is None:
+        return TrainState()
+    return TrainState(evaluation_updates=expected_evaluation_updates(trainer))
 
 
 def announce(setup: Setup, trainer: Trainer, listener: Listener) -> None:
@@ -125,25 +177,3 @@ def announce(setup: Setup, trainer: Trainer, listener: Listener) -> None:
         listener.say(line)
     if trainer.cfg.train.max_minutes is not None:
         listener.say("train.max_minutes: the clock ends this run, so a resumed one does not repeat it bit for bit")
-
-
-def restored_state(trainer: Trainer, run: Run, checkpoint: Checkpoint | None, listener: Listener) -> TrainState:
-    """Where training stands: the beginning, or the checkpoint, whose tensors are put back.
-
-    ConfigError if max_steps is below the steps already made.
-    """
-    cfg = trainer.cfg
-    if checkpoint is None:
-        if cfg.train.max_minutes is None:
-            return TrainState()
-        return TrainState(evaluation_updates=expected_evaluation_updates(trainer))
-    state = restore(checkpoint, trainer.model, trainer.optimizers, trainer.identity, cfg)
-    if cfg.train.updates is not None and cfg.train.updates < state.step:
-        raise ConfigError(
-            f"train.max_steps is {cfg.train.updates}, but {run.name} has already made {state.step} updates. "
-            f"Set it to {state.step} or more."
-        )
-    if is_done(state, cfg.train):
-        length = "max_steps" if cfg.train.max_minutes is None else "max_minutes"
-        listener.say(f"{run.name} is finished after {state.step} updates. To train on, raise train.{length}.")
-    return state

@@ -1,4 +1,8 @@
-"""Ctrl-C and SIGTERM: noted when they come, acted on when the current update is complete."""
+"""Signals: noted when they come, acted on when the current update is complete.
+
+SIGINT, SIGTERM, SIGHUP    save and exit with 128 + the signal's number
+SIGUSR1                    save and go on
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,17 @@ from types import FrameType
 
 from gptlite.errors import Interrupted
 
+STOPPING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+SAVING = getattr(signal, "SIGUSR1", None)
+SAVE = 1  # a request below every signal that stops, so that the largest request of several processes is to stop
+STOP = 100  # plus the number of the signal
+
 
 class Signals:
-    """Which signal was received first. The same signal a second time stops at once; the other one is ignored, because
-    whoever stops several processes may send both to each.
+    """Which signal that stops was received first, and whether a save was asked for.
+
+    The same signal a second time stops at once; another one is ignored, because whoever stops several processes may
+    send both to each. A signal that the parent process ignores (`nohup`, `&` in a script) stays ignored.
 
     where: `run small`, for messages. handle: what to resume, for Interrupted. tell: shows a line; called inside the
     signal handler. answer: that line.
@@ -26,7 +37,15 @@ class Signals:
         answer: str = "stopping after this update",
     ) -> None:
         self.received = 0
+        self.save_wanted = False
         self._where, self._handle, self._tell, self._answer = where, handle, tell, answer
+
+    def take_request(self) -> int:
+        """0, SAVE, or STOP + the number of the signal. A save is asked for once."""
+        if self.received:
+            return STOP + self.received
+        wanted, self.save_wanted = self.save_wanted, False
+        return SAVE if wanted else 0
 
     def _on_first(self, signum: int, frame: FrameType | None) -> None:
         signal.signal(signum, self._on_second)
@@ -39,6 +58,9 @@ class Signals:
         signal.signal(signum, signal.SIG_DFL)  # a third one ends the process
         raise self.interrupted(signum, "stopped at once; the last checkpoint is kept")
 
+    def _on_save(self, signum: int, frame: FrameType | None) -> None:
+        self.save_wanted = True
+
     def interrupted(self, signum: int, what_happened: str) -> Interrupted:
         """The error that ends the work after a signal."""
         name = signal.Signals(signum).name
@@ -46,10 +68,14 @@ class Signals:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Install the handlers for both signals, and restore the previous ones afterwards."""
-        handlers = {signum: signal.signal(signum, self._on_first) for signum in (signal.SIGINT, signal.SIGTERM)}
+        """Install the handlers, and restore the previous ones afterwards."""
+        handlers = dict.fromkeys(STOPPING, self._on_first) | ({} if SAVING is None else {SAVING: self._on_save})
+        watched = {
+            signum: handler for signum, handler in handlers.items() if signal.getsignal(signum) != signal.SIG_IGN
+        }
+        previous = {signum: signal.signal(signum, handler) for signum, handler in watched.items()}
         try:
             yield
         finally:
-            for signum, handler in handlers.items():
+            for signum, handler in previous.items():
                 signal.signal(signum, handler)

@@ -24,6 +24,7 @@ class TrainState:
     best_loss: float | None = None
     best_bits_per_byte: float | None = None
     evaluations_since_best: int = 0
+    evaluation_due: bool = False  # at this step: a signal came before it, and the resume makes it up
     elapsed: float = 0.0  # seconds of training, evaluations and checkpoints included, over all sessions
     # With these, a run that the clock ends leaves time for its last evaluation and checkpoint. An evaluation's time is
     # kept in updates, because a busy machine slows both down alike.
@@ -58,9 +59,10 @@ class TrainState:
     def after_eval(self, score: Score) -> TrainState:
         """After an evaluation at this step."""
         if self.best_loss is not None and score.loss >= self.best_loss:
-            return replace(self, evaluations_since_best=self.evaluations_since_best + 1)
+            return replace(self, evaluations_since_best=self.evaluations_since_best + 1, evaluation_due=False)
         return replace(
             self,
+            evaluation_due=False,
             best_step=self.step,
             best_loss=score.loss,
             best_bits_per_byte=score.bits_per_byte,

@@ -148,12 +148,16 @@ def train_step(
 
 def diverged(step: int, what: str, lr: float | None) -> Diverged:
     """The error for numbers of `step` that are not finite. lr: of the updates before; None where there were none."""
+    facts = {"step": step, "lr": lr}
     if lr is None:
         return Diverged(
             f"{what}. Nothing was trained yet, so the arithmetic of this machine is the likely cause: try "
             "run.precision=fp32, run.attention=plain or another version of torch.",
             f"step {step}",
+            facts,
         )
     return Diverged(
-        f"{what}. Start a new run with a lower train.lr (it was {lr:.3g}) or more train.warmup_steps.", f"step {step}"
+        f"{what}. Start a new run with a lower train.lr (it was {lr:.3g}) or more train.warmup_steps.",
+        f"step {step}",
+        facts,
     )

@@ -14,11 +14,12 @@ from gptlite.data.batches import Batches
 from gptlite.data.tokens import Tokens
 from gptlite.inference.language_model import LanguageModel
 from gptlite.inference.score import Score
+from gptlite.loggers.log_files import LogEnd
 from gptlite.loggers.media import Media
 from gptlite.model.gpt import GPT
 from gptlite.runs.checkpoint import prune, save_checkpoint, write_pointer
 from gptlite.runs.run import Run
-from gptlite.training.checkpointing import Identity, checkpoint_files, checkpoint_tensors
+from gptlite.training.checkpointing import Identity, checkpoint_files, checkpoint_tensors, first_non_finite
 from gptlite.training.eval_media import eval_media
 from gptlite.training.optim.build import Optimizers
 from gptlite.training.state import TrainState
@@ -68,16 +69,34 @@ class Trainer:
         """Images, histograms and embeddings for TensorBoard, by tag."""
         return eval_media(self.language_model, self.cfg, self.validation, self.dist)
 
-    def save(self, run: Run, state: TrainState, warn: Callable[[str], None]) -> None:
-        """Write a checkpoint, point to it, and only then remove old ones: there is a valid one at every instant."""
+    def find_non_finite(self) -> str | None:
+        """The name of a parameter or optimizer state that is not finite in the main process; None where all are."""
+        name = first_non_finite(self.model, self.optimizers) if self.dist.is_main else None
+        found = self.dist.from_main(name or "") if self.dist.world_size > 1 else name
+        return found or None
+
+    def save(
+        self,
+        run: Run,
+        state: TrainState,
+        logs: Mapping[str, LogEnd],
+        warn: Callable[[str], None],
+        *,
+        replace: bool = False,
+    ) -> None:
+        """Write a checkpoint, point to it, and only then remove old ones: there is a valid one at every instant.
+
+        logs: how far the metric log is. replace: the checkpoint of this step, which was made before its evaluation.
+        """
         if self.dist.is_main:
             loss = state.best_loss if state.is_new_best else None
-            files = checkpoint_files(self.language_model, self.identity, state)
+            files = checkpoint_files(self.language_model, self.identity, self.cfg, state, logs)
             tensors = checkpoint_tensors(self.model, self.optimizers)
-            save_checkpoint(run.checkpoints, state.step, files, tensors, score=loss)
+            save_checkpoint(run.checkpoints, state.step, files, tensors, score=loss, replace=replace)
             write_pointer(run.checkpoints, "latest", state.step)
             if state.is_new_best:
                 write_pointer(run.checkpoints, "best", state.step, {"loss": state.best_loss})
-            protected = [] if state.best_step is None else [state.best_step]
-            prune(run.checkpoints, self.cfg.save.keep, protected, newest=state.step, warn=warn)
+            if not state.evaluation_due:  # this checkpoint will be replaced, and another one must exist meanwhile
+                protected = [] if state.best_step is None else [state.best_step]
+                prune(run.checkpoints, self.cfg.save.keep, protected, newest=state.step, warn=warn)
         self.dist.barrier()

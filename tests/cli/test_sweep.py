@@ -38,7 +38,7 @@ def begun(name: str, *sets: str) -> Run:
     """Make the folder of a run that has started."""
     run = Run(Path("runs", name))
     run.path.mkdir(parents=True)
-    run.write_config(dump_config(with_absolute_paths(load_config(Path("nano.yaml"), sets))))
+    run.write_setup({}, dump_config(with_absolute_paths(load_config(Path("nano.yaml"), sets))))
     return run
 
 
@@ -144,7 +144,6 @@ def finished(name: str, best: float, at: int, *sets: str) -> None:
     run.finish({"best_bits_per_byte": best, "best_step": at})
     val = {"step": at, "split": "val", "loss": 2 * best, "bits_per_byte": best}
     (run.path / "metrics.jsonl").write_text(json.dumps(val) + "\n")
-    run.write_info({"data": None})
 
 
 def cells(out: str) -> list[list[str]]:
@@ -176,7 +175,7 @@ def test_seeds_share_a_row_and_the_best_row_comes_first(gptlite, monkeypatch):
 def test_failed_points_have_rows_whether_or_not_their_run_started(gptlite, capfd, code):
     runs = layers_1_to_3()
     finished("nano-sweep-03-n_layer=3", 2.0, 6, "model.n_layer=3")
-    begun("nano-sweep-02-n_layer=2", "model.n_layer=2").write_info({})
+    begun("nano-sweep-02-n_layer=2", "model.n_layer=2")
     text = report(runs, {runs[0].name: code, runs[1].name: code, runs[2].name: 0}, print)
     assert [row[:3] for row in cells(text)] == [
         ["run", "state", "n_layer"],

@@ -9,7 +9,7 @@ import pytest
 from gptlite.config.grid import SweepAxis, load_points, names_of, points, read_axes
 from gptlite.config.loading import load_config, override_value
 from gptlite.errors import ConfigError
-from gptlite.runs.run import Run
+from gptlite.runs.names import check_name
 
 
 def test_every_combination_is_a_point_and_the_last_key_changes_fastest():
@@ -115,7 +115,7 @@ def test_a_point_is_the_config_that_set_makes_of_its_settings(tmp_path: Path):
 def test_names_are_names_of_runs_whatever_the_values(value):
     grid = points([SweepAxis("eval.prompt", (value,)), SweepAxis("data.encoding", ("ü" * 80, 1))], "s" * 150)
     for point in grid:
-        Run.check_name(point.name, point.name)
+        check_name(point.name, point.name)
 
 
 def test_the_runs_of_a_sweep_are_told_from_those_of_others():

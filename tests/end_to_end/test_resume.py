@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
+from training_runs import Crash, assert_same_end, crash_at, final, numbers, signal_in, start
 
 from gptlite.compute.threads import available_threads
 from gptlite.config.schema import RunConfig
 from gptlite.errors import ConfigError, Diverged, Interrupted, RunError
-from gptlite.runs.checkpoint import Checkpoint, valid_checkpoints
 from gptlite.runs.run import Run
 from gptlite.training import launch, loop
 from gptlite.training.listener import SilentListener
+from gptlite.training.reconcile import reconcile
 
 HARD = {
     "model.dropout": 0.2,
@@ -29,45 +28,6 @@ HARD = {
     "log.grad_norms": True,
     "save.every": 5,
 }
-
-
-class Crash(Exception):
-    """What a power cut looks like from inside."""
-
-
-def numbers(run: Run) -> list[dict[str, Any]]:
-    lines = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in line.items() if key != "time"} for line in lines]
-
-
-def final(run: Run) -> Checkpoint:
-    return valid_checkpoints(run.checkpoints, check_hashes=True)[-1]
-
-
-def assert_same_end(a: Run, b: Run) -> None:
-    one, other = final(a), final(b)
-    assert one.step == other.step
-    for read in (Checkpoint.read_model, Checkpoint.read_optimizer):
-        left, right = read(one), read(other)
-        assert left.keys() == right.keys()
-        assert all(torch.equal(left[name], right[name]) for name in left)
-    assert numbers(a) == numbers(b)
-    assert (a.path / "samples.jsonl").read_text() == (b.path / "samples.jsonl").read_text()
-
-
-def start(cfg: RunConfig, root: Path, name: str) -> Run:
-    return launch.start(cfg, root=root, base="tiny", name=name).run
-
-
-def crash_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
-    real = loop.train_step
-
-    def train_step(trainer, at, *rest):
-        if at == step:
-            raise Crash
-        return real(trainer, at, *rest)
-
-    monkeypatch.setattr(loop, "train_step", train_step)
 
 
 @pytest.mark.parametrize("values", [{}, HARD], ids=["plain", "everything-random-in-pieces"])
@@ -101,18 +61,6 @@ class Listener(SilentListener):
         self.heard.append(line)
 
 
-def signal_in(monkeypatch: pytest.MonkeyPatch, step: int, *signums: int) -> None:
-    real = loop.train_step
-
-    def train_step(trainer, at, *rest):
-        if at == step:
-            for signum in signums:
-                signal.raise_signal(signum)
-        return real(trainer, at, *rest)
-
-    monkeypatch.setattr(loop, "train_step", train_step)
-
-
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_after_the_update_and_says_how_to_go_on(tiny, tmp_path, monkeypatch, signum):
     whole = start(tiny, tmp_path, "whole")
@@ -133,14 +81,6 @@ def test_a_signal_saves_after_the_update_and_says_how_to_go_on(tiny, tmp_path, m
     launch.resume(cut)
     assert cut.finished
     assert_same_end(whole, cut)
-
-
-def test_a_signal_during_the_last_update_lets_the_run_end_as_finished(tiny, tmp_path, monkeypatch):
-    with monkeypatch.context() as patch:
-        signal_in(patch, 11, signal.SIGTERM)
-        run = start(tiny, tmp_path, "a")
-    assert final(run).step == 12
-    assert run.finished
 
 
 def test_the_same_signal_again_gives_up_at_once_and_the_last_checkpoint_stands(tiny, tmp_path, monkeypatch):
@@ -241,15 +181,15 @@ def test_a_finished_run_goes_on_when_it_is_given_more_updates(tiny, tmp_path):
 def test_auto_stands_for_what_was_chosen_only_where_it_is_the_default():
     saved = RunConfig().with_values({"run.threads": 3})
     prompt, source = (RunConfig().with_values({key: "auto"}) for key in ("eval.prompt", "data.source"))
-    assert launch.reconcile(saved, prompt, "a") == saved.with_values({"eval.prompt": "auto"})
+    assert reconcile(saved, prompt, "a") == saved.with_values({"eval.prompt": "auto"})
     with pytest.raises(ConfigError, match=r"data\.source is python-stdlib in this run and cannot become auto"):
-        launch.reconcile(saved, source, "a")
+        reconcile(saved, source, "a")
 
 
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ("n_layer: 1", "n_layer: 2", r"the checkpoint has model\.n_layer=1, and config\.yaml 2"),
+        ("n_layer: 1", "n_layer: 2", r"the checkpoint was trained with model\.n_layer=1, and config\.yaml has 2"),
         (
             "optimizer: adamw",
             "optimizer: muon",
@@ -257,10 +197,12 @@ def test_auto_stands_for_what_was_chosen_only_where_it_is_the_default():
         ),
     ],
 )
-def test_a_hand_edited_model_or_optimizer_is_refused_before_anything_is_read_wrongly(tiny, tmp_path, old, new, problem):
+def test_a_config_that_does_not_fit_its_checkpoint_is_refused_before_anything_is_read_wrongly(
+    tiny, tmp_path, old, new, problem
+):
     run = start(tiny.with_values({"train.optimizer": "adamw", "train.max_steps": 2}), tmp_path, "a")
     assert old in run.config_text()
-    run.write_config(run.config_text().replace(old, new))
+    run.write_setup(run.info, run.config_text().replace(old, new))
     with pytest.raises(RunError, match=problem):
         launch.resume(run)
 

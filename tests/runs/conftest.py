@@ -17,6 +17,7 @@ Save = Callable[..., Checkpoint]
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """The checkpoints folder of a run, not yet made."""
+    (tmp_path / "small").mkdir()
     return tmp_path / "small" / "checkpoints"
 
 

@@ -88,7 +88,7 @@ def test_a_deleted_or_truncated_file_is_noticed_and_the_checkpoint_before_is_use
     for length in [None, *range(0, len(whole), max(1, len(whole) // 20))]:
         path.unlink() if length is None else path.write_bytes(whole[:length])
         warnings: list[str] = []
-        found = find_latest(folder, warnings.append, check_hashes=False)
+        found = find_latest(folder, warnings.append, lambda each: each)  # sizes suffice
         assert found is not None
         assert found.step == 1
         assert len(warnings) == 1

@@ -15,7 +15,7 @@ import pytest
 
 from gptlite import files
 from gptlite.errors import StorageError
-from gptlite.json_files import read_versioned
+from gptlite.json_files import read_facts
 from gptlite.runs.checkpoint import prune, save_checkpoint, valid_checkpoints, write_pointer
 from gptlite.runs.find import find_best, find_latest
 
@@ -33,6 +33,7 @@ def save_and_prune(folder: Path, step: int, score: float, warn: Callable[[str], 
 
 def begin(folder: Path) -> None:
     """Steps 1 (to be pruned by the next save), 2 and 3."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
     for step in (1, 2, 3):
         save_checkpoint(folder, step, {"model.safetensors": bytes([step]) * SIZE}, {}, score=5.0 - step)
     write_pointer(folder, "latest", 3)
@@ -69,7 +70,7 @@ def check_survivors(folder: Path) -> int:
     chosen = find_best(folder, pytest.fail)
     assert chosen is not None
     assert chosen.step == found.step
-    assert {read_versioned(folder / f"{name}.json")["step"] for name in ("latest", "best")} <= {3, 4}
+    assert {read_facts(folder / f"{name}.json")["step"] for name in ("latest", "best")} <= {3, 4}
     named = {path for path in folder.glob("step-*") if files.TEMP_MARK not in path.name}
     assert named == {each.path for each in valid_checkpoints(folder, check_hashes=True)}  # none is half there
     return found.step

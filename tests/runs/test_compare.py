@@ -42,8 +42,8 @@ def written(folder: Path, name: str, *scores: float, finished: bool = True, text
     run = Run(folder / name)
     run.path.mkdir(parents=True)
     given = {key.replace("__", "."): value for key, value in keys.items()}
-    run.write_config(dump_config(RunConfig().with_values(values | given)))
-    run.write_info({"started_at": "2026-01-02T03:04:05+00:00", "parameters": 1234, "data": text})
+    info = {"started_at": "2026-01-02T03:04:05+00:00", "parameters": 1234, "data": text}
+    run.write_setup(info, dump_config(RunConfig().with_values(values | given)))
     lines = []
     for i, score in enumerate(scores, 1):
         lines.append(line(100 * i, "train", loss=2.0, time={"elapsed": 9.0 * i, "tokens_per_second": 500.0 + i}))
@@ -100,7 +100,7 @@ def test_a_locked_run_is_running_and_asking_does_not_disturb_the_holder(tmp_path
 def test_divergence_is_recorded_until_the_run_is_reopened(tmp_path):
     run = written(tmp_path, "a", 3.0, finished=False)
     with pytest.raises(Diverged), run.noting_divergence():
-        raise Diverged("step 7: loss = nan")
+        raise Diverged("loss = nan", "step 7", {"step": 7})
     assert json.loads((run.path / "diverged.json").read_text())["problem"] == "step 7: loss = nan"
     assert read_run(run)[0].state == "diverged"
     run.reopen()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -17,9 +18,7 @@ from gptlite.runs.run import Run
 
 def make(root: Path, name: str, started_at: str | None = None) -> Run:
     run = Run.create(root, name, "unused")
-    run.write_config("run: {}\n")
-    if started_at:
-        run.write_info({"started_at": started_at})
+    run.write_setup({"started_at": started_at} if started_at else {}, "run: {}\n")
     return run
 
 
@@ -75,11 +74,11 @@ def test_claim_makes_or_continues_a_run_and_can_be_repeated_after_a_kill(tmp_pat
     first = Run.claim(tmp_path, "y")
     assert not first.started
     (first.path / ".lock").touch()
-    first.write_info({})
+    (first.path / "run.json").write_text("{}")
     (first.path / "config.yaml.tmp-1-abcd").touch()  # killed before config.yaml was there
     again = Run.claim(tmp_path, "y")
     assert (again, again.started) == (first, False)
-    again.write_config("run: {}\n")
+    again.write_setup({}, "run: {}\n")
     assert Run.claim(tmp_path, "y").started
 
 
@@ -164,24 +163,26 @@ def test_a_run_is_finished_until_it_is_reopened(tmp_path: Path) -> None:
 
 def test_run_json_reads_back_with_its_start_and_version(tmp_path: Path) -> None:
     run = make(tmp_path, "small")
-    run.write_info({"argv": ["gptlite", "train", "\udce4"]})
+    run.write_setup({"argv": ["gptlite", "train", "\udce4"]}, "run: {}\n")
     info = run.info
     assert info["argv"] == ["gptlite", "train", "\udce4"]
-    run.write_info({**info, "resumed": 1})
+    run.write_setup({**info, "resumed": 1}, "run: {}\n")
     assert run.info["started_at"] == info["started_at"]
-    assert run.info["format_version"] == 1
+    assert run.info["format_version"] == 2
 
 
 def test_run_json_of_another_version_is_an_error_with_the_version(tmp_path: Path) -> None:
     run = make(tmp_path, "small")
-    (run.path / "run.json").write_text(json.dumps({"format_version": 2}))
-    with pytest.raises(RunError, match=r"run\.json: format_version is 2, and this gptlite reads 1"):
+    fields = {"format_version": 3}
+    digest = hashlib.sha256((json.dumps(fields, indent=2, sort_keys=True) + "\n").encode()).hexdigest()
+    (run.path / "run.json").write_text(json.dumps({**fields, "sha256": digest}))
+    with pytest.raises(RunError, match=r"run\.json: format_version is 3, and this gptlite reads 1 and 2"):
         _ = run.info
 
 
 def test_the_config_reads_back_as_written(tmp_path: Path) -> None:
     run = make(tmp_path, "small")
-    run.write_config("# Größe\r\nrun: {}\n")
+    run.write_setup({}, "# Größe\r\nrun: {}\n")
     assert run.config_text() == "# Größe\r\nrun: {}\n"
     (run.path / "config.yaml").write_bytes(b"\xff")
     with pytest.raises(RunError, match=r"config\.yaml: the run's config cannot be read: .*can't decode byte 0xff"):
@@ -195,7 +196,8 @@ def test_leftovers_of_a_killed_training_are_removed_and_nothing_else(tmp_path: P
     (run.path / "run.json.tmp-77-ab").touch()
     with run.lock():
         assert len(run.remove_leftovers()) == 2
-    assert sorted(path.name for path in run.path.rglob("*")) == [".lock", "checkpoints", "config.yaml", "step-00000001"]
+    left = [".lock", "checkpoints", "config.yaml", "run.json", "step-00000001"]
+    assert sorted(path.name for path in run.path.rglob("*")) == left
 
 
 def test_a_locked_run_names_the_holder(tmp_path: Path) -> None:

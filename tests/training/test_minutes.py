@@ -54,9 +54,9 @@ def test_time_is_left_for_the_last_checkpoint_as_the_one_of_the_start_and_then_t
 ):
     real, seconds = trainer.Trainer.save, iter([1, 5, 5, 5])
 
-    def save(*args):
+    def save(*args, **kwargs):
         hands.take(next(seconds))
-        return real(*args)
+        return real(*args, **kwargs)
 
     monkeypatch.setattr(trainer.Trainer, "save", save)
     run = launch.start(one_minute, root=tmp_path, base="tiny", name="e").run

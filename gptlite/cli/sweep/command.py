@@ -62,7 +62,7 @@ def validate_sweep(options: TrainOptions) -> Sweep:
     from gptlite.cli.sweep.sweep_runs import sweep_runs
     from gptlite.config.grid import SweepAxis, load_points, points, read_axes
     from gptlite.config.schema import RunConfig
-    from gptlite.runs.run import Run
+    from gptlite.runs.names import check_name
 
     problems: list[Problem] = options.problems()
     axes: list[SweepAxis] = []
@@ -74,8 +74,8 @@ def validate_sweep(options: TrainOptions) -> Sweep:
         name = f"{path.stem}-sweep" if options.name is None else options.name
         grid = points(axes, name)
         with gathered(problems), located(f"--name {name}", at=f"run {name}"):
-            Run.check_name(options.name, name)
-            Run.check_name(grid[0].name, name)  # longer by a number
+            check_name(options.name, name)
+            check_name(grid[0].name, name)  # longer by a number
         with located("--set"):
             configs = load_points(path, build_overrides(options.sets, options.data), grid, "--sweep")
     if problems:

@@ -12,7 +12,8 @@ from gptlite.config.schema import RunConfig
 from gptlite.data.prepare import prepare
 from gptlite.errors import DataError, Diverged, Problem, RunError, gathered
 from gptlite.runs.run import CONFIG, Run, runs_folder
-from gptlite.training.launch import check_text, reconcile, with_absolute_paths
+from gptlite.training.launch import check_text, with_absolute_paths
+from gptlite.training.reconcile import reconcile
 
 STOPPED = (130, 143)  # exit codes of runs that a signal stopped
 

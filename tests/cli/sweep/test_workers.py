@@ -76,7 +76,7 @@ def runs(tmp_path: Path) -> list[SweepRun]:
     found = sweep_runs(grid, [cfg.with_values(point.values) for point in grid])
     for run in found:
         run.path.mkdir()
-        run.write_config(dump_config(with_absolute_paths(run.cfg)))
+        run.write_setup({}, dump_config(with_absolute_paths(run.cfg)))
     return found
 
 

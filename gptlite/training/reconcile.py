@@ -1,0 +1,79 @@
+"""What a resumed run may change, what must be as it was, and what another machine makes inexact."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gptlite.config.schema import RunConfig
+from gptlite.errors import ConfigError
+
+# When a run evaluates, saves and logs, how long it trains (the learning rate schedule follows the new length), and on
+# how many threads.
+MAY_CHANGE = (
+    "train.max_steps",
+    "train.max_minutes",
+    "train.patience",
+    "eval.",
+    "save.",
+    "log.",
+    "sample.",
+    "run.threads",
+)
+# Where things lie (the text is known by its fingerprint), and how a batch is split.
+WITHOUT_EFFECT = ("data.source", "data.dir", "run.dir", "train.micro_batch_size")
+
+
+def flat(cfg: RunConfig) -> Iterator[tuple[str, Any]]:
+    """(section.key, value) of a config, as JSON has them."""
+    for section, values in cfg.model_dump(mode="json").items():
+        for key, value in values.items():
+            yield f"{section}.{key}", value
+
+
+def reconcile(saved: RunConfig, wanted: RunConfig, name: str) -> RunConfig:
+    """The config to resume with: `saved`, with what may change from `wanted`. ConfigError with all that may not."""
+    changes: dict[str, object] = {}
+    problems = []
+    before, defaults = dict(flat(saved)), dict(flat(RunConfig()))
+    for key, value in flat(wanted):
+        # `auto` asks for what the rules chose, which is what was saved
+        if value == before[key] or (value == "auto" == defaults[key]):
+            continue
+        if key.startswith(MAY_CHANGE):
+            changes[key] = value
+        else:
+            problems.append(f"{key} is {before[key]} in this run and cannot become {value}. Start a new run instead.")
+    if problems:
+        raise ConfigError(problems, where=f"run {name}")
+    return saved.with_values(changes)
+
+
+def deciding_values(cfg: RunConfig) -> dict[str, Any]:
+    """The keys that decide the result and may not change, as a checkpoint records them."""
+    return {key: value for key, value in flat(cfg) if not key.startswith(MAY_CHANGE + WITHOUT_EFFECT)}
+
+
+def contradictions(recorded: Mapping[str, Any], cfg: RunConfig) -> list[str]:
+    """A sentence for each key whose value is not the one that a checkpoint recorded."""
+    return [
+        f"the checkpoint was trained with {key}={recorded[key]}, and config.yaml has {value}. Restore the old value, "
+        "or start a new run."
+        for key, value in deciding_values(cfg).items()
+        if key in recorded and recorded[key] != value
+    ]
+
+
+def inexact_because(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    """A warning where run.json has another torch, processor or number of threads than before; None where it has not."""
+    pairs = {
+        "torch": [info.get("versions", {}).get("torch") for info in (before, now)],
+        "processor": [info.get("processor") for info in (before, now)],
+        "threads": [info.get("threads") for info in (before, now)],
+    }
+    changed = [f"{what} {new} (before: {old})" for what, (old, new) in pairs.items() if old not in (None, new)]
+    if not changed:
+        return None
+    return (
+        f"warning: resumed with {', '.join(changed)}, so the end will not be bit for bit that of an uninterrupted run"
+    )

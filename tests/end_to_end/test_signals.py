@@ -1,0 +1,170 @@
+"""Signals to a training process: what is saved, the exit code, and an exact resume."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from training_runs import assert_same_end, final, numbers, signal_in, start
+
+from gptlite.errors import Interrupted
+from gptlite.runs.checkpoint import read_pointer, valid_checkpoints
+from gptlite.runs.run import Run
+from gptlite.training import launch, loop
+from gptlite.training.trainer import Trainer
+
+STOPPING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+
+
+@pytest.mark.parametrize("signum", STOPPING)
+@pytest.mark.parametrize("step", [7, 11], ids=["in the middle", "at the end"])
+def test_a_signal_comes_before_a_due_evaluation_which_the_resume_makes_up(tiny, tmp_path, monkeypatch, step, signum):
+    whole = start(tiny, tmp_path, "whole")
+    with monkeypatch.context() as patch:
+        signal_in(patch, step, signum)
+        patch.setattr(Trainer, "evaluate", evaluations_before(Trainer.evaluate, step // 4))
+        with pytest.raises(Interrupted, match=rf"stopped and saved after step {step + 1} of 12") as stopped:
+            start(tiny, tmp_path, "cut")
+    assert stopped.value.exit_code == 128 + signum
+    cut = Run(tmp_path / "cut")
+    assert final(cut).step == step + 1
+    assert numbers(cut)[-1]["split"] == "train"
+    launch.resume(cut)
+    assert cut.finished
+    assert_same_end(whole, cut)
+    ends = [(each.step, each.score) for each in (final(whole), final(cut))]
+    assert ends[0] == ends[1]
+    assert read_pointer(whole.checkpoints, "best") == read_pointer(cut.checkpoints, "best")
+
+
+def evaluations_before(evaluate, n):
+    """`evaluate`, which fails the test when it is called more than n times."""
+    calls = []
+
+    def counted(trainer):
+        calls.append(1)
+        assert len(calls) <= n, "an evaluation after the signal"
+        return evaluate(trainer)
+
+    return counted
+
+
+def test_a_kill_while_an_evaluation_is_made_up_loses_nothing(tiny, tmp_path, monkeypatch):
+    tiny = tiny.with_values({"save.keep": 1})
+    whole = start(tiny, tmp_path, "whole")
+    with monkeypatch.context() as patch:
+        signal_in(patch, 7, signal.SIGTERM)
+        with pytest.raises(Interrupted):
+            start(tiny, tmp_path, "cut")
+    cut = Run(tmp_path / "cut")
+    assert [each.step for each in valid_checkpoints(cut.checkpoints)] == [4, 8]  # 4 stands until 8 is replaced
+    for place in ("save_checkpoint", "prune"):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"gptlite.training.trainer.{place}", raise_crash)
+            with pytest.raises(RuntimeError, match="power"):
+                launch.resume(cut)
+    launch.resume(cut)
+    assert_same_end(whole, cut)
+
+
+def raise_crash(*args, **kwargs):
+    raise RuntimeError("power")
+
+
+def test_sigusr1_saves_and_goes_on(tiny, tmp_path, monkeypatch):
+    tiny = tiny.with_values({"save.every": 100, "eval.every": 100, "save.keep": 5})
+    whole = start(tiny, tmp_path, "whole")
+    with monkeypatch.context() as patch:
+        signal_in(patch, 6, signal.SIGUSR1)
+        asked = start(tiny, tmp_path, "asked")
+    assert [each.step for each in valid_checkpoints(whole.checkpoints)] == [0, 12]
+    assert [each.step for each in valid_checkpoints(asked.checkpoints)] == [0, 7, 12]
+    assert asked.finished
+    assert_same_end(whole, asked)
+
+
+def test_a_stop_wins_over_a_wish_to_save(tiny, tmp_path, monkeypatch):
+    signal_in(monkeypatch, 6, signal.SIGUSR1, signal.SIGHUP)
+    with pytest.raises(Interrupted, match=r"after step 7 of 12 \(SIGHUP\)") as stopped:
+        start(tiny, tmp_path, "cut")
+    assert stopped.value.exit_code == 129
+
+
+@pytest.mark.parametrize("signum", [*STOPPING, signal.SIGUSR1])
+def test_a_signal_that_the_parent_ignored_stays_ignored(tiny, tmp_path, monkeypatch, signum):
+    before = signal.signal(signum, signal.SIG_IGN)
+    try:
+        signal_in(monkeypatch, 6, signum)
+        assert start(tiny, tmp_path, "a").finished
+        assert signal.getsignal(signum) == signal.SIG_IGN
+    finally:
+        signal.signal(signum, before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("signum", [*STOPPING, signal.SIGUSR1])
+def test_twenty_signals_at_random_times_also_in_saves_and_evaluations(tiny, tmp_path, signum):
+    tiny = tiny.with_values({"train.max_steps": 30, "eval.every": 3, "save.every": 2})
+    whole = start(tiny, tmp_path, "whole")
+    cut = Run(tmp_path / "cut")
+    moments = random.Random(os.urandom(8))
+    stopped = 0
+    seconds = 0.4  # of a whole run
+    while stopped < 20:
+        timer = threading.Timer(moments.uniform(0, seconds), os.kill, (os.getpid(), signum))
+        before = signal.signal(signum, lambda number, frame: None)  # one that comes before or after training is lost
+        timer.start()
+        error = None
+        try:
+            launch.resume_or_start(tiny, root=tmp_path, name="cut")
+        except Interrupted as interrupted:
+            error = interrupted
+        timer.join()
+        signal.signal(signum, before)
+        if error is not None:
+            assert error.exit_code == 128 + signum
+            assert f"after step {final(cut).step} of 30" in str(error)
+            stopped += 1
+            continue
+        assert_same_end(whole, cut)
+        stopped += signum == signal.SIGUSR1
+        with cut.lock():
+            cut.remove()
+    launch.resume_or_start(tiny, root=tmp_path, name="cut")
+    assert_same_end(whole, cut)
+
+
+IGNORING = """
+import signal, sys
+from pathlib import Path
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+import os
+os.execv(sys.executable, [sys.executable, "-c", sys.argv[1]])
+"""
+
+
+def test_an_ignored_sigint_is_inherited_as_a_shell_passes_it_to_a_background_job(tmp_path: Path) -> None:
+    program = "from gptlite.training.signals import Signals\nimport signal\n"
+    program += "with Signals('r', None, print).watched(): signal.raise_signal(signal.SIGINT)\nprint('went on')"
+    done = subprocess.run([sys.executable, "-c", IGNORING, program], capture_output=True, text=True, check=True)
+    assert done.stdout == "went on\n"
+
+
+def test_training_asks_for_signals_once_per_step_and_after_each_evaluation(tiny, tmp_path, monkeypatch):
+    """One exchange between processes per step, no more: it is a message over the network."""
+    asked: list[int] = []
+    real = loop.Signals.take_request
+
+    def take_request(signals):
+        asked.append(1)
+        return real(signals)
+
+    monkeypatch.setattr(loop.Signals, "take_request", take_request)
+    start(tiny, tmp_path, "a")
+    assert len(asked) == 12 + 3

@@ -1,0 +1,67 @@
+"""Runs of a tiny model that tests interrupt and compare."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from gptlite.config.schema import RunConfig
+from gptlite.runs.checkpoint import Checkpoint, valid_checkpoints
+from gptlite.runs.run import Run
+from gptlite.training import launch, loop
+
+
+class Crash(Exception):
+    """What a power cut looks like from inside."""
+
+
+def numbers(run: Run) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in line.items() if key != "time"} for line in lines]
+
+
+def final(run: Run) -> Checkpoint:
+    return valid_checkpoints(run.checkpoints, check_hashes=True)[-1]
+
+
+def assert_same_end(a: Run, b: Run) -> None:
+    one, other = final(a), final(b)
+    assert one.step == other.step
+    for read in (Checkpoint.read_model, Checkpoint.read_optimizer):
+        left, right = read(one), read(other)
+        assert left.keys() == right.keys()
+        assert all(torch.equal(left[name], right[name]) for name in left)
+    assert numbers(a) == numbers(b)
+    assert (a.path / "samples.jsonl").read_text() == (b.path / "samples.jsonl").read_text()
+
+
+def start(cfg: RunConfig, root: Path, name: str) -> Run:
+    return launch.start(cfg, root=root, base="tiny", name=name).run
+
+
+def crash_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    real = loop.train_step
+
+    def train_step(trainer, at, *rest):
+        if at == step:
+            raise Crash
+        return real(trainer, at, *rest)
+
+    monkeypatch.setattr(loop, "train_step", train_step)
+
+
+def signal_in(monkeypatch: pytest.MonkeyPatch, step: int, *signums: int) -> None:
+    real = loop.train_step
+
+    def train_step(trainer, at, *rest):
+        if at == step:
+            for signum in signums:
+                signal.raise_signal(signum)
+        return real(trainer, at, *rest)
+
+    monkeypatch.setattr(loop, "train_step", train_step)
