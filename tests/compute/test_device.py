@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
+from gptlite.compute import device
 from gptlite.compute.choice import GIVEN, Choice
 from gptlite.compute.device import Hardware, choose_compute, computes_in_bf16, resolve_compute, settings
 from gptlite.config.schema import RunSection
@@ -94,6 +97,26 @@ def test_settings_are_applied_and_put_back():
         assert torch.get_num_threads() == 1
         assert torch.are_deterministic_algorithms_enabled()
     assert before == (torch.get_num_threads(), torch.are_deterministic_algorithms_enabled())
+
+
+MALLOPT = SimpleNamespace(mallopt=lambda *setting: ASKED.append(setting))
+ASKED: list[tuple[int, int]] = []
+
+
+@pytest.mark.parametrize(
+    ("system", "library", "expected"),
+    [
+        ("linux", MALLOPT, [(-3, 2**31 - 1), (-1, 2**31 - 1)]),  # M_MMAP_THRESHOLD and M_TRIM_THRESHOLD in malloc.h
+        ("linux", SimpleNamespace(), []),  # a C library without mallopt
+        ("darwin", MALLOPT, []),
+    ],
+)
+def test_glibc_is_asked_to_keep_what_it_would_map_anew_or_trim(monkeypatch, system, library, expected):
+    ASKED.clear()
+    monkeypatch.setattr(device.sys, "platform", system)
+    monkeypatch.setattr(device.ctypes, "CDLL", lambda _: library)
+    device.keep_freed_memory()
+    assert expected == ASKED
 
 
 def test_autocast_multiplies_in_the_chosen_precision():
