@@ -23,6 +23,10 @@ from gptlite.runs.find import choose_checkpoint, load_checkpoint_config
 from gptlite.runs.run import runs_folder
 
 
+def ignore_warning(line: str) -> None:
+    """Drop a warning: the default of `load`, under a name that its help can show."""
+
+
 def load(
     run: str | Path,
     *,
@@ -30,7 +34,7 @@ def load(
     device: str = "auto",
     root: Path | None = None,
     decoding: bool = False,
-    warn: Callable[[str], None] = lambda line: None,
+    warn: Callable[[str], None] = ignore_warning,
 ) -> LanguageModel:
     """Load the model of a run (a folder, or a name under `root`, else $GPTLITE_RUNS, else ./runs) or checkpoint folder.
 
