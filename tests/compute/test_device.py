@@ -82,24 +82,21 @@ def test_settings_are_applied_and_put_back():
     assert before == (torch.get_num_threads(), torch.are_deterministic_algorithms_enabled())
 
 
-MALLOPT = SimpleNamespace(mallopt=lambda *setting: ASKED.append(setting))
-ASKED: list[tuple[int, int]] = []
-
-
 @pytest.mark.parametrize(
-    ("system", "library", "expected"),
+    ("system", "functions", "expected"),
     [
-        ("linux", MALLOPT, [(-3, 2**31 - 1), (-1, 2**31 - 1)]),  # M_MMAP_THRESHOLD and M_TRIM_THRESHOLD in malloc.h
-        ("linux", SimpleNamespace(), []),  # a C library without mallopt
-        ("darwin", MALLOPT, []),
+        ("linux", ["mallopt"], [(-3, 2**31 - 1), (-1, 2**31 - 1)]),  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD in malloc.h
+        ("linux", [], []),
+        ("darwin", ["mallopt"], []),
     ],
 )
-def test_glibc_is_asked_to_keep_what_it_would_map_anew_or_trim(monkeypatch, system, library, expected):
-    ASKED.clear()
+def test_glibc_is_asked_to_keep_what_it_would_map_anew_or_trim(monkeypatch, system, functions, expected):
+    asked = []
+    library = SimpleNamespace(**dict.fromkeys(functions, lambda *setting: asked.append(setting)))
     monkeypatch.setattr(device.sys, "platform", system)
     monkeypatch.setattr(device.ctypes, "CDLL", lambda _: library)
     device.keep_freed_memory()
-    assert expected == ASKED
+    assert asked == expected
 
 
 def test_autocast_multiplies_in_the_chosen_precision():

@@ -83,7 +83,7 @@ def test_a_number_of_threads_that_changes_on_the_way_is_refused(monkeypatch, val
     else:
         monkeypatch.setenv("OMP_DYNAMIC", value)
     if not refused:
-        refuse_dynamic_threads(os.environ)
+        refuse_dynamic_threads()
         return
     for threads in ("auto", 2):
         with pytest.raises(ConfigError, match=r"^OMP_DYNAMIC: the environment variable is .* Unset it\.$"):
