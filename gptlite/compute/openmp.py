@@ -69,12 +69,12 @@ def describe_spin(environment: Mapping[str, str] = os.environ) -> Choice:
     )
 
 
-def refuse_dynamic_threads(environment: Mapping[str, str] = os.environ) -> None:
+def refuse_dynamic_threads() -> None:
     """ConfigError if OpenMP may use fewer threads than it is told, depending on the load of the machine.
 
     torch's bf16 products on AMX then give nan, and no run would repeat bit for bit.
     """
-    value = environment.get(DYNAMIC, "")
+    value = os.environ.get(DYNAMIC, "")
     if value.strip().lower() in ("true", "1", "yes", "on"):
         raise ConfigError(
             f"the environment variable is {value!r}, which lets the number of threads change from operation to "

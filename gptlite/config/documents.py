@@ -20,7 +20,6 @@ from gptlite.config.schema import SECTIONS, RunConfig
 from gptlite.config.yaml import write
 from gptlite.files import replace
 
-SCHEMA_LINE = "# yaml-language-server: $schema=schema.json"
 WIDTH = 118  # of a comment line
 
 

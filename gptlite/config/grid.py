@@ -1,9 +1,4 @@
-"""A grid of configs: the values of each swept key, and every combination of them as a named point.
-
-read_axes(["train.lr=1e-3,3e-3"])       the keys and their values
-points(axes, "small-sweep")             every combination, in the order of training
-load_points(path, overrides, points)    the config of each, or every problem of all of them
-"""
+"""A grid of configs: the values of each swept key, and every combination of them as a named point."""
 
 from __future__ import annotations
 

@@ -192,15 +192,9 @@ def _split_override(text: str) -> tuple[str, Value]:
     if not equals or not name:
         raise ConfigError(f"{shown(text)} is not of the form section.key=value, such as train.lr=3e-4.")
     try:
-        return name, override_value(value)
+        return name, yaml.read_value(value)
     except YamlError as error:
         raise ConfigError(f"{shown(name)} cannot be set to {shown(value)}: {error.sentence}") from error
-
-
-def override_value(text: str) -> Value:
-    """Return the value of an override's text. Raises YamlError for quotes and brackets that are not closed."""
-    # Only quotes and brackets need a parser: everything else is one scalar, so that `eval.prompt=a: b # c` is text.
-    return yaml.read(text).value if text[:1] in ('"', "'", "[", "{") else yaml.parse_scalar(text)
 
 
 def check_key(name: str) -> None:

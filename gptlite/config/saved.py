@@ -17,6 +17,7 @@ DEFAULT_BPE_VOCAB_SIZE = 4096
 # A line as `dump_config` writes it: reading lines takes a hundredth of the time of parsing YAML.
 _SECTION = re.compile(r"(\w+):")
 _KEY = re.compile(r"  (\w+): ([\w./+-]+(?: [\w./+-]+)*|[\"\[].*)")
+_read_value = functools.lru_cache(maxsize=4096)(yaml.read_value)  # runs share most of their values
 
 
 def saved_values(text: str) -> dict[str, Value]:
@@ -26,7 +27,7 @@ def saved_values(text: str) -> dict[str, Value]:
     for line in text.removesuffix("\n").split("\n"):
         if section and (found := _KEY.fullmatch(line)):
             try:
-                values[f"{section}.{found[1]}"] = _value(found[2])
+                values[f"{section}.{found[1]}"] = _read_value(found[2])
             except YamlError:  # such as a list over several lines
                 return _values_of_edited(text)
         elif found := _SECTION.fullmatch(line):
@@ -34,11 +35,6 @@ def saved_values(text: str) -> dict[str, Value]:
         else:
             return _values_of_edited(text)
     return values
-
-
-@functools.lru_cache(maxsize=4096)  # runs share most of their values
-def _value(text: str) -> Value:
-    return yaml.read(text).value if text[0] in '"[' else yaml.parse_scalar(text)
 
 
 def _values_of_edited(text: str) -> dict[str, Value]:

@@ -102,6 +102,12 @@ def read(text: str) -> Document:
     return document if node is None else Document(_value(node, (), document), document.lines, document.repeated)
 
 
+def read_value(text: str) -> Value:
+    """Return the value of one line. Raises YamlError for quotes and brackets that are not closed."""
+    # Only quotes and brackets need a parser: everything else is one scalar, so that `eval.prompt=a: b # c` is text.
+    return read(text).value if text[:1] in ('"', "'", "[", "{") else parse_scalar(text)
+
+
 def _sentence(error: yaml.MarkedYAMLError) -> str:
     said = f"{error.context or ''} {error.problem or ''}".strip()
     known = (sentence for words, sentence in _SENTENCES.items() if words in said)
@@ -187,13 +193,7 @@ def _escaped(char: str) -> str:
 
 def shown(value: Value) -> str:
     """Write `value` for a message: as in a file, cut to MAX_SHOWN characters."""
-    if (
-        isinstance(value, str)
-        and value
-        and value.strip() == value
-        and value.isprintable()
-        and parse_scalar(value) == value
-    ):
+    if isinstance(value, str) and value.strip() == value and value.isprintable() and parse_scalar(value) == value:
         text = value  # it may need quotes in YAML, but this is what the user wrote
     else:
         text = write(value if not isinstance(value, str) else value[:MAX_SHOWN])

@@ -19,7 +19,6 @@ from gptlite.inference.engine import DecodingBatch, rows_at_once
 from gptlite.inference.sampling import Logits, TokenFlags, choose
 from gptlite.inference.stop_strings import TextStream
 from gptlite.model.gpt import GPT
-from gptlite.seeds import mix
 from gptlite.tokenizers.base import Tokenizer
 
 # Why a text ended: at max_new_tokens, end-of-text, one of stop_tokens, or one of the stop texts.
@@ -187,8 +186,3 @@ def _samples(
 def end_reasons(tokenizer: Tokenizer, stop_tokens: Sequence[int]) -> dict[int, FinishReason]:
     """The tokens that end a text without being part of it, each with the reason."""
     return {**dict.fromkeys(stop_tokens, "stop token"), tokenizer.eot_id: "end of text"}
-
-
-def sample_seed(seed: int, i: int) -> int:
-    """The seed of sample i: samples of one call differ, and none depends on how many there are."""
-    return mix(seed, i)

@@ -24,12 +24,13 @@ from gptlite.errors import ConfigError
 from gptlite.formatting import counted
 from gptlite.inference.beam import Hypothesis, beam_search
 from gptlite.inference.engine import DecodingBatch, rows_at_once
-from gptlite.inference.generate import FinishReason, Sample, Step, end_reasons, generate_batch, sample_seed
+from gptlite.inference.generate import FinishReason, Sample, Step, end_reasons, generate_batch
 from gptlite.inference.sampling import TokenFlags, suppressed_ids
 from gptlite.inference.score import ByPosition, Score, bytes_and_chars_per_token, score, score_by_position
 from gptlite.inference.stop_strings import decode_until_stop
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import FORMAT_VERSION
+from gptlite.seeds import mix
 from gptlite.tokenizers.base import Tokenizer
 
 SCORE_BATCH_SIZE = 32
@@ -108,7 +109,7 @@ class LanguageModel:
             self.gpt,
             [ids for ids in encoded for _ in range(params.n)],
             params,
-            seeds=[sample_seed(params.seed, i) for _ in encoded for i in range(params.n)],
+            seeds=[mix(params.seed, i) for _ in encoded for i in range(params.n)],
             suppressed=self.suppressed,
             tokenizer=self.tokenizer,
             n_top_logprobs=n_top_logprobs,

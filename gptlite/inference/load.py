@@ -24,7 +24,7 @@ from gptlite.runs.run import runs_folder
 
 
 def ignore_warning(line: str) -> None:
-    """Drop a warning: the default of `load`."""
+    """Drop a warning: the default of `load`, under a name that its help can show."""
 
 
 def load(

@@ -118,12 +118,9 @@ class ConsoleSink(Sink):
 
     def _status(self) -> list[str]:
         """Return what to show, the most important first: "40/100" or "00:40/01:40", the time left, the metrics."""
-        counts_updates = self._zero is None
-        done = (
-            f"{self._step}/{self._total}"
-            if counts_updates
-            else f"{clock_time(self._position())}/{clock_time(self._total)}"
-        )
+        done = f"{self._step}/{self._total}"
+        if self._zero is not None:
+            done = f"{clock_time(self._position())}/{clock_time(self._total)}"
         seconds = self._seconds_left()
         left = [] if seconds is None else [f"{clock_time(seconds)} left"]
         return [done, *left, *(self._facts[name] for name in ("loss", "val", "speed") if name in self._facts)]

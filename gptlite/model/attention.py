@@ -10,8 +10,9 @@ Where the sequences of a cache differ in length, `KVCache.advance` makes a mask 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -59,19 +60,9 @@ def reference_attention(
     return AttentionSteps(scores, masked, weights, dropout(weights, p, dropout_masks).to(v.dtype) @ v)
 
 
-def plain_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    *,
-    scale: float,
-    p: float = 0.0,
-    dropout_masks: DropoutMasks | None = None,
-    attention_mask: AttentionMask = None,
-) -> Tensor:
+def plain_attention(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
     """The equation as written: (B, nh, T, hs), 2 x (B, nh, S, hs) -> (B, nh, T, hs). The other paths must equal it."""
-    steps = reference_attention(q, k, v, scale=scale, p=p, dropout_masks=dropout_masks, attention_mask=attention_mask)
-    return steps.heads
+    return reference_attention(q, k, v, **options).heads
 
 
 def batched_attention(
@@ -125,7 +116,11 @@ def fused_attention(
     return F.scaled_dot_product_attention(q, k, v, attn_mask=attention_mask, scale=scale)
 
 
-ATTENTION = {"plain": plain_attention, "batched": batched_attention, "fused": fused_attention}  # by run.attention
+ATTENTION: Mapping[str, Callable[..., Tensor]] = {  # by run.attention
+    "plain": plain_attention,
+    "batched": batched_attention,
+    "fused": fused_attention,
+}
 
 
 class CausalSelfAttention(nn.Module):

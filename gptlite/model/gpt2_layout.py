@@ -22,7 +22,8 @@ FORMAT_VERSION = 1
 OUTSIDE_BLOCKS = {
     "token_embedding.weight": "transformer.wte.weight",
     "position_embedding.weight": "transformer.wpe.weight",
-    "ln_f": "transformer.ln_f",
+    "ln_f.weight": "transformer.ln_f.weight",
+    "ln_f.bias": "transformer.ln_f.bias",
     "head.weight": "lm_head.weight",
 }
 IN_BLOCK = {
@@ -33,22 +34,16 @@ IN_BLOCK = {
     "mlp.up": "mlp.c_fc",
     "mlp.down": "mlp.c_proj",
 }
-TRANSPOSED = ("attn.qkv", "attn.proj", "mlp.up", "mlp.down")
+TRANSPOSED = ("attn.qkv.weight", "attn.proj.weight", "mlp.up.weight", "mlp.down.weight")
 
 
 def gpt2_name(name: str) -> str:
     """GPT-2's name of a parameter: `blocks.0.attn.qkv.weight` -> `transformer.h.0.attn.c_attn.weight`."""
     if name in OUTSIDE_BLOCKS:
         return OUTSIDE_BLOCKS[name]
-    if name.startswith("ln_f."):
-        return f"{OUTSIDE_BLOCKS['ln_f']}.{name.removeprefix('ln_f.')}"
     _, layer, rest = name.split(".", 2)
     module, leaf = rest.rsplit(".", 1)
     return f"transformer.h.{layer}.{IN_BLOCK[module]}.{leaf}"
-
-
-def _is_transposed(name: str) -> bool:
-    return name.endswith(".weight") and name.removesuffix(".weight").endswith(TRANSPOSED)
 
 
 def to_gpt2(model: GPT) -> dict[str, Tensor]:
@@ -57,7 +52,7 @@ def to_gpt2(model: GPT) -> dict[str, Tensor]:
     tensors = {}
     for name, parameter in model.named_parameters():
         tensor = parameter.detach()
-        tensors[gpt2_name(name)] = tensor.t().contiguous() if _is_transposed(name) else tensor
+        tensors[gpt2_name(name)] = tensor.t().contiguous() if name.endswith(TRANSPOSED) else tensor
     if cfg.position != "learned":
         table = model.position_rows(slice(0, cfg.block_size))
         zeros = torch.zeros(cfg.block_size, cfg.n_embd)
@@ -76,7 +71,7 @@ def from_gpt2(tensors: Mapping[str, Tensor], model: GPT) -> None:
             stored = gpt2_name(name)
             if stored not in tensors:
                 raise ValueError(f"tensor {stored} is missing")
-            tensor = tensors[stored].t() if _is_transposed(name) else tensors[stored]
+            tensor = tensors[stored].t() if name.endswith(TRANSPOSED) else tensors[stored]
             if tensor.shape != parameter.shape:
                 raise ValueError(f"tensor {stored} has shape {tuple(tensor.shape)}, not {tuple(parameter.shape)}")
             parameter.copy_(tensor)

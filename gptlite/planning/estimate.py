@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from gptlite.config.schema import ModelSection, RunConfig
-from gptlite.data.manifest import Manifest
+from gptlite.data.prepared import TOKENIZER_FOLDER, Prepared
 from gptlite.formatting import abbreviated, amount, size
 from gptlite.model.sizes import (
     BF16,
@@ -102,20 +102,16 @@ class Estimate:
 
 
 def estimate_run(
-    cfg: RunConfig,
-    manifest: Manifest,
-    tokenizer_bytes: int,
-    updates: int | None,
-    *,
-    n_processes: int,
-    libraries: int,
+    cfg: RunConfig, prepared: Prepared, updates: int | None, *, n_processes: int, libraries: int
 ) -> Estimate:
     """The estimate for a config without `auto`.
 
-    tokenizer_bytes: of the tokenizer's files. updates: of the whole run; None where the clock decides. libraries:
-    of memory that the process holds before anything is built.
+    updates: of the whole run; None where the clock decides. libraries: bytes that the process holds before anything is
+    built.
     """
+    manifest = prepared.manifest
     vocab_size = manifest.tokenizer.vocab_size
+    tokenizer_bytes = sum(path.stat().st_size for path in (prepared.path / TOKENIZER_FOLDER).iterdir())
     trained = None if updates is None else updates * cfg.train.batch_size * cfg.model.block_size
     return Estimate(
         count_parameters(cfg.model, vocab_size),

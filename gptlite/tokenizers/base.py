@@ -31,27 +31,22 @@ class Tokenizer(Protocol):
     @property
     def kind(self) -> str:
         """As in the config: char, bpe, gpt2 and so on."""
-        ...
 
     @property
     def vocab_size(self) -> int:
         """The largest id + 1."""
-        ...
 
     @property
     def requested_vocab_size(self) -> int:
         """The size asked for. It is larger than `vocab_size` if the training text had too few merges."""
-        ...
 
     @property
     def eot_id(self) -> int:
         """The id of end-of-text: vocab_size - 1."""
-        ...
 
     @property
     def fingerprint(self) -> str:
         """Hex sha256 over everything that decides ids."""
-        ...
 
     def encode(self, text: str) -> npt.NDArray[np.uint32]:
         """The ids of a text, (n,). "<|endoftext|>" in it is thirteen plain characters.
@@ -59,27 +54,21 @@ class Tokenizer(Protocol):
         DataError, without a place, for characters that have no ids: those unknown to a char tokenizer, and lone
         surrogates.
         """
-        ...
 
     def known(self, text: str) -> str:
         """The text without the characters that `encode` refuses."""
-        ...
 
     def token_bytes(self) -> Sequence[bytes]:
         """The UTF-8 bytes of each id, vocab_size of them; b"" for end-of-text and for ids that no text can produce."""
-        ...
 
     def decode_bytes(self, ids: Iterable[int]) -> bytes:
         """The bytes of all ids, joined. DataError for an id outside the vocabulary."""
-        ...
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of all ids; bytes that are not UTF-8 become U+FFFD. DataError as for `decode_bytes`."""
-        ...
 
     def files(self) -> dict[str, bytes]:
         """Name -> content of the files that `load` and transformers' AutoTokenizer read; the same on every call."""
-        ...
 
 
 def build(section: TokenizerSection, texts: Texts, train_texts: Texts) -> Tokenizer:

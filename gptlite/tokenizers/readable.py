@@ -28,8 +28,4 @@ def label(piece: bytes) -> str:
 
 def labels(pieces: Sequence[bytes], ids: Iterable[int], end: int) -> dict[int, str]:
     """Labels by id. `end` is the id of end-of-text."""
-    return {i: _label_of_id(pieces[i], i == end) for i in ids}
-
-
-def _label_of_id(piece: bytes, is_end: bool) -> str:
-    return "end of text" if is_end else label(piece) or "no text"
+    return {i: "end of text" if i == end else label(pieces[i]) or "no text" for i in ids}

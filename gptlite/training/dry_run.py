@@ -21,8 +21,7 @@ from gptlite.data.prepared import Prepared
 from gptlite.errors import ConfigError
 from gptlite.inference.score import bytes_and_chars_per_token, score
 from gptlite.planning.estimate import count_evaluations, count_saves, expected_memory
-from gptlite.planning.plan import RunPlan, plan_run
-from gptlite.planning.warnings import warn_about_memory
+from gptlite.planning.plan import RunPlan, plan_run, warn_about_memory
 from gptlite.runs.checkpoint import save_checkpoint
 from gptlite.training.checkpointing import checkpoint_files, checkpoint_tensors
 from gptlite.training.optim.build import muon_flops, update_flops
@@ -96,7 +95,8 @@ def dry_run(cfg: RunConfig, prepared: Prepared, *, was_prepared: bool) -> DryRun
         times = time_parts(trainer, prepared.path.parent)
     updates = updates_in(cfg, times)
     plan = plan_run(cfg, prepared, available_memory=available, libraries=libraries, updates=updates)
-    plan = plan.with_measured_peak(peak_bytes(device))
+    measured = dataclasses.replace(memory, peak=peak_bytes(device))
+    plan = dataclasses.replace(plan, estimate=dataclasses.replace(plan.estimate, memory=measured))
     return DryRun(setup, plan, times, updates, run_seconds(cfg, times), prepared.path, was_prepared)
 
 
@@ -113,18 +113,16 @@ def time_parts(trainer: Trainer, scratch_parent: Path) -> Times:
         trainer.sample()
         trainer.media()
 
+    def save(folder: Path) -> None:
+        files = checkpoint_files(trainer.language_model, trainer.identity, trainer.cfg, TrainState(), {})
+        save_checkpoint(folder, 0, files, checkpoint_tensors(trainer.model, trainer.optimizers))
+
     with settings(trainer.compute, deterministic=cfg.run.deterministic):
         update_seconds = time_update(update)
         evaluation_seconds = time_evaluation(trainer) + time_once(show)
         with tempfile.TemporaryDirectory(dir=scratch_parent) as folder:
-            save_seconds = time_once(lambda: save_first(trainer, Path(folder)))
+            save_seconds = time_once(lambda: save(Path(folder)))
     return Times(update_seconds, evaluation_seconds, save_seconds)
-
-
-def save_first(trainer: Trainer, folder: Path) -> None:
-    """Write a checkpoint as the run would."""
-    files = checkpoint_files(trainer.language_model, trainer.identity, trainer.cfg, TrainState(), {})
-    save_checkpoint(folder, 0, files, checkpoint_tensors(trainer.model, trainer.optimizers))
 
 
 def time_once(work: Callable[[], object]) -> float:

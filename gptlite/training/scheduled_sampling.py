@@ -1,9 +1,8 @@
 """Scheduled sampling: training on inputs some of which are the model's own predictions, as in generation.
 
-Under teacher forcing, the default, every input is the text's own token. When the model generates, it reads its own
-choices, and nothing has taught it how to continue after a wrong one (Bengio et al. 2015, arXiv 1506.03099). Sampling
-token by token during training would take a pass per token; two passes suffice (Mihaylova and Martins 2019, arXiv
-1906.07651):
+Under teacher forcing, the default, every input is the text's own token, and nothing teaches the model how to continue
+after a wrong choice of its own (Bengio et al. 2015, arXiv 1506.03099). Two passes suffice (Mihaylova and Martins 2019,
+arXiv 1906.07651):
 
 1. The model reads the text, without gradient or dropout: after x[0] .. x[t - 1] it has a distribution for x[t].
 2. Each input except the first of its window is replaced, with a probability that rises during training, by an id drawn
@@ -12,9 +11,9 @@ token by token during training would take a pass per token; two passes suffice (
 The paper feeds the most likely token or averages of embeddings; an id drawn from the softmax is what sampling feeds.
 Ids that no text produces are not excluded: they are never a target, so their probability soon vanishes.
 
-It is no improvement in principle: when targets no longer follow from the inputs, the best answer is to trust the inputs
-less, not the text's own distribution (Huszár 2015, arXiv 1511.05101). Nor was it one where it was measured
-(docs/decisions.md). The logged training loss is that of the mixed inputs, and higher.
+When targets no longer follow from the inputs, the best answer is to trust the inputs less (Huszár 2015, arXiv
+1511.05101), and it was no improvement where it was measured (docs/decisions.md). The logged training loss is that of
+the mixed inputs, and higher.
 """
 
 from __future__ import annotations

@@ -85,15 +85,15 @@ def line_plot(lines: Sequence[Line], *, title: str, x_label: str, y_label: str, 
     return "\n".join(parts) + "\n"
 
 
-def round_ticks(low: float, high: float, about: int = 6) -> list[float]:
-    """About so many multiples of 1, 2 or 5 times a power of ten, from at most `low` to at least `high`.
+def round_ticks(low: float, high: float) -> list[float]:
+    """About six multiples of 1, 2 or 5 times a power of ten, from at most `low` to at least `high`.
 
     >>> round_ticks(2.13, 3.9)
     [2.0, 2.5, 3.0, 3.5, 4.0]
     """
     span = high - low or abs(high) or 1.0
-    power = 10.0 ** math.floor(math.log10(span / about))
-    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power * about >= span)
+    power = 10.0 ** math.floor(math.log10(span / 6))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power * 6 >= span)
     first, last = math.floor(low / step), math.ceil(high / step)
     digits = max(0, -math.floor(math.log10(step)))
     return [round(i * step, digits) for i in range(first, max(last, first + 1) + 1)]  # 3 * 0.1 is not 0.3

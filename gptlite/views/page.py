@@ -37,11 +37,7 @@ def script_safe(data: Mapping[str, Any]) -> str:
 
 
 def rounded(numbers: npt.NDArray[Any], digits: int = 4) -> Any:
-    """Nested lists of the numbers, rounded to significant digits to keep pages small.
-
-    >>> rounded(np.array([[1.23456, 1234567.0]]))
-    [[1.235, 1235000.0]]
-    """
+    """Nested lists of the numbers, rounded to significant digits to keep pages small."""
     if numbers.ndim > 1:
         return [rounded(row, digits) for row in numbers]
     return [float(f"{x:.{digits}g}") for x in numbers.tolist()]

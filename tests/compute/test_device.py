@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
+from gptlite.compute import device
 from gptlite.compute.choice import GIVEN, Choice
 from gptlite.compute.device import Hardware, choose_compute, computes_in_bf16, resolve_compute, settings
 from gptlite.config.schema import RunSection
@@ -17,8 +20,8 @@ def hardware(*devices: str, bf16: tuple[str, ...] = (), threads: int = 8) -> Har
     ("machine", "block_size", "expected"),
     [
         (hardware("cpu"), 64, ("cpu", "fp32", "fused", 8)),
-        (hardware("cpu", bf16=("cpu",)), 64, ("cpu", "bf16", "batched", 8)),
-        (hardware("cpu", bf16=("cpu",)), 512, ("cpu", "bf16", "fused", 8)),
+        (hardware("cpu", bf16=("cpu",)), 256, ("cpu", "bf16", "batched", 8)),
+        (hardware("cpu", bf16=("cpu",)), 257, ("cpu", "bf16", "fused", 8)),
         (hardware("cuda", "cpu", bf16=("cuda",)), 64, ("cuda", "bf16", "fused", 8)),
         (hardware("cuda", "cpu", bf16=("cpu",)), 64, ("cuda", "fp32", "fused", 8)),
         (hardware("mps", "cpu"), 64, ("mps", "fp32", "fused", 8)),
@@ -64,27 +67,10 @@ def test_precision_is_bf16_only_where_the_processor_multiplies_it(monkeypatch, c
     assert resolve_compute(RunSection(device="cpu", precision="bf16"), 64).precision == "bf16"
 
 
-@pytest.mark.parametrize(
-    ("precision", "block_size", "expected"), [("bf16", 256, "batched"), ("bf16", 257, "fused"), ("fp32", 64, "fused")]
-)
-def test_attention_is_batched_for_short_contexts_in_bf16_on_a_cpu(precision, block_size, expected):
-    assert resolve_compute(RunSection(device="cpu", precision=precision), block_size).attention == expected
-    assert (
-        resolve_compute(RunSection(device="cpu", precision=precision, attention="plain"), block_size).attention
-        == "plain"
-    )
-
-
 @pytest.mark.parametrize(("capability", "expected"), [((7, 5), False), ((8, 0), True), ((9, 0), True)])
 def test_gpus_multiply_bf16_from_ampere_on(monkeypatch, capability, expected):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
     assert computes_in_bf16(torch.device("cuda", 0)) == expected
-
-
-def test_threads_that_are_asked_for_are_taken_whatever_auto_would(monkeypatch):
-    monkeypatch.setenv("GPTLITE_THREADS", "1")
-    chosen = resolve_compute(RunSection(device="cpu", threads=7), 64)
-    assert chosen.threads == 7
 
 
 def test_settings_are_applied_and_put_back():
@@ -96,9 +82,25 @@ def test_settings_are_applied_and_put_back():
     assert before == (torch.get_num_threads(), torch.are_deterministic_algorithms_enabled())
 
 
+@pytest.mark.parametrize(
+    ("system", "functions", "expected"),
+    [
+        ("linux", ["mallopt"], [(-3, 2**31 - 1), (-1, 2**31 - 1)]),  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD in malloc.h
+        ("linux", [], []),
+        ("darwin", ["mallopt"], []),
+    ],
+)
+def test_glibc_is_asked_to_keep_what_it_would_map_anew_or_trim(monkeypatch, system, functions, expected):
+    asked = []
+    library = SimpleNamespace(**dict.fromkeys(functions, lambda *setting: asked.append(setting)))
+    monkeypatch.setattr(device.sys, "platform", system)
+    monkeypatch.setattr(device.ctypes, "CDLL", lambda _: library)
+    device.keep_freed_memory()
+    assert asked == expected
+
+
 def test_autocast_multiplies_in_the_chosen_precision():
     a = torch.ones(2, 2)
-    with resolve_compute(RunSection(device="cpu", precision="bf16"), 64).autocast():
-        assert (a @ a).dtype == torch.bfloat16
-    with resolve_compute(RunSection(device="cpu", precision="fp32"), 64).autocast():
-        assert (a @ a).dtype == torch.float32
+    for precision, dtype in (("bf16", torch.bfloat16), ("fp32", torch.float32)):
+        with resolve_compute(RunSection(device="cpu", precision=precision), 64).autocast():
+            assert (a @ a).dtype == dtype

@@ -16,14 +16,6 @@ V1 = ("5:memory:/job7\n3:cpu,cpuacct:/\n", "34 31 0:31 / /sys/fs/cgroup/memory r
 GIB = 2**30
 
 
-def machine(root: Path, where: tuple[str, str], limits: dict[str, str]) -> Path:
-    files = {"proc/self/cgroup": where[0], "proc/self/mountinfo": where[1], **limits}
-    for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
-    return root
-
-
 @pytest.fixture(autouse=True)
 def sixteen_gib(monkeypatch):
     values = {"SC_PHYS_PAGES": 16 * GIB // 4096, "SC_PAGE_SIZE": 4096}
@@ -42,13 +34,13 @@ def sixteen_gib(monkeypatch):
         (V1, {"sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n"}, 16 * GIB),
     ],
 )
-def test_memory_is_the_machines_or_what_a_cgroup_around_us_allows(tmp_path, where, limits, expected):
-    assert memory_of(CPU, machine(tmp_path, where, limits)) == expected
+def test_memory_is_the_machines_or_what_a_cgroup_around_us_allows(machine, where, limits, expected):
+    assert memory_of(CPU, machine(*where, limits)) == expected
 
 
-def test_processes_of_a_run_share_the_memory_of_their_machine(tmp_path, monkeypatch):
+def test_processes_of_a_run_share_the_memory_of_their_machine(machine, monkeypatch):
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
-    assert memory_of(CPU, machine(tmp_path, V2, {})) == 4 * GIB
+    assert memory_of(CPU, machine(*V2, {})) == 4 * GIB
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="what Linux says of a process")

@@ -36,26 +36,20 @@ def test_other_programs_are_seen_where_the_system_counts_them(tmp_path, text, bu
 
 
 @pytest.mark.parametrize(
-    ("environment", "after"),
+    ("busy", "environment", "after"),
     [
-        ({}, ALONE),
-        ({"GOMP_SPINCOUNT": "5"}, {"GOMP_SPINCOUNT": "5", "KMP_BLOCKTIME": "1"}),
-        ({"KMP_BLOCKTIME": "infinite"}, {"GOMP_SPINCOUNT": "10000", "KMP_BLOCKTIME": "infinite"}),
-        ({"OMP_WAIT_POLICY": "active"}, {"OMP_WAIT_POLICY": "active"}),
-        ({"OMP_NUM_THREADS": "3"}, {"OMP_NUM_THREADS": "3", **ALONE}),
+        (False, {}, ALONE),
+        (True, {}, BUSY_MACHINE),
+        (False, {"GOMP_SPINCOUNT": "5"}, {"GOMP_SPINCOUNT": "5", "KMP_BLOCKTIME": "1"}),
+        (False, {"KMP_BLOCKTIME": "infinite"}, {"GOMP_SPINCOUNT": "10000", "KMP_BLOCKTIME": "infinite"}),
+        (False, {"OMP_WAIT_POLICY": "active"}, {"OMP_WAIT_POLICY": "active"}),
+        (False, {"OMP_NUM_THREADS": "3"}, {"OMP_NUM_THREADS": "3", **ALONE}),
     ],
 )
-def test_a_short_spin_is_set_where_the_user_has_set_nothing(monkeypatch, environment, after):
-    monkeypatch.setattr("gptlite.compute.openmp.other_programs_run", lambda: False)
+def test_a_short_spin_is_set_where_the_user_has_set_nothing(monkeypatch, busy, environment, after):
+    monkeypatch.setattr("gptlite.compute.openmp.other_programs_run", lambda: busy)
     set_short_spin(environment, modules=["numpy"])
     assert environment == after
-
-
-def test_a_very_short_spin_is_set_beside_other_programs(monkeypatch):
-    monkeypatch.setattr("gptlite.compute.openmp.other_programs_run", lambda: True)
-    environment: dict[str, str] = {}
-    set_short_spin(environment, modules=[])
-    assert environment == BUSY_MACHINE
 
 
 def test_nothing_is_set_once_torch_has_read_its_settings():
@@ -89,7 +83,7 @@ def test_a_number_of_threads_that_changes_on_the_way_is_refused(monkeypatch, val
     else:
         monkeypatch.setenv("OMP_DYNAMIC", value)
     if not refused:
-        refuse_dynamic_threads(os.environ)
+        refuse_dynamic_threads()
         return
     for threads in ("auto", 2):
         with pytest.raises(ConfigError, match=r"^OMP_DYNAMIC: the environment variable is .* Unset it\.$"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 
@@ -13,23 +12,14 @@ from gptlite.errors import ConfigError
 
 V2 = "31 23 0:28 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
 V1 = "33 31 0:30 {top} /sys/fs/cgroup/cpu,cpuacct rw,nosuid - cgroup cgroup rw,cpu,cpuacct\n"
-ROOT = "23 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
-MEMORY = "34 31 0:31 / /sys/fs/cgroup/memory rw - cgroup cg rw,memory\n"
+OTHERS = "23 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
+OTHERS += "34 31 0:31 / /sys/fs/cgroup/memory rw - cgroup cg rw,memory\n"
 
 
 @pytest.fixture(autouse=True)
 def eight_cores(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(3, 11)), raising=False)
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
-
-
-def machine(root: Path, groups: str, mounts: str, limits: dict[str, str]) -> Path:
-    """A machine with these files, which say where the process is and what limits it has."""
-    files = {"proc/self/cgroup": groups, "proc/self/mountinfo": ROOT + MEMORY + mounts, **limits}
-    for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
-    return root
 
 
 def test_without_limits_every_core_that_the_process_may_run_on_counts(tmp_path):
@@ -54,33 +44,33 @@ def test_a_system_without_affinity_counts_all_cores(tmp_path, monkeypatch):
         ("", 8, "the cores this process may use"),
     ],
 )
-def test_a_quota_of_version_2_is_rounded_up_to_threads(tmp_path, limit, threads, reason):
-    root = machine(tmp_path, "0::/\n", V2, {"sys/fs/cgroup/cpu.max": limit})
+def test_a_quota_of_version_2_is_rounded_up_to_threads(machine, limit, threads, reason):
+    root = machine("0::/\n", OTHERS + V2, {"sys/fs/cgroup/cpu.max": limit})
     assert available_threads(root) == Choice(threads, reason)
 
 
 @pytest.mark.parametrize(("quota", "threads"), [("300000", 3), ("-1", 8)])
-def test_a_quota_of_version_1(tmp_path, quota, threads):
+def test_a_quota_of_version_1(machine, quota, threads):
     folder = "sys/fs/cgroup/cpu,cpuacct/batch"
     limits = {f"{folder}/cpu.cfs_quota_us": f"{quota}\n", f"{folder}/cpu.cfs_period_us": "100000\n"}
-    root = machine(tmp_path, "5:memory:/x\n4:cpu,cpuacct:/batch\n0::/\n", V2 + V1.format(top="/"), limits)
+    root = machine("5:memory:/x\n4:cpu,cpuacct:/batch\n0::/\n", OTHERS + V2 + V1.format(top="/"), limits)
     assert available_threads(root).value == threads
 
 
-def test_the_tightest_of_the_groups_around_the_process_decides(tmp_path):
+def test_the_tightest_of_the_groups_around_the_process_decides(machine):
     limits = {
         "sys/fs/cgroup/user.slice/cpu.max": "200000 100000\n",
         "sys/fs/cgroup/user.slice/job/cpu.max": "500000 100000\n",
         "sys/fs/cgroup/user.slice/another/cpu.max": "100000 100000\n",
     }
-    assert available_threads(machine(tmp_path, "0::/user.slice/job\n", V2, limits)).value == 2
+    assert available_threads(machine("0::/user.slice/job\n", OTHERS + V2, limits)).value == 2
 
 
 @pytest.mark.parametrize("group", ["/docker/f00", "/docker/f00/inner", "/elsewhere"])
-def test_a_container_that_sees_only_its_own_group_finds_it_at_the_mount(tmp_path, group):
+def test_a_container_that_sees_only_its_own_group_finds_it_at_the_mount(machine, group):
     folder = "sys/fs/cgroup/cpu,cpuacct"
     limits = {f"{folder}/cpu.cfs_quota_us": "250000\n", f"{folder}/cpu.cfs_period_us": "100000\n"}
-    root = machine(tmp_path, f"4:cpu,cpuacct:{group}\n", V1.format(top="/docker/f00"), limits)
+    root = machine(f"4:cpu,cpuacct:{group}\n", OTHERS + V1.format(top="/docker/f00"), limits)
     assert available_threads(root) == Choice(3, "the cgroup allows 2.5 cores")
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from gptlite.config.documents import SCHEMA_LINE, commented, json_schema, read_heading, rewrite_configs, schema_text
+from gptlite.config.documents import commented, json_schema, read_heading, rewrite_configs, schema_text
 from gptlite.config.loading import load_config
 from gptlite.config.schema import RunConfig
 from gptlite.config.yaml import read
@@ -25,7 +25,7 @@ def test_the_schema_file_is_the_schema():
 def test_a_shipped_config_loads_names_the_schema_and_has_every_key(path):
     text = path.read_text("utf-8")
     assert load_config(path)
-    assert text.startswith(SCHEMA_LINE + "\n")
+    assert text.startswith("# yaml-language-server: $schema=schema.json\n")
     every_key = {section: set(keys) for section, keys in RunConfig().model_dump().items()}
     assert {section: set(keys) for section, keys in read(text).value.items()} == every_key
 

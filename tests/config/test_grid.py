@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from gptlite.config.grid import SweepAxis, load_points, names_of, points, read_axes
-from gptlite.config.loading import load_config, override_value
+from gptlite.config.loading import load_config
+from gptlite.config.yaml import read_value
 from gptlite.errors import ConfigError
 from gptlite.runs.names import check_name
 
@@ -55,7 +56,7 @@ def test_names_sort_as_the_points_do_however_many_there_are():
 )
 def test_the_values_are_the_items_of_a_yaml_list(typed, values):
     (axis,) = read_axes([f"eval.prompt={typed}"])
-    assert list(axis.values) == override_value(f"[{typed}]") == values
+    assert list(axis.values) == read_value(f"[{typed}]") == values
 
 
 @pytest.mark.parametrize("typed", ["'a", "[a,b", "'a'b,c", "a,[b", "[a]b", "a]", "a # b", "*.txt,b"])

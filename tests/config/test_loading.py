@@ -11,24 +11,24 @@ from gptlite.config.schema import RunConfig
 from gptlite.errors import ConfigError
 
 
-def problems_of(text):
+def problems(load, *arguments):
     with pytest.raises(ConfigError) as caught:
-        parse_config(text, "my.yaml")
+        load(*arguments)
     return [str(problem) for problem in caught.value.problems]
+
+
+def problems_of(text):
+    return problems(parse_config, text, "my.yaml")
 
 
 def problems_of_file(path, text, *overrides):
     path.write_text(text)
-    with pytest.raises(ConfigError) as caught:
-        load_config(path, overrides)
-    return [str(problem) for problem in caught.value.problems]
+    return problems(load_config, path, overrides)
 
 
 def problem_of_override(override):
-    with pytest.raises(ConfigError) as caught:
-        load_config(None, [override])
-    (problem,) = caught.value.problems
-    return str(problem)
+    (problem,) = problems(load_config, None, [override])
+    return problem
 
 
 def test_nothing_given_means_the_defaults():

@@ -136,9 +136,5 @@ def test_text_that_a_reader_would_convert_is_quoted(text):
 
 
 def test_ordinary_text_stays_unquoted():
-    assert [write(text) for text in ("runs", "data/prepared", "utf-8", "a b")] == [
-        "runs",
-        "data/prepared",
-        "utf-8",
-        "a b",
-    ]
+    texts = ["runs", "data/prepared", "utf-8", "a b"]
+    assert list(map(write, texts)) == texts

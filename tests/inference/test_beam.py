@@ -34,6 +34,16 @@ def gpt(seed: int, vocab_size: int, **values) -> GPT:
     return model.requires_grad_(False)
 
 
+def unigram(*probabilities: float) -> GPT:
+    """A model in which every token has this probability, whatever came before."""
+    model = gpt(0, len(probabilities), position="none")
+    with torch.no_grad():
+        for p in model.parameters():
+            p.zero_()
+        model.head.bias = torch.nn.Parameter(torch.tensor(probabilities, dtype=torch.float64).log())
+    return model
+
+
 def all_scores(
     model: GPT, prompt: list[int], params: SampleSection, end: int, suppressed: set[int]
 ) -> dict[tuple, float]:
@@ -155,11 +165,7 @@ def test_a_search_that_stops_early_finds_the_same_texts(penalty, monkeypatch):
 
 def test_a_larger_length_penalty_favours_longer_texts():
     # p(end) = 0.4 at each step, each of two other tokens 0.3: sums favour the shortest, means the longest.
-    model = gpt(0, 3, position="none")
-    with torch.no_grad():
-        for p in model.parameters():
-            p.zero_()
-        model.head.bias = torch.nn.Parameter(torch.tensor([0.3, 0.3, 0.4], dtype=torch.float64).log())
+    model = unigram(0.3, 0.3, 0.4)
     short, long = (found_by(model, [0], search_params(9, 3, penalty), end=2)[0] for penalty in (0.0, 3.0))
     assert (short.tokens, short.score) == ((), pytest.approx(math.log(0.4)))
     assert (len(long.tokens), long.reason) == (2, "end of text")
@@ -169,11 +175,7 @@ def test_a_larger_length_penalty_favours_longer_texts():
 def test_a_text_that_ends_outside_the_most_likely_beams_is_not_found():
     # As in transformers. At each step two tokens go on, with p = 0.4 and 0.1, and two end a text, with 0.3 and 0.2. At
     # the first step the second end is third: it stays out, though 0.2 is more than the 0.4 * 0.4 of what is found.
-    model = gpt(0, 4, position="none")
-    with torch.no_grad():
-        for p in model.parameters():
-            p.zero_()
-        model.head.bias = torch.nn.Parameter(torch.tensor([0.4, 0.1, 0.3, 0.2], dtype=torch.float64).log())
+    model = unigram(0.4, 0.1, 0.3, 0.2)
     params = search_params(2, 2, 0.0, stop_tokens=[3])
     found = beam_search(
         model,

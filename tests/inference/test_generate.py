@@ -9,7 +9,7 @@ import torch
 from gptlite.config.sampling import SampleSection
 from gptlite.config.schema import ModelSection
 from gptlite.inference.engine import DecodingBatch
-from gptlite.inference.generate import Step, decode, generate_batch, sample_seed
+from gptlite.inference.generate import Step, decode, generate_batch
 from gptlite.inference.stop_strings import decode_until_stop
 from gptlite.model.gpt import GPT
 from gptlite.tokenizers.char import CharTokenizer
@@ -194,8 +194,3 @@ def test_the_first_sample_streams_while_the_others_are_decoded_with_it(monkeypat
     counts = [[len(reads) for _ in pieces] for pieces in samples]
     assert counts == [list(range(8)), [7] * 8, [7] * 8]
     assert reads == [3] * 7
-
-
-def test_samples_of_one_seed_have_different_generator_seeds():
-    assert len({sample_seed(seed, i) for seed in range(20) for i in range(20)}) == 400
-    assert all(0 <= sample_seed(seed, 0) < 2**64 for seed in range(100))

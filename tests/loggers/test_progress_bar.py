@@ -94,34 +94,26 @@ def screens(text: str) -> list[str]:
     return [part for part in re.split(r"[\r\n]|\x1b\[\??\w+", text) if part.strip()]
 
 
-def test_the_bar_shows_loss_bits_per_byte_speed_and_time_left() -> None:
+@pytest.mark.parametrize(
+    ("settings", "steps", "seconds", "percent", "words"),
+    [
+        ({"total": 100}, (1, 40), 1.0, 40, "40/100  01:00 left"),
+        ({"total": 180.0, "start": 20.0, "in_seconds": True}, (1, 70), 1.0, 50, "01:30/03:00  01:30 left"),
+        ({"total": 100, "start": 60}, (61, 80), 2.0, 80, "80/100  00:40 left"),
+    ],
+    ids=["of steps", "of the clock, under max_minutes", "of a resumed run, whose pace is that of this session"],
+)
+def test_the_bar_shows_progress_time_left_loss_bits_per_byte_and_speed(
+    settings: dict[str, float], steps: tuple[int, int], seconds: float, percent: int, words: str
+) -> None:
     stream, clock = Terminal(), Clock()
-    console = ConsoleSink(stream, total=100, now=clock)
+    console = ConsoleSink(stream, **settings, now=clock)
     console.log(0, "val", {"loss": 5.0, "bits_per_byte": 7.25}, {})
-    train(console, clock, 1, 40)
+    train(console, clock, *steps, seconds=seconds)
     console.close()
     last = screens(stream.getvalue())[-1]
-    assert last.startswith(" 40%|")
-    assert last.endswith("| 40/100  01:00 left  loss 2.500  val 7.250 bpb  12.3k tok/s")
-
-
-def test_the_bar_follows_the_clock_under_max_minutes() -> None:
-    stream, clock = Terminal(), Clock()
-    console = ConsoleSink(stream, total=180.0, start=20.0, in_seconds=True, now=clock)
-    train(console, clock, 1, 70)
-    console.close()
-    last = screens(stream.getvalue())[-1]
-    assert last.startswith(" 50%|")
-    assert last.endswith("| 01:30/03:00  01:30 left  loss 2.500  12.3k tok/s")
-
-
-def test_the_bar_of_a_resumed_run_starts_at_its_step_and_measures_the_pace_of_this_session() -> None:
-    stream, clock = Terminal(), Clock()
-    console = ConsoleSink(stream, total=100, start=60, now=clock)
-    train(console, clock, 61, 80, seconds=2.0)
-    console.close()
-    assert screens(stream.getvalue())[-1].startswith(" 80%|")
-    assert "| 80/100  00:40 left  loss 2.500" in screens(stream.getvalue())[-1]
+    assert last.startswith(f" {percent}%|")
+    assert last.endswith(f"| {words}  loss 2.500  val 7.250 bpb  12.3k tok/s")
 
 
 @pytest.mark.parametrize(

@@ -88,16 +88,16 @@ PASSES = [
 ]
 
 
-def forward(cfg: ModelSection, attention: str, precision: str) -> tuple[GPT, torch.Tensor]:
-    model = GPT(cfg, VOCAB, attention=attention)
-    idx = torch.randint(0, VOCAB, (ROWS, cfg.block_size), generator=torch.Generator().manual_seed(0))
-    return model, idx
+def built(cfg: ModelSection, attention: str, vocab_size: int) -> tuple[GPT, torch.Tensor]:
+    """A model, and a batch of token ids for it."""
+    idx = torch.randint(0, vocab_size, (ROWS, cfg.block_size), generator=torch.Generator().manual_seed(0))
+    return GPT(cfg, vocab_size, attention=attention), idx
 
 
 @pytest.mark.parametrize(("values", "attention", "precision"), PASSES)
 def test_the_formula_counts_what_autograd_saves_in_a_forward_pass(values, attention, precision):
     cfg = section(**values)
-    model, idx = forward(cfg, attention, precision)
+    model, idx = built(cfg, attention, VOCAB)
     kept: dict[int, torch.UntypedStorage] = {}  # holding them, so that no address is used twice
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
@@ -159,8 +159,7 @@ PEAKS = [
 @pytest.mark.parametrize(("values", "attention", "vocab_size"), PEAKS)
 def test_the_formula_gives_the_peak_of_a_training_pass_without_gradients(values, attention, vocab_size):
     cfg = section(**values)
-    model = GPT(cfg, vocab_size, attention=attention)
-    idx = torch.randint(0, vocab_size, (ROWS, cfg.block_size), generator=torch.Generator().manual_seed(0))
+    model, idx = built(cfg, attention, vocab_size)
     with Held(model) as held:
         logits = model(idx, dropout_masks=DropoutMasks(1) if cfg.dropout else None)
         nll_sum(logits, idx).backward()
@@ -172,8 +171,7 @@ def test_the_formula_gives_the_peak_of_a_training_pass_without_gradients(values,
 @pytest.mark.parametrize(("values", "attention", "vocab_size"), PEAKS)
 def test_the_formula_gives_the_peak_of_scoring(values, attention, vocab_size):
     cfg = section(**values)
-    model = GPT(cfg, vocab_size, attention=attention)
-    idx = torch.randint(0, vocab_size, (ROWS, cfg.block_size), generator=torch.Generator().manual_seed(0))
+    model, idx = built(cfg, attention, vocab_size)
     with torch.no_grad(), Held(model) as held:
         logits = None
         for _ in range(2):

@@ -15,9 +15,7 @@ LIBRARIES = 200 * 2**20
 
 
 def of(cfg, prepared, updates, **others):
-    tokenizer_bytes = sum(path.stat().st_size for path in (prepared.path / "tokenizer").iterdir())
-    arguments = {"n_processes": 1, "libraries": LIBRARIES, **others}
-    return estimate_run(cfg, prepared.manifest, tokenizer_bytes, updates, **arguments)
+    return estimate_run(cfg, prepared, updates, **{"n_processes": 1, "libraries": LIBRARIES, **others})
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])

@@ -23,31 +23,23 @@ def norm(tensors: list[torch.Tensor]) -> float:
     return math.sqrt(sum(float(t.double().square().sum()) for t in tensors))
 
 
-def test_the_update_ratio_is_the_norm_of_the_change_over_that_of_the_parameters():
-    gpt = model()
-    before = [p.detach().clone() for p in gpt.parameters()]
-    update_ratio = UpdateRatio(gpt)
-    numbers = update_ratio.numbers()
-    rng = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for p in gpt.parameters():
-            p.add_(0.01 * torch.randn(p.shape, generator=rng))
-    change = [p.detach() - old for p, old in zip(gpt.parameters(), before, strict=True)]
-    assert update_ratio.ratio(numbers) == pytest.approx(norm(change) / norm(before), rel=1e-5)
-
-
-def test_of_large_parameters_evenly_spaced_numbers_speak_for_all():
-    gpt = model(n_embd=128, block_size=64)
-    assert max(p.numel() for p in gpt.parameters()) > 10 * MAX_NUMBERS
+@pytest.mark.parametrize(
+    ("sizes", "growth", "tolerance"),
+    [({}, 0, 1e-5), ({"n_embd": 128, "block_size": 64}, 1, 0.03)],  # large ones are sampled at even spacing
+    ids=["all", "sampled"],
+)
+def test_the_update_ratio_is_the_norm_of_the_change_over_that_of_the_parameters(sizes, growth, tolerance):
+    gpt = model(**sizes)
+    assert (max(p.numel() for p in gpt.parameters()) > 10 * MAX_NUMBERS) == (growth > 0)
     before = [p.detach().clone() for p in gpt.parameters()]
     update_ratio = UpdateRatio(gpt)
     numbers = update_ratio.numbers()
     rng = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for i, p in enumerate(gpt.parameters()):
-            p.add_(0.001 * (i + 1) * torch.randn(p.shape, generator=rng))
+            p.add_(0.001 * (1 + growth * i) * torch.randn(p.shape, generator=rng))
     change = [p.detach() - old for p, old in zip(gpt.parameters(), before, strict=True)]
-    assert update_ratio.ratio(numbers) == pytest.approx(norm(change) / norm(before), rel=0.03)
+    assert update_ratio.ratio(numbers) == pytest.approx(norm(change) / norm(before), rel=tolerance)
 
 
 def test_only_updates_that_are_written_down_are_looked_at():
@@ -55,13 +47,7 @@ def test_only_updates_that_are_written_down_are_looked_at():
     cfg = RunConfig().with_values({**values, "log.histograms": True})
     everything = cfg.with_values({"log.grad_norms": True})
     update_ratio = UpdateRatio(model())
-    for step, logs, looks in (
-        (2, False, False),
-        (3, True, False),
-        (4, False, True),
-        (10, True, True),
-        (12, True, True),
-    ):
+    for step, logs, looks in ((2, 0, 0), (3, 1, 0), (4, 0, 1), (10, 1, 1), (12, 1, 1)):
         expected = Diagnostics(update_ratio if logs else None, layers=False, gradients=looks)
         assert diagnostics_for(step, cfg, update_ratio) == expected
         assert diagnostics_for(step, everything, update_ratio).layers == logs

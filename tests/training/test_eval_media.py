@@ -11,10 +11,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from gptlite.compute.device import Compute
 from gptlite.compute.distributed import Dist
-from gptlite.config.loading import load_config
 from gptlite.config.schema import RunConfig
 from gptlite.data.tokens import TokenArray
-from gptlite.errors import ConfigError
 from gptlite.inference.inspect import attention_steps
 from gptlite.inference.language_model import LanguageModel, ModelInfo
 from gptlite.loggers.media import attention_image
@@ -31,9 +29,7 @@ VALIDATION = TokenArray(np.arange(100) % 5, "val")
 
 def model(cfg: RunConfig) -> LanguageModel:
     gpt = GPT(cfg.model, 6, rng=torch.Generator().manual_seed(0))
-    return LanguageModel(
-        gpt, CharTokenizer("abcde"), ModelInfo(cfg.model, 0, "none"), Compute(torch.device("cpu"), "fp32", "fused", 1)
-    )
+    return LanguageModel(gpt, CharTokenizer("abcde"), ModelInfo(cfg.model, 0, "none"), CPU)
 
 
 def config(**values) -> RunConfig:
@@ -107,9 +103,3 @@ def test_pictures_appear_at_each_evaluation_and_change_no_number_of_the_run(tiny
     assert images(on) == {"attention/layer_1": [4, 8, 12]}
     assert numbers(on) == numbers(off)
     assert (on.path / "samples.jsonl").read_text() == (off.path / "samples.jsonl").read_text()
-
-
-def test_pictures_without_tensorboard_are_refused(tmp_path):
-    (tmp_path / "a.yaml").write_text("log: {attention: true, tensorboard: false}\n")
-    with pytest.raises(ConfigError, match=r"log\.attention is true, but tensorboard is false"):
-        load_config(tmp_path / "a.yaml")

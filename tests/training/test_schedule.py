@@ -5,51 +5,36 @@ from gptlite.config.schema import RunConfig
 from gptlite.config.training import TrainSection
 from gptlite.training.schedule import choose_lr, lr_at
 
+SCHEDULES = ("cosine", "linear", "constant")
+
 
 def section(**values) -> TrainSection:
     return TrainSection(**{"lr": 1.0, "max_steps": 110, "warmup_steps": 10, **values})
 
 
-def test_warm_up_is_linear_and_starts_above_zero():
-    assert [lr_at(s, section()) for s in (0, 4, 9)] == pytest.approx([0.1, 0.5, 1.0])
-
-
 @pytest.mark.parametrize(
-    ("schedule", "at_half", "at_three_quarters"),
-    [("cosine", 0.5, (1 - 0.5**0.5) / 2), ("linear", 0.5, 0.25), ("constant", 1.0, 1.0)],
+    ("values", "rates"),
+    [
+        ({}, {0: 0.1, 4: 0.5, 9: 1.0}),  # the warm-up is linear and starts above zero
+        ({"schedule": "cosine"}, {10: 1.0, 60: 0.5, 85: (1 - 0.5**0.5) / 2}),
+        ({"schedule": "linear"}, {10: 1.0, 60: 0.5, 85: 0.25}),
+        ({"schedule": "constant"}, {10: 1.0, 60: 1.0, 85: 1.0}),
+        # It decays over its last part, 55 of 110 updates, but not before the warm-up is over: of 18, 10 are left.
+        ({"schedule": "constant", "decay_fraction": 0.5}, {55: 1.0, 82: 1 - 27 / 55}),
+        ({"schedule": "constant", "decay_fraction": 0.9, "max_steps": 20}, {10: 1.0, 15: 0.5}),
+        *(({"schedule": each, "min_lr_ratio": 0.1}, {110: 0.1}) for each in SCHEDULES),
+        # A warm-up that is as long as the run, and one that is longer and is cut to it.
+        ({"warmup_steps": 110}, {109: 1.0}),
+        *(
+            ({"schedule": each, "lr": 0.3, "max_steps": 3, "warmup_steps": 50}, {0: 0.1, 1: 0.2, 2: 0.3})
+            for each in SCHEDULES
+        ),
+    ],
+    ids=str,
 )
-def test_the_shape_of_each_schedule(schedule, at_half, at_three_quarters):
-    cfg = section(schedule=schedule)
-    assert lr_at(10, cfg) == 1.0
-    assert lr_at(60, cfg) == pytest.approx(at_half)
-    assert lr_at(85, cfg) == pytest.approx(at_three_quarters)
-
-
-def test_every_schedule_ends_at_the_minimum():
-    for schedule in ("cosine", "linear", "constant"):
-        assert lr_at(110, section(schedule=schedule, min_lr_ratio=0.1)) == pytest.approx(0.1)
-
-
-def test_constant_decays_over_its_last_part():
-    cfg = section(schedule="constant", decay_fraction=0.5)  # the last 55 of 110 updates
-    assert lr_at(55, cfg) == 1.0
-    assert lr_at(82, cfg) == pytest.approx(1 - 27 / 55)
-
-
-def test_constant_does_not_decay_before_the_warm_up_is_over():
-    cfg = section(schedule="constant", decay_fraction=0.9, max_steps=20)  # of the last 18 updates 10 are left
-    assert lr_at(10, cfg) == 1.0
-    assert lr_at(15, cfg) == pytest.approx(0.5)
-
-
-def test_a_run_that_is_all_warm_up_still_has_a_rate():
-    assert lr_at(109, section(warmup_steps=110)) == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize("schedule", ["cosine", "linear", "constant"])
-def test_a_warm_up_longer_than_the_run_is_cut_to_it(schedule):
-    cfg = section(lr=0.3, max_steps=3, warmup_steps=50, schedule=schedule)
-    assert [lr_at(step, cfg) for step in range(3)] == pytest.approx([0.1, 0.2, 0.3])
+def test_the_rate_of_each_update_follows_warm_up_and_schedule(values, rates):
+    cfg = section(**values)
+    assert {step: lr_at(step, cfg) for step in rates} == pytest.approx(rates)
 
 
 def test_under_max_minutes_the_decay_follows_the_share_of_time_that_is_gone_and_the_warm_up_the_updates():

@@ -65,9 +65,8 @@ def test_a_linear_axis_starts_at_0_and_takes_any_xs():
 
 
 def test_tick_labels_are_short():
-    assert [short(x) for x in (0, 0.5, 500, 5000, 20000, 2500000, 1e9)] == [
-        *("0", "0.5", "500", "5k", "20k", "2.5M", "1G")
-    ]
+    labels = {0: "0", 0.5: "0.5", 500: "500", 5000: "5k", 20000: "20k", 2500000: "2.5M", 1e9: "1G"}
+    assert {number: short(number) for number in labels} == labels
 
 
 def test_every_line_has_its_own_style_and_is_in_the_legend_in_order():

@@ -100,10 +100,8 @@ def test_the_attention_page_holds_the_steps_of_every_layer_and_head():
     for given, heads in zip(layers, data["layers"], strict=True):
         assert len(heads) == 3
         for i, head in enumerate(heads):
-            np.testing.assert_allclose(head["scores"], given.scores[i], rtol=5e-4)
-            np.testing.assert_allclose(head["weights"], given.weights[i], rtol=5e-3)
-            np.testing.assert_allclose(head["values"], given.values[i], rtol=5e-3)
-            np.testing.assert_allclose(head["heads"], given.heads[i], rtol=5e-3)
+            for step, digits in {"scores": 4, "weights": 3, "values": 3, "heads": 3}.items():
+                np.testing.assert_allclose(head[step], getattr(given, step)[i], rtol=5 * 10.0**-digits)
 
 
 def test_every_position_of_the_schema_is_described():

@@ -24,16 +24,6 @@ Optimizers = Sequence[torch.optim.Optimizer]
 LR_FRACTION_NEXT_TO_MUON = 0.5
 
 
-def hidden_matrices(model: GPT) -> dict[str, torch.nn.Parameter]:
-    """The weight matrices inside the blocks, which Muon may update."""
-    return {name: p for name, p in model.named_parameters() if name.startswith("blocks.") and p.ndim == 2}
-
-
-def stacked_matrices(name: str) -> int:
-    """How many matrices a parameter stacks: Q, K and V are stored as one."""
-    return 3 if name.endswith("attn.qkv.weight") else 1
-
-
 def muon_flops(cfg: ModelSection) -> int:
     """Operations that Muon adds to an update: Q, K, V and the projection are C x C, the feed-forward has two 4C x C."""
     C = cfg.n_embd
@@ -73,7 +63,7 @@ def build_optimizers(model: GPT, cfg: TrainSection, compute: Compute) -> Optimiz
     Weight decay acts on matrices that multiply; norms, biases and embeddings are not decayed.
     """
     assert cfg.optimizer != "auto", "resolve comes first"
-    hidden = hidden_matrices(model)
+    hidden = {name: p for name, p in model.named_parameters() if name.startswith("blocks.") and p.ndim == 2}
     by_muon = hidden if cfg.optimizer == "muon" else {}
     decayed: list[torch.nn.Parameter] = []
     plain: list[torch.nn.Parameter] = []
@@ -92,7 +82,8 @@ def build_optimizers(model: GPT, cfg: TrainSection, compute: Compute) -> Optimiz
     # bf16 halves the work where the hardware multiplies it, and is many times slower where it is emulated.
     fast = compute.precision == "bf16" and computes_in_bf16(compute.device)
     muon = Muon(
-        [{"params": [p], "parts": stacked_matrices(name)} for name, p in by_muon.items()],
+        # Q, K and V are stored as one matrix.
+        [{"params": [p], "parts": 3 if name.endswith("attn.qkv.weight") else 1} for name, p in by_muon.items()],
         lr=cfg.highest_lr,
         momentum=cfg.muon_momentum,
         weight_decay=cfg.weight_decay,

@@ -11,7 +11,7 @@ from gptlite.config.loading import builtin_folder, load_config
 from gptlite.config.schema import RunConfig
 from gptlite.model.sizes import count_parameters
 from gptlite.planning.estimate import Disk, Estimate, Memory, TextUse
-from gptlite.planning.warnings import (
+from gptlite.planning.plan import (
     warn_about_block_size,
     warn_about_disk,
     warn_about_epochs,
