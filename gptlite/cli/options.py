@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from gptlite.errors import ConfigError, Problem, located
 
 if TYPE_CHECKING:
     from gptlite.config.loading import Override
     from gptlite.config.schema import RunConfig
-    from gptlite.config.yaml import Value
 
 DEFAULT_CONFIG = "small.yaml"
 
@@ -29,30 +28,25 @@ SETTABLE = {
 
 ConfigOption = Annotated[
     str | None,
-    typer.Option(
-        "--config",
-        "-c",
+    Option(
+        *("--config", "-c"),
         metavar="FILE",
         help=f"A config: a path, or a name from ./configs or `gptlite config`. Default: {DEFAULT_CONFIG}.",
     ),
 ]
 SetOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a key of the config. Repeatable."),
+    list[str] | None, Option("--set", metavar="SECTION.KEY=VALUE", help="Change a key of the config. Repeatable.")
 ]
 DataOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--data", metavar="TEXT", help="The text: a file, folder, glob or named data set (data.source). Repeatable."
-    ),
+    Option(metavar="TEXT", help="The text: a file, folder, glob or named data set (data.source). Repeatable."),
 ]
 RunArgument = Annotated[
     str | None,
-    typer.Argument(metavar="RUN", help="A run's name, its folder, or a checkpoint folder. Default: the newest run."),
+    Argument(metavar="RUN", help="A run's name, its folder, or a checkpoint folder. Default: the newest run."),
 ]
 CheckpointOption = Annotated[
-    str | None,
-    typer.Option("--checkpoint", metavar="best|latest|STEP", help="Which checkpoint of the run. Default: best."),
+    str | None, Option(metavar="best|latest|STEP", help="Which checkpoint of the run. Default: best.")
 ]
 
 
@@ -87,15 +81,6 @@ def build_overrides(sets: Sequence[str] | None, data: Sequence[str] | None) -> l
 def located_text(data: Sequence[str] | None) -> AbstractContextManager[None]:
     """Let errors about `data.source` name --data where it was given."""
     return located("--data", at="data.source") if data else nullcontext()
-
-
-def used(options: Mapping[str, tuple[str, object]]) -> list[Override]:
-    """The config changes of options that were given, from {"--seed": ("sample.seed", 7)}; None means not given."""
-    from gptlite.config.loading import Override
-
-    return [
-        Override(option, key, cast("Value", value)) for option, (key, value) in options.items() if value is not None
-    ]
 
 
 def settable(command: str, key: str) -> bool:

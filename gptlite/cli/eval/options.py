@@ -5,45 +5,43 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from gptlite.errors import ConfigError
 
 Runs = Annotated[
     list[str] | None,
-    typer.Argument(metavar="RUN", help="Names or folders of runs, or checkpoint folders. Default: the newest run."),
+    Argument(metavar="RUN", help="Names or folders of runs, or checkpoint folders. Default: the newest run."),
 ]
 Files = Annotated[
     list[str] | None,
-    typer.Option("--file", "-f", metavar="FILE", help="Score this text instead of the validation text. Repeatable."),
+    Option("--file", "-f", metavar="FILE", help="Score this text instead of the validation text. Repeatable."),
 ]
 Stride = Annotated[
     int | None,
-    typer.Option(
-        "--stride",
+    Option(
         metavar="N",
         help="Tokens between the starts of windows. Fewer give each token more context and take longer. "
         "Default: block_size.",
     ),
 ]
 ByPosition = Annotated[
-    bool, typer.Option("--by-position", help="Plot the loss over the position in the context, as an SVG file.")
+    bool, Option("--by-position", help="Plot the loss over the position in the context, as an SVG file.")
 ]
 Memorised = Annotated[
-    bool, typer.Option("--memorised", help="Sample from the models and search their training text for copied passages.")
+    bool, Option("--memorised", help="Sample from the models and search their training text for copied passages.")
 ]
 PerToken = Annotated[
-    bool, typer.Option("--per-token", help="Write an HTML page that colours each token of the text by its loss.")
+    bool, Option("--per-token", help="Write an HTML page that colours each token of the text by its loss.")
 ]
 Attention = Annotated[
-    str | None,
-    typer.Option("--attention", metavar="TEXT", help="Write an HTML page with the attention of every head on TEXT."),
+    str | None, Option(metavar="TEXT", help="Write an HTML page with the attention of every head on TEXT.")
 ]
 Out = Annotated[
     str | None,
-    typer.Option("--out", "-o", metavar="FILE", help="The plot or page. Default: RUN-by-position.svg and the like."),
+    Option("--out", "-o", metavar="FILE", help="The plot or page. Default: RUN-by-position.svg and the like."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Json = Annotated[bool, Option("--json", help="Print one JSON object.")]
 
 # What `gptlite eval` can show, and the options that apply to it; None: the table of scores.
 ALLOWED: Mapping[str | None, Sequence[str]] = {

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from typer import Argument, Option, Typer
 
 from gptlite.cli.files import output_path, write_output
 from gptlite.cli.terminal import Console, emit
@@ -21,13 +21,10 @@ if TYPE_CHECKING:
     from gptlite.runs.run import Run
     from gptlite.runs.summary import Summary
 
-Folder = Annotated[
-    str | None, typer.Argument(metavar="DIR", help="The folder of runs. Default: $GPTLITE_RUNS, else runs.")
-]
+Folder = Annotated[str | None, Argument(metavar="DIR", help="The folder of runs. Default: $GPTLITE_RUNS, else runs.")]
 Sort = Annotated[
     str | None,
-    typer.Option(
-        "--sort",
+    Option(
         metavar="KEY",
         help="Sort by name, state, step, tokens, parameters, best, speed, elapsed, or a key of the config, smallest "
         "first. Default: when they started.",
@@ -35,21 +32,21 @@ Sort = Annotated[
 ]
 Filter = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--filter",
         metavar="EXPR",
         help="List only runs that match: a part of the name, or KEY=VALUE (state, or a key of the config). Repeatable.",
     ),
 ]
-NoFold = Annotated[bool, typer.Option("--no-fold", help="Show each seed in its own row.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Csv = Annotated[bool, typer.Option("--csv", help="Print comma-separated values.")]
-Names = Annotated[list[str], typer.Argument(metavar="RUN", help="Names or folders of runs.")]
-First = Annotated[str, typer.Argument(metavar="A", help="The name or folder of a run.")]
-Second = Annotated[str, typer.Argument(metavar="B", help="The name or folder of another run.")]
-X = Annotated[Literal["step", "tokens", "seconds"], typer.Option("--x", help="The x axis.")]
-Out = Annotated[str | None, typer.Option("--out", "-o", metavar="FILE", help="The SVG file. Default: RUN-curves.svg.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+NoFold = Annotated[bool, Option("--no-fold", help="Show each seed in its own row.")]
+Json = Annotated[bool, Option("--json", help="Print one JSON object.")]
+Csv = Annotated[bool, Option("--csv", help="Print comma-separated values.")]
+Names = Annotated[list[str], Argument(metavar="RUN", help="Names or folders of runs.")]
+First = Annotated[str, Argument(metavar="A", help="The name or folder of a run.")]
+Second = Annotated[str, Argument(metavar="B", help="The name or folder of another run.")]
+X = Annotated[Literal["step", "tokens", "seconds"], Option(help="The x axis.")]
+Out = Annotated[str | None, Option("--out", "-o", metavar="FILE", help="The SVG file. Default: RUN-curves.svg.")]
+Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask.")]
 
 X_LABELS = {"step": "updates", "tokens": "tokens trained on", "seconds": "seconds of training"}
 
@@ -68,7 +65,7 @@ class RunsCommands(Commands):
         return super().parse_args(ctx, args if named else ["list", *args])
 
 
-app = typer.Typer(
+app = Typer(
     name="runs",
     cls=RunsCommands,
     help="List, compare, plot and remove runs. Without a command: list.",

@@ -8,17 +8,8 @@ from typing import TYPE_CHECKING
 
 from gptlite.cli.options import ConfigOption, DataOption, SetOption, located_text, read_config
 from gptlite.cli.terminal import Console, emit, shell_name
-from gptlite.cli.train.options import (
-    ContinueOption,
-    DryRunOption,
-    JobsOption,
-    JsonOption,
-    NameOption,
-    QuietOption,
-    ResumeOption,
-    SweepOption,
-    TrainOptions,
-)
+from gptlite.cli.train import options as of_train
+from gptlite.cli.train.options import TrainOptions
 from gptlite.compute.processes import is_main
 from gptlite.errors import ConfigError, located
 from gptlite.formatting import counted
@@ -32,14 +23,14 @@ def train(
     config: ConfigOption = None,
     set_: SetOption = None,
     data: DataOption = None,
-    name: NameOption = None,
-    resume: ResumeOption = None,
-    continue_: ContinueOption = False,
-    quiet: QuietOption = False,
-    dry_run: DryRunOption = False,
-    json_: JsonOption = False,
-    sweep: SweepOption = None,
-    jobs: JobsOption = None,
+    name: of_train.Name = None,
+    resume: of_train.Resume = None,
+    continue_: of_train.Continue = False,
+    quiet: of_train.Quiet = False,
+    dry_run: of_train.DryRun = False,
+    json_: of_train.Json = False,
+    sweep: of_train.Sweep = None,
+    jobs: of_train.Jobs = None,
 ) -> None:
     """Train a model on a text. Ctrl-C stops after the current update and saves a checkpoint."""
     options = TrainOptions(

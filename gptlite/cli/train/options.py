@@ -7,42 +7,34 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from gptlite.cli.terminal import shell_name
 from gptlite.compute.processes import world_size
 from gptlite.errors import Problem
 
-NameOption = Annotated[
-    str | None,
-    typer.Option("--name", metavar="NAME", help="Name of the run. Default: the config's name, numbered if in use."),
+Name = Annotated[
+    str | None, Option(metavar="NAME", help="Name of the run. Default: the config's name, numbered if in use.")
 ]
-ResumeOption = Annotated[
-    str | None,
-    typer.Option("--resume", metavar="RUN", help="Continue this run; `latest` is the newest unfinished one."),
+Resume = Annotated[str | None, Option(metavar="RUN", help="Continue this run; `latest` is the newest unfinished one.")]
+DryRun = Annotated[
+    bool, Option("--dry-run", help="Show the parameters, memory, disk, epochs and time of a run without making it.")
 ]
-DryRunOption = Annotated[
-    bool,
-    typer.Option("--dry-run", help="Show the parameters, memory, disk, epochs and time of a run without making it."),
+Json = Annotated[bool, Option("--json", help="With --dry-run: print one JSON object.")]
+Continue = Annotated[
+    bool, Option("--continue", help="With --name or --sweep: continue that run or sweep, or start it.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="With --dry-run: print one JSON object.")]
-ContinueOption = Annotated[
-    bool,
-    typer.Option("--continue", help="With --name or --sweep: continue that run or sweep, or start it."),
-]
-SweepOption = Annotated[
+Sweep = Annotated[
     list[str] | None,
-    typer.Option(
-        "--sweep",
+    Option(
         metavar="SECTION.KEY=A,B,...",
         help="Train a run for each value of a key and print a table. Repeated: for each combination.",
     ),
 ]
-JobsOption = Annotated[
-    int | None,
-    typer.Option("--jobs", metavar="N", help="With --sweep: train N runs at a time, sharing the cores. Default: 1."),
+Jobs = Annotated[
+    int | None, Option(metavar="N", help="With --sweep: train N runs at a time, sharing the cores. Default: 1.")
 ]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only, and the result.")]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="Print errors only, and the result.")]
 
 # An option, others that it excludes, and what to do. Of an option only the first conflict is reported.
 _EXCLUDES = (
