@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Option
+from typer import Argument, Context, Option
 
 from gptlite.errors import ConfigError, Problem, located
 
@@ -81,6 +81,22 @@ def build_overrides(sets: Sequence[str] | None, data: Sequence[str] | None) -> l
 def located_text(data: Sequence[str] | None) -> AbstractContextManager[None]:
     """Let errors about `data.source` name --data where it was given."""
     return located("--data", at="data.source") if data else nullcontext()
+
+
+def option_name(param: Any) -> str:
+    """The long name of an option."""
+    return str(max(param.opts, key=len))
+
+
+def given_options(context: Context) -> list[str]:
+    """The long names of the options that were given, in the order of --help; --no-... is not among them."""
+    unset: tuple[object, ...] = (None, False, (), [])
+    return [option_name(param) for param in context.command.params if context.params.get(str(param.name)) not in unset]
+
+
+def as_arguments(option: str, values: Iterable[object]) -> list[str]:
+    """An option as often as there are values other than None."""
+    return [argument for value in values if value is not None for argument in (option, str(value))]
 
 
 def settable(command: str, key: str) -> bool:

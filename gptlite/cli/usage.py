@@ -13,7 +13,7 @@ from typing import Any
 from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
-from gptlite.cli.options import settable
+from gptlite.cli.options import option_name, settable
 from gptlite.errors import ConfigError, Problem
 
 _TEXT_OPTIONS = ("--data", "--prompt")  # what a word without an option is likely to be
@@ -103,7 +103,7 @@ def check_arguments(command: TyperCommand | TyperGroup, ctx: Any, args: Sequence
             problems.append(_bad_value(param, values[param.name], error, ctx))
         if times > 1 and not getattr(param, "multiple", False) and not getattr(param, "is_flag", False):
             sentence = f"this option takes one value and is given {times} times. Keep one of them."
-            problems.append(Problem(sentence, max(param.opts, key=len)))
+            problems.append(Problem(sentence, option_name(param)))
     if extra and isinstance(command, TyperCommand):
         problems.append(Problem(_unexpected(ctx.command_path, extra, known), ctx.command_path))
     if problems:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gptlite.errors import Problem, RunError, gathered, located
 
@@ -24,6 +24,10 @@ class SelectedModel:
     label: str
     checkpoint: Checkpoint
     cfg: RunConfig
+
+    def to_json(self) -> dict[str, Any]:
+        """The entries of --json that name the checkpoint."""
+        return {"run": self.name, "checkpoint": str(self.checkpoint.path), "step": self.checkpoint.step}
 
 
 def select_models(

@@ -19,7 +19,6 @@ from gptlite.formatting import counted
 
 if TYPE_CHECKING:
     from gptlite.runs.run import Run
-    from gptlite.runs.summary import Summary
 
 Folder = Annotated[str | None, Argument(metavar="DIR", help="The folder of runs. Default: $GPTLITE_RUNS, else runs.")]
 Sort = Annotated[
@@ -119,9 +118,10 @@ def diff(a: First, b: Second) -> None:
     Curves are compared at equal tokens and at equal times.
     """
     from gptlite.cli.runs.diff import describe_differences
+    from gptlite.cli.runs.table import read_summaries
     from gptlite.runs.summary import read_runs
 
-    summaries = read_summaries([a, b])
+    summaries = read_summaries(open_runs([a, b]), Console().say)
     folders = dict.fromkeys(each.run.path.resolve().parent for each in summaries)
     others = [other for folder in folders for other in read_runs(folder)[0]]
     for text in describe_differences(summaries[0], summaries[1], others):
@@ -131,11 +131,12 @@ def diff(a: First, b: Second) -> None:
 @app.command("plot", cls=Command)
 def plot(names: Names, x: X = "tokens", out: Out = None) -> None:
     """Plot validation curves as an SVG file."""
+    from gptlite.cli.runs.table import read_summaries
     from gptlite.runs.compare import curve_points
     from gptlite.runs.summary import read_curve
     from gptlite.views.line_plot import LINEAR, Line, line_plot
 
-    runs = read_summaries(names)
+    runs = read_summaries(open_runs(names), Console().say)
     path = output_path([run.name for run in runs], out, "curves.svg")
     times = Counter(run.name for run in runs)
     lines, problems = [], []
@@ -220,16 +221,3 @@ def open_runs(names: Sequence[str]) -> list[Run]:
     if problems:
         raise RunError(problems)
     return runs
-
-
-def read_summaries(names: Sequence[str]) -> list[Summary]:
-    """Read the summaries of runs. Damaged files are reported on standard error."""
-    from gptlite.runs.summary import read_run
-
-    summaries = []
-    for run in open_runs(names):
-        summary, problems = read_run(run)
-        summaries.append(summary)
-        for problem in problems:
-            Console().say(problem)
-    return summaries

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Context, Option
 
+from gptlite.cli.options import given_options, option_name
 from gptlite.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def config_overrides(context: Context) -> list[Override]:
     params = sorted(context.command.params, key=lambda param: param.name != "beams")
     values = {param: context.params[str(param.name)] for param in params if param.name in SampleSection.model_fields}
     return [
-        Override(_option(param), f"sample.{param.name}", list(value) if isinstance(value, tuple) else value)
+        Override(option_name(param), f"sample.{param.name}", list(value) if isinstance(value, tuple) else value)
         for param, value in values.items()
         if value not in (None, (), [])
     ]
@@ -87,7 +88,7 @@ def refuse_ineffective(
 
     section: the config with all options applied. sets: the values of --set. overrides: what `config_overrides` found.
     """
-    given = {_option(param): _option(param) for param in context.command.params if context.params.get(str(param.name))}
+    given = {option: option for option in given_options(context)}
     active = set(given)
     if section.beams is not None:
         active.add("--beams")
@@ -104,7 +105,3 @@ def refuse_ineffective(
     ]
     if problems:
         raise ConfigError(problems)
-
-
-def _option(param: Any) -> str:
-    return str(max(param.opts, key=len))

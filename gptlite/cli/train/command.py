@@ -7,7 +7,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from gptlite.cli.options import ConfigOption, DataOption, SetOption, located_text, read_config
-from gptlite.cli.terminal import Console, emit, shell_name
+from gptlite.cli.terminal import Console, emit, next_commands
 from gptlite.cli.train import options as of_train
 from gptlite.cli.train.options import TrainOptions
 from gptlite.compute.processes import is_main
@@ -112,10 +112,5 @@ def summarize(outcome: Outcome) -> list[str]:
         lines.append(
             f"compressors on the same text: xz -9 {manifest.baselines.xz:.3f}, gzip -9 {manifest.baselines.gzip:.3f}"
         )
-    return [
-        *lines,
-        "next:",
-        f'  {shell_name("gptlite")} sample {shlex.quote(run.handle)} --prompt "..."',
-        f"  {shell_name('gptlite')} eval {shlex.quote(run.handle)}",
-        f"  {shell_name('tensorboard')} --logdir {shlex.quote(str(run.path.parent))}",
-    ]
+    handle = shlex.quote(run.handle)
+    return lines + next_commands(handle, [f"eval {handle}"], run.path.parent)

@@ -9,6 +9,7 @@ from typing import Annotated
 
 from typer import Option
 
+from gptlite.cli.options import as_arguments
 from gptlite.cli.terminal import shell_name
 from gptlite.compute.processes import world_size
 from gptlite.errors import Problem
@@ -69,12 +70,9 @@ class TrainOptions:
 
     def problems(self) -> list[Problem]:
         """Options that exclude each other, or would do nothing."""
-        values = {
-            **{"--config": self.config, "--data": " ".join(self.data), "--name": self.name, "--resume": self.resume},
-            **{"--continue": self.continue_, "--dry-run": self.dry_run, "--json": self.json},
-            **{"--sweep": " ".join(self.sweep), "--jobs": self.jobs},
+        given = {
+            f"--{field.strip('_').replace('_', '-')}" for field, value in vars(self).items() if value and value != [""]
         }
-        given = {option for option, value in values.items() if value not in (None, "", False)}
         conflicts: dict[str, Problem] = {}
         for option, others, sentence in _EXCLUDES:
             if option in given and (clashing := [other for other in others if other in given]):
@@ -95,17 +93,14 @@ class TrainOptions:
     @property
     def of_every_run(self) -> list[str]:
         """The arguments that each run of a sweep gets too."""
-        found = [] if self.config is None else ["--config", self.config]
-        for option, values in (("--set", self.sets), ("--data", self.data)):
-            found += [argument for value in values for argument in (option, value)]
-        return found + ["--quiet"] * self.quiet
+        found = as_arguments("--config", [self.config]) + as_arguments("--set", self.sets)
+        return found + as_arguments("--data", self.data) + ["--quiet"] * self.quiet
 
     @property
     def to_continue_sweep(self) -> str:
         """The command line that continues a sweep."""
-        arguments = [*self.of_every_run, *(argument for sweep in self.sweep for argument in ("--sweep", sweep))]
-        arguments += [] if self.jobs is None else ["--jobs", str(self.jobs)]
-        arguments += [] if self.name is None else ["--name", self.name]
+        own = as_arguments("--jobs", [self.jobs]) + as_arguments("--name", [self.name])
+        arguments = [*self.of_every_run, *as_arguments("--sweep", self.sweep), *own]
         return f"{shell_name('gptlite')} train {shlex.join([*arguments, '--continue'])}"
 
     @property
