@@ -15,6 +15,7 @@ from typer.exceptions import TyperException
 
 from gptlite.cli.options import option_name, settable
 from gptlite.errors import ConfigError, Problem
+from gptlite.formatting import and_more
 
 _TEXT_OPTIONS = ("--data", "--prompt")  # what a word without an option is likely to be
 
@@ -135,7 +136,7 @@ def _unexpected(where: str, words: Sequence[str], known: Collection[str]) -> str
     advice = f"Did you mean {meant} {shlex.quote(words[0])}?" if meant else f"See {where} --help."
     if meant == "--data" and len(words) > 1:
         advice = "Put --data before each of them, or give one --data with a glob in quotes."
-    shown = ", ".join(map(shlex.quote, words[:3])) + (f" and {len(words) - 3} more" if len(words) > 3 else "")
+    shown = and_more([shlex.quote(word) for word in words], 3)
     return f"unexpected argument{'' if len(words) == 1 else 's'} {shown}. {advice}"
 
 

@@ -20,31 +20,7 @@ from gptlite.formatting import counted
 if TYPE_CHECKING:
     from gptlite.runs.run import Run
 
-Folder = Annotated[str | None, Argument(metavar="DIR", help="The folder of runs. Default: $GPTLITE_RUNS, else runs.")]
-Sort = Annotated[
-    str | None,
-    Option(
-        metavar="KEY",
-        help="Sort by name, state, step, tokens, parameters, best, speed, elapsed, or a key of the config, smallest "
-        "first. Default: when they started.",
-    ),
-]
-Filter = Annotated[
-    list[str] | None,
-    Option(
-        "--filter",
-        metavar="EXPR",
-        help="List only runs that match: a part of the name, or KEY=VALUE (state, or a key of the config). Repeatable.",
-    ),
-]
-NoFold = Annotated[bool, Option("--no-fold", help="Show each seed in its own row.")]
-Json = Annotated[bool, Option("--json", help="Print one JSON object.")]
-Csv = Annotated[bool, Option("--csv", help="Print comma-separated values.")]
 Names = Annotated[list[str], Argument(metavar="RUN", help="Names or folders of runs.")]
-First = Annotated[str, Argument(metavar="A", help="The name or folder of a run.")]
-Second = Annotated[str, Argument(metavar="B", help="The name or folder of another run.")]
-X = Annotated[Literal["step", "tokens", "seconds"], Option(help="The x axis.")]
-Out = Annotated[str | None, Option("--out", "-o", metavar="FILE", help="The SVG file. Default: RUN-curves.svg.")]
 Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask.")]
 
 X_LABELS = {"step": "updates", "tokens": "tokens trained on", "seconds": "seconds of training"}
@@ -75,12 +51,29 @@ app = Typer(
 
 @app.command("list", cls=Command)
 def list_runs(
-    folder: Folder = None,
-    sort: Sort = None,
-    filter_: Filter = None,
-    no_fold: NoFold = False,
-    as_json: Json = False,
-    as_csv: Csv = False,
+    folder: Annotated[
+        str | None, Argument(metavar="DIR", help="The folder of runs. Default: $GPTLITE_RUNS, else runs.")
+    ] = None,
+    sort: Annotated[
+        str | None,
+        Option(
+            metavar="KEY",
+            help="Sort by name, state, step, tokens, parameters, best, speed, elapsed, or a key of the config, "
+            "smallest first. Default: when they started.",
+        ),
+    ] = None,
+    filter_: Annotated[
+        list[str] | None,
+        Option(
+            "--filter",
+            metavar="EXPR",
+            help="List only runs that match: a part of the name, or KEY=VALUE (state, or a key of the config). "
+            "Repeatable.",
+        ),
+    ] = None,
+    no_fold: Annotated[bool, Option("--no-fold", help="Show each seed in its own row.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print one JSON object.")] = False,
+    as_csv: Annotated[bool, Option("--csv", help="Print comma-separated values.")] = False,
 ) -> None:
     """List runs and how their configs differ.
 
@@ -112,7 +105,10 @@ def list_runs(
 
 
 @app.command("diff", cls=Command)
-def diff(a: First, b: Second) -> None:
+def diff(
+    a: Annotated[str, Argument(metavar="A", help="The name or folder of a run.")],
+    b: Annotated[str, Argument(metavar="B", help="The name or folder of another run.")],
+) -> None:
     """Compare two runs: configs, curves, samples.
 
     Curves are compared at equal tokens and at equal times.
@@ -129,7 +125,13 @@ def diff(a: First, b: Second) -> None:
 
 
 @app.command("plot", cls=Command)
-def plot(names: Names, x: X = "tokens", out: Out = None) -> None:
+def plot(
+    names: Names,
+    x: Annotated[Literal["step", "tokens", "seconds"], Option(help="The x axis.")] = "tokens",
+    out: Annotated[
+        str | None, Option("--out", "-o", metavar="FILE", help="The SVG file. Default: RUN-curves.svg.")
+    ] = None,
+) -> None:
     """Plot validation curves as an SVG file."""
     from gptlite.cli.runs.table import read_summaries
     from gptlite.runs.compare import curve_points

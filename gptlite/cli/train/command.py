@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import shlex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Option
 
 from gptlite.cli.options import ConfigOption, DataOption, SetOption, located_text, read_config
 from gptlite.cli.terminal import Console, emit, next_commands
-from gptlite.cli.train import options as of_train
 from gptlite.cli.train.options import TrainOptions
 from gptlite.compute.processes import is_main
 from gptlite.errors import ConfigError, located
@@ -23,14 +24,30 @@ def train(
     config: ConfigOption = None,
     set_: SetOption = None,
     data: DataOption = None,
-    name: of_train.Name = None,
-    resume: of_train.Resume = None,
-    continue_: of_train.Continue = False,
-    quiet: of_train.Quiet = False,
-    dry_run: of_train.DryRun = False,
-    json_: of_train.Json = False,
-    sweep: of_train.Sweep = None,
-    jobs: of_train.Jobs = None,
+    name: Annotated[
+        str | None, Option(metavar="NAME", help="Name of the run. Default: the config's name, numbered if in use.")
+    ] = None,
+    resume: Annotated[
+        str | None, Option(metavar="RUN", help="Continue this run; `latest` is the newest unfinished one.")
+    ] = None,
+    continue_: Annotated[
+        bool, Option("--continue", help="With --name or --sweep: continue that run or sweep, or start it.")
+    ] = False,
+    quiet: Annotated[bool, Option("--quiet", "-q", help="Print errors only, and the result.")] = False,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Show the parameters, memory, disk, epochs and time of a run without making it.")
+    ] = False,
+    json_: Annotated[bool, Option("--json", help="With --dry-run: print one JSON object.")] = False,
+    sweep: Annotated[
+        list[str] | None,
+        Option(
+            metavar="SECTION.KEY=A,B,...",
+            help="Train a run for each value of a key and print a table. Repeated: for each combination.",
+        ),
+    ] = None,
+    jobs: Annotated[
+        int | None, Option(metavar="N", help="With --sweep: train N runs at a time, sharing the cores. Default: 1.")
+    ] = None,
 ) -> None:
     """Train a model on a text. Ctrl-C stops after the current update and saves a checkpoint."""
     options = TrainOptions(

@@ -5,37 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
-
-from typer import Option
 
 from gptlite.cli.options import as_arguments
 from gptlite.cli.terminal import shell_name
 from gptlite.compute.processes import world_size
 from gptlite.errors import Problem
-
-Name = Annotated[
-    str | None, Option(metavar="NAME", help="Name of the run. Default: the config's name, numbered if in use.")
-]
-Resume = Annotated[str | None, Option(metavar="RUN", help="Continue this run; `latest` is the newest unfinished one.")]
-DryRun = Annotated[
-    bool, Option("--dry-run", help="Show the parameters, memory, disk, epochs and time of a run without making it.")
-]
-Json = Annotated[bool, Option("--json", help="With --dry-run: print one JSON object.")]
-Continue = Annotated[
-    bool, Option("--continue", help="With --name or --sweep: continue that run or sweep, or start it.")
-]
-Sweep = Annotated[
-    list[str] | None,
-    Option(
-        metavar="SECTION.KEY=A,B,...",
-        help="Train a run for each value of a key and print a table. Repeated: for each combination.",
-    ),
-]
-Jobs = Annotated[
-    int | None, Option(metavar="N", help="With --sweep: train N runs at a time, sharing the cores. Default: 1.")
-]
-Quiet = Annotated[bool, Option("--quiet", "-q", help="Print errors only, and the result.")]
 
 # An option, others that it excludes, and what to do. Of an option only the first conflict is reported.
 _EXCLUDES = (
