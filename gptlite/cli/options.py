@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from typer import Argument, Context, Option
 
-from gptlite.errors import ConfigError, Problem, located
+from gptlite.errors import ConfigError, Problem, RunError, gathered, located
 
 if TYPE_CHECKING:
     from gptlite.config.loading import Override
     from gptlite.config.schema import RunConfig
+    from gptlite.runs.checkpoint import Checkpoint
+    from gptlite.runs.run import Run
+
+Opened = TypeVar("Opened", "Run", "Checkpoint")
 
 DEFAULT_CONFIG = "small.yaml"
 
@@ -81,6 +85,21 @@ def build_overrides(sets: Sequence[str] | None, data: Sequence[str] | None) -> l
 def located_text(data: Sequence[str] | None) -> AbstractContextManager[None]:
     """Let errors about `data.source` name --data where it was given."""
     return located("--data", at="data.source") if data else nullcontext()
+
+
+def open_each(names: Iterable[str], open_one: Callable[[str], Opened]) -> list[Opened]:
+    """Open runs or checkpoints by their names or folders. RunError with every problem."""
+    problems: list[Problem] = []
+    found: list[Opened] = []
+    for name in names:
+        with gathered(problems):
+            opened = open_one(name)
+            if any(opened.path.resolve() == other.path.resolve() for other in found):
+                problems.append(Problem("this run is given twice. Leave one out.", name))
+            found.append(opened)
+    if problems:
+        raise RunError(problems)
+    return found
 
 
 def option_name(param: Any) -> str:

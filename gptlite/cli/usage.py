@@ -84,7 +84,8 @@ def usage_problem(error: TyperException, context: Any = None) -> Problem:
 def check_arguments(command: TyperCommand | TyperGroup, ctx: Any, args: Sequence[str]) -> None:
     """Raise ConfigError with every mistake in the arguments of a command."""
     problems: list[Problem] = []
-    left, known = list(args), _options_of(command)
+    left = list(args)
+    known = [option for param in command.params if param.param_type_name == "option" for option in param.opts]
     while True:
         try:
             values, extra, order = command.make_parser(ctx).parse_args(list(left))
@@ -122,10 +123,6 @@ def _bad_value(param: Any, value: Any, error: TyperException, context: Any) -> P
     return Problem(f"{value} is not {expected}.", param.opts[0])
 
 
-def _options_of(command: TyperCommand | TyperGroup) -> list[str]:
-    return [option for param in command.params if param.param_type_name == "option" for option in param.opts]
-
-
 def _unexpected(where: str, words: Sequence[str], known: Collection[str]) -> str:
     """The sentence about words that belong to no option."""
     from gptlite.config.loading import SUFFIXES
@@ -153,9 +150,8 @@ def _unknown_option(where: str, name: str, args: list[str], known: Collection[st
     if command == "train" and (advice := advice_for(typed.lstrip("-").replace("_", "-"), _OTHER_TRAIN_OPTIONS)):
         return f"there is no option {typed}. {advice}"
     meant = _meant(command, typed, value, [option for option in known if option != "--help"])
-    return f"there is no option {typed}. " + (
-        f"Did you mean {' or '.join(meant)}?" if meant else f"See {where} --help."
-    )
+    advice = f"Did you mean {' or '.join(meant)}?" if meant else f"See {where} --help."
+    return f"there is no option {typed}. {advice}"
 
 
 def _meant(command: str, typed: str, value: str, known: Collection[str]) -> list[str]:

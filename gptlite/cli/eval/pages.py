@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gptlite.cli.eval.eval_texts import Text, find_texts
-from gptlite.cli.eval.evaluator import Evaluator, load_evaluators
-from gptlite.cli.eval.models import SelectedModel
+from gptlite.cli.eval.models import Evaluator, SelectedModel, load_evaluators
 from gptlite.cli.files import output_path, write_output
 from gptlite.errors import DataError, RunError, located
 from gptlite.formatting import counted

@@ -9,8 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gptlite.cli.eval.eval_texts import Text, find_texts
-from gptlite.cli.eval.evaluator import load_evaluators
-from gptlite.cli.eval.models import SelectedModel
+from gptlite.cli.eval.models import SelectedModel, load_evaluators
 from gptlite.formatting import abbreviated, counted
 
 if TYPE_CHECKING:
@@ -22,10 +21,7 @@ BASELINES = {"xz": "xz -9", "gzip": "gzip -9", "bigram": "bigram", "unigram": "u
 COMPRESSORS = ("xz", "gzip")
 DROPPED = ("params", "tokens", "tokenizer", "perplexity", "bits/char", "loss")  # by a narrow terminal, in this order
 SHRINKABLE = {"": 16}  # the name of a run
-LEGEND = (
-    "loss: nats per token. unigram, bigram: the entropy of the text's bytes,",
-    "alone and given the byte before",
-)
+LEGEND = ("loss: nats per token. unigram, bigram: the entropy of the text's bytes,", "alone and given the byte before")
 FIGURES = ("tokens", "bytes", "characters", "loss", "perplexity", "bits_per_byte", "bits_per_character")
 
 

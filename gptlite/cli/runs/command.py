@@ -6,20 +6,38 @@ import difflib
 import os
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Option, Typer
 
 from gptlite.cli.files import output_path, write_output
+from gptlite.cli.options import open_each
 from gptlite.cli.terminal import Console, emit
 from gptlite.cli.usage import Command, Commands
-from gptlite.errors import ConfigError, Problem, RunError, gathered
+from gptlite.errors import ConfigError, Problem, RunError
 from gptlite.formatting import counted
 
 if TYPE_CHECKING:
     from gptlite.runs.run import Run
 
+Sort = Annotated[
+    str | None,
+    Option(
+        metavar="KEY",
+        help="Sort by name, state, step, tokens, parameters, best, speed, elapsed, or a key of the config, "
+        "smallest first. Default: when they started.",
+    ),
+]
+Filter = Annotated[
+    list[str] | None,
+    Option(
+        "--filter",
+        metavar="EXPR",
+        help="List only runs that match: a part of the name, or KEY=VALUE (state, or a key of the config). Repeatable.",
+    ),
+]
 Names = Annotated[list[str], Argument(metavar="RUN", help="Names or folders of runs.")]
 Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask.")]
 
@@ -54,23 +72,8 @@ def list_runs(
     folder: Annotated[
         str | None, Argument(metavar="DIR", help="The folder of runs. Default: $GPTLITE_RUNS, else runs.")
     ] = None,
-    sort: Annotated[
-        str | None,
-        Option(
-            metavar="KEY",
-            help="Sort by name, state, step, tokens, parameters, best, speed, elapsed, or a key of the config, "
-            "smallest first. Default: when they started.",
-        ),
-    ] = None,
-    filter_: Annotated[
-        list[str] | None,
-        Option(
-            "--filter",
-            metavar="EXPR",
-            help="List only runs that match: a part of the name, or KEY=VALUE (state, or a key of the config). "
-            "Repeatable.",
-        ),
-    ] = None,
+    sort: Sort = None,
+    filter_: Filter = None,
     no_fold: Annotated[bool, Option("--no-fold", help="Show each seed in its own row.")] = False,
     as_json: Annotated[bool, Option("--json", help="Print one JSON object.")] = False,
     as_csv: Annotated[bool, Option("--csv", help="Print comma-separated values.")] = False,
@@ -212,14 +215,4 @@ def open_runs(names: Sequence[str]) -> list[Run]:
     """Open the runs with these names or folders. RunError with every problem."""
     from gptlite.runs.run import Run, runs_folder
 
-    problems: list[Problem] = []
-    runs: list[Run] = []
-    for name in names:
-        with gathered(problems):
-            run = Run.open(runs_folder(), name)
-            if any(run.path.resolve() == other.path.resolve() for other in runs):
-                problems.append(Problem("this run is given twice. Leave one out.", name))
-            runs.append(run)
-    if problems:
-        raise RunError(problems)
-    return runs
+    return open_each(names, partial(Run.open, runs_folder()))
