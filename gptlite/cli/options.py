@@ -114,7 +114,7 @@ def given_options(context: Context) -> list[str]:
 
 
 def as_arguments(option: str, values: Iterable[object]) -> list[str]:
-    """An option as often as there are values other than None."""
+    """The arguments that give an option each of the values; None is left out."""
     return [argument for value in values if value is not None for argument in (option, str(value))]
 
 

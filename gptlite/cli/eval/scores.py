@@ -38,7 +38,7 @@ class ScoreRow:
 def score_lines(
     models: Sequence[SelectedModel], files: Sequence[str] | None, stride: int | None, *, as_json: bool
 ) -> Iterator[str]:
-    """Yield the scores of every model on every text, as tables or JSON."""
+    """Yield the scores of every model: JSON, or a table per text, one for all texts together, and the legend."""
     from gptlite.inference.score import Score
 
     texts, rows = find_texts(files, models), []
@@ -49,8 +49,12 @@ def score_lines(
         rows.append(ScoreRow(each.run, each.model, scores, Score.total(scores)))
     if as_json:
         yield json.dumps(as_values(texts, rows))
-    else:
-        yield from as_tables(texts, rows)
+        return
+    for i, text in enumerate(texts):
+        yield from score_table(text, [(row, row.scores[i]) for row in rows])
+    if len(texts) > 1:
+        yield from score_table(total_of(texts), [(row, row.total) for row in rows])
+    yield from LEGEND
 
 
 def as_values(texts: Sequence[Text], rows: Sequence[ScoreRow]) -> dict[str, Any]:
@@ -88,15 +92,6 @@ def figures_of(score: Score) -> dict[str, float | None]:
     """Return the figures of a score by name, None for those that are not finite."""
     figures = {name: getattr(score, name) for name in FIGURES}
     return {name: figure if math.isfinite(figure) else None for name, figure in figures.items()}
-
-
-def as_tables(texts: Sequence[Text], rows: Sequence[ScoreRow]) -> Iterator[str]:
-    """Yield a table per text, one for all texts together if there are several, and the legend."""
-    for i, text in enumerate(texts):
-        yield from score_table(text, [(row, row.scores[i]) for row in rows])
-    if len(texts) > 1:
-        yield from score_table(total_of(texts), [(row, row.total) for row in rows])
-    yield from LEGEND
 
 
 def score_table(text: Text, scores: Sequence[tuple[ScoreRow, Score]]) -> Iterator[str]:

@@ -44,9 +44,8 @@ class TrainOptions:
 
     def problems(self) -> list[Problem]:
         """Options that exclude each other, or would do nothing."""
-        given = {
-            f"--{field.strip('_').replace('_', '-')}" for field, value in vars(self).items() if value and value != [""]
-        }
+        fields = {field.strip("_").replace("_", "-"): value for field, value in vars(self).items()}
+        given = {f"--{field}" for field, value in fields.items() if value and value != [""]}
         conflicts: dict[str, Problem] = {}
         for option, others, sentence in _EXCLUDES:
             if option in given and (clashing := [other for other in others if other in given]):
