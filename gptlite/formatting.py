@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def counted(number: int, noun: str) -> str:
     """A number with its noun.
@@ -11,6 +13,15 @@ def counted(number: int, noun: str) -> str:
     """
     ending = "" if number == 1 else "es" if noun.endswith("s") else "s"
     return f"{number:,} {noun}{ending}"
+
+
+def and_more(names: Sequence[str], most: int) -> str:
+    """The first names, and how many others there are.
+
+    >>> and_more(["a", "b"], 2), and_more(["a", "b", "c"], 1)
+    ('a, b', 'a and 2 more')
+    """
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def abbreviated(number: int) -> str:

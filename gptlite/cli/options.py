@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-import typer
+from typer import Argument, Context, Option
 
-from gptlite.errors import ConfigError, Problem, located
+from gptlite.errors import ConfigError, Problem, RunError, gathered, located
 
 if TYPE_CHECKING:
     from gptlite.config.loading import Override
     from gptlite.config.schema import RunConfig
-    from gptlite.config.yaml import Value
+    from gptlite.runs.checkpoint import Checkpoint
+    from gptlite.runs.run import Run
+
+Opened = TypeVar("Opened", "Run", "Checkpoint")
 
 DEFAULT_CONFIG = "small.yaml"
 
@@ -29,30 +32,25 @@ SETTABLE = {
 
 ConfigOption = Annotated[
     str | None,
-    typer.Option(
-        "--config",
-        "-c",
+    Option(
+        *("--config", "-c"),
         metavar="FILE",
         help=f"A config: a path, or a name from ./configs or `gptlite config`. Default: {DEFAULT_CONFIG}.",
     ),
 ]
 SetOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a key of the config. Repeatable."),
+    list[str] | None, Option("--set", metavar="SECTION.KEY=VALUE", help="Change a key of the config. Repeatable.")
 ]
 DataOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--data", metavar="TEXT", help="The text: a file, folder, glob or named data set (data.source). Repeatable."
-    ),
+    Option(metavar="TEXT", help="The text: a file, folder, glob or named data set (data.source). Repeatable."),
 ]
 RunArgument = Annotated[
     str | None,
-    typer.Argument(metavar="RUN", help="A run's name, its folder, or a checkpoint folder. Default: the newest run."),
+    Argument(metavar="RUN", help="A run's name, its folder, or a checkpoint folder. Default: the newest run."),
 ]
 CheckpointOption = Annotated[
-    str | None,
-    typer.Option("--checkpoint", metavar="best|latest|STEP", help="Which checkpoint of the run. Default: best."),
+    str | None, Option(metavar="best|latest|STEP", help="Which checkpoint of the run. Default: best.")
 ]
 
 
@@ -89,13 +87,35 @@ def located_text(data: Sequence[str] | None) -> AbstractContextManager[None]:
     return located("--data", at="data.source") if data else nullcontext()
 
 
-def used(options: Mapping[str, tuple[str, object]]) -> list[Override]:
-    """The config changes of options that were given, from {"--seed": ("sample.seed", 7)}; None means not given."""
-    from gptlite.config.loading import Override
+def open_each(names: Iterable[str], open_one: Callable[[str], Opened]) -> list[Opened]:
+    """Open runs or checkpoints by their names or folders. RunError with every problem."""
+    problems: list[Problem] = []
+    found: list[Opened] = []
+    for name in names:
+        with gathered(problems):
+            opened = open_one(name)
+            if any(opened.path.resolve() == other.path.resolve() for other in found):
+                problems.append(Problem("this run is given twice. Leave one out.", name))
+            found.append(opened)
+    if problems:
+        raise RunError(problems)
+    return found
 
-    return [
-        Override(option, key, cast("Value", value)) for option, (key, value) in options.items() if value is not None
-    ]
+
+def option_name(param: Any) -> str:
+    """The long name of an option."""
+    return str(max(param.opts, key=len))
+
+
+def given_options(context: Context) -> list[str]:
+    """The long names of the options that were given, in the order of --help; --no-... is not among them."""
+    unset: tuple[object, ...] = (None, False, (), [])
+    return [option_name(param) for param in context.command.params if context.params.get(str(param.name)) not in unset]
+
+
+def as_arguments(option: str, values: Iterable[object]) -> list[str]:
+    """The arguments that give an option each of the values; None is left out."""
+    return [argument for value in values if value is not None for argument in (option, str(value))]
 
 
 def settable(command: str, key: str) -> bool:

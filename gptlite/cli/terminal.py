@@ -98,6 +98,13 @@ def drop(stream: TextIO) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
+def next_commands(handle: str, others: Sequence[str], folder: Path) -> list[str]:
+    """Lines that name the commands to go on with: sample from a run, other commands of gptlite, TensorBoard."""
+    commands = [f'sample {handle} --prompt "..."', *others]
+    tensorboard = f"  {shell_name('tensorboard')} --logdir {shlex.quote(str(folder))}"
+    return ["next:", *(f"  {shell_name('gptlite')} {command}" for command in commands), tensorboard]
+
+
 def shell_name(program: str) -> str:
     """A program of this environment as the calling shell finds it: its name if PATH has it, else its path."""
     beside_python = Path(sys.executable).parent / program

@@ -13,8 +13,9 @@ from typing import Any
 from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
-from gptlite.cli.options import settable
+from gptlite.cli.options import option_name, settable
 from gptlite.errors import ConfigError, Problem
+from gptlite.formatting import and_more
 
 _TEXT_OPTIONS = ("--data", "--prompt")  # what a word without an option is likely to be
 
@@ -83,7 +84,8 @@ def usage_problem(error: TyperException, context: Any = None) -> Problem:
 def check_arguments(command: TyperCommand | TyperGroup, ctx: Any, args: Sequence[str]) -> None:
     """Raise ConfigError with every mistake in the arguments of a command."""
     problems: list[Problem] = []
-    left, known = list(args), _options_of(command)
+    left = list(args)
+    known = [option for param in command.params if param.param_type_name == "option" for option in param.opts]
     while True:
         try:
             values, extra, order = command.make_parser(ctx).parse_args(list(left))
@@ -103,7 +105,7 @@ def check_arguments(command: TyperCommand | TyperGroup, ctx: Any, args: Sequence
             problems.append(_bad_value(param, values[param.name], error, ctx))
         if times > 1 and not getattr(param, "multiple", False) and not getattr(param, "is_flag", False):
             sentence = f"this option takes one value and is given {times} times. Keep one of them."
-            problems.append(Problem(sentence, max(param.opts, key=len)))
+            problems.append(Problem(sentence, option_name(param)))
     if extra and isinstance(command, TyperCommand):
         problems.append(Problem(_unexpected(ctx.command_path, extra, known), ctx.command_path))
     if problems:
@@ -121,10 +123,6 @@ def _bad_value(param: Any, value: Any, error: TyperException, context: Any) -> P
     return Problem(f"{value} is not {expected}.", param.opts[0])
 
 
-def _options_of(command: TyperCommand | TyperGroup) -> list[str]:
-    return [option for param in command.params if param.param_type_name == "option" for option in param.opts]
-
-
 def _unexpected(where: str, words: Sequence[str], known: Collection[str]) -> str:
     """The sentence about words that belong to no option."""
     from gptlite.config.loading import SUFFIXES
@@ -135,7 +133,7 @@ def _unexpected(where: str, words: Sequence[str], known: Collection[str]) -> str
     advice = f"Did you mean {meant} {shlex.quote(words[0])}?" if meant else f"See {where} --help."
     if meant == "--data" and len(words) > 1:
         advice = "Put --data before each of them, or give one --data with a glob in quotes."
-    shown = ", ".join(map(shlex.quote, words[:3])) + (f" and {len(words) - 3} more" if len(words) > 3 else "")
+    shown = and_more([shlex.quote(word) for word in words], 3)
     return f"unexpected argument{'' if len(words) == 1 else 's'} {shown}. {advice}"
 
 
@@ -152,9 +150,8 @@ def _unknown_option(where: str, name: str, args: list[str], known: Collection[st
     if command == "train" and (advice := advice_for(typed.lstrip("-").replace("_", "-"), _OTHER_TRAIN_OPTIONS)):
         return f"there is no option {typed}. {advice}"
     meant = _meant(command, typed, value, [option for option in known if option != "--help"])
-    return f"there is no option {typed}. " + (
-        f"Did you mean {' or '.join(meant)}?" if meant else f"See {where} --help."
-    )
+    advice = f"Did you mean {' or '.join(meant)}?" if meant else f"See {where} --help."
+    return f"there is no option {typed}. {advice}"
 
 
 def _meant(command: str, typed: str, value: str, known: Collection[str]) -> list[str]:

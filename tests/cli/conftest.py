@@ -45,6 +45,15 @@ class Result:
     out: str
     err: str
 
+    @property
+    def errors(self) -> list[str]:
+        """The problems that were printed, without `error: `."""
+        return [line.removeprefix("error: ") for line in self.err.splitlines() if line.startswith("error: ")]
+
+    def refuses(self, message: str) -> bool:
+        """Whether the command ended as it does for a mistake of the user, and says this."""
+        return self.code == 2 and message in self.err
+
 
 Gptlite = Callable[..., Result]
 

@@ -241,8 +241,8 @@ def test_runs_with_separately_prepared_equal_validation_texts_can_be_compared(gp
 def test_runs_with_different_validation_texts_can_only_be_compared_on_a_file(gptlite):
     result = gptlite("eval", "char", "many")
     assert result.code == 2
-    (line,) = [line for line in result.err.splitlines() if line.startswith("error: ")]
-    assert line.startswith("error: char 6 and many 6 have different validation texts (")
+    (line,) = result.errors
+    assert line.startswith("char 6 and many 6 have different validation texts (")
     assert line.endswith("Compare them on the same text with --file.")
 
 
@@ -261,24 +261,15 @@ def test_a_text_prepared_by_an_older_version_has_the_same_baselines(gptlite, pro
 
 
 BAD = [
-    pytest.param(
-        ["char", "-f", "one.txt"], ["one.txt: the text has 1 token, but scoring needs at least 2."], id="one-token"
-    ),
-    pytest.param(["char", "-f", "empty.txt"], ["empty.txt: the file is empty. Choose a file with text."], id="empty"),
-    pytest.param(
-        ["char", "-f", "binary.txt"], ["binary.txt: this is not text but binary data: byte 0 is NUL. "], id="binary"
-    ),
-    pytest.param(
+    (["char", "-f", "one.txt"], ["one.txt: the text has 1 token, but scoring needs at least 2."]),
+    (["char", "-f", "empty.txt"], ["empty.txt: the file is empty. Choose a file with text."]),
+    (["char", "-f", "binary.txt"], ["binary.txt: this is not text but binary data: byte 0 is NUL. "]),
+    (
         ["char", "-f", "things", "-f", "gone.txt"],
         ["--file things: this is a folder, not a text file.", "--file gone.txt: there is no such file."],
-        id="folder-and-missing-file",
     ),
-    pytest.param(
-        ["char", "-f", "other.txt"],
-        ["other.txt: '\u00e9' (U+00E9, first at character 3) is unknown"],
-        id="unknown-character",
-    ),
-    pytest.param(
+    (["char", "-f", "other.txt"], ["other.txt: '\u00e9' (U+00E9, first at character 3) is unknown"]),
+    (
         ["bpe", "char", "many", "-f", "other.txt", "-f", "one.txt"],
         [
             "bpe 6: one.txt: the text has 1 token",
@@ -286,63 +277,35 @@ BAD = [
             "char 6: one.txt: the text has 1 token",
             "many 6: other.txt: ",
         ],
-        id="unknown-character-to-one-of-the-runs",
     ),
-    pytest.param(
-        ["char", "-f", "aa.txt", "-f", "aa.txt"],
-        ["--file aa.txt: this file is given twice. Leave one out."],
-        id="a-file-twice",
-    ),
-    pytest.param(
-        ["char", "--stride", "0"],
-        ["--stride: a stride of 0 is not possible. Use 1 to model.block_size (16)."],
-        id="no-stride",
-    ),
-    pytest.param(
+    (["char", "-f", "aa.txt", "-f", "aa.txt"], ["--file aa.txt: this file is given twice. Leave one out."]),
+    (["char", "--stride", "0"], ["--stride: a stride of 0 is not possible. Use 1 to model.block_size (16)."]),
+    (
         ["char", "bpe", "--stride", "17"],
         ["char 6: --stride: a stride of 17 is not possible.", "bpe 6: --stride: a stride of 17"],
-        id="stride-above-the-context",
     ),
-    pytest.param(["char", "char"], ["char: this run is given twice. Leave one out."], id="a-run-twice"),
-    pytest.param(
+    (["char", "char"], ["char: this run is given twice. Leave one out."]),
+    (
         ["char", "--by-position", "--json", "--stride", "3"],
         ["--stride has no effect with --by-position. Leave it out.", "--json has no effect with --by-position."],
-        id="by-position-with-other-options",
     ),
-    pytest.param(
-        ["char", "--memorised", "--file", "one.txt"],
-        ["--file has no effect with --memorised."],
-        id="memorised-of-a-file",
-    ),
-    pytest.param(
-        ["char", "--by-position", "--memorised"],
-        ["--by-position and --memorised exclude each other. Choose one."],
-        id="two-ways-at-once",
-    ),
-    pytest.param(
-        ["char", "--out", "x.svg"],
-        ["--out has no effect without --by-position or --per-token or"],
-        id="out-of-the-table",
-    ),
-    pytest.param(["char", "--by-position", "--out", "things"], ["--out things: this is"], id="out-is-a-folder"),
-    pytest.param(["char", "--by-position", "--out", "no/x.svg"], ["--out no/x.svg: there is no"], id="out-nowhere"),
-    pytest.param(
-        ["char", "--checkpoint", "3", "gone", "many"],
-        ["The newest runs are char, bpe, many."],
-        id="one-of-several-runs-is-not-there",
-    ),
-    pytest.param(
+    (["char", "--memorised", "--file", "one.txt"], ["--file has no effect with --memorised."]),
+    (["char", "--by-position", "--memorised"], ["--by-position and --memorised exclude each other. Choose one."]),
+    (["char", "--out", "x.svg"], ["--out has no effect without --by-position or --per-token or"]),
+    (["char", "--by-position", "--out", "things"], ["--out things: this is"]),
+    (["char", "--by-position", "--out", "no/x.svg"], ["--out no/x.svg: there is no"]),
+    (["char", "--checkpoint", "3", "gone", "many"], ["The newest runs are char, bpe, many."]),
+    (
         ["char", "one.txt", "bpe", "things"],
         [
             "one.txt: this is a file, not a run or its folder. To score a text, put --file before it.",
             "things: this is not the folder of a run",
         ],
-        id="a-file-in-the-place-of-a-run",
     ),
 ]
 
 
-@pytest.mark.parametrize(("arguments", "messages"), BAD)
+@pytest.mark.parametrize(("arguments", "messages"), BAD, ids=[" ".join(words) for words, _ in BAD])
 def test_eval_reports_every_problem_at_once(gptlite, arguments, messages):
     Path("one.txt").write_text("a")
     Path("aa.txt").write_text("aa")
@@ -351,11 +314,8 @@ def test_eval_reports_every_problem_at_once(gptlite, arguments, messages):
     Path("other.txt").write_text("cat\u00e9")
     Path("things").mkdir()
     result = gptlite("eval", *arguments)
-    assert result.code == 2
-    assert result.out == ""
-    errors = [line for line in result.err.splitlines() if line.startswith("error: ")]
-    assert len(errors) == len(messages)
-    for message, error in zip(messages, errors, strict=True):
+    assert (result.code, result.out) == (2, "")
+    for message, error in zip(messages, result.errors, strict=True):
         assert message in error
     assert "Traceback" not in result.err
 
@@ -366,24 +326,22 @@ def test_a_broken_run_is_reported_before_anything_is_scored(gptlite, project, tm
         model.write_bytes(model.read_bytes()[:-1])
     result = gptlite("eval", "char", "broken", "gone")
     assert (result.code, result.out) == (2, "")
-    errors = [line for line in result.err.splitlines() if line.startswith("error: ")]
-    assert ["model.safetensors: the file has " in errors[0], "run gone: " in errors[1], len(errors)] == [True, True, 2]
+    model, run = result.errors
+    assert ("model.safetensors: the file has " in model, run.startswith("run gone: ")) == (True, True)
 
 
 def test_a_file_that_runs_read_as_different_texts_is_refused(gptlite, project, tmp_path):
     config = shutil.copytree(project / "runs/bpe", tmp_path / "raw") / "config.yaml"
     config.write_text(config.read_text().replace("normalize: nfc", "normalize: none"))
     Path("e.txt").write_text("cafe\u0301")
-    refused = gptlite("eval", "bpe", "raw", "-f", "e.txt")
-    assert refused.code == 2
-    assert (
-        "--file e.txt: the runs read this file as utf-8 nfc and utf-8 none, which gives different texts." in refused.err
+    assert gptlite("eval", "bpe", "raw", "-f", "e.txt").refuses(
+        "--file e.txt: the runs read this file as utf-8 nfc and utf-8 none, which gives different texts."
     )
     same = eval_json(gptlite, "bpe", "raw", "-f", "e.txt", "--set", "data.normalize=nfc")
     assert [run["total"]["bytes"] for run in same["runs"]] == [4, 4]
-    inert = gptlite("eval", "bpe", "-f", "e.txt", "--set", "data.normalize=none")
-    assert inert.code == 2
-    assert "error: e.txt: data.normalize is none, but this model reads every text as nfc." in inert.err
+    assert gptlite("eval", "bpe", "-f", "e.txt", "--set", "data.normalize=none").refuses(
+        "error: e.txt: data.normalize is none, but this model reads every text as nfc."
+    )
 
 
 def test_a_copied_checkpoint_folder_normalizes_files_like_its_training_text(gptlite, project):

@@ -53,7 +53,7 @@ def test_the_per_token_page_of_a_long_text_has_the_first_tokens_and_says_so(gptl
 
 def error_of(result) -> str:
     """Return the error of a refused page, after checking that nothing was written."""
-    (error,) = (line for line in result.err.splitlines() if line.startswith("error: "))
+    (error,) = result.errors
     assert result.code == 2
     assert not list(Path().glob("*.html"))
     return error

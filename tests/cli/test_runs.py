@@ -130,8 +130,7 @@ def test_runs_are_sorted_and_filtered(gptlite, trained, words, names):
 def test_mistakes_are_one_line_and_change_nothing(gptlite, trained, words, message):
     before = sorted(Path().rglob("*"))
     result = gptlite("runs", *words)
-    assert result.code == 2
-    assert message in result.err
+    assert result.refuses(message)
     assert result.out == ""
     assert sorted(Path().rglob("*")) == before
 
@@ -227,9 +226,7 @@ def test_plot_draws_a_curve_for_each_run(gptlite, trained, axis, last):
 
 def test_plot_refuses_a_run_without_evaluations(gptlite, trained):
     (trained / "metrics.jsonl").unlink()
-    result = gptlite("runs", "plot", "nano")
-    assert result.code == 2
-    assert "runs/nano: this run has no evaluations to plot." in result.err
+    assert gptlite("runs", "plot", "nano").refuses("runs/nano: this run has no evaluations to plot.")
 
 
 def answer(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
@@ -250,9 +247,7 @@ def test_rm_says_what_it_would_remove_and_asks(gptlite, trained, monkeypatch, re
 
 def test_rm_without_an_answer_removes_nothing(gptlite, trained, monkeypatch):
     answer(monkeypatch, "")
-    result = gptlite("runs", "rm", "nano")
-    assert result.code == 2
-    assert "there was no answer, so nothing was removed. Give --yes" in result.err
+    assert gptlite("runs", "rm", "nano").refuses("there was no answer, so nothing was removed. Give --yes")
     assert trained.exists()
 
 
@@ -266,8 +261,7 @@ def test_rm_refuses_a_run_in_training(gptlite, trained):
     varied("a")
     with Run(trained).lock():
         result = gptlite("runs", "rm", "a", "nano", "--yes")
-    assert result.code == 2
-    assert "runs/nano: this run is in training. Stop it first." in result.err
+    assert result.refuses("runs/nano: this run is in training. Stop it first.")
     assert trained.exists()
     assert Path("runs/a").exists()  # all or none
 
@@ -282,9 +276,7 @@ def test_what_a_killed_removal_left_is_not_listed_as_a_run(gptlite, trained):
 
 def test_rm_refuses_a_link_to_a_run(gptlite, trained):
     Path("runs/link").symlink_to("nano")
-    result = gptlite("runs", "rm", "link", "--yes")
-    assert result.code == 2
-    assert "runs/link: this is a link to a run." in result.err
+    assert gptlite("runs", "rm", "link", "--yes").refuses("runs/link: this is a link to a run.")
     assert Path("runs/link").is_symlink()
 
 

@@ -152,10 +152,7 @@ REFUSED = [
     (["--json", "--stream"], "--stream has no effect with --json."),
     (["-i", "--prompt", "the"], "--prompt has no effect with --interactive."),
     (["--min-p", "0"], "--min-p: sample.min_p is 0.0, but it must be a number > 0 and <= 1"),
-    (
-        ["--repetition-penalty", "0"],
-        "--repetition-penalty: sample.repetition_penalty is 0.0, but it must be",
-    ),
+    (["--repetition-penalty", "0"], "--repetition-penalty: sample.repetition_penalty is 0.0, but it must be"),
     (["--stop-token", "1000"], "--stop-token: 1000 is not a token id. Ids are from 0 to"),
     (["--prompt", "-", "--prompt", "-"], "--prompt -: standard input can be read only once."),
     (["--prompt-file", "gone.txt"], "--prompt-file gone.txt: there is no such file."),

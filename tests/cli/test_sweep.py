@@ -30,10 +30,6 @@ from gptlite.runs.run import Run
 from gptlite.training.launch import with_absolute_paths
 
 
-def errors(result: Any) -> list[str]:
-    return [line.removeprefix("error: ") for line in result.err.splitlines() if line.startswith("error: ")]
-
-
 def begun(name: str, *sets: str) -> Run:
     """Make the folder of a run that has started."""
     run = Run(Path("runs", name))
@@ -78,17 +74,14 @@ LR = ["--sweep", "train.lr=1e-3,3e-3"]
             ["--sweep", "tokenizer.kind=bpe,char", "--set", "tokenizer.vocab_size=300"],
             "Affected: nano-sweep-02-kind=char.",
         ),
-        (
-            ["--sweep", "data.source=story.txt,gone.txt"],
-            "there is no file, folder or data set named gone.txt. ",
-        ),
+        (["--sweep", "data.source=story.txt,gone.txt"], "there is no file, folder or data set named gone.txt. "),
         (["--sweep", "model.block_size=16,99999"], "Set model.block_size to at most"),
     ],
 )
 def test_it_is_refused_before_any_run_is_made(gptlite, words, message):
     result = gptlite("train", "-c", "nano.yaml", *words)
     assert result.code == 2
-    assert [message in error for error in errors(result)] == [True]
+    assert [message in error for error in result.errors] == [True]
     assert not Path("runs").exists()
 
 
@@ -96,7 +89,7 @@ def test_it_is_refused_before_any_run_is_made(gptlite, words, message):
 def test_all_mistakes_are_reported_at_once(gptlite, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     words = ["--sweep", "train.lr=1,1", "--sweep", "model.layers=1", "--set", "model.n_head=0", "--jobs", "-1"]
-    starts = [error.partition(":")[0] for error in errors(gptlite("train", "-c", "nano.yaml", *words))]
+    starts = [error.partition(":")[0] for error in gptlite("train", "-c", "nano.yaml", *words).errors]
     assert starts == ["--jobs -1", "--sweep", "--sweep", "--sweep", "--set"]
 
 
@@ -104,13 +97,13 @@ def test_all_mistakes_are_reported_at_once(gptlite, monkeypatch):
 def test_an_existing_sweep_asks_for_continue_or_another_name(gptlite):
     begun("nano-sweep-01-lr=0.001", "train.lr=0.001")
     result = gptlite("train", "-c", "nano.yaml", *LR)
-    assert (result.code, len(errors(result))) == (2, 1)
-    assert errors(result)[0].startswith(
+    assert (result.code, len(result.errors)) == (2, 1)
+    assert result.errors[0].startswith(
         "--name nano-sweep: a sweep of this name exists: its run nano-sweep-01-lr=0.001. Add --continue"
     )
     grid = gptlite("train", "-c", "nano.yaml", "--sweep", "model.n_layer=1,2", "--continue")
     assert grid.code == 2
-    assert errors(grid)[0].startswith("run nano-sweep-01-lr=0.001: this run is not in the grid. ")
+    assert grid.errors[0].startswith("run nano-sweep-01-lr=0.001: this run is not in the grid. ")
 
 
 @pytest.mark.usefixtures("no_processes")
@@ -118,9 +111,9 @@ def test_a_sweep_is_not_continued_with_another_config_and_all_runs_share_one_err
     for number, lr in ((1, 0.001), (2, 0.003)):
         begun(f"nano-sweep-0{number}-lr={lr}", f"train.lr={lr}")
     result = gptlite("train", "-c", "nano.yaml", *LR, "--continue", "--set", "train.warmup_steps=1")
-    assert (result.code, len(errors(result))) == (2, 1)
+    assert (result.code, len(result.errors)) == (2, 1)
     problem = "run nano-sweep-01-lr=0.001 and 1 more: train.warmup_steps is 2 in this run and cannot become 1"
-    assert errors(result)[0].startswith(problem)
+    assert result.errors[0].startswith(problem)
 
 
 @pytest.mark.usefixtures("no_processes")
@@ -129,7 +122,7 @@ def test_no_run_starts_from_a_config_that_changed_during_the_sweep(gptlite, monk
     monkeypatch.setattr("gptlite.cli.sweep.sweep_runs.prepare", lambda *args: exec(change) or Anything())
     result = gptlite("train", "-c", "nano.yaml", *LR)
     assert result.code == 2
-    assert errors(result)[0].startswith("nano.yaml: this config was changed while the sweep was running. ")
+    assert result.errors[0].startswith("nano.yaml: this config was changed while the sweep was running. ")
 
 
 class Anything:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import typer
+
 from gptlite.cli.eval import options
 from gptlite.cli.options import CheckpointOption, SetOption, check_keys
 from gptlite.cli.terminal import Console, emit
 
 
 def evaluate(
+    context: typer.Context,
     runs: options.Runs = None,
     files: options.Files = None,
     stride: options.Stride = None,
@@ -25,13 +28,7 @@ def evaluate(
     """Score models on their validation text or on files: loss, perplexity, bits per byte, bits per character."""
     from gptlite.cli.eval.models import select_models
 
-    modes = {
-        "--by-position": by_position,
-        "--memorised": memorised,
-        "--per-token": per_token,
-        "--attention": attention is not None,
-    }
-    mode = options.select_mode(modes, {"--file": files, "--stride": stride, "--out": out, "--json": as_json}, runs)
+    mode = options.select_mode(context)
     console = Console()
     models = select_models(runs or [], checkpoint, check_keys("eval", set_), console.say)
     for model in models:

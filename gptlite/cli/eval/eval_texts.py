@@ -86,11 +86,9 @@ def read_file(file: str, runs: Sequence[SelectedModel]) -> str:
 
     check_text_file(file, f"--file {file}")
     read: dict[tuple[str, str], str] = {}
-    for run in runs:
-        how = run.cfg.data.encoding, run.cfg.data.normalize
-        if how not in read:
-            (document,) = open_source(str(Path(file).absolute()), *how).documents()
-            read[how] = document.text
+    for how in dict.fromkeys((run.cfg.data.encoding, run.cfg.data.normalize) for run in runs):
+        (document,) = open_source(str(Path(file).absolute()), *how).documents()
+        read[how] = document.text
     content, *others = dict.fromkeys(read.values())
     if others:
         readings = " and ".join(" ".join(how) for how in read)
@@ -105,13 +103,7 @@ def validation_text(runs: Sequence[SelectedModel]) -> Text:
     """Return the validation text that the runs share. RunError with every problem if it is damaged or not the same."""
     from gptlite.data.baselines import ByteMeter
 
-    problems: list[Problem] = []
-    prepared: dict[str, Prepared] = {}
-    for run in runs:
-        with gathered(problems):
-            prepared[run.label] = find_prepared(run)
-    if problems:
-        raise RunError(problems)
+    prepared = find_prepared(runs, " Or score a text with --file.")
     first = prepared[runs[0].label]
     for label, other in prepared.items():
         if other.manifest.fingerprint != first.manifest.fingerprint and digest(other) != digest(first):
@@ -145,11 +137,23 @@ def digest(prepared: Prepared) -> str:
     return sha256.hexdigest()
 
 
-def find_prepared(model: SelectedModel, alternative: str = " Or score a text with --file.") -> Prepared:
-    """Return the verified data set that a checkpoint's run was trained on. RunError if there is none.
+def find_prepared(models: Sequence[SelectedModel], alternative: str = "") -> dict[str, Prepared]:
+    """Return by label the verified data sets that the models were trained on. RunError with every problem.
 
-    alternative: advice to add to the error.
+    alternative: advice to add to the errors.
     """
+    problems: list[Problem] = []
+    found: dict[str, Prepared] = {}
+    for model in models:
+        with gathered(problems):
+            found[model.label] = find_one_prepared(model, alternative)
+    if problems:
+        raise RunError(problems)
+    return found
+
+
+def find_one_prepared(model: SelectedModel, alternative: str) -> Prepared:
+    """Return the verified data set that a checkpoint's run was trained on. RunError if there is none."""
     from gptlite.runs.find import find_run
     from gptlite.training.launch import find_text
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from gptlite.cli.eval.eval_texts import find_prepared
 from gptlite.cli.eval.models import SelectedModel
-from gptlite.errors import Problem, RunError, gathered
 from gptlite.formatting import counted
 
 if TYPE_CHECKING:
@@ -20,34 +19,22 @@ PASSAGE_WIDTH = 72  # columns
 
 
 def memorization_lines(models: Sequence[SelectedModel], *, as_json: bool) -> Iterator[str]:
-    """Yield how much of each model's samples its training text contains, as lines or JSON."""
-    found = search_samples(models)
-    if as_json:
-        yield json.dumps(as_values(found))
-    else:
-        yield from as_lines(found)
-
-
-def search_samples(models: Sequence[SelectedModel]) -> list[tuple[SelectedModel, Prepared, Memorised]]:
-    """Sample from every model and search its training text. RunError with every text that is missing."""
-    problems: list[Problem] = []
-    texts = []
-    for selected in models:
-        with gathered(problems):
-            texts.append(find_prepared(selected, alternative=""))
-    if problems:
-        raise RunError(problems)
+    """Sample from every model. Yield how much of that its training text contains, as lines or JSON."""
+    texts = find_prepared(models)
     # Importing torch takes a second, so the command line is checked first.
     from gptlite.compute.device import settings
     from gptlite.inference.load import load_checkpoint
     from gptlite.inference.memorization import measure_memorisation
 
     found = []
-    for selected, prepared in zip(models, texts, strict=True):
-        model = load_checkpoint(selected.checkpoint, selected.cfg.run, decoding=True)
+    for selected in models:
+        model, prepared = load_checkpoint(selected.checkpoint, selected.cfg.run, decoding=True), texts[selected.label]
         with settings(model.compute, deterministic=selected.cfg.run.deterministic):
             found.append((selected, prepared, measure_memorisation(model, prepared)))
-    return found
+    if as_json:
+        yield json.dumps(as_values(found))
+    else:
+        yield from as_lines(found)
 
 
 def as_lines(found: Sequence[tuple[SelectedModel, Prepared, Memorised]]) -> Iterator[str]:
@@ -100,9 +87,7 @@ def as_values(found: Sequence[tuple[SelectedModel, Prepared, Memorised]]) -> dic
         "min_characters": SHORTEST,
         "runs": [
             {
-                "run": model.name,
-                "checkpoint": str(model.checkpoint.path),
-                "step": model.checkpoint.step,
+                **model.to_json(),
                 "searched": {
                     "prepared": str(prepared.path),
                     "bytes": prepared.manifest.train.bytes,

@@ -1,18 +1,23 @@
-"""The checkpoints that the command line selects, all opened before the first is used."""
+"""The models that the command line selects: all are opened, then all loaded, before the first is used."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from gptlite.errors import Problem, RunError, gathered, located
+from gptlite.cli.options import open_each
+from gptlite.errors import DataError, Problem, RunError, gathered, located
 
 if TYPE_CHECKING:
+    from gptlite.cli.eval.eval_texts import Text
     from gptlite.config.loading import Override
     from gptlite.config.schema import RunConfig
+    from gptlite.data.tokens import Tokens
+    from gptlite.inference.language_model import LanguageModel
     from gptlite.runs.checkpoint import Checkpoint
 
 
@@ -25,6 +30,10 @@ class SelectedModel:
     checkpoint: Checkpoint
     cfg: RunConfig
 
+    def to_json(self) -> dict[str, Any]:
+        """The entries of --json that name the checkpoint."""
+        return {"run": self.name, "checkpoint": str(self.checkpoint.path), "step": self.checkpoint.step}
+
 
 def select_models(
     names: Sequence[str], which: str | None, sets: Sequence[str], say: Callable[[str], None]
@@ -36,20 +45,13 @@ def select_models(
     from gptlite.runs.find import choose_checkpoint, find_run, load_checkpoint_config
     from gptlite.runs.run import runs_folder
 
-    problems: list[Problem] = []
-    found: list[Checkpoint] = []
-    for name in names or ["latest"]:
+    def choose(name: str) -> Checkpoint:
         if name and Path(name).is_file():
             sentence = "this is a file, not a run or its folder. To score a text, put --file before it."
-            problems.append(Problem(sentence, name))
-            continue
-        with gathered(problems):
-            checkpoint = choose_checkpoint(runs_folder(), name, which, say)
-            if any(checkpoint.path.resolve() == other.path.resolve() for other in found):
-                problems.append(Problem("this run is given twice. Leave one out.", name))
-            found.append(checkpoint)
-    if problems:
-        raise RunError(problems)
+            raise RunError(sentence, where=name)
+        return choose_checkpoint(runs_folder(), name, which, say)
+
+    found = open_each(names or ["latest"], choose)
     with located("--set"):
         cfgs = [load_checkpoint_config(each, [*normalization_of_copy(each), *sets]) for each in found]
     run_names = [run.name if (run := find_run(each)) is not None else each.path.resolve().name for each in found]
@@ -70,3 +72,42 @@ def normalization_of_copy(checkpoint: Checkpoint) -> list[Override]:
         return []
     info = checkpoint.read_json("config.json").get("gptlite", {})
     return [Override("saved", "data.normalize", info["normalize"])] if "normalize" in info else []
+
+
+@dataclass(frozen=True)
+class Evaluator:
+    """A loaded model, and the ids of each text."""
+
+    run: SelectedModel
+    model: LanguageModel
+    ids: Sequence[Tokens]
+
+    def settings(self) -> AbstractContextManager[None]:
+        """Return the context in which the model computes."""
+        from gptlite.compute.device import settings
+
+        return settings(self.model.compute, deterministic=self.run.cfg.run.deterministic)
+
+
+def load_evaluators(
+    selected: Sequence[SelectedModel], texts: Sequence[Text], stride: int | None = None
+) -> list[Evaluator]:
+    """Load the models and encode the texts for each. DataError with every problem."""
+    # Importing torch takes a second, so the command line is checked first.
+    from gptlite.inference.load import load_checkpoint
+
+    problems: list[Problem] = []
+    evaluators = []
+    for run in selected:
+        model = load_checkpoint(run.checkpoint, run.cfg.run)
+        prefix = f"{run.label}: " if len(selected) > 1 else ""
+        ids = []
+        for text in texts:
+            with gathered(problems), located(prefix + text.name), located(f"{prefix}--stride", at="stride"):
+                tokens = text.tokens(run, model)
+                model.windows(tokens, stride)
+                ids.append(tokens)
+        evaluators.append(Evaluator(run, model, ids))
+    if problems:
+        raise DataError(list(dict.fromkeys(problems)))
+    return evaluators

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gptlite.cli.eval.eval_texts import Text, find_texts
-from gptlite.cli.eval.evaluator import Evaluator, load_evaluators
-from gptlite.cli.eval.models import SelectedModel
+from gptlite.cli.eval.models import Evaluator, SelectedModel, load_evaluators
 from gptlite.cli.files import output_path, write_output
 from gptlite.errors import DataError, RunError, located
 from gptlite.formatting import counted
@@ -19,11 +18,7 @@ if TYPE_CHECKING:
     from gptlite.inference.language_model import LanguageModel
 
 MOST_TOKENS = 4000  # on the page of --per-token, which then takes a third of a megabyte
-SUFFIXES = {
-    "--by-position": "by-position.svg",
-    "--per-token": "per-token.html",
-    "--attention": "attention.html",
-}
+SUFFIXES = {"--by-position": "by-position.svg", "--per-token": "per-token.html", "--attention": "attention.html"}
 
 
 def write_page(
@@ -36,27 +31,22 @@ def write_page(
 ) -> Path:
     """Write the plot or page of a mode and return its path."""
     path = output_path([model.name for model in models], out, SUFFIXES[mode])
-    if attention is not None:
-        (evaluator,) = load_evaluators(models, [])
-        with evaluator.settings():
-            content = attention_page_of(evaluator.model, attention, describe(evaluator))
-    else:
-        texts = find_texts(files, models)
-        evaluators = load_evaluators(models, texts)
-        if mode == "--by-position":
-            content = plot_by_position(evaluators, texts)
+    texts = find_texts(files, models) if attention is None else []
+    evaluators = load_evaluators(models, texts)
+    if mode == "--by-position":
+        write_output(path, plot_by_position(evaluators, texts))
+        return path
+    (evaluator,) = evaluators
+    run, model = evaluator.run, evaluator.model
+    title = f"{run.name}, step {run.checkpoint.step}"
+    with evaluator.settings():
+        if attention is not None:
+            content = attention_page_of(model, attention, title)
         else:
-            (evaluator,), (text,) = evaluators, texts
-            title, batch_size = f"{describe(evaluator)}: {text.name}", evaluator.run.cfg.eval.batch_size
-            with evaluator.settings():
-                content = per_token_page_of(evaluator.model, evaluator.ids[0], batch_size, title, say)
+            ((text,), (ids,)) = texts, evaluator.ids
+            content = per_token_page_of(model, ids, run.cfg.eval.batch_size, f"{title}: {text.name}", say)
     write_output(path, content)
     return path
-
-
-def describe(evaluator: Evaluator) -> str:
-    """Return the run and the step of a model."""
-    return f"{evaluator.run.name}, step {evaluator.run.checkpoint.step}"
 
 
 def plot_by_position(evaluators: Sequence[Evaluator], texts: Sequence[Text]) -> str:
@@ -68,9 +58,8 @@ def plot_by_position(evaluators: Sequence[Evaluator], texts: Sequence[Text]) -> 
     for evaluator in evaluators:
         run, tokenizer = evaluator.run, evaluator.model.tokenizer
         with evaluator.settings():
-            parts = [
-                evaluator.model.score_by_position(ids, batch_size=run.cfg.eval.batch_size) for ids in evaluator.ids
-            ]
+            size = run.cfg.eval.batch_size
+            parts = [evaluator.model.score_by_position(ids, batch_size=size) for ids in evaluator.ids]
         means = ByPosition.total(parts).means
         if not all(map(math.isfinite, means)):
             sentence = "the loss is not finite, so the model is broken. Choose another checkpoint."
@@ -112,9 +101,7 @@ def per_token_page_of(
     from gptlite.inference.inspect import score_each_token
     from gptlite.views.per_token import per_token_page
 
-    n_scored = (
-        tokens.n_tokens if model.knows_end_of_text else tokens.n_tokens - 1
-    )  # without ends, the first is context only
+    n_scored = tokens.n_tokens - (not model.knows_end_of_text)  # without ends, the first is context only
     is_cut = n_scored > MOST_TOKENS
     if is_cut:
         say(f"the page shows the first {MOST_TOKENS:,} of {counted(n_scored, 'token')}, to stay small")
@@ -123,13 +110,12 @@ def per_token_page_of(
     if is_cut and model.knows_end_of_text:
         scores = scores.first(MOST_TOKENS)  # the text continues, so its end is not scored
     first, end = int(shown.ids[0]), model.tokenizer.eot_id
-    block_size = model.info.model.block_size
     return per_token_page(
         title,
         scores,
         list(model.tokenizer.token_bytes()),
         end,
-        block_size=block_size,
+        block_size=model.info.model.block_size,
         first_id=None if first == end else first,
         n_all=n_scored if is_cut else None,
     )

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gptlite.cli.eval.eval_texts import Text, find_texts
-from gptlite.cli.eval.evaluator import Evaluator, load_evaluators
-from gptlite.cli.eval.models import SelectedModel
+from gptlite.cli.eval.models import SelectedModel, load_evaluators
 from gptlite.formatting import abbreviated, counted
 
 if TYPE_CHECKING:
@@ -23,10 +21,7 @@ BASELINES = {"xz": "xz -9", "gzip": "gzip -9", "bigram": "bigram", "unigram": "u
 COMPRESSORS = ("xz", "gzip")
 DROPPED = ("params", "tokens", "tokenizer", "perplexity", "bits/char", "loss")  # by a narrow terminal, in this order
 SHRINKABLE = {"": 16}  # the name of a run
-LEGEND = (
-    "loss: nats per token. unigram, bigram: the entropy of the text's bytes,",
-    "alone and given the byte before",
-)
+LEGEND = ("loss: nats per token. unigram, bigram: the entropy of the text's bytes,", "alone and given the byte before")
 FIGURES = ("tokens", "bytes", "characters", "loss", "perplexity", "bits_per_byte", "bits_per_character")
 
 
@@ -39,27 +34,27 @@ class ScoreRow:
     scores: Sequence[Score]
     total: Score
 
-    @classmethod
-    def of(cls, evaluator: Evaluator, stride: int | None) -> ScoreRow:
-        """Score the texts with a model."""
-        from gptlite.inference.score import Score
-
-        batch_size = evaluator.run.cfg.eval.batch_size
-        with evaluator.settings():
-            scores = [evaluator.model.score_tokens(ids, batch_size=batch_size, stride=stride) for ids in evaluator.ids]
-        return cls(evaluator.run, evaluator.model, scores, Score.total(scores))
-
 
 def score_lines(
     models: Sequence[SelectedModel], files: Sequence[str] | None, stride: int | None, *, as_json: bool
 ) -> Iterator[str]:
-    """Yield the scores of every model on every text, as tables or JSON."""
-    texts = find_texts(files, models)
-    rows = [ScoreRow.of(evaluator, stride) for evaluator in load_evaluators(models, texts, stride)]
+    """Yield the scores of every model: JSON, or a table per text, one for all texts together, and the legend."""
+    from gptlite.inference.score import Score
+
+    texts, rows = find_texts(files, models), []
+    for each in load_evaluators(models, texts, stride):
+        size = each.run.cfg.eval.batch_size
+        with each.settings():
+            scores = [each.model.score_tokens(ids, batch_size=size, stride=stride) for ids in each.ids]
+        rows.append(ScoreRow(each.run, each.model, scores, Score.total(scores)))
     if as_json:
         yield json.dumps(as_values(texts, rows))
-    else:
-        yield from as_tables(texts, rows)
+        return
+    for i, text in enumerate(texts):
+        yield from score_table(text, [(row, row.scores[i]) for row in rows])
+    if len(texts) > 1:
+        yield from score_table(total_of(texts), [(row, row.total) for row in rows])
+    yield from LEGEND
 
 
 def as_values(texts: Sequence[Text], rows: Sequence[ScoreRow]) -> dict[str, Any]:
@@ -75,19 +70,12 @@ def as_values(texts: Sequence[Text], rows: Sequence[ScoreRow]) -> dict[str, Any]
     """
     return {
         "texts": [
-            {
-                "name": text.name,
-                "bytes": text.bytes,
-                "characters": text.characters,
-                "baselines": dataclasses.asdict(text.baselines),
-            }
+            {"name": text.name, "bytes": text.bytes, "characters": text.characters, "baselines": asdict(text.baselines)}
             for text in texts
         ],
         "runs": [
             {
-                "run": row.run.name,
-                "checkpoint": str(row.run.checkpoint.path),
-                "step": row.run.checkpoint.step,
+                **row.run.to_json(),
                 "tokenizer": row.model.tokenizer.kind,
                 "vocab_size": row.model.tokenizer.vocab_size,
                 "parameters": row.model.gpt.n_parameters(),
@@ -104,15 +92,6 @@ def figures_of(score: Score) -> dict[str, float | None]:
     """Return the figures of a score by name, None for those that are not finite."""
     figures = {name: getattr(score, name) for name in FIGURES}
     return {name: figure if math.isfinite(figure) else None for name, figure in figures.items()}
-
-
-def as_tables(texts: Sequence[Text], rows: Sequence[ScoreRow]) -> Iterator[str]:
-    """Yield a table per text, one for all texts together if there are several, and the legend."""
-    for i, text in enumerate(texts):
-        yield from score_table(text, [(row, row.scores[i]) for row in rows])
-    if len(texts) > 1:
-        yield from score_table(total_of(texts), [(row, row.total) for row in rows])
-    yield from LEGEND
 
 
 def score_table(text: Text, scores: Sequence[tuple[ScoreRow, Score]]) -> Iterator[str]:
@@ -151,5 +130,5 @@ def total_of(texts: Sequence[Text]) -> Text:
     """Return several texts as one, with the mean baselines: each text is compressed on its own."""
     n_bytes = sum(text.bytes for text in texts)
     means = {key: sum(getattr(text.baselines, key) * text.bytes for text in texts) / n_bytes for key in BASELINES}
-    baselines = dataclasses.replace(texts[0].baselines, **means)
+    baselines = replace(texts[0].baselines, **means)
     return Text(f"all {len(texts)} texts", n_bytes, sum(text.characters for text in texts), baselines, "", {})

@@ -6,50 +6,40 @@ import difflib
 import os
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from typer import Argument, Option, Typer
 
 from gptlite.cli.files import output_path, write_output
+from gptlite.cli.options import open_each
 from gptlite.cli.terminal import Console, emit
 from gptlite.cli.usage import Command, Commands
-from gptlite.errors import ConfigError, Problem, RunError, gathered
+from gptlite.errors import ConfigError, Problem, RunError
 from gptlite.formatting import counted
 
 if TYPE_CHECKING:
     from gptlite.runs.run import Run
-    from gptlite.runs.summary import Summary
 
-Folder = Annotated[
-    str | None, typer.Argument(metavar="DIR", help="The folder of runs. Default: $GPTLITE_RUNS, else runs.")
-]
 Sort = Annotated[
     str | None,
-    typer.Option(
-        "--sort",
+    Option(
         metavar="KEY",
-        help="Sort by name, state, step, tokens, parameters, best, speed, elapsed, or a key of the config, smallest "
-        "first. Default: when they started.",
+        help="Sort by name, state, step, tokens, parameters, best, speed, elapsed, or a key of the config, "
+        "smallest first. Default: when they started.",
     ),
 ]
 Filter = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--filter",
         metavar="EXPR",
         help="List only runs that match: a part of the name, or KEY=VALUE (state, or a key of the config). Repeatable.",
     ),
 ]
-NoFold = Annotated[bool, typer.Option("--no-fold", help="Show each seed in its own row.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Csv = Annotated[bool, typer.Option("--csv", help="Print comma-separated values.")]
-Names = Annotated[list[str], typer.Argument(metavar="RUN", help="Names or folders of runs.")]
-First = Annotated[str, typer.Argument(metavar="A", help="The name or folder of a run.")]
-Second = Annotated[str, typer.Argument(metavar="B", help="The name or folder of another run.")]
-X = Annotated[Literal["step", "tokens", "seconds"], typer.Option("--x", help="The x axis.")]
-Out = Annotated[str | None, typer.Option("--out", "-o", metavar="FILE", help="The SVG file. Default: RUN-curves.svg.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Names = Annotated[list[str], Argument(metavar="RUN", help="Names or folders of runs.")]
+Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask.")]
 
 X_LABELS = {"step": "updates", "tokens": "tokens trained on", "seconds": "seconds of training"}
 
@@ -68,7 +58,7 @@ class RunsCommands(Commands):
         return super().parse_args(ctx, args if named else ["list", *args])
 
 
-app = typer.Typer(
+app = Typer(
     name="runs",
     cls=RunsCommands,
     help="List, compare, plot and remove runs. Without a command: list.",
@@ -79,12 +69,14 @@ app = typer.Typer(
 
 @app.command("list", cls=Command)
 def list_runs(
-    folder: Folder = None,
+    folder: Annotated[
+        str | None, Argument(metavar="DIR", help="The folder of runs. Default: $GPTLITE_RUNS, else runs.")
+    ] = None,
     sort: Sort = None,
     filter_: Filter = None,
-    no_fold: NoFold = False,
-    as_json: Json = False,
-    as_csv: Csv = False,
+    no_fold: Annotated[bool, Option("--no-fold", help="Show each seed in its own row.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print one JSON object.")] = False,
+    as_csv: Annotated[bool, Option("--csv", help="Print comma-separated values.")] = False,
 ) -> None:
     """List runs and how their configs differ.
 
@@ -116,15 +108,19 @@ def list_runs(
 
 
 @app.command("diff", cls=Command)
-def diff(a: First, b: Second) -> None:
+def diff(
+    a: Annotated[str, Argument(metavar="A", help="The name or folder of a run.")],
+    b: Annotated[str, Argument(metavar="B", help="The name or folder of another run.")],
+) -> None:
     """Compare two runs: configs, curves, samples.
 
     Curves are compared at equal tokens and at equal times.
     """
     from gptlite.cli.runs.diff import describe_differences
+    from gptlite.cli.runs.table import read_summaries
     from gptlite.runs.summary import read_runs
 
-    summaries = read_summaries([a, b])
+    summaries = read_summaries(open_runs([a, b]), Console().say)
     folders = dict.fromkeys(each.run.path.resolve().parent for each in summaries)
     others = [other for folder in folders for other in read_runs(folder)[0]]
     for text in describe_differences(summaries[0], summaries[1], others):
@@ -132,13 +128,20 @@ def diff(a: First, b: Second) -> None:
 
 
 @app.command("plot", cls=Command)
-def plot(names: Names, x: X = "tokens", out: Out = None) -> None:
+def plot(
+    names: Names,
+    x: Annotated[Literal["step", "tokens", "seconds"], Option(help="The x axis.")] = "tokens",
+    out: Annotated[
+        str | None, Option("--out", "-o", metavar="FILE", help="The SVG file. Default: RUN-curves.svg.")
+    ] = None,
+) -> None:
     """Plot validation curves as an SVG file."""
+    from gptlite.cli.runs.table import read_summaries
     from gptlite.runs.compare import curve_points
     from gptlite.runs.summary import read_curve
     from gptlite.views.line_plot import LINEAR, Line, line_plot
 
-    runs = read_summaries(names)
+    runs = read_summaries(open_runs(names), Console().say)
     path = output_path([run.name for run in runs], out, "curves.svg")
     times = Counter(run.name for run in runs)
     lines, problems = [], []
@@ -212,27 +215,4 @@ def open_runs(names: Sequence[str]) -> list[Run]:
     """Open the runs with these names or folders. RunError with every problem."""
     from gptlite.runs.run import Run, runs_folder
 
-    problems: list[Problem] = []
-    runs: list[Run] = []
-    for name in names:
-        with gathered(problems):
-            run = Run.open(runs_folder(), name)
-            if any(run.path.resolve() == other.path.resolve() for other in runs):
-                problems.append(Problem("this run is given twice. Leave one out.", name))
-            runs.append(run)
-    if problems:
-        raise RunError(problems)
-    return runs
-
-
-def read_summaries(names: Sequence[str]) -> list[Summary]:
-    """Read the summaries of runs. Damaged files are reported on standard error."""
-    from gptlite.runs.summary import read_run
-
-    summaries = []
-    for run in open_runs(names):
-        summary, problems = read_run(run)
-        summaries.append(summary)
-        for problem in problems:
-            Console().say(problem)
-    return summaries
+    return open_each(names, partial(Run.open, runs_folder()))

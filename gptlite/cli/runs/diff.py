@@ -40,17 +40,12 @@ def describe_differences(a: Summary, b: Summary, others: Sequence[Summary]) -> I
         yield _two_columns("config", keys, names, values)
     else:
         yield "config: the same\n"
-    if _text_changed(a, b):
+    same_sources = not any(key.startswith(("data.", "tokenizer.")) for key in keys)
+    if same_sources and None not in (a.text, b.text) and a.text != b.text:
         yield "text: not the same. It was changed between the two runs.\n"
     yield from _compare_curves(a, b, names)
     yield from _compare_with_seeds(a, b, names, others)
     yield from _compare_samples(a, b, names)
-
-
-def _text_changed(a: Summary, b: Summary) -> bool:
-    """Return whether two runs that name the same text were trained on different ids."""
-    keys = [key for key in differences(a.config, b.config) if key.startswith(("data.", "tokenizer."))]
-    return not keys and None not in (a.text, b.text) and a.text != b.text
 
 
 def _two_columns(title: str, keys: Sequence[str], names: Sequence[str], values: Sequence[Sequence[str]]) -> str:

@@ -6,7 +6,7 @@ import csv
 import difflib
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,7 +16,8 @@ from gptlite.config.yaml import Value, parse_scalar, write
 from gptlite.errors import ConfigError
 from gptlite.formatting import abbreviated, clock_time, counted
 from gptlite.runs.compare import RunGroup, find_differing_keys, uncommon_values
-from gptlite.runs.summary import Summary
+from gptlite.runs.run import Run
+from gptlite.runs.summary import Summary, read_run
 
 LONGEST_VALUE = 24  # characters of a config value
 
@@ -45,6 +46,17 @@ FIGURES: Mapping[str, Callable[[RunGroup], Any]] = {
 }
 SHORT_NAMES = {"best": "best_bits_per_byte", "speed": "tokens_per_second", "started": "started_at"}
 SORT_NAMES = ("name", "state", "step", "tokens", "parameters", "best", "speed", "elapsed")
+
+
+def read_summaries(runs: Iterable[Run], say: Callable[[str], None]) -> list[Summary]:
+    """Read the summaries of runs. say: called with a line for each damaged file."""
+    summaries = []
+    for run in runs:
+        summary, problems = read_run(run)
+        summaries.append(summary)
+        for problem in problems:
+            say(problem)
+    return summaries
 
 
 def filter_runs(runs: Sequence[Summary], expressions: Sequence[str]) -> list[Summary]:

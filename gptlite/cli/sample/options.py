@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
+from typer import Context, Option
 
-from gptlite.cli.options import used
+from gptlite.cli.options import given_options, option_name
 from gptlite.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -16,64 +16,43 @@ if TYPE_CHECKING:
 
 Prompt = Annotated[
     list[str] | None,
-    typer.Option(
-        "--prompt", "-p", metavar="TEXT", help="Text that the model continues; - reads standard input. Repeatable."
-    ),
+    Option("--prompt", "-p", metavar="TEXT", help="Text that the model continues; - reads standard input. Repeatable."),
 ]
-PromptFile = Annotated[
-    list[str] | None,
-    typer.Option("--prompt-file", metavar="FILE", help="Read a prompt from a file. Repeatable."),
-]
-MaxNewTokens = Annotated[
-    int | None, typer.Option("--max-new-tokens", metavar="N", help="Tokens to write (sample.max_new_tokens).")
-]
+PromptFile = Annotated[list[str] | None, Option(metavar="FILE", help="Read a prompt from a file. Repeatable.")]
+MaxNewTokens = Annotated[int | None, Option(metavar="N", help="Tokens to write (sample.max_new_tokens).")]
 Temperature = Annotated[
     float | None,
-    typer.Option("--temperature", "-t", metavar="X", help="0: the most likely token; 1: the model's own distribution."),
+    Option("--temperature", "-t", metavar="X", help="0: the most likely token; 1: the model's own distribution."),
 ]
-TopK = Annotated[int | None, typer.Option("--top-k", metavar="N", help="Draw from the N likeliest tokens.")]
+TopK = Annotated[int | None, Option(metavar="N", help="Draw from the N likeliest tokens.")]
 TopP = Annotated[
-    float | None,
-    typer.Option("--top-p", metavar="P", help="Draw from the likeliest tokens that together have probability P."),
+    float | None, Option(metavar="P", help="Draw from the likeliest tokens that together have probability P.")
 ]
 MinP = Annotated[
-    float | None,
-    typer.Option("--min-p", metavar="P", help="Draw from tokens at least P times as probable as the likeliest."),
+    float | None, Option(metavar="P", help="Draw from tokens at least P times as probable as the likeliest.")
 ]
 RepetitionPenalty = Annotated[
-    float | None,
-    typer.Option("--repetition-penalty", metavar="X", help="Above 1: tokens in the text so far become less likely."),
+    float | None, Option(metavar="X", help="Above 1: tokens in the text so far become less likely.")
 ]
-Beams = Annotated[int | None, typer.Option("--beams", metavar="N", help="Search for the likeliest text with N beams.")]
+Beams = Annotated[int | None, Option(metavar="N", help="Search for the likeliest text with N beams.")]
 LengthPenalty = Annotated[
-    float | None,
-    typer.Option(
-        "--length-penalty", metavar="X", help="With --beams: 0 favours short texts, 1 compares means per token."
-    ),
+    float | None, Option(metavar="X", help="With --beams: 0 favours short texts, 1 compares means per token.")
 ]
-Number = Annotated[int | None, typer.Option("-n", metavar="N", help="Samples per prompt; with --beams the N best.")]
-Seed = Annotated[int | None, typer.Option("--seed", metavar="N", help="Equal seeds give equal text.")]
-Stop = Annotated[list[str] | None, typer.Option("--stop", metavar="TEXT", help="End before this text. Repeatable.")]
-StopToken = Annotated[
-    list[int] | None, typer.Option("--stop-token", metavar="ID", help="End before this token. Repeatable.")
-]
+Number = Annotated[int | None, Option("-n", metavar="N", help="Samples per prompt; with --beams the N best.")]
+Seed = Annotated[int | None, Option(metavar="N", help="Equal seeds give equal text.")]
+Stop = Annotated[list[str] | None, Option(metavar="TEXT", help="End before this text. Repeatable.")]
+StopToken = Annotated[list[int] | None, Option("--stop-token", metavar="ID", help="End before this token. Repeatable.")]
 Logprob = Annotated[
-    list[str] | None,
-    typer.Option("--logprob", metavar="TEXT", help="Print log p of TEXT after the prompt, no samples. Repeatable."),
+    list[str] | None, Option(metavar="TEXT", help="Print log p of TEXT after the prompt, no samples. Repeatable.")
 ]
-Explain = Annotated[bool, typer.Option("--explain", help="Show the five likeliest tokens at each step.")]
-Stream = Annotated[
-    bool | None, typer.Option("--stream/--no-stream", help="Print text token by token, or once it is complete.")
-]
+Explain = Annotated[bool, Option("--explain", help="Show the five likeliest tokens at each step.")]
+Stream = Annotated[bool | None, Option(help="Print text token by token, or once it is complete.")]
 Json = Annotated[
-    bool, typer.Option("--json", help="Print one JSON object per sample: text, token ids, log p, finish reason.")
+    bool, Option("--json", help="Print one JSON object per sample: text, token ids, log p, finish reason.")
 ]
-Out = Annotated[str | None, typer.Option("--out", "-o", metavar="FILE", help="Write to a file, replacing it.")]
-Interactive = Annotated[bool, typer.Option("--interactive", "-i", help="Read prompts from the terminal.")]
-Unknown = Annotated[
-    Literal["error", "skip"],
-    typer.Option("--unknown", help="What to do about characters that the model has no id for."),
-]
+Out = Annotated[str | None, Option("--out", "-o", metavar="FILE", help="Write to a file, replacing it.")]
+Interactive = Annotated[bool, Option("--interactive", "-i", help="Read prompts from the terminal.")]
+Unknown = Annotated[Literal["error", "skip"], Option(help="What to do about characters that the model has no id for.")]
 
 # Options and config keys that have no effect together with another option; "sample.*" is the whole section.
 INEFFECTIVE: Mapping[str, Collection[str]] = {
@@ -87,35 +66,29 @@ INEFFECTIVE: Mapping[str, Collection[str]] = {
 }
 
 
-def config_overrides(context: typer.Context) -> list[Override]:
+def config_overrides(context: Context) -> list[Override]:
     """Return what the given options change in the config: an option named like a key of section sample sets it."""
+    from gptlite.config.loading import Override
     from gptlite.config.sampling import SampleSection
 
     # beams first: of two keys that exclude each other, the error is about the later one.
     params = sorted(context.command.params, key=lambda param: param.name != "beams")
-    return used(
-        {
-            _option(param): (f"sample.{param.name}", _value(context, param))
-            for param in params
-            if param.name in SampleSection.model_fields
-        }
-    )
-
-
-def _value(context: typer.Context, param: Any) -> object:
-    """Return the value of an option, None if it was not given; a repeatable one then comes as an empty tuple."""
-    value = context.params[param.name]
-    return list(value) or None if isinstance(value, tuple | list) else value
+    values = {param: context.params[str(param.name)] for param in params if param.name in SampleSection.model_fields}
+    return [
+        Override(option_name(param), f"sample.{param.name}", list(value) if isinstance(value, tuple) else value)
+        for param, value in values.items()
+        if value not in (None, (), [])
+    ]
 
 
 def refuse_ineffective(
-    context: typer.Context, section: SampleSection, sets: Sequence[str], overrides: Sequence[Override]
+    context: Context, section: SampleSection, sets: Sequence[str], overrides: Sequence[Override]
 ) -> None:
     """ConfigError for every option that has no effect together with another.
 
     section: the config with all options applied. sets: the values of --set. overrides: what `config_overrides` found.
     """
-    given = {_option(param): _option(param) for param in context.command.params if context.params.get(str(param.name))}
+    given = {option: option for option in given_options(context)}
     active = set(given)
     if section.beams is not None:
         active.add("--beams")
@@ -132,7 +105,3 @@ def refuse_ineffective(
     ]
     if problems:
         raise ConfigError(problems)
-
-
-def _option(param: Any) -> str:
-    return str(max(param.opts, key=len))

@@ -27,22 +27,19 @@ def read_prompts(typed: Sequence[str] | None, files: Sequence[str] | None, encod
     typed, files = typed or [], files or []
     if typed.count(STANDARD_INPUT) > 1:
         raise ConfigError("standard input can be read only once. Leave out the others.", where="--prompt -")
-    texts = [("--prompt", _read_standard_input(encoding) if text == STANDARD_INPUT else text) for text in typed]
-    texts += [(f"--prompt-file {file}", _decode(_read(file), f"--prompt-file {file}", encoding)) for file in files]
+    texts = []
+    for text in typed:
+        if text == STANDARD_INPUT:
+            text = _decode(sys.stdin.buffer.read(), "standard input", encoding)
+        texts.append(("--prompt", text))
+    for file in files:
+        where = f"--prompt-file {file}"
+        check_text_file(file, where)
+        try:
+            texts.append((where, _decode(Path(file).read_bytes(), where, encoding)))
+        except OSError as error:
+            raise StorageError(f"the file cannot be read ({error.strerror}).", where=where) from None
     return texts or [("--prompt", "")]
-
-
-def _read_standard_input(encoding: str) -> str:
-    return _decode(sys.stdin.buffer.read(), "standard input", encoding)
-
-
-def _read(file: str) -> bytes:
-    where = f"--prompt-file {file}"
-    check_text_file(file, where)
-    try:
-        return Path(file).read_bytes()
-    except OSError as error:
-        raise StorageError(f"the file cannot be read ({error.strerror}).", where=where) from None
 
 
 def _decode(data: bytes, where: str, encoding: str) -> str:

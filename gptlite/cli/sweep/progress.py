@@ -34,6 +34,7 @@ class SweepProgress(AbstractContextManager["SweepProgress"]):
 
     def __init__(self, sweep: str, runs: Sequence[SweepRun], jobs: int, *, quiet: bool) -> None:
         self._runs, self._jobs, self._console = runs, jobs, Console(quiet=quiet)
+        self.say = self._console.say  # lines that --quiet hides
         self._errors = Console() if quiet else self._console
         self._tails: dict[str, deque[str]] = {}
         self._warnings: set[str] = set()  # most concern every run
@@ -44,10 +45,6 @@ class SweepProgress(AbstractContextManager["SweepProgress"]):
         self._drawn_at = monotonic()
         done = f", {len(self._ended)} of them finished" if self._ended else ""
         self.say(f"sweep {sweep}: {counted(len(runs), 'run')} in {runs[0].path.parent}{done}")
-
-    def say(self, line: str) -> None:
-        """Print a line that --quiet hides."""
-        self._console.say(line)
 
     def __exit__(self, *_: object) -> None:
         for sink in self._bar:

@@ -6,13 +6,13 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gptlite.cli.runs.table import STATE_STYLES, row_cells, short_value, sort_rows
+from gptlite.cli.runs.table import STATE_STYLES, read_summaries, row_cells, short_value, sort_rows
 from gptlite.cli.sweep.sweep_runs import STOPPED
 from gptlite.cli.tables import format_table, terminal_width
-from gptlite.cli.terminal import shell_name
+from gptlite.cli.terminal import next_commands
 from gptlite.config.saved import shortened
 from gptlite.runs.compare import SEED, RunGroup, group_seeds
-from gptlite.runs.summary import Summary, read_curve, read_run
+from gptlite.runs.summary import Summary, read_curve
 
 if TYPE_CHECKING:
     from gptlite.cli.sweep.sweep_runs import SweepRun
@@ -31,27 +31,21 @@ def report(runs: Sequence[SweepRun], codes: Mapping[str, int], say: Callable[[st
 
     codes: exit codes of the runs that were trained. say: called with a line for each damaged file.
     """
-    summaries = []
-    for run in runs:
-        if run.started:
-            summary, problems = read_run(run)
-            summaries.append(summary)
-            for problem in problems:
-                say(problem)
-    groups = sort_rows(group_seeds(summaries), "best")
+    groups = sort_rows(group_seeds(read_summaries([run for run in runs if run.started], say)), "best")
     points = {run.name: run.point for run in runs}
     rows = [_cells(group, points[group.first.name], codes) for group in groups]
     rows += [{"run": run.name, "state": FAILED, **_values(run.point)} for run in runs if not run.started]
-    return _table(rows, list(_values(runs[0].point))) + "".join(f"{line}\n" for line in _next_commands(groups))
-
-
-def _table(rows: Sequence[Mapping[str, str]], keys: Sequence[str]) -> str:
-    headers = ("run", "state", *keys, *NUMBERS)
+    headers = ("run", "state", *_values(runs[0].point), *NUMBERS)
     columns = {header: [row.get(header, "") for row in rows] for header in headers}
     filled = {header: cells for header, cells in columns.items() if any(cells)}
-    styles = {**STATE_STYLES, FAILED: STATE_STYLES["diverged"]}
-    width = terminal_width()
-    return format_table(filled, width, numbers=NUMBERS, shrinkable=SHRINKABLE, dropped=DROPPED, styles=styles)
+    styles, width = {**STATE_STYLES, FAILED: STATE_STYLES["diverged"]}, terminal_width()
+    table = format_table(filled, width, numbers=NUMBERS, shrinkable=SHRINKABLE, dropped=DROPPED, styles=styles)
+    handles = [shlex.quote(group.first.run.handle) for group in groups if group.first.state == "finished"]
+    if not handles:
+        return table
+    compare = [f"runs diff {handles[0]} {handles[1]}"] if len(handles) > 1 else []
+    commands = next_commands(handles[0], compare, runs[0].path.parent)
+    return table + "".join(f"{line}\n" for line in commands)
 
 
 def _cells(group: RunGroup, point: Point, codes: Mapping[str, int]) -> dict[str, str]:
@@ -74,14 +68,3 @@ def _values(point: Point, *, without_seed: bool = False) -> dict[str, str]:
 def best_loss(summary: Summary) -> float | None:
     """The validation loss at the best bits per byte."""
     return next((each.loss for each in read_curve(summary) if each.step == summary.best_step), None)
-
-
-def _next_commands(groups: Sequence[RunGroup]) -> list[str]:
-    """The next commands, with the best runs."""
-    handles = [shlex.quote(group.first.run.handle) for group in groups if group.first.state == "finished"]
-    if not handles:
-        return []
-    gptlite, folder = shell_name("gptlite"), groups[0].first.run.path.parent
-    compare = [f"  {gptlite} runs diff {handles[0]} {handles[1]}"] if len(handles) > 1 else []
-    sample = f'  {gptlite} sample {handles[0]} --prompt "..."'
-    return ["next:", sample, *compare, f"  {shell_name('tensorboard')} --logdir {shlex.quote(str(folder))}"]

@@ -11,6 +11,7 @@ from gptlite.config.loading import parse_config
 from gptlite.config.schema import RunConfig
 from gptlite.data.prepare import prepare
 from gptlite.errors import DataError, Diverged, Problem, RunError, gathered
+from gptlite.formatting import and_more
 from gptlite.runs.run import CONFIG, Run, runs_folder
 from gptlite.training.launch import check_text, with_absolute_paths
 from gptlite.training.reconcile import reconcile
@@ -52,14 +53,10 @@ def check_runs(sweep: str, runs: Sequence[SweepRun], *, continue_: bool) -> None
             where=f"--name {sweep}",
         )
     found: dict[str, list[str]] = {}  # names of the runs that share a problem
-    names = {each.name for each in runs}
-    for run in existing:
-        if run.name not in names:
-            sentence = (
-                "this run is not in the grid. Give the keys and values of that sweep in the same order, or choose "
-                "another --name."
-            )
-            found.setdefault(sentence, []).append(run.name)
+    in_grid = {each.name for each in runs}
+    if others := [run.name for run in existing if run.name not in in_grid]:
+        advice = "Give the keys and values of that sweep in the same order, or choose another --name."
+        found[f"this run is not in the grid. {advice}"] = others
     for each in runs:
         own: list[Problem] = []
         if each.started:
@@ -68,11 +65,7 @@ def check_runs(sweep: str, runs: Sequence[SweepRun], *, continue_: bool) -> None
         for problem in own:
             found.setdefault(problem.sentence, []).append(each.name)
     if found:
-        raise RunError([Problem(sentence, f"run {_and_more(names)}") for sentence, names in found.items()])
-
-
-def _and_more(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+        raise RunError([Problem(sentence, f"run {and_more(names, 1)}") for sentence, names in found.items()])
 
 
 def prepare_texts(runs: Sequence[SweepRun], say: Callable[[str], None]) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from gptlite import files
+from gptlite.cli.options import as_arguments
 from gptlite.cli.sweep.sweep_runs import STOPPED, SweepRun
 from gptlite.compute.threads import VARIABLE
 from gptlite.errors import Interrupted, StorageError
@@ -57,11 +58,10 @@ def start(run: SweepRun, arguments: Sequence[str], *, threads: int, to_terminal:
 
     It stays in our process group, so that it gets the signals of a terminal or a batch system too.
     """
-    own = [argument for setting in run.point.settings for argument in ("--set", setting)]
-    command = [sys.executable, "-m", "gptlite", "train", *arguments, *own, "--name", run.name, "--continue"]
+    arguments = [*arguments, *as_arguments("--set", run.point.settings), "--name", run.name, "--continue"]
+    command = [sys.executable, "-m", "gptlite", "train", *arguments]
     stderr = None if to_terminal else open_stderr()
-    environment = {**os.environ, VARIABLE: str(threads)}
-    nothing = subprocess.DEVNULL
+    nothing, environment = subprocess.DEVNULL, {**os.environ, VARIABLE: str(threads)}
     process = subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=stderr, env=environment)
     return Worker(run, process, stderr)
 

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import json
 import shlex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Option
 
 from gptlite.cli.options import ConfigOption, DataOption, SetOption, located_text, read_config
-from gptlite.cli.terminal import Console, emit, shell_name
-from gptlite.cli.train.options import (
-    ContinueOption,
-    DryRunOption,
-    JobsOption,
-    JsonOption,
-    NameOption,
-    QuietOption,
-    ResumeOption,
-    SweepOption,
-    TrainOptions,
-)
+from gptlite.cli.terminal import Console, emit, next_commands
+from gptlite.cli.train.options import TrainOptions
 from gptlite.compute.processes import is_main
 from gptlite.errors import ConfigError, located
 from gptlite.formatting import counted
@@ -32,14 +24,30 @@ def train(
     config: ConfigOption = None,
     set_: SetOption = None,
     data: DataOption = None,
-    name: NameOption = None,
-    resume: ResumeOption = None,
-    continue_: ContinueOption = False,
-    quiet: QuietOption = False,
-    dry_run: DryRunOption = False,
-    json_: JsonOption = False,
-    sweep: SweepOption = None,
-    jobs: JobsOption = None,
+    name: Annotated[
+        str | None, Option(metavar="NAME", help="Name of the run. Default: the config's name, numbered if in use.")
+    ] = None,
+    resume: Annotated[
+        str | None, Option(metavar="RUN", help="Continue this run; `latest` is the newest unfinished one.")
+    ] = None,
+    continue_: Annotated[
+        bool, Option("--continue", help="With --name or --sweep: continue that run or sweep, or start it.")
+    ] = False,
+    quiet: Annotated[bool, Option("--quiet", "-q", help="Print errors only, and the result.")] = False,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Show the parameters, memory, disk, epochs and time of a run without making it.")
+    ] = False,
+    json_: Annotated[bool, Option("--json", help="With --dry-run: print one JSON object.")] = False,
+    sweep: Annotated[
+        list[str] | None,
+        Option(
+            metavar="SECTION.KEY=A,B,...",
+            help="Train a run for each value of a key and print a table. Repeated: for each combination.",
+        ),
+    ] = None,
+    jobs: Annotated[
+        int | None, Option(metavar="N", help="With --sweep: train N runs at a time, sharing the cores. Default: 1.")
+    ] = None,
 ) -> None:
     """Train a model on a text. Ctrl-C stops after the current update and saves a checkpoint."""
     options = TrainOptions(
@@ -121,10 +129,5 @@ def summarize(outcome: Outcome) -> list[str]:
         lines.append(
             f"compressors on the same text: xz -9 {manifest.baselines.xz:.3f}, gzip -9 {manifest.baselines.gzip:.3f}"
         )
-    return [
-        *lines,
-        "next:",
-        f'  {shell_name("gptlite")} sample {shlex.quote(run.handle)} --prompt "..."',
-        f"  {shell_name('gptlite')} eval {shlex.quote(run.handle)}",
-        f"  {shell_name('tensorboard')} --logdir {shlex.quote(str(run.path.parent))}",
-    ]
+    handle = shlex.quote(run.handle)
+    return lines + next_commands(handle, [f"eval {handle}"], run.path.parent)

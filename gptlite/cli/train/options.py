@@ -5,44 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
 
-import typer
-
+from gptlite.cli.options import as_arguments
 from gptlite.cli.terminal import shell_name
 from gptlite.compute.processes import world_size
 from gptlite.errors import Problem
-
-NameOption = Annotated[
-    str | None,
-    typer.Option("--name", metavar="NAME", help="Name of the run. Default: the config's name, numbered if in use."),
-]
-ResumeOption = Annotated[
-    str | None,
-    typer.Option("--resume", metavar="RUN", help="Continue this run; `latest` is the newest unfinished one."),
-]
-DryRunOption = Annotated[
-    bool,
-    typer.Option("--dry-run", help="Show the parameters, memory, disk, epochs and time of a run without making it."),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="With --dry-run: print one JSON object.")]
-ContinueOption = Annotated[
-    bool,
-    typer.Option("--continue", help="With --name or --sweep: continue that run or sweep, or start it."),
-]
-SweepOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--sweep",
-        metavar="SECTION.KEY=A,B,...",
-        help="Train a run for each value of a key and print a table. Repeated: for each combination.",
-    ),
-]
-JobsOption = Annotated[
-    int | None,
-    typer.Option("--jobs", metavar="N", help="With --sweep: train N runs at a time, sharing the cores. Default: 1."),
-]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only, and the result.")]
 
 # An option, others that it excludes, and what to do. Of an option only the first conflict is reported.
 _EXCLUDES = (
@@ -77,12 +44,8 @@ class TrainOptions:
 
     def problems(self) -> list[Problem]:
         """Options that exclude each other, or would do nothing."""
-        values = {
-            **{"--config": self.config, "--data": " ".join(self.data), "--name": self.name, "--resume": self.resume},
-            **{"--continue": self.continue_, "--dry-run": self.dry_run, "--json": self.json},
-            **{"--sweep": " ".join(self.sweep), "--jobs": self.jobs},
-        }
-        given = {option for option, value in values.items() if value not in (None, "", False)}
+        fields = {field.strip("_").replace("_", "-"): value for field, value in vars(self).items()}
+        given = {f"--{field}" for field, value in fields.items() if value and value != [""]}
         conflicts: dict[str, Problem] = {}
         for option, others, sentence in _EXCLUDES:
             if option in given and (clashing := [other for other in others if other in given]):
@@ -103,17 +66,14 @@ class TrainOptions:
     @property
     def of_every_run(self) -> list[str]:
         """The arguments that each run of a sweep gets too."""
-        found = [] if self.config is None else ["--config", self.config]
-        for option, values in (("--set", self.sets), ("--data", self.data)):
-            found += [argument for value in values for argument in (option, value)]
-        return found + ["--quiet"] * self.quiet
+        found = as_arguments("--config", [self.config]) + as_arguments("--set", self.sets)
+        return found + as_arguments("--data", self.data) + ["--quiet"] * self.quiet
 
     @property
     def to_continue_sweep(self) -> str:
         """The command line that continues a sweep."""
-        arguments = [*self.of_every_run, *(argument for sweep in self.sweep for argument in ("--sweep", sweep))]
-        arguments += [] if self.jobs is None else ["--jobs", str(self.jobs)]
-        arguments += [] if self.name is None else ["--name", self.name]
+        own = as_arguments("--jobs", [self.jobs]) + as_arguments("--name", [self.name])
+        arguments = [*self.of_every_run, *as_arguments("--sweep", self.sweep), *own]
         return f"{shell_name('gptlite')} train {shlex.join([*arguments, '--continue'])}"
 
     @property
