@@ -87,6 +87,8 @@ def read_sealed(path: Path, error: type[UserError] = RunError, *, unsealed: int 
         raise error(
             "a number in this file is not finite, which is never written. Restore the file.", str(path)
         ) from None
+    if expected is None:
+        raise error("this file has no sha256 of its content. It is damaged, or gptlite did not write it.", str(path))
     if found != expected:
         raise error(
             f"this file changed after it was written: its sha256 was {str(expected)[:12]} and is now {found[:12]}. "

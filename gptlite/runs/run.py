@@ -218,7 +218,7 @@ class Run:
         replaced = sha256(self.config_text().encode()).hexdigest() if self.started else None
         if "started_at" not in info:
             now = datetime.now(UTC)
-            newest = max((run.sorts_at for run in self.all(self.path.parent)), default=0.0)
+            newest = max((run.sorts_at for run in Run.all(self.path.parent)), default=0.0)
             info = {**info, "started_at": now.isoformat(), "sorts_at": max(now.timestamp(), newest + 1e-3)}
         digests = {CONFIG_DIGEST: sha256(config.encode()).hexdigest(), REPLACED_DIGEST: replaced}
         write_sealed(self.path / INFO, {**info, **digests})

@@ -5,6 +5,7 @@ After a change of wording: UPDATE_MESSAGES=1 python -m pytest -q tests/cli
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -17,6 +18,7 @@ import numpy as np
 import pytest
 
 from gptlite.cli import app
+from gptlite.runs.run import Run
 
 CONFIG = """\
 data: {source: story.txt}
@@ -84,6 +86,7 @@ def refusal(arguments: tuple[str, ...], error: str, folder: Path) -> list[str]:
     lines = [line for line in error.splitlines() if line.startswith("error: ")]
     text = "\n".join([f"$ gptlite {shlex.join(arguments)}", *lines]).replace(str(folder), "/folder")
     text = re.sub(r"pid \d+ on \S+ since [^\s,:]+(:[\d:+]+)?", "pid N on HOST since TIME", text)
+    text = re.sub(r"[0-9a-f]{12}(?=\b)", "DIGEST", text)
     return [re.sub(r"[\d.,]+(?= [KMG]iB)", "N", text)] if lines else []
 
 
@@ -128,6 +131,7 @@ def trained(gptlite: Gptlite, trained_once: Path) -> Path:
     """A finished run named nano in the folder of `gptlite`."""
     for name in ("runs", "data"):
         shutil.copytree(trained_once / name, name)
-    info = Path("runs/nano/run.json")
-    info.write_text(info.read_text().replace(str(trained_once), str(Path.cwd())))  # where its text lies
-    return Path("runs/nano")
+    run = Run(Path("runs/nano"))
+    info = json.loads(json.dumps(run.info).replace(str(trained_once), str(Path.cwd())))  # where its text lies
+    run.write_setup(info, run.config_text())
+    return run.path

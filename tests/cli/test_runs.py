@@ -18,6 +18,10 @@ import pytest
 from gptlite.runs.run import Run
 
 
+def json_of(path: Path) -> dict[str, object]:
+    return {key: value for key, value in json.loads(path.read_text()).items() if key != "sha256"}
+
+
 def varied(name: str, best: float | None = None, **changes: object) -> Path:
     """A copy of the trained run under another name, with other keys and another best score."""
     path = Path("runs", name)
@@ -29,8 +33,7 @@ def varied(name: str, best: float | None = None, **changes: object) -> Path:
         assert times == 1
     (path / "config.yaml").write_text(config)
     if best is not None:
-        end = json.loads((path / "finished.json").read_text())
-        (path / "finished.json").write_text(json.dumps(end | {"best_bits_per_byte": best}))
+        Run(path).finish(json_of(path / "finished.json") | {"best_bits_per_byte": best})
     return path
 
 
@@ -180,8 +183,8 @@ def test_diff_of_a_run_named_like_a_heading_shows_paths(gptlite, trained):
 def test_diff_reports_a_text_that_changed_under_the_same_name(gptlite, trained):
     other = varied("a")
     assert "text: not the same" not in gptlite("runs", "diff", "nano", "a").out
-    info = json.loads((other / "run.json").read_text())
-    (other / "run.json").write_text(json.dumps(info | {"data": "0" * 64}))
+    run = Run(other)
+    run.write_setup(run.info | {"data": "0" * 64}, run.config_text())
     assert "text: not the same." in gptlite("runs", "diff", "nano", "a").out
 
 
