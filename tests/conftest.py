@@ -66,13 +66,13 @@ def text_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture
-def tiny(text_file: Path, tmp_path: Path) -> RunConfig:
-    """Seconds of training: characters, one layer."""
+@pytest.fixture(scope="session")
+def tiny(text_file: Path) -> RunConfig:
+    """Less than a second of training: characters, one layer. The text is prepared once for all tests."""
     return RunConfig().with_values(
         {
             "data.source": str(text_file),
-            "data.dir": str(tmp_path / "prepared"),
+            "data.dir": str(text_file.parent / "prepared"),
             "tokenizer.kind": "char",
             "model.n_layer": 1,
             "model.n_head": 2,

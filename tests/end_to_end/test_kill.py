@@ -1,11 +1,10 @@
-"""The program as a whole, killed without warning."""
+"""The program as a whole, killed without warning and stopped by signals."""
 
 from __future__ import annotations
 
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,30 +16,37 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from gptlite.cli import app
 from gptlite.runs.checkpoint import valid_checkpoints
 from gptlite.runs.run import Run
 
-CONFIG = """\
-data: {source: story.txt}
-tokenizer: {kind: bpe, vocab_size: 300}
-model: {n_layer: 2, n_head: 2, n_embd: 32, block_size: 32, dropout: 0.2}
-train: {max_steps: 80, batch_size: 8, micro_batch_size: 4, warmup_steps: 5, optimizer: muon}
-eval: {every: 20}
-save: {every: 7}
-log: {every: 1}
-run: {threads: 1, precision: bf16}
+STEPS = 100
+CONFIG = f"""\
+data: {{source: story.txt}}
+tokenizer: {{kind: bpe, vocab_size: 300}}
+model: {{n_layer: 2, n_head: 2, n_embd: 16, block_size: 16, dropout: 0.2}}
+train: {{max_steps: {STEPS}, batch_size: 8, micro_batch_size: 4, warmup_steps: 5, optimizer: muon}}
+eval: {{every: 25}}
+save: {{every: 7}}
+log: {{every: 1}}
+run: {{threads: 1}}
 """
+STOPS = (signal.SIGKILL, signal.SIGINT, signal.SIGKILL, signal.SIGTERM, signal.SIGKILL)
 
-
-def gptlite(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1])}
-    command = [sys.executable, "-m", "gptlite", "train", *arguments]
-    return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-
-
-def finish(process: subprocess.Popen[bytes]) -> None:
-    _, errors = process.communicate(timeout=120)
-    assert process.returncode == 0, errors.decode()
+# Starts the program once for every line, as a process of its own, and says its id and its exit code. Importing torch
+# takes seconds, so it is done once, before the fork.
+FORKS = """
+import json, os, sys
+import gptlite.training.session
+from gptlite.__main__ import main
+for line in sys.stdin:
+    if (child := os.fork()) == 0:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.argv = ["gptlite", *json.loads(line)]
+        main()
+    print(child, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
 
 
 def steps_logged(run: Path) -> int:
@@ -48,13 +54,12 @@ def steps_logged(run: Path) -> int:
     return path.read_bytes().count(b'"train"') if path.exists() else 0
 
 
-def kill_after(process: subprocess.Popen[bytes], run: Path, step: int) -> None:
-    deadline = time.monotonic() + 120
-    while steps_logged(run) < step and process.poll() is None and time.monotonic() < deadline:
+def stop_after(child: int, run: Path, step: int, signum: int) -> None:
+    """Send a signal once so many steps are logged, some of them by this process."""
+    step, deadline = max(step, steps_logged(run) + 1), time.monotonic() + 120
+    while steps_logged(run) < step and time.monotonic() < deadline:
         time.sleep(0.001)
-    assert process.poll() is None, "it ended before it could be killed"
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    os.kill(child, signum)
 
 
 def read(folder: Path) -> EventAccumulator:
@@ -68,57 +73,54 @@ def scalars(folder: Path, tag: str) -> list[tuple[int, float]]:
 
 
 @pytest.mark.slow
-def test_a_run_killed_three_times_ends_bit_for_bit_as_one_left_alone(tmp_path):
+def test_a_run_that_was_killed_and_stopped_by_signals_ends_bit_for_bit_as_one_left_alone(
+    tmp_path, monkeypatch, repository
+):
     words = np.random.default_rng(0).choice(["the ", "cat ", "sat ", "mat. ", "naïve "], 6000)
     (tmp_path / "story.txt").write_text("".join(words))
     (tmp_path / "hard.yaml").write_text(CONFIG)
-    finish(gptlite(tmp_path, "-c", "hard.yaml", "--name", "whole"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(repository))
+    whole, cut = Path("runs/whole"), Path("runs/cut")
+    assert app.run(["train", "-c", "hard.yaml", "--name", "whole"]) == 0
 
-    kills = sorted(random.Random(os.urandom(8)).sample(range(3, 76), 3))
-    cut = tmp_path / "runs" / "cut"
-    for step in kills:
-        kill_after(gptlite(tmp_path, "-c", "hard.yaml", "--name", "cut", "--continue"), cut, step)
-    finish(gptlite(tmp_path, "--resume", "cut"))
+    stops = [18 * i + random.SystemRandom().randrange(2, 14) for i in range(len(STOPS))]
+    command = ["train", "-c", "hard.yaml", "--name", "cut", "--continue"]
+    pipe, errors = subprocess.PIPE, Path("errors")
+    with (
+        errors.open("w") as stderr,
+        subprocess.Popen([sys.executable, "-c", FORKS], stdin=pipe, stdout=pipe, stderr=stderr, text=True) as forks,
+    ):
+        for step, signum in zip(stops, STOPS, strict=True):
+            print(json.dumps(command), file=forks.stdin, flush=True)
+            stop_after(int(forks.stdout.readline()), cut, step, signum)
+            code = int(forks.stdout.readline())
+            if signum == signal.SIGKILL:
+                assert code == -signum, errors.read_text()
+                continue
+            assert code == 128 + signum, errors.read_text()
+            saved = valid_checkpoints(Run(cut).checkpoints)[-1].step
+            assert saved == steps_logged(cut)
+            what_happened, introduction, to_continue = errors.read_text().splitlines()[-3:]
+            assert what_happened == f"run cut: stopped and saved after step {saved} of {STEPS} ({signum.name})"
+            assert introduction == "continue with:"
+            assert to_continue.endswith("gptlite train --resume cut")
+    assert app.run(["train", "--resume", "cut"]) == 0
 
-    ends = [
-        valid_checkpoints(Run(tmp_path / "runs" / name).checkpoints, check_hashes=True)[-1] for name in ("whole", "cut")
-    ]
+    ends = [valid_checkpoints(Run(run).checkpoints, check_hashes=True)[-1] for run in (whole, cut)]
     for name in ("model.safetensors", "optimizer.safetensors"):
-        whole, resumed = (end.read_tensors(name) for end in ends)
-        assert whole.keys() == resumed.keys()
-        assert all(torch.equal(whole[key], resumed[key]) for key in whole), f"killed after {kills}"
+        alone, resumed = (end.read_tensors(name) for end in ends)
+        assert alone.keys() == resumed.keys()
+        assert all(torch.equal(alone[key], resumed[key]) for key in alone), f"stopped after {stops}"
 
-    def numbers(name: str) -> list[dict[str, object]]:
-        lines = (tmp_path / "runs" / name / "metrics.jsonl").read_text().splitlines()
+    def numbers(run: Path) -> list[dict[str, object]]:
+        lines = (run / "metrics.jsonl").read_text().splitlines()
         return [{key: value for key, value in json.loads(line).items() if key != "time"} for line in lines]
 
-    assert numbers("whole") == numbers("cut"), f"killed after {kills}"
-    assert [line["step"] for line in numbers("cut") if line["split"] == "train"] == list(range(1, 81))
-    assert scalars(tmp_path / "runs" / "cut" / "tb", "train/loss") == scalars(
-        tmp_path / "runs" / "whole" / "tb", "train/loss"
-    )
-    for folder in {path.parent for path in (tmp_path / "runs" / "cut" / "tb").rglob("events.*")}:
+    assert numbers(whole) == numbers(cut), f"stopped after {stops}"
+    assert [line["step"] for line in numbers(cut) if line["split"] == "train"] == list(range(1, STEPS + 1))
+    assert scalars(cut / "tb", "train/loss") == scalars(whole / "tb", "train/loss")
+    for folder in {path.parent for path in (cut / "tb").rglob("events.*")}:
         for tag in read(folder).Tags()["scalars"]:
             steps = [step for step, _ in scalars(folder, tag)]
-            assert steps == sorted(set(steps)), f"{folder}: {tag}, killed after {kills}"
-    shutil.rmtree(tmp_path / "runs")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_the_program_with_its_code_and_a_line_that_says_how_to_go_on(tmp_path, signum, code):
-    (tmp_path / "story.txt").write_text("the cat sat on the mat. " * 400)
-    (tmp_path / "hard.yaml").write_text(CONFIG.replace("max_steps: 80", "max_steps: 100000"))
-    process = gptlite(tmp_path, "-c", "hard.yaml")
-    run = tmp_path / "runs" / "hard"
-    while steps_logged(run) < 3 and process.poll() is None:
-        time.sleep(0.01)
-    process.send_signal(signum)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == code
-    what_happened, introduction, command = errors.decode().splitlines()[-3:]
-    assert what_happened.startswith("run hard: stopped and saved after step ")
-    assert what_happened.endswith(f"({signum.name})")
-    assert introduction == "continue with:"
-    assert command.endswith("gptlite train --resume hard")
-    assert valid_checkpoints(Run(run).checkpoints)
+            assert steps == sorted(set(steps)), f"{folder}: {tag}, stopped after {stops}"

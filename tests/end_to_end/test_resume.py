@@ -11,6 +11,7 @@ import torch
 from training_runs import Crash, assert_same_end, crash_at, final, numbers, signal_in, start
 
 from gptlite.compute.threads import available_threads
+from gptlite.config.loading import load_config
 from gptlite.config.schema import RunConfig
 from gptlite.errors import ConfigError, Diverged, Interrupted, RunError
 from gptlite.runs.run import Run
@@ -30,25 +31,38 @@ HARD = {
 }
 
 
-@pytest.mark.parametrize("values", [{}, HARD], ids=["plain", "everything-random-in-pieces"])
+@pytest.fixture(scope="module")
+def whole(tiny: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The run that was left alone."""
+    return start(tiny, tmp_path_factory.mktemp("whole"), "whole")
+
+
+@pytest.fixture(scope="module")
+def whole_hard(tiny: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return start(tiny.with_values(HARD), tmp_path_factory.mktemp("whole"), "whole")
+
+
+@pytest.mark.parametrize(
+    ("values", "left_alone"),
+    [({}, "whole"), (HARD, "whole_hard")],
+    ids=["plain", "everything-random-in-pieces"],
+)
 @pytest.mark.parametrize("steps", [(1,), (5, 9), (11,)], ids=str)
-def test_a_run_that_crashed_and_was_resumed_equals_one_left_alone(tiny, tmp_path, monkeypatch, values, steps):
-    cfg = tiny.with_values(values)
-    whole = start(cfg, tmp_path / "runs", "whole")
+def test_a_run_that_crashed_and_was_resumed_equals_one_left_alone(
+    tiny, tmp_path, monkeypatch, request, values, left_alone, steps
+):
     for i, step in enumerate(steps):
         with monkeypatch.context() as patch:
             crash_at(patch, step)
             with pytest.raises(Crash):
-                start(cfg, tmp_path / "runs", "cut") if i == 0 else launch.resume(Run(tmp_path / "runs" / "cut"))
-    cut = launch.resume(Run(tmp_path / "runs" / "cut")).run
-    assert_same_end(whole, cut)
+                start(tiny.with_values(values), tmp_path, "cut") if i == 0 else launch.resume(Run(tmp_path / "cut"))
+    assert_same_end(request.getfixturevalue(left_alone), launch.resume(Run(tmp_path / "cut")).run)
 
 
-def test_the_final_state_depends_on_the_seed(tiny, tmp_path):
-    a = start(tiny, tmp_path, "a")
-    b = start(tiny.with_values({"run.seed": 1}), tmp_path, "b")
+def test_the_final_state_depends_on_the_seed(tiny, tmp_path, whole):
+    other = start(tiny.with_values({"run.seed": 1}), tmp_path, "other")
     with pytest.raises(AssertionError):
-        assert_same_end(a, b)
+        assert_same_end(whole, other)
 
 
 class Listener(SilentListener):
@@ -62,8 +76,7 @@ class Listener(SilentListener):
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_saves_after_the_update_and_says_how_to_go_on(tiny, tmp_path, monkeypatch, signum):
-    whole = start(tiny, tmp_path, "whole")
+def test_a_signal_saves_after_the_update_and_says_how_to_go_on(tiny, tmp_path, monkeypatch, whole, signum):
     listener = Listener()
     with monkeypatch.context() as patch:
         signal_in(patch, 6, signum)
@@ -83,8 +96,8 @@ def test_a_signal_saves_after_the_update_and_says_how_to_go_on(tiny, tmp_path, m
     assert_same_end(whole, cut)
 
 
-def test_the_same_signal_again_gives_up_at_once_and_the_last_checkpoint_stands(tiny, tmp_path, monkeypatch):
-    whole, before = start(tiny, tmp_path, "whole"), signal.getsignal(signal.SIGINT)
+def test_the_same_signal_again_gives_up_at_once_and_the_last_checkpoint_stands(tiny, tmp_path, monkeypatch, whole):
+    before = signal.getsignal(signal.SIGINT)
     with monkeypatch.context() as patch:
         signal_in(patch, 6, signal.SIGINT, signal.SIGINT)
         with pytest.raises(
@@ -99,17 +112,13 @@ def test_the_same_signal_again_gives_up_at_once_and_the_last_checkpoint_stands(t
     assert_same_end(whole, cut)
 
 
-def test_the_saved_config_repeats_the_run_from_another_folder(tiny, tmp_path, monkeypatch):
-    from gptlite.config.loading import load_config
-
-    first = start(tiny, tmp_path / "runs", "first")
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    saved = load_config(first.path / "config.yaml")
-    assert "first" not in first.config_text()
+def test_the_saved_config_repeats_the_run_from_another_folder(tmp_path, monkeypatch, whole):
+    monkeypatch.chdir(tmp_path)
+    saved = load_config(whole.path / "config.yaml")
+    assert "whole" not in whole.config_text()
     assert Path(saved.data.source).is_absolute()
     assert not [value for section in saved.model_dump().values() for value in section.values() if value == "auto"]
-    assert_same_end(first, start(saved, tmp_path / "runs", "second"))
+    assert_same_end(whole, start(saved, tmp_path / "runs", "second"))
 
 
 def test_a_run_keeps_what_was_chosen_and_why_where_auto_would_choose_otherwise(tiny, tmp_path, monkeypatch):
@@ -147,8 +156,7 @@ def test_a_run_goes_on_without_its_text(tiny, tmp_path, monkeypatch):
     assert_same_end(whole, launch.resume(Run(tmp_path / "runs" / "cut")).run)
 
 
-def test_continue_starts_a_run_once_and_then_goes_on_with_it(tiny, tmp_path, monkeypatch):
-    whole = start(tiny, tmp_path, "whole")
+def test_continue_starts_a_run_once_and_then_goes_on_with_it(tiny, tmp_path, monkeypatch, whole):
     with monkeypatch.context() as patch:
         crash_at(patch, 5)
         with pytest.raises(Crash):

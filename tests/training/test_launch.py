@@ -9,6 +9,7 @@ from gptlite.training import launch
 
 
 def test_prepared_text_of_which_a_bit_was_flipped_is_refused_to_new_and_resumed_runs(tiny, tmp_path):
+    tiny = tiny.with_values({"data.dir": str(tmp_path / "prepared")})
     outcome = launch.start(tiny.with_values({"train.max_steps": 2}), root=tmp_path, base="a")
     ids = outcome.prepared.path / "train-00000.bin"
     good = ids.read_bytes()

@@ -75,11 +75,11 @@ def numbers(run: Run, split: str) -> list[dict[str, Any]]:
     return [line for line in lines if line["split"] == split]
 
 
-@pytest.fixture
-def runs(tiny: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Run, Run]:
+@pytest.fixture(scope="module")
+def runs(tiny: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run]:
     """One left alone, and one that crashed after update 8, was resumed from 5, and crashed and was resumed again."""
-    cfg = tiny.with_values(EVERYTHING)
-    whole = launch.start(cfg, root=tmp_path / "runs", base="tiny", name="whole").run
+    cfg, root = tiny.with_values(EVERYTHING), tmp_path_factory.mktemp("logged") / "runs"
+    whole = launch.start(cfg, root=root, base="tiny", name="whole").run
     update = loop.train_step
 
     def crashing(at: int) -> Any:
@@ -90,14 +90,14 @@ def runs(tiny: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tu
 
         return train_step
 
-    monkeypatch.setattr(loop, "train_step", crashing(8))
-    with pytest.raises(Crash):
-        launch.start(cfg, root=tmp_path / "runs", base="tiny", name="cut")
-    cut = Run(tmp_path / "runs" / "cut")
-    monkeypatch.setattr(loop, "train_step", crashing(11))
-    with pytest.raises(Crash):
-        launch.resume(cut)
-    monkeypatch.setattr(loop, "train_step", update)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "train_step", crashing(8))
+        with pytest.raises(Crash):
+            launch.start(cfg, root=root, base="tiny", name="cut")
+        cut = Run(root / "cut")
+        patch.setattr(loop, "train_step", crashing(11))
+        with pytest.raises(Crash):
+            launch.resume(cut)
     launch.resume(cut)
     return whole, cut
 
@@ -124,8 +124,8 @@ def test_every_tag_is_documented_every_documented_tag_is_there_and_no_step_is_th
                 assert steps == [step for step, _ in whole[folder][tag]], f"{folder}: {tag}"
 
 
-def test_every_metric_of_the_log_is_in_tensorboard(tiny: RunConfig, tmp_path: Path) -> None:
-    run = launch.start(tiny.with_values(EVERYTHING), root=tmp_path / "runs", base="tiny").run
+def test_every_metric_of_the_log_is_in_tensorboard(runs: tuple[Run, Run]) -> None:
+    run, _ = runs
     tags = curves(run)["tb"]
     for split in ("train", "val"):
         for line in numbers(run, split):
@@ -135,8 +135,8 @@ def test_every_metric_of_the_log_is_in_tensorboard(tiny: RunConfig, tmp_path: Pa
             assert of_time <= {tag.rpartition("/")[2] for tag in tags}
 
 
-def test_the_curves_are_the_numbers_of_the_log(tiny: RunConfig, tmp_path: Path) -> None:
-    run = launch.start(tiny.with_values(EVERYTHING), root=tmp_path / "runs", base="tiny").run
+def test_the_curves_are_the_numbers_of_the_log(runs: tuple[Run, Run]) -> None:
+    run, _ = runs
     train, val = numbers(run, "train"), numbers(run, "val")
     assert [line["step"] for line in train] == [3, 6, 9, 12]
     for line in train:
