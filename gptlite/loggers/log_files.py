@@ -67,17 +67,19 @@ def cut_log(path: Path, end: LogEnd | None, last_step: int | None, warn: Callabl
     end: as the checkpoint has it. Where the file is not what it says, that is one line to `warn`, and what is whole is
     kept: the lines up to `last_step` (None: none).
     """
+    if end is not None and starts_with(path, end):
+        with files.OutFile.append(path) as file:
+            file.truncate(end.size)
+        return
     if end is not None:
-        size, digest = _read_digest(path, end.size)
-        if LogEnd(size, digest.hexdigest()) == end:
-            with files.OutFile.append(path) as file:
-                file.truncate(size)
-            return
-        warn(
-            f"warning: {path} changed after it was written, and may lack lines: its first {end.size} bytes had sha256 "
-            f"{end.sha256[:12]}, and now {size} bytes have {digest.hexdigest()[:12]}"
-        )
+        warn(f"warning: {path} changed after it was written, or lacks lines; what is whole is kept")
     keep_lines(path, last_step, warn)
+
+
+def starts_with(path: Path, end: LogEnd) -> bool:
+    """Whether a log is what it was when it ended there, perhaps with more lines since."""
+    size, digest = _read_digest(path, end.size)
+    return LogEnd(size, digest.hexdigest()) == end
 
 
 def keep_lines(path: Path, last_step: int | None, warn: Callable[[str], None]) -> None:

@@ -179,6 +179,33 @@ def remove(names: Names, yes: Yes = False) -> None:
         emit(f"removed {run.path}\n")
 
 
+@app.command("verify", cls=Command)
+def verify(
+    names: Annotated[
+        list[str] | None, Argument(metavar="[RUN]...", help="Names or folders of runs. Default: all.")
+    ] = None,
+) -> None:
+    """Check every file of runs against its digest. Nothing is changed.
+
+    Says for each run which checkpoint a resume would use. The exit code is 2 if a file is damaged.
+    """
+    from gptlite.runs.run import Run, runs_folder
+    from gptlite.training.verify import check_run
+
+    runs = open_runs(names) if names else Run.all(runs_folder())
+    problems: list[Problem] = []
+    for run in runs:
+        checks, newest = check_run(run)
+        for check in checks:
+            emit(f"{check.path}  {check.problem or check.note or 'whole'}\n")
+        damaged = [check for check in checks if check.problem is not None]
+        resumes = "a resume finds no checkpoint" if newest is None else f"a resume uses step {newest.step}"
+        emit(f"{run.name}: {counted(len(checks), 'file')}, {len(damaged)} damaged; {resumes}\n")
+        problems += [Problem(check.problem or "", str(check.path)) for check in damaged]
+    if problems:
+        raise RunError(problems)
+
+
 def check_removable(runs: Sequence[Run]) -> None:
     """RunError for runs in training, and for links, as removing one would leave the run."""
     problems = [Problem("this run is in training. Stop it first.", str(run.path)) for run in runs if run.locked]

@@ -1,0 +1,89 @@
+"""Check every file of a run against its digest, without changing anything: `gptlite runs verify`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from gptlite.config.loading import parse_config
+from gptlite.errors import UserError
+from gptlite.json_files import read_facts
+from gptlite.loggers.log_files import LogEnd, starts_with
+from gptlite.runs.checkpoint import Checkpoint, Damaged, open_step, step_folders
+from gptlite.runs.checkpoint_manifest import MANIFEST
+from gptlite.runs.names import INFO
+from gptlite.runs.run import CONFIG, Run
+from gptlite.training.launch import find_text
+
+
+@dataclass(frozen=True)
+class Check:
+    """A file, and what is wrong with it; None where it is whole. note: what could not be checked."""
+
+    path: Path
+    problem: str | None = None
+    note: str | None = None
+
+
+def check_run(run: Run) -> tuple[list[Check], Checkpoint | None]:
+    """Return a check of each file, and the checkpoint that a resume would use; None where there is none."""
+    checks = [_check(run.path / INFO, lambda: run.info)]
+    sealed = checks[0].problem is None and run.is_sealed
+    unsealed = None if sealed else "not sealed"
+    checks.append(_check(run.path / CONFIG, run.check_config if sealed else run.config_text, unsealed))
+    facts = (run.path / "finished.json", run.path / "diverged.json", *run.checkpoints.glob("*.json"))
+    checks += [_check(path, lambda path=path: read_facts(path)) for path in facts if path.exists()]  # type: ignore[misc]
+    newest = None
+    for folder in step_folders(run.checkpoints)[::-1]:
+        found, more = _check_checkpoint(folder)
+        checks += more
+        newest = found or newest
+    checks += _check_logs(run, newest)
+    checks += _check_text(run)
+    return checks, newest
+
+
+def _check(path: Path, read: Callable[[], object], note: str | None = None) -> Check:
+    try:
+        read()
+    except UserError as error:
+        return Check(path, error.problems[0].sentence)
+    return Check(path, note=note)
+
+
+def _check_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[Check]]:
+    """The checkpoint in a folder if it is whole, and a check of each file."""
+    try:
+        opened = open_step(folder, check_hashes=False)
+    except (Damaged, UserError) as error:
+        problem = error.problems[0]
+        return None, [Check(Path(problem.where or folder), problem.sentence)]
+    checks = [Check(folder / MANIFEST)]
+    checks += [_check(folder / name, lambda name=name: opened.check_hash(name)) for name in sorted(opened.files)]  # type: ignore[misc]
+    return opened if all(check.problem is None for check in checks) else None, checks
+
+
+def _check_logs(run: Run, newest: Checkpoint | None) -> Iterator[Check]:
+    """The logs, up to where they were when the newest checkpoint was saved."""
+    if newest is None:
+        return
+    for name, end in newest.state.get("logs", {}).items():
+        whole = starts_with(run.path / name, LogEnd(**end))
+        lost = f"it changed after it was written, or lacks lines that were there at step {newest.step}"
+        yield Check(run.path / name, None if whole else lost)
+
+
+def _check_text(run: Run) -> Iterator[Check]:
+    """Every file of the prepared text."""
+    try:
+        prepared = find_text(run, parse_config(run.config_text(), str(run.path / CONFIG)))
+        if prepared is None:
+            recorded = Path(run.recorded("prepared", str))
+            yield Check(recorded, "the prepared text is not there; it will be prepared again from its source")
+            return
+        prepared.verify()
+        yield Check(prepared.path)
+    except UserError as error:
+        for problem in error.problems:
+            yield Check(Path(problem.where or run.path), problem.sentence)
