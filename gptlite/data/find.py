@@ -60,7 +60,7 @@ def _check_files(folder: Path, sources: FingerprintedSources) -> Iterator[tuple[
     except UserError as error:
         yield FILE_NAME, error
         return
-    yield FILE_NAME, None
+    yield FILE_NAME if manifest.sealed else f"{FILE_NAME} (no seal)", None
     yield from verify_files(folder, manifest)
 
 

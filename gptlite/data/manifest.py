@@ -91,6 +91,11 @@ class Manifest:
         """Whether the validation text is long enough for the results of xz and gzip to be more than their headers."""
         return self.val.bytes >= MIN_COMPRESSOR_BYTES
 
+    @property
+    def sealed(self) -> bool:
+        """Whether the file has a seal. An older version wrote none; `prepare` adds it."""
+        return self.format_version != UNSEALED_VERSION
+
     def to_json(self) -> bytes:
         """The bytes of the file, sealed."""
         fields = dataclasses.asdict(self)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gptlite.data.checked_files import read_checked
-from gptlite.data.manifest import UNSEALED_VERSION, Manifest, SplitRecord, read_manifest
+from gptlite.data.manifest import Manifest, SplitRecord, read_manifest
 from gptlite.data.shards import MappedShard, document_lengths, dtype_for, verified_index, verify_ids
 from gptlite.data.split import SplitName
 from gptlite.data.tokens import Ids, check_range, check_scorable, check_trainable
@@ -55,8 +55,8 @@ class Prepared:
 
     @property
     def sealed(self) -> bool:
-        """Whether the manifest has a seal. An older version wrote none; `prepare` adds it."""
-        return self.manifest.format_version != UNSEALED_VERSION
+        """Whether the manifest has a seal."""
+        return self.manifest.sealed
 
     def split(self, name: SplitName) -> Split:
         """The ids of "train" or "val"."""
