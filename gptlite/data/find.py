@@ -1,19 +1,15 @@
-"""Finding the prepared folder of a text by its fingerprint, checking all of it, and sealing one of an older version."""
+"""Finding the prepared folder of a text by its fingerprint, and checking all of it."""
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from gptlite import files
 from gptlite.config.schema import DataSection, TokenizerSection
 from gptlite.data.fingerprint import FingerprintedSources, HashCache, fingerprint_sources
-from gptlite.data.manifest import FILE_NAME, MAX_FILE_BYTES, FileRecord, Manifest, read_manifest
-from gptlite.data.prepared import TOKENIZER_FOLDER, Prepared, verify_files
+from gptlite.data.manifest import FILE_NAME, Manifest, read_manifest
+from gptlite.data.prepared import Prepared, verify_files
 from gptlite.errors import DataError, UserError
-from gptlite.json_files import SEALED_VERSION
 
 
 def find_finished(sources: FingerprintedSources, parent: Path) -> Prepared | None:
@@ -62,25 +58,3 @@ def _check_files(folder: Path, sources: FingerprintedSources) -> Iterator[tuple[
         return
     yield FILE_NAME if manifest.sealed else f"{FILE_NAME} (no seal)", None
     yield from verify_files(folder, manifest)
-
-
-def seal(prepared: Prepared) -> Prepared:
-    """Give a verified folder of version 1 a manifest with a seal, which lists the files of its tokenizer, too.
-
-    StorageError when it cannot be written. Call it only while holding the folder's lock.
-    """
-    folder, found = prepared.path / TOKENIZER_FOLDER, {}
-    for name in prepared.tokenizer().files():
-        path = folder / name
-        if path.exists():  # other versions may write other files
-            with files.storage_errors(path, "read"):
-                content = files.read_own(path, MAX_FILE_BYTES)
-            found[name] = FileRecord(len(content), hashlib.sha256(content).hexdigest())
-    manifest = dataclasses.replace(
-        prepared.manifest,
-        format_version=SEALED_VERSION,
-        tokenizer=dataclasses.replace(prepared.manifest.tokenizer, files=found),
-    )
-    files.remove_leftovers(prepared.path)
-    files.replace(prepared.path / FILE_NAME, manifest.to_json())
-    return Prepared(prepared.path)

@@ -17,12 +17,14 @@ from gptlite.config.schema import DataSection, TokenizerSection
 from gptlite.data import manifest
 from gptlite.data.baselines import BaselineMeter, Baselines
 from gptlite.data.corpus import Corpus, changed_meanwhile, scan
-from gptlite.data.find import find_finished, seal
+from gptlite.data.find import find_finished
 from gptlite.data.fingerprint import CACHE_FILE, FingerprintedSources, HashCache, fingerprint_sources
 from gptlite.data.manifest import FileRecord, Manifest, SourceRecord, SplitRecord, TokenizerRecord
 from gptlite.data.prepared import TOKENIZER_FOLDER, Prepared
+from gptlite.data.sealing import seal, verify_unsealed
 from gptlite.data.shards import Shard, ShardWriter
 from gptlite.data.sources import describe_skipped
+from gptlite.data.tokens import start_of_one_document
 from gptlite.errors import RunError, StorageError
 from gptlite.formatting import counted
 from gptlite.json_files import SEALED_VERSION
@@ -57,7 +59,7 @@ def prepare(
     if prepared is None:
         prepared = _build(data.folder / sources.folder_name(name), sources, data, tokenizer, cache, report)
     if not prepared.sealed:
-        prepared = _seal(prepared, report)
+        prepared = _seal(prepared, sources, report)
     if name is not None and prepared.path.name != sources.folder_name(name):
         report(f"this text is already prepared as {prepared.path.name}; the name {name} is not used")
     try:
@@ -67,8 +69,8 @@ def prepare(
     return prepared
 
 
-def _seal(prepared: Prepared, report: Report) -> Prepared:
-    prepared.verify()
+def _seal(prepared: Prepared, sources: FingerprintedSources, report: Report) -> Prepared:
+    verify_unsealed(prepared, sources)
     outcome = "and it has one now"
     try:
         with _lock(prepared.path, report):
@@ -217,7 +219,7 @@ def _encode(folder: Path, corpus: Corpus, tokenizer: Tokenizer) -> _Encoded:
             elif split == "train":
                 counts += np.bincount(ids, minlength=len(counts))
             (train if split == "train" else val).add(ids)
-        start_id = tokenizer.eot_id if corpus.has_several_documents else _start_id(counts, tokenizer)
+        start_id = tokenizer.eot_id if corpus.has_several_documents else start_of_one_document(counts, tokenizer)
         return _Encoded(
             _record(train.finish(), text_bytes["train"]),
             _record(val.finish(), text_bytes["val"]),
@@ -229,12 +231,6 @@ def _encode(folder: Path, corpus: Corpus, tokenizer: Tokenizer) -> _Encoded:
 def _record(shards: tuple[Shard, ...], text_bytes: int) -> SplitRecord:
     tokens, documents = sum(shard.tokens for shard in shards), sum(shard.documents for shard in shards)
     return SplitRecord(tokens, text_bytes, documents, shards)
-
-
-def _start_id(counts: np.ndarray, tokenizer: Tokenizer) -> int:
-    """For a single document: the newline if it is a token of the training text, else the most frequent id."""
-    newline = next((i for i, piece in enumerate(tokenizer.token_bytes()) if piece == b"\n"), None)
-    return newline if newline is not None and counts[newline] else int(counts.argmax())
 
 
 def _describe(corpus: Corpus) -> str:

@@ -83,3 +83,12 @@ def detokenize(tokens: Tokens, tokenizer: Tokenizer, *, separator: bytes = b"") 
     for start in range(0, tokens.n_tokens, _PIECE):
         ids = tokens.read(start, min(_PIECE, tokens.n_tokens - start))
         yield b"".join(map(token_bytes.__getitem__, ids.tolist()))
+
+
+def start_of_one_document(counts: npt.NDArray[np.int64], tokenizer: Tokenizer) -> int:
+    """The id that sampling starts from: the newline if it is a token of the training text, else the most frequent id.
+
+    counts: how often each id occurs in the training text.
+    """
+    newline = next((i for i, piece in enumerate(tokenizer.token_bytes()) if piece == b"\n"), None)
+    return newline if newline is not None and counts[newline] else int(counts.argmax())

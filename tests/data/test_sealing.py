@@ -63,6 +63,41 @@ def test_an_old_folder_with_damage_is_refused_and_not_sealed(data: DataSection, 
     assert (old / "manifest.json").read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "right"),
+    [("start_id", 1, "0"), ("train", {"bytes": 181}, "180"), ("val", {"bytes": 19}, "20"), ("sources", "f" * 64, "")],
+)
+def test_values_of_an_old_manifest_that_do_not_follow_from_the_ids_and_the_text_are_refused(
+    data: DataSection, old: Path, key: str, value: Any, right: str
+) -> None:
+    path = old / "manifest.json"
+    fields = json.loads(path.read_text())
+    if key == "sources":
+        fields[key][0]["sha256"] = value
+    elif key == "start_id":
+        fields[key] = value
+    else:
+        fields[key].update(value)
+    path.write_text(json.dumps(fields))
+    with pytest.raises(DataError, match=rf"manifest\.json: .* damaged: {key}[.a-z]* is .*, and should be .*{right}"):
+        prepare(data, CHAR)
+    assert json.loads(path.read_text()) == fields
+
+
+@pytest.mark.parametrize("n_files", [2, 60])
+@pytest.mark.parametrize("tokenizer", [CHAR, TokenizerSection(kind="bpe", vocab_size=300)])
+def test_old_folders_of_several_documents_are_sealed(tmp_path: Path, n_files: int, tokenizer: TokenizerSection) -> None:
+    (tmp_path / "texts").mkdir()
+    for i in range(n_files):
+        (tmp_path / f"texts/{i}.txt").write_text(f"Poem number {i}\nna\u00efve \u4e16\u754c {'la ' * (i % 7)}\n")
+    data = DataSection(source=str(tmp_path / "texts"), dir=str(tmp_path / "prepared"))
+    made = prepare(data, tokenizer)
+    fields = json.loads((made.path / "manifest.json").read_text()) | {"format_version": 1}
+    del fields["sha256"], fields["tokenizer"]["files"]
+    (made.path / "manifest.json").write_text(json.dumps(fields))
+    assert prepare(data, tokenizer).manifest == made.manifest
+
+
 def test_an_old_folder_that_cannot_be_written_to_is_used_with_a_warning(
     data: DataSection, old: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
