@@ -47,7 +47,8 @@ def prepare(
     """Return the prepared data set of this text and these keys, made now or earlier.
 
     The fingerprint at the end of a folder's name identifies it; before it is `name` or the name of the text. Beside the
-    folders, data.dir has hidden files: a cache of hashes, and a lock for each folder. `report` gets lines for the user.
+    folders, data.dir has hidden files: a cache of hashes, and locks of the cache and of each folder. `report`
+    gets lines for the user.
 
     DataError for unusable text, before anything is written; StorageError for disk and network. A killed process leaves
     nothing under the final name, and the next one starts again. A folder without a seal, of an older version, is read
