@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 from collections.abc import Mapping
@@ -44,7 +45,10 @@ def read_json(path: Path, error: type[UserError] = RunError) -> dict[str, Any]:
     except FileNotFoundError:
         raise error("this file is missing, so the folder is incomplete. Check the path.", str(path)) from None
     except OSError as problem:
-        raise error(f"this file cannot be read: {problem.strerror}.", str(path)) from problem
+        if problem.errno == errno.EFBIG:
+            raise error(f"{problem.strerror}, and should be small. The file is damaged.", str(path)) from problem
+        with files.storage_errors(path, "read"):
+            raise
     return parse_json(data, path, error)
 
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import io
+import os
 import socket
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import requests
 
 from gptlite import download as module
 from gptlite.download import download
@@ -55,3 +60,91 @@ def test_a_server_that_never_answers_is_given_up(tmp_path: Path, monkeypatch: py
         with pytest.raises(StorageError, match=rf"^a: downloading {url} failed \(ReadTimeout\)\. Go online"):
             download(url, tmp_path / "text", SHA256, max_bytes=1, where="a")
         rescue.cancel()
+
+
+def answer(status: int, headers: dict[str, str], body: bytes = b"") -> requests.Response:
+    response = requests.Response()
+    response.status_code, response.raw = status, io.BytesIO(body)
+    response.headers.update(headers)
+    return response
+
+
+@pytest.fixture
+def network(monkeypatch: pytest.MonkeyPatch) -> dict[str, requests.Response]:
+    """Answers by address; what is asked for is removed from it."""
+    answers: dict[str, requests.Response] = {}
+
+    def send(_: object, request: requests.PreparedRequest, **__: Any) -> requests.Response:
+        found = answers.pop(str(request.url))
+        found.url, found.request = str(request.url), request
+        return found
+
+    monkeypatch.setattr(requests.adapters.HTTPAdapter, "send", send)
+    return answers
+
+
+@pytest.mark.parametrize("location", ["http://a.test/b", "HTTP://b.test/text", "ftp://a.test/text"])
+def test_an_address_with_encryption_is_not_followed_to_one_without(
+    network: dict[str, requests.Response], tmp_path: Path, location: str
+) -> None:
+    network["https://a.test/text"] = answer(302, {"Location": location})
+    network["http://a.test/b"] = answer(200, {}, CONTENT)
+    with pytest.raises(
+        StorageError,
+        match=r"^a: downloading https://a\.test/text failed \(redirected from https to an address without encryption\)",
+    ):
+        download("https://a.test/text", tmp_path / "text", SHA256, max_bytes=len(CONTENT), where="a")
+    assert list(network) == ["http://a.test/b"]  # it was not asked for
+    assert not (tmp_path / "text").exists()
+
+
+@pytest.mark.parametrize("start", ["https", "http"])
+@pytest.mark.parametrize("location", ["https://b.test/text", "/text2"])
+def test_other_redirects_are_followed(
+    network: dict[str, requests.Response], tmp_path: Path, start: str, location: str
+) -> None:
+    network[f"{start}://a.test/text"] = answer(302, {"Location": location})
+    network[location if location.startswith("http") else f"{start}://a.test{location}"] = answer(200, {}, CONTENT)
+    download(f"{start}://a.test/text", tmp_path / "text", SHA256, max_bytes=len(CONTENT), where="a")
+    assert (tmp_path / "text").read_bytes() == CONTENT
+
+
+def test_a_compressed_answer_is_not_unpacked(network: dict[str, requests.Response], tmp_path: Path) -> None:
+    network["https://a.test/text"] = answer(200, {"Content-Encoding": "gzip"}, b"\x1f\x8b")
+    with pytest.raises(StorageError, match="sent another file"):
+        download("https://a.test/text", tmp_path / "text", SHA256, max_bytes=len(CONTENT), where="a")
+
+
+def test_a_server_that_sends_a_byte_now_and_then_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "*")
+    monkeypatch.setattr(module, "TOTAL_TIMEOUT", 0.3)
+    ended = threading.Event()
+
+    def drip(server: socket.socket) -> None:
+        connection, _ = server.accept()
+        with connection:
+            connection.recv(1000)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+            while not ended.wait(0.02):
+                connection.sendall(b"x")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=drip, args=(server,))
+        thread.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        try:
+            with pytest.raises(StorageError, match=r"failed \(it took more than 0\.3 seconds\)\. Go online"):
+                download(url, tmp_path / "text", SHA256, max_bytes=1000, where="a")
+        finally:
+            ended.set()
+            thread.join(10)
+
+
+def test_what_killed_downloads_left_is_removed_once_it_is_old(serve: Serve, tmp_path: Path) -> None:
+    old, young, other = (tmp_path / f"{name}.tmp-1-0000000{i}" for i, name in enumerate(("text", "text", "plays")))
+    for path in (old, young, other):
+        path.write_bytes(b"half")
+    for path in (old, other):
+        os.utime(path, (time.time() - 7200,) * 2)
+    download(serve({"text": CONTENT}) + "text", tmp_path / "text", SHA256, max_bytes=len(CONTENT), where="a")
+    assert [path.exists() for path in (old, young, other)] == [False, True, True]

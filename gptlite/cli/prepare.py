@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gptlite.cli.options import ConfigOption, DataOption, SetOption, located_text, read_config
+from gptlite.cli.tables import printable
 from gptlite.cli.terminal import Console, emit
+from gptlite.errors import ConfigError, DataError, UserError
 from gptlite.formatting import counted
 
 if TYPE_CHECKING:
+    from gptlite.config.schema import RunConfig
     from gptlite.data.manifest import Manifest
     from gptlite.data.split import RuleName
 
@@ -30,17 +33,47 @@ def prepare(
         str | None,
         typer.Option("--name", metavar="NAME", help="First part of the folder's name. Default: the name of the text."),
     ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read every byte of the prepared folder, and say which files are whole.")
+    ] = False,
 ) -> None:
     """Tokenize a text and show what training would read. `gptlite train` does it by itself if needed."""
-    from gptlite.data.prepare import prepare as prepare_text
-
+    if verify and name is not None:
+        raise ConfigError("--verify finds the folder by its text, whatever its name. Leave out one of them.", "--name")
     cfg, path = read_config(config, set_, data)
     console = Console()
     console.say(f"config: {path}")
+    if verify:
+        with located_text(data):
+            show_check(cfg)
+        return
+    from gptlite.data.prepare import prepare as prepare_text
+
     with located_text(data):
         prepared = prepare_text(cfg.data, cfg.tokenizer, console.say, name=name)
     for line in (*summarize(prepared.manifest), f"folder          {prepared.path}"):
         emit(f"{line}\n")
+
+
+def show_check(cfg: RunConfig) -> None:
+    """Print the state of each file of a prepared data set. DataError if one is damaged or there is no such data set."""
+    from gptlite.data.find import check_prepared
+
+    folder, states = check_prepared(cfg.data, cfg.tokenizer)
+    emit(f"{folder}\n")
+    damaged = []
+    for name, error in states:
+        emit(f"{name:<36}  {'whole' if error is None else _reason(error)}\n")
+        damaged += [name] if error is not None else []
+    if damaged:
+        files = counted(len(damaged), "damaged file")
+        advice = "Restore what is damaged, or remove the folder and prepare the text again."
+        raise DataError(f"{files}: {', '.join(damaged)}. {advice}", str(folder))
+
+
+def _reason(error: UserError) -> str:
+    """The first sentence of an error; what to do comes at the end, once for all files."""
+    return printable(error.problems[0].sentence.partition(". ")[0])
 
 
 def summarize(manifest: Manifest) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import hashlib
 import json
 import os
@@ -12,20 +13,20 @@ import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from gptlite import files
+from gptlite import files, locks
 from gptlite.config.schema import DataSection, TokenizerSection
-from gptlite.data import manifest
 from gptlite.data.charset import HEAD_BYTES, is_binary, is_wide
 from gptlite.data.sources import Source, open_source, unreadable
-from gptlite.errors import UserError
-from gptlite.json_files import FORMAT_VERSION, check_version, read_json
+from gptlite.errors import RunError, UserError
+from gptlite.json_files import SEALED_VERSION, check_version, dump_sealed, read_sealed
 from gptlite.tokenizers.base import fingerprint_inputs
 
 CACHE_FILE = ".source-hashes.json"
+_RECIPE_VERSION = 1  # to be raised when equal text and keys give other files; the names of all folders change then
 _SHORT = 12  # hex digits of the fingerprint in the folder's name
 _MAX_NAME = 40
+_BINARY = "binary"  # in place of the digest of a file that is no text
 
 # A file system may keep times in steps of up to two seconds, so a file that was written to more recently than that
 # could change again and look the same.
@@ -57,12 +58,19 @@ class FingerprintedSources:
         return f"{clean or 'data'}{and_more}-{self.short}"
 
 
-def fingerprint_sources(data: DataSection, tokenizer: TokenizerSection, cache: HashCache) -> FingerprintedSources:
-    """Open and hash the sources. DataError for those that cannot be read, StorageError for a failed download."""
-    sources = tuple(open_source(spec, data.encoding, data.normalize, exclude=(data.folder,)) for spec in data.sources)
+def fingerprint_sources(
+    data: DataSection, tokenizer: TokenizerSection, cache: HashCache, *, fetch: bool = True
+) -> FingerprintedSources:
+    """Open and hash the sources. DataError for those that cannot be read, StorageError for a failed download.
+
+    fetch: as for `open_source`.
+    """
+    sources = tuple(
+        open_source(spec, data.encoding, data.normalize, exclude=(data.folder,), fetch=fetch) for spec in data.sources
+    )
     sha256s = tuple(_hash_source(source, cache) for source in sources)
     inputs = {
-        "format_version": manifest.FORMAT_VERSION,
+        "format_version": _RECIPE_VERSION,
         "sources": [[source.name, source.python, sha256] for source, sha256 in zip(sources, sha256s, strict=True)],
         "encoding": codecs.lookup(data.encoding).name,
         "normalize": data.normalize,
@@ -84,6 +92,8 @@ def _hash_source(source: Source, cache: HashCache) -> str:
     """sha256 of a single file; for a folder or glob, that of its text files' hashes, one per line, in their order."""
     if source.is_one_file:
         (path,) = source.files
+        if source.card is not None and not path.exists():
+            return source.card.sha256  # it was not fetched, and would be this
         sha256 = cache.sha256(path)
         if source.card is not None:
             source.card.check_sha256(path, sha256)
@@ -96,14 +106,14 @@ def _hash_source(source: Source, cache: HashCache) -> str:
 class HashCache:
     """sha256 of source files, so that unchanged text is read once: kept in one small JSON file in `folder`.
 
-    A file is known by path, size, mtime, ctime and inode. The cache only saves time: if it is missing or damaged,
-    files are read again.
+    A file is known by path, size, mtime, ctime and inode. The cache only saves time: if it is missing, damaged or
+    without a seal, files are read again.
     """
 
     def __init__(self, folder: Path, now_ns: Callable[[], int] = time.time_ns) -> None:
         self._path = folder / CACHE_FILE
         self._now_ns = now_ns
-        self._entries: dict[str, list[Any]] = self._load()
+        self._entries: dict[str, str] = self._load()  # "size mtime ctime inode digest" by kind and path
         self._changed = False
 
     def sha256(self, path: Path) -> str:
@@ -121,14 +131,14 @@ class HashCache:
         try:
             before = _signature(path)
             known = self._entries.get(key)
-            if known is not None and known[:-1] == before:
-                return None if known[-1] is None else str(known[-1])
+            if known is not None and known.startswith(before):
+                return None if known == before + _BINARY else known.removeprefix(before)
             digest = hash_file(path)
-            settled = _signature(path) == before and self._now_ns() - max(before[1], before[2]) > _SETTLED_NS
+            settled = _signature(path) == before and self._now_ns() - _last_change(path) > _SETTLED_NS
         except OSError as error:
             raise unreadable(path, error) from error
         if settled:
-            self._entries[key] = [*before, digest]
+            self._entries[key] = before + (digest or _BINARY)
             self._changed = True
         return digest
 
@@ -138,21 +148,30 @@ class HashCache:
             return
         files.make_dirs(self._path.parent)
         kept = {key: entry for key, entry in self._entries.items() if os.path.exists(key.partition(":")[2])}
-        files.replace(self._path, json.dumps({"format_version": FORMAT_VERSION, "files": kept}).encode())
+        with (
+            contextlib.suppress(RunError),  # another process is writing its own; both only save time
+            locks.lock(self._path.with_name(f"{CACHE_FILE}.lock"), "gptlite prepare"),
+        ):
+            files.replace(self._path, dump_sealed({"files": kept}))
         self._changed = False
 
-    def _load(self) -> dict[str, list[Any]]:
+    def _load(self) -> dict[str, str]:
         try:
-            saved = read_json(self._path)
-            check_version(self._path, saved, FORMAT_VERSION)
-            return {str(key): list(entry) for key, entry in saved["files"].items()}
-        except (UserError, KeyError, TypeError, AttributeError):
+            saved = read_sealed(self._path)
+            check_version(self._path, saved, SEALED_VERSION)
+            return {key: entry for key, entry in saved["files"].items() if isinstance(entry, str)}
+        except (UserError, KeyError, AttributeError, RecursionError):
             return {}  # there is none yet, or it is damaged
 
 
-def _signature(path: Path) -> list[int]:
+def _signature(path: Path) -> str:
     stat = path.stat()
-    return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
+    return f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns} {stat.st_ino} "
+
+
+def _last_change(path: Path) -> int:
+    stat = path.stat()
+    return max(stat.st_mtime_ns, stat.st_ctime_ns)
 
 
 def _hash_file(path: Path) -> str:

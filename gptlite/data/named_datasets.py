@@ -24,13 +24,17 @@ class Card:
     n_bytes: int
     licence: str
 
+    def file_in(self, folder: Path) -> Path:
+        """Where the text is, or would be."""
+        return folder / f"{self.name}.txt"
+
     def fetch(self, folder: Path) -> Path:
         """The text as a file in `folder`, downloaded if it is missing. StorageError when that fails.
 
         The download is checked by sha256. Later only the size is checked here; code that hashes the file calls
         `check_sha256`.
         """
-        path = folder / f"{self.name}.txt"
+        path = self.file_in(folder)
         if not path.exists():
             download(self.url, path, self.sha256, max_bytes=self.n_bytes, where="data.source")
         if (size := path.stat().st_size) != self.n_bytes:

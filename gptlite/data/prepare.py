@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,17 +17,23 @@ from gptlite.config.schema import DataSection, TokenizerSection
 from gptlite.data import manifest
 from gptlite.data.baselines import BaselineMeter, Baselines
 from gptlite.data.corpus import Corpus, changed_meanwhile, scan
-from gptlite.data.fingerprint import FingerprintedSources, HashCache, fingerprint_sources
-from gptlite.data.manifest import Manifest, SourceRecord, SplitRecord, TokenizerRecord
+from gptlite.data.find import find_finished
+from gptlite.data.fingerprint import CACHE_FILE, FingerprintedSources, HashCache, fingerprint_sources
+from gptlite.data.manifest import FileRecord, Manifest, SourceRecord, SplitRecord, TokenizerRecord
 from gptlite.data.prepared import TOKENIZER_FOLDER, Prepared
+from gptlite.data.sealing import seal
 from gptlite.data.shards import Shard, ShardWriter
 from gptlite.data.sources import describe_skipped
 from gptlite.errors import RunError, StorageError
 from gptlite.formatting import counted
+from gptlite.json_files import SEALED_VERSION
 from gptlite.tokenizers.base import Tokenizer, build
 
 Report = Callable[[str], None]
+_HOLDER = "gptlite prepare"
 _POLL_SECONDS = 0.2
+# What `files.temp_name` makes of the name of a folder, or of the cache; data.dir may hold other things.
+_LEFTOVER = re.compile(rf"(.+-[0-9a-f]{{12}}|{re.escape(CACHE_FILE)}){re.escape(files.TEMP_MARK)}[0-9]+-[0-9a-f]{{8}}")
 
 
 def _ignore(line: str) -> None:
@@ -39,16 +46,20 @@ def prepare(
     """Return the prepared data set of this text and these keys, made now or earlier.
 
     The fingerprint at the end of a folder's name identifies it; before it is `name` or the name of the text. Beside the
-    folders, data.dir has hidden files: a cache of hashes, and a lock for each folder. `report` gets lines for the user.
+    folders, data.dir has hidden files: a cache of hashes, and locks of the cache and of each folder. `report`
+    gets lines for the user.
 
     DataError for unusable text, before anything is written; StorageError for disk and network. A killed process leaves
-    nothing under the final name, and the next one starts again.
+    nothing under the final name, and the next one starts again. A folder without a seal, of an older version, is read
+    whole, and gets one.
     """
     cache = HashCache(data.folder)
     sources = fingerprint_sources(data, tokenizer, cache)
-    prepared = _find_finished(sources, data.folder)
+    prepared = find_finished(sources, data.folder)
     if prepared is None:
         prepared = _build(data.folder / sources.folder_name(name), sources, data, tokenizer, cache, report)
+    if not prepared.sealed:
+        prepared = _seal(prepared, report)
     if name is not None and prepared.path.name != sources.folder_name(name):
         report(f"this text is already prepared as {prepared.path.name}; the name {name} is not used")
     try:
@@ -58,9 +69,16 @@ def prepare(
     return prepared
 
 
-def _find_finished(sources: FingerprintedSources, parent: Path) -> Prepared | None:
-    found = sorted(path.parent for path in parent.glob(f"[!.]*-{sources.short}/{manifest.FILE_NAME}"))
-    return Prepared(found[0]) if found else None
+def _seal(prepared: Prepared, report: Report) -> Prepared:
+    prepared.verify()
+    outcome = "and it has one now"
+    try:
+        with _lock(prepared.path, report):
+            prepared = seal(prepared)
+    except (StorageError, RunError) as error:  # data.dir may be shared and read-only
+        outcome = f"and it could not get one: {error}"
+    report(f"warning: {prepared.path} had no seal against changes; all of it was checked, {outcome}")
+    return prepared
 
 
 def _build(
@@ -83,10 +101,11 @@ def _build(
         )
     files.make_dirs(folder.parent)
     with _lock(folder, report):
-        if (finished := _find_finished(sources, folder.parent)) is not None:
+        if (finished := find_finished(sources, folder.parent)) is not None:
             return finished  # by the process that had the lock
         for leftover in (folder, *folder.parent.glob(f"{folder.name}{files.TEMP_MARK}*")):
             files.remove_tree(leftover)
+        _remove_other_leftovers(folder.parent)
         temp = files.temp_name(folder)
         try:
             _write(temp, sources, corpus, tokenizer, data)
@@ -100,15 +119,27 @@ def _build(
     return Prepared(folder)
 
 
+def _remove_other_leftovers(parent: Path) -> None:
+    """Remove what killed processes left of other texts: what is unfinished and whose lock is free."""
+    for path in parent.iterdir():
+        if match := _LEFTOVER.fullmatch(path.name):
+            with contextlib.suppress(RunError, StorageError), locks.lock(_lock_path(parent / match[1]), _HOLDER):
+                files.remove_tree(path)
+
+
+def _lock_path(path: Path) -> Path:
+    return path.with_name(f".{path.name.removeprefix('.')}.lock")
+
+
 @contextlib.contextmanager
 def _lock(folder: Path, report: Report) -> Iterator[None]:
     """Wait for the lock of a prepared folder, and hold it."""
-    path = folder.with_name(f".{folder.name}.lock")
+    path = _lock_path(folder)
     with contextlib.ExitStack() as held:
         waiting = False
         while True:
             try:
-                held.enter_context(locks.lock(path, "gptlite prepare"))
+                held.enter_context(locks.lock(path, _HOLDER))
                 break
             except RunError as error:
                 if not path.exists():
@@ -125,15 +156,20 @@ def _write(
 ) -> None:
     """Write all files of a prepared data set, manifest.json last."""
     files.make_dirs(folder / TOKENIZER_FOLDER)
-    for name, content in sorted(tokenizer.files().items()):
-        files.write_new(folder / TOKENIZER_FOLDER / name, content)
+    tokenizer_files = {
+        name: FileRecord(*files.write_new(folder / TOKENIZER_FOLDER / name, content))
+        for name, content in sorted(tokenizer.files().items())
+    }
     files.sync_dir(folder / TOKENIZER_FOLDER)
     encoded = _encode(folder, corpus, tokenizer)
     described = Manifest(
-        format_version=manifest.FORMAT_VERSION,
+        format_version=SEALED_VERSION,
         fingerprint=sources.fingerprint,
         sources=tuple(
-            SourceRecord(source.name, n_files, text_bytes, sha256, source.python)
+            # a name may have bytes that are not UTF-8, which Python keeps as surrogates and JSON cannot
+            SourceRecord(
+                source.name.encode(errors="backslashreplace").decode(), n_files, text_bytes, sha256, source.python
+            )
             for source, n_files, text_bytes, sha256 in zip(
                 sources.sources, corpus.files, corpus.text_bytes, sources.sha256s, strict=True
             )
@@ -141,7 +177,11 @@ def _write(
         encoding=data.encoding,
         normalize=data.normalize,
         tokenizer=TokenizerRecord(
-            tokenizer.kind, tokenizer.fingerprint, tokenizer.vocab_size, tokenizer.requested_vocab_size
+            tokenizer.kind,
+            tokenizer.fingerprint,
+            tokenizer.vocab_size,
+            tokenizer.requested_vocab_size,
+            tokenizer_files,
         ),
         start_id=encoded.start_id,
         split_rule=corpus.plan.rule,
@@ -193,8 +233,11 @@ def _record(shards: tuple[Shard, ...], text_bytes: int) -> SplitRecord:
     return SplitRecord(tokens, text_bytes, documents, shards)
 
 
-def _start_id(counts: np.ndarray, tokenizer: Tokenizer) -> int:
-    """For a single document: the newline if it is a token of the training text, else the most frequent id."""
+def _start_id(counts: npt.NDArray[np.int64], tokenizer: Tokenizer) -> int:
+    """The id that sampling starts from: the newline if it is a token of the training text, else the most frequent id.
+
+    counts: how often each id occurs in the training text.
+    """
     newline = next((i for i, piece in enumerate(tokenizer.token_bytes()) if piece == b"\n"), None)
     return newline if newline is not None and counts[newline] else int(counts.argmax())
 

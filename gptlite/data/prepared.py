@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from gptlite.data.checked_files import read_checked
 from gptlite.data.manifest import Manifest, SplitRecord, read_manifest
-from gptlite.data.shards import document_lengths, dtype_for, map_shard, verify_shard
+from gptlite.data.shards import MappedShard, document_lengths, dtype_for, verified_index, verify_ids
 from gptlite.data.split import SplitName
 from gptlite.data.tokens import Ids, check_range, check_scorable, check_trainable
-from gptlite.errors import DataError, Problem, gathered
+from gptlite.errors import DataError, UserError
 from gptlite.tokenizers.base import Tokenizer, load
 
 TOKENIZER_FOLDER = "tokenizer"
@@ -24,7 +26,7 @@ class Split:
         self.where = f"{folder} ({name})"
         self.n_tokens = record.tokens
         self._dtype = dtype_for(vocab_size)
-        self._ids = [map_shard(folder, shard, vocab_size) for shard in record.shards]
+        self._shards = [MappedShard(folder, shard, vocab_size) for shard in record.shards]
         self._ends = np.cumsum([shard.tokens for shard in record.shards])
 
     def read(self, start: int, length: int) -> Ids:
@@ -33,8 +35,9 @@ class Split:
         ids = np.empty(length, self._dtype)
         filled, shard = 0, int(np.searchsorted(self._ends, start, "right"))
         while filled < length:
-            inside = start + filled - int(self._ends[shard]) + len(self._ids[shard])
-            piece = self._ids[shard][inside : inside + length - filled]
+            mapped = self._shards[shard]
+            inside = start + filled - int(self._ends[shard]) + len(mapped.ids)
+            piece = mapped.read(inside, inside + length - filled)
             ids[filled : filled + len(piece)] = piece
             filled, shard = filled + len(piece), shard + 1
         return ids
@@ -50,6 +53,11 @@ class Prepared:
         vocab_size = self.manifest.tokenizer.vocab_size
         self._splits = {name: Split(path, name, record, vocab_size) for name, record in self._records.items()}
 
+    @property
+    def sealed(self) -> bool:
+        """Whether the manifest has a seal."""
+        return self.manifest.sealed
+
     def split(self, name: SplitName) -> Split:
         """The ids of "train" or "val"."""
         return self._splits[name]
@@ -60,15 +68,7 @@ class Prepared:
 
     def tokenizer(self) -> Tokenizer:
         """Load the tokenizer of the ids. DataError when the folder has another one."""
-        loaded = load(self.path / TOKENIZER_FOLDER)
-        expected = self.manifest.tokenizer.fingerprint
-        if loaded.fingerprint != expected:
-            raise DataError(
-                f"this is not the tokenizer of the ids: its fingerprint begins with {loaded.fingerprint[:12]}, theirs "
-                f"with {expected[:12]}. Remove the folder {self.path} and prepare the text again.",
-                str(self.path / TOKENIZER_FOLDER),
-            )
-        return loaded
+        return load_tokenizer(self.path, self.manifest)
 
     def check_block_size(self, block_size: int) -> None:
         """DataError, naming the largest block_size that works, unless both splits are long enough.
@@ -81,11 +81,49 @@ class Prepared:
 
     def verify(self) -> None:
         """Read every byte. One DataError names all damaged files."""
-        problems: list[Problem] = []
-        for shard in (*self.manifest.train.shards, *self.manifest.val.shards):
-            with gathered(problems):
-                verify_shard(self.path, shard, self.manifest.tokenizer.vocab_size)
-        with gathered(problems):
-            self.tokenizer()
-        if problems:
-            raise DataError(problems)
+        found = [error for _, error in verify_files(self.path, self.manifest) if error is not None]
+        for error in found:
+            if not isinstance(error, DataError):
+                raise error  # the disk, which says nothing about the content
+        if found:
+            raise DataError([problem for error in found for problem in error.problems])
+
+
+def load_tokenizer(folder: Path, manifest: Manifest) -> Tokenizer:
+    """Load the tokenizer of a prepared folder. DataError when it is not that of the ids."""
+    loaded, expected = load(folder / TOKENIZER_FOLDER), manifest.tokenizer
+    if (loaded.fingerprint, loaded.vocab_size) != (expected.fingerprint, expected.vocab_size):
+        raise DataError(
+            f"this is not the tokenizer of the ids: its fingerprint begins with {loaded.fingerprint[:12]} and it has "
+            f"{loaded.vocab_size} ids, theirs with {expected.fingerprint[:12]} and {expected.vocab_size}. Remove the "
+            f"folder {folder} and prepare the text again.",
+            str(folder / TOKENIZER_FOLDER),
+        )
+    return loaded
+
+
+def verify_files(folder: Path, manifest: Manifest) -> Iterator[tuple[str, UserError | None]]:
+    """Read every byte of a prepared folder. Yields the name of each file but the manifest, and what is wrong with it.
+
+    Where the files of the tokenizer are what was written, or version 1 did not list them, one more line is for the
+    tokenizer that they make.
+    """
+    vocab_size = manifest.tokenizer.vocab_size
+    for shard in (*manifest.train.shards, *manifest.val.shards):
+        yield shard.file, _error(verify_ids, folder, shard, vocab_size)
+        yield shard.index, _error(verified_index, folder, shard)
+    whole = True
+    for name, record in sorted((manifest.tokenizer.files or {}).items()):
+        error = _error(read_checked, folder / TOKENIZER_FOLDER / name, record.bytes, record.sha256)
+        whole = whole and error is None
+        yield f"{TOKENIZER_FOLDER}/{name}", error
+    if whole:
+        yield TOKENIZER_FOLDER, _error(load_tokenizer, folder, manifest)
+
+
+def _error(check: Callable[..., object], *arguments: object) -> UserError | None:
+    try:
+        check(*arguments)
+    except UserError as error:
+        return error
+    return None

@@ -11,18 +11,21 @@ A document may continue in the next shard. The manifest has the same counts and 
 from __future__ import annotations
 
 import hashlib
+import mmap
 import struct
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
 from gptlite import files
-from gptlite.errors import DataError
+from gptlite.data.checked_files import check_sha256, damaged, open_sized, read_checked
+from gptlite.files import storage_errors
 
 MAGIC = b"GPTLITE\0"
 FORMAT_VERSION = 1
@@ -31,16 +34,24 @@ _HEADER = struct.Struct("<8sIIQQ32s")
 _DTYPES: dict[int, np.dtype[np.unsignedinteger[Any]]] = {1: np.dtype("<u2"), 2: np.dtype("<u4")}
 _BUFFER_BYTES = 4 << 20
 
+Count = Annotated[int, Field(ge=0, le=1 << 48)]  # sums of larger ones would overflow
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
 
 @dataclass(frozen=True)
 class Shard:
     """One .bin file and its .idx file. The hashes are those of the ids and of the index."""
 
     file: str
-    tokens: int
-    documents: int
-    sha256: str
-    index_sha256: str
+    tokens: Annotated[int, Field(ge=1, le=SHARD_TOKENS)]
+    documents: Annotated[int, Field(ge=0, le=SHARD_TOKENS)]
+    sha256: Sha256
+    index_sha256: Sha256
+
+    @property
+    def index(self) -> str:
+        """The name of the .idx file."""
+        return self.file.removesuffix("bin") + "idx"
 
     def header(self, vocab_size: int) -> bytes:
         """The first 64 bytes of the file."""
@@ -55,6 +66,11 @@ def _dtype_code(vocab_size: int) -> int:
 def dtype_for(vocab_size: int) -> np.dtype[np.unsignedinteger[Any]]:
     """uint16 if all ids fit, else uint32."""
     return _DTYPES[_dtype_code(vocab_size)]
+
+
+def shard_name(split: str, number: int) -> str:
+    """The name of the .bin file of a split's shard, which is counted from 0."""
+    return f"{split}-{number:05d}.bin"
 
 
 class ShardWriter(AbstractContextManager["ShardWriter"]):
@@ -99,7 +115,7 @@ class ShardWriter(AbstractContextManager["ShardWriter"]):
             self._file.close()
 
     def _begin(self) -> None:
-        self._name = f"{self._split}-{len(self._done):05d}.bin"
+        self._name = shard_name(self._split, len(self._done))
         self._tokens = 0
         self._starts: list[int] = []
         self._buffer = bytearray()
@@ -125,50 +141,66 @@ class ShardWriter(AbstractContextManager["ShardWriter"]):
         self._done.append(shard)
 
 
-def map_shard(folder: Path, shard: Shard, vocab_size: int) -> npt.NDArray[np.unsignedinteger[Any]]:
-    """The ids of a shard as a read-only memory map, (tokens,).
+class MappedShard:
+    """The ids of a shard as a read-only memory map: `ids`, (tokens,).
 
     DataError when a file is missing, has another size, or a header that does not match the manifest.
     """
-    dtype, path = dtype_for(vocab_size), folder / shard.file
-    _check_size(path, _HEADER.size + shard.tokens * dtype.itemsize)
-    _check_size(path.with_suffix(".idx"), shard.documents * 8)
-    with path.open("rb") as file:
-        if file.read(_HEADER.size) != shard.header(vocab_size):
-            raise damaged(path, "the header does not match manifest.json")
-    return np.memmap(path, dtype, "r", offset=_HEADER.size, shape=(shard.tokens,))
+
+    def __init__(self, folder: Path, shard: Shard, vocab_size: int) -> None:
+        self._path, dtype = folder / shard.file, dtype_for(vocab_size)
+        with open_sized(folder / shard.index, shard.documents * 8):
+            pass
+        with _open_ids(self._path, shard, vocab_size) as file, storage_errors(self._path, "map into memory"):
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self._size = len(self._map)
+        self.ids: npt.NDArray[np.unsignedinteger[Any]] = np.frombuffer(self._map, dtype, offset=_HEADER.size)
+
+    def read(self, start: int, stop: int) -> npt.NDArray[np.unsignedinteger[Any]]:
+        """A view of ids start .. stop - 1. DataError where the file was cut: reading past its end kills a process."""
+        if self._map.size() != self._size:
+            raise damaged(self._path, "the file was cut while it was in use")
+        return self.ids[start:stop]
 
 
 def document_lengths(folder: Path, shards: Sequence[Shard]) -> npt.NDArray[np.int64]:
     """Number of ids of each document of a split, which may be in several shards: (documents,)."""
     starts, before = [], 0
     for shard in shards:
-        index = np.fromfile((folder / shard.file).with_suffix(".idx"), "<u8")  # positions in this shard
-        starts.append(before + index.astype(np.int64))
+        starts.append(before + verified_index(folder, shard))
         before += shard.tokens
     return np.diff(np.concatenate([*starts, [before]]))
 
 
-def verify_shard(folder: Path, shard: Shard, vocab_size: int) -> None:
-    """Read all of a shard. DataError when any byte differs from what was written."""
-    ids = map_shard(folder, shard, vocab_size)
-    if hashlib.sha256(ids.data).hexdigest() != shard.sha256:
-        raise damaged(folder / shard.file, "the sha256 does not match manifest.json")
-    index = (folder / shard.file).with_suffix(".idx")
-    if files.file_sha256(index) != shard.index_sha256:
-        raise damaged(index, "the sha256 does not match manifest.json")
+def verified_index(folder: Path, shard: Shard) -> npt.NDArray[np.int64]:
+    """The position of each document that begins in a shard: (documents,). DataError when it is not what was written."""
+    path = folder / shard.index
+    index = np.frombuffer(read_checked(path, shard.documents * 8, shard.index_sha256), "<u8")
+    if (index >= shard.tokens).any() or (index[1:] <= index[:-1]).any():
+        raise damaged(path, "it does not say where documents begin")
+    return index.astype(np.int64)
 
 
-def _check_size(path: Path, size: int) -> None:
-    found = path.stat().st_size if path.exists() else None
-    if found is None:
-        raise damaged(path, "the file is missing")
-    if found != size:
-        raise damaged(path, f"the file has {found} bytes instead of {size}")
+def verify_ids(folder: Path, shard: Shard, vocab_size: int) -> None:
+    """Read all of a .bin file. DataError when any byte differs from what was written.
+
+    It is read, not mapped: a failing disk then is an error, while a map would end the process.
+    """
+    path, dtype, digest, largest = folder / shard.file, dtype_for(vocab_size), hashlib.sha256(), 0
+    with _open_ids(path, shard, vocab_size) as file:
+        while piece := file.read(_BUFFER_BYTES):
+            digest.update(piece)
+            ids = np.frombuffer(piece, dtype, len(piece) // dtype.itemsize)
+            largest = max(largest, int(ids.max(initial=0)))
+    check_sha256(path, digest.hexdigest(), shard.sha256)
+    if largest >= vocab_size:
+        raise damaged(path, f"it has the id {largest}, and the vocabulary ends at {vocab_size - 1}")
 
 
-def damaged(path: Path, problem: str) -> DataError:
-    """The error for a file of a prepared data set that is not what was written."""
-    return DataError(
-        f"the prepared data is damaged: {problem}. Remove its folder and prepare the text again.", str(path)
-    )
+@contextmanager
+def _open_ids(path: Path, shard: Shard, vocab_size: int) -> Iterator[BinaryIO]:
+    """Open a .bin file behind its header."""
+    with open_sized(path, _HEADER.size + shard.tokens * dtype_for(vocab_size).itemsize) as file:
+        if file.read(_HEADER.size) != shard.header(vocab_size):
+            raise damaged(path, "the header does not match manifest.json")
+        yield file

@@ -122,12 +122,14 @@ def open_source(
     *,
     downloads: Path = DOWNLOADS,
     exclude: Collection[Path] = (),
+    fetch: bool = True,
 ) -> Source:
     """Find the files of `spec`, except those in the folders `exclude`.
 
     Files are sorted by their path within the source. A folder and a `**` glob leave out hidden files, runs and prepared
     data sets. A path that exists has priority over the name of a data set. DataError when there is nothing of that
-    name or no file in it, StorageError for a failed download.
+    name or no file in it, StorageError for a failed download. fetch: whether the text of a data set is downloaded if it
+    is missing; otherwise its file may not exist.
     """
     try:
         if spec == PYTHON_STDLIB:
@@ -143,7 +145,7 @@ def open_source(
             return _not_empty(_glob(path, exclude, encoding, normalize))
         card = named_datasets.find_card(spec)
         if card is not None:
-            file = card.fetch(downloads)
+            file = card.fetch(downloads) if fetch else card.file_in(downloads)
             return Source(spec, spec, file.parent, (file,), encoding, normalize, is_one_file=True, card=card)
         raise _missing(spec, path)
     except OSError as error:

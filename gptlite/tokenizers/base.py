@@ -100,12 +100,13 @@ def load(folder: Path) -> Tokenizer:
     DataError if a file is missing, was changed, or has another format version.
     """
     meta = read_meta(folder)
-    if meta["kind"] == CharTokenizer.kind:
-        return CharTokenizer(meta["characters"])
-    if meta["kind"] in ("bpe", *NAMES):
+    kind = meta.get("kind")
+    if kind == CharTokenizer.kind:
+        return CharTokenizer.read(folder, meta)
+    if kind in ("bpe", *NAMES):
         return BpeTokenizer.read(folder, meta)
     raise DataError(
-        f"this gptlite knows no tokenizer of kind {meta['kind']}. Use the version that wrote the file.",
+        f"this gptlite knows no tokenizer of kind {str(kind)[:40]}. Use the version that wrote the file.",
         str(folder / META_FILE),
     )
 

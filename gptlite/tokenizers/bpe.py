@@ -20,7 +20,15 @@ import numpy.typing as npt
 
 from gptlite.errors import DataError
 from gptlite.tokenizers import huggingface
-from gptlite.tokenizers.folder import META_FILE, checked_ids, describe, dump_tokenizer_json, read_bytes
+from gptlite.tokenizers.folder import (
+    META_FILE,
+    check_sizes,
+    checked_ids,
+    describe,
+    dump_tokenizer_json,
+    not_a_tokenizer,
+    read_bytes,
+)
 
 if TYPE_CHECKING:
     import tiktoken
@@ -44,6 +52,8 @@ PATTERN = "|".join(
     )
 )
 
+_MAX_RANKS_BYTES = 64 << 20  # 200,000 tokens take 4 MB
+_MAX_UNUSED = 256  # ids between the last token and end-of-text; the named encodings have at most one
 _MIN_COUNT = 2  # a pair that occurs only once is not worth a token
 _BLOCK = 1 << 16  # characters that the trainer splits at a time
 # The pattern always splits between a newline and a character that is not white space.
@@ -63,17 +73,24 @@ class BpeTokenizer:
 
     @classmethod
     def read(cls, folder: Path, meta: Mapping[str, Any]) -> BpeTokenizer:
-        """Read the tokenizer that `meta`, a checked META_FILE, describes. DataError if RANKS_FILE was changed."""
-        path = folder / RANKS_FILE
-        data = read_bytes(path)
-        if (found := hashlib.sha256(data).hexdigest()) != meta["ranks_sha256"]:
+        """Read the tokenizer that `meta`, a checked META_FILE, describes.
+
+        DataError if RANKS_FILE was changed, or if there can be no tokenizer like that.
+        """
+        path, about = folder / RANKS_FILE, folder / META_FILE
+        data, expected = read_bytes(path, _MAX_RANKS_BYTES), str(meta.get("ranks_sha256"))[:64]
+        if (found := hashlib.sha256(data).hexdigest()) != expected:
             raise DataError(
-                f"the file was changed: its sha256 is {found}, in {META_FILE} it is {meta['ranks_sha256']}. "
+                f"the file was changed: its sha256 is {found}, in {META_FILE} it is {expected}. "
                 "Restore it from a copy.",
                 str(path),
             )
-        ranks = tuple(base64.b64decode(line.split()[0]) for line in data.splitlines())
-        return cls(meta["kind"], meta["pattern"], ranks, meta["vocab_size"], meta["requested_vocab_size"])
+        ranks = _parse_ranks(data, path)
+        check_sizes(about, meta, len(ranks), len(ranks) + _MAX_UNUSED)
+        pattern, requested = meta.get("pattern"), meta.get("requested_vocab_size")
+        if not isinstance(pattern, str) or type(requested) is not int:
+            raise not_a_tokenizer(about, "its pattern is no text or its requested_vocab_size no integer")
+        return cls(meta["kind"], pattern, ranks, meta["vocab_size"], requested)
 
     @property
     def eot_id(self) -> int:
@@ -120,7 +137,10 @@ class BpeTokenizer:
         import tiktoken
 
         ranks = {token: rank for rank, token in enumerate(self.ranks)}
-        return tiktoken.Encoding(self.kind, pat_str=self.pattern, mergeable_ranks=ranks, special_tokens={})
+        try:
+            return tiktoken.Encoding(self.kind, pat_str=self.pattern, mergeable_ranks=ranks, special_tokens={})
+        except ValueError as error:
+            raise DataError("the pattern of the tokenizer is no regular expression. Restore it from a copy.") from error
 
     @cached_property
     def _tokens(self) -> list[bytes]:
@@ -171,6 +191,18 @@ def train_bpe(texts: Iterable[str], vocab_size: int) -> BpeTokenizer:
     merged = tuple(huggingface.to_bytes(token) for token, _ in in_order[256:])
     ranks = (*(bytes([byte]) for byte in range(256)), *merged)
     return BpeTokenizer("bpe", PATTERN, ranks, len(ranks) + 1, vocab_size)
+
+
+def _parse_ranks(data: bytes, path: Path) -> tuple[bytes, ...]:
+    """The tokens in RANKS_FILE. DataError unless they are distinct and each byte, which every text may need, is one."""
+    try:
+        ranks = tuple(base64.b64decode(line.split()[0]) for line in data.splitlines())
+    except (ValueError, IndexError) as error:
+        raise not_a_tokenizer(path, "a line of it holds no token") from error
+    known = set(ranks)
+    if len(known) < len(ranks) or b"" in known or not known.issuperset(bytes([byte]) for byte in range(256)):
+        raise not_a_tokenizer(path, "a token occurs twice, is empty, or one of the 256 bytes is missing")
+    return ranks
 
 
 def _blocks(texts: Iterable[str]) -> Iterator[str]:

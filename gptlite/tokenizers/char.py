@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +17,16 @@ import numpy.typing as npt
 from gptlite.errors import DataError
 from gptlite.formatting import counted
 from gptlite.tokenizers import huggingface
-from gptlite.tokenizers.folder import META_FILE, checked_ids, describe, dump_tokenizer_json
+from gptlite.tokenizers.folder import (
+    META_FILE,
+    check_sizes,
+    checked_ids,
+    describe,
+    dump_tokenizer_json,
+    not_a_tokenizer,
+)
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _UNKNOWN = 0xFFFFFFFF
 _SHOWN = 5  # unknown characters named in one message
 _CONTEXT = 16  # characters on either side that may combine with an unknown one
@@ -36,6 +47,17 @@ class CharTokenizer:
         for text in texts:
             seen[_code_points(text)] = True
         return cls("".join(map(chr, np.flatnonzero(seen))))
+
+    @classmethod
+    def read(cls, folder: Path, meta: Mapping[str, Any]) -> CharTokenizer:
+        """The tokenizer that `meta`, a checked META_FILE, describes. DataError when there can be none like that."""
+        path, characters = folder / META_FILE, meta.get("characters")
+        if not isinstance(characters, str) or any(a >= b for a, b in pairwise(characters)):
+            raise not_a_tokenizer(path, "its characters are not a text of distinct ones in order")
+        if not characters.isascii() and _SURROGATE.search(characters):
+            raise not_a_tokenizer(path, "half of a surrogate pair is no character")
+        check_sizes(path, meta, len(characters), len(characters))
+        return cls(characters)
 
     @property
     def vocab_size(self) -> int:

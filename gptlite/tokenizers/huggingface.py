@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from gptlite.errors import DataError
 from gptlite.tokenizers.folder import END_OF_TEXT, dump_tokenizer_json
 
 # Byte-level vocabularies spell each byte as a printable character: itself if it is one, else one from U+0100 on.
@@ -37,13 +38,16 @@ def find_merges(ranks: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
     """The pair that each token of more than one byte was merged from, in the order of `ranks`.
 
     tiktoken merges any neighbours that make up a known token, the lowest rank first. Before the last merge of a token,
-    its bytes have gone through all merges of lower rank, wherever it occurs, so its pair is always the same.
+    its bytes have gone through all merges of lower rank, wherever it occurs, so its pair is always the same. DataError
+    for a token that no merge makes.
     """
     rank_of = {token: rank for rank, token in enumerate(ranks)}
     for rank, token in enumerate(ranks):
         if len(token) > 1:
-            left, right = _merged_below(token, rank, rank_of)
-            yield left, right
+            parts = _merged_below(token, rank, rank_of)
+            if len(parts) != 2:
+                raise DataError(f"token {rank} of the tokenizer has no merge that makes it. Prepare the text again.")
+            yield parts[0], parts[1]
 
 
 def _merged_below(token: bytes, limit: int, rank_of: dict[bytes, int]) -> list[bytes]:

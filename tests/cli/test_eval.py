@@ -251,8 +251,8 @@ def test_a_text_prepared_by_an_older_version_has_the_same_baselines(gptlite, pro
     folder = json.loads((project / "runs/char/run.json").read_text())["prepared"]
     manifest = Path(folder) / "manifest.json"
     content = manifest.read_text()
-    older = json.loads(content)
-    del older["baselines"]["bigram"]
+    older = json.loads(content) | {"format_version": 1}
+    del older["baselines"]["bigram"], older["sha256"], older["tokenizer"]["files"]
     manifest.write_text(json.dumps(older))
     try:
         assert eval_json(gptlite, "char") == before

@@ -43,6 +43,7 @@ PREPARE = {
     "set_": ([*NANO, "--set", "data.val_fraction=0.5"], NANO, "training        7,846 tokens"),
     "data": ([*NANO, "--data", "more.txt"], NANO, "text            more.txt"),
     "name": ([*NANO, "--name", "tale"], NANO, "data/prepared/tale-"),
+    "verify": ([*NANO, "--verify"], NANO, "the text is not prepared with these keys"),
 }
 CASES = [("train", name, case) for name, case in TRAIN.items()]
 CASES += [("prepare", name, case) for name, case in PREPARE.items()]

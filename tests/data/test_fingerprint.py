@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import time
 from pathlib import Path
 
 import pytest
 
+from gptlite import locks
 from gptlite.data import fingerprint
 from gptlite.data.fingerprint import HashCache
 from gptlite.errors import DataError
@@ -71,7 +73,7 @@ def test_of_a_binary_file_only_the_head_is_read(tmp_path: Path, reads: list[Path
     assert cache.sha256(tmp_path / "b") == hashlib.sha256(b"\1\0\2").hexdigest()
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format_version": 9, "files": 3}', b"\xff"])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format_version": 9, "files": 3}', b"\xff", b"[" * 100_000])
 def test_a_damaged_cache_costs_only_time(tmp_path: Path, content: bytes) -> None:
     (tmp_path / fingerprint.CACHE_FILE).write_bytes(content)
     (tmp_path / "t").write_text("text")
@@ -79,6 +81,37 @@ def test_a_damaged_cache_costs_only_time(tmp_path: Path, content: bytes) -> None
     assert cache.sha256(tmp_path / "t") == hashlib.sha256(b"text").hexdigest()
     cache.save()
     assert HashCache(tmp_path, later)._entries
+
+
+@pytest.mark.parametrize("old", [True, False])
+def test_a_digest_that_was_changed_or_has_no_seal_is_not_believed(tmp_path: Path, old: bool) -> None:
+    book = tmp_path / "book.txt"
+    book.write_text("text")
+    digest = hashlib.sha256(b"text").hexdigest()
+    cache = HashCache(tmp_path, later)
+    cache.sha256(book)
+    cache.save()
+    path = tmp_path / fingerprint.CACHE_FILE
+    if old:
+        stat = book.stat()
+        entry = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, "0" * 64]
+        path.write_text(json.dumps({"format_version": 1, "files": {f"any:{book}": entry}}))
+    else:
+        assert digest in path.read_text()
+        path.write_text(path.read_text().replace(digest, "0" * 64))
+    cache = HashCache(tmp_path, later)
+    assert cache.sha256(book) == digest
+    cache.save()
+    assert digest in path.read_text()
+
+
+def test_a_cache_that_another_process_writes_is_left_to_it(tmp_path: Path) -> None:
+    (tmp_path / "t").write_text("text")
+    cache = HashCache(tmp_path, later)
+    cache.sha256(tmp_path / "t")
+    with locks.lock(tmp_path / f"{fingerprint.CACHE_FILE}.lock", "another"):
+        cache.save()
+    assert not (tmp_path / fingerprint.CACHE_FILE).exists()
 
 
 def test_missing_files_are_forgotten_and_errors_name_them(tmp_path: Path) -> None:

@@ -207,7 +207,7 @@ def test_the_manifest_says_where_the_text_came_from(make: Callable[..., Prepared
         "val_fraction": 0.1,
         "val_max_bytes": 10_000_000,
     }
-    assert content["format_version"] == 1
+    assert content["format_version"] == 2
     prepared.verify()
 
 

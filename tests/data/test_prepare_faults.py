@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -89,6 +90,47 @@ def test_a_folder_without_its_manifest_is_made_again(tmp_path: Path, section: Se
     (first.path / "manifest.json").unlink()
     (first.path / "train-00000.bin").write_bytes(b"half")
     assert tree(prepare(section(tmp_path, POEMS), CHAR).path) == before
+
+
+def test_what_killed_processes_left_of_other_texts_is_removed_unless_someone_works_on_it(
+    tmp_path: Path, section: Section
+) -> None:
+    data = section(tmp_path, POEMS)
+    parent = tmp_path / "prepared"
+    left = parent / "book-0123456789ab.tmp-7-0a1b2c3d"
+    busy = parent / "book-ba9876543210.tmp-7-0a1b2c3d"
+    foreign = parent / "notes.tmp-7-0a1b2c3d"
+    for folder in (left, busy, foreign):
+        folder.mkdir(parents=True)
+        (folder / "train-00000.bin").write_bytes(b"half")
+    cache = parent / ".source-hashes.json.tmp-7-0a1b2c3d"
+    cache.write_bytes(b"half")
+    with locks.lock(parent / ".book-ba9876543210.lock", "gptlite prepare"):
+        made = prepare(data, CHAR).path
+    assert {path for path in parent.iterdir() if not path.name.endswith((".lock", ".json"))} == {made, busy, foreign}
+    assert (busy / "train-00000.bin").exists()
+
+
+def test_a_folder_that_has_the_name_of_another_text_is_refused(tmp_path: Path, section: Section) -> None:
+    one = prepare(section(tmp_path, {"a.txt": "0123456789" * 20}), CHAR)
+    two = prepare(section(tmp_path, {"a.txt": "9876543210" * 20}), CHAR)
+    shutil.rmtree(two.path)
+    one.path.rename(two.path)
+    message = (
+        f"{two.path}: this folder is named after the text {two.manifest.fingerprint[:12]}, but holds the text "
+        f"{one.manifest.fingerprint[:12]}. Rename or remove it, and prepare the text again."
+    )
+    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
+        prepare(section(tmp_path, {"a.txt": "9876543210" * 20}), CHAR)
+
+
+def test_text_in_a_folder_whose_name_is_not_utf_8_is_prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = os.fsencode(tmp_path) + b"/caf\xe9"
+    os.mkdir(folder)
+    monkeypatch.chdir(os.fsdecode(folder))
+    Path("a.txt").write_text("0123456789" * 20)
+    prepared = prepare(DataSection(source=".", dir=str(tmp_path / "prepared")), CHAR)
+    assert Prepared(prepared.path).manifest.sources[0].name == "caf\\udce9"
 
 
 def test_two_processes_at_once_make_one_folder(tmp_path: Path, section: Section) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -46,8 +47,12 @@ def prepared(tmp_path: Path) -> Prepared:
 
 
 def edit(prepared: Prepared, **changes: object) -> None:
+    """Change fields of a manifest and seal it again, as someone could who knows the format."""
     path = prepared.path / "manifest.json"
-    path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | changes))
+    fields = json.loads(path.read_text("utf-8")) | changes
+    del fields["sha256"]
+    sealed = (json.dumps(fields, indent=2, sort_keys=True) + "\n").encode()
+    path.write_text(json.dumps(fields | {"sha256": hashlib.sha256(sealed).hexdigest()}))
 
 
 def test_reading_crosses_shards(tmp_path: Path) -> None:
@@ -82,7 +87,6 @@ def test_a_folder_of_an_older_version_is_found_and_read(prepared: Prepared) -> N
     old = prepare(DataSection(source=str(prepared.path.parent / "book.txt"), dir=str(prepared.path.parent)), CHAR)
     old.verify()
     assert (old.path, old.manifest) == (prepared.path, prepared.manifest)
-    assert (prepared.path / "manifest.json").read_text() == OLD_MANIFEST
 
 
 def test_a_manifest_of_a_version_without_bigram_baseline_is_read(prepared: Prepared) -> None:
@@ -111,8 +115,8 @@ def test_a_validation_part_of_one_token_cannot_be_scored(tmp_path: Path) -> None
 
 
 def test_another_format_version_is_named(prepared: Prepared) -> None:
-    edit(prepared, format_version=2)
-    with pytest.raises(DataError, match=r"manifest\.json: .*format_version\b.* 2.* this gptlite reads 1"):
+    edit(prepared, format_version=3)
+    with pytest.raises(DataError, match=r"manifest\.json: .*format_version\b.* 3.* this gptlite reads 1 and 2"):
         Prepared(prepared.path)
 
 
@@ -156,5 +160,7 @@ def test_verify_lists_every_damaged_file(prepared: Prepared) -> None:
 def test_another_tokenizer_in_the_folder_is_refused(prepared: Prepared) -> None:
     record = json.loads((prepared.path / "manifest.json").read_text("utf-8"))["tokenizer"]
     edit(prepared, tokenizer=record | {"fingerprint": "f" * 64})
-    with pytest.raises(DataError, match=r"tokenizer: this is not the tokenizer of the ids: .* theirs with f{12}\. "):
+    with pytest.raises(
+        DataError, match=r"tokenizer: this is not the tokenizer of the ids: .* theirs with f{12} and 11\. "
+    ):
         Prepared(prepared.path).tokenizer()

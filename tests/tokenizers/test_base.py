@@ -127,7 +127,9 @@ def test_binary_in_place_of_the_description_is_refused(tmp_path: Path) -> None:
 
 def test_a_description_that_cannot_be_read_is_a_storage_error(tmp_path: Path) -> None:
     (tmp_path / "gptlite_tokenizer.json").mkdir()
-    with pytest.raises(StorageError, match=r"gptlite_tokenizer\.json: the file cannot be read \(Is a directory\)"):
+    with pytest.raises(
+        StorageError, match=r"gptlite_tokenizer\.json: cannot read: not a regular file\. It is a folder"
+    ):
         load(tmp_path)
 
 

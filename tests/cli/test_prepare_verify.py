@@ -1,0 +1,117 @@
+"""`gptlite prepare --verify`: file by file whether a prepared folder is whole."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from gptlite.data import named_datasets
+
+FILES = [
+    "manifest.json",
+    *("train-00000.bin", "train-00000.idx", "val-00000.bin", "val-00000.idx"),
+    *("tokenizer/gptlite_tokenizer.json", "tokenizer/tokenizer.json", "tokenizer/tokenizer_config.json"),
+    "tokenizer",
+]
+VERIFY = ("prepare", "-c", "nano.yaml", "--verify")
+
+
+@pytest.fixture
+def folder(gptlite) -> Path:
+    return Path(gptlite("prepare", "-c", "nano.yaml").out.split()[-1])
+
+
+def states(out: str) -> dict[str, str]:
+    """The state of each file that was printed below the folder."""
+    return {line.partition(" ")[0]: line.partition(" ")[2].strip() for line in out.splitlines()[1:]}
+
+
+def everything() -> dict[Path, int]:
+    return {path: path.lstat().st_mtime_ns for path in Path().rglob("*")}
+
+
+def test_a_whole_folder_is_listed_and_nothing_is_written(gptlite, folder):
+    before = everything()
+    result = gptlite(*VERIFY)
+    assert (result.code, result.out.splitlines()[0]) == (0, str(folder))
+    assert states(result.out) == dict.fromkeys(FILES, "whole")
+    assert everything() == before
+
+
+def test_a_folder_without_a_seal_is_shown_as_such_and_not_changed(gptlite, folder):
+    path = folder / "manifest.json"
+    fields = json.loads(path.read_text()) | {"format_version": 1}
+    del fields["sha256"], fields["tokenizer"]["files"]
+    path.write_text(json.dumps(fields))
+    before = everything()
+    result = gptlite(*VERIFY)
+    assert (result.code, result.out.splitlines()[1].split("  ")[0]) == (0, "manifest.json (no seal)")
+    assert everything() == before
+
+
+def test_damaged_files_are_named_with_what_to_do(gptlite, folder):
+    ids = (folder / "val-00000.bin").read_bytes()
+    (folder / "val-00000.bin").write_bytes(ids[:-1] + bytes([ids[-1] ^ 1]))
+    (folder / "train-00000.idx").unlink()
+    (folder / "tokenizer/tokenizer.json").write_text("{}")
+    before = everything()
+    result = gptlite(*VERIFY)
+    found = states(result.out)
+    assert list(found) == FILES[:-1]
+    assert found["train-00000.bin"] == "whole"
+    assert found["train-00000.idx"] == "the prepared data is damaged: the file is missing"
+    assert found["val-00000.bin"].startswith("the prepared data is damaged: its sha256 is ")
+    assert found["tokenizer/tokenizer.json"].startswith("the prepared data is damaged: the file has 2 bytes instead of")
+    assert result.code == 2
+    assert result.err.splitlines()[-1] == (
+        f"error: {folder}: 3 damaged files: train-00000.idx, val-00000.bin, tokenizer/tokenizer.json. Restore what is "
+        "damaged, or remove the folder and prepare the text again."
+    )
+    assert everything() == before
+
+
+@pytest.mark.parametrize("damage", ["flipped", "missing"])
+def test_a_damaged_manifest_is_named(gptlite, folder, damage):
+    path = folder / "manifest.json"
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_text(path.read_text().replace('"start_id": ', '"start_id": 1'))
+    result = gptlite(*VERIFY)
+    assert result.code == 2
+    assert states(result.out)["manifest.json"].startswith("this file ")
+    assert result.err.splitlines()[-1].startswith(f"error: {folder}: 1 damaged file: manifest.json. Restore ")
+
+
+def test_a_folder_with_the_name_of_another_text_is_not_whole(gptlite, folder):
+    Path("more.txt").write_text("the cat sat on the hill.\n" * 40)
+    other = Path(gptlite("prepare", "-c", "nano.yaml", "--data", "more.txt").out.split()[-1])
+    shutil.rmtree(folder)
+    other.rename(folder)
+    result = gptlite(*VERIFY)
+    assert result.code == 2
+    assert "this folder is named after the text " in states(result.out)["manifest.json"]
+
+
+def test_a_text_that_is_not_prepared_is_one_line(gptlite, folder):
+    result = gptlite(*VERIFY, "--set", "data.val_fraction=0.3")
+    assert (result.code, result.out) == (2, "")
+    assert "the text is not prepared with these keys" in result.err.splitlines()[-1]
+
+
+def test_a_name_beside_verify_is_refused(gptlite):
+    result = gptlite(*VERIFY, "--name", "tale")
+    assert (result.code, result.out) == (2, "")
+
+
+def test_a_data_set_is_not_downloaded_to_be_verified(gptlite, monkeypatch):
+    card = named_datasets.Card("plays", "plays", "https://nowhere.test", "0" * 64, 20, "none")
+    monkeypatch.setattr(named_datasets, "find_card", {"plays": card}.get)
+    before = everything()
+    result = gptlite(*VERIFY, "--data", "plays")
+    assert result.code == 2
+    assert "the text is not prepared with these keys" in result.err.splitlines()[-1]
+    assert everything() == before
