@@ -233,11 +233,8 @@ def _record(shards: tuple[Shard, ...], text_bytes: int) -> SplitRecord:
     return SplitRecord(tokens, text_bytes, documents, shards)
 
 
-def _start_id(counts: npt.NDArray[np.int64], tokenizer: Tokenizer) -> int:
-    """The id that sampling starts from: the newline if it is a token of the training text, else the most frequent id.
-
-    counts: how often each id occurs in the training text.
-    """
+def _start_id(counts: np.ndarray, tokenizer: Tokenizer) -> int:
+    """For a single document: the newline if it is a token of the training text, else the most frequent id."""
     newline = next((i for i, piece in enumerate(tokenizer.token_bytes()) if piece == b"\n"), None)
     return newline if newline is not None and counts[newline] else int(counts.argmax())
 
