@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gptlite.errors import RunError
+from gptlite.errors import RunError, StorageError
 from gptlite.json_files import FORMAT_VERSION, check_version, dump_sealed, read_sealed
 
 MANIFEST = "MANIFEST.json"
@@ -29,7 +29,10 @@ def dump_manifest(step: int, score: float | None, files: Mapping[str, Mapping[st
 def read_manifest(folder: Path) -> dict[str, Any]:
     """Return the fields step, score and files. Raise Damaged when they changed, RunError for another format_version."""
     path = folder / MANIFEST
-    fields = read_sealed(path, Damaged)
+    try:
+        fields = read_sealed(path, Damaged)
+    except StorageError as error:  # such as a bad sector: an earlier checkpoint may be readable
+        raise Damaged(error.problems) from error
     check_version(path, fields, FORMAT_VERSION)
     if not _well_formed(fields):
         raise Damaged("the fields step, score and files are expected. gptlite did not write this file.", str(path))

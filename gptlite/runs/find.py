@@ -136,7 +136,12 @@ def choose_checkpoint(root: Path, run: str, which: str | None, warn: Callable[[s
         if which is not None:
             raise RunError(f"this is the folder of one checkpoint, so no other can be chosen. Leave out {which}.", run)
         return _with_model(Checkpoint.open(Path(run), check_hashes=False))
-    return find_checkpoint(Run.open(root, run).checkpoints, which or "best", warn)
+    opened = Run.open(root, run)
+    try:
+        opened.check_config()
+    except RunError as problem:  # the model is that of the checkpoint; only how it is sampled and scored may differ
+        warn(f"warning: {problem}")
+    return find_checkpoint(opened.checkpoints, which or "best", warn)
 
 
 def find_run(checkpoint: Checkpoint) -> Run | None:

@@ -198,8 +198,13 @@ class Run:
             raise RunError(f"the run's config cannot be read: {reason}.", str(path)) from error
 
     def check_config(self) -> None:
-        """RunError unless config.yaml is what was written, or what it replaced in a resume that was killed."""
+        """RunError unless config.yaml is what was written, or what it replaced in a resume that was killed.
+
+        That of a run without seals is not checked.
+        """
         info = self.info
+        if CONFIG_DIGEST not in info:
+            return
         found, written = sha256(self.config_text().encode()).hexdigest(), info.get(CONFIG_DIGEST)
         if found not in (written, info.get(REPLACED_DIGEST)):
             raise RunError(

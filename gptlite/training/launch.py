@@ -101,9 +101,8 @@ def resume(run: Run, wanted: RunConfig | None = None, *, listener: Listener | No
     """
     listener = listener or SilentListener()
     with run.lock() if is_main() else nullcontext():
-        if run.is_sealed:
-            run.check_config()
-        else:
+        run.check_config()
+        if not run.is_sealed:
             listener.say(
                 f"warning: run {run.name} was started by an earlier version of gptlite, so changes to its files since "
                 "then cannot be noticed"

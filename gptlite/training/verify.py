@@ -29,9 +29,8 @@ class Check:
 def check_run(run: Run) -> tuple[list[Check], Checkpoint | None]:
     """Return a check of each file, and the checkpoint that a resume would use; None where there is none."""
     checks = [_check(run.path / INFO, lambda: run.info)]
-    sealed = checks[0].problem is None and run.is_sealed
-    unsealed = None if sealed else "not sealed"
-    checks.append(_check(run.path / CONFIG, run.check_config if sealed else run.config_text, unsealed))
+    if checks[0].problem is None:
+        checks.append(_check(run.path / CONFIG, run.check_config, None if run.is_sealed else "without a seal"))
     facts = (run.path / "finished.json", run.path / "diverged.json", *run.checkpoints.glob("*.json"))
     checks += [_check(path, lambda path=path: read_facts(path)) for path in facts if path.exists()]  # type: ignore[misc]
     newest = None

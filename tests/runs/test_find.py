@@ -145,7 +145,7 @@ def test_a_run_without_checkpoints_says_that_nothing_is_saved(folder: Path) -> N
 
 def test_a_checkpoint_is_chosen_by_run_or_by_its_own_folder(save: Save, folder: Path, tmp_path: Path) -> None:
     own = save(1).path
-    (folder.parent / "config.yaml").touch()
+    Run(folder.parent).write_setup({}, "run: {}\n")
     assert choose_checkpoint(tmp_path, "small", "latest", pytest.fail).step == 1
     assert choose_checkpoint(tmp_path / "no", str(own), None, pytest.fail).path == own
     with pytest.raises(RunError, match=r"run other: there is no run of this name in .*The newest runs are small\."):
@@ -155,8 +155,18 @@ def test_a_checkpoint_is_chosen_by_run_or_by_its_own_folder(save: Save, folder: 
 def test_of_a_run_the_best_is_taken_where_none_is_named(save: Save, folder: Path, tmp_path: Path) -> None:
     for step, score in [(1, 2.0), (2, 1.5), (3, 1.7)]:
         save(step, score=score)
-    (folder.parent / "config.yaml").touch()
+    Run(folder.parent).write_setup({}, "run: {}\n")
     assert choose_checkpoint(tmp_path, "small", None, pytest.fail).step == 2
+
+
+def test_a_config_that_was_edited_is_a_warning_where_only_the_model_is_used(save: Save, folder: Path) -> None:
+    save(1)
+    Run(folder.parent).write_setup({}, "run: {}\n")
+    (folder.parent / "config.yaml").write_text("run: {}\nsample: {temperature: 2.0}\n")
+    lines: list[str] = []
+    assert choose_checkpoint(folder.parent.parent, "small", "latest", lines.append).step == 1
+    (line,) = lines
+    assert line.startswith(f"warning: {folder.parent}/config.yaml: this file changed after it was written")
 
 
 def test_device_and_threads_are_chosen_again_and_a_precision_of_fp32_is_kept(save: Save, folder: Path) -> None:
