@@ -13,6 +13,7 @@ from gptlite.config.schema import RunConfig
 from gptlite.errors import RunError
 from gptlite.runs.checkpoint import Checkpoint, Damaged, write_pointer
 from gptlite.runs.find import choose_checkpoint, find_best, find_checkpoint, find_latest, load_checkpoint_config
+from gptlite.runs.run import Run
 
 Save = Callable[..., Checkpoint]
 
