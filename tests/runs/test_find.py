@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -158,6 +159,39 @@ def test_of_a_run_the_best_is_taken_where_none_is_named(save: Save, folder: Path
         save(step, score=score)
     Run(folder.parent).write_setup({}, "run: {}\n")
     assert choose_checkpoint(tmp_path, "small", None, pytest.fail).step == 2
+
+
+@pytest.mark.parametrize("find", [find_latest, find_best])
+def test_a_checkpoint_that_is_pruned_while_it_is_chosen_is_chosen_again(
+    save: Save, folder: Path, find: Callable[..., Checkpoint | None]
+) -> None:
+    save(1, score=2.0)
+    tried: list[int] = []
+
+    def use(checkpoint: Checkpoint) -> Checkpoint:
+        tried.append(checkpoint.step)
+        if len(tried) == 1:  # training saves a better one, and removes this one
+            save(2, score=1.0)
+            shutil.rmtree(checkpoint.path)
+        return checkpoint.verified()
+
+    found = find(folder, pytest.fail, use)
+    assert found is not None
+    assert (found.step, tried) == (2, [1, 2])
+
+
+def test_what_is_read_is_what_was_verified(save: Save) -> None:
+    found = save(1)
+    flip_last_bit(found.path / "model.safetensors")  # after it was opened
+    with pytest.raises(Damaged, match=r"model\.safetensors: the content of this file changed"):
+        found.read_model()
+    assert found.read_optimizer().keys() == {"wte.exp_avg", "wte.step"}
+
+
+def test_the_optimizer_is_not_needed_to_use_a_model(save: Save, folder: Path) -> None:
+    flip_last_bit(save(1).path / "optimizer.safetensors")
+    assert find_checkpoint(folder, "latest", pytest.fail).step == 1
+    assert find_checkpoint(folder, "1", pytest.fail).step == 1
 
 
 def test_a_config_that_was_edited_is_a_warning_where_only_the_model_is_used(save: Save, folder: Path) -> None:

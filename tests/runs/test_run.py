@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -178,6 +179,40 @@ def test_run_json_of_another_version_is_an_error_with_the_version(tmp_path: Path
     (run.path / "run.json").write_text(json.dumps({**fields, "sha256": digest}))
     with pytest.raises(RunError, match=r"run\.json: format_version is 3, and this gptlite reads 1 and 2"):
         _ = run.info
+
+
+def test_the_newest_run_is_the_one_that_started_last_even_after_the_clock_was_set_back(tmp_path: Path) -> None:
+    first = Run.create(tmp_path, "a", "unused")
+    first.write_setup({"started_at": "2099-01-01T00:00:00+00:00"}, "run: {}\n")
+    assert [make(tmp_path, name).name for name in ("c", "b")] == ["c", "b"]
+    assert [run.name for run in Run.all(tmp_path)] == ["a", "c", "b"]
+    assert Run.newest(tmp_path).name == "b"
+    assert abs(Run.newest(tmp_path).started_at - time.time()) < 60  # the clock's
+
+
+def test_a_name_whose_start_was_killed_before_its_config_is_free(tmp_path: Path) -> None:
+    (tmp_path / "small").mkdir()
+    for name in (".lock", "run.json", "config.yaml.tmp-1-abcd"):
+        (tmp_path / "small" / name).touch()
+    Run.check_free(tmp_path, "small", "base")
+    assert not Run.create(tmp_path, "small", "base").started
+    assert Run.create(tmp_path, None, "small").name == "small-2"
+    (tmp_path / "small" / "notes.txt").touch()
+    with pytest.raises(RunError, match="this name is taken"):
+        Run.create(tmp_path, "small", "base")
+
+
+def test_a_config_is_sealed_also_while_a_resume_replaces_it(tmp_path: Path) -> None:
+    run = make(tmp_path, "small")
+    run.write_setup(run.info, "run: {seed: 1}\n")
+    run.check_config()
+    for text, is_ours in (("run: {}\n", True), ("run: {seed: 2}\n", False)):  # the one before: killed in between
+        (run.path / "config.yaml").write_text(text)
+        if is_ours:
+            run.check_config()
+            continue
+        with pytest.raises(RunError, match=r"this file changed after it was written: its sha256 was \w{12} and is now"):
+            run.check_config()
 
 
 def test_the_config_reads_back_as_written(tmp_path: Path) -> None:
