@@ -141,7 +141,13 @@ def test_weights_that_are_not_finite_are_never_saved_and_the_last_good_state_sta
     assert (facts["step"], facts["lr"]) == (1, 1e38)
 
 
-def test_a_checkpoint_that_is_not_finite_is_passed_over_for_the_one_before(cut, whole):
+@pytest.mark.parametrize("step_before", [4, 0])
+def test_a_checkpoint_that_is_not_finite_is_passed_over_for_the_one_before(tiny, tmp_path, whole, step_before):
+    with pytest.MonkeyPatch.context() as patch:
+        crash_at(patch, step_before + 5)
+        with pytest.raises(Crash):
+            start(tiny, tmp_path, "run")
+    cut = Run(tmp_path / "run")
     newest = final(cut)
     tensors = load((newest.path / "optimizer.safetensors").read_bytes())
     name = max(tensors, key=lambda name: tensors[name].numel())
@@ -150,13 +156,11 @@ def test_a_checkpoint_that_is_not_finite_is_passed_over_for_the_one_before(cut, 
     (newest.path / "optimizer.safetensors").write_bytes(data)
     record = {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     files = {**newest.files, "optimizer.safetensors": record}
-    (newest.path / "MANIFEST.json").write_bytes(dump_manifest(8, newest.score, files))
+    (newest.path / "MANIFEST.json").write_bytes(dump_manifest(newest.step, newest.score, files))
     listener = Listener()
     launch.resume(cut, listener=listener)
-    assert any(
-        f"using step 4, since 1 checkpoint cannot be read: {newest.path}: {name} has values" in line
-        for line in listener.lines
-    )
+    warning = f"using step {step_before}, since 1 checkpoint cannot be read: {newest.path}: {name} has values"
+    assert any(warning in line for line in listener.lines)
     assert_same_end(whole, cut)
 
 

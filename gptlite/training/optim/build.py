@@ -111,7 +111,9 @@ def named_state(model: GPT, optimizers: Optimizers) -> dict[str, Tensor]:
 
 
 def load_named_state(model: GPT, optimizers: Optimizers, saved: Mapping[str, Tensor]) -> None:
-    """Restore what `named_state` returned. ValueError for names or shapes that do not fit the model."""
+    """Restore what `named_state` returned, and nothing else. ValueError where it does not fit the model."""
+    for optimizer in optimizers:
+        optimizer.state.clear()
     parameters = dict(model.named_parameters())
     owner = {p: o for o in optimizers for group in o.param_groups for p in group["params"]}
     for full_name, value in saved.items():
