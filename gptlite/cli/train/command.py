@@ -116,7 +116,10 @@ def resume_run(name: str, options: TrainOptions, listener: Listener) -> Outcome:
 
 
 def summarize(outcome: Outcome) -> list[str]:
-    """The result of a run: where it is saved, its best scores, and the next commands."""
+    """The result of a run: where it is saved, its best scores, what its curve says, and the next commands."""
+    from gptlite.planning.verdict import judge
+    from gptlite.runs.summary import read_curve, read_run
+
     run, state = outcome.run, outcome.state
     manifest = outcome.prepared.manifest
     trained = f"{counted(state.step, 'update')}, {counted(state.tokens, 'token')}, {state.elapsed:.0f} s"
@@ -129,5 +132,6 @@ def summarize(outcome: Outcome) -> list[str]:
         lines.append(
             f"compressors on the same text: xz -9 {manifest.baselines.xz:.3f}, gzip -9 {manifest.baselines.gzip:.3f}"
         )
+    lines += judge(read_curve(read_run(run)[0]))
     handle = shlex.quote(run.handle)
     return lines + next_commands(handle, [f"eval {handle}"], run.path.parent)

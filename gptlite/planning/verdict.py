@@ -1,0 +1,33 @@
+"""What the validation curve of a run says at its end: it overfitted, or it was still falling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gptlite.formatting import counted
+from gptlite.runs.summary import Evaluation
+
+RISEN = 0.01  # above the best score; the evaluations of a small validation text vary by less
+FALLING = 0.001  # per minute
+
+
+def judge(evaluations: Sequence[Evaluation]) -> list[str]:
+    """Return lines about a finished run; none where its evaluations, which are sorted by step, say nothing."""
+    if len(evaluations) < 2:
+        return []
+    best = min(evaluations, key=lambda each: each.bits_per_byte)
+    before, last = evaluations[-2:]
+    risen = last.bits_per_byte / best.bits_per_byte - 1
+    if risen > RISEN:
+        return [
+            f"overfitted: the score rose by {risen:.0%} in the {counted(last.step - best.step, 'step')} since step "
+            f"{best.step}. More text, a larger model.dropout or fewer steps help.",
+            f"checkpoint best, which `sample` and `eval` use, is that of step {best.step}; latest is for training on",
+        ]
+    if before.seconds is None or last.seconds is None or last.seconds <= before.seconds:
+        return []
+    fallen, seconds = 1 - last.bits_per_byte / before.bits_per_byte, last.seconds - before.seconds
+    if fallen * 60 / seconds <= FALLING:
+        return []
+    steps = counted(last.step - before.step, "step")
+    return [f"the score still fell by {fallen:.1%} in the last {steps} ({seconds:.0f} s): training longer may pay"]

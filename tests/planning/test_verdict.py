@@ -1,0 +1,44 @@
+"""The verdict about a validation curve, against curves whose slope is worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from gptlite.planning.verdict import judge
+from gptlite.runs.summary import Evaluation
+
+
+def curve(*points: tuple[int, float | None, float]) -> list[Evaluation]:
+    """(step, seconds, bits per byte) of each evaluation."""
+    return [Evaluation(step, None, seconds, score) for step, seconds, score in points]
+
+
+def test_a_diary_that_is_learned_by_heart_overfits_from_its_best_step_on() -> None:
+    lines = judge(curve((25, 6.0, 2.5), (100, 24.0, 3.1), (203, 50.0, 5.15)))
+    assert lines == [
+        "overfitted: the score rose by 106% in the 178 steps since step 25. More text, a larger model.dropout or fewer "
+        "steps help.",
+        "checkpoint best, which `sample` and `eval` use, is that of step 25; latest is for training on",
+    ]
+
+
+def test_a_score_that_still_falls_is_said_with_how_much() -> None:
+    expected = "the score still fell by 5.0% in the last 10 steps (30 s): training longer may pay"
+    assert judge(curve((10, 30.0, 3.0), (20, 60.0, 2.0), (30, 90.0, 1.9))) == [expected]
+
+
+@pytest.mark.parametrize(
+    "points",
+    [
+        [],
+        [(10, 5.0, 3.0)],
+        [(10, 60.0, 1.5), (20, 120.0, 1.5)],
+        [(10, 60.0, 1.5), (20, 120.0, 1.51)],  # two thirds of a per cent above the best
+        [(10, 60.0, 1.5), (20, 7260.0, 1.4)],  # 0.06 % per minute
+        [(10, None, 2.0), (20, None, 1.0)],  # version 0.1 logged no seconds
+        [(10, 60.0, 2.0), (20, 60.0, 1.0)],
+    ],
+    ids=["none", "one", "flat", "noise", "slow", "no clock", "no time"],
+)
+def test_nothing_is_said_without_grounds(points: list[tuple[int, float | None, float]]) -> None:
+    assert judge(curve(*points)) == []
