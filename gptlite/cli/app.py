@@ -14,7 +14,7 @@ from gptlite.cli import config, prepare
 from gptlite.cli.eval import command as evaluate
 from gptlite.cli.runs import command as runs
 from gptlite.cli.sample import command as sample
-from gptlite.cli.terminal import Console, drop, shell_name
+from gptlite.cli.terminal import Console, drop, on_one_line, shell_name
 from gptlite.cli.train import command as train
 from gptlite.cli.usage import Command, Commands, usage_problem
 from gptlite.errors import ConfigError, Interrupted, UserError
@@ -52,7 +52,8 @@ def complain(error: UserError) -> None:
     """Print an error, one line per problem. A stop by a signal is not an error; the command that continues follows."""
     prefix = "" if isinstance(error, Interrupted) else "error: "
     for problem in error.problems:
-        Console().say(f"{prefix}{problem}")
+        where = "" if problem.where is None else f"{on_one_line(problem.where)}: "  # a file name may have newlines
+        Console().say(f"{prefix}{where}{problem.sentence}")
     if isinstance(error, Interrupted) and error.handle is not None:
         Console().say(f"continue with:\n  {shell_name('gptlite')} train --resume {shlex.quote(error.handle)}")
 

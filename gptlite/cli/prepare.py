@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gptlite.cli.options import ConfigOption, DataOption, SetOption, located_text, read_config
-from gptlite.cli.tables import printable
-from gptlite.cli.terminal import Console, emit
+from gptlite.cli.terminal import Console, emit, on_one_line
 from gptlite.errors import ConfigError, DataError, UserError
 from gptlite.formatting import counted
 
@@ -73,7 +72,7 @@ def show_check(cfg: RunConfig) -> None:
 
 def _reason(error: UserError) -> str:
     """The first sentence of an error; what to do comes at the end, once for all files."""
-    return printable(error.problems[0].sentence.partition(". ")[0])
+    return on_one_line(error.problems[0].sentence.partition(". ")[0])
 
 
 def summarize(manifest: Manifest) -> list[str]:

@@ -10,6 +10,8 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 
+from gptlite.cli.terminal import on_one_line
+
 GAP = 2  # between columns
 ANSI_CODES = {"bold": 1, "red": 31, "green": 32, "yellow": 33, "cyan": 36}
 PAGE_WIDTH = 100  # where text is wrapped and there is no terminal
@@ -18,11 +20,6 @@ PAGE_WIDTH = 100  # where text is wrapped and there is no terminal
 def terminal_width() -> int | None:
     """Return the columns of the terminal; None if the output goes elsewhere."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-
-
-def printable(text: str) -> str:
-    """Replace what would break a line or control the terminal."""
-    return "".join(character if character.isprintable() else "\ufffd" for character in text)
 
 
 def cell_width(text: str) -> int:
@@ -49,7 +46,7 @@ def format_table(
     `fit_columns`. styles: of cells, by their text. The first column is shortened in the middle, as numbered names
     differ at their end; the others at the end.
     """
-    cells = {printable(header): [printable(cell) for cell in column] for header, column in columns.items()}
+    cells = {on_one_line(header): [on_one_line(cell) for cell in column] for header, column in columns.items()}
     widths = fit_columns(cells, width, shrinkable or {}, dropped)
     first = next(iter(cells))
     if first in widths:
@@ -123,7 +120,7 @@ def side_by_side(texts: Mapping[str, str], width: int | None) -> str:
 
     each = max(1, ((width or PAGE_WIDTH) - GAP * (len(texts) - 1)) // len(texts))
     columns = {
-        title: [piece for line in text.split("\n") for piece in chop_cells(printable(line), each) or [""]]
+        title: [piece for line in text.split("\n") for piece in chop_cells(on_one_line(line), each) or [""]]
         for title, text in texts.items()
     }
     longest = max(map(len, columns.values()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -19,6 +20,21 @@ if TYPE_CHECKING:
     from gptlite.loggers.progress_bar import ConsoleSink
 
 
+# What could control a terminal or reorder what it shows: control characters (C0 without tab and newline, DEL, C1), line
+# separators, bidirectional embeddings, overrides and isolates, and lone surrogates.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def escaped(text: str) -> str:
+    r"""Return a text that cannot control a terminal: `\x1b` for the character ESC. Newlines and tabs stay."""
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def on_one_line(text: str) -> str:
+    r"""As `escaped`, with `\n` and `\t` for newlines and tabs."""
+    return escaped(text).replace("\n", r"\n").replace("\t", r"\t")
+
+
 class Console:
     """Messages and the progress bar on standard error. A `quiet` one shows neither, only the answer to a signal."""
 
@@ -30,7 +46,7 @@ class Console:
         """Print a line, above the progress bar if there is one. On a terminal, long lines break between words."""
         if self._quiet:
             return
-        for part in wrapped(line, sys.stderr):
+        for part in wrapped(escaped(line), sys.stderr):
             if self._sink is not None:
                 self._sink.say(part)
                 continue
@@ -45,7 +61,7 @@ class Console:
 
         start = ERASE if has_cursor(sys.stderr) else ""  # erases the bar and the ^C that was typed
         with contextlib.suppress(OSError):  # the terminal may be closed
-            os.write(sys.stderr.fileno(), f"{start}{line}\n".encode())
+            os.write(sys.stderr.fileno(), f"{start}{escaped(line)}\n".encode())
 
     def begin(self, total: float, start: float, *, in_seconds: bool) -> Sequence[Sink]:
         """Open the progress bar."""
@@ -77,10 +93,15 @@ def wrapped(text: str, stream: TextIO) -> list[str]:
     return [part for line in lines for part in ([line] if line[:1].isspace() else wrapper.wrap(line) or [""])]
 
 
-def emit(text: str) -> None:
-    """Write results to standard output, with "?" for what it cannot show. Raises StorageError on a full disk."""
+def emit(text: str, *, styled: bool = False) -> None:
+    """Write results to standard output, with "?" for what it cannot show. Raises StorageError on a full disk.
+
+    A terminal gets the text escaped; elsewhere it is written as it is. styled: a table with colours, whose cells are
+    escaped already.
+    """
     encoding = sys.stdout.encoding or "utf-8"
     try:
+        text = escaped(text) if sys.stdout.isatty() and not styled else text
         sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
         sys.stdout.flush()
     except OSError as error:
@@ -102,7 +123,8 @@ def next_commands(handle: str, others: Sequence[str], folder: Path) -> list[str]
     """Lines that name the commands to go on with: sample from a run, other commands of gptlite, TensorBoard."""
     commands = [f'sample {handle} --prompt "..."', *others]
     tensorboard = f"  {shell_name('tensorboard')} --logdir {shlex.quote(str(folder))}"
-    return ["next:", *(f"  {shell_name('gptlite')} {command}" for command in commands), tensorboard]
+    lines = [*(f"  {shell_name('gptlite')} {command}" for command in commands), tensorboard]
+    return ["next:", *map(on_one_line, lines)]
 
 
 def shell_name(program: str) -> str:

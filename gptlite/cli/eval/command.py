@@ -47,4 +47,4 @@ def evaluate(
 
         lines = [str(write_page(mode, models, files, attention, out, console.say))]
     for line in lines:
-        emit(f"{line}\n")
+        emit(f"{line}\n", styled=mode is None)

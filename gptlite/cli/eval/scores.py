@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gptlite.cli.eval.eval_texts import Text, find_texts
 from gptlite.cli.eval.models import SelectedModel, load_evaluators
+from gptlite.cli.terminal import on_one_line
 from gptlite.formatting import abbreviated, counted
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def score_table(text: Text, scores: Sequence[tuple[ScoreRow, Score]]) -> Iterato
             bits = getattr(text.baselines, key)
             lines.append((name, *[""] * 5, f"{bits:.4f}", f"{bits * text.bytes / text.characters:.4f}"))
     columns = {header: cells for header, *cells in zip(HEADER, *lines, strict=True)}
-    yield f"{text.name}: {text.bytes:,} bytes, {counted(text.characters, 'character')}"
+    yield f"{on_one_line(text.name)}: {text.bytes:,} bytes, {counted(text.characters, 'character')}"
     yield tables.format_table(
         columns, tables.terminal_width(), numbers=HEADER[2:], shrinkable=SHRINKABLE, dropped=DROPPED
     )

@@ -99,7 +99,7 @@ def list_runs(
     elif as_csv:
         emit(table.as_csv(rows))
     elif rows:
-        emit(table.as_table(rows, terminal_width()))
+        emit(table.as_table(rows, terminal_width()), styled=True)
     else:
         none = f"none of {counted(len(runs), 'run')} matches --filter" if runs else "no runs yet"
         Console().say(f"{root}: {none}")
@@ -124,7 +124,7 @@ def diff(
     folders = dict.fromkeys(each.run.path.resolve().parent for each in summaries)
     others = [other for folder in folders for other in read_runs(folder)[0]]
     for text in describe_differences(summaries[0], summaries[1], others):
-        emit(text)
+        emit(text, styled=True)
 
 
 @app.command("plot", cls=Command)

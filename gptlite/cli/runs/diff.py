@@ -6,7 +6,8 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from gptlite.cli.runs.table import row_cells
-from gptlite.cli.tables import PAGE_WIDTH, format_table, printable, side_by_side, terminal_width
+from gptlite.cli.tables import PAGE_WIDTH, format_table, side_by_side, terminal_width
+from gptlite.cli.terminal import on_one_line
 from gptlite.config.yaml import write
 from gptlite.formatting import clock_time, counted
 from gptlite.runs.compare import (
@@ -27,9 +28,9 @@ SMALLEST_COLUMN = 12
 
 def describe_differences(a: Summary, b: Summary, others: Sequence[Summary]) -> Iterator[str]:
     """Yield pieces of text for the terminal. others: the runs in the same folders, to find other seeds of the two."""
-    names = [printable(run.name) for run in (a, b)]
+    names = [on_one_line(run.name) for run in (a, b)]
     if len({*names, *HEADERS}) < 2 + len(HEADERS):
-        names = [printable(str(run.run.path.absolute())) for run in (a, b)]
+        names = [on_one_line(str(run.run.path.absolute())) for run in (a, b)]
     cells = [row_cells(RunGroup([run])) for run in (a, b)]
     headers = [header for header in cells[0] if header != "run"]
     yield _two_columns("", headers, names, [[each[header] for header in headers] for each in cells])

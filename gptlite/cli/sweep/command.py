@@ -52,7 +52,7 @@ def run_sweep(options: TrainOptions) -> None:
         if signals.received:
             raise Interrupted(signals.received, f"stopped; every run is saved. {over}", where=f"sweep {sweep.name}")
         raise StorageError(f"stopped after the disk or network error above. {over}", where=f"sweep {sweep.name}")
-    emit(report(runs, pool.codes, progress.say))
+    emit(report(runs, pool.codes, progress.say), styled=True)
     if code := exit_code(runs, pool.codes):
         raise typer.Exit(code)
 

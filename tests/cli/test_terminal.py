@@ -1,0 +1,118 @@
+"""What is printed cannot control the terminal, wherever it comes from: file names, JSON, configs, a model."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from gptlite.cli.tables import format_table
+from gptlite.cli.terminal import Console, emit, escaped
+
+
+class Terminal(io.TextIOWrapper):
+    """A terminal that keeps what it is sent."""
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO(), encoding="utf-8")
+
+    def isatty(self) -> bool:
+        return True
+
+    @property
+    def shown(self) -> str:
+        self.flush()
+        return self.buffer.getvalue().decode()
+
+
+def open_terminal(monkeypatch: pytest.MonkeyPatch, stream: str = "stdout") -> Terminal:
+    """Make a stream a terminal with colours."""
+    screen = Terminal()
+    monkeypatch.setattr(sys, stream, screen)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    return screen
+
+
+# Control characters are those of ECMA-48: C0 (00 to 1F), DEL, C1 (80 to 9F, whose 9B is a CSI and 9D an OSC).
+CONTROLS = [chr(code) for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"]
+# Unicode's characters that set or end a direction of writing (UAX 9): embeddings, overrides, isolates.
+DIRECTIONS = [chr(code) for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))]
+
+
+def test_controls_directions_and_lone_surrogates_become_escapes_and_text_stays():
+    for character in [*CONTROLS, *DIRECTIONS, "\udc9b", "\u2028"]:
+        shown = escaped(f"a{character}b")
+        assert shown.isascii()
+        assert shown.isprintable()
+        assert shown.encode().decode("unicode_escape") == f"a{character}b"
+    text = "Ünïcode, 日本, \u05e9\u05dc\u05d5\u05dd, e\u0301, 👩\u200d🔬, a\u00a0b\n\tC:\\x1b"
+    assert escaped(text) == text
+
+
+def test_messages_are_escaped_also_from_a_signal_handler(capfd):
+    Console().say("run: \x1b]0;title\x07")
+    Console().say_at_once("run \x9b2J")
+    assert capfd.readouterr().err == "run: \\x1b]0;title\\x07\nrun \\x9b2J\n"
+
+
+def test_a_terminal_gets_results_escaped_and_a_pipe_as_they_are(capfd, monkeypatch):
+    terminal = open_terminal(monkeypatch)
+    emit("a\x1b[2J\n\tb\u202e\n")
+    assert terminal.shown == "a\\x1b[2J\n\tb\\u202e\n"
+    monkeypatch.undo()
+    emit("a\x1b[2J\n\tb\u202e\n")
+    assert capfd.readouterr().out == "a\x1b[2J\n\tb\u202e\n"
+
+
+def test_the_colours_of_a_table_are_the_only_controls_in_it(monkeypatch):
+    terminal = open_terminal(monkeypatch)
+    emit(format_table({"run": ["\x1b[31m\n"], "state": ["ok"]}, 80, styles={"ok": "green"}), styled=True)
+    bold, green, plain = "\x1b[1m", "\x1b[32m", "\x1b[0m"
+    assert terminal.shown == f"{bold}run{plain}         {bold}state{plain}\n\\x1b[31m\\n  {green}ok{plain}\n"
+
+
+def test_a_name_of_a_file_cannot_write_escapes_or_lines_into_an_error(gptlite):
+    Path("\x1b[31mx\nerror: y.txt").write_bytes(b"a\0b")
+    result = gptlite("prepare", "-c", "nano.yaml", "--data", "*y.txt")
+    assert (result.code, len(result.err.splitlines())) == (2, 2)
+    assert r"/\x1b[31mx\nerror: y.txt: the text is not valid utf-8" in result.err
+
+
+def test_values_of_a_config_are_escaped_on_a_terminal(gptlite, trained, monkeypatch):
+    terminal = open_terminal(monkeypatch)
+    config = Path(shutil.copytree(trained, "runs/\x1b[31m"), "config.yaml")
+    config.write_text(config.read_text().replace("encoding: utf-8", 'encoding: "/\\e[31m\\u202e"'))
+    assert gptlite("runs", "list").code == 0
+    assert gptlite("runs", "diff", "nano", "runs/\x1b[31m").code == 0
+    assert gptlite("runs", "--json").code == 0
+    assert r"encoding \x1b[31m\u202e" in terminal.shown
+    assert "\x1b[31m" not in terminal.shown
+    assert "\u202e" not in terminal.shown
+
+
+def test_the_text_of_a_model_is_escaped_on_a_terminal_and_raw_in_a_pipe(gptlite, monkeypatch):
+    Path("story.txt").write_text("go \x1b[2J\ton\n" * 400)
+    assert gptlite("train", "-c", "nano.yaml", "--set", "train.max_steps=1", "--set", "eval.prompt=g").code == 0
+    words = ["sample", "--prompt", "\x1b[2J\t\n", "--max-new-tokens", "1"]
+    assert gptlite(*words).out.startswith("\x1b[2J\t\n")
+    screen = open_terminal(monkeypatch)
+    assert gptlite(*words).code == 0
+    assert screen.shown.startswith("\\x1b[2J\t\n")
+
+
+def test_the_progress_bar_still_moves_the_cursor(monkeypatch):
+    screen = open_terminal(monkeypatch, "stderr")
+    monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((80, 24)))
+    console = Console()
+    (sink,) = console.begin(10, 0, in_seconds=False)
+    console.say("\x1b[31m")
+    console.progress(5)
+    sink.close()
+    assert "\x1b[2K" in screen.shown
+    assert "\\x1b[31m\n" in screen.shown
+    assert "\x1b[31m" not in screen.shown
