@@ -1,4 +1,4 @@
-"""Entry point of `gptlite`, `python -m gptlite` and `torchrun -m gptlite`."""
+"""Entry point of `gptlite` and `python -m gptlite`."""
 
 from __future__ import annotations
 

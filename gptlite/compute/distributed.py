@@ -1,7 +1,8 @@
 """The processes that share one run. Communication between them lives here.
 
 A run of W processes takes the same batches as a run of one: process r computes its share of the rows of each
-batch, and the sums of losses and gradients are added up. `torchrun -m gptlite train ...` sets the environment.
+batch, and the sums of losses and gradients are added up. `torchrun --no-python gptlite train ...` sets the
+environment; with `-m` in place of `--no-python`, Python would import modules from the working directory.
 """
 
 from __future__ import annotations

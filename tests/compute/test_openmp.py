@@ -130,10 +130,12 @@ def test_the_runtime_itself_says_how_long_it_spins(tmp_path, program, spins):
 
 
 @pytest.mark.slow
-def test_the_processes_of_sweeps_and_of_torchrun_spin_briefly_too(tmp_path):
-    run(tmp_path, "-m", "gptlite", "train", "-c", "nano.yaml", "--sweep", "train.lr=0.1,0.2")
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "gptlite"]
-    run(tmp_path, *launcher, "train", "-c", "nano.yaml", "--name", "two")
+def test_the_processes_of_sweeps_and_of_torchrun_spin_briefly_and_import_nothing_from_the_working_directory(tmp_path):
+    (tmp_path / "safetensors.py").write_text("raise SystemExit('imported from the working directory')")
+    torchrun, gptlite = (str(Path(sys.executable).with_name(program)) for program in ("torchrun", "gptlite"))
+    run(tmp_path, gptlite, "train", "-c", "nano.yaml", "--sweep", "train.lr=0.1,0.2")
+    launcher = [torchrun, "--standalone", "--nproc-per-node=2", "--no-python"]  # as in docs/training.md
+    run(tmp_path, *launcher, gptlite, "train", "-c", "nano.yaml", "--name", "two")
     infos = sorted(tmp_path.glob("runs/*/run.json"))
     assert len(infos) == 3
     assert all(re.match("GOMP_SPINCOUNT=(10000|2000), KMP_BLOCKTIME=1", waiting_in(info)) for info in infos)

@@ -56,13 +56,15 @@ class Worker:
 def start(run: SweepRun, arguments: Sequence[str], *, threads: int, to_terminal: bool) -> Worker:
     """Train a run in a new process. arguments: of `gptlite train`, the same for all runs.
 
-    It stays in our process group, so that it gets the signals of a terminal or a batch system too.
+    It stays in our process group, so that it gets the signals of a terminal or a batch system too. Neither it nor what
+    it starts imports modules from the working directory. Raises StorageError where the system starts no process.
     """
     arguments = [*arguments, *as_arguments("--set", run.point.settings), "--name", run.name, "--continue"]
-    command = [sys.executable, "-m", "gptlite", "train", *arguments]
+    command = [sys.executable, "-P", "-m", "gptlite", "train", *arguments]
     stderr = None if to_terminal else open_stderr()
-    nothing, environment = subprocess.DEVNULL, {**os.environ, VARIABLE: str(threads)}
-    process = subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=stderr, env=environment)
+    nothing, environment = subprocess.DEVNULL, {**os.environ, VARIABLE: str(threads), "PYTHONSAFEPATH": "1"}
+    with files.storage_errors(Path(sys.executable), "start"):
+        process = subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=stderr, env=environment)
     return Worker(run, process, stderr)
 
 

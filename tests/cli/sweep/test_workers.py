@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -20,7 +22,7 @@ from gptlite.compute.choice import Choice
 from gptlite.config.grid import SweepAxis, points
 from gptlite.config.loading import dump_config
 from gptlite.config.schema import RunConfig
-from gptlite.errors import ConfigError, Interrupted
+from gptlite.errors import ConfigError, Interrupted, StorageError
 from gptlite.training.launch import with_absolute_paths
 from gptlite.training.signals import Signals
 
@@ -99,6 +101,33 @@ def signals() -> Signals:
 def order(told: Told, word: str) -> list[int]:
     """The seeds of the runs with this event, in order."""
     return [int(name[-1]) for event, name in told.events if event == word]
+
+
+IMPORT = """
+import subprocess, sys
+import safetensors
+subprocess.run([sys.executable, "-c", "import safetensors"], check=True)
+"""
+
+
+def test_neither_a_worker_nor_what_it_starts_imports_from_the_working_directory(runs, tmp_path, monkeypatch):
+    (tmp_path / "safetensors.py").write_text("raise SystemExit('imported')")
+    with monkeypatch.context() as patched:
+        started = Mock()
+        patched.setattr(subprocess, "Popen", started)
+        module.start(runs[0], [], threads=1, to_terminal=True)
+    command, environment = started.call_args.args[0], started.call_args.kwargs["env"]
+    python = command[: command.index("-m")]
+    subprocess.run([*python, "-c", IMPORT], cwd=tmp_path, env=environment, check=True)
+
+
+def test_a_system_that_starts_no_more_processes_is_an_error_of_one_line(runs, monkeypatch):
+    def popen(*_, **__):
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    with pytest.raises(StorageError, match=r"python\S*: cannot start: Resource temporarily unavailable\."):
+        module.start(runs[0], [], threads=1, to_terminal=True)
 
 
 def test_runs_start_in_order_as_jobs_become_free(runs):
