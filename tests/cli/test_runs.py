@@ -283,6 +283,35 @@ def test_rm_refuses_a_link_to_a_run(gptlite, trained):
     assert Path("runs/link").is_symlink()
 
 
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        (["main.c"], "p: this may be no run of gptlite, since it has no run.json. Remove it by hand."),
+        (["run.json", "main.c", "src/"], "p: gptlite did not write main.c, src in this folder. Remove it by hand."),
+        (["run.json", *"abcdef"], "p: gptlite did not write a, b, c and 3 more in this folder. "),
+    ],
+)
+def test_rm_refuses_a_folder_that_holds_anything_that_gptlite_did_not_write(gptlite, trained, entries, message):
+    Path("p").mkdir()
+    for name in ("config.yaml", *entries):
+        path = Path("p", name)
+        path.mkdir() if name.endswith("/") else path.write_text("a: 1")
+    before = sorted(os.listdir("p"))
+    assert gptlite("runs", "rm", "--yes", "nano", "p").refuses(message)
+    assert sorted(os.listdir("p")) == before
+    assert trained.exists()  # all or none
+
+
+def test_rm_removes_everything_that_gptlite_writes_and_a_run_whose_run_json_is_damaged(gptlite):
+    wild = ("train.lr=1e30", "train.optimizer=adamw", "log.tensorboard=true")
+    assert gptlite("train", "-c", "nano.yaml", "--set", "log.tensorboard=true").code == 0
+    assert gptlite("train", "-c", "nano.yaml", *(word for value in wild for word in ("--set", value))).code == 3
+    Path("runs/nano/metrics.jsonl.tmp-1-ab").touch()  # of a killed process
+    Path("runs/nano/run.json").write_bytes(b"{")
+    assert gptlite("runs", "rm", "--yes", "nano", "nano-2").code == 0
+    assert os.listdir("runs") == [".baselines"]
+
+
 def test_names_cannot_break_lines_or_control_the_terminal(gptlite, trained):
     varied("a\nb\x1b[31m")
     assert [row[0] for row in rows(gptlite("runs").out)] == ["run", r"a\nb\x1b[31m", "nano"]

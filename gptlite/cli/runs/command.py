@@ -14,10 +14,10 @@ from typer import Argument, Option, Typer
 
 from gptlite.cli.files import output_path, write_output
 from gptlite.cli.options import open_each
-from gptlite.cli.terminal import Console, emit
+from gptlite.cli.terminal import Console, emit, on_one_line
 from gptlite.cli.usage import Command, Commands
-from gptlite.errors import ConfigError, Problem, RunError
-from gptlite.formatting import counted
+from gptlite.errors import ConfigError, Problem, RunError, gathered
+from gptlite.formatting import and_more, counted
 
 if TYPE_CHECKING:
     from gptlite.runs.run import Run
@@ -40,6 +40,12 @@ Filter = Annotated[
 ]
 Names = Annotated[list[str], Argument(metavar="RUN", help="Names or folders of runs.")]
 Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask.")]
+
+# What gptlite writes into the folder of a run, besides unfinished files.
+WRITTEN = {
+    *("config.yaml", "run.json", "finished.json", "diverged.json", "metrics.jsonl", "samples.jsonl"),
+    *("tb", "checkpoints", ".lock"),
+}
 
 X_LABELS = {"step": "updates", "tokens": "tokens trained on", "seconds": "seconds of training"}
 
@@ -164,7 +170,7 @@ def plot(
 def remove(names: Names, yes: Yes = False) -> None:
     """Remove runs, after asking.
 
-    Their checkpoints are removed too. A run in training is refused.
+    Their checkpoints are removed too. A run in training is refused, and a folder that holds anything else.
     """
     runs = open_runs(names)
     check_removable(runs)
@@ -207,15 +213,32 @@ def verify(
 
 
 def check_removable(runs: Sequence[Run]) -> None:
-    """RunError for runs in training, and for links, as removing one would leave the run."""
+    """RunError for runs in training, for links, as removing one would leave the run, and for what may be no run."""
     problems = [Problem("this run is in training. Stop it first.", str(run.path)) for run in runs if run.locked]
     problems += [
         Problem(f"this is a link to a run. Name the run's own folder, {run.path.resolve()}.", str(run.path))
         for run in runs
         if run.path.is_symlink()
     ]
+    for run in runs:
+        with gathered(problems):
+            check_is_ours(run.path)
     if problems:
         raise RunError(problems)
+
+
+def check_is_ours(folder: Path) -> None:
+    """RunError unless a folder has a run.json, which may be damaged, and nothing in it but what gptlite writes."""
+    from gptlite import files
+
+    with files.storage_errors(folder, "read"):
+        names = sorted(os.listdir(folder))
+    foreign = [on_one_line(name) for name in names if name not in WRITTEN and files.TEMP_MARK not in name]
+    if "run.json" not in names:
+        raise RunError("this may be no run of gptlite, since it has no run.json. Remove it by hand.", str(folder))
+    if foreign:
+        shown = and_more(foreign, 3)
+        raise RunError(f"gptlite did not write {shown} in this folder. Remove it by hand.", str(folder))
 
 
 def describe_size(run: Run) -> str:
