@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,7 +20,8 @@ from gptlite.cli.sample import command as sample
 from gptlite.cli.terminal import Console, drop, on_one_line, shell_name
 from gptlite.cli.train import command as train
 from gptlite.cli.usage import Command, Commands, usage_problem
-from gptlite.errors import ConfigError, Interrupted, UserError
+from gptlite.errors import ConfigError, DataError, Interrupted, StorageError, UserError
+from gptlite.files import storage_errors
 from gptlite.version import __version__
 
 # rich_markup_mode=None: Rich would print errors in boxes, and takes a tenth of a second to import.
@@ -58,6 +62,26 @@ def complain(error: UserError) -> None:
         Console().say(f"continue with:\n  {shell_name('gptlite')} train --resume {shlex.quote(error.handle)}")
 
 
+def limit_reached(error: OSError | MemoryError | RuntimeError) -> UserError | None:
+    """What the system refused or had too little of, as an error of one line; None for a bug."""
+    if isinstance(error, OSError):
+        where = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "gptlite"
+        try:
+            with storage_errors(Path(where), "go on"):
+                raise error
+        except StorageError as found:
+            return found
+    if isinstance(error, RecursionError):
+        return DataError("the input is nested too deeply. No file that gptlite writes is: look for a damaged one.")
+    # torch raises a RuntimeError, on a GPU a subclass of it.
+    if isinstance(error, MemoryError) or re.search("allocate memory|out of memory", str(error)):
+        return ConfigError(
+            "the memory is full. Lower the size of the model, of the batches (train.micro_batch_size, "
+            "eval.batch_size, the samples at a time) or of the text, or stop other programs."
+        )
+    return None
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run a command line and return its exit code. Only bugs raise."""
     try:
@@ -75,6 +99,12 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         drop(sys.stdout)
         return 0
+    except (OSError, MemoryError, RuntimeError) as error:
+        answer = limit_reached(error)
+        if answer is None:
+            raise
+        complain(answer)
+        return answer.exit_code
 
 
 def main() -> None:

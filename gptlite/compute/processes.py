@@ -4,22 +4,36 @@ from __future__ import annotations
 
 import os
 
+from gptlite.errors import ConfigError
+
 
 def world_size() -> int:
     """Processes of this run, on all machines."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
+    return _number("WORLD_SIZE", 1)
 
 
 def local_world_size() -> int:
     """Those on this machine."""
-    return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return _number("LOCAL_WORLD_SIZE", 1)
 
 
 def local_rank() -> int:
     """Which of this machine's GPUs is ours."""
-    return int(os.environ.get("LOCAL_RANK", "0"))
+    return _number("LOCAL_RANK", 0)
 
 
 def is_main() -> bool:
     """Whether this process is the one that writes."""
-    return os.environ.get("RANK", "0") == "0"
+    return _number("RANK", 0) == 0
+
+
+def _number(name: str, least: int) -> int:
+    """A variable of the environment, which is `least` where it is not set. ConfigError for what torchrun never sets."""
+    text = os.environ.get(name, str(least))
+    try:
+        number = int(text)
+    except ValueError:
+        number = -1
+    if number < least:
+        raise ConfigError(f"the environment variable is {text[:40]!r}, and torchrun sets a number. Unset it.", name)
+    return number

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
@@ -42,6 +43,22 @@ class Section(BaseModel):
             if (problem := rule.problem(dict(self))) is not None:
                 raise ValueError(problem)
         return self
+
+
+def known_home(name: str) -> Rule:
+    """Refuse a path that begins with ~ and a user who does not exist, or whose home is unknown."""
+
+    def holds(path: str) -> bool:
+        try:
+            Path(path).expanduser()
+        except RuntimeError:
+            return False
+        return True
+
+    def sentence(path: str) -> str:
+        return f"{name} is {shown(path)}, but the home of this user is unknown. Write the path in full."
+
+    return Rule((name.partition(".")[2],), holds, sentence)
 
 
 def requires(name: str, other: str, allowed: Callable[[Any], bool], reason: str, instead: str) -> Rule:

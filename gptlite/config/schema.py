@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gptlite.config.rules import MODEL_RULES, TOKENIZER_RULES, Section
+from gptlite.config.rules import MODEL_RULES, TOKENIZER_RULES, Section, known_home
 from gptlite.config.sampling import SampleSection
 from gptlite.config.saved import DEFAULT_BPE_VOCAB_SIZE
 from gptlite.config.training import EvalSection, LogSection, SaveSection, TrainSection
@@ -40,6 +40,8 @@ class RunSection(Section):
     seed: Natural = key(1337, "random seed of the initial weights, the order of batches and dropout")
     dir: PathText = key("runs", "folder in which runs are created")
 
+    rules = (known_home("run.dir"),)
+
 
 class DataSection(Section):
     """The text, how it is split, and in which order it is read."""
@@ -55,6 +57,8 @@ class DataSection(Section):
         "shuffle", "order of training windows; shuffle visits each once per epoch, random draws with replacement"
     )
     dir: PathText = key("data/prepared", "folder for prepared data sets")
+
+    rules = (known_home("data.dir"),)
 
     @property
     def folder(self) -> Path:

@@ -85,6 +85,7 @@ def refusal(arguments: tuple[str, ...], error: str, folder: Path) -> list[str]:
     """A command line and its error lines, without what differs between machines; nothing if there was no error."""
     lines = [line for line in error.splitlines() if line.startswith("error: ")]
     text = "\n".join([f"$ gptlite {shlex.join(arguments)}", *lines]).replace(str(folder), "/folder")
+    text = re.sub("x{255,}", "LONG", text)
     text = re.sub(r"pid \d+ on \S+ since [^\s,:]+(:[\d:+]+)?", "pid N on HOST since TIME", text)
     text = re.sub(r"[0-9a-f]{12}(?=\b)", "DIGEST", text)
     return [re.sub(r"[\d.,]+(?= [KMG]iB)", "N", text)] if lines else []

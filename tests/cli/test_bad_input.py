@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,8 @@ CASES = [
     (["--resume", "gone"], "--resume gone: there is no run of this name in runs"),
     (["--resume", "a", "--data", "b"], "--resume with --data: a resumed run keeps"),
     (["--name", "a/b"], "run a/b: a run's name cannot contain slashes"),
+    (set_("data.dir", "~nobody9/x"), "data.dir is ~nobody9/x, but the home of this user is unknown. Write the path in"),
+    (set_("run.dir", "~nobody9/x"), "run.dir is ~nobody9/x, but the home of this user is unknown. Write the path in"),
     (set_("run.device", "cuda"), "run.device is cuda, and torch finds no such device"),
 ]
 
@@ -255,3 +258,70 @@ def test_max_steps_below_the_steps_done_is_refused(gptlite, trained):
     assert gptlite("train", "--resume", "nano", "--set", "train.max_steps=4").refuses(
         "train.max_steps is 4, but nano has already made 6 updates"
     )
+
+
+LONG = "x" * 300
+WITH_LONG_NAMES = [
+    *(["train", "--resume", LONG], ["train", "-c", "nano.yaml", "--continue", "--name", LONG]),
+    *(["sample", LONG], ["sample", "--prompt-file", LONG], ["sample", "--out", LONG]),
+    *(["eval", LONG], ["eval", "--file", LONG]),
+    *(["runs", LONG], ["runs", "diff", "nano", LONG], ["runs", "plot", LONG], ["runs", "rm", LONG]),
+    *(["runs", "verify", LONG], ["runs", "plot", "nano", "-o", LONG]),
+    ["prepare", "-c", "nano.yaml", "--set", f"data.dir={LONG}"],
+]
+
+
+@pytest.mark.parametrize("words", WITH_LONG_NAMES, ids=lambda words: " ".join(words).replace(LONG, "LONG"))
+def test_a_name_longer_than_the_system_allows_is_one_line_in_every_command(gptlite, trained, words):
+    result = gptlite(*words)
+    assert result.code == 4
+    assert len(result.errors) == 1
+    assert f"{LONG[:255]}" in result.errors[0]
+    assert "File name too long. Choose a shorter name." in result.errors[0]
+
+
+def deep_recursion(*_: object) -> None:
+    deep_recursion()
+
+
+def raising(error: Exception) -> Callable[..., None]:
+    def fail(*_: object) -> None:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("fail", "code", "message"),
+    [
+        (
+            raising(OSError(errno.EIO, "Input/output error", "a/b")),
+            4,
+            "a/b: cannot go on: Input/output error. The disk",
+        ),
+        (raising(OSError(errno.EMFILE, "Too many open files")), 4, "gptlite: cannot go on: Too many open files. "),
+        (raising(MemoryError()), 2, "the memory is full. Lower the size of the model, of the batches "),
+        (raising(RuntimeError("[enforce fail] can't allocate memory: 9 bytes")), 2, "the memory is full. "),
+        (deep_recursion, 2, "the input is nested too deeply. "),
+    ],
+    ids=["disk", "no path", "memory", "memory of torch", "depth"],
+)
+def test_what_the_system_refuses_anywhere_is_one_line(gptlite, monkeypatch, fail, code, message):
+    monkeypatch.setattr("gptlite.runs.summary.read_runs", fail)
+    result = gptlite("runs", "list")
+    assert result.code == code
+    assert result.err.startswith(f"error: {message}")
+    assert result.err.count("\n") == 1
+
+
+def test_a_bug_keeps_its_traceback(gptlite, monkeypatch):
+    monkeypatch.setattr("gptlite.runs.summary.read_runs", raising(RuntimeError("a bug")))
+    with pytest.raises(RuntimeError, match="a bug"):
+        gptlite("runs", "list")
+
+
+@pytest.mark.parametrize("variable", ["WORLD_SIZE", "RANK", "LOCAL_RANK"])
+def test_a_variable_of_torchrun_that_is_no_number_is_named(gptlite, monkeypatch, variable):
+    monkeypatch.setenv(variable, "two")
+    assert gptlite("train", "-c", "nano.yaml").refuses(f"error: {variable}: the environment variable is 'two', and ")
+    assert not Path("runs").exists()

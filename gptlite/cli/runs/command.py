@@ -96,7 +96,7 @@ def list_runs(
     from gptlite.runs.run import runs_folder
     from gptlite.runs.summary import read_runs
 
-    root = runs_folder() if folder is None else Path(folder).expanduser()
+    root = runs_folder() if folder is None else Path(os.path.expanduser(folder))
     runs, problems = read_runs(root)
     matching = table.filter_runs(runs, filter_ or []) if runs else []
     rows = table.sort_rows([RunGroup([run]) for run in matching] if no_fold else group_seeds(matching), sort)
