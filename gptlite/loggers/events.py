@@ -6,7 +6,8 @@ import io
 import re
 import socket
 import time as clock
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,17 @@ from gptlite import files
 Values = Sequence[dict[str, Any]]  # the fields of Summary.Value: tag, and what it holds
 
 _EVENT_FILE = re.compile(r"events\.out\.tfevents\.(\d+)\.")
+
+
+@contextmanager
+def import_errors() -> Iterator[None]:
+    """Turn whatever an import of tensorboard raises into an ImportError, which switches it off: with a broken protobuf
+    it is a TypeError, an AttributeError or a RuntimeError."""
+    try:
+        yield
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise ImportError(f"tensorboard cannot be imported ({reason}). Install it and protobuf again.") from error
 
 
 class EventFolder:
@@ -33,6 +45,7 @@ class EventFolder:
         self._first_step = first_step
         self._first_values = first_values
         self._file: files.OutFile | None = None
+        self._name_is_durable = False
 
     def write_scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Write numbers by their tags."""
@@ -45,9 +58,13 @@ class EventFolder:
             self._record(step, summary={"value": values})
 
     def sync(self) -> None:
-        """Return when everything so far is durable."""
-        if self._file:
-            self._file.sync()
+        """Return when everything so far is durable, the first time the file's name too."""
+        if self._file is None:
+            return
+        self._file.sync()
+        if not self._name_is_durable:
+            files.sync_dir(self._folder)
+            self._name_is_durable = True
 
     def close(self) -> None:
         """Close the file."""
@@ -62,13 +79,14 @@ class EventFolder:
         """Make the file, unless it was made before."""
         if self._file is not None:
             return
+        version = encode_event(wall_time=clock.time(), file_version="brain.Event:2")  # or ImportError, before any file
         files.make_dirs(self._folder)
         # Readers sort files by name, so a later file needs a later stamp, even within a second or after the clock was
         # set back.
         stamps = [int(found[1]) for path in self._folder.iterdir() if (found := _EVENT_FILE.match(path.name))]
         stamp = max([int(clock.time()), *(earlier + 1 for earlier in stamps)])
         self._file = files.OutFile.create(self._folder / f"events.out.tfevents.{stamp:010d}.{socket.gethostname()}")
-        self._record(0, file_version="brain.Event:2")
+        self._file.write(version)
         # The first file needs START too: TensorBoard does not treat the first START that it reads as a restart.
         self._record(self._first_step, session_log={"status": "START"})
         self.write(0, self._first_values(not stamps))
@@ -76,8 +94,9 @@ class EventFolder:
 
 def encode_event(**fields: Any) -> bytes:
     """Return the bytes of an event, for one write call: a kill then leaves all of it or nothing."""
-    from tensorboard.compat.proto.event_pb2 import Event  # type: ignore[import-untyped]
-    from tensorboard.summary.writer.record_writer import RecordWriter  # type: ignore[import-untyped]
+    with import_errors():
+        from tensorboard.compat.proto.event_pb2 import Event  # type: ignore[import-untyped]
+        from tensorboard.summary.writer.record_writer import RecordWriter  # type: ignore[import-untyped]
 
     file = io.BytesIO()
     RecordWriter(file).write(Event(**fields).SerializeToString())

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from gptlite import files
-from gptlite.loggers.events import EventFolder, Values
+from gptlite.loggers.events import EventFolder, Values, import_errors
 from gptlite.loggers.media import Embeddings, Histogram, Image, Media, encode_png
 from gptlite.loggers.metrics import Sink
 
@@ -136,7 +136,8 @@ def _hparams(settings: Mapping[str, Setting]) -> dict[str, Any]:
     Without a summary of the experiment, TensorBoard shows settings that differ first and sorts metrics by their tags,
     so that best/bits_per_byte is the first.
     """
-    from tensorboard.plugins.hparams import metadata, plugin_data_pb2  # type: ignore[import-untyped]
+    with import_errors():
+        from tensorboard.plugins.hparams import metadata, plugin_data_pb2  # type: ignore[import-untyped]
 
     session = plugin_data_pb2.SessionStartInfo()
     for name, value in settings.items():
@@ -152,7 +153,8 @@ def _hparams(settings: Mapping[str, Setting]) -> dict[str, Any]:
 
 def _text(tag: str, text: str) -> dict[str, Any]:
     """A text summary, indented by four so that TensorBoard, which renders Markdown, shows it unchanged."""
-    from tensorboard.plugins.text.metadata import create_summary_metadata  # type: ignore[import-untyped]
+    with import_errors():
+        from tensorboard.plugins.text.metadata import create_summary_metadata  # type: ignore[import-untyped]
 
     indented = "\n".join("    " + line for line in text.split("\n")).encode(errors="replace")
     tensor = {"dtype": "DT_STRING", "tensor_shape": {}, "string_val": [indented]}
@@ -167,7 +169,8 @@ def _image(tag: str, image: Image) -> dict[str, Any]:
 
 def _histogram(tag: str, histogram: Histogram) -> dict[str, Any]:
     """A histogram summary: a row of left edge, right edge and count for each bin."""
-    from tensorboard.plugins.histogram.metadata import create_summary_metadata  # type: ignore[import-untyped]
+    with import_errors():
+        from tensorboard.plugins.histogram.metadata import create_summary_metadata  # type: ignore[import-untyped]
 
     edges, counts = histogram.edges.tolist(), histogram.counts.tolist()
     rows = [number for row in zip(edges[:-1], edges[1:], counts, strict=True) for number in row]

@@ -264,6 +264,60 @@ def test_a_full_disk_costs_one_warning_and_no_training(tmp_path: Path, monkeypat
     assert (tmp_path / "metrics.jsonl").read_text().count("\n") == 3
 
 
+BROKEN = """
+import sys
+from pathlib import Path
+from gptlite.loggers.baselines import BaselineSink
+from gptlite.loggers.metrics import MetricLog
+from gptlite.loggers.tensorboard import TensorBoardSink
+
+folder = Path(sys.argv[1])
+sinks = [TensorBoardSink(folder / "tb", config="a: 1"), BaselineSink(folder / "baselines", {"xz": 2.0})]
+with MetricLog.open(folder, resume_step=None, extras=sinks, warn=print) as log:
+    for step in (1, 2):
+        log.write(step, "val", {"loss": 1.0, "bits_per_byte": 1.0})
+"""
+
+
+@pytest.mark.parametrize(
+    "error", ["TypeError('Descriptors cannot be created directly.\\n')", "RuntimeError()", "1 / 0"]
+)
+def test_a_broken_protobuf_costs_one_line_for_each_sink_and_no_training(tmp_path: Path, error: str) -> None:
+    (tmp_path / "google/protobuf").mkdir(parents=True)
+    code = error if error == "1 / 0" else f"raise {error}"
+    (tmp_path / "google/protobuf/__init__.py").write_text(code)
+    path = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run([sys.executable, "-c", BROKEN, tmp_path], capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    first, second = done.stdout.splitlines()
+    assert first.startswith("TensorBoardSink is switched off: tensorboard cannot be imported (")
+    assert second.startswith("BaselineSink is switched off: tensorboard cannot be imported (")
+    assert (tmp_path / "metrics.jsonl").read_text().count("\n") == 2
+    assert not (tmp_path / "tb").exists()
+
+
+def test_our_own_bugs_in_writing_events_are_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gptlite.loggers.events.clock.time", lambda: "noon")
+    with (
+        pytest.raises((TypeError, ValueError)),
+        MetricLog.open(tmp_path, resume_step=None, extras=[TensorBoardSink(tmp_path / "tb")], warn=print) as log,
+    ):
+        log.write(1, "train", {"loss": 1.0})
+
+
+def test_the_names_of_new_event_files_are_made_durable_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[Path] = []
+    sync_dir = files.sync_dir
+    sink = TensorBoardSink(tmp_path / "tb")
+    sink.log(1, "train", {"loss": 1.0}, {})
+    monkeypatch.setattr(files, "sync_dir", lambda path: (synced.append(path), sync_dir(path)))
+    for step in (2, 3):
+        sink.sync()
+        sink.log(step, "train", {"loss": 1.0}, {})
+    assert sorted(synced) == [tmp_path / "tb", tmp_path / "tb/seconds", tmp_path / "tb/tokens"]
+
+
 def test_nothing_is_imported_or_written_before_the_first_number_and_torch_is_never_imported(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path\n"
