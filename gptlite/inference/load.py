@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
+from torch import Tensor
 
 from gptlite import tokenizers
 from gptlite.compute.device import resolve_compute
@@ -18,6 +19,7 @@ from gptlite.inference.language_model import LanguageModel, ModelInfo
 from gptlite.json_files import check_version
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import FORMAT_VERSION, from_gpt2
+from gptlite.model.sizes import count_parameters, count_tensors
 from gptlite.runs.checkpoint import Checkpoint, Damaged
 from gptlite.runs.find import choose_checkpoint, load_checkpoint_config
 from gptlite.runs.run import runs_folder
@@ -60,10 +62,32 @@ def load_checkpoint(found: Checkpoint, section: RunSection, *, decoding: bool = 
 
 
 def read_model_info(checkpoint: Checkpoint) -> ModelInfo:
-    """Read what a checkpoint's config.json says under "gptlite". RunError if it is missing or of another version."""
-    values: Mapping[str, Any] = checkpoint.read_json("config.json").get("gptlite", {})
-    check_version(checkpoint.path / "config.json", values, FORMAT_VERSION)
-    return ModelInfo(ModelSection.model_validate(values["model"]), int(values["start_id"]), values["normalize"])
+    """Read what a checkpoint's config.json says under "gptlite". RunError if it is missing, malformed or of another
+    version."""
+    path, values = checkpoint.path / "config.json", checkpoint.read_json("config.json").get("gptlite")
+    check_version(path, values if isinstance(values, dict) else {}, FORMAT_VERSION)
+    match values:
+        case {"model": dict(model), "start_id": int(start_id), "normalize": ("none" | "nfc") as normalize}:
+            with contextlib.suppress(ValueError):
+                return ModelInfo(ModelSection.model_validate(model), start_id, normalize)
+    raise RunError(
+        "the fields model, start_id and normalize are missing or not valid. gptlite did not write this file; use "
+        "another checkpoint.",
+        where=str(path),
+    )
+
+
+def check_sizes(tensors: Mapping[str, Tensor], info: ModelInfo, vocab_size: int) -> None:
+    """ValueError for a model larger than its tensors, before its declared sizes take memory."""
+    if not 0 <= info.start_id < vocab_size:
+        raise ValueError(f"start_id is {info.start_id}, and the tokenizer has {vocab_size} ids")
+    stored = info.model.model_copy(update={"position": "learned"})  # GPT-2's layout always has a table of positions
+    declared = count_parameters(stored, vocab_size).total, count_tensors(info.model)
+    found = sum(tensor.numel() for tensor in tensors.values()), len(tensors)
+    if declared[0] > found[0] or declared[1] > found[1]:
+        raise ValueError(
+            "config.json declares {:,} numbers in {:,} tensors, here are {:,} in {:,}".format(*declared, *found)
+        )
 
 
 def build_model(checkpoint: Checkpoint, info: ModelInfo, vocab_size: int, attention: str) -> GPT:
@@ -71,9 +95,11 @@ def build_model(checkpoint: Checkpoint, info: ModelInfo, vocab_size: int, attent
 
     Damaged if its tensors do not fit its configuration, RunError for weights that are not finite.
     """
-    model = GPT(info.model, vocab_size, attention=attention)
+    tensors = checkpoint.read_model()
     try:
-        from_gpt2(checkpoint.read_model(), model)
+        check_sizes(tensors, info, vocab_size)
+        model = GPT(info.model, vocab_size, attention=attention)
+        from_gpt2(tensors, model)
     except ValueError as error:
         raise Damaged(
             f"{error}. The checkpoint does not fit its own config.json; use another one.",

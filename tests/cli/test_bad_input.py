@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from gptlite import files
+from gptlite.json_files import dump_json
+from gptlite.runs.checkpoint import Checkpoint
+from gptlite.runs.checkpoint_manifest import MANIFEST, dump_manifest
 from gptlite.runs.run import Run
 
 
@@ -325,3 +329,31 @@ def test_a_variable_of_torchrun_that_is_no_number_is_named(gptlite, monkeypatch,
     monkeypatch.setenv(variable, "two")
     assert gptlite("train", "-c", "nano.yaml").refuses(f"error: {variable}: the environment variable is 'two', and ")
     assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize("command", ["sample", "eval"])
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("model", {"n_layer": 10**9}, "config.json declares"),
+        ("model", {"n_layer": "two"}, "the fields model, start_id and normalize are missing or not valid."),
+        ("start_id", 10**9, "start_id is 1000000000, and the tokenizer has"),
+        ("normalize", {}, "the fields model, start_id and normalize are missing or not valid."),
+    ],
+)
+def test_a_checkpoint_that_declares_what_it_does_not_hold_is_one_line_though_its_seal_is_right(
+    gptlite, trained, command, key, value, message
+):
+    folder = trained / "checkpoints/step-00000006"
+    found = Checkpoint.open(folder)
+    config = found.read_json("config.json")
+    own = config["gptlite"]
+    own[key] = {**own[key], **value} if key == "model" else value
+    content = dump_json(config)
+    (folder / "config.json").write_bytes(content)
+    record = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    (folder / MANIFEST).write_bytes(dump_manifest(found.step, found.score, {**found.files, "config.json": record}))
+    result = gptlite(command, str(folder))
+    assert result.code == 2
+    assert len(result.errors) == 1
+    assert message in result.errors[0]

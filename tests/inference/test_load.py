@@ -39,8 +39,65 @@ def test_an_unknown_format_version_is_refused(config):
 def test_tensors_that_do_not_fit_the_config_are_damage():
     with pytest.raises(Damaged, match=r"^step/model\.safetensors: tensor transformer\.wte\.weight has shape \(9, 4\)"):
         build_model(checkpoint({}, GPT(INFO.model, 9)), INFO, 5, "fused")
-    with pytest.raises(Damaged, match="is missing"):
-        build_model(checkpoint({}), INFO, 5, "fused")
+    renamed = checkpoint({}, GPT(INFO.model, 5))
+    renamed.read_model()["other"] = renamed.read_model().pop("transformer.wte.weight")
+    with pytest.raises(Damaged, match=r"tensor transformer\.wte\.weight is missing"):
+        build_model(renamed, INFO, 5, "fused")
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        {"n_layer": 10**9},
+        {"n_layer": 2},
+        {"n_embd": 10**9},
+        {"block_size": 10**9},
+        {"block_size": 10**9, "position": "sinusoidal"},
+    ],
+    ids=str,
+)
+def test_a_model_larger_than_its_tensors_is_refused_before_it_is_built(monkeypatch, declared):
+    monkeypatch.setattr("gptlite.inference.load.GPT", None)  # 10**9 layers would take all memory
+    tensors = checkpoint({}, GPT(INFO.model, 5))
+    info = ModelInfo(INFO.model.model_copy(update=declared), start_id=0, normalize="none")
+    # 5 ids and 8 positions of width 4, twelve matrices of 4 x 4, three norms; GPT-2's zero biases: nine and three of 4.
+    stored = (5 + 8) * 4 + 12 * 4 * 4 + 3 * 4 + 9 * 4 + 3 * 4
+    with pytest.raises(
+        Damaged, match=rf"^step/model\.safetensors: config\.json declares [\d,]+ .* here are {stored} in "
+    ):
+        build_model(tensors, info, 5, "fused")
+
+
+@pytest.mark.parametrize("start_id", [-1, 5])
+def test_a_start_id_that_the_tokenizer_lacks_is_refused(start_id):
+    info = ModelInfo(INFO.model, start_id=start_id, normalize="none")
+    with pytest.raises(Damaged, match=f"start_id is {start_id}, and the tokenizer has 5 ids"):
+        build_model(checkpoint({}, GPT(INFO.model, 5)), info, 5, "fused")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"model": None},
+        {"model": [1]},
+        {"model": {**INFO.to_json()["model"], "n_layer": "two"}},
+        {"model": {**INFO.to_json()["model"], "n_heads": 2}},
+        {"start_id": "0"},
+        {"start_id": None},
+        {"normalize": "nfd"},
+        {"normalize": ["nfc"]},
+    ],
+    ids=str,
+)
+def test_a_malformed_model_info_is_one_line(changed):
+    with pytest.raises(RunError, match=r"^step/config\.json: the fields model, start_id and normalize are missing or "):
+        read_model_info(checkpoint({"gptlite": {**INFO.to_json(), **changed}}))
+
+
+@pytest.mark.parametrize("info", [None, [], "x", 1])
+def test_a_model_info_that_is_no_object_is_refused(info):
+    with pytest.raises(RunError, match=r"^step/config\.json: format_version is None"):
+        read_model_info(checkpoint({"gptlite": info}))
 
 
 def test_weights_that_are_not_finite_are_refused():

@@ -70,8 +70,10 @@ def normalization_of_copy(checkpoint: Checkpoint) -> list[Override]:
 
     if find_run(checkpoint) is not None:
         return []
-    info = checkpoint.read_json("config.json").get("gptlite", {})
-    return [Override("saved", "data.normalize", info["normalize"])] if "normalize" in info else []
+    match checkpoint.read_json("config.json").get("gptlite"):
+        case {"normalize": ("none" | "nfc") as normalize}:  # loading says what is wrong with anything else
+            return [Override("saved", "data.normalize", normalize)]
+    return []
 
 
 @dataclass(frozen=True)
