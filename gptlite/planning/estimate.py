@@ -144,6 +144,35 @@ def expected_memory(cfg: RunConfig, vocab_size: int, val_tokens: int, *, n_proce
     return Memory(libraries, weights, gradients, state, activations, peak)
 
 
+def advise_less_memory(
+    cfg: RunConfig, vocab_size: int, val_tokens: int, *, available: int, n_processes: int, libraries: int
+) -> str:
+    """What to lower in a run that has filled its memory: the micro-batch to the largest size below that is expected to
+    fit into `available` bytes, else the size that takes most."""
+
+    def expect(micro: int, scored: int) -> Memory:
+        lowered = cfg.with_values({"train.micro_batch_size": micro, "eval.batch_size": scored})
+        return expected_memory(lowered, vocab_size, val_tokens, n_processes=n_processes, libraries=libraries)
+
+    micro, rows = cfg.train.micro_batch_size, cfg.train.batch_size // n_processes
+    assert isinstance(micro, int), "resolve comes first"
+    smaller = (n for n in range(micro - 1, 0, -1) if rows % n == 0)
+    fitting = next((n for n in smaller if expect(n, cfg.eval.batch_size).peak <= available), None)
+    if fitting is not None:
+        return f"Set train.micro_batch_size to {fitting}, which is expected to fit into {size(available)}."
+    least = expect(1, 1)
+    if least.peak <= available:
+        return "Lower eval.batch_size."
+    parameters = count_parameters(cfg.model, vocab_size)
+    if least.activations > least.weights + least.gradients + least.optimizer:
+        largest = "model.block_size"
+    elif parameters.embeddings + parameters.head > parameters.total / 2:
+        largest = "tokenizer.vocab_size or model.n_embd"
+    else:
+        largest = "model.n_layer or model.n_embd"
+    return f"Lower {largest}: not even one sequence at a time is expected to fit into {size(available)}."
+
+
 def optimizer_bytes(cfg: RunConfig, vocab_size: int) -> int:
     """State of the optimizers. AdamW keeps two numbers per parameter and a step count per tensor, Muon one number."""
     n_parameters, hidden = count_parameters(cfg.model, vocab_size).total, count_hidden(cfg.model)

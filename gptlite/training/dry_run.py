@@ -91,7 +91,7 @@ def dry_run(cfg: RunConfig, prepared: Prepared, *, was_prepared: bool) -> DryRun
     for too_large in warn_about_memory(cfg, memory.peak, available):
         raise ConfigError(too_large)  # the system would kill this process
     trainer = build(cfg, prepared)
-    with memory_errors(cfg):
+    with memory_errors(cfg, manifest.tokenizer.vocab_size, manifest.val.tokens):
         times = time_parts(trainer, prepared.path.parent)
     updates = updates_in(cfg, times)
     plan = plan_run(cfg, prepared, available_memory=available, libraries=libraries, updates=updates)

@@ -10,8 +10,9 @@ import torch
 
 from gptlite.compute.choice import Choice
 from gptlite.compute.compiling import choose_compile
-from gptlite.compute.device import Compute, Hardware, choose_compute
+from gptlite.compute.device import Compute, Hardware, choose_compute, torch_device
 from gptlite.compute.distributed import Dist
+from gptlite.compute.memory import memory_of, resident_bytes
 from gptlite.compute.processes import local_rank, world_size
 from gptlite.config.schema import RunConfig
 from gptlite.data.batches import Batches
@@ -22,6 +23,7 @@ from gptlite.formatting import counted
 from gptlite.inference.language_model import LanguageModel, ModelInfo
 from gptlite.model.gpt import GPT
 from gptlite.model.sizes import feed_forward_flops
+from gptlite.planning.estimate import advise_less_memory
 from gptlite.tokenizers.base import Tokenizer
 from gptlite.training.checkpointing import Identity
 from gptlite.training.optim.build import build_optimizers, choose_optimizer
@@ -97,7 +99,7 @@ def assemble(
     """`build` from its parts. The parameters are initialised from the seed on the CPU: the same on every device."""
     compute = Compute.of(cfg.run, local_rank())
     dist = Dist.from_environment(compute.device)
-    with memory_errors(cfg):
+    with memory_errors(cfg, tokenizer.vocab_size, validation.n_tokens):
         rng = torch.Generator().manual_seed(cfg.run.seed)
         model = GPT(cfg.model, tokenizer.vocab_size, attention=compute.attention, rng=rng).to(compute.device)
         if cfg.run.compile:
@@ -109,15 +111,26 @@ def assemble(
 
 
 @contextmanager
-def memory_errors(cfg: RunConfig) -> Iterator[None]:
-    """Turn the several ways in which torch runs out of memory into a ConfigError."""
+def memory_errors(cfg: RunConfig, vocab_size: int | None = None, val_tokens: int = 0) -> Iterator[None]:
+    """Turn the several ways in which Python and torch run out of memory into a ConfigError, which says what to lower.
+
+    vocab_size: None where it is not known, and with it no estimate.
+    """
+    libraries = resident_bytes()
     try:
         yield
-    except RuntimeError as error:
-        if not isinstance(error, torch.OutOfMemoryError) and "allocate memory" not in str(error):
+    except (MemoryError, RuntimeError) as error:
+        full = isinstance(error, MemoryError | torch.OutOfMemoryError)
+        if not full and "allocate memory" not in str(error):
             raise
+        advice = "Lower train.micro_batch_size or the size of the model."
+        if vocab_size is not None:
+            available = memory_of(torch_device(cfg.run.device, local_rank()))
+            advice = advise_less_memory(
+                cfg, vocab_size, val_tokens, available=available, n_processes=world_size(), libraries=libraries
+            )
         raise ConfigError(
             f"The memory is full: {counted(cfg.model.n_layer, 'layer')} of width {cfg.model.n_embd} with micro-batches "
-            f"of {cfg.train.micro_batch_size} sequences of {cfg.model.block_size} tokens do not fit. Lower "
-            "train.micro_batch_size or the size of the model."
+            f"of {counted(cfg.train.micro_batch_size, 'sequence')} of {cfg.model.block_size} tokens do not fit. "  # type: ignore[arg-type]
+            f"{advice}"
         ) from error

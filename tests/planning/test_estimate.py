@@ -7,7 +7,15 @@ import pytest
 from gptlite.config.loading import load_config
 from gptlite.data.prepare import prepare
 from gptlite.formatting import amount, size
-from gptlite.planning.estimate import count_evaluations, count_saves, estimate_run, kept_checkpoints, optimizer_bytes
+from gptlite.planning.estimate import (
+    advise_less_memory,
+    count_evaluations,
+    count_saves,
+    estimate_run,
+    expected_memory,
+    kept_checkpoints,
+    optimizer_bytes,
+)
 from gptlite.training import launch
 from gptlite.training.dry_run import Times, run_seconds, updates_in
 
@@ -65,6 +73,60 @@ def test_memory_is_that_of_this_process_on_a_cpu_and_of_its_tensors_on_a_gpu(tin
     assert of(halves, prepared, 12).memory.activations == whole.activations / 2
     passes, processes = (of(halves, prepared, 12, n_processes=n).memory.peak for n in (1, 2))
     assert passes > processes
+
+
+VOCAB, VAL_TOKENS = 100, 10_000
+
+
+def resolved(tiny, **values):
+    chosen = {"run.device": "cpu", "run.precision": "fp32", "run.attention": "fused", "train.optimizer": "adamw"}
+    sizes = {"train.batch_size": 48, "train.micro_batch_size": 48, "model.block_size": 512}
+    return tiny.with_values({**chosen, **sizes, **{name.replace("__", "."): value for name, value in values.items()}})
+
+
+def advice(cfg, available):
+    facts = {"n_processes": 1, "libraries": LIBRARIES}
+    return advise_less_memory(cfg, VOCAB, VAL_TOKENS, available=available, **facts)
+
+
+def test_the_largest_micro_batch_that_fits_is_named(tiny):
+    cfg = resolved(tiny, eval__batch_size=1)
+
+    def peak(micro):
+        smaller = resolved(tiny, eval__batch_size=1, train__micro_batch_size=micro)
+        return expected_memory(smaller, VOCAB, VAL_TOKENS, n_processes=1, libraries=LIBRARIES).peak
+
+    divisors = [1, 2, 3, 4, 6, 8, 12, 16, 24]  # of 48, below 48
+    for smaller, larger in zip(divisors, [*divisors[1:], 48], strict=True):
+        for available in (peak(smaller), peak(larger) - 1):
+            said = advice(cfg, available)
+            assert said == f"Set train.micro_batch_size to {smaller}, which is expected to fit into {size(available)}."
+    # Where the machine should have had room for it, the estimate was too low: less is advised all the same.
+    assert advice(cfg, 10 * peak(48)).startswith("Set train.micro_batch_size to 24, ")
+
+
+@pytest.mark.parametrize(
+    ("values", "largest"),
+    [
+        ({"model__block_size": 4096, "model__n_embd": 16}, "model.block_size"),
+        ({"model__block_size": 8, "model__n_layer": 100, "model__n_embd": 512}, "model.n_layer or model.n_embd"),
+        ({"model__block_size": 2, "model__n_embd": 16, "model__n_layer": 1}, "tokenizer.vocab_size or model.n_embd"),
+    ],
+)
+def test_where_no_micro_batch_fits_the_largest_size_is_named(tiny, values, largest):
+    vocab_size = 100_000 if "vocab" in largest else VOCAB
+    values |= {"model__n_head": 1, "train__batch_size": 1, "train__micro_batch_size": 1}
+    said = advise_less_memory(
+        resolved(tiny, **values), vocab_size, VAL_TOKENS, available=2**20, n_processes=1, libraries=LIBRARIES
+    )
+    assert said == f"Lower {largest}: not even one sequence at a time is expected to fit into {size(2**20)}."
+
+
+def test_where_only_the_evaluation_does_not_fit_its_batches_are_named(tiny):
+    small = resolved(tiny, train__batch_size=1, train__micro_batch_size=1, eval__batch_size=1)
+    fits = expected_memory(small, VOCAB, VAL_TOKENS, n_processes=1, libraries=LIBRARIES).peak
+    cfg = resolved(tiny, train__batch_size=1, train__micro_batch_size=1, eval__batch_size=5000)
+    assert advice(cfg, fits) == "Lower eval.batch_size."
 
 
 def test_evaluations_and_checkpoints_are_counted_as_the_loop_has_them(tiny, tmp_path):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
-from gptlite.errors import DataError
+from gptlite.errors import ConfigError, DataError
 from gptlite.training import launch
 
 
@@ -19,3 +20,28 @@ def test_prepared_text_of_which_a_bit_was_flipped_is_refused_to_new_and_resumed_
     assert not (tmp_path / "b").exists()
     with pytest.raises(DataError, match=r"train-00000\.bin: .* its sha256 is "):
         launch.resume(outcome.run)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("can't allocate memory")],
+    ids=repr,
+)
+@pytest.mark.parametrize(
+    ("available", "advice"),
+    [
+        (2**40, "Set train.micro_batch_size to 4, which is expected to fit into 1024 GiB."),
+        (2**20, "not even one sequence at a time is expected to fit into 1.0 MiB."),
+    ],
+)
+def test_a_full_memory_is_an_error_that_names_what_fits(tiny, tmp_path, monkeypatch, error, available, advice):
+    def build_optimizers(*_):
+        raise error
+
+    monkeypatch.setattr("gptlite.training.setup.build_optimizers", build_optimizers)
+    monkeypatch.setattr("gptlite.training.setup.memory_of", lambda device: available)
+    shape = r"^The memory is full: 1 layer of width 16 with micro-batches of 8 sequences of 16 tokens do not fit\. "
+    with pytest.raises(ConfigError, match=shape) as raised:
+        launch.start(tiny, root=tmp_path, base="a")
+    assert str(raised.value).endswith(advice)
+    assert not (tmp_path / "a").exists()
