@@ -7,6 +7,7 @@ environment; with `-m` in place of `--no-python`, Python would import modules fr
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ import torch.distributed as tdist
 from torch import Tensor
 
 from gptlite.compute.processes import world_size
+from gptlite.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -27,9 +29,15 @@ class Dist:
 
     @classmethod
     def from_environment(cls, device: torch.device) -> Dist:
-        """Join the group that torchrun set up; a single process where there is none."""
+        """Join the group that torchrun set up; a single process where there is none. ConfigError for half of one."""
         if world_size() == 1:
             return cls()
+        if missing := [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if name not in os.environ]:
+            raise ConfigError(
+                f"there are to be {world_size()} processes, but {', '.join(missing)} are not set. Start them with "
+                "torchrun, or unset this variable.",
+                "WORLD_SIZE",
+            )
         if device.type == "cuda":
             torch.cuda.set_device(device)  # collectives of objects use the current one
             tdist.init_process_group("nccl", device_id=device)

@@ -24,7 +24,7 @@ def local_rank() -> int:
 
 def is_main() -> bool:
     """Whether this process is the one that writes."""
-    return _number("RANK", 0) == 0
+    return world_size() == 1 or _number("RANK", 0) == 0
 
 
 def _number(name: str, least: int) -> int:

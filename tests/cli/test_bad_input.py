@@ -326,9 +326,23 @@ def test_a_bug_keeps_its_traceback(gptlite, monkeypatch):
 
 @pytest.mark.parametrize("variable", ["WORLD_SIZE", "RANK", "LOCAL_RANK"])
 def test_a_variable_of_torchrun_that_is_no_number_is_named(gptlite, monkeypatch, variable):
+    monkeypatch.setenv("WORLD_SIZE", "1" if variable == "LOCAL_RANK" else "2")
     monkeypatch.setenv(variable, "two")
     assert gptlite("train", "-c", "nano.yaml").refuses(f"error: {variable}: the environment variable is 'two', and ")
     assert not Path("runs").exists()
+
+
+def test_a_world_size_without_the_other_variables_of_torchrun_is_refused(gptlite, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert gptlite("train", "-c", "nano.yaml").refuses(
+        "error: WORLD_SIZE: there are to be 2 processes, but RANK, MASTER_ADDR, MASTER_PORT are not set. "
+    )
+    assert not Path("runs").exists()
+
+
+def test_a_rank_without_a_world_size_is_one_process_that_prints(gptlite, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    assert "saved in runs/nano" in gptlite("train", "-c", "nano.yaml").out
 
 
 @pytest.mark.parametrize("command", ["sample", "eval"])
