@@ -36,7 +36,10 @@ DEFAULT_FOLDER = "runs"
 def runs_folder(configured: str = DEFAULT_FOLDER, environment: Mapping[str, str] = os.environ) -> Path:
     """Return the folder of runs: run.dir unless it is the default, else $GPTLITE_RUNS, else ./runs."""
     chosen = environment.get("GPTLITE_RUNS") or configured if configured == DEFAULT_FOLDER else configured
-    return Path(chosen).expanduser()
+    try:
+        return Path(chosen).expanduser()
+    except RuntimeError:
+        raise RunError("the home of this user is unknown. Write the path in full.", chosen) from None
 
 
 @dataclass(frozen=True)

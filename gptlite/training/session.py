@@ -148,7 +148,7 @@ def run_session(
     signals = Signals(f"run {run.name}", run.handle, listener.say_at_once)
     log = open_log(cfg, prepared.manifest, run, restored, listener) if is_main else MetricLog.silent()
     with (
-        memory_errors(cfg),
+        memory_errors(cfg, trainer.language_model.tokenizer.vocab_size, trainer.validation.n_tokens),
         signals.watched(),
         settings(trainer.compute, deterministic=cfg.run.deterministic),
         run.noting_divergence() if is_main else nullcontext(),

@@ -111,11 +111,8 @@ def assemble(
 
 
 @contextmanager
-def memory_errors(cfg: RunConfig, vocab_size: int | None = None, val_tokens: int = 0) -> Iterator[None]:
-    """Turn the several ways in which Python and torch run out of memory into a ConfigError, which says what to lower.
-
-    vocab_size: None where it is not known, and with it no estimate.
-    """
+def memory_errors(cfg: RunConfig, vocab_size: int, val_tokens: int) -> Iterator[None]:
+    """Turn the ways in which Python and torch run out of memory into a ConfigError, which says what to lower."""
     libraries = resident_bytes()
     try:
         yield
@@ -123,12 +120,10 @@ def memory_errors(cfg: RunConfig, vocab_size: int | None = None, val_tokens: int
         full = isinstance(error, MemoryError | torch.OutOfMemoryError)
         if not full and "allocate memory" not in str(error):
             raise
-        advice = "Lower train.micro_batch_size or the size of the model."
-        if vocab_size is not None:
-            available = memory_of(torch_device(cfg.run.device, local_rank()))
-            advice = advise_less_memory(
-                cfg, vocab_size, val_tokens, available=available, n_processes=world_size(), libraries=libraries
-            )
+        available = memory_of(torch_device(cfg.run.device, local_rank()))
+        advice = advise_less_memory(
+            cfg, vocab_size, val_tokens, available=available, n_processes=world_size(), libraries=libraries
+        )
         raise ConfigError(
             f"The memory is full: {counted(cfg.model.n_layer, 'layer')} of width {cfg.model.n_embd} with micro-batches "
             f"of {counted(cfg.train.micro_batch_size, 'sequence')} of {cfg.model.block_size} tokens do not fit. "  # type: ignore[arg-type]

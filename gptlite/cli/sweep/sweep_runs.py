@@ -16,7 +16,7 @@ from gptlite.runs.run import CONFIG, Run, runs_folder
 from gptlite.training.launch import check_text, with_absolute_paths
 from gptlite.training.reconcile import reconcile
 
-STOPPED = (130, 143)  # exit codes of runs that a signal stopped
+STOPPED = (129, 130, 143)  # exit codes of runs that a signal stopped
 
 
 @dataclass(frozen=True)

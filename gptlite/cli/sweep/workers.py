@@ -19,7 +19,7 @@ from gptlite.cli.options import as_arguments
 from gptlite.cli.sweep.sweep_runs import STOPPED, SweepRun
 from gptlite.compute.threads import VARIABLE
 from gptlite.errors import Interrupted, StorageError
-from gptlite.training.signals import Signals
+from gptlite.training.signals import SAVE, Signals
 
 if TYPE_CHECKING:
     from gptlite.cli.sweep.progress import SweepProgress
@@ -100,6 +100,9 @@ class WorkerPool:
                 for worker in list(self._workers):
                     self._check(worker)
                 self._progress.update()
+                if signals.take_request() == SAVE:
+                    for worker in self._workers:
+                        worker.process.send_signal(signal.SIGUSR1)
                 if signals.received or StorageError.exit_code in self.codes.values():
                     self._stop(signals.received)
 

@@ -263,6 +263,23 @@ def test_a_signal_is_passed_on_once_as_the_other_one(runs, sent, passed_on):
     assert [(run.path / "signals").read_text() for run in runs[:2]] == [f"{int(passed_on)} "] * 2
 
 
+def test_a_wish_to_save_is_passed_on_and_nothing_stops(runs):
+    asked = "import signal\nsignal.signal(signal.SIGUSR1, lambda *_: open('asked', 'w').close())\n"
+    waits = (
+        f"import os, time\nopen('ready', 'w').close()\nwhile not os.path.exists('asked'): time.sleep(0.01)\n{FINISH}"
+    )
+    told, watch, sent = Told(), signals(), []
+
+    def ask() -> None:
+        if not sent and (runs[0].path / "ready").exists():
+            sent.append(os.kill(os.getpid(), signal.SIGUSR1))
+
+    told.at_update = ask
+    pool = pool_of(runs[:1], {0: asked + waits}, 1, told)
+    pool.work(watch)
+    assert (pool.codes, pool.cut_short, watch.received) == ({runs[0].name: 0}, False, 0)
+
+
 def test_the_same_signal_twice_kills_every_worker(runs):
     told = Told()
     told.at_update = lambda: os.kill(os.getpid(), signal.SIGINT)
