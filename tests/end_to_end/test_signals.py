@@ -114,26 +114,28 @@ def test_twenty_signals_at_random_times_also_in_saves_and_evaluations(tiny, tmp_
     whole = start(tiny, tmp_path, "whole")
     cut = Run(tmp_path / "cut")
     moments = random.Random(os.urandom(8))
-    stopped = 0
-    seconds = 0.4  # of a whole run
-    while stopped < 20:
-        timer = threading.Timer(moments.uniform(0, seconds), os.kill, (os.getpid(), signum))
+    at_once = 5 if signum == signal.SIGUSR1 else 1  # which does not stop the run
+    sent = 0
+    while sent < 20:
+        timers = [threading.Timer(moments.uniform(0, 0.4), os.kill, (os.getpid(), signum)) for _ in range(at_once)]
         before = signal.signal(signum, lambda number, frame: None)  # one that comes before or after training is lost
-        timer.start()
         error = None
         try:
+            for timer in timers:
+                timer.start()
             launch.resume_or_start(tiny, root=tmp_path, name="cut")
         except Interrupted as interrupted:
             error = interrupted
-        timer.join()
+        for timer in timers:
+            timer.join()
         signal.signal(signum, before)
         if error is not None:
             assert error.exit_code == 128 + signum
             assert f"after step {final(cut).step} of 30" in str(error)
-            stopped += 1
+            sent += 1
             continue
         assert_same_end(whole, cut)
-        stopped += signum == signal.SIGUSR1
+        sent += at_once * (signum == signal.SIGUSR1)
         with cut.lock():
             cut.remove()
     launch.resume_or_start(tiny, root=tmp_path, name="cut")
