@@ -21,7 +21,6 @@ from gptlite.cli.terminal import Console, drop, on_one_line, shell_name
 from gptlite.cli.train import command as train
 from gptlite.cli.usage import Command, Commands, usage_problem
 from gptlite.errors import ConfigError, DataError, Interrupted, StorageError, UserError
-from gptlite.files import storage_errors
 from gptlite.version import __version__
 
 # rich_markup_mode=None: Rich would print errors in boxes, and takes a tenth of a second to import.
@@ -65,6 +64,8 @@ def complain(error: UserError) -> None:
 def limit_reached(error: OSError | MemoryError | RuntimeError) -> UserError | None:
     """What the system refused or had too little of, as an error of one line; None for a bug."""
     if isinstance(error, OSError):
+        from gptlite.files import storage_errors
+
         where = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "gptlite"
         try:
             with storage_errors(Path(where), "go on"):
