@@ -42,9 +42,10 @@ _ADVICE = {
     errno.EEXIST: "Move away what has this name, or choose another name.",
     errno.ENAMETOOLONG: "Choose a shorter name.",
     errno.EIO: "The disk reports a fault; check it or choose another folder.",
-    errno.ELOOP: "It is a symbolic link; put the file itself in its place.",
-    errno.EINVAL: "It is a folder, a pipe or a device; put the file in its place.",
+    errno.ELOOP: "Put the file itself in the place of the link.",
+    errno.ENXIO: "Put a file in its place.",
 }
+_REASONS = {errno.ELOOP: "it is a symbolic link", errno.ENXIO: "it is a folder, a pipe or a device"}
 _ADVICE |= dict.fromkeys((errno.EPERM, errno.EROFS), _ADVICE[errno.EACCES])
 _ADVICE |= dict.fromkeys((errno.ENOTDIR, errno.EISDIR, errno.ENOTEMPTY), _ADVICE[errno.EEXIST])
 _ADVICE[getattr(errno, "EDQUOT", errno.ENOSPC)] = _ADVICE[errno.ENOSPC]
@@ -66,8 +67,9 @@ def storage_errors(path: Path, action: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = error.strerror or (os.strerror(error.errno) if error.errno else str(error))
-        advice = _ADVICE.get(error.errno or 0, "Fix the cause, then try again.")
+        number = error.errno or 0
+        reason = _REASONS.get(number) or error.strerror or (os.strerror(number) if number else str(error))
+        advice = _ADVICE.get(number, "Fix the cause, then try again.")
         raise StorageError(f"cannot {action}: {reason}. {advice}", where=str(path)) from error
 
 
@@ -84,7 +86,7 @@ def open_own(path: Path) -> io.BufferedReader:
     fd = os.open(path, _READ)
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file")
+            raise OSError(errno.ENXIO, "not a regular file")
         return io.BufferedReader(io.FileIO(fd, "rb"))
     except BaseException:
         os.close(fd)

@@ -128,7 +128,7 @@ def test_binary_in_place_of_the_description_is_refused(tmp_path: Path) -> None:
 def test_a_description_that_cannot_be_read_is_a_storage_error(tmp_path: Path) -> None:
     (tmp_path / "gptlite_tokenizer.json").mkdir()
     with pytest.raises(
-        StorageError, match=r"gptlite_tokenizer\.json: cannot read: not a regular file\. It is a folder"
+        StorageError, match=r"gptlite_tokenizer\.json: cannot read: it is a folder, a pipe or a device\. Put a file"
     ):
         load(tmp_path)
 
