@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 from gptlite import files, locks
 from gptlite.errors import Diverged, RunError
 from gptlite.json_files import read_facts, write_sealed
+from gptlite.runs.checkpoint import read_pointer
 from gptlite.runs.names import INFO, check_name, is_free, numbered, taken
 
 T = TypeVar("T")
@@ -238,11 +239,13 @@ class Run:
 
     @contextmanager
     def noting_divergence(self) -> Iterator[None]:
-        """Write diverged.json durably when the training inside raises Diverged: what happened, and in which step."""
+        """Write diverged.json durably when the training inside raises Diverged: what happened, in which step, and the
+        checkpoint from which a resume repeats it."""
         try:
             yield
         except Diverged as error:
-            write_sealed(self.path / "diverged.json", {"problem": str(error), **error.facts})
+            last = read_pointer(self.checkpoints, "latest")
+            write_sealed(self.path / "diverged.json", {"problem": str(error), **error.facts, "last_checkpoint": last})
             raise
 
     def reopen(self) -> None:

@@ -138,7 +138,7 @@ def test_weights_that_are_not_finite_are_never_saved_and_the_last_good_state_sta
     run = Run(tmp_path / "w")
     assert [each.step for each in valid_checkpoints(run.checkpoints, check_hashes=True)] == [0]
     facts = read_facts(run.path / "diverged.json")
-    assert (facts["step"], facts["lr"]) == (1, 1e38)
+    assert (facts["step"], facts["lr"], facts["last_checkpoint"]) == (1, 1e38, 0)
 
 
 @pytest.mark.parametrize("step_before", [4, 0])
