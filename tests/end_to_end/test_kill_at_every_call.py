@@ -18,11 +18,12 @@ from pathlib import Path
 import gptlite.training.session
 from gptlite import files
 from gptlite.config.schema import RunConfig
-from gptlite.training import launch
+from gptlite.training import launch, trainer
 from gptlite.training.trainer import Trainer
 
 root, cfg = Path(sys.argv[1]), RunConfig.model_validate_json(sys.argv[2])
 real_save, in_save = Trainer.save, False
+trainer.SAMPLE_CHARACTERS = 6  # half of the time of a run this short
 files._fsync = lambda fd: None  # the process dies, the system does not
 
 def save(*args, **kwargs):
@@ -82,14 +83,15 @@ def every_call(prefix, begun):
 
 assert status(in_child(first_half)) == 0
 counts = {"start": every_call("start", begun=False), "resume": every_call("resume", begun=True)}
-n_random = 0
+n_random = n_ends = 0
 while n_random < 30:
     child = in_child(train, "random")
     time.sleep(random.uniform(0, 0.3))
     os.kill(child, signal.SIGKILL)
     if status(child) == 0:
         assert status(in_child(train, "random")) == 0
-        os.rename(root / "random", root / f"random-{n_random}")
+        n_ends += 1
+        os.rename(root / "random", root / f"random-{n_ends}")
     else:
         n_random += 1
 assert status(in_child(train, "random")) == 0
@@ -102,6 +104,7 @@ def test_training_killed_at_any_call_or_time_ends_bit_for_bit_as_one_left_alone(
     tiny, tmp_path, repository, monkeypatch
 ):
     tiny = tiny.with_values({"train.max_steps": 4, "eval.every": 2, "save.every": 2})
+    monkeypatch.setattr("gptlite.training.trainer.SAMPLE_CHARACTERS", 6)
     whole = start(tiny, tmp_path, "whole")
     monkeypatch.setenv("PYTHONPATH", str(repository))
     command = [sys.executable, "-c", KILLS, str(tmp_path / "killed"), tiny.model_dump_json()]

@@ -16,16 +16,22 @@ from training_runs import assert_same_end, final, numbers, signal_in, start
 from gptlite.errors import Interrupted
 from gptlite.runs.checkpoint import read_pointer, valid_checkpoints
 from gptlite.runs.run import Run
-from gptlite.training import launch, loop
+from gptlite.training import launch, loop, session
 from gptlite.training.trainer import Trainer
 
 STOPPING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
 
-@pytest.mark.parametrize("signum", STOPPING)
-@pytest.mark.parametrize("step", [7, 11], ids=["in the middle", "at the end"])
-def test_a_signal_comes_before_a_due_evaluation_which_the_resume_makes_up(tiny, tmp_path, monkeypatch, step, signum):
-    whole = start(tiny, tmp_path, "whole")
+@pytest.fixture(scope="module")
+def whole(tiny, tmp_path_factory):
+    """The run that was left alone."""
+    return start(tiny, tmp_path_factory.mktemp("whole"), "whole")
+
+
+@pytest.mark.parametrize(("step", "signum"), [(7, signal.SIGINT), (7, signal.SIGTERM), (11, signal.SIGHUP)])
+def test_a_signal_comes_before_a_due_evaluation_which_the_resume_makes_up(
+    tiny, tmp_path, monkeypatch, whole, step, signum
+):
     with monkeypatch.context() as patch:
         signal_in(patch, step, signum)
         patch.setattr(Trainer, "evaluate", evaluations_before(Trainer.evaluate, step // 4))
@@ -109,20 +115,28 @@ def test_a_signal_that_the_parent_ignored_stays_ignored(tiny, tmp_path, monkeypa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("signum", [*STOPPING, signal.SIGUSR1])
-def test_twenty_signals_at_random_times_also_in_saves_and_evaluations(tiny, tmp_path, signum):
+def test_twenty_signals_at_random_times_also_in_saves_and_evaluations(tiny, tmp_path, monkeypatch, signum):
+    monkeypatch.setattr("gptlite.training.trainer.SAMPLE_CHARACTERS", 6)  # or it would take most of the time
     tiny = tiny.with_values({"train.max_steps": 30, "eval.every": 3, "save.every": 2})
     whole = start(tiny, tmp_path, "whole")
     cut = Run(tmp_path / "cut")
     moments = random.Random(os.urandom(8))
     at_once = 5 if signum == signal.SIGUSR1 else 1  # which does not stop the run
+    timers: list[threading.Timer] = []
+    real_train = session.train
+
+    def train(*args):
+        timers[:] = [threading.Timer(moments.uniform(0, 0.2), os.kill, (os.getpid(), signum)) for _ in range(at_once)]
+        for timer in timers:
+            timer.start()
+        return real_train(*args)
+
+    monkeypatch.setattr(session, "train", train)
     sent = 0
     while sent < 20:
-        timers = [threading.Timer(moments.uniform(0, 0.4), os.kill, (os.getpid(), signum)) for _ in range(at_once)]
-        before = signal.signal(signum, lambda number, frame: None)  # one that comes before or after training is lost
+        before = signal.signal(signum, lambda number, frame: None)  # one that comes after training is lost
         error = None
         try:
-            for timer in timers:
-                timer.start()
             launch.resume_or_start(tiny, root=tmp_path, name="cut")
         except Interrupted as interrupted:
             error = interrupted
@@ -138,6 +152,7 @@ def test_twenty_signals_at_random_times_also_in_saves_and_evaluations(tiny, tmp_
         sent += at_once * (signum == signal.SIGUSR1)
         with cut.lock():
             cut.remove()
+    monkeypatch.setattr(session, "train", real_train)
     launch.resume_or_start(tiny, root=tmp_path, name="cut")
     assert_same_end(whole, cut)
 
