@@ -87,6 +87,8 @@ def read_sealed(path: Path, error: type[UserError] = RunError, *, unsealed: int 
         return fields
     try:
         found = seal(fields)
+    except RecursionError:  # json reads some depths that it cannot write
+        raise error("this is nested too deeply. The file is damaged.", str(path)) from None
     except ValueError:
         raise error(
             "a number in this file is not finite, which is never written. Restore the file.", str(path)

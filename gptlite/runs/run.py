@@ -182,7 +182,7 @@ class Run:
 
     @property
     def is_sealed(self) -> bool:
-        """Whether changes to the run's files can be noticed; version 0.1 wrote them without digests."""
+        """Whether changes to the run's files can be noticed; older runs have no digests."""
         return CONFIG_DIGEST in self.info
 
     def recorded(self, key: str, kind: type[T]) -> T:
@@ -227,7 +227,7 @@ class Run:
         replaced = sha256(self.config_text().encode()).hexdigest() if self.started else None
         if "started_at" not in info:
             now = datetime.now(UTC)
-            newest = max((run.sorts_at for run in Run.all(self.path.parent)), default=0.0)
+            newest = next((run.sorts_at for run in reversed(Run.all(self.path.parent))), 0.0)
             info = {**info, "started_at": now.isoformat(), "sorts_at": max(now.timestamp(), newest + 1e-3)}
         digests = {CONFIG_DIGEST: sha256(config.encode()).hexdigest(), REPLACED_DIGEST: replaced}
         write_sealed(self.path / INFO, {**info, **digests})

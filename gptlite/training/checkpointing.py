@@ -82,7 +82,7 @@ def first_non_finite(model: GPT, optimizers: Optimizers) -> str | None:
 
 @dataclass(frozen=True)
 class Restored:
-    """What a checkpoint restores: where training and its logs stood. logs: none in those of version 0.1."""
+    """What a checkpoint restores: where training and its logs stood. logs: none where they were not sealed."""
 
     state: TrainState
     logs: Mapping[str, LogEnd]

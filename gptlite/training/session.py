@@ -130,7 +130,7 @@ def check_length(cfg: RunConfig, restored: Restored | None, run: Run, listener: 
 def first_reasons(before: object, now: dict[str, dict[str, object]]) -> dict[str, object]:
     """The reasons of a resumed run: the original one of each value that is now read from config.yaml.
 
-    Runs made before version 0.2 recorded sentences instead; their reasons are those of now.
+    Older runs recorded sentences instead; their reasons are those of now.
     """
     first = before if isinstance(before, dict) else {}
     return {key: first.get(key, choice) if choice["reason"] == GIVEN else choice for key, choice in now.items()}

@@ -72,8 +72,7 @@ class Trainer:
     def find_non_finite(self) -> str | None:
         """The name of a parameter or optimizer state that is not finite in the main process; None where all are."""
         name = first_non_finite(self.model, self.optimizers) if self.dist.is_main else None
-        found = self.dist.from_main(name or "") if self.dist.world_size > 1 else name
-        return found or None
+        return self.dist.from_main(name or "") or None
 
     def save(
         self,

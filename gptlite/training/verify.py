@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from gptlite.config.loading import parse_config
 from gptlite.errors import UserError
 from gptlite.json_files import read_facts
 from gptlite.loggers.log_files import LogEnd, starts_with
-from gptlite.runs.checkpoint import Checkpoint, Damaged, open_step, step_folders
+from gptlite.runs.checkpoint import Checkpoint, open_step, step_folders
 from gptlite.runs.checkpoint_manifest import MANIFEST
 from gptlite.runs.names import INFO
 from gptlite.runs.run import CONFIG, Run
@@ -32,7 +33,7 @@ def check_run(run: Run) -> tuple[list[Check], Checkpoint | None]:
     if checks[0].problem is None:
         checks.append(_check(run.path / CONFIG, run.check_config, None if run.is_sealed else "without a seal"))
     facts = (run.path / "finished.json", run.path / "diverged.json", *run.checkpoints.glob("*.json"))
-    checks += [_check(path, lambda path=path: read_facts(path)) for path in facts if path.exists()]  # type: ignore[misc]
+    checks += [_check(path, partial(read_facts, path)) for path in facts if path.exists()]
     newest = None
     for folder in step_folders(run.checkpoints)[::-1]:
         found, more = _check_checkpoint(folder)
@@ -55,11 +56,11 @@ def _check_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[Check]]:
     """The checkpoint in a folder if it is whole, and a check of each file."""
     try:
         opened = open_step(folder, check_hashes=False)
-    except (Damaged, UserError) as error:
+    except UserError as error:
         problem = error.problems[0]
         return None, [Check(Path(problem.where or folder), problem.sentence)]
     checks = [Check(folder / MANIFEST)]
-    checks += [_check(folder / name, lambda name=name: opened.check_hash(name)) for name in sorted(opened.files)]  # type: ignore[misc]
+    checks += [_check(folder / name, partial(opened.check_hash, name)) for name in sorted(opened.files)]
     return opened if all(check.problem is None for check in checks) else None, checks
 
 

@@ -77,12 +77,11 @@ def cut(cut_once: Run, tmp_path: Path) -> Run:
     return Run(tmp_path / "run")
 
 
-def refused(run: Run, match: str, **values: object) -> None:
+def refused(run: Run, match: str) -> None:
     """Resuming is refused and changes nothing."""
     before = contents(run.path)
-    wanted = None if not values else RunConfig()
     with pytest.raises(RunError, match=match):
-        launch.resume(run, wanted)
+        launch.resume(run)
     assert contents(run.path) == before
 
 

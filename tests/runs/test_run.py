@@ -215,6 +215,18 @@ def test_a_config_is_sealed_also_while_a_resume_replaces_it(tmp_path: Path) -> N
             run.check_config()
 
 
+def test_a_run_json_nested_deeper_than_json_can_write_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dumps(*args: object, **kwargs: object) -> str:
+        raise RecursionError
+
+    run = make(tmp_path, "small")
+    monkeypatch.setattr(json, "dumps", dumps)  # at which depth depends on the stack
+    with pytest.raises(RunError, match=r"run\.json: this is nested too deeply\. The file is damaged\."):
+        _ = run.info
+
+
 def test_the_config_reads_back_as_written(tmp_path: Path) -> None:
     run = make(tmp_path, "small")
     run.write_setup({}, "# Größe\r\nrun: {}\n")
