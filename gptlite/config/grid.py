@@ -6,12 +6,11 @@ import dataclasses
 import itertools
 import math
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from gptlite.config import yaml
-from gptlite.config.loading import Override, check_key, load_config
+from gptlite.config.loading import Override, check_key
 from gptlite.config.saved import shortened
 from gptlite.config.schema import RunConfig
 from gptlite.config.yaml import Value, YamlError, shown, write
@@ -127,9 +126,9 @@ def names_of(sweep: str) -> re.Pattern[str]:
 
 
 def load_points(
-    path: Path, overrides: Sequence[str | Override], grid: Sequence[Point], where: str = "sweep"
+    load: Callable[[Sequence[Override]], RunConfig], grid: Sequence[Point], where: str = "sweep"
 ) -> list[RunConfig]:
-    """Load the config of each point: the file with overrides, then the point's values, whose place is `where`.
+    """Load the config of each point. load: with the values of a point as overrides, whose place is `where`.
 
     Raises ConfigError with every problem once; a problem that not all points share names the points.
     """
@@ -139,7 +138,7 @@ def load_points(
         problems: list[Problem] = []
         with gathered(problems):
             own = [Override(where, key, value) for key, value in point.values.items()]
-            configs.append(load_config(path, [*overrides, *own]))
+            configs.append(load(own))
         for problem in problems:
             found.setdefault(problem, []).append(point)
     if found:

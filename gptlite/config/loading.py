@@ -12,7 +12,7 @@ from __future__ import annotations
 import difflib
 import itertools
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
@@ -89,21 +89,24 @@ def find_config(name: str | Path) -> Path:
     raise ConfigError(f"there is no such config{searched}. The configs are {', '.join(known)}. {advice}", where)
 
 
-def load_config(path: Path | None, overrides: Sequence[str | Override] = ()) -> RunConfig:
+def load_config(
+    path: Path | None, overrides: Sequence[str | Override] = (), defaults: Mapping[str, Value] | None = None
+) -> RunConfig:
     """Load the config in a file (None: the defaults) with overrides applied in order.
 
     An override is "section.key=value", the value a YAML scalar or [list], or an Override, whose value is used as it is.
+    defaults: in place of the schema's, by "section.key"; they count as not given.
     Raises ConfigError with every problem of the file and the overrides; those of text overrides have no place.
     """
     values, problems = ({}, []) if path is None else _read_values(_read_text(path), str(path))
     for number, override in enumerate(overrides, start=1):
         _apply(override, number, values, problems)
-    return _validated(values, problems)
+    return _validated(values, problems, defaults or {})
 
 
 def parse_config(text: str, where: str) -> RunConfig:
     """Parse the config in `text`; `where` is its place in messages. Raises ConfigError with every problem."""
-    return _validated(*_read_values(text, where))
+    return _validated(*_read_values(text, where), {})
 
 
 def _read_text(path: Path) -> str:
@@ -225,11 +228,11 @@ def _unknown_section(name: str, value: Value) -> str:
     return f"{shown(name)} is not inside a section. {advice}"
 
 
-def _validated(values: _Values, problems: _Problems) -> RunConfig:
+def _validated(values: _Values, problems: _Problems, defaults: Mapping[str, Value]) -> RunConfig:
     """Return the config with these values. Raises ConfigError with `problems` and those of the values."""
-    data: dict[str, dict[str, Value]] = {}
+    data = {name: _defaults(name, defaults) for name in SECTIONS}
     for (section, key), given in values.items():
-        data.setdefault(section, {})[key] = given.value
+        data[section][key] = given.value
     try:
         cfg = RunConfig.model_validate(data)
     except ValidationError as error:
@@ -239,21 +242,28 @@ def _validated(values: _Values, problems: _Problems) -> RunConfig:
         for section, key in refused:
             given = values[section, key]
             problems.append((given.place, explain_refusal(section, key, given.value)))
-        problems += _broken_rules(values, refused)
+        problems += _broken_rules(values, refused, defaults)
     if problems:
         raise ConfigError(_in_order(problems))
     return cfg
 
 
-def _broken_rules(values: _Values, refused: Collection[tuple[str, str]]) -> Iterator[tuple[_Place, str]]:
+def _defaults(section: str, defaults: Mapping[str, Value]) -> dict[str, Value]:
+    """Those of one section, by their keys in it."""
+    return {name.partition(".")[2]: value for name, value in defaults.items() if name.startswith(f"{section}.")}
+
+
+def _broken_rules(
+    values: _Values, refused: Collection[tuple[str, str]], defaults: Mapping[str, Value]
+) -> Iterator[tuple[_Place, str]]:
     """Yield the problem of each rule between keys that were not refused, at the place of the key given last."""
     for name, section in SECTIONS.items():
-        defaults = {key: field.default for key, field in section.model_fields.items()}
+        unset = {key: field.default for key, field in section.model_fields.items()} | _defaults(name, defaults)
         given = {key: found for (own, key), found in values.items() if own == name}
         for rule in section.rules:
             if any((name, key) in refused for key in rule.keys):
                 continue
-            sentence = rule.problem(defaults | {key: found.value for key, found in given.items()})
+            sentence = rule.problem(unset | {key: found.value for key, found in given.items()})
             if sentence is not None:
                 yield max(given[key].place for key in rule.keys if key in given), sentence
 

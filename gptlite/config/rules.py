@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -61,8 +61,18 @@ def known_home(name: str) -> Rule:
     return Rule((name.partition(".")[2],), holds, sentence)
 
 
-def requires(name: str, other: str, allowed: Callable[[Any], bool], reason: str, instead: str) -> Rule:
-    """Allow the key "section.key" to be set only where `other` has an allowed value, such as `instead`."""
+def requires(
+    name: str,
+    other: str,
+    allowed: Callable[[Any], bool],
+    reason: str,
+    instead: str,
+    unset: Sequence[Any] = (None, False),
+) -> Rule:
+    """Allow the key "section.key" to be set only where `other` has an allowed value, such as `instead`.
+
+    unset: the values that count as not set.
+    """
     key = name.partition(".")[2]
 
     def sentence(value: Any, found: Any) -> str:
@@ -72,7 +82,10 @@ def requires(name: str, other: str, allowed: Callable[[Any], bool], reason: str,
             f"Set {key} to {unset}, or {other} to {instead}."
         )
 
-    return Rule((key, other), lambda value, found: value is None or value is False or allowed(found), sentence)
+    def holds(value: Any, found: Any) -> bool:
+        return allowed(found) or any(type(value) is type(each) and value == each for each in unset)
+
+    return Rule((key, other), holds, sentence)
 
 
 TOKENIZER_RULES = (
@@ -109,6 +122,14 @@ TRAIN_RULES = (
         ),
     ),
     requires("train.decay_fraction", "schedule", lambda name: name == "constant", "which does not use it", "constant"),
+    requires(
+        "train.adamw_lr",
+        "optimizer",
+        lambda name: name != "adamw",
+        "which takes train.lr for all parameters",
+        "muon",
+        unset=("auto", None),
+    ),
     requires("train.momentum", "optimizer", lambda name: name != "adamw", "which uses beta1 and beta2 instead", "muon"),
 )
 

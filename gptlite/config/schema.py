@@ -131,6 +131,11 @@ class RunConfig(BaseModel):
     log: LogSection = LogSection()
     sample: SampleSection = SampleSection()
 
+    def given(self) -> dict[str, Any]:
+        """The values by "section.key" that did not come from defaults."""
+        sections = {name: getattr(self, name) for name in RunConfig.model_fields}
+        return {f"{name}.{key}": getattr(own, key) for name, own in sections.items() for key in own.model_fields_set}
+
     def with_values(self, values: Mapping[str, Any]) -> RunConfig:
         """Return this config with values by "section.key" replaced, validated again.
 

@@ -33,6 +33,11 @@ class TrainSection(Section):
         "muon updates the hidden matrices by Muon and the rest by AdamW; auto avoids muon where its overhead is large",
     )
     lr: Auto | Positive = key("auto", "peak learning rate; auto depends on optimizer and n_embd")
+    adamw_lr: Auto | Positive | None = key(
+        "auto",
+        "peak learning rate of AdamW next to muon, for embeddings and norms; auto depends on the vocabulary, null "
+        "means lr",
+    )
     warmup_steps: Natural = key(50, "updates of linear learning rate warm-up, at most all updates")
     schedule: Literal["cosine", "linear", "constant"] = key("linear", "learning rate schedule after the warm-up")
     min_lr_ratio: Fraction = key(0.0, "final learning rate as a fraction of lr")
@@ -69,6 +74,12 @@ class TrainSection(Section):
         """`lr` after `auto` has been replaced."""
         assert not isinstance(self.lr, str), "choose_lr comes first"
         return self.lr
+
+    @property
+    def adamw_fraction(self) -> float:
+        """The learning rate of AdamW next to Muon, as a fraction of `lr`, after `auto` has been replaced."""
+        assert not isinstance(self.adamw_lr, str), "choose_adamw_lr comes first"
+        return 1.0 if self.adamw_lr is None else self.adamw_lr / self.highest_lr
 
     @property
     def muon_momentum(self) -> float:

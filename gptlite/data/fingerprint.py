@@ -51,11 +51,19 @@ class FingerprintedSources:
 
     def folder_name(self, name: str | None = None) -> str:
         """`<name>-<fingerprint>`; without a name, that of the first source."""
-        first, more = self.sources[0], len(self.sources) - 1
-        default = Path(first.name).stem if first.is_one_file else Path(first.name).parts[0]
-        clean = re.sub(r"[^\w-]+", "-", unicodedata.normalize("NFC", name or default)).strip("-_")[:_MAX_NAME]
+        more = len(self.sources) - 1
         and_more = f"-and-{more}-more" if more and name is None else ""
-        return f"{clean or 'data'}{and_more}-{self.short}"
+        return f"{clean_name(name or plain_name(self.sources[0])) or 'data'}{and_more}-{self.short}"
+
+
+def plain_name(source: Source) -> str:
+    """What people call a text: the name of its file without the ending, or of its folder."""
+    return Path(source.name).stem if source.is_one_file else Path(source.name).parts[0]
+
+
+def clean_name(name: str) -> str:
+    """A name that every file system and shell takes; empty where nothing of it is left."""
+    return re.sub(r"[^\w-]+", "-", unicodedata.normalize("NFC", name)).strip("-_")[:_MAX_NAME]
 
 
 def fingerprint_sources(

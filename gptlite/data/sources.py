@@ -86,6 +86,18 @@ class Source:
         if not found:
             raise self.no_text(counts)
 
+    def count_bytes(self) -> int:
+        """The size of all files on the disk, without binary ones."""
+        sizes = 0
+        for path in self.files:
+            try:
+                with path.open("rb") as file:
+                    is_text = self.is_one_file or not is_binary(file.read(HEAD_BYTES), self.encoding)
+                    sizes += os.fstat(file.fileno()).st_size * is_text
+            except OSError as error:
+                raise unreadable(path, error) from error
+        return sizes
+
     def no_text(self, skipped: Mapping[str, int]) -> DataError:
         """The error for a source without any text."""
         remark = describe_skipped(skipped, len(self.excluded))

@@ -60,6 +60,16 @@ def feed_forward_flops(cfg: ModelSection, tokens: float) -> float:
     return 2 * tokens * cfg.n_embd * 4 * cfg.n_embd
 
 
+def update_flops(cfg: ModelSection, vocab_size: int, tokens: int) -> int:
+    """Operations of the forward and backward pass of an update: 6 per weight and token, and the attention products.
+
+    Kaplan et al. 2020 (arXiv 2001.08361), section 2.1. The head counts, the embedding tables do not.
+    """
+    weights = count_hidden(cfg) + cfg.n_embd * vocab_size
+    attention = 2 * cfg.n_layer * cfg.block_size * cfg.n_embd
+    return 6 * tokens * (weights + attention)
+
+
 def count_tensors(cfg: ModelSection) -> int:
     """The number of parameter tensors: tables, head, norms, and four matrices per block."""
     tables = 1 + (cfg.position == "learned") + (not cfg.tie_weights)

@@ -1,8 +1,8 @@
-"""What the validation curve of a run says at its end: it overfitted, or it was still falling."""
+"""What the scores of a run say at its end: beside compressors, and whether it overfitted or was still falling."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gptlite.formatting import counted
 from gptlite.runs.summary import Evaluation
@@ -29,5 +29,18 @@ def judge(evaluations: Sequence[Evaluation]) -> list[str]:
     fallen, seconds = 1 - last.bits_per_byte / before.bits_per_byte, last.seconds - before.seconds
     if fallen * 60 / seconds <= FALLING:
         return []
-    steps = counted(last.step - before.step, "step")
-    return [f"the score still fell by {fallen:.1%} in the last {steps} ({seconds:.0f} s): training longer may pay"]
+    if seconds < 60:
+        return [f"the score still fell by {fallen:.1%} in the last {seconds:.0f} s: training longer may pay"]
+    return [f"the score still fell by {fallen * 60 / seconds:.1%} per minute at the end: training longer may pay"]
+
+
+def compare(bits_per_byte: float, compressors: Mapping[str, float]) -> str:
+    """A line that says which compressors the model beats. compressors: bits per byte of the same text by name.
+
+    >>> compare(1.5, {"xz -9": 1.6, "gzip -9": 1.4})
+    'on the same text: better than xz -9 (1.600), worse than gzip -9 (1.400)'
+    """
+    beaten = [f"{name} ({score:.3f})" for name, score in compressors.items() if bits_per_byte < score]
+    others = [f"{name} ({score:.3f})" for name, score in compressors.items() if bits_per_byte >= score]
+    parts = (("better than ", beaten), ("worse than ", others))
+    return "on the same text: " + ", ".join(word + " and ".join(names) for word, names in parts if names)

@@ -148,13 +148,13 @@ def read_curve(summary: Summary) -> list[Evaluation]:
     return sorted(_evaluations(lines, summary.config), key=lambda each: each.step)
 
 
-def last_sample(run: Run) -> tuple[int, str] | None:
-    """Return the step and the text of the newest sample; None where there is none."""
+def read_samples(run: Run) -> list[tuple[int, str]]:
+    """Return the step and the text of every sample, in the order in which they were written."""
     path = run.path / "samples.jsonl"
     with files.storage_errors(path, "read"):
         lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
     samples = [line for line in map(_parse, lines) if line is not None and isinstance(line.get("text"), str)]
-    return (samples[-1]["step"], samples[-1]["text"]) if samples else None
+    return [(line["step"], line["text"]) for line in samples]
 
 
 def count_tokens(config: Mapping[str, Value], step: int) -> int | None:

@@ -20,11 +20,12 @@ from gptlite.data.eval_windows import WindowRows
 from gptlite.data.prepared import Prepared
 from gptlite.errors import ConfigError
 from gptlite.inference.score import bytes_and_chars_per_token, score
+from gptlite.model.sizes import update_flops
 from gptlite.planning.estimate import count_evaluations, count_saves, expected_memory
 from gptlite.planning.plan import RunPlan, plan_run, warn_about_memory
 from gptlite.runs.checkpoint import save_checkpoint
 from gptlite.training.checkpointing import checkpoint_files, checkpoint_tensors
-from gptlite.training.optim.build import muon_flops, update_flops
+from gptlite.training.optim.build import muon_flops
 from gptlite.training.setup import Setup, build, memory_errors, resolve_here
 from gptlite.training.state import TrainState
 from gptlite.training.step import train_step

@@ -8,15 +8,15 @@ resume_or_start                               gptlite train --name NAME --contin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gptlite.compute.processes import is_main, world_size
 from gptlite.compute.threads import check_threads
-from gptlite.config.loading import find_config, load_config, parse_config
+from gptlite.config.loading import find_config, load_config
 from gptlite.config.schema import RunConfig
 from gptlite.data.fingerprint import compute_fingerprint
 from gptlite.data.prepare import prepare
@@ -24,9 +24,9 @@ from gptlite.data.prepared import Prepared
 from gptlite.data.sources import absolute_spec
 from gptlite.errors import ConfigError, DataError, RunError
 from gptlite.runs.names import check_name
-from gptlite.runs.run import CONFIG, Run, runs_folder
+from gptlite.runs.run import Run, runs_folder
 from gptlite.training.listener import Listener, SilentListener
-from gptlite.training.reconcile import reconcile
+from gptlite.training.reconcile import reconcile, saved_config
 
 if TYPE_CHECKING:
     from gptlite.training.dry_run import DryRun
@@ -55,16 +55,22 @@ def train(
 
 
 def start(
-    cfg: RunConfig, *, base: str, name: str | None = None, root: Path | None = None, listener: Listener | None = None
+    cfg: RunConfig,
+    *,
+    base: str,
+    name: str | None = None,
+    root: Path | None = None,
+    listener: Listener | None = None,
+    facts: Mapping[str, Any] | None = None,
 ) -> Outcome:
     """Train a new run called `name`, or the first free one of base, base-2, ...
 
-    root: the folder of runs; None: where the config and the environment say.
+    root: the folder of runs; None: where the config and the environment say. facts: for run.json.
     """
     listener, root = listener or SilentListener(), root or runs_folder(cfg.run.dir)
     if is_main():
         Run.check_free(root, name, base)
-    return _start(cfg, lambda: Run.create(root, name, base), listener)
+    return _start(cfg, lambda: Run.create(root, name, base), listener, facts or {})
 
 
 def dry_run(
@@ -82,7 +88,12 @@ def dry_run(
 
 
 def resume_or_start(
-    cfg: RunConfig, *, name: str, root: Path | None = None, listener: Listener | None = None
+    cfg: RunConfig,
+    *,
+    name: str,
+    root: Path | None = None,
+    listener: Listener | None = None,
+    facts: Mapping[str, Any] | None = None,
 ) -> Outcome:
     """Resume the run `name`, or start it if it does not exist, so that a command can be repeated until it is done."""
     listener, root = listener or SilentListener(), root or runs_folder(cfg.run.dir)
@@ -91,7 +102,7 @@ def resume_or_start(
         check_text([run], cfg)
         return resume(run, with_absolute_paths(cfg), listener=listener)
     check_name(name, name)
-    return _start(cfg, lambda: Run.claim(root, name), listener)
+    return _start(cfg, lambda: Run.claim(root, name), listener, facts or {})
 
 
 def resume(run: Run, wanted: RunConfig | None = None, *, listener: Listener | None = None) -> Outcome:
@@ -107,7 +118,7 @@ def resume(run: Run, wanted: RunConfig | None = None, *, listener: Listener | No
                 f"warning: run {run.name} was started by an earlier version of gptlite, so changes to its files since "
                 "then cannot be noticed"
             )
-        saved = parse_config(run.config_text(), str(run.path / CONFIG))
+        saved = saved_config(run)
         cfg = reconcile(saved, wanted, run.name) if wanted is not None else saved
         prepared = _prepared_of(run, cfg, listener)
         from gptlite.training.session import start_resumed
@@ -142,13 +153,13 @@ def _prepare(cfg: RunConfig, listener: Listener) -> Prepared:
     return prepared
 
 
-def _start(cfg: RunConfig, create: Callable[[], Run], listener: Listener) -> Outcome:
+def _start(cfg: RunConfig, create: Callable[[], Run], listener: Listener, facts: Mapping[str, Any]) -> Outcome:
     prepared = _prepare(cfg, listener)
     cfg = with_absolute_paths(cfg)
     # imports torch: only after everything that does not need it has been checked
     from gptlite.training.session import start_new
 
-    run, state = start_new(cfg, prepared, create, listener)
+    run, state = start_new(cfg, prepared, create, listener, facts)
     return Outcome(run, prepared, state)
 
 

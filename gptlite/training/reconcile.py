@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gptlite.config.loading import parse_config
 from gptlite.config.schema import RunConfig
 from gptlite.errors import ConfigError
+from gptlite.runs.run import CONFIG, Run
 
 # When a run evaluates, saves and logs, how long it trains (the learning rate schedule follows the new length), and on
 # how many threads.
@@ -22,6 +24,14 @@ MAY_CHANGE = (
 )
 # Where things lie (the text is known by its fingerprint), and how a batch is split.
 WITHOUT_EFFECT = ("data.source", "data.dir", "run.dir", "train.micro_batch_size")
+
+
+def saved_config(run: Run) -> RunConfig:
+    """The config of a run, as it was trained: before train.adamw_lr, AdamW took half of Muon's learning rate."""
+    cfg = parse_config(run.config_text(), str(run.path / CONFIG))
+    if "train.adamw_lr" in cfg.given():
+        return cfg
+    return cfg.with_values({"train.adamw_lr": cfg.train.highest_lr / 2 if cfg.train.optimizer == "muon" else None})
 
 
 def flat(cfg: RunConfig) -> Iterator[tuple[str, Any]]:

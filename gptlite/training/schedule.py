@@ -9,7 +9,8 @@ from gptlite.config.schema import RunConfig
 from gptlite.config.training import TrainSection
 
 # By optimizer: the highest rate, and the product of rate and n_embd for wide models.
-LR_RULES = {"muon": (0.04, 3.2), "adamw": (0.002, 0.4)}
+LR_RULES = {"muon": (0.02, 1.6), "adamw": (0.002, 0.4)}
+ADAMW_LR = 0.0125  # next to Muon, with at most 64 ids
 
 
 def choose_lr(cfg: RunConfig) -> Choice:
@@ -26,6 +27,19 @@ def choose_lr(cfg: RunConfig) -> Choice:
     highest, times_width = LR_RULES[cfg.train.optimizer]
     lr = float(f"{min(highest, times_width / cfg.model.n_embd):.2g}")
     return Choice(lr, f"{cfg.train.optimizer} at width {cfg.model.n_embd}")
+
+
+def choose_adamw_lr(cfg: RunConfig, vocab_size: int) -> Choice:
+    """The learning rate of AdamW next to Muon: larger for a larger vocabulary, each id of which occurs more rarely.
+
+    None without Muon. The optimizer is chosen before.
+    """
+    if cfg.train.adamw_lr != "auto":
+        return Choice(cfg.train.adamw_lr, GIVEN)
+    if cfg.train.optimizer != "muon":
+        return Choice(None, "all parameters take train.lr")
+    lr = float(f"{ADAMW_LR * max(1.0, vocab_size / 64) ** (1 / 3):.2g}")
+    return Choice(lr, f"{vocab_size:,} ids")
 
 
 def lr_at(step: int, cfg: TrainSection, elapsed_fraction: float | None = None) -> float:

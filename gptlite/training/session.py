@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 from gptlite.compute.choice import GIVEN
 from gptlite.compute.device import settings
@@ -34,9 +35,9 @@ from gptlite.training.trainer import Trainer
 
 
 def start_new(
-    cfg: RunConfig, prepared: Prepared, create: Callable[[], Run], listener: Listener
+    cfg: RunConfig, prepared: Prepared, create: Callable[[], Run], listener: Listener, facts: Mapping[str, Any]
 ) -> tuple[Run, TrainState]:
-    """Train a new run. Its folder is created once nothing can be refused any more."""
+    """Train a new run. Its folder is created once nothing can be refused any more. facts: more for run.json."""
     libraries = resident_bytes()
     setup = resolve_here(cfg, prepared)
     trainer = build(setup.cfg, prepared)
@@ -46,7 +47,7 @@ def start_new(
         if is_main:
             if run.started:
                 raise RunError("another process has just started this run. Give the command again.", f"run {run.name}")
-            run.write_setup(run_info(setup, trainer, prepared), dump_config(setup.cfg))
+            run.write_setup({**run_info(setup, trainer, prepared), **facts}, dump_config(setup.cfg))
             plan = plan_run(
                 setup.cfg,
                 prepared,

@@ -27,7 +27,7 @@ from gptlite.planning.estimate import advise_less_memory
 from gptlite.tokenizers.base import Tokenizer
 from gptlite.training.checkpointing import Identity
 from gptlite.training.optim.build import build_optimizers, choose_optimizer
-from gptlite.training.schedule import choose_lr
+from gptlite.training.schedule import choose_adamw_lr, choose_lr
 from gptlite.training.step import choose_micro_batch_size
 from gptlite.training.trainer import Trainer
 
@@ -50,7 +50,7 @@ class Setup:
             counted(world_size(), "process") if world_size() > 1 else "",
             counted(run.threads, "thread") if isinstance(run.threads, int) else "",
             train.optimizer,
-            f"lr {train.lr}",
+            f"lr {train.lr}" if train.adamw_lr is None else f"lr {train.lr} and {train.adamw_lr}",
             f"micro-batches of {counted(train.micro_batch_size, 'sequence')}",  # type: ignore[arg-type]
         ]
         return ", ".join(filter(None, parts))
@@ -69,6 +69,7 @@ def resolve(cfg: RunConfig, vocab_size: int, hardware: Hardware, n_processes: in
     reasons["train.optimizer"] = choose_optimizer(cfg, vocab_size)
     cfg = cfg.with_values({key: choice.value for key, choice in reasons.items()})
     reasons["train.lr"] = choose_lr(cfg)
+    reasons["train.adamw_lr"] = choose_adamw_lr(cfg, vocab_size)
     reasons["train.micro_batch_size"] = choose_micro_batch_size(cfg, n_processes)
     return Setup(cfg.with_values({key: choice.value for key, choice in reasons.items()}), reasons)
 

@@ -9,7 +9,7 @@ from gptlite.compute.distributed import Dist
 from gptlite.compute.matmul_flops import is_emulated, matmul_flops_per_second
 from gptlite.compute.memory import peak_bytes
 from gptlite.model.gpt import GPT
-from gptlite.training.optim.build import update_flops
+from gptlite.model.sizes import update_flops
 
 MEASURED_EVERY = 30.0  # seconds: another program may have disturbed the measurement of the peak
 

@@ -13,9 +13,11 @@ from typing import Any
 from benchmarks import (
     busy,
     cli_latency,
+    grid,
     lessons,
     logging_overhead,
     machine,
+    minutes,
     plan_accuracy,
     sampling,
     steps,
@@ -74,6 +76,14 @@ def parse() -> argparse.Namespace:
     swept = add("sweep", "train.lr: auto against a quarter to four times of it")
     swept.add_argument("text", type=Path, help="tiny Shakespeare")
     swept.add_argument("--steps", type=positive, default=300, metavar="N", help="updates of each run (300)")
+    tabulated = add("grid", "shapes on a text, by updates: more rows for grid.jsonl")
+    tabulated.add_argument("text", help="as for gptlite train --data")
+    tabulated.add_argument(
+        "points", type=grid.point, nargs="+", metavar="POINT", help=f"NAME=N,... of {', '.join(grid.KEYS)}"
+    )
+    timed = add("minutes", "what --minutes reaches, beside small.yaml with the same clock")
+    timed.add_argument("text", help="as for gptlite train --data")
+    timed.add_argument("minutes", type=float, metavar="M")
     taught = add("lessons", "configs/lesson-*.yaml: what each changed key does")
     taught.add_argument("text", type=Path, help="a file, tiny Shakespeare for the table in docs/lessons.md")
     taught.add_argument("--seeds", type=positive, default=3, metavar="N", help="runs of each (3)")
@@ -115,6 +125,10 @@ def measure(arguments: argparse.Namespace, facts: dict[str, Any]) -> tuple[list[
             return plan_accuracy.measure(Path(scratch), arguments.rounds)
         if arguments.what == "sweep":
             return sweep.measure(arguments.text, arguments.steps, Path(scratch))
+        if arguments.what == "grid":
+            return grid.measure(arguments.text, arguments.points, Path(scratch)), []
+        if arguments.what == "minutes":
+            return minutes.measure(arguments.text, arguments.minutes, Path(scratch))
         if arguments.what == "lessons":
             return lessons.measure(arguments.text, arguments.seeds, Path(scratch)), []
         return [], cli_latency.shakespeare(Path(scratch), arguments.text)

@@ -99,6 +99,7 @@ def gptlite(
     write_story(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GPTLITE_THREADS", "1")  # models this small gain nothing from more, and wait for each other
+    monkeypatch.setenv("GPTLITE_SPEED", "64")  # so that --minutes times nothing
     refusals: list[str] = []
 
     def run(*arguments: str) -> Result:

@@ -45,6 +45,17 @@ CASES = [
     (["--name", "a/b"], "run a/b: a run's name cannot contain slashes"),
     (set_("data.dir", "~nobody9/x"), "data.dir is ~nobody9/x, but the home of this user is unknown. Write the path in"),
     (set_("run.dir", "~nobody9/x"), "run.dir is ~nobody9/x, but the home of this user is unknown. Write the path in"),
+    *(
+        (["--minutes", text], f"error: --minutes {text}: this must be a number above 0.")
+        for text in ("0", "-1", "nan", "inf")
+    ),
+    (["--minutes", "1", *set_("train.max_steps", 3)], "--set: train.max_steps is 3 and max_minutes is 1, but only one"),
+    (["--minutes", "1", "--resume", "a"], "--resume with --minutes: a resumed run keeps its length. Change it with"),
+    (
+        ["--minutes", "1", "--data", "short.txt"],
+        "error: --minutes 1: the text has 10 bytes, too few to learn from. Give",
+    ),
+    (["--minutes", "1e-7"], "error: --minutes 1e-07: 1e-07 minutes are 0 updates of the smallest model"),
     (set_("run.device", "cuda"), "run.device is cuda, and torch finds no such device"),
 ]
 

@@ -49,7 +49,7 @@ def test_resolved_settings_are_one_line_and_their_reasons_are_in_run_json(gptlit
     assert reasons["run.precision"] == {"value": "fp32", "reason": "given"}
     assert reasons["train.micro_batch_size"] == {"value": 8, "reason": "at most 4,096 tokens per forward pass"}
     keys = ["device", "precision", "attention", "threads", "compile"]
-    others = {"train.optimizer", "train.lr", "train.micro_batch_size", "waiting threads"}
+    others = {"train.optimizer", "train.lr", "train.adamw_lr", "train.micro_batch_size", "waiting threads"}
     assert set(reasons) == {f"run.{key}" for key in keys} | others
 
 
@@ -71,7 +71,7 @@ def test_resume_accepts_only_changes_that_do_not_affect_past_steps(gptlite, trai
     assert gptlite("train", "--resume", "nano", "--set", "train.max_steps=8").code == 0
     assert (trained / "checkpoints/step-00000008").is_dir()
     assert gptlite("train", "--resume", "nano", "--set", "train.lr=1").refuses(
-        "train.lr is 0.04 in this run and cannot become 1.0"
+        "train.lr is 0.02 in this run and cannot become 1.0"
     )
 
 

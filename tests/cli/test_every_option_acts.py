@@ -90,7 +90,7 @@ def runs(trained, monkeypatch):
     """Copies of the run nano: `other` has another learning rate, `seed` another seed."""
     for name, encoding in (("text.txt", "utf-8"), ("wide.txt", "utf-16")):
         Path(name).write_text("a dog ran to the mat. the cat", encoding)
-    for name, old, new in (("other", "lr: 0.04", "lr: 0.01"), ("seed", "seed: 1337", "seed: 1")):
+    for name, old, new in (("other", "  lr: 0.02", "  lr: 0.01"), ("seed", "seed: 1337", "seed: 1")):
         config = Path(shutil.copytree(trained, f"runs/{name}"), "config.yaml")
         assert old in config.read_text()
         config.write_text(config.read_text().replace(old, new))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import shlex
 import signal
-from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -29,6 +28,7 @@ TRAIN = {
     "config": (["-c", "other.yaml"], NANO, "runs/other/config.yaml"),
     "set_": ([*SHORT, "--set", "run.seed=77"], SHORT, "seed: 77"),
     "data": ([*SHORT, "--data", "more.txt"], SHORT, "more.txt: 1 file"),
+    "minutes": ([*NANO, "--minutes", "0.02"], NANO, "max_minutes: 0.02"),
     "name": ([*SHORT, "--name", "mine"], SHORT, "runs/mine/config.yaml"),
     "resume": (MORE, MORE[:2], "runs/nano/checkpoints/step-00000008"),
     "continue_": (["--name", "nano", "--continue"], [*NANO, "--name", "nano"], "exit code 0"),
@@ -57,7 +57,7 @@ def test_every_parameter_has_a_case():
 @pytest.mark.parametrize(("command", "case"), [pytest.param(c, case, id=f"{c}-{name}") for c, name, case in CASES])
 @pytest.mark.parametrize("has_option", [True, False])
 def test_the_option_acts(gptlite, trained, monkeypatch, command, case, has_option):
-    def start(run: SweepRun, arguments: Sequence[str], *, threads: int, to_terminal: bool) -> None:
+    def start(run: SweepRun, *_: object, threads: int, to_terminal: bool) -> None:
         raise Interrupted(signal.SIGTERM, f"{threads} threads")
 
     monkeypatch.setattr("gptlite.cli.sweep.workers.start", start)
@@ -76,8 +76,9 @@ def test_the_option_acts(gptlite, trained, monkeypatch, command, case, has_optio
 
 def test_a_sweep_hands_on_every_option_to_its_runs_and_to_the_command_that_continues_it(monkeypatch):
     found: list[TrainOptions] = []
+    more = ["--jobs", "2", "--minutes", "0.5"]
     monkeypatch.setattr("gptlite.cli.sweep.command.run_sweep", found.append)
-    app.run(["train", *NANO, "--set", "run.seed=1", "--data", "x", "--name", "it's", "-q", *GRID, "--jobs", "2"])
+    app.run(["train", *NANO, "--set", "run.seed=1", "--data", "x", "--name", "it's", "-q", *GRID, *more])
     (options,) = found
     unset = {field.name for field in fields(options) if getattr(options, field.name) == field.default}
     assert unset == {"resume", "dry_run", "json", "continue_"}  # refused beside --sweep, except for the last

@@ -65,7 +65,7 @@ def test_seeds_share_a_row_and_the_table_says_what_else_differs(gptlite, trained
     # Three of the four have lr 0.5: only that of the other is worth saying.
     assert {row[0]: row[-1] for row in alone[1:]} == {
         **{"a": "seed 1", "b": "seed 2", "c": "seed 3"},
-        "nano": "seed 1337, lr 0.04",
+        "nano": "seed 1337, lr 0.02",
     }
 
 
@@ -162,7 +162,7 @@ def test_diff_shows_configs_curves_samples_and_seeds(gptlite, trained):
     assert result.code == 0
     lines = [re.split(r" {2,}", line.strip()) for line in result.out.splitlines()]
     assert ["state", "finished", "finished"] in lines
-    assert ["train.lr", "0.04", "0.5"] in lines
+    assert ["train.lr", "0.02", "0.5"] in lines
     assert not any(line[0] == "train.batch_size" for line in lines)
     scores = [each for each in read_log(trained) if each["split"] == "val"]
     for each in scores:  # the same curve twice
@@ -177,7 +177,7 @@ def test_diff_of_a_run_named_like_a_heading_shows_paths(gptlite, trained):
     varied("config", lr=0.5)
     out = gptlite("runs", "diff", "config", "nano").out
     assert f"config    {Path('runs/config').absolute()}" in out
-    assert re.search(r"^train\.lr +0\.5 +0\.04$", out, re.MULTILINE)
+    assert re.search(r"^train\.lr +0\.5 +0\.02$", out, re.MULTILINE)
 
 
 def test_diff_reports_a_text_that_changed_under_the_same_name(gptlite, trained):

@@ -180,6 +180,7 @@ def test_options_without_effect_and_bad_values_are_refused(gptlite, trained):
 
 
 def test_the_probabilities_of_all_next_characters_sum_to_one(gptlite, trained):
+    assert gptlite("train", "--resume", "nano", "--set", "train.max_steps=20").code == 0
     characters = sorted(set(Path("story.txt").read_text()))
     arguments = [word for character in characters for word in ("--logprob", character)]
     scored = json_lines(gptlite("sample", "--prompt", "the ", "--json", *arguments))

@@ -75,7 +75,14 @@ def test_small_and_char_differ_only_in_the_tokenizer_and_a_context_of_as_much_te
         (
             "deep",
             "base",
-            {"model.n_layer": 12, "train.optimizer": "adamw", "train.warmup_steps": 0, "train.max_steps": 400},
+            {
+                "model.n_layer": 12,
+                "train.optimizer": "adamw",
+                "train.lr": "auto",
+                "train.adamw_lr": "auto",
+                "train.warmup_steps": 0,
+                "train.max_steps": 400,
+            },
         ),
         ("deep-post-norm", "deep", {"model.norm": "post"}),
         ("deep-post-norm-warmup", "deep-post-norm", {"train.warmup_steps": 200}),

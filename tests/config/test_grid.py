@@ -92,7 +92,7 @@ def test_a_problem_of_several_points_is_named_once_with_its_points(tmp_path: Pat
     path.write_text("model: {n_layer: none}\n")
     axes = read_axes(["train.lr=1,x", "tokenizer.kind=char,bpe", "tokenizer.vocab_size=null,300"])
     with pytest.raises(ConfigError) as refused:
-        load_points(path, [], points(axes, "s"), "--sweep")
+        load_points(lambda own: load_config(path, own), points(axes, "s"), "--sweep")
     assert [str(problem) for problem in refused.value.problems] == [
         f"{path}:1: model.n_layer is none, but it must be a whole number >= 1.",
         "--sweep: tokenizer.vocab_size is 300, but kind is char, which determines its own size. Set vocab_size to null,"
@@ -107,7 +107,7 @@ def test_a_point_is_the_config_that_set_makes_of_its_settings(tmp_path: Path):
     path.write_text("train: {max_steps: 7}\n")
     words = ["train.max_minutes=0.5,3e-5", "eval.prompt='a, b',\"on\"", "data.source=[x, y],z"]
     grid = points(read_axes(words), "s")
-    configs = load_points(path, ["model.n_layer=2"], grid)
+    configs = load_points(lambda own: load_config(path, ["model.n_layer=2", *own]), grid)
     assert configs == [load_config(path, ["model.n_layer=2", *point.settings]) for point in grid]
     assert len({repr(cfg) for cfg in configs}) == 8
 

@@ -164,7 +164,7 @@ def test_a_checkpoint_that_is_not_finite_is_passed_over_for_the_one_before(tiny,
 
 
 @pytest.mark.parametrize(
-    ("old", "new"), [("lr: 0.04", "lr: 0.09"), ("seed: 1337", "seed: 1338"), ("max_steps: 12", "max_steps: 20")]
+    ("old", "new"), [("lr: 0.02", "lr: 0.09"), ("seed: 1337", "seed: 1338"), ("max_steps: 12", "max_steps: 20")]
 )
 def test_an_edited_config_is_refused_and_both_digests_are_named(cut, old, new):
     text = (cut.path / "config.yaml").read_text()
@@ -239,7 +239,7 @@ def test_a_checkpoint_of_another_run_is_refused_and_the_keys_that_differ_are_nam
     refused(
         cut,
         r"(?s)step-00000012: the checkpoint was trained with run\.seed=5, and config\.yaml has 1337\. Restore the old "
-        r"value.*train\.lr=0\.01, and config\.yaml has 0\.04",
+        r"value.*train\.lr=0\.01, and config\.yaml has 0\.02",
     )
 
 

@@ -59,7 +59,7 @@ def small_command(line: str) -> list[str]:
     words = shlex.split(line, comments=True)[1:]
     if words[0] != "train":
         return words
-    clock = any("max_minutes" in word for word in words)
+    clock = any("minutes" in word for word in words)
     extra = [*SMALL, "train.max_minutes=0.01" if clock else "train.max_steps=4"]
     if "tokenizer.kind=char" not in words and "tiny" not in line and "lesson" not in line and "my.yaml" not in line:
         extra.append("tokenizer.vocab_size=300")
@@ -92,7 +92,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_command_does_what_it_should(line, folder, monkeypatch, capfd):
     monkeypatch.chdir(folder)
     monkeypatch.setenv("GPTLITE_THREADS", "1")
-    line = line.replace("--name book", "--name book-2")  # the run is there already
+    line = line.replace("--name book", "--name book-again")  # the run is there already
     line, _, into = line.partition(" > ")
     words = small_command(line)
     if words[0] not in typer.main.get_command(app).commands:

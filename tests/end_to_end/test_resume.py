@@ -175,7 +175,7 @@ def test_what_would_change_the_result_is_refused_and_both_sides_are_named(tiny, 
         launch.resume(run, wanted)
     assert [str(problem) for problem in refused.value.problems] == [
         "run a: model.n_embd is 16 in this run and cannot become 32. Start a new run instead.",
-        "run a: train.lr is 0.04 in this run and cannot become 0.5. Start a new run instead.",
+        "run a: train.lr is 0.02 in this run and cannot become 0.5. Start a new run instead.",
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gptlite.planning.verdict import judge
+from gptlite.planning.verdict import compare, judge
 from gptlite.runs.summary import Evaluation
 
 
@@ -23,8 +23,22 @@ def test_a_diary_that_is_learned_by_heart_overfits_from_its_best_step_on() -> No
 
 
 def test_a_score_that_still_falls_is_said_with_how_much() -> None:
-    expected = "the score still fell by 5.0% in the last 10 steps (30 s): training longer may pay"
-    assert judge(curve((10, 30.0, 3.0), (20, 60.0, 2.0), (30, 90.0, 1.9))) == [expected]
+    in_seconds = "the score still fell by 5.0% in the last 30 s: training longer may pay"
+    assert judge(curve((10, 30.0, 3.0), (20, 60.0, 2.0), (30, 90.0, 1.9))) == [in_seconds]
+    per_minute = "the score still fell by 2.5% per minute at the end: training longer may pay"
+    assert judge(curve((10, 30.0, 3.0), (20, 60.0, 2.0), (30, 180.0, 1.9))) == [per_minute]
+
+
+@pytest.mark.parametrize(
+    ("score", "line"),
+    [
+        (1.2, "better than xz -9 (1.360) and gzip -9 (1.900)"),
+        (1.36, "better than gzip -9 (1.900), worse than xz -9 (1.360)"),
+        (2.0, "worse than xz -9 (1.360) and gzip -9 (1.900)"),
+    ],
+)
+def test_a_score_is_told_beside_the_compressors(score: float, line: str) -> None:
+    assert compare(score, {"xz -9": 1.36, "gzip -9": 1.9}) == f"on the same text: {line}"
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from gptlite.runs.compare import (
     uncommon_values,
 )
 from gptlite.runs.run import Run
-from gptlite.runs.summary import Evaluation, last_sample, read_curve, read_run, read_runs
+from gptlite.runs.summary import Evaluation, read_curve, read_run, read_runs, read_samples
 
 HOLDER = "from gptlite.runs.run import Run; from pathlib import Path; import sys\n"
 HOLDER += "with Run(Path(sys.argv[1])).lock(): print('held', flush=True); input()"
@@ -274,8 +274,8 @@ def test_curves_are_compared_only_where_both_exist(a, b, places):
     assert shared_positions(*curves, most=3) == places
 
 
-def test_the_last_sample_is_the_last_complete_line(tmp_path):
+def test_samples_are_those_of_complete_lines(tmp_path):
     run = written(tmp_path, "a", 3.0)
-    assert last_sample(run) is None
+    assert read_samples(run) == []
     (run.path / "samples.jsonl").write_text('{"step": 0, "text": "x"}\n{"step": 5, "text": "y"}\n{"step": 9, "te')
-    assert last_sample(run) == (5, "y")
+    assert read_samples(run)[-1] == (5, "y")

@@ -29,6 +29,8 @@ EVERYTHING = {
     "log.every": 3,
     "save.every": 5,
     "train.optimizer": "muon",
+    "train.lr": 0.02,
+    "train.adamw_lr": 0.01,
     "model.tie_weights": False,
 }
 OF_THE_MACHINE = ("speed/", "memory/", "val_over_seconds/")

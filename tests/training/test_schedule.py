@@ -3,7 +3,7 @@ import pytest
 from gptlite.compute.choice import GIVEN, Choice
 from gptlite.config.schema import RunConfig
 from gptlite.config.training import TrainSection
-from gptlite.training.schedule import choose_lr, lr_at
+from gptlite.training.schedule import choose_adamw_lr, choose_lr, lr_at
 
 SCHEDULES = ("cosine", "linear", "constant")
 
@@ -47,11 +47,20 @@ def test_under_max_minutes_the_decay_follows_the_share_of_time_that_is_gone_and_
 
 @pytest.mark.parametrize(
     ("optimizer", "n_embd", "expected"),
-    [("adamw", 32, 0.002), ("adamw", 400, 0.001), ("adamw", 768, 0.00052), ("muon", 64, 0.04), ("muon", 400, 0.008)],
+    [("adamw", 32, 0.002), ("adamw", 400, 0.001), ("adamw", 768, 0.00052), ("muon", 64, 0.02), ("muon", 400, 0.004)],
 )
 def test_the_learning_rate_that_auto_chooses_falls_with_the_width_of_wide_models(optimizer, n_embd, expected):
     cfg = RunConfig().with_values({"train.optimizer": optimizer, "model.n_embd": n_embd})
     assert choose_lr(cfg).value == expected
+
+
+def test_next_to_muon_adamw_takes_more_for_larger_vocabularies():
+    cfg = RunConfig().with_values({"train.optimizer": "muon"})
+    rates = [choose_adamw_lr(cfg, vocab_size).value for vocab_size in (64, 512, 4096)]
+    assert rates[1] == pytest.approx(2 * rates[0], rel=0.05)
+    assert rates[2] == pytest.approx(4 * rates[0], rel=0.05)
+    assert choose_adamw_lr(cfg.with_values({"train.optimizer": "adamw"}), 64).value is None
+    assert choose_adamw_lr(cfg.with_values({"train.adamw_lr": 0.3}), 64) == Choice(0.3, GIVEN)
 
 
 def test_a_learning_rate_that_is_asked_for_is_taken():

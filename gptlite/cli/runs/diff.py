@@ -19,7 +19,7 @@ from gptlite.runs.compare import (
     interpolate,
     shared_positions,
 )
-from gptlite.runs.summary import Summary, last_sample, read_curve
+from gptlite.runs.summary import Summary, read_curve, read_samples
 
 HEADERS = ("", "config", "difference")  # that no run's column may have
 N_PLACES = 5  # at which curves are compared
@@ -109,7 +109,7 @@ def _wrapped(text: str) -> str:
 
 
 def _compare_samples(a: Summary, b: Summary, names: Sequence[str]) -> Iterator[str]:
-    samples = [last_sample(run.run) for run in (a, b)]
+    samples = [next(reversed(read_samples(run.run)), None) for run in (a, b)]
     if all(sample is None for sample in samples):
         return
     texts = {}

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from gptlite.cli.options import build_overrides, find_config_file, located_text
+from gptlite.cli.options import located_text
 from gptlite.cli.terminal import emit
 from gptlite.errors import ConfigError, Interrupted, Problem, StorageError, gathered, located
 
 if TYPE_CHECKING:
     from gptlite.cli.sweep.sweep_runs import SweepRun
     from gptlite.cli.sweep.workers import Worker
+    from gptlite.cli.train.configs import Configs
     from gptlite.cli.train.options import TrainOptions
 
 
@@ -24,7 +24,7 @@ class Sweep:
     """A validated sweep."""
 
     name: str
-    config: Path
+    configs: Configs
     runs: Sequence[SweepRun]
 
 
@@ -60,27 +60,29 @@ def run_sweep(options: TrainOptions) -> None:
 def validate_sweep(options: TrainOptions) -> Sweep:
     """Read the grid and the config of every point. Raises ConfigError with every problem of options and points."""
     from gptlite.cli.sweep.sweep_runs import sweep_runs
+    from gptlite.cli.train.configs import Configs
     from gptlite.config.grid import SweepAxis, load_points, points, read_axes
     from gptlite.config.schema import RunConfig
     from gptlite.runs.names import check_name
 
     problems: list[Problem] = options.problems()
     axes: list[SweepAxis] = []
-    configs: list[RunConfig] = []
+    asked: list[RunConfig] = []
     with gathered(problems), located("--sweep"):
         axes = read_axes(options.sweep, options.keys_set)
     with gathered(problems):
-        path = find_config_file(options.config)
-        name = f"{path.stem}-sweep" if options.name is None else options.name
+        configs = Configs.of(options)
+        stem = "minutes" if configs.path is None else configs.path.stem
+        name = f"{stem}-sweep" if options.name is None else options.name
         grid = points(axes, name)
         with gathered(problems), located(f"--name {name}", at=f"run {name}"):
             check_name(options.name, name)
             check_name(grid[0].name, name)  # longer by a number
-        with located("--set"):
-            configs = load_points(path, build_overrides(options.sets, options.data), grid, "--sweep")
+        asked = load_points(configs.load, grid, "--sweep")
     if problems:
         raise ConfigError(problems)
-    return Sweep(name, path, sweep_runs(grid, configs))
+    configs = configs.timed(sweep_runs(grid, asked))
+    return Sweep(name, configs, sweep_runs(grid, load_points(configs.load, grid, "--sweep")))
 
 
 def start_unchanged(run: SweepRun, sweep: Sweep, options: TrainOptions, threads: int) -> Worker:
@@ -89,11 +91,12 @@ def start_unchanged(run: SweepRun, sweep: Sweep, options: TrainOptions, threads:
     from gptlite.cli.sweep.workers import start
     from gptlite.config.grid import load_points
 
-    if load_points(sweep.config, build_overrides(options.sets, options.data), [run.point]) != [run.cfg]:
+    if load_points(sweep.configs.load, [run.point]) != [run.cfg]:
         raise ConfigError(
             "this config was changed while the sweep was running. Change it back and add --continue, or start "
             "another sweep under another --name.",
-            where=str(sweep.config),
+            where=str(sweep.configs.path or "--minutes"),
         )
     check_same_text(run, sweep.runs)
-    return start(run, options.of_every_run, threads=threads, to_terminal=(options.jobs or 1) == 1)
+    to_terminal = (options.jobs or 1) == 1
+    return start(run, options.of_every_run, sweep.configs.environment, threads=threads, to_terminal=to_terminal)

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 
 from gptlite.compute.threads import available_threads
 from gptlite.config.grid import Point, names_of
-from gptlite.config.loading import parse_config
 from gptlite.config.schema import RunConfig
 from gptlite.data.prepare import prepare
 from gptlite.errors import DataError, Diverged, Problem, RunError, gathered
 from gptlite.formatting import and_more
-from gptlite.runs.run import CONFIG, Run, runs_folder
+from gptlite.runs.run import Run, runs_folder
 from gptlite.training.launch import check_text, with_absolute_paths
-from gptlite.training.reconcile import reconcile
+from gptlite.training.reconcile import reconcile, saved_config
 
 STOPPED = (129, 130, 143)  # exit codes of runs that a signal stopped
 
@@ -28,7 +27,7 @@ class SweepRun(Run):
 
     def changes(self) -> bool:
         """Whether the existing run is to train longer or otherwise than before. Raises ConfigError if it may not."""
-        saved = parse_config(self.config_text(), str(self.path / CONFIG))
+        saved = saved_config(self)
         return reconcile(saved, with_absolute_paths(self.cfg), self.name) != saved
 
     @property

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,8 +53,10 @@ class Worker:
             self.stderr.close()
 
 
-def start(run: SweepRun, arguments: Sequence[str], *, threads: int, to_terminal: bool) -> Worker:
-    """Train a run in a new process. arguments: of `gptlite train`, the same for all runs.
+def start(
+    run: SweepRun, arguments: Sequence[str], environment: Mapping[str, str], *, threads: int, to_terminal: bool
+) -> Worker:
+    """Train a run in a new process. arguments: of `gptlite train`, the same for all runs, like more of the environment.
 
     It stays in our process group, so that it gets the signals of a terminal or a batch system too. Neither it nor what
     it starts imports modules from the working directory. Raises StorageError where the system starts no process.
@@ -62,7 +64,8 @@ def start(run: SweepRun, arguments: Sequence[str], *, threads: int, to_terminal:
     arguments = [*arguments, *as_arguments("--set", run.point.settings), "--name", run.name, "--continue"]
     command = [sys.executable, "-P", "-m", "gptlite", "train", *arguments]
     stderr = None if to_terminal else open_stderr()
-    nothing, environment = subprocess.DEVNULL, {**os.environ, VARIABLE: str(threads), "PYTHONSAFEPATH": "1"}
+    nothing = subprocess.DEVNULL
+    environment = {**os.environ, **environment, VARIABLE: str(threads), "PYTHONSAFEPATH": "1"}
     with files.storage_errors(Path(sys.executable), "start"):
         process = subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=stderr, env=environment)
     return Worker(run, process, stderr)

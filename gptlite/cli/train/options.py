@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from gptlite.errors import Problem
 _EXCLUDES = (
     ("--resume", ("--sweep",), "a sweep is continued by its own command line with --continue."),
     ("--resume", ("--config", "--data", "--name"), "a resumed run keeps its config, text and name. Leave these out."),
+    ("--resume", ("--minutes",), "a resumed run keeps its length. Change it with --set train.max_minutes=M."),
     ("--dry-run", ("--sweep",), "a dry run describes one run. Give one of the values with --set."),
     ("--dry-run", ("--resume", "--continue"), "a dry run describes a new run. Leave one of the two out."),
 )
@@ -41,6 +43,7 @@ class TrainOptions:
     json: bool = False
     sweep: Sequence[str] = ()
     jobs: int | None = None
+    minutes: float | None = None
 
     def problems(self) -> list[Problem]:
         """Options that exclude each other, or would do nothing."""
@@ -56,6 +59,8 @@ class TrainOptions:
             for option, needed, sentence in _NEEDS
             if option in given and not given & set(needed)
         ]
+        if self.minutes is not None and not 0 < self.minutes < math.inf:
+            found.append(Problem("this must be a number above 0.", f"--minutes {self.minutes:g}"))
         if self.jobs is not None and self.jobs < 1:
             found.append(Problem("this must be at least 1.", f"--jobs {self.jobs}"))
         if world_size() > 1 and (self.sweep or self.dry_run):
@@ -67,7 +72,8 @@ class TrainOptions:
     def of_every_run(self) -> list[str]:
         """The arguments that each run of a sweep gets too."""
         found = as_arguments("--config", [self.config]) + as_arguments("--set", self.sets)
-        return found + as_arguments("--data", self.data) + ["--quiet"] * self.quiet
+        found += as_arguments("--data", self.data) + as_arguments("--minutes", [self.minutes])
+        return found + ["--quiet"] * self.quiet
 
     @property
     def to_continue_sweep(self) -> str:

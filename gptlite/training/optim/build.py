@@ -11,33 +11,19 @@ from gptlite.compute.choice import GIVEN, Choice
 from gptlite.compute.device import Compute, computes_in_bf16
 from gptlite.config.schema import ModelSection, RunConfig
 from gptlite.config.training import TrainSection
-from gptlite.errors import ConfigError
+from gptlite.errors import ConfigError, Problem
 from gptlite.model.gpt import GPT
-from gptlite.model.sizes import count_hidden
+from gptlite.model.sizes import update_flops
 from gptlite.training.optim.muon import Muon, orthogonalise_flops
 from gptlite.training.optim.uncompiled import AdamW
 
 Optimizers = Sequence[torch.optim.Optimizer]
-
-# Next to Muon, AdamW takes this fraction of the learning rate. With all of it training ended 0.8 % worse, with a
-# quarter 0.4 % (docs/decisions.md).
-LR_FRACTION_NEXT_TO_MUON = 0.5
 
 
 def muon_flops(cfg: ModelSection) -> int:
     """Operations that Muon adds to an update: Q, K, V and the projection are C x C, the feed-forward has two 4C x C."""
     C = cfg.n_embd
     return cfg.n_layer * (4 * orthogonalise_flops(C, C) + 2 * orthogonalise_flops(4 * C, C))
-
-
-def update_flops(cfg: ModelSection, vocab_size: int, tokens: int) -> int:
-    """Operations of the forward and backward pass of an update: 6 per weight and token, and the attention products.
-
-    Kaplan et al. 2020 (arXiv 2001.08361), section 2.1. The head counts, the embedding tables do not.
-    """
-    weights = count_hidden(cfg) + cfg.n_embd * vocab_size
-    attention = 2 * cfg.n_layer * cfg.block_size * cfg.n_embd
-    return 6 * tokens * (weights + attention)
 
 
 def choose_optimizer(cfg: RunConfig, vocab_size: int) -> Choice:
@@ -49,10 +35,17 @@ def choose_optimizer(cfg: RunConfig, vocab_size: int) -> Choice:
     cost = f"{muon / 1e9:.3g} GFLOP per update on top of the model's {model / 1e9:.3g}"
     if muon <= model:
         return Choice("muon", f"it costs only {cost}")
-    if cfg.train.momentum is not None:
+    of_muon = {"train.momentum": cfg.train.momentum, "train.adamw_lr": cfg.train.adamw_lr}
+    given = {key: value for key, value in of_muon.items() if value not in (None, "auto")}
+    if given:
         raise ConfigError(
-            f"train.momentum is {cfg.train.momentum}, but `train.optimizer: auto` takes adamw here, because Muon would "
-            f"cost {cost}. Set train.momentum to null or train.optimizer to muon."
+            [
+                Problem(
+                    f"{key} is {value}, but `train.optimizer: auto` takes adamw here, because Muon would cost {cost}. "
+                    f"Set {key} to null or train.optimizer to muon."
+                )
+                for key, value in given.items()
+            ]
         )
     return Choice("adamw", f"Muon would cost {cost}")
 
@@ -78,7 +71,7 @@ def build_optimizers(model: GPT, cfg: TrainSection, compute: Compute) -> Optimiz
     if not by_muon:
         return [adamw]
     for group in adamw.param_groups:
-        group["lr_fraction"] = LR_FRACTION_NEXT_TO_MUON
+        group["lr_fraction"] = cfg.adamw_fraction
     # bf16 halves the work where the hardware multiplies it, and is many times slower where it is emulated.
     fast = compute.precision == "bf16" and computes_in_bf16(compute.device)
     muon = Muon(

@@ -115,7 +115,7 @@ def test_neither_a_worker_nor_what_it_starts_imports_from_the_working_directory(
     with monkeypatch.context() as patched:
         started = Mock()
         patched.setattr(subprocess, "Popen", started)
-        module.start(runs[0], [], threads=1, to_terminal=True)
+        module.start(runs[0], [], {}, threads=1, to_terminal=True)
     command, environment = started.call_args.args[0], started.call_args.kwargs["env"]
     python = command[: command.index("-m")]
     subprocess.run([*python, "-c", IMPORT], cwd=tmp_path, env=environment, check=True)
@@ -127,7 +127,7 @@ def test_a_system_that_starts_no_more_processes_is_an_error_of_one_line(runs, mo
 
     monkeypatch.setattr(subprocess, "Popen", popen)
     with pytest.raises(StorageError, match=r"python\S*: cannot start: Resource temporarily unavailable\."):
-        module.start(runs[0], [], threads=1, to_terminal=True)
+        module.start(runs[0], [], {}, threads=1, to_terminal=True)
 
 
 def test_runs_start_in_order_as_jobs_become_free(runs):

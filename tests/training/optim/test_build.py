@@ -7,13 +7,14 @@ from gptlite.compute.device import Compute
 from gptlite.config.schema import ModelSection, RunConfig
 from gptlite.config.training import TrainSection
 from gptlite.model.gpt import GPT
+from gptlite.model.sizes import update_flops
 from gptlite.training.optim.build import (
     build_optimizers,
     choose_optimizer,
     load_named_state,
     muon_flops,
     named_state,
-    update_flops,
+    set_lr,
 )
 
 CPU = Compute(torch.device("cpu"), "fp32", "fused", 1)
@@ -24,13 +25,28 @@ def gpt(**values) -> GPT:
     return GPT(cfg, 11, rng=torch.Generator().manual_seed(0))
 
 
+def section(optimizer: str) -> TrainSection:
+    return TrainSection(lr=0.003, optimizer=optimizer, adamw_lr=0.012 if optimizer == "muon" else None)
+
+
+def test_next_to_muon_adamw_follows_the_schedule_at_its_own_rate():
+    muon, adamw = build_optimizers(gpt(), section("muon"), CPU)
+    set_lr([muon, adamw], 0.001)
+    assert {group["lr"] for group in muon.param_groups} == {0.001}
+    assert {group["lr"] for group in adamw.param_groups} == {0.004}
+    (_, like_muon) = build_optimizers(gpt(), TrainSection(lr=0.003, optimizer="muon", adamw_lr=None), CPU)
+    set_lr([like_muon], 0.001)
+    assert {group["lr"] for group in like_muon.param_groups} == {0.001}
+    (alone,) = build_optimizers(gpt(), section("adamw"), CPU)
+    set_lr([alone], 0.001)
+    assert {group["lr"] for group in alone.param_groups} == {0.001}
+
+
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 @pytest.mark.parametrize("tie_weights", [True, False])
 def test_every_parameter_has_one_optimizer_and_only_multiplying_matrices_decay(optimizer, tie_weights):
     model = gpt(tie_weights=tie_weights)
-    groups = [
-        g for o in build_optimizers(model, TrainSection(lr=0.003, optimizer=optimizer), CPU) for g in o.param_groups
-    ]
+    groups = [g for o in build_optimizers(model, section(optimizer), CPU) for g in o.param_groups]
     owned = [p for g in groups for p in g["params"]]
     assert len(owned) == len({id(p) for p in owned}) == len(list(model.parameters()))
     decayed = {id(p) for g in groups if g["weight_decay"] > 0 for p in g["params"]}
@@ -85,13 +101,13 @@ def test_state_put_back_by_name_continues_bit_for_bit(optimizer):
         for o in optimizers:
             o.step()
 
-    section = TrainSection(lr=0.003, optimizer=optimizer)
+    cfg = section(optimizer)
     first = gpt()
-    before = build_optimizers(first, section, CPU)
+    before = build_optimizers(first, cfg, CPU)
     step(first, before, 1)
     second = gpt()
     second.load_state_dict(first.state_dict())
-    after = build_optimizers(second, section, CPU)
+    after = build_optimizers(second, cfg, CPU)
     load_named_state(second, after, {name: t.clone() for name, t in named_state(first, before).items()})
     step(first, before, 100)
     step(second, after, 100)

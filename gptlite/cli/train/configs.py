@@ -1,0 +1,125 @@
+"""The config that a command line asks for: a file or, with --minutes, sizes that fit the time, and changes to it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gptlite.cli.options import build_overrides, find_config_file
+from gptlite.compute.choice import Choice
+from gptlite.config.loading import Override, load_config, parse_config
+from gptlite.config.schema import RunConfig
+from gptlite.config.yaml import Value
+from gptlite.errors import located
+from gptlite.planning.choose_sizes import CHOSEN, SPEED_VARIABLE, check_text, choose_sizes, fit_to
+from gptlite.runs.run import CONFIG, Run
+
+if TYPE_CHECKING:
+    from gptlite.cli.train.options import TrainOptions
+    from gptlite.data.sources import Source
+
+SPEED, MINUTES = "speed_class", "minutes"  # in run.json
+LENGTH = "train.max_minutes"
+
+
+@dataclass(frozen=True)
+class Configs:
+    """Loads what a command line asks for, as often as a sweep needs it.
+
+    path: None under --minutes without --config. speed: with --minutes, the GFLOP/s that sizes are chosen for.
+    """
+
+    path: Path | None
+    overrides: Sequence[str | Override]
+    minutes: float | None
+    speed: Choice | None = None
+
+    @classmethod
+    def of(cls, options: TrainOptions) -> Configs:
+        """What the options ask for. With --minutes, the speed is still unknown."""
+        overrides = build_overrides(options.sets, options.data)
+        if options.minutes is None:
+            return cls(find_config_file(options.config), overrides, None)
+        path = None if options.config is None else find_config_file(options.config)
+        return cls(path, overrides, options.minutes)
+
+    def asked(self, more: Sequence[str | Override] = ()) -> RunConfig:
+        """The config without what --minutes chooses. Raises ConfigError with every problem."""
+        with located("--set"):
+            return load_config(self.path, self.changes(self.minutes, more))
+
+    def changes(self, minutes: Value, more: Sequence[str | Override] = ()) -> list[str | Override]:
+        """All overrides. minutes: to train, instead of what the file says; None: as it says."""
+        length = [] if minutes is None else [Override("--minutes", LENGTH, minutes)]
+        return [*length, *self.overrides, *more]
+
+    def load(self, more: Sequence[str | Override] = ()) -> RunConfig:
+        """Load the config with further overrides. Raises ConfigError with every problem."""
+        asked = self.asked(more)
+        if self.minutes is None or self.speed is None:
+            return asked
+        with located(f"--minutes {self.minutes:g}"):
+            sizes = choose_sizes(count_bytes(asked), self.minutes, self.speed.value)
+        given = {key: value for key, value in asked.given().items() if key != LENGTH}
+        return load_config(self.path, self.changes(sizes[LENGTH], more), fit_to(sizes, given))
+
+    def load_like(self, run: Run) -> RunConfig:
+        """Load the config to continue a run with: sizes that --minutes chose stay as they were."""
+        saved = parse_config(run.config_text(), str(run.path / CONFIG)).given()
+        if self.minutes is None:
+            return load_config(self.path, self.overrides)
+        sizes = {key: saved[key] for key in CHOSEN if key in saved and key != LENGTH}
+        same = run.info.get(MINUTES) == self.minutes  # then it may have been chosen to end earlier
+        return load_config(self.path, self.changes(saved[LENGTH] if same else self.minutes), sizes)
+
+    def timed(self, existing: Sequence[Run] = ()) -> Configs:
+        """With --minutes: the same for the speed of this machine, or that for which existing runs were started."""
+        if self.minutes is None:
+            return self
+        asked = self.asked()
+        with located(f"--minutes {self.minutes:g}"):
+            check_text(count_bytes(asked))  # before torch is loaded
+        from gptlite.training.speed import find_speed
+
+        known = next((found for run in existing if (found := recorded_speed(run)) is not None), None)
+        return dataclasses.replace(self, speed=known or find_speed(asked.run))
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What run.json records."""
+        return {} if self.speed is None else {SPEED: self.speed.value, MINUTES: self.minutes}
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """With --minutes: the variable by which other processes choose for the same speed."""
+        return {} if self.speed is None else {SPEED_VARIABLE: str(self.speed.value)}
+
+    def base(self, cfg: RunConfig) -> str:
+        """What a run is called without --name: as its config or, without one, as its text."""
+        if self.path is not None:
+            return self.path.stem
+        from gptlite.data.fingerprint import clean_name, plain_name
+
+        return clean_name(plain_name(open_sources(cfg)[0])) or "minutes"
+
+
+def open_sources(cfg: RunConfig) -> list[Source]:
+    """The sources of the text."""
+    from gptlite.data.sources import open_source
+
+    data = cfg.data
+    return [open_source(spec, data.encoding, data.normalize, exclude=(data.folder,)) for spec in data.sources]
+
+
+def count_bytes(cfg: RunConfig) -> int:
+    """The bytes of the text."""
+    return sum(each.count_bytes() for each in open_sources(cfg))
+
+
+def recorded_speed(run: Run) -> Choice | None:
+    """The speed for which --minutes started a run."""
+    found = run.info.get(SPEED) if run.started else None
+    return Choice(found, f"as for {run.name}") if isinstance(found, int) else None

@@ -1,0 +1,214 @@
+"""What to train in the minutes that there are: `gptlite train --minutes`.
+
+A model and its training are chosen from three numbers: the bytes of the text, the minutes, and the speed of the
+machine. Every figure here comes from the measurements in docs/decisions.md ("What to train in given minutes").
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gptlite.config.schema import DataSection, ModelSection, RunConfig
+from gptlite.config.yaml import Value
+from gptlite.errors import ConfigError, DataError
+from gptlite.formatting import counted
+from gptlite.model.sizes import update_flops
+
+SPEED_VARIABLE = "GPTLITE_SPEED"  # the speed class, instead of a timing
+CHOSEN = (
+    *("data.val_max_bytes", "tokenizer.kind", "tokenizer.vocab_size"),
+    *("model.n_layer", "model.n_head", "model.n_embd", "model.block_size", "model.dropout"),
+    *("train.max_minutes", "train.batch_size", "train.warmup_steps", "eval.every", "save.every"),
+)
+
+HEAD_SIZE = 32
+VOCAB_SIZES = (4096, 2048, 1024, 512)
+TOKENS_PER_ID = 30  # of the training text; an id that occurs more rarely is hardly learned
+CHARACTERS = 100  # about as many different ones as a text has
+VAL_FRACTION = DataSection().val_fraction
+VAL_MAX_BYTES = DataSection().val_max_bytes
+MIN_TEXT = 1000  # bytes; less is not enough to see that anything was learned
+MIN_UPDATES = 20  # in less, nothing is learned
+MUON_FLOPS = 220  # operations of Muon, per block and cube of the width: training/optim/muon.py
+EVALUATION_SHARE = 0.05  # of the time, for all evaluations but the last
+LAST_EVALUATION = 0.1  # of the time, at most
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A model, its context, and the sequences of an update."""
+
+    n_layer: int
+    n_embd: int
+    block_size: int
+    batch_size: int
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of an update."""
+        return self.block_size * self.batch_size
+
+    def update_flops(self, vocab_size: int) -> float:
+        """Operations of an update with Muon."""
+        model = ModelSection(n_layer=self.n_layer, n_head=1, n_embd=self.n_embd, block_size=self.block_size)
+        return update_flops(model, vocab_size, self.tokens) + MUON_FLOPS * self.n_layer * self.n_embd**3
+
+
+# The shape with the best score, from so many operations (times 10^12) and bytes of text on. Short contexts and many
+# different sequences per update learn faster than long ones. The last three rows follow the trend and are not measured.
+SHAPES = (
+    (0.0, 0, Shape(2, 64, 64, 16)),
+    (1.0, 0, Shape(3, 96, 64, 16)),
+    (3.0, 0, Shape(4, 128, 64, 16)),
+    (1.0, 300_000, Shape(3, 96, 64, 32)),
+    (20.0, 300_000, Shape(3, 128, 64, 32)),
+    (60.0, 1_000_000, Shape(4, 128, 64, 32)),
+    (120.0, 3_000_000, Shape(5, 192, 128, 16)),
+    (400.0, 10_000_000, Shape(6, 256, 128, 32)),
+    (2000.0, 50_000_000, Shape(6, 384, 256, 32)),
+    (20_000.0, 500_000_000, Shape(12, 768, 512, 32)),
+)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What there is to train with. speed: GFLOP/s of the machine in training."""
+
+    text_bytes: int
+    minutes: float
+    speed: int
+
+    @property
+    def flops(self) -> float:
+        """Operations in all of the time."""
+        return 60e9 * self.minutes * self.speed
+
+    @property
+    def training_bytes(self) -> float:
+        """Bytes of the training text."""
+        return (1 - VAL_FRACTION) * self.text_bytes
+
+
+def choose_sizes(text_bytes: int, minutes: float, speed: int) -> dict[str, Value]:
+    """Values by "section.key" for a text, the minutes to train, and the speed class of the machine in GFLOP/s.
+
+    The minutes among them are fewer than those that there are if the text is learned by heart before.
+    DataError for a text that is too short for any model, ConfigError for minutes that end before anything is learned.
+
+    >>> sizes = choose_sizes(1_000_000, 3.0, 64)
+    >>> sizes["model.n_layer"], sizes["model.n_embd"], sizes["tokenizer.vocab_size"]
+    (3, 96, 4096)
+    """
+    check_text(text_bytes)
+    budget = Budget(text_bytes, minutes, speed)
+    shape, vocab_size = choose_shape(budget), choose_vocab_size(budget.training_bytes)
+    per_update = shape.tokens * bytes_per_token(vocab_size)  # bytes of text
+    affordable = budget.flops / shape.update_flops(vocab_size or CHARACTERS)
+    if affordable < MIN_UPDATES:
+        raise ConfigError(
+            f"{minutes:g} minutes are {affordable:.0f} updates of the smallest model on this machine, too few to learn "
+            f"from. Give {minutes * MIN_UPDATES / affordable:.2g} or more."
+        )
+    most = most_epochs(budget.training_bytes)
+    updates = min(affordable, max(MIN_UPDATES, most * budget.training_bytes / per_update))
+    val_bytes = choose_val_bytes(budget, LAST_EVALUATION * updates * 3 * per_update)
+    scored = min(val_bytes, VAL_FRACTION * text_bytes)
+    every = updates / (count_evaluations(updates, scored / 3 / per_update) + 0.5)  # none just before the last
+    return {
+        "data.val_max_bytes": val_bytes,
+        "tokenizer.kind": "bpe" if vocab_size else "char",
+        "tokenizer.vocab_size": vocab_size or None,
+        "model.n_layer": shape.n_layer,
+        "model.n_head": shape.n_embd // HEAD_SIZE,
+        "model.n_embd": shape.n_embd,
+        "model.block_size": shape.block_size,
+        "model.dropout": choose_dropout(updates * per_update / budget.training_bytes / most),
+        "train.max_minutes": minutes if updates == affordable else float(f"{minutes * updates / affordable:.2g}"),
+        "train.batch_size": shape.batch_size,
+        "train.warmup_steps": max(5, min(100, round(updates / 20))),
+        "eval.every": math.ceil(every),
+        "save.every": math.ceil(every),
+    }
+
+
+def check_text(text_bytes: int) -> None:
+    """DataError for a text that is too short for any model."""
+    if text_bytes < MIN_TEXT:
+        raise DataError(
+            f"the text has {counted(text_bytes, 'byte')}, too few to learn from. Give {MIN_TEXT:,} bytes or more; "
+            "a book has a million."
+        )
+
+
+def choose_shape(budget: Budget) -> Shape:
+    """The last of SHAPES for which there are operations and text."""
+    return [shape for flops, n_bytes, shape in SHAPES if budget.flops >= flops * 1e12 and budget.text_bytes >= n_bytes][
+        -1
+    ]
+
+
+def choose_vocab_size(training_bytes: float) -> int:
+    """The vocabulary of BPE whose ids occur often enough; 0 for characters."""
+    return next((v for v in VOCAB_SIZES if training_bytes / bytes_per_token(v) >= TOKENS_PER_ID * v), 0)
+
+
+def bytes_per_token(vocab_size: int) -> float:
+    """About how many bytes a token of BPE stands for, with 0 for a character: half a byte more with each doubling."""
+    return 2.04 + 0.53 * math.log2(vocab_size / 512) if vocab_size else 1.0
+
+
+def most_epochs(training_bytes: float) -> float:
+    """How often a text can be read before a model with dropout only learns it by heart: longer texts more often."""
+    return 12.0 * math.pow(training_bytes / 36_000, 0.2)
+
+
+def choose_dropout(used: float) -> float:
+    """used: the fraction of `most_epochs` that is trained."""
+    return next(p for least, p in ((0.4, 0.2), (0.2, 0.1), (0.0, 0.0)) if used >= least)
+
+
+def choose_val_bytes(budget: Budget, affordable: float) -> int:
+    """As the schema says, unless scoring a tenth of the text once would take too long: then a power of two."""
+    most = min(VAL_FRACTION * budget.text_bytes, VAL_MAX_BYTES)
+    return VAL_MAX_BYTES if affordable >= most else 1 << int(math.log2(affordable))
+
+
+def count_evaluations(updates: float, evaluation: float) -> int:
+    """Before the last one, as many as fit their share of the time, 1 to 10. evaluation: the updates that one costs."""
+    return max(1, min(10, int(EVALUATION_SHARE * updates / evaluation)))
+
+
+def fit_to(sizes: Mapping[str, Value], given: Mapping[str, Value]) -> dict[str, Value]:
+    """The sizes without what was given, and those that depend on it made to agree with it."""
+    fitted = {key: value for key, value in sizes.items() if key not in given}
+    if given.get("tokenizer.vocab_size") is not None:
+        fitted.pop("tokenizer.kind", None)  # only bpe, the default, has a size
+    if given.get("tokenizer.kind", "bpe") != "bpe":
+        fitted.pop("tokenizer.vocab_size", None)
+    width, heads = given.get("model.n_embd"), given.get("model.n_head")
+    if isinstance(width, int) and heads is None:
+        fitted["model.n_head"] = max(n for n in range(1, max(1, width // HEAD_SIZE) + 1) if width % n == 0)
+    if isinstance(heads, int) and width is None:
+        fitted["model.n_embd"] = round_up(fitted["model.n_embd"], heads)
+    micro = given.get("train.micro_batch_size")
+    if isinstance(micro, int) and "train.batch_size" in fitted:
+        fitted["train.batch_size"] = round_up(fitted["train.batch_size"], micro)
+    return fitted
+
+
+def round_up(number: Value, step: int) -> int:
+    """The first multiple of a step that is not below the number."""
+    assert isinstance(number, int)
+    return -(-number // step) * step
+
+
+def describe_sizes(cfg: RunConfig) -> str:
+    """The sizes of a config on one line."""
+    model, train = cfg.model, cfg.train
+    tokens = f"BPE of {cfg.tokenizer.bpe_vocab_size:,} ids" if cfg.tokenizer.kind == "bpe" else cfg.tokenizer.kind
+    return (
+        f"{tokens}, {counted(model.n_layer, 'layer')} of width {model.n_embd}, context {model.block_size}, dropout "
+        f"{model.dropout:g}, {counted(train.batch_size, 'sequence')} per update"
+    )

@@ -1,0 +1,82 @@
+"""How fast this machine trains, from one short timing: what `--minutes` needs to know of it."""
+
+from __future__ import annotations
+
+import math
+import os
+import statistics
+from time import perf_counter
+
+import torch
+
+from gptlite.compute.choice import Choice
+from gptlite.compute.device import Compute, Hardware, choose_compute, settings
+from gptlite.compute.processes import world_size
+from gptlite.config.schema import ModelSection, RunSection
+from gptlite.errors import ConfigError
+from gptlite.model.gpt import GPT, nll_sum
+from gptlite.model.sizes import update_flops
+from gptlite.planning.choose_sizes import SPEED_VARIABLE
+
+REFERENCE = ModelSection(n_layer=4, n_head=4, n_embd=128, block_size=64)  # what a CPU trains in minutes
+VOCAB_SIZE, ROWS = 256, 16
+WARM_UP, TIMED = 3, 8  # passes, a second or so
+
+
+def find_speed(run: RunSection) -> Choice:
+    """The speed class of this machine: GFLOP/s in training, rounded to a power of two so that it hardly ever changes.
+
+    GPTLITE_SPEED sets it without a timing; several processes need that. ConfigError if it is no positive number.
+    """
+    given = os.environ.get(SPEED_VARIABLE)
+    if given:
+        return Choice(read_speed(given), f"{SPEED_VARIABLE} says so")
+    if world_size() > 1:
+        raise ConfigError(
+            f"the speed is measured in one process, and there are {world_size()}. Set this environment variable to the "
+            "GFLOP/s of all of them together.",
+            SPEED_VARIABLE,
+        )
+    measured = measure_speed(run)
+    return Choice(speed_class(measured), f"measured {measured:.0f} GFLOP/s")
+
+
+def read_speed(text: str) -> int:
+    """The value of GPTLITE_SPEED."""
+    if not (text.isascii() and text.isdigit() and 0 < int(text[:10]) <= 10**7):
+        raise ConfigError(
+            f"the environment variable is {text[:40]!r}. Set it to GFLOP/s as a whole number, such as 64, or unset it.",
+            SPEED_VARIABLE,
+        )
+    return int(text)
+
+
+def speed_class(gflops: float) -> int:
+    """The power of two that is nearest on a logarithmic scale, at least 1.
+
+    >>> speed_class(68.0), speed_class(95.0)
+    (64, 128)
+    """
+    return 1 << max(0, round(math.log2(gflops)))
+
+
+def measure_speed(run: RunSection) -> float:
+    """GFLOP/s of the forward and backward pass of a small model, with the device, precision and threads of a run."""
+    choices = choose_compute(run, REFERENCE.block_size, Hardware.detect())
+    compute = Compute.of(run.model_copy(update={key.partition(".")[2]: each.value for key, each in choices.items()}))
+    model = GPT(REFERENCE, VOCAB_SIZE, attention=compute.attention, rng=torch.Generator().manual_seed(0))
+    model.to(compute.device)
+    idx = torch.zeros(ROWS, REFERENCE.block_size, dtype=torch.int64, device=compute.device)
+
+    def seconds() -> float:
+        started_at = perf_counter()
+        with compute.autocast():
+            logits = model(idx)  # (ROWS, T, V)
+        nll_sum(logits, idx).backward()  # type: ignore[no-untyped-call]
+        assert model.head.weight.grad is not None
+        model.head.weight.grad.norm().item()  # a GPU has finished, too
+        return perf_counter() - started_at
+
+    with settings(compute, deterministic=False):
+        times = [seconds() for _ in range(WARM_UP + TIMED)][WARM_UP:]
+    return update_flops(REFERENCE, VOCAB_SIZE, idx.numel()) / statistics.median(times) / 1e9

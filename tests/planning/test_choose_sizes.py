@@ -1,0 +1,92 @@
+"""The choice of `--minutes`: invariants over texts, minutes and machines, and its arithmetic against training's own."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from gptlite.config.schema import ModelSection, RunConfig
+from gptlite.errors import ConfigError, DataError
+from gptlite.model.sizes import count_hidden, update_flops
+from gptlite.planning.choose_sizes import CHOSEN, SHAPES, choose_sizes, fit_to
+from gptlite.training.optim.build import muon_flops
+
+TEXTS = (1000, 5000, 40_000, 200_000, 1_100_000, 11_000_000, 10**9, 10**12)
+MINUTES = (0.25, 1.0, 3.0, 10.0, 60.0, 1e4)
+SPEEDS = (8, 64, 512, 65_536)
+
+
+def parameters(sizes: dict) -> int:
+    return count_hidden(RunConfig().with_values(sizes).model)
+
+
+@pytest.mark.parametrize(("text", "minutes", "speed"), [*itertools.product(TEXTS, MINUTES, SPEEDS)])
+def test_every_choice_is_a_config_that_can_be_trained(text, minutes, speed):
+    sizes = choose_sizes(text, minutes, speed)
+    assert set(sizes) == set(CHOSEN)
+    cfg = RunConfig().with_values(sizes)
+    assert 0 < cfg.train.max_minutes <= minutes
+    # A window of training needs one token more than the context; a token of the largest vocabulary has four bytes.
+    assert 0.9 * text / (4 if cfg.tokenizer.kind == "bpe" else 1) > cfg.model.block_size + 1
+
+
+@pytest.mark.parametrize(("text", "speed"), [*itertools.product(TEXTS, SPEEDS)])
+def test_more_minutes_never_make_the_model_smaller(text, speed):
+    chosen = [parameters(choose_sizes(text, minutes, speed)) for minutes in MINUTES]
+    assert chosen == sorted(chosen)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_time_and_speed_count_alike(text):
+    long, quick = choose_sizes(text, 8.0, 64), choose_sizes(text, 1.0, 512)
+    assert quick.pop("train.max_minutes") == pytest.approx(long.pop("train.max_minutes") / 8, rel=0.1)
+    assert long == quick
+
+
+def test_the_operations_of_an_update_are_those_that_training_counts():
+    for _, _, shape in SHAPES:
+        model = ModelSection(n_layer=shape.n_layer, n_head=1, n_embd=shape.n_embd, block_size=shape.block_size)
+        expected = update_flops(model, 2048, shape.batch_size * shape.block_size) + muon_flops(model)
+        assert shape.update_flops(2048) == pytest.approx(expected, rel=1e-3)
+
+
+def test_a_text_or_a_time_that_is_too_small_is_refused_with_what_would_be_enough():
+    with pytest.raises(DataError, match=r"the text has 999 bytes, .* Give 1,000 bytes or more"):
+        choose_sizes(999, 1.0, 64)
+    with pytest.raises(ConfigError) as refused:
+        choose_sizes(1_000_000, 1e-4, 64)
+    needed = float(str(refused.value).rpartition("Give ")[2].split()[0])
+    choose_sizes(1_000_000, 1.5 * needed, 64)
+
+
+@pytest.mark.parametrize(
+    ("given", "fitted"),
+    [
+        ({"model.n_embd": 100}, {"model.n_head": 2}),
+        ({"model.n_embd": 31}, {"model.n_head": 1}),
+        ({"model.n_head": 5}, {"model.n_embd": 130}),
+        ({"tokenizer.kind": "char"}, {"tokenizer.vocab_size": None}),
+        ({"tokenizer.vocab_size": 300}, {"tokenizer.kind": None}),
+        ({"train.micro_batch_size": 12}, {"train.batch_size": 24}),
+    ],
+)
+def test_what_is_given_wins_and_what_depends_on_it_follows(given, fitted):
+    sizes = {"tokenizer.kind": "bpe", "tokenizer.vocab_size": 512, "train.batch_size": 16}
+    sizes |= {"model.n_head": 4, "model.n_embd": 128}
+    found = fit_to(sizes, given)
+    assert not set(found) & set(given)
+    assert {key: found.get(key) for key in fitted} == fitted
+
+
+def test_a_text_that_is_read_too_often_gets_dropout_and_in_the_end_less_time():
+    sizes = [choose_sizes(40_000, minutes, 64) for minutes in (0.03, 0.06, 60.0)]
+    assert [each["model.dropout"] for each in sizes] == sorted(each["model.dropout"] for each in sizes)
+    assert sizes[0]["train.max_minutes"] == 0.03
+    assert sizes[2]["train.max_minutes"] == choose_sizes(40_000, 120.0, 64)["train.max_minutes"] < 60
+    assert choose_sizes(10**9, 60.0, 64)["train.max_minutes"] == 60.0
+
+
+def test_validation_text_that_cannot_be_scored_in_the_time_is_shortened():
+    assert choose_sizes(11_000_000, 3.0, 64)["data.val_max_bytes"] == RunConfig().data.val_max_bytes
+    assert choose_sizes(11_000_000, 0.3, 64)["data.val_max_bytes"] < 1_100_000
