@@ -57,7 +57,8 @@ class Shape:
 
 
 # The shape with the best score, from so many operations (times 10^12) and bytes of text on. Short contexts and many
-# different sequences per update learn faster than long ones. The last three rows follow the trend and are not measured.
+# different sequences per update learn faster than long ones. Measured: texts of 40 KB, 200 KB, 1.1 MB and 11 MB with
+# 10^12 to 4 x 10^13 operations, and one run of 5 x 192. The other rows, and where each row begins, follow the trend.
 SHAPES = (
     (0.0, 0, Shape(2, 64, 64, 16)),
     (1.0, 0, Shape(3, 96, 64, 16)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import statistics
 from time import perf_counter
 
@@ -43,7 +44,7 @@ def find_speed(run: RunSection) -> Choice:
 
 def read_speed(text: str) -> int:
     """The value of GPTLITE_SPEED."""
-    if not (text.isascii() and text.isdigit() and 0 < int(text[:10]) <= 10**7):
+    if not re.fullmatch("0*[1-9][0-9]{0,6}", text):
         raise ConfigError(
             f"the environment variable is {text[:40]!r}. Set it to GFLOP/s as a whole number, such as 64, or unset it.",
             SPEED_VARIABLE,

@@ -83,7 +83,7 @@ def train(
         return
     outcome = start_run(options, listener) if resume is None else resume_run(resume, options, listener)
     if is_main():
-        lines = summarize(outcome) if quiet else ["", *show_samples(outcome), *summarize(outcome)]
+        lines = [*([] if quiet else show_samples(outcome)), *summarize(outcome)]
         emit("".join(f"{line}\n" for line in lines))
 
 
@@ -197,7 +197,7 @@ def show_samples(outcome: Outcome) -> list[str]:
         return []
     prompt = str(read_run(outcome.run)[0].config["eval.prompt"])
     text = load(outcome.run.path).generate(prompt, max_new_tokens=SAMPLED_TOKENS)[:SAMPLED_CHARACTERS]
-    return ["before training:", *indented(samples[0][1]), "now:", *indented(text)]
+    return ["", "before training:", *indented(samples[0][1]), "now:", *indented(text)]
 
 
 def indented(text: str) -> list[str]:
