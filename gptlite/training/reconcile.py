@@ -29,7 +29,7 @@ WITHOUT_EFFECT = ("data.source", "data.dir", "run.dir", "train.micro_batch_size"
 def saved_config(run: Run) -> RunConfig:
     """The config of a run, as it was trained: before train.adamw_lr, AdamW took half of Muon's learning rate."""
     cfg = parse_config(run.config_text(), str(run.path / CONFIG))
-    if "train.adamw_lr" in cfg.given():
+    if "train.adamw_lr" in cfg.given() or isinstance(cfg.train.lr, str):  # `auto`: edited by hand
         return cfg
     return cfg.with_values({"train.adamw_lr": cfg.train.highest_lr / 2 if cfg.train.optimizer == "muon" else None})
 

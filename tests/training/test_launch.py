@@ -30,6 +30,8 @@ def test_a_run_from_before_adamw_lr_goes_on_with_half_of_the_learning_rate(tmp_p
     assert saved_config(Run(tmp_path)).train.adamw_lr == expected
     (tmp_path / "config.yaml").write_text("train: {optimizer: muon, lr: 0.02, adamw_lr: 0.5}")
     assert saved_config(Run(tmp_path)).train.adamw_lr == 0.5
+    (tmp_path / "config.yaml").write_text("train: {optimizer: muon}")
+    assert saved_config(Run(tmp_path)).train.adamw_lr == "auto"
 
 
 @pytest.mark.parametrize(
