@@ -17,8 +17,7 @@ from torch import Tensor
 from gptlite.data.eval_windows import EvalWindows, WindowRows
 from gptlite.data.sampler import RandomSampler, Sampler, ShuffledSampler
 from gptlite.data.tokens import Tokens, check_trainable
-
-IGNORE_INDEX = -100  # a target that is not scored; the default of torch's cross_entropy
+from gptlite.model.gpt import IGNORE_INDEX
 
 Batch: TypeAlias = tuple[Tensor, Tensor]
 

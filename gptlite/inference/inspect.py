@@ -12,11 +12,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gptlite.data.batches import IGNORE_INDEX, read_batch
+from gptlite.data.batches import read_batch
 from gptlite.data.tokens import Tokens
 from gptlite.inference.language_model import SCORE_BATCH_SIZE, LanguageModel
 from gptlite.model.attention import AttentionSteps, CausalSelfAttention, reference_attention
-from gptlite.model.gpt import GPT
+from gptlite.model.gpt import GPT, IGNORE_INDEX
 
 ALTERNATIVES = 5
 

@@ -6,11 +6,12 @@ Shapes: B sequences, T tokens, C = n_embd, V = vocab_size.
 from __future__ import annotations
 
 import math
-from typing import assert_never
+from typing import Any, assert_never
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from gptlite.config.schema import ModelSection
 from gptlite.model.activations import ACTIVATIONS
@@ -19,6 +20,7 @@ from gptlite.model.cache import CachePosition, KVCache, LayerCache
 from gptlite.model.dropout import DropoutMasks, dropout
 
 INIT_STD = 0.02
+IGNORE_INDEX = -100  # a target that is not scored
 
 
 class MLP(nn.Module):
@@ -161,10 +163,44 @@ class GPT(nn.Module):
         return sum(p.numel() for p in self.parameters())
 
 
+class _NLLSum(torch.autograd.Function):
+    """The loss with its gradient, softmax(logits) - onehot(targets), in the memory of the softmax.
+
+    `F.cross_entropy` writes three matrices of the size of the logits where this writes one. For a large vocabulary that
+    is much of an update's time and memory.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, targets: Tensor) -> Tensor:
+        """(N, V), (N,) -> scalar. Probabilities below the smallest normal number count as that."""
+        probabilities = torch.softmax(logits, dim=-1, dtype=_at_least_fp32(logits))
+        scored = targets != IGNORE_INDEX
+        columns = targets.clamp(min=0)[:, None]  # ignored ones need a column, too
+        ctx.save_for_backward(probabilities, columns, scored)
+        ctx.dtype = logits.dtype
+        of_targets = probabilities.gather(1, columns)[:, 0].clamp(min=torch.finfo(probabilities.dtype).tiny)
+        return -(of_targets.log() * scored).sum()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        """Can be taken once: it overwrites the probabilities."""
+        probabilities, columns, scored = ctx.saved_tensors
+        of_logits = probabilities.scatter_add_(1, columns, probabilities.new_full((1, 1), -1.0).expand_as(columns))
+        return of_logits.mul_((gradient * scored)[:, None]).to(ctx.dtype), None
+
+
 def nll_sum(logits: Tensor, targets: Tensor) -> Tensor:
     """The loss: sum of -log p(target), in nats, at least fp32: (B, T, V), (B, T) -> scalar.
 
-    Targets of -100, the default ignore_index of cross_entropy, are left out.
+    Targets of -100 are left out. The gradient can be taken once.
     """
-    logits = logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits
-    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum")
+    flat, flat_targets = logits.flatten(0, 1), targets.flatten()
+    if logits.requires_grad:
+        loss: Tensor = _NLLSum.apply(flat, flat_targets)  # type: ignore[no-untyped-call]
+        return loss
+    return F.cross_entropy(flat.to(_at_least_fp32(logits)), flat_targets, reduction="sum", ignore_index=IGNORE_INDEX)
+
+
+def _at_least_fp32(x: Tensor) -> torch.dtype:
+    return torch.promote_types(x.dtype, torch.float32)

@@ -121,14 +121,15 @@ def kept_by_forward(cfg: ModelSection, attention: str, word: int) -> int:
 def held_by_training(cfg: ModelSection, vocab_size: int, attention: str, word: int) -> int:
     """Peak bytes per token in a forward and backward pass, without the gradients of parameters.
 
-    The peak is at one of three moments of the backward pass, each beside all that is still saved:
-    head          logits, their log-softmax in fp32, and the gradients of both
-    feed-forward  of the last block: gradients of the residual stream and around the activation; the logits still live
+    The peak is at one of three moments around the backward pass, each beside all that is still saved:
+    head          logits and their softmax in fp32, which becomes their gradient; of bf16 logits a copy in fp32, too
+    feed-forward  of the last block: gradients of the residual stream and around the activation
     attention     of the last block: gradients of the residual stream, of its output, and of its weights or Q, K, V
     """
-    C, logits = cfg.n_embd, vocab_size * word
-    head = kept_by_forward(cfg, attention, word) + logits + 3 * vocab_size * FP32
-    blocks = cfg.n_layer * kept_by_block(cfg, attention, word) + C * FP32 + logits
+    C = cfg.n_embd
+    logits = vocab_size * (2 * FP32 if word == FP32 else BF16 + 2 * FP32)
+    head = kept_by_forward(cfg, attention, word) + logits
+    blocks = cfg.n_layer * kept_by_block(cfg, attention, word) + C * FP32
     # Gradients of the activation's output and input; the output itself is freed before, unless it is saved for this.
     feed_forward = blocks + (4 if saves_input(cfg) else 8) * C * word
     freed = C * FP32 + 2 * C * word + count_saved_by_activation(cfg) * word

@@ -103,8 +103,7 @@ def accumulate_gradients(trainer: Trainer, step: int, replaced_fraction: float =
             x = mixed_inputs(model, x, replaced_fraction, bits, compute)
         masks = dropout_masks_for(cfg, step, micro_step, dist.rank)
         with compute.autocast():
-            logits = model(x, dropout_masks=masks)  # (micro, T, V)
-        loss = nll_sum(logits, y.to(compute.device)) / trainer.tokens_per_update
+            loss = nll_sum(model(x, dropout_masks=masks), y.to(compute.device)) / trainer.tokens_per_update
         loss.backward()  # type: ignore[no-untyped-call]
         total = total + loss.detach()
     return total

@@ -183,14 +183,41 @@ def test_the_loss_sums_minus_log_probabilities_without_ignored_targets():
     assert nll_sum(logits, targets).item() == pytest.approx(-math.log(0.25) - math.log(0.8))
 
 
+def test_the_gradient_of_the_loss_is_that_of_cross_entropy():
+    values = 3 * torch.randn(2, 5, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    targets = torch.tensor([[0, 6, 3, -100, 2], [-100, 1, 1, 5, 4]])
+    ours, reference = values.clone().requires_grad_(), values.clone().requires_grad_()
+    (nll_sum(ours, targets) / 10).backward()
+    (torch.nn.functional.cross_entropy(reference.flatten(0, 1), targets.flatten(), reduction="sum") / 10).backward()
+    torch.testing.assert_close(ours.grad, reference.grad, rtol=1e-12, atol=1e-15)
+
+
+def test_the_loss_of_a_target_that_seems_impossible_is_finite_in_training_and_exact_in_scoring():
+    logits, targets = torch.tensor([[[0.0, 200.0]]]), torch.tensor([[0]])
+    assert nll_sum(logits, targets).item() == pytest.approx(200.0)
+    loss = nll_sum(logits.requires_grad_(), targets)
+    loss.backward()
+    assert loss.item() == pytest.approx(126 * math.log(2))  # 2**-126 is the smallest normal number
+    assert logits.grad.tolist() == [[[-1.0, 1.0]]]
+
+
+def test_the_gradient_of_the_loss_cannot_be_taken_twice():
+    loss = nll_sum(torch.zeros(1, 1, 3, requires_grad=True), torch.tensor([[0]]))
+    loss.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="inplace"):
+        loss.backward()
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_the_loss_of_half_precision_logits_is_summed_in_fp32(dtype):
     logits = (3 * torch.randn(2, 40, 100, generator=torch.Generator().manual_seed(0))).to(dtype)
     targets = random_idx(2, 40, vocab_size=100)
     exact = -torch.log_softmax(logits.double(), dim=-1).gather(-1, targets[..., None]).sum().item()
-    found = nll_sum(logits, targets)
-    assert found.dtype == torch.float32
-    assert found.item() == pytest.approx(exact, rel=1e-6)
+    for found in (nll_sum(logits, targets), nll_sum(logits.requires_grad_(), targets)):
+        assert found.dtype == torch.float32
+        assert found.item() == pytest.approx(exact, rel=1e-6)
+    found.backward()
+    assert logits.grad.dtype == dtype
 
 
 def test_the_number_of_parameters_is_that_of_a_hand_count_with_tied_weights_once():

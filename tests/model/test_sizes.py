@@ -161,8 +161,7 @@ def test_the_formula_gives_the_peak_of_a_training_pass_without_gradients(values,
     cfg = section(**values)
     model, idx = built(cfg, attention, vocab_size)
     with Held(model) as held:
-        logits = model(idx, dropout_masks=DropoutMasks(1) if cfg.dropout else None)
-        nll_sum(logits, idx).backward()
+        nll_sum(model(idx, dropout_masks=DropoutMasks(1) if cfg.dropout else None), idx).backward()
     expected = idx.numel() * held_by_training(cfg, vocab_size, attention, 4)
     gradients = 4 * model.n_parameters()  # those that are there by then
     assert expected * 0.98 <= held.most <= expected * 1.02 + gradients
