@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from typer import Argument, Context, Option
 
+from gptlite.compute.processes import world_size
 from gptlite.errors import ConfigError, Problem, RunError, gathered, located
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 Opened = TypeVar("Opened", "Run", "Checkpoint")
 
 DEFAULT_CONFIG = "small.yaml"
+STANDARD_INPUT = "-"  # in place of a text's path
 
 # The keys that --set accepts in commands that use only some; "sample.*" is the whole section.
 SETTABLE = {
@@ -43,7 +46,10 @@ SetOption = Annotated[
 ]
 DataOption = Annotated[
     list[str] | None,
-    Option(metavar="TEXT", help="The text: a file, folder, glob or named data set (data.source). Repeatable."),
+    Option(
+        metavar="TEXT",
+        help="The text: a file, folder, glob or named data set, or - for standard input (data.source). Repeatable.",
+    ),
 ]
 RunArgument = Annotated[
     str | None,
@@ -52,6 +58,21 @@ RunArgument = Annotated[
 CheckpointOption = Annotated[
     str | None, Option(metavar="best|latest|STEP", help="Which checkpoint of the run. Default: best.")
 ]
+
+
+def with_standard_input(data: list[str] | None) -> list[str] | None:
+    """The values of --data, with the file that standard input was written to in place of "-"."""
+    if not data or STANDARD_INPUT not in data:
+        return data
+    if world_size() > 1:
+        raise ConfigError("several processes cannot share standard input. Save the text to a file.", "--data -")
+    if data.count(STANDARD_INPUT) > 1:
+        raise ConfigError("standard input can be read only once. Leave one out.", "--data -")
+    from gptlite.data.standard_input import keep_standard_input
+
+    with located("--data -"):
+        path = keep_standard_input(sys.stdin.buffer)
+    return [str(path) if each == STANDARD_INPUT else each for each in data]
 
 
 def read_config(config: str | None, sets: Sequence[str] | None, data: Sequence[str] | None) -> tuple[RunConfig, Path]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gptlite.cli.options import ConfigOption, DataOption, SetOption, located_text, read_config
+from gptlite.cli.options import ConfigOption, DataOption, SetOption, located_text, read_config, with_standard_input
 from gptlite.cli.terminal import Console, emit, on_one_line
 from gptlite.errors import ConfigError, DataError, UserError
 from gptlite.formatting import counted
@@ -39,6 +39,7 @@ def prepare(
     """Tokenize a text and show what training would read. `gptlite train` does it by itself if needed."""
     if verify and name is not None:
         raise ConfigError("--verify finds the folder by its text, whatever its name. Leave out one of them.", "--name")
+    data = with_standard_input(data)
     cfg, path = read_config(config, set_, data)
     console = Console()
     console.say(f"config: {path}")

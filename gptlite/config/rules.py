@@ -88,6 +88,17 @@ def requires(
     return Rule((key, other), holds, sentence)
 
 
+DATA_RULES = (
+    known_home("data.dir"),
+    requires(
+        "data.separator",
+        "documents",
+        lambda documents: documents in ("auto", "files"),
+        "which says what a document is",
+        "files",
+    ),
+)
+
 TOKENIZER_RULES = (
     requires("tokenizer.vocab_size", "kind", lambda kind: kind == "bpe", "which determines its own size", "bpe"),
 )

@@ -13,11 +13,23 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gptlite.config.rules import MODEL_RULES, TOKENIZER_RULES, Section, known_home
+from gptlite.config.rules import DATA_RULES, MODEL_RULES, TOKENIZER_RULES, Section, known_home
 from gptlite.config.sampling import SampleSection
 from gptlite.config.saved import DEFAULT_BPE_VOCAB_SIZE
 from gptlite.config.training import EvalSection, LogSection, SaveSection, TrainSection
-from gptlite.config.values import INT64_MAX, Auto, BelowOne, Count, Encoding, Natural, PathText, Source, Switch, key
+from gptlite.config.values import (
+    INT64_MAX,
+    Auto,
+    BelowOne,
+    Count,
+    Encoding,
+    Name,
+    Natural,
+    PathText,
+    Source,
+    Switch,
+    key,
+)
 
 
 class RunSection(Section):
@@ -50,7 +62,17 @@ class DataSection(Section):
         "python-stdlib", "text to train on; python-stdlib is the source code of Python's standard library"
     )
     encoding: Encoding = key("utf-8", "character encoding of the text files")
+    errors: Literal["strict", "replace"] = key(
+        "strict", "what to do with bytes that are not valid in the encoding: refuse them, or replace them by U+FFFD"
+    )
     normalize: Literal["none", "nfc"] = key("none", "Unicode normalization of the text")
+    documents: Literal["auto", "files", "lines", "records"] = key(
+        "auto",
+        "what one document is; auto takes the records of .jsonl, .json, .csv and .tsv files, and whole files else",
+    )
+    field: Name = key("text", "field of a JSON record that holds the text; a dot goes into a nested record")
+    column: Name = key("text", "column of a CSV or TSV file that holds the text")
+    separator: Name | None = key(None, "text between the documents of a file; null means that it is one document")
     val_fraction: Annotated[float, Field(gt=0, le=0.5)] = key(0.1, "fraction of the text used for validation")
     val_max_bytes: Count = key(10_000_000, "maximum size of the validation text in bytes")
     order: Literal["shuffle", "random"] = key(
@@ -58,7 +80,7 @@ class DataSection(Section):
     )
     dir: PathText = key("data/prepared", "folder for prepared data sets")
 
-    rules = (known_home("data.dir"),)
+    rules = DATA_RULES
 
     @property
     def folder(self) -> Path:

@@ -53,6 +53,7 @@ NonNegative = Annotated[float, Field(ge=0)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
 Text = Annotated[str, AfterValidator(_utf8_text)]
+Name = Annotated[Text, Field(min_length=1)]
 PathText = Annotated[Text, AfterValidator(_usable_path), Accepted("the path of a folder")]
 Encoding = Annotated[
     Text, AfterValidator(_known_encoding), Accepted("a text encoding Python knows, such as utf-8, cp1252 or utf-16")

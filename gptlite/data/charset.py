@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import unicodedata
+from typing import Literal
 
 from gptlite.errors import DataError
 
@@ -41,28 +42,42 @@ def is_binary(head: bytes, encoding: str) -> bool:
     return b"\0" in head and not is_wide(encoding) and _wide_encoding(head) is None
 
 
-def decode(raw: bytes, encoding: str, normalize: str, where: str | None = None) -> str:
+def decode(
+    raw: bytes,
+    encoding: str,
+    normalize: str,
+    where: str | None = None,
+    *,
+    errors: Literal["strict", "replace"] = "strict",
+) -> str:
     """The text of a file without its byte order mark, its newlines as they are. `where` goes into errors.
 
-    BinaryFile for NUL; DataError for bytes that are not valid in `encoding`, with the likely encoding.
+    BinaryFile for NUL; DataError for bytes that are not valid in `encoding`, with the likely encoding. errors: what
+    becomes of such bytes; "replace" makes U+FFFD of them.
     """
     if b"\0" in raw and not is_wide(encoding):
         at = raw.index(b"\0")
         raise _binary(at, where) if _wide_encoding(raw) is None else _invalid(raw, encoding, at, where)
     try:
-        text = raw.decode(encoding).removeprefix("\ufeff")
+        text = raw.decode(encoding, errors).removeprefix("\ufeff")
     except UnicodeError as error:
         raise _invalid(raw, encoding, getattr(error, "start", 0), where) from None
+    check_text(text, where)
+    return unicodedata.normalize("NFC", text) if normalize == "nfc" else text
+
+
+def check_text(text: str, where: str | None) -> str:
+    """Return the text. BinaryFile for NUL in it, DataError for half a surrogate pair."""
     if "\0" in text:
         raise _binary(text.index("\0"), where)
     try:
         text.encode("utf-8")
-    except UnicodeEncodeError as error:  # UTF-7, say, can encode it
+    except UnicodeEncodeError as error:  # UTF-7 and JSON, say, can encode it
         raise DataError(
             f"character {error.start} (U+{ord(text[error.start]):04X}) is half of a surrogate pair. Correct the text.",
             where,
         ) from None
-    return unicodedata.normalize("NFC", text) if normalize == "nfc" else text
+    return text
 
 
 def likely_encoding(raw: bytes) -> str | None:

@@ -65,12 +65,14 @@ def scan(sources: tuple[Source, ...], val_fraction: float, val_max_bytes: int) -
     hashes, sizes = array("d"), array("q")
     skipped = Counter[str]()
     for source in sources:
-        before = len(sizes)
+        before, n_files, file = len(sizes), 0, None
         for document in source.documents(skipped):
             raw = document.text.encode()
             hashes.append(document_hash(raw))
             sizes.append(len(raw))
-        files.append(len(sizes) - before)
+            n_files += document.file != file
+            file = document.file
+        files.append(n_files)
         text_bytes.append(sum(sizes[before:]))
     plan = plan_split(np.array(hashes), np.array(sizes, np.int64), val_fraction, val_max_bytes)
     corpus = Corpus(sources, tuple(files), tuple(text_bytes), skipped, plan, sizes)

@@ -13,10 +13,13 @@ import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gptlite import files, locks
 from gptlite.config.schema import DataSection, TokenizerSection
 from gptlite.data.charset import HEAD_BYTES, is_binary, is_wide
+from gptlite.data.compression import compression_of, open_plain
+from gptlite.data.documents import Reading
 from gptlite.data.sources import Source, open_source, unreadable
 from gptlite.errors import RunError, UserError
 from gptlite.json_files import SEALED_VERSION, check_version, dump_sealed, read_sealed
@@ -73,13 +76,11 @@ def fingerprint_sources(
 
     fetch: as for `open_source`.
     """
-    sources = tuple(
-        open_source(spec, data.encoding, data.normalize, exclude=(data.folder,), fetch=fetch) for spec in data.sources
-    )
+    sources = tuple(open_source(spec, Reading.of(data), exclude=(data.folder,), fetch=fetch) for spec in data.sources)
     sha256s = tuple(_hash_source(source, cache) for source in sources)
     inputs = {
         "format_version": _RECIPE_VERSION,
-        "sources": [[source.name, source.python, sha256] for source, sha256 in zip(sources, sha256s, strict=True)],
+        "sources": [_source_inputs(source, sha256) for source, sha256 in zip(sources, sha256s, strict=True)],
         "encoding": codecs.lookup(data.encoding).name,
         "normalize": data.normalize,
         "unicode": unicodedata.unidata_version if data.normalize == "nfc" else None,
@@ -89,6 +90,11 @@ def fingerprint_sources(
     }
     fingerprint = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
     return FingerprintedSources(sources, sha256s, fingerprint)
+
+
+def _source_inputs(source: Source, sha256: str) -> list[Any]:
+    more = source.reading.more_than_text  # left out where it is empty: so the names of older folders stay
+    return [source.name, source.python, sha256, *([more] if more else [])]
 
 
 def compute_fingerprint(data: DataSection, tokenizer: TokenizerSection) -> str:
@@ -106,7 +112,7 @@ def _hash_source(source: Source, cache: HashCache) -> str:
         if source.card is not None:
             source.card.check_sha256(path, sha256)
         return sha256
-    skip_binary = not is_wide(source.encoding)
+    skip_binary = not is_wide(source.reading.encoding)
     lines = [cache.text_sha256(path) if skip_binary else cache.sha256(path) for path in source.files]
     return hashlib.sha256("\n".join(line for line in lines if line is not None).encode()).hexdigest()
 
@@ -132,7 +138,8 @@ class HashCache:
 
     def text_sha256(self, path: Path) -> str | None:
         """The same, but None for a binary file, of which only the beginning is read."""
-        return self._look_up(path, "text", _hash_text_file)
+        kind = "text" if compression_of(path) is None else "compressed text"  # which counted as binary before
+        return self._look_up(path, kind, _hash_text_file)
 
     def _look_up(self, path: Path, kind: str, hash_file: Callable[[Path], str | None]) -> str | None:
         key = f"{kind}:{path}"
@@ -188,6 +195,6 @@ def _hash_file(path: Path) -> str:
 
 
 def _hash_text_file(path: Path) -> str | None:
-    with path.open("rb") as file:
+    with open_plain(path) as file:
         head = file.read(HEAD_BYTES)
     return None if is_binary(head, "utf-8") else _hash_file(path)

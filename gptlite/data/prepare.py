@@ -17,6 +17,7 @@ from gptlite.config.schema import DataSection, TokenizerSection
 from gptlite.data import manifest
 from gptlite.data.baselines import BaselineMeter, Baselines
 from gptlite.data.corpus import Corpus, changed_meanwhile, scan
+from gptlite.data.describe_reading import describe_reading
 from gptlite.data.find import find_finished
 from gptlite.data.fingerprint import CACHE_FILE, FingerprintedSources, HashCache, fingerprint_sources
 from gptlite.data.manifest import FileRecord, Manifest, SourceRecord, SplitRecord, TokenizerRecord
@@ -91,6 +92,9 @@ def _build(
 ) -> Prepared:
     corpus = scan(sources.sources, data.val_fraction, data.val_max_bytes)
     report(_describe(corpus))
+    for source in corpus.sources:
+        for line in describe_reading(source.files, source.reading, asked=data.documents):
+            report(line)
     if excluded := [name for source in corpus.sources for name in source.excluded]:
         report(f"left out, because gptlite wrote it: {', '.join(excluded[:3])}{', ...' * (len(excluded) > 3)}")
     tokenizer = build(section, corpus.texts, corpus.training_texts)
@@ -242,4 +246,6 @@ def _start_id(counts: np.ndarray, tokenizer: Tokenizer) -> int:
 def _describe(corpus: Corpus) -> str:
     names = ", ".join(source.name for source in corpus.sources[:3])
     skipped = describe_skipped(corpus.skipped)
-    return f"{names}: {counted(sum(corpus.files), 'file')}, {sum(corpus.text_bytes):,} bytes of text{skipped}"
+    files, documents = sum(corpus.files), len(corpus.sizes)
+    found = [counted(files, "file"), *([counted(documents, "document")] if documents != files else [])]
+    return f"{names}: {', '.join(found)}, {sum(corpus.text_bytes):,} bytes of text{skipped}"

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gptlite.data import named_datasets
-from gptlite.data.charset import HEAD_BYTES, BinaryFile, decode, is_binary
+from gptlite.data.charset import HEAD_BYTES, is_binary
+from gptlite.data.compression import compression_of
+from gptlite.data.documents import PLAIN, Document, Reading, read_documents
 from gptlite.errors import DataError
 from gptlite.formatting import counted
 
@@ -32,14 +34,6 @@ _ESCAPED = re.compile(r"\[([*?[])\]")  # a special character, as glob.escape wri
 
 
 @dataclass(frozen=True)
-class Document:
-    """The text of one file; `name` is its path within the source."""
-
-    name: str
-    text: str
-
-
-@dataclass(frozen=True)
 class Source:
     """An opened `data.source`: its files in order, not yet read.
 
@@ -53,15 +47,14 @@ class Source:
     name: str
     root: Path
     files: tuple[Path, ...]
-    encoding: str
-    normalize: str
+    reading: Reading
     is_one_file: bool = False
     card: named_datasets.Card | None = None
     python: str | None = None
     excluded: tuple[str, ...] = ()
 
     def documents(self, skipped: Counter[str] | None = None) -> Iterator[Document]:
-        """Yield each file's text, in order. Binary and empty files of a folder or glob are skipped and counted by kind.
+        """Yield the documents of each file, in order. What has no text is skipped and counted by kind.
 
         DataError for a file that cannot be read or decoded, for a single file without text, and at the end if there
         was no text at all.
@@ -70,29 +63,32 @@ class Source:
         found = False
         for path in self.files:
             try:
-                text = self._read(path)
-            except BinaryFile:
-                if self.is_one_file:
-                    raise
-                counts["binary file"] += 1
-                continue
-            if not text and not self.is_one_file:
-                counts["empty file"] += 1
-                continue
-            if not text:
-                raise DataError("the file is empty. Choose a file with text.", str(path))
-            found = True
-            yield Document(path.relative_to(self.root).as_posix(), text)
-        if not found:
-            raise self.no_text(counts)
+                for document in read_documents(
+                    path, self.name_of(path), self.reading, counts, skip_binary=not self.is_one_file
+                ):
+                    found = True
+                    yield document
+            except OSError as error:
+                raise unreadable(path, error) from error
+        if found:
+            return
+        if self.is_one_file and counts["empty file"]:
+            raise DataError("the file is empty. Choose a file with text.", str(self.files[0]))
+        raise self.no_text(counts)
+
+    def name_of(self, path: Path) -> str:
+        """The path of a file within the source."""
+        return path.relative_to(self.root).as_posix()
 
     def count_bytes(self) -> int:
-        """The size of all files on the disk, without binary ones."""
+        """The size of the text, as it is on the disk unless it has to be read: bytes."""
+        if any(compression_of(path) or self.reading.kind(path) not in ("text", "lines") for path in self.files):
+            return sum(len(document.text.encode()) for document in self.documents())
         sizes = 0
         for path in self.files:
             try:
                 with path.open("rb") as file:
-                    is_text = self.is_one_file or not is_binary(file.read(HEAD_BYTES), self.encoding)
+                    is_text = self.is_one_file or not is_binary(file.read(HEAD_BYTES), self.reading.encoding)
                     sizes += os.fstat(file.fileno()).st_size * is_text
             except OSError as error:
                 raise unreadable(path, error) from error
@@ -102,17 +98,6 @@ class Source:
         """The error for a source without any text."""
         remark = describe_skipped(skipped, len(self.excluded))
         return DataError(f"there is no text file here{remark}. Check the path.", self.spec)
-
-    def _read(self, path: Path) -> str:
-        try:
-            with path.open("rb") as file:
-                head = file.read(HEAD_BYTES)
-                if not self.is_one_file and is_binary(head, self.encoding):
-                    raise BinaryFile("binary", str(path))  # without reading the rest, which may be large
-                raw = head + file.read()
-        except OSError as error:
-            raise unreadable(path, error) from error
-        return decode(raw, self.encoding, self.normalize, str(path))
 
 
 def unreadable(path: Path, error: OSError) -> DataError:
@@ -129,8 +114,7 @@ def describe_skipped(files: Mapping[str, int], folders: int = 0) -> str:
 
 def open_source(
     spec: str,
-    encoding: str = "utf-8",
-    normalize: str = "none",
+    reading: Reading = PLAIN,
     *,
     downloads: Path = DOWNLOADS,
     exclude: Collection[Path] = (),
@@ -145,20 +129,20 @@ def open_source(
     """
     try:
         if spec == PYTHON_STDLIB:
-            return _standard_library(encoding, normalize)
+            return _standard_library(reading)
         path = Path(_absolute_path(spec))
         if path.is_dir():
             files, excluded = _find_files(path, lambda name: name.startswith("."), exclude)
             name = path.name or "root"
-            return _not_empty(Source(str(path), name, path, files, encoding, normalize, excluded=excluded))
+            return _not_empty(Source(str(path), name, path, files, reading.of_files(files), excluded=excluded))
         if path.exists():
-            return _one_file(path, encoding, normalize)
+            return _one_file(path, reading)
         if glob.has_magic(spec):
-            return _not_empty(_glob(path, exclude, encoding, normalize))
+            return _not_empty(_glob(path, exclude, reading))
         card = named_datasets.find_card(spec)
         if card is not None:
             file = card.fetch(downloads) if fetch else card.file_in(downloads)
-            return Source(spec, spec, file.parent, (file,), encoding, normalize, is_one_file=True, card=card)
+            return Source(spec, spec, file.parent, (file,), reading.of_files([file]), is_one_file=True, card=card)
         raise _missing(spec, path)
     except OSError as error:
         raise DataError(f"{spec[:80]} cannot be read ({error.strerror}). Check the path.", "data.source") from error
@@ -179,13 +163,13 @@ def _absolute_path(spec: str) -> str:
     return os.path.abspath(os.path.join(glob.escape(os.getcwd()), spec)) if is_glob else path
 
 
-def _one_file(path: Path, encoding: str, normalize: str) -> Source:
+def _one_file(path: Path, reading: Reading) -> Source:
     if not path.is_file():
         raise DataError("this is a pipe or device, and text is read more than once. Save it to a file.", str(path))
-    return Source(str(path), path.name, path.parent, (path,), encoding, normalize, is_one_file=True)
+    return Source(str(path), path.name, path.parent, (path,), reading.of_files([path]), is_one_file=True)
 
 
-def _glob(pattern: Path, exclude: Collection[Path], encoding: str, normalize: str) -> Source:
+def _glob(pattern: Path, exclude: Collection[Path], reading: Reading) -> Source:
     is_fixed = [not glob.has_magic(_ESCAPED.sub("", part)) for part in pattern.parts[:-1]]
     fixed = [*is_fixed, False].index(False)
     root = Path(*(_ESCAPED.sub(r"\1", part) for part in pattern.parts[:fixed]))
@@ -196,15 +180,16 @@ def _glob(pattern: Path, exclude: Collection[Path], encoding: str, normalize: st
         excluded |= {folder for folder in folders if root in folder.parents and _is_output(folder)}
     files = _sorted(root, [path for path in found if path.is_file() and excluded.isdisjoint(path.parents)])
     name = Path(root.name, *pattern.parts[fixed:]).as_posix()
-    return Source(str(pattern), name, root, files, encoding, normalize, excluded=_relative_names(root, excluded))
+    excluded_names = _relative_names(root, excluded)
+    return Source(str(pattern), name, root, files, reading.of_files(files), excluded=excluded_names)
 
 
-def _standard_library(encoding: str, normalize: str) -> Source:
+def _standard_library(reading: Reading) -> Source:
     root = Path(sysconfig.get_path("stdlib"))
     files, _ = _find_files(root, _NOT_LIBRARY.__contains__)
     python = tuple(path for path in files if path.suffix == ".py")
     version = platform.python_version()
-    return _not_empty(Source(PYTHON_STDLIB, PYTHON_STDLIB, root, python, encoding, normalize, python=version))
+    return _not_empty(Source(PYTHON_STDLIB, PYTHON_STDLIB, root, python, reading.of_files(python), python=version))
 
 
 def _find_files(

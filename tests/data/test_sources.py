@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gptlite.data.documents import Reading
 from gptlite.data.sources import absolute_spec, open_source
 from gptlite.errors import DataError
 
@@ -22,7 +23,8 @@ def write(folder: Path, files: dict[str, str | bytes]) -> Path:
 
 
 def texts(spec: Path | str, **options: str) -> dict[str, str]:
-    return {document.name: document.text for document in open_source(str(spec), **options).documents()}
+    found = open_source(str(spec), Reading(**options)).documents()
+    return {document.file: document.text for document in found}
 
 
 def test_a_folder_is_searched_in_sorted_order_without_hidden_binary_and_empty_files(tmp_path: Path) -> None:
@@ -32,7 +34,7 @@ def test_a_folder_is_searched_in_sorted_order_without_hidden_binary_and_empty_fi
         | {"late.bin": b"x" * 9000 + b"\0"},
     )
     source, skipped = open_source(str(tmp_path)), Counter[str]()
-    found = [(document.name, document.text) for document in source.documents(skipped)]
+    found = [(document.file, document.text) for document in source.documents(skipped)]
     assert found == [("a.txt", "a\r\n"), ("b.txt", "b"), ("b/2.txt", "two")]
     assert skipped == {"binary file": 2, "empty file": 1}
     assert (source.spec, source.name) == (str(tmp_path), tmp_path.name)
@@ -70,7 +72,7 @@ def test_runs_and_prepared_data_are_left_out(tmp_path: Path) -> None:
 def test_a_run_that_is_named_is_read(tmp_path: Path) -> None:
     write(tmp_path / "runs/small", RUN)
     assert texts(tmp_path / "runs/small") == RUN
-    assert texts(tmp_path / "runs/*/run.json") == {"small/run.json": "{}"}
+    assert texts(tmp_path / "runs/*/run.json", documents="files") == {"small/run.json": "{}"}
     with pytest.raises(
         DataError, match=r"there is no text file here \(skipped: 1 folder that gptlite wrote\)\. Check the path\."
     ):
@@ -200,7 +202,7 @@ def test_the_library_comes_without_its_tests_and_names_the_python(
     write(tmp_path, dict.fromkeys(left_out, "no") | kept | {"a.txt": "no", "json/empty.py": ""})
     monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path))
     source = open_source("python-stdlib")
-    assert {document.name: document.text for document in source.documents()} == kept
+    assert {document.file: document.text for document in source.documents()} == kept
     assert (source.spec, source.name, source.python) == ("python-stdlib", "python-stdlib", platform.python_version())
 
 

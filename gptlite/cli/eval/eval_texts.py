@@ -82,12 +82,16 @@ def read_files(files: Sequence[str], runs: Sequence[SelectedModel]) -> list[Text
 
 def read_file(file: str, runs: Sequence[SelectedModel]) -> str:
     """Read a text file. DataError if it is none, or if the runs' encodings make different texts of it."""
+    from gptlite.data.documents import Reading, holds_records
     from gptlite.data.sources import open_source
 
     check_text_file(file, f"--file {file}")
+    if holds_records(Path(file)):
+        raise DataError("this file holds records, and --file scores plain text. Write the text to a .txt file.")
     read: dict[tuple[str, str], str] = {}
     for how in dict.fromkeys((run.cfg.data.encoding, run.cfg.data.normalize) for run in runs):
-        (document,) = open_source(str(Path(file).absolute()), *how).documents()
+        reading = Reading(encoding=how[0], normalize=how[1], documents="files")
+        (document,) = open_source(str(Path(file).absolute()), reading).documents()
         read[how] = document.text
     content, *others = dict.fromkeys(read.values())
     if others:

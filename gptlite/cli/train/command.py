@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from gptlite.cli.options import ConfigOption, DataOption, SetOption, located_text
+from gptlite.cli.options import ConfigOption, DataOption, SetOption, located_text, with_standard_input
 from gptlite.cli.terminal import Console, emit, next_commands
 from gptlite.cli.train.options import TrainOptions
 from gptlite.compute.processes import is_main
@@ -65,6 +65,7 @@ def train(
     ] = None,
 ) -> None:
     """Train a model on a text. Ctrl-C stops after the current update and saves a checkpoint."""
+    data = with_standard_input(data)
     options = TrainOptions(
         config, set_ or (), data or (), name, resume, continue_, quiet, dry_run, json_, sweep or (), jobs, minutes
     )

@@ -108,10 +108,11 @@ class Configs:
 
 def open_sources(cfg: RunConfig) -> list[Source]:
     """The sources of the text."""
+    from gptlite.data.documents import Reading
     from gptlite.data.sources import open_source
 
     data = cfg.data
-    return [open_source(spec, data.encoding, data.normalize, exclude=(data.folder,)) for spec in data.sources]
+    return [open_source(spec, Reading.of(data), exclude=(data.folder,)) for spec in data.sources]
 
 
 def count_bytes(cfg: RunConfig) -> int:

@@ -1,0 +1,63 @@
+"""Texts that are not a plain file: records, lines, compressed files, standard input."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+STORY = "the cat sat on the mat and the dog sat on the log and they were friends. "
+
+
+def write_records(path: Path, field: str) -> None:
+    lines = [json.dumps({field: f"{number}: {STORY * 3}", "id": number}) for number in range(60)]
+    path.write_bytes(gzip.compress("\n".join(lines).encode()))
+
+
+def test_records_are_understood_and_said(gptlite, tmp_path: Path) -> None:
+    write_records(tmp_path / "dump.jsonl.gz", "body")
+    assert gptlite("prepare", "-c", "nano.yaml", "--data", "dump.jsonl.gz").refuses("has the fields body, id")
+    result = gptlite("prepare", "-c", "nano.yaml", "--data", "dump.jsonl.gz", "--set", "data.field=body")
+    assert result.code == 0
+    assert "dump.jsonl.gz: 1 file, 60 documents" in result.err
+    assert "with its text in the field body (data.field)" in result.err
+    assert "validation is whole documents" in result.out
+    before = len(list((tmp_path / "data/prepared").glob("dump*")))
+    gptlite("prepare", "-c", "nano.yaml", "--data", "dump.jsonl.gz", "--set", "data.documents=files")
+    assert len(list((tmp_path / "data/prepared").glob("dump*"))) == before + 1
+
+
+def test_a_model_is_trained_on_each_line_as_a_text(gptlite, tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("\n".join(f"{STORY}{number}" for number in range(60)))
+    result = gptlite("train", "-c", "nano.yaml", "--data", "lines.txt", "--set", "data.documents=lines", "--name", "a")
+    assert result.code == 0
+    assert "60 documents" in result.err
+    assert gptlite("sample", "a", "-t", "1").code == 0
+
+
+def test_standard_input_is_a_text(gptlite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def send(text: str) -> None:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+
+    send(STORY * 40)
+    assert gptlite("train", "-c", "nano.yaml", "--data", "-", "--name", "b").code == 0
+    (kept,) = (tmp_path / "data/stdin").iterdir()
+    assert kept.read_text() == STORY * 40
+    send("")
+    assert gptlite("prepare", "--data", "-").refuses("--data -: standard input has no text")
+    assert gptlite("prepare", "--data", "-", "--data", "-").refuses("can be read only once")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert gptlite("prepare", "--data", "-").refuses("several processes cannot share standard input")
+
+
+def test_a_separator_is_refused_where_it_would_not_act(gptlite) -> None:
+    assert gptlite("prepare", "--set", "data.separator=--", "--set", "data.documents=lines").refuses("data.separator")
+
+
+def test_records_are_not_scored_as_plain_text(gptlite, trained: Path, tmp_path: Path) -> None:
+    write_records(tmp_path / "dump.jsonl.gz", "text")
+    assert gptlite("eval", "--file", "dump.jsonl.gz").refuses("this file holds records")
