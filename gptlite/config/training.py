@@ -45,8 +45,12 @@ class TrainSection(Section):
         None, f"final fraction of training in which schedule constant decays lr; null means {DEFAULT_DECAY_FRACTION}"
     )
     weight_decay: NonNegative = key(0.1, "decoupled weight decay of the hidden matrices")
-    beta1: BelowOne = key(0.9, "AdamW: decay rate of the gradient's running mean")
-    beta2: BelowOne = key(0.95, "AdamW: decay rate of the squared gradient's running mean")
+    beta1: Auto | BelowOne = key(
+        "auto", "AdamW: decay rate of the gradient's running mean; auto is 0.8 next to muon, else 0.9"
+    )
+    beta2: Auto | BelowOne = key(
+        "auto", "AdamW: decay rate of the squared gradient's running mean; auto is 0.98 next to muon, else 0.95"
+    )
     momentum: BelowOne | None = key(None, f"momentum of Muon; null means {DEFAULT_MOMENTUM}")
     grad_clip: Positive | None = key(1.0, "clip the gradient to this norm; null means no clipping")
     scheduled_sampling: Fraction = key(
@@ -80,6 +84,15 @@ class TrainSection(Section):
         """The learning rate of AdamW next to Muon, as a fraction of `lr`, after `auto` has been replaced."""
         assert not isinstance(self.adamw_lr, str), "choose_adamw_lr comes first"
         return 1.0 if self.adamw_lr is None else self.adamw_lr / self.highest_lr
+
+    @property
+    def betas(self) -> tuple[float, float]:
+        """beta1 and beta2, `auto` replaced. Next to Muon, AdamW updates little but embeddings: docs/decisions.md."""
+        default = (0.8, 0.98) if self.optimizer == "muon" else (0.9, 0.95)
+        return (
+            default[0] if isinstance(self.beta1, str) else self.beta1,
+            default[1] if isinstance(self.beta2, str) else self.beta2,
+        )
 
     @property
     def muon_momentum(self) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from gptlite.compute.choice import Choice
+from gptlite.compute.choice import GIVEN, Choice
 from gptlite.compute.compiling import choose_compile
 from gptlite.compute.device import Compute, Hardware, choose_compute, torch_device
 from gptlite.compute.distributed import Dist
@@ -70,6 +70,9 @@ def resolve(cfg: RunConfig, vocab_size: int, hardware: Hardware, n_processes: in
     cfg = cfg.with_values({key: choice.value for key, choice in reasons.items()})
     reasons["train.lr"] = choose_lr(cfg)
     reasons["train.adamw_lr"] = choose_adamw_lr(cfg, vocab_size)
+    for key, value in zip(("beta1", "beta2"), cfg.train.betas, strict=True):
+        given = getattr(cfg.train, key) != "auto"
+        reasons[f"train.{key}"] = Choice(value, GIVEN if given else f"with {cfg.train.optimizer}")
     reasons["train.micro_batch_size"] = choose_micro_batch_size(cfg, n_processes)
     return Setup(cfg.with_values({key: choice.value for key, choice in reasons.items()}), reasons)
 

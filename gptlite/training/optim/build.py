@@ -65,9 +65,7 @@ def build_optimizers(model: GPT, cfg: TrainSection, compute: Compute) -> Optimiz
             multiplies = name in hidden or name == "head.weight"
             (decayed if multiplies else plain).append(p)
     groups = [{"params": decayed, "weight_decay": cfg.weight_decay}, {"params": plain, "weight_decay": 0.0}]
-    adamw = AdamW(
-        [g for g in groups if g["params"]], lr=cfg.highest_lr, betas=(cfg.beta1, cfg.beta2), eps=1e-8, fused=True
-    )
+    adamw = AdamW([g for g in groups if g["params"]], lr=cfg.highest_lr, betas=cfg.betas, eps=1e-8, fused=True)
     if not by_muon:
         return [adamw]
     for group in adamw.param_groups:

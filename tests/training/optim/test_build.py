@@ -122,3 +122,14 @@ def test_state_of_another_model_is_refused_by_name():
         load_named_state(model, optimizers, {"blocks.9.mlp.up.weight/exp_avg": torch.zeros(2)})
     with pytest.raises(ValueError, match=r"has shape \(2,\), not \(11, 8\)"):
         load_named_state(model, optimizers, {"token_embedding.weight/exp_avg": torch.zeros(2)})
+
+
+def test_adamw_takes_other_betas_next_to_muon_unless_they_are_given():
+    def betas(**values):
+        *_, adamw = build_optimizers(gpt(), TrainSection(lr=0.01, adamw_lr=None, **values), CPU)
+        return adamw.param_groups[0]["betas"]
+
+    assert betas(optimizer="adamw") == (0.9, 0.95)
+    assert betas(optimizer="muon") == (0.8, 0.98)
+    assert betas(optimizer="muon", beta1=0.5) == (0.5, 0.98)
+    assert betas(optimizer="adamw", beta2=0.999) == (0.9, 0.999)
