@@ -9,7 +9,7 @@ import typer
 from gptlite.cli.options import ConfigOption, DataOption, SetOption, located_text, read_config, with_standard_input
 from gptlite.cli.terminal import Console, emit, on_one_line
 from gptlite.errors import ConfigError, DataError, UserError
-from gptlite.formatting import counted
+from gptlite.formatting import counted, size
 
 if TYPE_CHECKING:
     from gptlite.config.schema import RunConfig
@@ -35,8 +35,14 @@ def prepare(
     verify: Annotated[
         bool, typer.Option("--verify", help="Read every byte of the prepared folder, and say which files are whole.")
     ] = False,
+    list_: Annotated[
+        bool, typer.Option("--list", help="List the named data sets, and whether their texts are on this disk.")
+    ] = False,
 ) -> None:
     """Tokenize a text and show what training would read. `gptlite train` does it by itself if needed."""
+    if list_:
+        show_named_texts(config, set_, data, name, verify=verify)
+        return
     if verify and name is not None:
         raise ConfigError("--verify finds the folder by its text, whatever its name. Leave out one of them.", "--name")
     data = with_standard_input(data)
@@ -53,6 +59,20 @@ def prepare(
         prepared = prepare_text(cfg.data, cfg.tokenizer, console.say, name=name)
     for line in (*summarize(prepared.manifest), f"folder          {prepared.path}"):
         emit(f"{line}\n")
+
+
+def show_named_texts(*others: object, verify: bool) -> None:
+    """Print each named data set with its size, its licence and where it is. ConfigError beside another option."""
+    from gptlite.data.named_datasets import cards
+    from gptlite.data.sources import DOWNLOADS, PYTHON_STDLIB
+
+    if verify or any(others):
+        raise ConfigError("it lists names and prepares nothing. Leave out the other options.", "--list")
+    emit(f"{PYTHON_STDLIB:<16}  the source code of Python's standard library, which is on this disk\n")
+    for card in cards():
+        path = card.file_in(DOWNLOADS)
+        where = f"in {path}" if path.exists() else "downloaded when it is first used"
+        emit(f"{card.name:<16}  {card.about} ({size(card.n_bytes)}, {card.licence}), {where}\n")
 
 
 def show_check(cfg: RunConfig) -> None:

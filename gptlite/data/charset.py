@@ -1,7 +1,7 @@
 """Decoding the bytes of a file; telling text from binary files, and guessing the encoding for an error's advice.
 
-charset-normalizer was tried for the guess: it takes much French and every short text in cp1252 for another code page,
-and would advise an encoding that decodes to wrong characters.
+For the guess, charset-normalizer is asked only about text that is not in a Latin script: it takes much French and every
+short text in cp1252 for another code page, and would advise an encoding that decodes to wrong characters.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Literal
 from gptlite.errors import DataError
 
 HEAD_BYTES = 8192  # of a file are enough to see whether it is binary
+_SAMPLE = 1 << 16  # bytes are enough to guess the encoding
+_ENOUGH = 100  # bytes that are not ASCII; from fewer, a guess is luck
 
 # Byte order marks. The longer ones come first: that of UTF-32 begins with that of UTF-16.
 _MARKS = (
@@ -95,12 +97,20 @@ def likely_encoding(raw: bytes) -> str | None:
         return None  # damaged UTF-8: any 8-bit encoding would turn its valid characters into wrong ones
     high = len(raw.translate(None, bytes(range(128))))
     if high * 3 > len(raw):
-        return None  # not a Latin script: the bytes alone do not tell which of many encodings it is
+        return _encoding_of_other_script(raw) if high >= _ENOUGH else None
     try:
         raw.decode("cp1252")
     except UnicodeDecodeError:
         return "latin-1"
     return "cp1252"
+
+
+def _encoding_of_other_script(raw: bytes) -> str | None:
+    """A guess from how often letters follow each other, in Cyrillic, Greek, Chinese, Japanese, Korean and others."""
+    from charset_normalizer import from_bytes  # takes a tenth of a second
+
+    best = from_bytes(raw[:_SAMPLE]).best()
+    return None if best is None else best.encoding
 
 
 def _wide_encoding(raw: bytes) -> str | None:

@@ -57,6 +57,11 @@ def card_names() -> list[str]:
     return sorted(path.stem for path in _card_files())
 
 
+def cards() -> list[Card]:
+    """All data sets, sorted by name."""
+    return [_read(path) for path in sorted(_card_files())]
+
+
 def find_card(name: str) -> Card | None:
     """The card of that name, if there is one."""
     for path in _card_files():

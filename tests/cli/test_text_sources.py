@@ -61,3 +61,13 @@ def test_a_separator_is_refused_where_it_would_not_act(gptlite) -> None:
 def test_records_are_not_scored_as_plain_text(gptlite, trained: Path, tmp_path: Path) -> None:
     write_records(tmp_path / "dump.jsonl.gz", "text")
     assert gptlite("eval", "--file", "dump.jsonl.gz").refuses("this file holds records")
+
+
+def test_named_texts_are_listed_with_what_is_on_the_disk(gptlite, tmp_path: Path) -> None:
+    listed = gptlite("prepare", "--list").out.splitlines()
+    assert [line.split()[0] for line in listed] == ["python-stdlib", "tinyshakespeare"]
+    assert "(1.1 MiB, public domain text), downloaded when it is first used" in listed[1]
+    (tmp_path / "data/downloads").mkdir(parents=True)
+    (tmp_path / "data/downloads/tinyshakespeare.txt").touch()
+    assert "in data/downloads/tinyshakespeare.txt" in gptlite("prepare", "--list").out
+    assert gptlite("prepare", "--list", "--verify").refuses("prepares nothing")

@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001 - other scripts have characters that look like those of ours
 from __future__ import annotations
 
 import re
@@ -94,6 +95,26 @@ def test_numbers_in_two_bytes_are_binary_and_utf16_is_text() -> None:
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
 def test_utf8_text_is_decoded_unchanged(text: str) -> None:
     assert decode(text.encode(), "utf-8", "none", "f") == text.removeprefix("\ufeff")
+
+
+OTHER_SCRIPTS = {
+    "cp1251": "Однажды весною, в час небывало жаркого заката, в Москве, на прудах, появились два гражданина. "
+    "Первый из них, одетый в летнюю серенькую пару, был маленького роста, упитан, лыс.",
+    "koi8_r": "Все счастливые семьи похожи друг на друга, каждая несчастливая семья несчастлива по-своему. "
+    "Все смешалось в доме Облонских. Жена узнала, что муж был в связи с бывшею в их доме француженкою.",
+    "gb18030": "满纸荒唐言，一把辛酸泪。都云作者痴，谁解其中味。此开卷第一回也。作者自云：因曾历过一番梦幻之后，"
+    "故将真事隐去，而借通灵之说，撰此石头记一书也。",
+    "cp932": "吾輩は猫である。名前はまだ無い。どこで生れたかとんと見当がつかぬ。何でも薄暗いじめじめした所で"
+    "ニャーニャー泣いていた事だけは記憶している。",
+}
+
+
+@pytest.mark.parametrize("encoding", OTHER_SCRIPTS)
+def test_the_encoding_of_another_script_is_guessed(encoding: str) -> None:
+    text = OTHER_SCRIPTS[encoding]
+    guess = likely_encoding(text.encode(encoding))
+    assert guess is not None
+    assert text.encode(encoding).decode(guess) == text
 
 
 @given(st.text(st.characters(max_codepoint=0xFF)).map(lambda text: text.encode("latin-1")))
