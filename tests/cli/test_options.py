@@ -44,6 +44,7 @@ PREPARE = {
     "data": ([*NANO, "--data", "more.txt"], NANO, "text            more.txt"),
     "name": ([*NANO, "--name", "tale"], NANO, "data/prepared/tale-"),
     "verify": ([*NANO, "--verify"], NANO, "the text is not prepared with these keys"),
+    "list_": (["--list"], NANO, "tinyshakespeare   Plays of Shakespeare"),
 }
 CASES = [("train", name, case) for name, case in TRAIN.items()]
 CASES += [("prepare", name, case) for name, case in PREPARE.items()]
