@@ -73,6 +73,7 @@ class DataSection(Section):
     field: Name = key("text", "field of a JSON record that holds the text; a dot goes into a nested record")
     column: Name = key("text", "column of a CSV or TSV file that holds the text")
     separator: Name | None = key(None, "text between the documents of a file; null means that it is one document")
+    deduplicate: bool = key(False, "leave out documents that equal an earlier one")
     val_fraction: Annotated[float, Field(gt=0, le=0.5)] = key(0.1, "fraction of the text used for validation")
     val_max_bytes: Count = key(10_000_000, "maximum size of the validation text in bytes")
     order: Literal["shuffle", "random"] = key(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,8 @@ from gptlite.formatting import counted
 class Corpus:
     """The result of a first pass over the text: the sizes of the documents and the split that follows from them.
 
-    files, text_bytes: per source. skipped: number of files without text, by kind.
+    files, text_bytes: per source. skipped: number of files without text, by kind. kept: for each document that the
+    sources have, whether it is one of the corpus. copies: documents of the corpus that equal an earlier one.
     """
 
     sources: tuple[Source, ...]
@@ -28,6 +30,8 @@ class Corpus:
     skipped: Counter[str]
     plan: SplitPlan
     sizes: Sequence[int]
+    kept: Sequence[int]
+    copies: int
 
     @property
     def has_several_documents(self) -> bool:
@@ -36,8 +40,10 @@ class Corpus:
 
     def texts(self) -> Iterator[str]:
         """Every document's whole text, in order."""
-        for source in self.sources:
-            yield from (document.text for document in source.documents())
+        documents = (document for source in self.sources for document in source.documents())
+        for index, document in enumerate(documents):
+            if index >= len(self.kept) or self.kept[index]:
+                yield document.text
 
     def parts(self) -> Iterator[tuple[SplitName, str]]:
         """Every document's training and validation part, in order; empty parts are left out."""
@@ -59,23 +65,34 @@ class Corpus:
         return (text for split, text in self.parts() if split == "train")
 
 
-def scan(sources: tuple[Source, ...], val_fraction: float, val_max_bytes: int) -> Corpus:
-    """Read all text once and plan the split. DataError as in Source.documents, and for text too short to be split."""
+def scan(sources: tuple[Source, ...], val_fraction: float, val_max_bytes: int, *, deduplicate: bool = False) -> Corpus:
+    """Read all text once and plan the split. DataError as in Source.documents, and for text too short to be split.
+
+    deduplicate: leave out documents that equal an earlier one.
+    """
     files, text_bytes = [], []
     hashes, sizes = array("d"), array("q")
-    skipped = Counter[str]()
+    skipped, kept, seen = Counter[str](), array("b"), set[bytes]()
     for source in sources:
         before, n_files, file = len(sizes), 0, None
         for document in source.documents(skipped):
             raw = document.text.encode()
-            hashes.append(document_hash(raw))
-            sizes.append(len(raw))
             n_files += document.file != file
             file = document.file
+            digest = hashlib.blake2b(raw, digest_size=16).digest()
+            keep = not (deduplicate and digest in seen)
+            seen.add(digest)
+            kept.append(keep)
+            if keep:
+                hashes.append(document_hash(raw))
+                sizes.append(len(raw))
+            else:
+                skipped["duplicate document"] += 1
         files.append(n_files)
         text_bytes.append(sum(sizes[before:]))
     plan = plan_split(np.array(hashes), np.array(sizes, np.int64), val_fraction, val_max_bytes)
-    corpus = Corpus(sources, tuple(files), tuple(text_bytes), skipped, plan, sizes)
+    copies = len(sizes) - len(seen)
+    corpus = Corpus(sources, tuple(files), tuple(text_bytes), skipped, plan, sizes, kept, copies)
     _check_both_parts(corpus)
     return corpus
 

@@ -78,7 +78,7 @@ def fingerprint_sources(
     """
     sources = tuple(open_source(spec, Reading.of(data), exclude=(data.folder,), fetch=fetch) for spec in data.sources)
     sha256s = tuple(_hash_source(source, cache) for source in sources)
-    inputs = {
+    inputs: dict[str, Any] = {
         "format_version": _RECIPE_VERSION,
         "sources": [_source_inputs(source, sha256) for source, sha256 in zip(sources, sha256s, strict=True)],
         "encoding": codecs.lookup(data.encoding).name,
@@ -88,6 +88,8 @@ def fingerprint_sources(
         "val_max_bytes": data.val_max_bytes,
         "tokenizer": fingerprint_inputs(tokenizer),
     }
+    if data.deduplicate:  # otherwise left out: so the names of older folders stay
+        inputs["deduplicate"] = True
     fingerprint = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
     return FingerprintedSources(sources, sha256s, fingerprint)
 

@@ -90,13 +90,18 @@ def _build(
     cache: HashCache,
     report: Report,
 ) -> Prepared:
-    corpus = scan(sources.sources, data.val_fraction, data.val_max_bytes)
+    corpus = scan(sources.sources, data.val_fraction, data.val_max_bytes, deduplicate=data.deduplicate)
     report(_describe(corpus))
     for source in corpus.sources:
         for line in describe_reading(source.files, source.reading, asked=data.documents):
             report(line)
     if excluded := [name for source in corpus.sources for name in source.excluded]:
         report(f"left out, because gptlite wrote it: {', '.join(excluded[:3])}{', ...' * (len(excluded) > 3)}")
+    if corpus.copies:
+        report(
+            f"{counted(corpus.copies, 'document')} of {len(corpus.sizes):,} equal an earlier one; "
+            "data.deduplicate=true leaves them out"
+        )
     tokenizer = build(section, corpus.texts, corpus.training_texts)
     if tokenizer.vocab_size < tokenizer.requested_vocab_size:
         report(

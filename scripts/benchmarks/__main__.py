@@ -84,6 +84,7 @@ def parse() -> argparse.Namespace:
     timed = add("minutes", "what --minutes reaches, beside small.yaml with the same clock")
     timed.add_argument("text", help="as for gptlite train --data")
     timed.add_argument("minutes", type=float, metavar="M")
+    timed.add_argument("--by-hand", action="store_true", help="beside six shapes that a person might choose, too")
     taught = add("lessons", "configs/lesson-*.yaml: what each changed key does")
     taught.add_argument("text", type=Path, help="a file, tiny Shakespeare for the table in docs/lessons.md")
     taught.add_argument("--seeds", type=positive, default=3, metavar="N", help="runs of each (3)")
@@ -128,7 +129,7 @@ def measure(arguments: argparse.Namespace, facts: dict[str, Any]) -> tuple[list[
         if arguments.what == "grid":
             return grid.measure(arguments.text, arguments.points, Path(scratch)), []
         if arguments.what == "minutes":
-            return minutes.measure(arguments.text, arguments.minutes, Path(scratch))
+            return minutes.measure(arguments.text, arguments.minutes, arguments.by_hand, Path(scratch))
         if arguments.what == "lessons":
             return lessons.measure(arguments.text, arguments.seeds, Path(scratch)), []
         return [], cli_latency.shakespeare(Path(scratch), arguments.text)

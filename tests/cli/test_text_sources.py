@@ -71,3 +71,14 @@ def test_named_texts_are_listed_with_what_is_on_the_disk(gptlite, tmp_path: Path
     (tmp_path / "data/downloads/tinyshakespeare.txt").touch()
     assert "in data/downloads/tinyshakespeare.txt" in gptlite("prepare", "--list").out
     assert gptlite("prepare", "--list", "--verify").refuses("prepares nothing")
+
+
+def test_copies_of_documents_are_counted_and_left_out_where_asked_for(gptlite, tmp_path: Path) -> None:
+    # 20 of them twice; a line has 73 characters, a colon, a space, and one digit or two
+    lines = [f"{number % 40}: {STORY}" for number in range(60)]
+    (tmp_path / "lines.txt").write_text("\n".join(lines))
+    by_line = ["prepare", "-c", "nano.yaml", "--data", "lines.txt", "--set", "data.documents=lines"]
+    result = gptlite(*by_line)
+    assert "20 documents of 60 equal an earlier one; data.deduplicate=true leaves them out" in result.err
+    result = gptlite(*by_line, "--set", "data.deduplicate=true")
+    assert "1 file, 40 documents, 3,070 bytes of text (skipped: 20 duplicate documents)" in result.err
