@@ -21,6 +21,7 @@ SPLIT_RULES: dict[RuleName, str] = {
     "document_hash": "validation is whole documents, chosen by their content",
     "tail_of_each_document": "validation is the end of each document",
     "tail_of_the_document": "validation is the end of the document",
+    "val_source": "validation is the text of data.val_source",
 }
 
 

@@ -11,6 +11,8 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 from gptlite.config.yaml import shown
 
+DEFAULT_VAL_FRACTION, DEFAULT_VAL_MAX_BYTES = 0.1, 10_000_000
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -96,6 +98,14 @@ DATA_RULES = (
         lambda documents: documents in ("auto", "files"),
         "which says what a document is",
         "files",
+    ),
+    Rule(
+        ("val_source", "val_fraction", "val_max_bytes"),
+        lambda source, *part: source is None or part == (DEFAULT_VAL_FRACTION, DEFAULT_VAL_MAX_BYTES),
+        lambda source, fraction, most: (
+            f"data.val_source is {shown(source)}, and all of it is used, so val_fraction ({fraction}) and "
+            f"val_max_bytes ({most}) do nothing. Leave these two out, or set val_source to null."
+        ),
     ),
 )
 

@@ -13,7 +13,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gptlite.config.rules import DATA_RULES, MODEL_RULES, TOKENIZER_RULES, Section, known_home
+from gptlite.config.rules import (
+    DATA_RULES,
+    DEFAULT_VAL_FRACTION,
+    DEFAULT_VAL_MAX_BYTES,
+    MODEL_RULES,
+    TOKENIZER_RULES,
+    Section,
+    known_home,
+)
 from gptlite.config.sampling import SampleSection
 from gptlite.config.saved import DEFAULT_BPE_VOCAB_SIZE
 from gptlite.config.training import EvalSection, LogSection, SaveSection, TrainSection
@@ -25,6 +33,7 @@ from gptlite.config.values import (
     Encoding,
     Name,
     Natural,
+    OptionalSource,
     PathText,
     Source,
     Switch,
@@ -74,8 +83,11 @@ class DataSection(Section):
     column: Name = key("text", "column of a CSV or TSV file that holds the text")
     separator: Name | None = key(None, "text between the documents of a file; null means that it is one document")
     deduplicate: bool = key(False, "leave out documents that equal an earlier one")
-    val_fraction: Annotated[float, Field(gt=0, le=0.5)] = key(0.1, "fraction of the text used for validation")
-    val_max_bytes: Count = key(10_000_000, "maximum size of the validation text in bytes")
+    val_source: OptionalSource = key(None, "text used for validation, all of it; null means a part of source")
+    val_fraction: Annotated[float, Field(gt=0, le=0.5)] = key(
+        DEFAULT_VAL_FRACTION, "fraction of the text used for validation"
+    )
+    val_max_bytes: Count = key(DEFAULT_VAL_MAX_BYTES, "maximum size of the validation text in bytes")
     order: Literal["shuffle", "random"] = key(
         "shuffle", "order of training windows; shuffle visits each once per epoch, random draws with replacement"
     )
@@ -92,6 +104,13 @@ class DataSection(Section):
     def sources(self) -> list[str]:
         """`source` as a list."""
         return [self.source] if isinstance(self.source, str) else self.source
+
+    @property
+    def val_sources(self) -> list[str]:
+        """`val_source` as a list; empty where validation is a part of `source`."""
+        if self.val_source is None:
+            return []
+        return [self.val_source] if isinstance(self.val_source, str) else self.val_source
 
 
 class TokenizerSection(Section):

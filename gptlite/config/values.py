@@ -62,5 +62,9 @@ Source = Annotated[
     PathText | Annotated[list[PathText], Field(min_length=1)],
     Accepted("a file, folder, glob or data set name, or a list of these"),
 ]
+OptionalSource = Annotated[
+    PathText | Annotated[list[PathText], Field(min_length=1)] | None,
+    Accepted("a file, folder, glob or data set name, a list of these, or null"),
+]
 StopTexts = Annotated[list[Annotated[Text, Field(min_length=1)]], Accepted("a list of texts, none of them empty")]
 StopTokens = Annotated[list[Natural], Accepted("a list of token ids")]

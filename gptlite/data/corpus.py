@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gptlite.data.sources import Source
-from gptlite.data.split import SplitName, SplitPlan, document_hash, plan_split
+from gptlite.data.split import SplitName, SplitPlan, document_hash, plan_split, split_as_given
 from gptlite.errors import DataError
 from gptlite.formatting import counted
 
@@ -71,7 +71,7 @@ def scan(sources: tuple[Source, ...], val_fraction: float, val_max_bytes: int, *
     deduplicate: leave out documents that equal an earlier one.
     """
     files, text_bytes = [], []
-    hashes, sizes = array("d"), array("q")
+    hashes, sizes, for_validation = array("d"), array("q"), array("b")
     skipped, kept, seen = Counter[str](), array("b"), set[bytes]()
     for source in sources:
         before, n_files, file = len(sizes), 0, None
@@ -86,11 +86,16 @@ def scan(sources: tuple[Source, ...], val_fraction: float, val_max_bytes: int, *
             if keep:
                 hashes.append(document_hash(raw))
                 sizes.append(len(raw))
+                for_validation.append(source.is_for_validation)
             else:
                 skipped["duplicate document"] += 1
         files.append(n_files)
         text_bytes.append(sum(sizes[before:]))
-    plan = plan_split(np.array(hashes), np.array(sizes, np.int64), val_fraction, val_max_bytes)
+    all_sizes = np.array(sizes, np.int64)
+    if any(source.is_for_validation for source in sources):
+        plan = split_as_given(np.array(for_validation, np.bool_), all_sizes, val_fraction, val_max_bytes)
+    else:
+        plan = plan_split(np.array(hashes), all_sizes, val_fraction, val_max_bytes)
     copies = len(sizes) - len(seen)
     corpus = Corpus(sources, tuple(files), tuple(text_bytes), skipped, plan, sizes, kept, copies)
     _check_both_parts(corpus)

@@ -11,7 +11,7 @@ import re
 import time
 import unicodedata
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from gptlite.data.charset import HEAD_BYTES, is_binary, is_wide
 from gptlite.data.compression import compression_of, open_plain
 from gptlite.data.documents import Reading
 from gptlite.data.sources import Source, open_source, unreadable
-from gptlite.errors import RunError, UserError
+from gptlite.errors import RunError, UserError, located
 from gptlite.json_files import SEALED_VERSION, check_version, dump_sealed, read_sealed
 from gptlite.tokenizers.base import fingerprint_inputs
 
@@ -54,7 +54,7 @@ class FingerprintedSources:
 
     def folder_name(self, name: str | None = None) -> str:
         """`<name>-<fingerprint>`; without a name, that of the first source."""
-        more = len(self.sources) - 1
+        more = sum(not source.is_for_validation for source in self.sources) - 1
         and_more = f"-and-{more}-more" if more and name is None else ""
         return f"{clean_name(name or plain_name(self.sources[0])) or 'data'}{and_more}-{self.short}"
 
@@ -76,7 +76,7 @@ def fingerprint_sources(
 
     fetch: as for `open_source`.
     """
-    sources = tuple(open_source(spec, Reading.of(data), exclude=(data.folder,), fetch=fetch) for spec in data.sources)
+    sources = open_sources(data, fetch=fetch)
     sha256s = tuple(_hash_source(source, cache) for source in sources)
     inputs: dict[str, Any] = {
         "format_version": _RECIPE_VERSION,
@@ -94,8 +94,20 @@ def fingerprint_sources(
     return FingerprintedSources(sources, sha256s, fingerprint)
 
 
+def open_sources(data: DataSection, *, fetch: bool = True) -> tuple[Source, ...]:
+    """Open data.source, then data.val_source. DataError and StorageError as `open_source`."""
+    reading, exclude = Reading.of(data), (data.folder,)
+    sources = [open_source(spec, reading, exclude=exclude, fetch=fetch) for spec in data.sources]
+    for spec in data.val_sources:
+        with located("data.val_source", at="data.source"):
+            found = open_source(spec, reading, exclude=exclude, fetch=fetch)
+        sources.append(replace(found, is_for_validation=True))
+    return tuple(sources)
+
+
 def _source_inputs(source: Source, sha256: str) -> list[Any]:
-    more = source.reading.more_than_text  # left out where it is empty: so the names of older folders stay
+    # left out where it is empty: so the names of older folders stay
+    more = {**source.reading.more_than_text, **({"part": "validation"} if source.is_for_validation else {})}
     return [source.name, source.python, sha256, *([more] if more else [])]
 
 

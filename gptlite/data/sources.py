@@ -40,6 +40,7 @@ class Source:
     spec: as it can be written into a config used from another folder: an absolute path, or a data set's name.
     name: without the location, so that it is the same wherever the text is.
     is_one_file: the user named this very file, so it is never skipped.
+    is_for_validation: all of it, as data.val_source asks.
     excluded: folders left out because gptlite wrote them.
     """
 
@@ -49,6 +50,7 @@ class Source:
     files: tuple[Path, ...]
     reading: Reading
     is_one_file: bool = False
+    is_for_validation: bool = False
     card: named_datasets.Card | None = None
     python: str | None = None
     excluded: tuple[str, ...] = ()

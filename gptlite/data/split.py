@@ -1,6 +1,6 @@
 """The validation split, decided from the documents' content before they become tokens.
 
-Its target size is `val_fraction` of all bytes, and at most `val_max_bytes`. There are three rules:
+Its target size is `val_fraction` of all bytes, and at most `val_max_bytes`. There are these rules:
 
     tail of the document       for a single document: its last part, from the byte at 1 - val_fraction of its length
     whole documents by hash    a document is validation if its hash, a number in [0, 1), is below a threshold:
@@ -8,6 +8,8 @@ Its target size is `val_fraction` of all bytes, and at most `val_max_bytes`. The
                                their order, and equal documents are on the same side
     tail of each document      if the rule above would give less than half or more than twice the target (few or very
                                unequal documents), or leave nothing to train on
+
+    given                      where data.val_source names the validation text: all of it, and nothing else
 
 A cut inside a character moves forward to the next one, so a tail never exceeds its target.
 """
@@ -22,7 +24,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-RuleName = Literal["document_hash", "tail_of_each_document", "tail_of_the_document"]
+RuleName = Literal["document_hash", "tail_of_each_document", "tail_of_the_document", "val_source"]
 SplitName = Literal["train", "val"]
 
 
@@ -90,6 +92,14 @@ def plan_split(
 
     cuts = np.array([size - int(tail * size) for size in sizes.tolist()], np.int64)
     return plan("tail_of_each_document", float(tail), cuts)
+
+
+def split_as_given(
+    for_validation: npt.NDArray[np.bool_], sizes: npt.NDArray[np.int64], val_fraction: float, val_max_bytes: int
+) -> SplitPlan:
+    """The split of documents that are for validation or not, and of these sizes in bytes: both (n,)."""
+    rule = SplitRule("val_source", 0.0, val_fraction, val_max_bytes)
+    return SplitPlan(rule, np.where(for_validation, 0, sizes))
 
 
 def _hash_threshold(

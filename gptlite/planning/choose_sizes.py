@@ -184,6 +184,8 @@ def count_evaluations(updates: float, evaluation: float) -> int:
 def fit_to(sizes: Mapping[str, Value], given: Mapping[str, Value]) -> dict[str, Value]:
     """The sizes without what was given, and those that depend on it made to agree with it."""
     fitted = {key: value for key, value in sizes.items() if key not in given}
+    if given.get("data.val_source") is not None:
+        fitted.pop("data.val_max_bytes", None)  # all of it is used
     if given.get("tokenizer.vocab_size") is not None:
         fitted.pop("tokenizer.kind", None)  # only bpe, the default, has a size
     if given.get("tokenizer.kind", "bpe") != "bpe":

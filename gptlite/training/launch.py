@@ -128,16 +128,20 @@ def resume(run: Run, wanted: RunConfig | None = None, *, listener: Listener | No
 
 def with_absolute_paths(cfg: RunConfig) -> RunConfig:
     """The config with absolute paths of sources and prepared data, as a run records it."""
-    given = cfg.data.source
-    source = absolute_spec(given) if isinstance(given, str) else [absolute_spec(spec) for spec in given]
+    data = cfg.data
+    paths = {
+        f"data.{key}": absolute_spec(given) if isinstance(given, str) else [absolute_spec(spec) for spec in given]
+        for key, given in (("source", data.source), ("val_source", data.val_source))
+        if given is not None
+    }
     folder = str(cfg.data.folder.absolute())
     try:
-        f"{source}{folder}".encode()
+        f"{paths}{folder}".encode()
     except UnicodeEncodeError:
         raise DataError(
             "a path in it is not valid UTF-8, so it cannot be recorded. Rename the folder.", repr(folder)
         ) from None
-    return cfg.with_values({"data.source": source, "data.dir": folder})
+    return cfg.with_values({**paths, "data.dir": folder})
 
 
 def _prepare(cfg: RunConfig, listener: Listener) -> Prepared:

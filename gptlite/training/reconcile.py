@@ -23,7 +23,7 @@ MAY_CHANGE = (
     "run.threads",
 )
 # Where things lie (the text is known by its fingerprint), and how a batch is split.
-WITHOUT_EFFECT = ("data.source", "data.dir", "run.dir", "train.micro_batch_size")
+WITHOUT_EFFECT = ("data.source", "data.val_source", "data.dir", "run.dir", "train.micro_batch_size")
 
 
 def saved_config(run: Run) -> RunConfig:

@@ -82,3 +82,19 @@ def test_copies_of_documents_are_counted_and_left_out_where_asked_for(gptlite, t
     assert "20 documents of 60 equal an earlier one; data.deduplicate=true leaves them out" in result.err
     result = gptlite(*by_line, "--set", "data.deduplicate=true")
     assert "1 file, 40 documents, 3,070 bytes of text (skipped: 20 duplicate documents)" in result.err
+
+
+def test_validation_text_of_its_own(gptlite, tmp_path: Path) -> None:
+    (tmp_path / "val.txt").write_text("the mat and the log were friends. " * 10)
+    by_itself = ["-c", "nano.yaml", "--set", "data.val_source=val.txt"]
+    result = gptlite("prepare", *by_itself)
+    assert "split           validation is the text of data.val_source" in result.out
+    whole = len((tmp_path / "story.txt").read_bytes())
+    assert f"{whole:,} bytes" in next(line for line in result.out.splitlines() if line.startswith("training"))
+    assert "340 bytes" in next(line for line in result.out.splitlines() if line.startswith("validation"))
+    assert gptlite("train", *by_itself, "--name", "c").code == 0
+    assert f"val_source: {tmp_path / 'val.txt'}" in (tmp_path / "runs/c/config.yaml").read_text()
+    assert gptlite("train", *by_itself, "--name", "c", "--continue").code == 0
+    assert gptlite("train", "--minutes", "0.02", "--data", "story.txt", *by_itself[2:], "--dry-run").code == 0
+    assert gptlite("prepare", *by_itself, "--set", "data.val_fraction=0.2").refuses("all of it is used")
+    assert gptlite("prepare", *by_itself[:-1], "data.val_source=none.txt").refuses("data.val_source: there is no file")

@@ -19,7 +19,6 @@ from gptlite.runs.run import CONFIG, Run
 
 if TYPE_CHECKING:
     from gptlite.cli.train.options import TrainOptions
-    from gptlite.data.sources import Source
 
 SPEED, MINUTES = "speed_class", "minutes"  # in run.json
 LENGTH = "train.max_minutes"
@@ -101,23 +100,16 @@ class Configs:
         """What a run is called without --name: as its config or, without one, as its text."""
         if self.path is not None:
             return self.path.stem
-        from gptlite.data.fingerprint import clean_name, plain_name
+        from gptlite.data.fingerprint import clean_name, open_sources, plain_name
 
-        return clean_name(plain_name(open_sources(cfg)[0])) or "minutes"
-
-
-def open_sources(cfg: RunConfig) -> list[Source]:
-    """The sources of the text."""
-    from gptlite.data.documents import Reading
-    from gptlite.data.sources import open_source
-
-    data = cfg.data
-    return [open_source(spec, Reading.of(data), exclude=(data.folder,)) for spec in data.sources]
+        return clean_name(plain_name(open_sources(cfg.data)[0])) or "minutes"
 
 
 def count_bytes(cfg: RunConfig) -> int:
-    """The bytes of the text."""
-    return sum(each.count_bytes() for each in open_sources(cfg))
+    """The bytes of the text, without that of data.val_source."""
+    from gptlite.data.fingerprint import open_sources
+
+    return sum(each.count_bytes() for each in open_sources(cfg.data) if not each.is_for_validation)
 
 
 def recorded_speed(run: Run) -> Choice | None:
