@@ -95,7 +95,7 @@ DATA_RULES = (
     requires(
         "data.separator",
         "documents",
-        lambda documents: documents in ("auto", "files"),
+        lambda documents: documents in (None, "files"),
         "which says what a document is",
         "files",
     ),

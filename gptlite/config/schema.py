@@ -75,9 +75,9 @@ class DataSection(Section):
         "strict", "what to do with bytes that are not valid in the encoding: refuse them, or replace them by U+FFFD"
     )
     normalize: Literal["none", "nfc"] = key("none", "Unicode normalization of the text")
-    documents: Literal["auto", "files", "lines", "records"] = key(
-        "auto",
-        "what one document is; auto takes the records of .jsonl, .json, .csv and .tsv files, and whole files else",
+    documents: Literal["files", "lines", "records"] | None = key(
+        None,
+        "what one document is; null means each record where all files are .jsonl, .json, .csv or .tsv, else each file",
     )
     field: Name = key("text", "field of a JSON record that holds the text; a dot goes into a nested record")
     column: Name = key("text", "column of a CSV or TSV file that holds the text")

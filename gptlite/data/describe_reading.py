@@ -14,7 +14,7 @@ from gptlite.formatting import and_more
 _SEVERAL, _SHORT = 100, 40  # lines, and characters of each: a list, such as one of names
 
 
-def describe_reading(files: Sequence[Path], reading: Reading, *, asked: str) -> Iterator[str]:
+def describe_reading(files: Sequence[Path], reading: Reading, *, asked: str | None) -> Iterator[str]:
     """What was understood where it is not obvious, and the key that changes it. asked: data.documents as it is set."""
     if reading.documents == "records":
         kinds = sorted({reading.kind(path) for path in files})
@@ -29,7 +29,7 @@ def describe_reading(files: Sequence[Path], reading: Reading, *, asked: str) -> 
         yield "each line is a document"
     elif reading.separator is not None:
         yield "each part between separators is a document"
-    elif asked == "auto":
+    elif asked is None:
         yield from _doubts(files, reading)
 
 

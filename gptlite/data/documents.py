@@ -53,7 +53,7 @@ class Reading:
     encoding: str = "utf-8"
     errors: Literal["strict", "replace"] = "strict"
     normalize: str = "none"
-    documents: Literal["auto", "files", "lines", "records"] = "auto"
+    documents: Literal["files", "lines", "records"] | None = None
     field: str = "text"
     column: str = "text"
     separator: str | None = None
@@ -63,8 +63,8 @@ class Reading:
         return cls(data.encoding, data.errors, data.normalize, data.documents, data.field, data.column, data.separator)
 
     def of_files(self, files: Collection[Path]) -> Reading:
-        """The same without `auto`: records where all files hold some. Beside other files they are text, as code is."""
-        if self.documents != "auto":
+        """The same with `documents` decided: records where all files hold some; beside other files they are text."""
+        if self.documents is not None:
             return self
         all_records = bool(files) and all(holds_records(path) for path in files)
         return replace(self, documents="records" if all_records else "files")
@@ -72,16 +72,16 @@ class Reading:
     @property
     def more_than_text(self) -> dict[str, str]:
         """What makes other documents than whole files would be, by key."""
-        keys = {
-            "records": ("documents", "field", "column"),
-            "lines": ("documents",),
-        }.get(self.documents, ("separator",))
-        found = {key: getattr(self, key) for key in (*keys, *(["errors"] if self.errors != "strict" else []))}
+        if self.documents == "records":
+            keys = ["documents", "field", "column"]
+        else:
+            keys = ["documents"] if self.documents == "lines" else ["separator"]
+        found = {key: getattr(self, key) for key in keys + ["errors"] * (self.errors != "strict")}
         return {key: value for key, value in found.items() if value is not None}
 
     def kind(self, path: Path) -> Kind:
         """How a file is read. DataError for records that are asked for where the ending does not say which."""
-        assert self.documents != "auto", "of_files comes first"
+        assert self.documents is not None, "of_files comes first"
         if self.documents == "files":
             return "text"
         if self.documents == "lines":

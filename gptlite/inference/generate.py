@@ -41,8 +41,10 @@ class Step:
         return logprobs
 
     def top_logprobs(self, n: int) -> list[list[tuple[int, float]]]:
-        """The n most likely tokens of each row with their log p, the most likely first."""
-        logprobs, ids = torch.log_softmax(torch.from_numpy(self.logits), dim=-1).topk(min(n, self.logits.shape[-1]))
+        """The n most likely tokens of each row with their log p as in `logprobs`, the most likely first."""
+        shifted = self.logits - self.logits.max(-1, keepdims=True)
+        every = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+        logprobs, ids = torch.from_numpy(every).topk(min(n, every.shape[-1]))
         return [list(zip(*row, strict=True)) for row in zip(ids.tolist(), logprobs.tolist(), strict=True)]
 
 

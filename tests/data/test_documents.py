@@ -24,7 +24,7 @@ def read(path: Path, **how: str) -> list[str]:
 
 def said(path: Path, **how: str) -> list[str]:
     source = open_source(str(path), Reading(**how))
-    return list(describe_reading(source.files, source.reading, asked=how.get("documents", "auto")))
+    return list(describe_reading(source.files, source.reading, asked=how.get("documents")))
 
 
 def write(path: Path, content: str | bytes) -> Path:
