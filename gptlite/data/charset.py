@@ -65,6 +65,11 @@ def decode(
     except UnicodeError as error:
         raise _invalid(raw, encoding, getattr(error, "start", 0), where) from None
     check_text(text, where)
+    return in_normal_form(text, normalize)
+
+
+def in_normal_form(text: str, normalize: str) -> str:
+    """The text in the normal form that `data.normalize` names."""
     return unicodedata.normalize("NFC", text) if normalize == "nfc" else text
 
 

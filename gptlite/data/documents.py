@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from gptlite.config.schema import DataSection
-from gptlite.data.charset import HEAD_BYTES, BinaryFile, check_text, decode, is_binary, is_wide
+from gptlite.data.charset import HEAD_BYTES, BinaryFile, check_text, decode, in_normal_form, is_binary, is_wide
 from gptlite.data.compression import open_plain, plain_suffix
 from gptlite.errors import DataError
 from gptlite.formatting import and_more, counted
@@ -120,19 +121,21 @@ def read_documents(
         if skip_binary and is_binary(head, reading.encoding):  # without reading the rest, which may be large
             skipped["binary file"] += 1
             return
-        try:
-            if kind == "text":
-                yield from _texts(reading.decode(head + file.read(), str(path)), name, reading, skipped)
+        if kind == "text":
+            try:
+                text = reading.decode(head + file.read(), str(path))
+            except BinaryFile:
+                if not skip_binary:
+                    raise
+                skipped["binary file"] += 1
                 return
-            for line, text in _records(kind, path, reading, _lines(path, reading, head, file)):
-                if text.strip():
-                    yield Document(name, text, line)
-                else:
-                    skipped["empty line" if kind == "lines" else "empty record"] += 1
-        except BinaryFile:
-            if not skip_binary:
-                raise
-            skipped["binary file"] += 1
+            yield from _texts(text, name, reading, skipped)
+            return
+        for line, text in _records(kind, path, reading, _lines(path, reading, head, file)):
+            if text.strip():
+                yield Document(name, in_normal_form(text, reading.normalize), line)  # JSON escapes characters
+            else:
+                skipped["empty line" if kind == "lines" else "empty record"] += 1
 
 
 def _texts(text: str, name: str, reading: Reading, skipped: Counter[str]) -> Iterator[Document]:
@@ -158,13 +161,8 @@ def _lines(path: Path, reading: Reading, head: bytes, file: BinaryIO) -> Iterato
     begun, lines = head, iter(file)
     if not head.endswith(b"\n"):
         begun += next(lines, b"")
-    for number, raw in enumerate(_chain(io.BytesIO(begun), lines), 1):
+    for number, raw in enumerate(itertools.chain(io.BytesIO(begun), lines), 1):
         yield reading.decode(raw, f"{path}:{number}")
-
-
-def _chain(*parts: Iterable[bytes]) -> Iterator[bytes]:
-    for part in parts:
-        yield from part
 
 
 def _records(kind: Kind, path: Path, reading: Reading, lines: Iterator[str]) -> Iterator[tuple[int, str]]:

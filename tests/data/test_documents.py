@@ -177,3 +177,15 @@ def test_the_name_of_the_field_decides_the_fingerprint_only_where_it_acts() -> N
     }
     assert Reading(separator="-").of_files([Path("a.txt")]).more_than_text == {"separator": "-"}
     assert Reading(errors="replace").of_files([Path("a.txt")]).more_than_text == {"errors": "replace"}
+
+
+def test_escaped_characters_are_composed_like_others(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", '{"text": "e\\u0301"}\n{"text": "e\u0301"}')
+    assert read(path, normalize="nfc") == ["\u00e9", "\u00e9"]
+    assert read(path) == ["e\u0301", "e\u0301"]
+
+
+def test_a_record_that_is_not_text_is_refused_in_a_folder_too(tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl", '{"text": "one"}\n{"text": "\\u0000"}\n{"text": "three"}\n')
+    with pytest.raises(DataError, match=r"a\.jsonl:2: this is not text but binary data"):
+        read(tmp_path)
