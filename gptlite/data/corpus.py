@@ -79,12 +79,12 @@ def scan(sources: tuple[Source, ...], val_fraction: float, val_max_bytes: int, *
             raw = document.text.encode()
             n_files += document.file != file
             file = document.file
-            digest = hashlib.blake2b(raw, digest_size=16).digest()
+            digest = hashlib.sha256(raw).digest()
             keep = not (deduplicate and digest in seen)
             seen.add(digest)
             kept.append(keep)
             if keep:
-                hashes.append(document_hash(raw))
+                hashes.append(document_hash(digest))
                 sizes.append(len(raw))
                 for_validation.append(source.is_for_validation)
             else:

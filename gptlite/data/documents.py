@@ -17,7 +17,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -61,7 +61,8 @@ class Reading:
 
     @classmethod
     def of(cls, data: DataSection) -> Reading:
-        return cls(data.encoding, data.errors, data.normalize, data.documents, data.field, data.column, data.separator)
+        """The keys of a config."""
+        return cls(**{each.name: getattr(data, each.name) for each in fields(cls)})
 
     def of_files(self, files: Collection[Path]) -> Reading:
         """The same with `documents` decided: records where all files hold some; beside other files they are text."""

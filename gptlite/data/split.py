@@ -16,7 +16,6 @@ A cut inside a character moves forward to the next one, so a tail never exceeds 
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
@@ -51,9 +50,9 @@ class SplitPlan:
         return text[:cut], text[cut:]
 
 
-def document_hash(text: bytes) -> float:
-    """A number in [0, 1): the first 53 bits of the sha256 of the UTF-8 text, which a float represents exactly."""
-    first = int.from_bytes(hashlib.sha256(text).digest()[:8], "big")
+def document_hash(sha256: bytes) -> float:
+    """A number in [0, 1): the first 53 bits of the digest of the UTF-8 text, which a float represents exactly."""
+    first = int.from_bytes(sha256[:8], "big")
     return float((first >> 11) / 2**53)
 
 

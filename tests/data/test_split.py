@@ -18,7 +18,7 @@ def plan(hashes: list[float], sizes: list[int], val_fraction: float, val_max_byt
 
 def test_a_hash_is_the_first_53_bits_of_sha256_as_a_fraction() -> None:
     bits = f"{int(hashlib.sha256(b'abc').hexdigest(), 16):0256b}"[:53]
-    assert document_hash(b"abc") == int(bits, 2) / 2**53
+    assert document_hash(hashlib.sha256(b"abc").digest()) == int(bits, 2) / 2**53
 
 
 def test_documents_below_the_threshold_are_validation() -> None:
