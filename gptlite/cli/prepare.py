@@ -12,8 +12,12 @@ from gptlite.errors import ConfigError, DataError, UserError
 from gptlite.formatting import counted, size
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gptlite.config.schema import RunConfig
+    from gptlite.data.corpus import LongDocument
     from gptlite.data.manifest import Manifest
+    from gptlite.data.report import Report
     from gptlite.data.split import RuleName
 
 
@@ -116,4 +120,37 @@ def summarize(manifest: Manifest) -> list[str]:
         f"split           {SPLIT_RULES[manifest.split_rule.rule]}",
         f"bits per byte   of the validation text: {compressors}byte frequencies {baselines.unigram:.3f}",
     ]
-    return lines
+    return lines if manifest.report is None else [*lines, *summarize_report(manifest.report, manifest)]
+
+
+def summarize_report(report: Report, manifest: Manifest) -> Iterator[str]:
+    """What is worth knowing of a text before training on it, one line each."""
+    from gptlite.data.overlap import LENGTH
+
+    if manifest.train.documents > 1:
+        longest = [f"{_place(document)} ({document.bytes:,} bytes)" for document in report.longest]
+        yield f"longest         {', '.join(longest)}"
+    yield f"vocabulary      {report.used_ids:,} of {manifest.tokenizer.vocab_size - 1:,} ids are in the training text"
+    if report.merges:
+        yield f"best merges     {', '.join(merge.label for merge in report.merges)}"
+    if report.n_val_only:
+        more = f" and {report.n_val_only - len(report.val_only):,} more" * (report.n_val_only > len(report.val_only))
+        yield (
+            f"unseen          {counted(report.n_val_only, 'character')} only in the validation text: "
+            f"{on_one_line(report.val_only)}{more}"
+        )
+    if report.overlap.sampled:
+        share = report.overlap.found / report.overlap.sampled
+        yield (
+            f"overlap         {100 * share:.1f} % of {report.overlap.sampled:,} strings of {LENGTH} bytes in the "
+            "validation text are in the training text, too"
+        )
+    if report.forced_cuts:
+        yield (
+            f"cuts            {counted(report.forced_cuts, 'piece')} of a million characters without a blank or line "
+            "end had to be cut"
+        )
+
+
+def _place(document: LongDocument) -> str:
+    return on_one_line(document.file if document.line is None else f"{document.file}:{document.line}")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+MAX_COMPRESSOR_BYTES = 4 << 20  # gzip and xz read no more of a longer text: xz takes a second per megabyte
 MIN_COMPRESSOR_BYTES = 1000  # for a shorter text, the results of gzip and xz are mostly headers
 
 _GZIP = 31  # zlib's window bits for a stream with the header and trailer of gzip
@@ -19,7 +20,8 @@ _BLOCK = 1 << 20  # bytes whose pairs are counted at a time
 class Baselines:
     """Bits per byte of a text, with its documents joined.
 
-    unigram: entropy of single bytes. gzip, xz: compressed size at level 9, headers included.
+    unigram: entropy of single bytes. gzip, xz: compressed size at level 9, headers included, of the first
+    MAX_COMPRESSOR_BYTES.
     bigram: entropy of each byte given the one before it; the first byte by the unigram. None if an older version
     prepared the text. Both entropies use the counts of the text itself, and the counts cost nothing.
     """
@@ -85,17 +87,18 @@ class BaselineMeter:
         self._bytes = ByteMeter()
         self._gzip = zlib.compressobj(9, zlib.DEFLATED, _GZIP)
         self._xz = lzma.LZMACompressor(preset=9)
-        self._gzip_bytes = self._xz_bytes = 0
+        self._gzip_bytes = self._xz_bytes = self._compressed = 0
 
     def feed(self, text: bytes) -> None:
         """Add the next piece of the text."""
         self._bytes.feed(text)
+        text = text[: MAX_COMPRESSOR_BYTES - self._compressed]
+        self._compressed += len(text)
         self._gzip_bytes += len(self._gzip.compress(text))
         self._xz_bytes += len(self._xz.compress(text))
 
     def finish(self) -> Baselines:
         """The baselines, rounded to four digits. To be called once, after at least one byte."""
-        n_bytes = int(self._bytes.counts().sum())
-        gzip = 8 * (self._gzip_bytes + len(self._gzip.flush())) / n_bytes
-        xz = 8 * (self._xz_bytes + len(self._xz.flush())) / n_bytes
+        gzip = 8 * (self._gzip_bytes + len(self._gzip.flush())) / self._compressed
+        xz = 8 * (self._xz_bytes + len(self._xz.flush())) / self._compressed
         return Baselines(*(round(bits, 4) for bits in (self._bytes.unigram(), gzip, xz, self._bytes.bigram())))

@@ -7,7 +7,10 @@ short text in cp1252 for another code page, and would advise an encoding that de
 from __future__ import annotations
 
 import codecs
+import re
+import sys
 import unicodedata
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from gptlite.errors import DataError
@@ -15,6 +18,7 @@ from gptlite.errors import DataError
 HEAD_BYTES = 8192  # of a file are enough to see whether it is binary
 _SAMPLE = 1 << 16  # bytes are enough to guess the encoding
 _ENOUGH = 100  # bytes that are not ASCII; from fewer, a guess is luck
+_NEVER_COMPOSED = re.compile("[\0-\x7f\u4e00-\u9fff]")  # with what is before: ASCII, and ideographs
 
 # Byte order marks. The longer ones come first: that of UTF-32 begins with that of UTF-16.
 _MARKS = (
@@ -39,9 +43,12 @@ def is_wide(encoding: str) -> bool:
     return b"\0" in "a".encode(encoding)
 
 
-def is_binary(head: bytes, encoding: str) -> bool:
-    """Whether a file that begins with `head` is binary. Text in another encoding is not."""
-    return b"\0" in head and not is_wide(encoding) and _wide_encoding(head) is None
+def is_binary(head: bytes, encoding: str, *, has_nul: bool | None = None) -> bool:
+    """Whether a file that begins with `head` is binary. Text in another encoding is not.
+
+    has_nul: whether there is NUL in the file, where that is known; otherwise the head decides.
+    """
+    return (b"\0" in head if has_nul is None else has_nul) and not is_wide(encoding) and _wide_encoding(head) is None
 
 
 def decode(
@@ -57,15 +64,73 @@ def decode(
     BinaryFile for NUL; DataError for bytes that are not valid in `encoding`, with the likely encoding. errors: what
     becomes of such bytes; "replace" makes U+FFFD of them.
     """
-    if b"\0" in raw and not is_wide(encoding):
-        at = raw.index(b"\0")
-        raise _binary(at, where) if _wide_encoding(raw) is None else _invalid(raw, encoding, at, where)
-    try:
-        text = raw.decode(encoding, errors).removeprefix("\ufeff")
-    except UnicodeError as error:
-        raise _invalid(raw, encoding, getattr(error, "start", 0), where) from None
-    check_text(text, where)
-    return in_normal_form(text, normalize)
+    return "".join(decode_pieces([raw], encoding, normalize, where, errors=errors))
+
+
+def decode_pieces(
+    pieces: Iterable[bytes],
+    encoding: str,
+    normalize: str,
+    where: str | None = None,
+    *,
+    errors: Literal["strict", "replace"] = "strict",
+) -> Iterator[str]:
+    """The same for a file that is read in pieces, which may end inside a character. No piece of the text is empty."""
+    texts = _decoded(pieces, encoding, where, errors)
+    yield from (text for text in (_composed(texts) if normalize == "nfc" else texts) if text)
+
+
+def _decoded(
+    pieces: Iterable[bytes], encoding: str, where: str | None, errors: Literal["strict", "replace"]
+) -> Iterator[str]:
+    head, n_bytes, n_characters = b"", 0, 0
+    decoder: codecs.IncrementalDecoder | None = None
+    for piece in _with_end(pieces):
+        head = head or piece
+        decoder = decoder or codecs.getincrementaldecoder(_with_byte_order(encoding, head))(errors)
+        sample = head if n_bytes == 0 else head + piece  # to guess the encoding from
+        if b"\0" in piece and not is_wide(encoding):
+            at = piece.index(b"\0")
+            if _wide_encoding(head) is None:
+                raise _binary(n_bytes + at, where)
+            raise _invalid(sample, encoding, n_bytes + at, piece[at], where)
+        begun = n_bytes - len(decoder.getstate()[0])  # where the first character that is not yet decoded begins
+        try:
+            text = decoder.decode(piece, final=not piece)
+        except UnicodeError as error:
+            wrong, start = getattr(error, "object", b""), getattr(error, "start", 0)
+            value = wrong[start] if start < len(wrong) else None
+            raise _invalid(sample, encoding, begun + start, value, where) from None
+        if n_characters == 0:
+            text = text.removeprefix("\ufeff")
+        yield check_text(text, where, before=n_characters)
+        n_bytes += len(piece)
+        n_characters += len(text)
+
+
+def _with_byte_order(encoding: str, head: bytes) -> str:
+    """The encoding, with this machine's byte order where a file without a mark has to tell: as bytes.decode does it."""
+    name = codecs.lookup(encoding).name
+    without_mark = name in ("utf-16", "utf-32") and not any(
+        head.startswith(m) for m, marked in _MARKS if marked == name
+    )
+    return f"{name}-{'le' if sys.byteorder == 'little' else 'be'}" if without_mark else name
+
+
+def _with_end(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    yield from filter(None, pieces)
+    yield b""  # tells the decoder that nothing follows
+
+
+def _composed(texts: Iterable[str]) -> Iterator[str]:
+    """The texts in NFC, as if they were joined: each is cut where no character is composed with one before it."""
+    left = ""
+    for text in texts:
+        left += text
+        at = max((found.start() for found in _NEVER_COMPOSED.finditer(left)), default=0)
+        yield unicodedata.normalize("NFC", left[:at])
+        left = left[at:]
+    yield unicodedata.normalize("NFC", left)
 
 
 def in_normal_form(text: str, normalize: str) -> str:
@@ -73,15 +138,18 @@ def in_normal_form(text: str, normalize: str) -> str:
     return unicodedata.normalize("NFC", text) if normalize == "nfc" else text
 
 
-def check_text(text: str, where: str | None) -> str:
-    """Return the text. BinaryFile for NUL in it, DataError for half a surrogate pair."""
+def check_text(text: str, where: str | None, *, before: int = 0) -> str:
+    """Return the text. BinaryFile for NUL in it, DataError for half a surrogate pair. before: characters before it."""
     if "\0" in text:
-        raise _binary(text.index("\0"), where)
+        raise _binary(before + text.index("\0"), where)
+    if text.isascii():
+        return text
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:  # UTF-7 and JSON, say, can encode it
         raise DataError(
-            f"character {error.start} (U+{ord(text[error.start]):04X}) is half of a surrogate pair. Correct the text.",
+            f"character {before + error.start} (U+{ord(text[error.start]):04X}) is half of a surrogate pair. "
+            "Correct the text.",
             where,
         ) from None
     return text
@@ -144,10 +212,11 @@ def _binary(at: int, where: str | None) -> BinaryFile:
     return BinaryFile(f"this is not text but binary data: byte {at} is NUL. Choose a text file.", where)
 
 
-def _invalid(raw: bytes, encoding: str, at: int, where: str | None) -> DataError:
-    guess = likely_encoding(raw)
+def _invalid(sample: bytes, encoding: str, at: int, value: int | None, where: str | None) -> DataError:
+    """The error for a byte that is not valid: its position in the file and its value, if it is known."""
+    guess = likely_encoding(sample)
     advice = "Correct the text, or set data.encoding to its encoding."
     if guess is not None and codecs.lookup(guess).name != codecs.lookup(encoding).name:
         advice = f"It looks like {guess}: set data.encoding to {guess}."
-    value = f" (0x{raw[at]:02x})" if at < len(raw) else ""
-    return DataError(f"the text is not valid {encoding} at byte {at}{value}. {advice}", where)
+    shown = "" if value is None else f" (0x{value:02x})"
+    return DataError(f"the text is not valid {encoding} at byte {at}{shown}. {advice}", where)

@@ -29,7 +29,10 @@ def plain_suffix(path: Path) -> str:
 
 @contextmanager
 def open_plain(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for its decompressed bytes. DataError where it is not what its ending says, or ends too early."""
+    """Open a file for its decompressed bytes.
+
+    DataError where it cannot be read, is not what its ending says, or ends too early.
+    """
     ending = compression_of(path)
     try:
         with _open(path, ending) as file:
@@ -38,6 +41,8 @@ def open_plain(path: Path) -> Iterator[BinaryIO]:
         raise DataError("the compressed file ends too early. Download or copy it again.", str(path)) from None
     except (gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
         raise _invalid(path, error) from None
+    except OSError as error:
+        raise unreadable(path, error) from error
     except Exception as error:
         if type(error).__name__ != "ZstdError":  # its module may not be installed
             raise
@@ -62,3 +67,8 @@ def _open(path: Path, ending: str | None) -> IO[bytes]:
 
 def _invalid(path: Path, error: Exception) -> DataError:
     return DataError(f"this is not a valid {path.suffix} file ({error}). Check it, or rename it.", str(path))
+
+
+def unreadable(path: Path, error: OSError) -> DataError:
+    """The error for a source file that cannot be read."""
+    return DataError(f"the file cannot be read ({error.strerror}). Check the path and its permissions.", str(path))

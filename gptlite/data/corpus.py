@@ -1,19 +1,46 @@
-"""The documents of all sources and their split, read in several passes with one document in memory at a time."""
+"""The documents of all sources and their split, read in several passes with one piece of text in memory at a time."""
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
+from gptlite.data.documents import Document
 from gptlite.data.sources import Source
 from gptlite.data.split import SplitName, SplitPlan, document_hash, plan_split, split_as_given
 from gptlite.errors import DataError
 from gptlite.formatting import counted
+from gptlite.tokenizers.char import CharacterSet
+
+_LONGEST = 3  # documents that are named
+_DIGEST_BYTES = 16  # of a document's sha256, enough to tell documents apart
+_CHARACTER_BYTES = 4  # at most, in UTF-8
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece of the training or the validation part of a document. begins: whether it is the first piece of it."""
+
+    split: SplitName
+    begins: bool
+    text: str
+
+
+@dataclass(frozen=True)
+class LongDocument:
+    """The size of a document in bytes, and where it is: the name of the source, the file in it, the line in that."""
+
+    bytes: int
+    source: str
+    file: str
+    line: int | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +48,8 @@ class Corpus:
     """The result of a first pass over the text: the sizes of the documents and the split that follows from them.
 
     files, text_bytes: per source. skipped: number of files without text, by kind. kept: for each document that the
-    sources have, whether it is one of the corpus. copies: documents of the corpus that equal an earlier one.
+    sources have, whether it is one of the corpus; sizes: of those that are, in bytes. copies: documents of the corpus
+    that equal an earlier one. characters: all that occur, in order. longest: the longest documents, longest first.
     """
 
     sources: tuple[Source, ...]
@@ -29,40 +57,73 @@ class Corpus:
     text_bytes: tuple[int, ...]
     skipped: Counter[str]
     plan: SplitPlan
-    sizes: Sequence[int]
-    kept: Sequence[int]
+    sizes: npt.NDArray[np.int64]
+    kept: npt.NDArray[np.bool_]
     copies: int
+    characters: str
+    longest: tuple[LongDocument, ...]
 
     @property
     def has_several_documents(self) -> bool:
         """If so, each document gets an end-of-text token before it."""
         return len(self.sizes) > 1
 
-    def texts(self) -> Iterator[str]:
-        """Every document's whole text, in order."""
-        documents = (document for source in self.sources for document in source.documents())
-        for index, document in enumerate(documents):
-            if index >= len(self.kept) or self.kept[index]:
-                yield document.text
-
-    def parts(self) -> Iterator[tuple[SplitName, str]]:
+    def parts(self) -> Iterator[Part]:
         """Every document's training and validation part, in order; empty parts are left out."""
+        documents = (document for source in self.sources for document in source.documents())
+        kept = itertools.chain(self.kept.tolist(), itertools.repeat(True))
         index = -1
-        for index, text in enumerate(self.texts()):
-            raw = text.encode()
-            if index >= len(self.sizes) or len(raw) != self.sizes[index]:
+        for index, document in enumerate(itertools.compress(documents, kept)):
+            if index >= len(self.sizes):
                 raise changed_meanwhile(self.sources)
-            train, val = self.plan.parts(index, raw)
-            if train:
-                yield "train", train.decode()
-            if val:
-                yield "val", val.decode()
+            size, begun = 0, set[SplitName]()
+            for piece in document.pieces:
+                raw = piece.encode()
+                train, val = self.plan.parts(index, raw, before=size)
+                size += len(raw)
+                if train:
+                    yield Part("train", "train" not in begun, train.decode() if val else piece)
+                    begun.add("train")
+                if val:
+                    yield Part("val", "val" not in begun, val.decode() if train else piece)
+                    begun.add("val")
+            if size != self.sizes[index]:
+                raise changed_meanwhile(self.sources)
         if index + 1 != len(self.sizes):
             raise changed_meanwhile(self.sources)
 
-    def training_texts(self) -> Iterator[str]:
-        """The training parts alone."""
-        return (text for split, text in self.parts() if split == "train")
+
+class _Scanned:
+    """What a first pass finds: for each document its size, its hash, and whether it is for validation."""
+
+    def __init__(self) -> None:
+        self.sizes, self.hashes, self.for_validation = array("q"), array("d"), array("b")
+        self._digests = bytearray()
+        self.characters = CharacterSet()
+        self.longest: list[LongDocument] = []
+
+    def add(self, document: Document, source: Source) -> None:
+        """Read a document."""
+        digest, size = hashlib.sha256(), 0
+        for piece in document.pieces:
+            raw = piece.encode()
+            digest.update(raw)
+            size += len(raw)
+            self.characters.add(piece)
+        self.sizes.append(size)
+        self.hashes.append(document_hash(digest.digest()))
+        self.for_validation.append(source.is_for_validation)
+        self._digests += digest.digest()[:_DIGEST_BYTES]
+        if len(self.longest) < _LONGEST or size > self.longest[-1].bytes:
+            found = LongDocument(size, source.name, document.file, document.line)
+            self.longest = sorted([*self.longest, found], key=lambda document: -document.bytes)[:_LONGEST]
+
+    def is_first(self) -> npt.NDArray[np.bool_]:
+        """For each document, whether no earlier one equals it."""
+        digests = np.frombuffer(self._digests, np.dtype((np.void, _DIGEST_BYTES)))
+        is_first = np.zeros(len(digests), np.bool_)
+        is_first[np.unique(digests, return_index=True)[1]] = True
+        return is_first
 
 
 def scan(sources: tuple[Source, ...], val_fraction: float, val_max_bytes: int, *, deduplicate: bool = False) -> Corpus:
@@ -70,51 +131,54 @@ def scan(sources: tuple[Source, ...], val_fraction: float, val_max_bytes: int, *
 
     deduplicate: leave out documents that equal an earlier one.
     """
-    files, text_bytes = [], []
-    hashes, sizes, for_validation = array("d"), array("q"), array("b")
-    skipped, kept, seen = Counter[str](), array("b"), set[bytes]()
+    files, ends = [], []
+    skipped, found = Counter[str](), _Scanned()
     for source in sources:
-        before, n_files, file = len(sizes), 0, None
+        names = 0
+        last = None
         for document in source.documents(skipped):
-            raw = document.text.encode()
-            n_files += document.file != file
-            file = document.file
-            digest = hashlib.sha256(raw).digest()
-            keep = not (deduplicate and digest in seen)
-            seen.add(digest)
-            kept.append(keep)
-            if keep:
-                hashes.append(document_hash(digest))
-                sizes.append(len(raw))
-                for_validation.append(source.is_for_validation)
-            else:
-                skipped["duplicate document"] += 1
-        files.append(n_files)
-        text_bytes.append(sum(sizes[before:]))
-    all_sizes = np.array(sizes, np.int64)
+            names += document.file != last
+            last = document.file
+            found.add(document, source)
+        files.append(names)
+        ends.append(len(found.sizes))
+    is_first = found.is_first()
+    kept = is_first if deduplicate else np.ones_like(is_first)
+    if deduplicate and not is_first.all():
+        skipped["duplicate document"] += int((~is_first).sum())
+    every_size = np.array(found.sizes, np.int64)
+    sizes, for_validation = every_size[kept], np.array(found.for_validation, np.bool_)[kept]
     if any(source.is_for_validation for source in sources):
-        plan = split_as_given(np.array(for_validation, np.bool_), all_sizes, val_fraction, val_max_bytes)
+        plan = split_as_given(for_validation, sizes, val_fraction, val_max_bytes)
     else:
-        plan = plan_split(np.array(hashes), all_sizes, val_fraction, val_max_bytes)
-    copies = len(sizes) - len(seen)
-    corpus = Corpus(sources, tuple(files), tuple(text_bytes), skipped, plan, sizes, kept, copies)
+        plan = plan_split(np.array(found.hashes)[kept], sizes, val_fraction, val_max_bytes)
+    corpus = Corpus(
+        sources=sources,
+        files=tuple(files),
+        text_bytes=tuple(int(part.sum()) for part in np.split(every_size * kept, ends[:-1])),
+        skipped=skipped,
+        plan=plan,
+        sizes=sizes,
+        kept=kept,
+        copies=int(kept.sum() - is_first.sum()),
+        characters=found.characters.sorted(),
+        longest=tuple(found.longest),
+    )
     _check_both_parts(corpus)
     return corpus
 
 
 def _check_both_parts(corpus: Corpus) -> None:
-    if corpus.plan.rule.rule == "document_hash":
-        return  # both parts have whole documents
-    missing: set[SplitName] = {"train", "val"}
-    for split, _ in corpus.parts():
-        missing.discard(split)
-        if not missing:
-            return
-    raise DataError(
-        f"the text has {counted(sum(corpus.sizes), 'byte')}, too few for a training and a validation part. "
-        "Give more text.",
-        _where(corpus.sources),
-    )
+    cuts = corpus.plan.cuts
+    if (cuts > 0).any() and (corpus.sizes - cuts > _CHARACTER_BYTES).any():
+        return  # wherever the cuts move, to the next character
+    found = {part.split for part in corpus.parts()}
+    if len(found) < 2:
+        raise DataError(
+            f"the text has {counted(int(corpus.sizes.sum()), 'byte')}, too few for a training and a validation part. "
+            "Give more text.",
+            _where(corpus.sources),
+        )
 
 
 def changed_meanwhile(sources: tuple[Source, ...]) -> DataError:

@@ -10,22 +10,19 @@ csv, tsv    .csv .tsv             a row, below a row of column names
 
 from __future__ import annotations
 
-import csv
 import io
 import itertools
-import json
-import sys
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import BinaryIO, Literal
 
 from gptlite.config.schema import DataSection
-from gptlite.data.charset import HEAD_BYTES, BinaryFile, check_text, decode, in_normal_form, is_binary, is_wide
+from gptlite.data import records
+from gptlite.data.charset import HEAD_BYTES, BinaryFile, decode, decode_pieces, in_normal_form, is_binary, is_wide
 from gptlite.data.compression import open_plain, plain_suffix
 from gptlite.errors import DataError
-from gptlite.formatting import and_more, counted
 
 Kind = Literal["text", "lines", "JSON Lines", "JSON", "CSV", "TSV"]
 _KIND_BY_SUFFIX: dict[str, Kind] = {
@@ -35,16 +32,25 @@ _KIND_BY_SUFFIX: dict[str, Kind] = {
     ".csv": "CSV",
     ".tsv": "TSV",
 }
-_SHOWN = 8  # fields of a record that an error names
+_PIECE = 1 << 20  # bytes of a text that are read at a time
 
 
 @dataclass(frozen=True)
 class Document:
-    """A text; `file` is the path of its file within the source, `line` says where in it, if there are several."""
+    """A text, in pieces that are read from the file one by one, so that it may be larger than memory.
+
+    file: the path of its file within the source. pieces: to be taken once, and before the next document; none is
+    empty. line: where in the file, if it has several documents.
+    """
 
     file: str
-    text: str
+    pieces: Iterable[str]
     line: int | None = None
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return "".join(self.pieces)
 
 
 @dataclass(frozen=True)
@@ -114,44 +120,114 @@ def read_documents(
 ) -> Iterator[Document]:
     """Yield the documents of a file, without empty ones, which are counted by kind.
 
-    DataError for what cannot be read, with its line. skip_binary: count a binary file instead of refusing it.
+    DataError for what cannot be read, with its line; it may come while the pieces of a document are taken.
+    skip_binary: count a binary file instead of refusing it.
     """
     kind = reading.kind(path)
+    if kind == "text":
+        yield from _texts(path, name, reading, skipped, skip_binary=skip_binary)
+        return
     with open_plain(path) as file:
         head = file.read(HEAD_BYTES)
         if skip_binary and is_binary(head, reading.encoding):  # without reading the rest, which may be large
             skipped["binary file"] += 1
             return
-        if kind == "text":
-            try:
-                text = reading.decode(head + file.read(), str(path))
-            except BinaryFile:
-                if not skip_binary:
-                    raise
-                skipped["binary file"] += 1
-                return
-            yield from _texts(text, name, reading, skipped)
-            return
         for line, text in _records(kind, path, reading, _lines(path, reading, head, file)):
             if text.strip():
-                yield Document(name, in_normal_form(text, reading.normalize), line)  # JSON escapes characters
+                yield Document(name, (in_normal_form(text, reading.normalize),), line)  # JSON escapes characters
             else:
                 skipped["empty line" if kind == "lines" else "empty record"] += 1
 
 
-def _texts(text: str, name: str, reading: Reading, skipped: Counter[str]) -> Iterator[Document]:
-    """The whole text, or what the separator cuts it into."""
-    if not text:
-        skipped["empty file"] += 1
+def _texts(path: Path, name: str, reading: Reading, skipped: Counter[str], *, skip_binary: bool) -> Iterator[Document]:
+    """The whole text of a file, or what the separator cuts it into."""
+    raw = _read_pieces(path)
+    first = next(raw, b"")
+    if skip_binary and _is_binary(path, reading, first):
+        skipped["binary file"] += 1
         return
+    pieces = _decode(itertools.chain([first], raw), path, reading)
     if reading.separator is None:
-        yield Document(name, text)
+        if (begun := next(pieces, None)) is None:
+            skipped["empty file"] += 1
+        else:
+            yield Document(name, itertools.chain([begun], pieces))
         return
-    for number, part in enumerate(text.split(reading.separator), 1):
-        if part.strip():
-            yield Document(name, part, number)
+    number = 0
+    for number, part in enumerate(cut(pieces, reading.separator), 1):
+        if begun := _read_until_text(part):
+            yield Document(name, itertools.chain([begun], part), number)
         else:
             skipped["empty part"] += 1
+    skipped["empty file"] += number == 0
+
+
+def _read_pieces(path: Path) -> Iterator[bytes]:
+    with open_plain(path) as file:
+        yield from iter(lambda: file.read(_PIECE), b"")
+
+
+def _decode(pieces: Iterable[bytes], path: Path, reading: Reading) -> Iterator[str]:
+    return decode_pieces(pieces, reading.encoding, reading.normalize, str(path), errors=reading.errors)
+
+
+def _is_binary(path: Path, reading: Reading, first: bytes) -> bool:
+    """Whether a file has NUL anywhere, which has to be known before its first piece is used as text."""
+    if is_binary(first[:HEAD_BYTES], reading.encoding):  # without reading the rest, which may be large
+        return True
+    if is_wide(reading.encoding):
+        try:
+            return any(False for _ in _decode(_read_pieces(path), path, reading))
+        except BinaryFile:
+            return True
+    rest = _read_pieces(path) if len(first) == _PIECE else [first]
+    return any(b"\0" in piece for piece in rest) and is_binary(first, reading.encoding, has_nul=True)
+
+
+def cut(pieces: Iterable[str], separator: str) -> Iterator[Iterator[str]]:
+    """The parts between separators, as str.split gives them for the joined pieces. Each is in pieces, too.
+
+    A part is to be taken before the next one. There are none if there are no pieces.
+
+    >>> [list(part) for part in cut(["a--", "-b"], "---")]
+    [['a'], ['b']]
+    """
+    source = iter(pieces)
+    text, at, more = next(source, None), 0, True
+
+    def part() -> Iterator[str]:
+        nonlocal text, at, more
+        assert text is not None
+        while (end := text.find(separator, at)) < 0:
+            ready = max(at, len(text) - len(separator) + 1)  # from there, a separator may begin
+            if ready > at:
+                yield text[at:ready]
+            following = next(source, None)
+            text, at = text[ready:] + (following or ""), 0
+            if following is None:
+                more = False
+                if text:
+                    yield text
+                return
+        if end > at:
+            yield text[at:end]
+        at = end + len(separator)
+
+    while text is not None and more:
+        current = part()
+        yield current
+        for _ in current:  # what was not taken
+            pass
+
+
+def _read_until_text(pieces: Iterator[str]) -> str:
+    """The first pieces, joined, up to one that is more than white space; empty if there is none."""
+    begun: list[str] = []
+    for piece in pieces:
+        begun.append(piece)
+        if piece.strip():
+            return "".join(begun)
+    return ""
 
 
 def _lines(path: Path, reading: Reading, head: bytes, file: BinaryIO) -> Iterator[str]:
@@ -169,95 +245,7 @@ def _lines(path: Path, reading: Reading, head: bytes, file: BinaryIO) -> Iterato
 def _records(kind: Kind, path: Path, reading: Reading, lines: Iterator[str]) -> Iterator[tuple[int, str]]:
     """(number of the line, text) of each record of a file."""
     if kind == "lines":
-        yield from ((number, line.removesuffix("\n").removesuffix("\r")) for number, line in enumerate(lines, 1))
-    elif kind == "CSV" or kind == "TSV":
-        yield from _rows(path, reading.column, lines, "," if kind == "CSV" else "\t")
-    elif kind == "JSON Lines":
-        for number, line in enumerate(lines, 1):
-            if line.strip():
-                where = f"{path}:{number}"
-                yield number, _text_of(_parse(line, where), reading.field, where)
-    else:
-        found = _parse("".join(lines), str(path))
-        for number, record in enumerate(found if isinstance(found, list) else [found], 1):
-            yield number, _text_of(record, reading.field, f"{path}, record {number}")
-
-
-def _rows(path: Path, column: str, lines: Iterator[str], delimiter: str) -> Iterator[tuple[int, str]]:
-    csv.field_size_limit(sys.maxsize)  # of the whole process; its default refuses a long text
-    rows = csv.reader(lines, delimiter=delimiter, strict=True)
-    try:
-        names = next(rows, [])
-        if names.count(column) != 1:
-            found = f"The first row names {and_more(names, _SHOWN)}" if names else "The file is empty"
-            raise DataError(f"there is no single column {column}. {found}; set data.column to one of them.", str(path))
-        at = names.index(column)
-        for row in rows:
-            if not row:
-                continue
-            if len(row) != len(names):
-                raise DataError(
-                    f"the row has {counted(len(row), 'value')}, and the first row names "
-                    f"{counted(len(names), 'column')}. Correct the row.",
-                    f"{path}:{rows.line_num}",
-                )
-            yield rows.line_num, row[at]
-    except csv.Error as error:
-        raise DataError(f"the row is not valid ({error}). Correct it.", f"{path}:{rows.line_num}") from None
-
-
-def _parse(text: str, where: str) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise DataError(
-            f"this is not valid JSON ({error.msg} at character {error.pos}). Correct it, or set data.documents to "
-            "files to take the file as plain text.",
-            where,
-        ) from None
-    except (RecursionError, ValueError):  # a number of thousands of digits
-        raise DataError("this JSON is nested too deeply or has too long a number. Correct it.", where) from None
-
-
-def _text_of(record: Any, field: str, where: str) -> str:
-    """The text of a record: the record if it is a string, its field, or its messages as lines of `role: content`."""
-    if isinstance(record, str):
-        return check_text(record, where)
-    if isinstance(record, dict) and field == "text" and "text" not in record and "messages" in record:
-        return check_text(_conversation(record["messages"], where), where)
-    found, reached = record, ""
-    for key in field.split("."):
-        if not isinstance(found, dict) or key not in found:
-            has = f"{f'its {reached}' if reached else 'it'} {_contents(found)}"
-            raise DataError(f"the record has no field {field}: {has}. Set data.field to the one with the text.", where)
-        found, reached = found[key], f"{reached}.{key}".removeprefix(".")
-    if found is None:
-        return ""
-    if not isinstance(found, str):
-        raise DataError(f"the field {field} is {_type_name(found)}, not a text. Set data.field to another.", where)
-    return check_text(found, where)
-
-
-def _conversation(messages: Any, where: str) -> str:
-    lines = []
-    for message in messages if isinstance(messages, list) else [messages]:
-        role, content = (message.get(key) if isinstance(message, dict) else None for key in ("role", "content"))
-        if not isinstance(role, str) or not isinstance(content, str):
-            raise DataError(
-                "`messages` is not a list of objects with role and content, each a text. Correct it, or set "
-                "data.field to another field.",
-                where,
-            )
-        lines.append(f"{role}: {content}\n")
-    return "".join(lines)
-
-
-def _contents(value: Any) -> str:
-    if not isinstance(value, dict):
-        return f"is {_type_name(value)}"
-    return f"has the fields {and_more(list(value), _SHOWN)}" if value else "is empty"
-
-
-def _type_name(value: Any) -> str:
-    names = {dict: "an object", list: "a list", bool: "true or false", int: "a number", float: "a number"}
-    return "null" if value is None else names.get(type(value), "a text")
+        return ((number, line.removesuffix("\n").removesuffix("\r")) for number, line in enumerate(lines, 1))
+    if kind == "CSV" or kind == "TSV":
+        return records.rows(path, reading.column, lines, "," if kind == "CSV" else "\t")
+    return (records.json_lines if kind == "JSON Lines" else records.json_records)(path, reading.field, lines)

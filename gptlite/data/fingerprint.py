@@ -18,9 +18,9 @@ from typing import Any
 from gptlite import files, locks
 from gptlite.config.schema import DataSection, TokenizerSection
 from gptlite.data.charset import HEAD_BYTES, is_binary, is_wide
-from gptlite.data.compression import compression_of, open_plain
+from gptlite.data.compression import compression_of, open_plain, unreadable
 from gptlite.data.documents import Reading
-from gptlite.data.sources import Source, open_source, unreadable
+from gptlite.data.sources import Source, open_source
 from gptlite.errors import RunError, UserError, located
 from gptlite.json_files import SEALED_VERSION, check_version, dump_sealed, read_sealed
 from gptlite.tokenizers.base import fingerprint_inputs

@@ -1,34 +1,41 @@
-"""Preparing a data set: text to token ids on disk in three passes. The folder appears complete under its name."""
+"""Preparing a data set: text to token ids on disk. The folder appears complete under its name.
+
+The text is read three times: to hash it, to plan its split, to encode it; a BPE reads some of it once more to learn.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import glob
+import hashlib
 import re
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from gptlite import files, locks
+from gptlite.compute.threads import available_threads
 from gptlite.config.schema import DataSection, TokenizerSection
 from gptlite.data import manifest
-from gptlite.data.baselines import BaselineMeter, Baselines
+from gptlite.data.blocks import training_texts
 from gptlite.data.corpus import Corpus, changed_meanwhile, scan
 from gptlite.data.describe_reading import describe_reading
+from gptlite.data.encode import PROGRESS_FILE, EncodedSplit, begin, encode_corpus, read_progress
 from gptlite.data.find import find_finished
 from gptlite.data.fingerprint import CACHE_FILE, FingerprintedSources, HashCache, fingerprint_sources
 from gptlite.data.manifest import FileRecord, Manifest, SourceRecord, SplitRecord, TokenizerRecord
 from gptlite.data.prepared import TOKENIZER_FOLDER, Prepared
+from gptlite.data.report import make_report, storable
 from gptlite.data.sealing import seal
-from gptlite.data.shards import Shard, ShardWriter
 from gptlite.data.sources import describe_skipped
-from gptlite.errors import RunError, StorageError
-from gptlite.formatting import counted
+from gptlite.errors import DataError, RunError, StorageError
+from gptlite.formatting import and_more, counted
 from gptlite.json_files import SEALED_VERSION
-from gptlite.tokenizers.base import Tokenizer, build
+from gptlite.tokenizers.base import Tokenizer, build, load
 
 Report = Callable[[str], None]
 _HOLDER = "gptlite prepare"
@@ -42,23 +49,30 @@ def _ignore(line: str) -> None:
 
 
 def prepare(
-    data: DataSection, tokenizer: TokenizerSection, report: Report = _ignore, *, name: str | None = None
+    data: DataSection,
+    tokenizer: TokenizerSection,
+    report: Report = _ignore,
+    *,
+    name: str | None = None,
+    workers: int | None = None,
 ) -> Prepared:
     """Return the prepared data set of this text and these keys, made now or earlier.
 
     The fingerprint at the end of a folder's name identifies it; before it is `name` or the name of the text. Beside the
     folders, data.dir has hidden files: a cache of hashes, and locks of the cache and of each folder. `report`
-    gets lines for the user.
+    gets lines for the user. workers: threads that encode, which change nothing in the result; None takes the cores
+    that this process may use.
 
     DataError for unusable text, before anything is written; StorageError for disk and network. A killed process leaves
-    nothing under the final name, and the next one starts again. A folder without a seal, of an older version, is read
-    whole, and gets one.
+    nothing under the final name, and the next one continues after its last finished shard. A folder without a seal, of
+    an older version, is read whole, and gets one.
     """
     cache = HashCache(data.folder)
     sources = fingerprint_sources(data, tokenizer, cache)
     prepared = find_finished(sources, data.folder)
     if prepared is None:
-        prepared = _build(data.folder / sources.folder_name(name), sources, data, tokenizer, cache, report)
+        workers = workers or available_threads().value
+        prepared = _build(data.folder / sources.folder_name(name), sources, data, tokenizer, cache, report, workers)
     if not prepared.sealed:
         prepared = _seal(prepared, report)
     if name is not None and prepared.path.name != sources.folder_name(name):
@@ -89,43 +103,64 @@ def _build(
     section: TokenizerSection,
     cache: HashCache,
     report: Report,
+    workers: int,
 ) -> Prepared:
     corpus = scan(sources.sources, data.val_fraction, data.val_max_bytes, deduplicate=data.deduplicate)
-    report(_describe(corpus))
-    for source in corpus.sources:
-        for line in describe_reading(source.files, source.reading, asked=data.documents):
-            report(line)
-    if excluded := [name for source in corpus.sources for name in source.excluded]:
-        report(f"left out, because gptlite wrote it: {', '.join(excluded[:3])}{', ...' * (len(excluded) > 3)}")
-    if corpus.copies:
-        report(
-            f"{counted(corpus.copies, 'document')} of {len(corpus.sizes):,} equal an earlier one; "
-            "data.deduplicate=true leaves them out"
-        )
-    tokenizer = build(section, corpus.texts, corpus.training_texts)
-    if tokenizer.vocab_size < tokenizer.requested_vocab_size:
-        report(
-            f"warning: tokenizer.vocab_size is {tokenizer.requested_vocab_size}, but the training text has only merges "
-            f"for {tokenizer.vocab_size} ids. Give more text to get more."
-        )
+    for line in _describe(corpus, data):
+        report(line)
+    make = partial(build, section, corpus.characters, partial(training_texts, corpus))
+    tokenizer = None if _unfinished(folder) else make()
     files.make_dirs(folder.parent)
     with _lock(folder, report):
         if (finished := find_finished(sources, folder.parent)) is not None:
             return finished  # by the process that had the lock
-        for leftover in (folder, *folder.parent.glob(f"{folder.name}{files.TEMP_MARK}*")):
-            files.remove_tree(leftover)
+        files.remove_tree(folder)
         _remove_other_leftovers(folder.parent)
-        temp = files.temp_name(folder)
+        temp = _unfinished(folder)
+        if temp is not None:
+            report("continuing where an earlier preparation of this text was stopped")
+        else:
+            temp = _begin(folder, tokenizer or make())
         try:
-            _write(temp, sources, corpus, tokenizer, data)
+            _finish(temp, sources, corpus, data, workers, report)
             if fingerprint_sources(data, section, cache).fingerprint != sources.fingerprint:
                 raise changed_meanwhile(sources.sources)
             files.publish(temp, folder)
-        except BaseException:
+        except Exception:  # but not Ctrl-C: then the next preparation continues
             with contextlib.suppress(StorageError):  # the first error is the one to report
                 files.remove_tree(temp)
             raise
     return Prepared(folder)
+
+
+def _leftovers(folder: Path) -> list[Path]:
+    return sorted(folder.parent.glob(f"{glob.escape(folder.name)}{files.TEMP_MARK}*"))
+
+
+def _unfinished(folder: Path) -> Path | None:
+    """The folder of a killed process that can be continued: it has a whole tokenizer."""
+    for path in _leftovers(folder):
+        if (path / PROGRESS_FILE).exists():
+            try:
+                read_progress(path)
+                load(path / TOKENIZER_FOLDER)
+                return path
+            except DataError:
+                continue  # it is damaged
+    return None
+
+
+def _begin(folder: Path, tokenizer: Tokenizer) -> Path:
+    """Make an unfinished folder with a tokenizer, instead of those that cannot be continued."""
+    for leftover in _leftovers(folder):
+        files.remove_tree(leftover)
+    temp = files.temp_name(folder)
+    files.make_dirs(temp / TOKENIZER_FOLDER)
+    for name, content in sorted(tokenizer.files().items()):
+        files.write_new(temp / TOKENIZER_FOLDER / name, content)
+    files.sync_dir(temp / TOKENIZER_FOLDER)
+    begin(temp)
+    return temp
 
 
 def _remove_other_leftovers(parent: Path) -> None:
@@ -160,25 +195,22 @@ def _lock(folder: Path, report: Report) -> Iterator[None]:
         yield
 
 
-def _write(
-    folder: Path, sources: FingerprintedSources, corpus: Corpus, tokenizer: Tokenizer, data: DataSection
+def _finish(
+    folder: Path, sources: FingerprintedSources, corpus: Corpus, data: DataSection, workers: int, report: Report
 ) -> None:
-    """Write all files of a prepared data set, manifest.json last."""
-    files.make_dirs(folder / TOKENIZER_FOLDER)
-    tokenizer_files = {
-        name: FileRecord(*files.write_new(folder / TOKENIZER_FOLDER / name, content))
-        for name, content in sorted(tokenizer.files().items())
-    }
-    files.sync_dir(folder / TOKENIZER_FOLDER)
-    encoded = _encode(folder, corpus, tokenizer)
+    """Write what is missing of a prepared data set, manifest.json last."""
+    tokenizer = load(folder / TOKENIZER_FOLDER)
+    if tokenizer.vocab_size < tokenizer.requested_vocab_size:
+        report(
+            f"warning: tokenizer.vocab_size is {tokenizer.requested_vocab_size}, but the training text has only merges "
+            f"for {tokenizer.vocab_size} ids. Give more text to get more."
+        )
+    encoded = encode_corpus(folder, corpus, tokenizer, workers=workers)
     described = Manifest(
         format_version=SEALED_VERSION,
         fingerprint=sources.fingerprint,
         sources=tuple(
-            # a name may have bytes that are not UTF-8, which Python keeps as surrogates and JSON cannot
-            SourceRecord(
-                source.name.encode(errors="backslashreplace").decode(), n_files, text_bytes, sha256, source.python
-            )
+            SourceRecord(storable(source.name), n_files, text_bytes, sha256, source.python)
             for source, n_files, text_bytes, sha256 in zip(
                 sources.sources, corpus.files, corpus.text_bytes, sources.sha256s, strict=True
             )
@@ -190,67 +222,46 @@ def _write(
             tokenizer.fingerprint,
             tokenizer.vocab_size,
             tokenizer.requested_vocab_size,
-            tokenizer_files,
+            {
+                name: FileRecord(len(content), hashlib.sha256(content).hexdigest())
+                for name, content in sorted(tokenizer.files().items())
+            },
         ),
-        start_id=encoded.start_id,
+        start_id=tokenizer.eot_id if corpus.has_several_documents else _start_id(encoded.train.counts, tokenizer),
         split_rule=corpus.plan.rule,
-        train=encoded.train,
-        val=encoded.val,
+        train=_record(encoded.train),
+        val=_record(encoded.val),
         baselines=encoded.baselines,
+        report=make_report(corpus, encoded, tokenizer),
     )
     files.write_new(folder / manifest.FILE_NAME, described.to_json())
+    files.remove_tree(folder / PROGRESS_FILE)
 
 
-@dataclass(frozen=True)
-class _Encoded:
-    train: SplitRecord
-    val: SplitRecord
-    baselines: Baselines
-    start_id: int
+def _record(split: EncodedSplit) -> SplitRecord:
+    tokens, documents = sum(shard.tokens for shard in split.shards), sum(shard.documents for shard in split.shards)
+    return SplitRecord(tokens, split.text_bytes, documents, split.shards)
 
 
-def _encode(folder: Path, corpus: Corpus, tokenizer: Tokenizer) -> _Encoded:
-    """Write the ids of both splits, document by document, and compute what the manifest says about them."""
-    meter, text_bytes = BaselineMeter(), Counter[str]()
-    counts = np.zeros(tokenizer.vocab_size, np.int64)
-    end_of_text = np.array([tokenizer.eot_id], np.uint32)
-    with (
-        ShardWriter(folder, "train", tokenizer.vocab_size) as train,
-        ShardWriter(folder, "val", tokenizer.vocab_size) as val,
-    ):
-        for split, text in corpus.parts():
-            raw, ids = text.encode(), tokenizer.encode(text)
-            text_bytes[split] += len(raw)
-            if split == "val":
-                meter.feed(raw)
-            if corpus.has_several_documents:
-                ids = np.concatenate([end_of_text, ids])
-            elif split == "train":
-                counts += np.bincount(ids, minlength=len(counts))
-            (train if split == "train" else val).add(ids)
-        start_id = tokenizer.eot_id if corpus.has_several_documents else _start_id(counts, tokenizer)
-        return _Encoded(
-            _record(train.finish(), text_bytes["train"]),
-            _record(val.finish(), text_bytes["val"]),
-            meter.finish(),
-            start_id,
-        )
-
-
-def _record(shards: tuple[Shard, ...], text_bytes: int) -> SplitRecord:
-    tokens, documents = sum(shard.tokens for shard in shards), sum(shard.documents for shard in shards)
-    return SplitRecord(tokens, text_bytes, documents, shards)
-
-
-def _start_id(counts: np.ndarray, tokenizer: Tokenizer) -> int:
+def _start_id(counts: npt.NDArray[np.int64], tokenizer: Tokenizer) -> int:
     """For a single document: the newline if it is a token of the training text, else the most frequent id."""
     newline = next((i for i, piece in enumerate(tokenizer.token_bytes()) if piece == b"\n"), None)
     return newline if newline is not None and counts[newline] else int(counts.argmax())
 
 
-def _describe(corpus: Corpus) -> str:
+def _describe(corpus: Corpus, data: DataSection) -> Iterator[str]:
+    """What was read, and how."""
     names = ", ".join(source.name for source in corpus.sources[:3])
     skipped = describe_skipped(corpus.skipped)
     files, documents = sum(corpus.files), len(corpus.sizes)
     found = [counted(files, "file"), *([counted(documents, "document")] if documents != files else [])]
-    return f"{names}: {', '.join(found)}, {sum(corpus.text_bytes):,} bytes of text{skipped}"
+    yield f"{names}: {', '.join(found)}, {sum(corpus.text_bytes):,} bytes of text{skipped}"
+    for source in corpus.sources:
+        yield from describe_reading(source.files, source.reading, asked=data.documents)
+    if excluded := [name for source in corpus.sources for name in source.excluded]:
+        yield f"left out, because gptlite wrote it: {and_more(excluded, 3)}"
+    if corpus.copies:
+        yield (
+            f"{counted(corpus.copies, 'document')} of {documents:,} equal an earlier one; "
+            "data.deduplicate=true leaves them out"
+        )

@@ -13,7 +13,8 @@ from __future__ import annotations
 import hashlib
 import mmap
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from array import array
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ from pydantic import Field
 
 from gptlite import files
 from gptlite.data.checked_files import check_sha256, damaged, open_sized, read_checked
+from gptlite.data.tokens import Ids
 from gptlite.files import storage_errors
 
 MAGIC = b"GPTLITE\0"
@@ -74,29 +76,49 @@ def shard_name(split: str, number: int) -> str:
 
 
 class ShardWriter(AbstractContextManager["ShardWriter"]):
-    """Writes one split into `folder`, document by document. A killed writer leaves a file with an empty header."""
+    """Writes one split into `folder`. A killed writer leaves a last file with an empty header.
 
-    def __init__(self, folder: Path, split: str, vocab_size: int, shard_tokens: int = SHARD_TOKENS) -> None:
+    done: the shards of an earlier writer, which this one continues after.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        split: str,
+        vocab_size: int,
+        shard_tokens: int = SHARD_TOKENS,
+        *,
+        done: Sequence[Shard] = (),
+    ) -> None:
         self._folder, self._split = folder, split
         self._vocab_size, self._shard_tokens = vocab_size, shard_tokens
-        self._done: list[Shard] = []
+        self._done = list(done)
         self._file: files.OutFile | None = None
 
-    def add(self, ids: Iterable[int] | npt.NDArray[np.uint32]) -> None:
-        """Append one document of at least one id."""
-        left = np.asarray(ids, np.uint32)
-        assert left.size, "a document has at least one id"
-        assert int(left.max()) < self._vocab_size, "ids are the tokenizer's"
-        first = True
+    @property
+    def done(self) -> tuple[Shard, ...]:
+        """The finished shards."""
+        return tuple(self._done)
+
+    @property
+    def tokens(self) -> int:
+        """Number of ids so far, also of shards that were done."""
+        return sum(shard.tokens for shard in self._done) + (self._tokens if self._file is not None else 0)
+
+    def add(self, ids: Sequence[int] | Ids, starts: Sequence[int] | npt.NDArray[np.int64] = (0,)) -> None:
+        """Append ids, (n,), among which documents begin at the positions `starts`, in order."""
+        left, begun = np.asarray(ids), np.asarray(starts, np.int64)
+        assert left.max(initial=0) < self._vocab_size, "ids are the tokenizer's"
+        left = left.astype(dtype_for(self._vocab_size))
         while left.size:
             if self._file is None:
                 self._begin()
-            if first:
-                self._starts.append(self._tokens)
-                first = False
             piece, left = np.split(left, [self._shard_tokens - self._tokens])
+            here, begun = np.split(begun, [np.searchsorted(begun, piece.size)])
+            self._starts.extend((here + self._tokens).tolist())
+            begun -= piece.size
             self._tokens += piece.size
-            self._buffer += piece.astype(dtype_for(self._vocab_size)).tobytes()
+            self._buffer += piece.tobytes()
             full = self._tokens == self._shard_tokens
             if full or len(self._buffer) >= _BUFFER_BYTES:
                 self._flush()
@@ -117,7 +139,7 @@ class ShardWriter(AbstractContextManager["ShardWriter"]):
     def _begin(self) -> None:
         self._name = shard_name(self._split, len(self._done))
         self._tokens = 0
-        self._starts: list[int] = []
+        self._starts = array("Q")
         self._buffer = bytearray()
         self._digest = hashlib.sha256()
         self._file = files.OutFile.create(self._folder / self._name)
@@ -154,9 +176,9 @@ class MappedShard:
         with _open_ids(self._path, shard, vocab_size) as file, storage_errors(self._path, "map into memory"):
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self._size = len(self._map)
-        self.ids: npt.NDArray[np.unsignedinteger[Any]] = np.frombuffer(self._map, dtype, offset=_HEADER.size)
+        self.ids: Ids = np.frombuffer(self._map, dtype, offset=_HEADER.size)
 
-    def read(self, start: int, stop: int) -> npt.NDArray[np.unsignedinteger[Any]]:
+    def read(self, start: int, stop: int) -> Ids:
         """A view of ids start .. stop - 1. DataError where the file was cut: reading past its end kills a process."""
         if self._map.size() != self._size:
             raise damaged(self._path, "the file was cut while it was in use")
@@ -182,9 +204,15 @@ def verified_index(folder: Path, shard: Shard) -> npt.NDArray[np.int64]:
 
 
 def verify_ids(folder: Path, shard: Shard, vocab_size: int) -> None:
-    """Read all of a .bin file. DataError when any byte differs from what was written.
+    """Read all of a .bin file. DataError when any byte differs from what was written."""
+    for _ in verified_ids(folder, shard, vocab_size):
+        pass
 
-    It is read, not mapped: a failing disk then is an error, while a map would end the process.
+
+def verified_ids(folder: Path, shard: Shard, vocab_size: int) -> Iterator[Ids]:
+    """The ids of a .bin file in pieces, (<= 4 MB / size of an id,). DataError as for `verify_ids`, at the end.
+
+    They are read, not mapped: a failing disk then is an error, while a map would end the process.
     """
     path, dtype, digest, largest = folder / shard.file, dtype_for(vocab_size), hashlib.sha256(), 0
     with _open_ids(path, shard, vocab_size) as file:
@@ -192,6 +220,7 @@ def verify_ids(folder: Path, shard: Shard, vocab_size: int) -> None:
             digest.update(piece)
             ids = np.frombuffer(piece, dtype, len(piece) // dtype.itemsize)
             largest = max(largest, int(ids.max(initial=0)))
+            yield ids
     check_sha256(path, digest.hexdigest(), shard.sha256)
     if largest >= vocab_size:
         raise damaged(path, f"it has the id {largest}, and the vocabulary ends at {vocab_size - 1}")

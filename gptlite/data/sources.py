@@ -15,7 +15,7 @@ from pathlib import Path
 
 from gptlite.data import named_datasets
 from gptlite.data.charset import HEAD_BYTES, is_binary
-from gptlite.data.compression import compression_of
+from gptlite.data.compression import compression_of, unreadable
 from gptlite.data.documents import PLAIN, Document, Reading, read_documents
 from gptlite.errors import DataError
 from gptlite.formatting import counted
@@ -64,14 +64,11 @@ class Source:
         counts = Counter[str]() if skipped is None else skipped
         found = False
         for path in self.files:
-            try:
-                for document in read_documents(
-                    path, self.name_of(path), self.reading, counts, skip_binary=not self.is_one_file
-                ):
-                    found = True
-                    yield document
-            except OSError as error:
-                raise unreadable(path, error) from error
+            for document in read_documents(
+                path, self.name_of(path), self.reading, counts, skip_binary=not self.is_one_file
+            ):
+                found = True
+                yield document
         if found:
             return
         if self.is_one_file and counts["empty file"]:
@@ -85,7 +82,7 @@ class Source:
     def count_bytes(self) -> int:
         """The size of the text, as it is on the disk unless it has to be read: bytes."""
         if any(compression_of(path) or self.reading.kind(path) not in ("text", "lines") for path in self.files):
-            return sum(len(document.text.encode()) for document in self.documents())
+            return sum(len(piece.encode()) for document in self.documents() for piece in document.pieces)
         sizes = 0
         for path in self.files:
             try:
@@ -100,11 +97,6 @@ class Source:
         """The error for a source without any text."""
         remark = describe_skipped(skipped, len(self.excluded))
         return DataError(f"there is no text file here{remark}. Check the path.", self.spec)
-
-
-def unreadable(path: Path, error: OSError) -> DataError:
-    """The error for a source file that cannot be read."""
-    return DataError(f"the file cannot be read ({error.strerror}). Check the path and its permissions.", str(path))
 
 
 def describe_skipped(files: Mapping[str, int], folders: int = 0) -> str:

@@ -18,13 +18,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 RuleName = Literal["document_hash", "tail_of_each_document", "tail_of_the_document", "val_source"]
 SplitName = Literal["train", "val"]
+SPLITS: tuple[SplitName, ...] = get_args(SplitName)
 
 
 @dataclass(frozen=True)
@@ -44,9 +45,12 @@ class SplitPlan:
     rule: SplitRule
     cuts: npt.NDArray[np.int64]
 
-    def parts(self, index: int, text: bytes) -> tuple[bytes, bytes]:
-        """The training and the validation part of document `index`. Either may be empty; joined, they are `text`."""
-        cut = character_boundary(text, int(self.cuts[index]))
+    def parts(self, index: int, text: bytes, *, before: int = 0) -> tuple[bytes, bytes]:
+        """The training and the validation part of document `index`. Either may be empty; joined, they are `text`.
+
+        before: bytes of the document before `text`, if that is a piece of it. Pieces are cut between characters.
+        """
+        cut = character_boundary(text, max(int(self.cuts[index]) - before, 0))
         return text[:cut], text[cut:]
 
 

@@ -55,6 +55,9 @@ class Tokenizer(Protocol):
         surrogates.
         """
 
+    def last_cut(self, text: str) -> int:
+        """The last place where the ids of both halves of a text, joined, are those of the text. 0 if none is found."""
+
     def known(self, text: str) -> str:
         """The text without the characters that `encode` refuses."""
 
@@ -71,14 +74,14 @@ class Tokenizer(Protocol):
         """Name -> content of the files that `load` and transformers' AutoTokenizer read; the same on every call."""
 
 
-def build(section: TokenizerSection, texts: Texts, train_texts: Texts) -> Tokenizer:
+def build(section: TokenizerSection, characters: str, train_texts: Texts) -> Tokenizer:
     """Build the tokenizer that a config asks for.
 
-    char takes the characters of all `texts`, so that none of the validation text is unknown; bpe learns from
+    char takes the `characters` of all text, so that none of the validation text is unknown; bpe learns from
     `train_texts` alone. A named encoding reads neither, and is downloaded if it is missing (StorageError).
     """
     if section.kind == "char":
-        return CharTokenizer.of(texts())
+        return CharTokenizer.of([characters])
     if section.kind == "bpe":
         return train_bpe(train_texts(), section.bpe_vocab_size)
     return load_named(section.kind)

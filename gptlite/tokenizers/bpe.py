@@ -58,6 +58,13 @@ _MIN_COUNT = 2  # a pair that occurs only once is not worth a token
 _BLOCK = 1 << 16  # characters that the trainer splits at a time
 # The pattern always splits between a newline and a character that is not white space.
 _LINE_START = re.compile(r"\n(?=\S)")
+# Where PATTERN and those of the named encodings all begin a new piece, and no piece before looks further ahead: before
+# a single blank, after a single newline, and before punctuation between letters in scripts without blanks.
+_LETTER = r"[^\W\d_]"
+_CUT = re.compile(
+    rf"(?<=\S)(?= \S)|(?<=\S\n)(?={_LETTER})|(?<={_LETTER})(?=[\u3001\u3002\uff01\uff0c\uff1a\uff1b\uff1f]{_LETTER})"
+)
+_NEAR = 1 << 12  # characters at the end of a text nearly always have a cut
 _NOT_IN_UTF8 = bytes([0xC0, 0xC1, *range(0xF5, 0x100)])
 
 
@@ -116,6 +123,9 @@ class BpeTokenizer:
                 "Shorten it, or set tokenizer.kind to bpe."
             ) from error
 
+    def last_cut(self, text: str) -> int:
+        return last_cut(text)
+
     def known(self, text: str) -> str:
         """The text without lone surrogates, which have no bytes."""
         return text.encode("utf-8", "ignore").decode()
@@ -165,6 +175,15 @@ class BpeTokenizer:
     def _files(self) -> dict[str, bytes]:  # cached: every checkpoint needs them; a large vocabulary takes a second
         saved = {META_FILE: dump_tokenizer_json(self._meta), RANKS_FILE: self._ranks_file}
         return saved | huggingface.bpe_files(self.ranks, self.pattern, self.eot_id)
+
+
+def last_cut(text: str) -> int:
+    """The last place where a text may be cut without changing how a pattern splits it. 0 if none is found."""
+    for start in (max(0, len(text) - _NEAR), 0):
+        places = [found.start() for found in _CUT.finditer(text, start)]
+        if places:
+            return places[-1]
+    return 0
 
 
 def train_bpe(texts: Iterable[str], vocab_size: int) -> BpeTokenizer:

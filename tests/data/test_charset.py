@@ -1,13 +1,15 @@
 # ruff: noqa: RUF001 - other scripts have characters that look like those of ours
 from __future__ import annotations
 
+import random
 import re
+import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gptlite.data.charset import BinaryFile, decode, is_binary, likely_encoding
+from gptlite.data.charset import BinaryFile, decode, decode_pieces, is_binary, likely_encoding
 from gptlite.errors import DataError
 
 
@@ -122,3 +124,34 @@ def test_a_guessed_8_bit_encoding_can_encode_the_text_again(raw: bytes) -> None:
     guess = likely_encoding(raw)
     if guess is not None and not guess.startswith("utf-"):
         assert raw.decode(guess).encode(guess) == raw
+
+
+ENCODINGS = ("utf-8", "utf-16", "utf-16-le", "utf-32", "utf-7", "cp1252", "cp1251", "gbk", "gb18030", "shift_jis")
+
+
+def test_text_in_pieces_is_the_text_of_the_whole_file() -> None:
+    rng = random.Random(0)
+    for _ in range(4000):
+        encoding, errors = rng.choice(ENCODINGS), rng.choice(["strict", "replace"])
+        text = "".join(
+            rng.choice("abc \n日本é😀яü\u0301\u1100\u1161e\u0300\ufeff") for _ in range(rng.randrange(1, 12))
+        )
+        raw = bytearray(text.encode(encoding, "ignore"))
+        if raw and rng.random() < 0.4:
+            raw[rng.randrange(len(raw))] = rng.randrange(1, 256)
+        ends = sorted(rng.randrange(4, len(raw)) for _ in range(rng.randrange(4))) if len(raw) > 4 else []
+        pieces = [bytes(raw[a:b]) for a, b in zip([0, *ends], [*ends, len(raw)], strict=True)]
+        normalize = rng.choice(["none", "nfc"])
+        try:
+            expected = bytes(raw).decode(encoding, errors).removeprefix("\ufeff")
+        except UnicodeDecodeError as error:
+            place = f"at byte {error.start} "
+            with pytest.raises(DataError, match=f"{place}|is NUL"):
+                list(decode_pieces(pieces, encoding, normalize))
+            continue
+        if any(character == "\0" or "\ud800" <= character <= "\udfff" for character in expected):
+            continue  # refused
+        expected = unicodedata.normalize("NFC", expected) if normalize == "nfc" else expected
+        found = list(decode_pieces(pieces, encoding, normalize, errors=errors))
+        assert "".join(found) == expected
+        assert "" not in found

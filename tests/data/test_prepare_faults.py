@@ -17,7 +17,7 @@ import pytest
 
 from gptlite import files, locks
 from gptlite.config.schema import DataSection, TokenizerSection
-from gptlite.data import fingerprint, named_datasets
+from gptlite.data import fingerprint, named_datasets, shards
 from gptlite.data import prepare as module
 from gptlite.data.corpus import scan
 from gptlite.data.prepare import prepare
@@ -78,7 +78,7 @@ def test_an_error_while_writing_removes_the_unfinished_folder(
     def full(*_: object) -> Any:
         raise StorageError("disk: write = No space left on device: the disk is full")
 
-    monkeypatch.setattr(module.ShardWriter, "finish", full)
+    monkeypatch.setattr(shards.ShardWriter, "finish", full)
     with pytest.raises(StorageError, match="No space left"):
         prepare(section(tmp_path, POEMS), CHAR)
     assert [path for path in (tmp_path / "prepared").iterdir() if path.is_dir()] == []

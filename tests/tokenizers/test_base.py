@@ -30,16 +30,16 @@ def unread() -> Iterable[str]:
     raise AssertionError("this text must not be read")
 
 
-def test_char_knows_all_texts_and_bpe_learns_from_the_training_texts_alone() -> None:
-    char = build(TokenizerSection(kind="char"), lambda: ["ab", "c"], unread)
+def test_char_knows_all_characters_and_bpe_learns_from_the_training_texts_alone() -> None:
+    char = build(TokenizerSection(kind="char"), "abc", unread)
     assert char.decode(range(3)) == "abc"
-    bpe = build(TokenizerSection(kind="bpe", vocab_size=300), unread, lambda: ["ab ab ab abc"])
+    bpe = build(TokenizerSection(kind="bpe", vocab_size=300), "", lambda: ["ab ab ab abc"])
     assert (bpe.kind, bpe.vocab_size, bpe.requested_vocab_size) == ("bpe", 259, 300)
-    assert build(TokenizerSection(), unread, lambda: ["ab ab"]).requested_vocab_size == 4096
+    assert build(TokenizerSection(), "", lambda: ["ab ab"]).requested_vocab_size == 4096
 
 
 def test_a_named_encoding_reads_no_text(gpt2_cache: Path) -> None:
-    assert build(TokenizerSection(kind="gpt2"), unread, unread).eot_id == 50256
+    assert build(TokenizerSection(kind="gpt2"), "", unread).eot_id == 50256
 
 
 def test_fingerprint_inputs_differ_between_different_tokenizers() -> None:

@@ -1,0 +1,118 @@
+"""Blocks of text that are encoded one by one, in any order, and give the ids that the whole documents would give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from gptlite.data.corpus import Corpus, Part
+from gptlite.data.split import SplitName
+from gptlite.data.tokens import Ids
+from gptlite.tokenizers.base import Tokenizer
+from gptlite.tokenizers.bpe import last_cut
+
+BLOCK_CHARACTERS = 1 << 20
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some text of one split: short documents together, or a piece of a long one.
+
+    number: among the blocks of the split. texts: each a document's, or a piece of it. begins: for each, whether its
+    document begins with it. forced: whether the last text was cut where that may change ids, for want of another place.
+    """
+
+    split: SplitName
+    number: int
+    texts: tuple[str, ...]
+    begins: tuple[bool, ...]
+    forced: bool = False
+
+
+class _Pending:
+    """The text of a split that is not in a block yet."""
+
+    def __init__(self, split: SplitName) -> None:
+        self._split, self._number = split, 0
+        self._texts: list[list[str]] = []  # each in the pieces that came; only the last one may continue
+        self._begins: list[bool] = []
+        self._size = 0
+
+    def add(self, part: Part) -> bool:
+        """Add a piece of text. Returns whether there is enough for a block."""
+        if part.begins or not self._texts:
+            self._texts.append([])
+            self._begins.append(part.begins)
+        self._texts[-1].append(part.text)
+        self._size += len(part.text)
+        return self._size >= BLOCK_CHARACTERS
+
+    def take(self, cut: Callable[[str], int]) -> Block | None:
+        """All but the end of the last text, which may continue. None if that is all there is and it cannot be cut."""
+        last = "".join(self._texts.pop())
+        begins = self._begins.pop()
+        at = cut(last)
+        forced = at == 0 and len(last) >= BLOCK_CHARACTERS
+        at = len(last) if forced else at
+        block = None
+        if at:
+            self._texts.append([last[:at]])
+            self._begins.append(begins)
+        if self._texts:
+            block = self.rest(forced=forced)
+        self._texts, self._begins, self._size = [[last[at:]]], [begins and at == 0], len(last) - at
+        return block
+
+    def rest(self, *, forced: bool = False) -> Block:
+        """All of it."""
+        block = Block(self._split, self._number, tuple(map("".join, self._texts)), tuple(self._begins), forced)
+        self._number += 1
+        return block
+
+
+def blocks(parts: Iterable[Part], cut: Callable[[str], int]) -> Iterator[Block]:
+    """The text of both splits in blocks of about BLOCK_CHARACTERS, those of each split in order.
+
+    cut: Tokenizer.last_cut. Where the text has no such place in BLOCK_CHARACTERS, it is cut anyway.
+    """
+    pending: dict[SplitName, _Pending] = {"train": _Pending("train"), "val": _Pending("val")}
+    for part in parts:
+        enough = pending[part.split].add(part)
+        if enough and (block := pending[part.split].take(cut)) is not None:
+            yield block
+    for rest in pending.values():
+        yield rest.rest()
+
+
+def training_texts(corpus: Corpus) -> Iterator[str]:
+    """The training text for a BPE to learn from: cut only where that changes nothing for it."""
+    parts = (part for part in corpus.parts() if part.split == "train")
+    return (text for block in blocks(parts, last_cut) for text in block.texts)
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedBlock:
+    """The ids of a block, (n,), and the positions where documents begin among them, (documents,)."""
+
+    ids: Ids
+    starts: npt.NDArray[np.int64]
+
+
+def encode_block(block: Block, tokenizer: Tokenizer, *, mark_documents: bool) -> EncodedBlock:
+    """Encode a block. mark_documents: write end-of-text before each document.
+
+    DataError where the tokenizer cannot encode the text.
+    """
+    end_of_text = np.array([tokenizer.eot_id], np.uint32)
+    ids: list[Ids] = [np.zeros(0, np.uint32)]
+    starts, size = [], 0
+    for text, begins in zip(block.texts, block.begins, strict=True):
+        if begins:
+            starts.append(size)
+        encoded = [end_of_text] * (begins and mark_documents) + [tokenizer.encode(text)]
+        ids += encoded
+        size += sum(map(len, encoded))
+    return EncodedBlock(np.concatenate(ids), np.array(starts, np.int64))

@@ -1,0 +1,208 @@
+"""Encoding a corpus into shards: blocks in parallel, written in order, continued after a kill at the last shard.
+
+What is written does not depend on the number of workers, nor on how often it was interrupted. After each finished shard
+PROGRESS_FILE is replaced: it lists the shards and says in which block of its split the next one begins.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, TypeAdapter, ValidationError
+
+from gptlite import files
+from gptlite.data.baselines import BaselineMeter, Baselines
+from gptlite.data.blocks import Block, EncodedBlock, blocks, encode_block
+from gptlite.data.corpus import Corpus
+from gptlite.data.overlap import Hashes, Overlap, OverlapMeter, sample
+from gptlite.data.shards import SHARD_TOKENS, Count, Shard, ShardWriter, verified_ids
+from gptlite.data.split import SPLITS, SplitName
+from gptlite.data.tokens import Ids
+from gptlite.errors import DataError
+from gptlite.json_files import SEALED_VERSION, check_version, read_sealed, write_sealed
+from gptlite.tokenizers.base import Tokenizer
+from gptlite.tokenizers.char import CharacterSet
+
+PROGRESS_FILE = "progress.json"
+_AHEAD = 2  # blocks per worker that are in memory at a time
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What is finished of a split. The next shard begins in `block`, before which the split had `tokens_before` ids."""
+
+    shards: tuple[Shard, ...] = ()
+    block: Annotated[int, Field(ge=0)] = 0
+    tokens_before: Count = 0
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedSplit:
+    """What was written of a split. text_bytes: of its text. counts: how often each id occurs, (vocab_size,).
+
+    characters: all that occur in the text, in order.
+    """
+
+    shards: tuple[Shard, ...]
+    text_bytes: int
+    counts: npt.NDArray[np.int64]
+    characters: str
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedCorpus:
+    """Both splits, the baselines of the validation text, the overlap of both, and the number of forced cuts."""
+
+    train: EncodedSplit
+    val: EncodedSplit
+    baselines: Baselines
+    overlap: Overlap
+    forced_cuts: int
+
+
+class _Split:
+    """Writes and measures the blocks of a split, from where an earlier process was stopped."""
+
+    def __init__(
+        self, folder: Path, split: SplitName, tokenizer: Tokenizer, shard_tokens: int, progress: Progress
+    ) -> None:
+        self._resumed = progress
+        self.progress = progress
+        self.writer = ShardWriter(folder, split, tokenizer.vocab_size, shard_tokens, done=progress.shards)
+        self._counts = np.zeros(tokenizer.vocab_size, np.int64)
+        for shard in progress.shards:
+            for ids in verified_ids(folder, shard, tokenizer.vocab_size):
+                self._count(ids)
+        self._text_bytes = 0
+        self._characters = CharacterSet()
+
+    def is_written(self, block: Block) -> bool:
+        """Whether all ids of a block are in finished shards."""
+        return block.number < self._resumed.block
+
+    def add(self, block: Block, encoded: EncodedBlock | None) -> bool:
+        """Write the ids of a block, where they are not yet, and measure its text. Returns whether a shard was ended."""
+        for text in block.texts:
+            self._text_bytes += len(text.encode())
+            self._characters.add(text)
+        if encoded is None:
+            return False
+        ids, starts = encoded.ids, encoded.starts
+        before = self.writer.tokens
+        if block.number == self._resumed.block:
+            written = before - self._resumed.tokens_before
+            ids, starts, before = ids[written:], starts[starts >= written] - written, self._resumed.tokens_before
+        shards = len(self.writer.done)
+        self.writer.add(ids, starts)
+        self._count(ids)
+        if len(self.writer.done) == shards:
+            return False
+        self.progress = Progress(self.writer.done, block.number, before)
+        return True
+
+    def finish(self) -> EncodedSplit:
+        return EncodedSplit(self.writer.finish(), self._text_bytes, self._counts, self._characters.sorted())
+
+    def _count(self, ids: Ids) -> None:
+        self._counts += np.bincount(ids, minlength=len(self._counts))
+
+
+def encode_corpus(
+    folder: Path, corpus: Corpus, tokenizer: Tokenizer, *, workers: int = 1, shard_tokens: int = SHARD_TOKENS
+) -> EncodedCorpus:
+    """Write the shards of both splits into `folder`, after those that PROGRESS_FILE says are finished.
+
+    DataError where the tokenizer cannot encode the text, where that changed, and where a finished shard is damaged.
+    """
+    progress = read_progress(folder)
+    _remove_unfinished(folder, progress.values())
+    splits = {name: _Split(folder, name, tokenizer, shard_tokens, progress[name]) for name in SPLITS}
+    total_bytes = int(corpus.sizes.sum())
+    meter, overlap, forced = BaselineMeter(), OverlapMeter(), 0
+
+    def work(block: Block) -> tuple[Block, EncodedBlock | None, Hashes]:
+        written = splits[block.split].is_written(block)
+        marked = corpus.has_several_documents
+        encoded = None if written else encode_block(block, tokenizer, mark_documents=marked)
+        return block, encoded, sample(block.texts, total_bytes)
+
+    with ExitStack() as opened:
+        for split in splits.values():
+            opened.enter_context(split.writer)
+        pool = opened.enter_context(ThreadPoolExecutor(workers))
+        compressing = opened.enter_context(ThreadPoolExecutor(1))
+        measured: list[Future[None]] = []
+        for block, encoded, hashes in in_order(
+            pool, work, blocks(corpus.parts(), tokenizer.last_cut), workers * _AHEAD
+        ):
+            if splits[block.split].add(block, encoded):
+                _write_progress(folder, splits)
+            overlap.add(block.split, hashes)
+            forced += block.forced
+            if block.split == "val":
+                measured.append(compressing.submit(meter.feed, "".join(block.texts).encode()))
+        for each in measured:
+            each.result()
+        train, val = splits["train"].finish(), splits["val"].finish()
+    return EncodedCorpus(train, val, meter.finish(), overlap.finish(), forced)
+
+
+def _remove_unfinished(folder: Path, progress: Iterable[Progress]) -> None:
+    """Remove the files, but not the tokenizer's, that a killed process was about to write."""
+    finished = {name for split in progress for shard in split.shards for name in (shard.file, shard.index)}
+    for path in sorted(folder.iterdir()):
+        if path.name not in finished and path.name != PROGRESS_FILE and not path.is_dir():
+            files.remove_tree(path)
+
+
+def in_order(pool: ThreadPoolExecutor, work: Callable[[T], U], items: Iterable[T], ahead: int) -> Iterator[U]:
+    """The results of `work`, in the order of the items, of which at most `ahead` are taken before their turn."""
+    futures: deque[Future[U]] = deque()
+    try:
+        for item in items:
+            futures.append(pool.submit(work, item))
+            if len(futures) >= ahead:
+                yield futures.popleft().result()
+        while futures:
+            yield futures.popleft().result()
+    finally:
+        for future in futures:
+            future.cancel()
+
+
+def read_progress(folder: Path) -> dict[SplitName, Progress]:
+    """What is finished in a folder; nothing where there is no PROGRESS_FILE. DataError if it is damaged."""
+    path = folder / PROGRESS_FILE
+    if not path.exists():
+        return {name: Progress() for name in SPLITS}
+    fields = read_sealed(path, DataError)
+    check_version(path, fields, SEALED_VERSION, error=DataError)
+    try:
+        return {name: TypeAdapter(Progress).validate_python(fields[name]) for name in SPLITS}
+    except (ValidationError, KeyError):
+        raise DataError("this is not the progress of a preparation. Remove its folder.", str(path)) from None
+
+
+def begin(folder: Path) -> None:
+    """Write the PROGRESS_FILE of a folder that has a tokenizer and no shard yet."""
+    _write(folder, {name: Progress() for name in SPLITS})
+
+
+def _write_progress(folder: Path, splits: Mapping[SplitName, _Split]) -> None:
+    _write(folder, {name: split.progress for name, split in splits.items()})
+
+
+def _write(folder: Path, progress: Mapping[SplitName, Progress]) -> None:
+    write_sealed(folder / PROGRESS_FILE, {name: dataclasses.asdict(each) for name, each in progress.items()})

@@ -1,0 +1,80 @@
+"""The report on a prepared text: what its user should know before training on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from gptlite.data.corpus import Corpus, LongDocument
+from gptlite.data.encode import EncodedCorpus
+from gptlite.data.overlap import Overlap
+from gptlite.tokenizers.base import Tokenizer
+from gptlite.tokenizers.readable import label
+
+_MERGES = 8
+_CHARACTERS = 20
+
+Number = Annotated[int, Field(ge=0)]
+
+
+@dataclass(frozen=True)
+class Merge:
+    """A token of several bytes: its label, and how many tokens fewer the training text has than it has bytes there."""
+
+    label: str
+    saved: Number
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was found.
+
+    copies: documents that equal an earlier one and were kept. longest: documents, the longest first. used_ids: how many
+    ids the training text has. val_only: the first characters that only the validation text has; n_val_only: how many
+    there are. merges: the tokens that save most. forced_cuts: places where a text was cut although that may have
+    changed ids.
+    """
+
+    copies: Number
+    longest: tuple[LongDocument, ...]
+    used_ids: Number
+    val_only: str
+    n_val_only: Number
+    overlap: Overlap
+    merges: tuple[Merge, ...]
+    forced_cuts: Number
+
+
+def make_report(corpus: Corpus, encoded: EncodedCorpus, tokenizer: Tokenizer) -> Report:
+    """The report on a corpus that was encoded."""
+    val_only = sorted(set(encoded.val.characters) - set(encoded.train.characters))
+    used = encoded.train.counts > 0
+    used[tokenizer.eot_id] = False
+    return Report(
+        copies=corpus.copies,
+        longest=tuple(replace(each, source=storable(each.source), file=storable(each.file)) for each in corpus.longest),
+        used_ids=int(used.sum()),
+        val_only="".join(val_only[:_CHARACTERS]),
+        n_val_only=len(val_only),
+        overlap=encoded.overlap,
+        merges=_merges(encoded, tokenizer),
+        forced_cuts=encoded.forced_cuts,
+    )
+
+
+def _merges(encoded: EncodedCorpus, tokenizer: Tokenizer) -> tuple[Merge, ...]:
+    pieces = tokenizer.token_bytes()
+    longer = np.array([max(0, len(piece) - 1) for piece in pieces], np.int64)
+    if tokenizer.kind == "char":
+        return ()
+    saved = encoded.train.counts * longer
+    most = np.argsort(-saved, kind="stable")[:_MERGES].tolist()
+    return tuple(Merge(label(pieces[i]), int(saved[i])) for i in most if saved[i])
+
+
+def storable(name: str) -> str:
+    """A name for JSON: it may have bytes that are not UTF-8, which Python keeps as surrogates."""
+    return name.encode(errors="backslashreplace").decode()

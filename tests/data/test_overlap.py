@@ -1,0 +1,74 @@
+"""The overlap of two texts, against sets of all strings of 50 bytes."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from gptlite.data import overlap as module
+from gptlite.data.overlap import LENGTH, Overlap, OverlapMeter, sample
+
+
+def strings(texts: list[str]) -> set[bytes]:
+    raw = [text.encode() for text in texts]
+    return {each[at : at + LENGTH] for each in raw for at in range(len(each) - LENGTH + 1)}
+
+
+def words(rng: random.Random, n: int) -> str:
+    return "".join(rng.choice(("to ", "be ", "or ", "nöt ", "日本 ", "\n")) for _ in range(n))
+
+
+def measure(train: list[list[str]], val: list[list[str]], total_bytes: int) -> Overlap:
+    meter = OverlapMeter()
+    for texts in train:
+        meter.add("train", sample(texts, total_bytes))
+    for texts in val:
+        meter.add("val", sample(texts, total_bytes))
+    return meter.finish()
+
+
+def test_every_string_of_a_small_text_is_compared() -> None:
+    rng = random.Random(0)
+    train = [words(rng, 300), "short", words(rng, 200)]
+    val = [words(rng, 100), train[0][40:140], "", "x" * LENGTH, "x" * (LENGTH - 1)]
+    expected = Overlap(len(strings(val)), len(strings(val) & strings(train)))
+    assert 0 < expected.found < expected.sampled
+    assert measure([train], [val], 1000) == expected
+    assert measure([train[1:], train[:1]], [val[3:], val[:3]], 1000) == expected
+
+
+def test_nothing_is_compared_across_documents() -> None:
+    lines = ["a short line"] * 20
+    assert measure([lines], [lines], 1000) == Overlap(0, 0)
+
+
+def test_a_sample_of_a_large_text_has_the_overlap_of_the_whole() -> None:
+    rng = random.Random(1)
+    train, new = words(rng, 60_000), words(rng, 20_000)
+    val = train[:20_000] + new
+    share = len(strings([val]) & strings([train])) / len(strings([val]))
+    found = measure([[train]], [[val]], 1 << 40)
+    assert 300 < found.sampled < len(val) / 10
+    assert found.found / found.sampled == pytest.approx(share, abs=0.1)
+
+
+def test_memory_is_bounded_and_the_order_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(2)
+    pieces = [[words(rng, 400)] for _ in range(30)]
+    everything = measure(pieces, pieces[:10], 1000)
+    assert everything.sampled == everything.found == len(strings([text for texts in pieces[:10] for text in texts]))
+    monkeypatch.setattr(module, "_LIMIT", 500)
+    bounded = measure(pieces, pieces[:10], 1000)
+    assert bounded == measure(pieces[::-1], pieces[9::-1], 1000)
+    assert 50 < bounded.sampled == bounded.found <= 500
+
+
+def test_a_hash_depends_on_every_byte() -> None:
+    text = "it was the best of times, it was the worst of times"[:LENGTH]
+    (original,) = sample([text], 1)
+    for at in range(LENGTH):
+        (changed,) = sample([text[:at] + "#" + text[at + 1 :]], 1)
+        assert changed != original
+    assert sample([text], 1).dtype == np.uint64

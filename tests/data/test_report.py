@@ -1,0 +1,73 @@
+"""The report on a prepared text, counted by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gptlite.cli.prepare import summarize
+from gptlite.config.schema import DataSection, TokenizerSection
+from gptlite.data import blocks
+from gptlite.data.corpus import LongDocument
+from gptlite.data.overlap import Overlap
+from gptlite.data.prepare import prepare
+from gptlite.data.prepared import Prepared
+from gptlite.data.report import Merge
+
+Section = Callable[..., DataSection]
+CHAR = TokenizerSection(kind="char")
+
+
+def test_the_report_of_a_character_text(tmp_path: Path, section: Section) -> None:
+    train = "abcdefghij" * 90
+    made = prepare(section(tmp_path, {"book.txt": train + "abcdefghij" * 6 + "x" * 20 + "é" * 10}), CHAR)
+    report = made.manifest.report
+    assert made.manifest.val.bytes == 100
+    assert (report.used_ids, report.val_only, report.n_val_only, report.merges) == (10, "xé", 2, ())
+    # 51 strings begin in the validation text; ten are distinct in its periodic part, in the training text, too
+    assert report.overlap == Overlap(10 + 40, 10)
+    assert report.longest == (LongDocument(1000, "book.txt", "book.txt", None),)
+    lines = "\n".join(summarize(made.manifest))
+    assert "vocabulary      10 of 12 ids are in the training text" in lines
+    assert "unseen          2 characters only in the validation text: xé" in lines
+    assert "overlap         20.0 % of 50 strings of 50 bytes" in lines
+    assert "longest" not in lines
+
+
+def test_the_longest_documents_are_named_and_copies_are_counted(tmp_path: Path, section: Section) -> None:
+    lines = "".join(f'{{"text": "{"z" * (n % 17)}{n}"}}\n' for n in range(100)) + '{"text": "zz2"}\n' * 3
+    made = prepare(section(tmp_path, {"a.jsonl": lines}), CHAR)
+    report = made.manifest.report
+    # documents of 16 letters z and two digits, first come first
+    assert report.longest == tuple(LongDocument(18, "a.jsonl", "a.jsonl", line) for line in (17, 34, 51))
+    assert report.copies == 3
+    assert "longest         a.jsonl:17 (18 bytes), a.jsonl:34 (18 bytes)" in "\n".join(summarize(made.manifest))
+
+
+def test_the_merges_that_save_most_come_first(tmp_path: Path, section: Section) -> None:
+    words = "the cat sat on the mat and the cat ran. " * 30
+    made = prepare(section(tmp_path, {"a.txt": words}), TokenizerSection(kind="bpe", vocab_size=270))
+    tokens, pieces = made.split("train"), made.tokenizer().token_bytes()
+    ids = tokens.read(0, tokens.n_tokens).tolist()
+    saved = {pieces[i].decode(): ids.count(i) * (len(pieces[i]) - 1) for i in set(ids)}
+    best = sorted(saved.values(), reverse=True)[:8]
+    assert [merge.saved for merge in made.manifest.report.merges] == best
+    assert all(saved[merge.label.replace("␣", " ")] == merge.saved for merge in made.manifest.report.merges)
+
+
+def test_pieces_cut_for_want_of_a_better_place_are_counted(
+    tmp_path: Path, section: Section, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks, "BLOCK_CHARACTERS", 1000)
+    section_of = {"a.txt": "x" * 10_000}
+    made = prepare(section(tmp_path, section_of), TokenizerSection(kind="bpe", vocab_size=300))
+    assert made.manifest.report.forced_cuts > 0
+    assert "had to be cut" in "\n".join(summarize(made.manifest))
+
+
+def test_the_report_is_read_again_from_the_manifest(tmp_path: Path, section: Section) -> None:
+    made = prepare(section(tmp_path, {"a.txt": "ab " * 100}), TokenizerSection(kind="bpe", vocab_size=260))
+    assert Prepared(made.path).manifest.report == made.manifest.report
+    assert isinstance(made.manifest.report.merges[0], Merge)
