@@ -1,14 +1,19 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from gptlite.data.batches import Batches
 from gptlite.data.eval_windows import EvalWindows
-from gptlite.data.tokens import TokenArray
+from gptlite.data.sampler import ShuffledSampler
+from gptlite.data.tokens import TokenArray, check_range
 from gptlite.errors import DataError
 
 
@@ -56,6 +61,82 @@ def test_an_epoch_sees_every_window_once_across_batches() -> None:
     firsts = torch.cat([batches.rows(step)[0][:, 0] for step in range(11)]).reshape(4, 11)
     for epoch in firsts:
         assert len(set((epoch // 8).tolist())) == 11
+
+
+@given(
+    n_tokens=st.integers(2, 400),
+    block_size=st.integers(1, 64),
+    batch_size=st.integers(1, 32),
+    epoch=st.integers(0, 10**9),
+    seed=st.integers(0, 2**63 - 1),
+)
+def test_any_epoch_sees_every_window_once_whatever_was_read_before(
+    n_tokens: int, block_size: int, batch_size: int, epoch: int, seed: int
+) -> None:
+    assume(block_size < n_tokens)
+    n_windows = max(1, n_tokens // block_size - 1)
+    row = epoch * n_windows  # the first of the epoch, numbered through all steps
+    steps = range(row // batch_size, (row + n_windows - 1) // batch_size + 1)
+    # As after a resume at each step: nothing is left of the steps before.
+    rows = [Batches(counting(n_tokens), block_size, batch_size, seed).rows(step)[0] for step in steps]
+    before = row - steps[0] * batch_size
+    starts = torch.cat(rows)[before : before + n_windows, 0].sort().values
+    assert (starts.diff() == block_size).all()
+    assert starts[0] >= 0
+    assert starts[-1] + block_size + 1 <= n_tokens
+
+
+class Huge:
+    """10**11 ids, 200 GB as uint16, each of which is computed when it is read."""
+
+    where = None
+    n_tokens = 10**11
+
+    def __init__(self) -> None:
+        self.n_read = 0
+
+    def read(self, start: int, length: int) -> np.ndarray:
+        check_range(start, length, self.n_tokens)
+        self.n_read += length
+        return (np.arange(start, start + length) % 50_000).astype(np.uint16)
+
+
+def peak_bytes(work: Callable[[], object]) -> int:
+    """The most memory that Python and numpy hold at a time for it."""
+    work()  # what is made once, such as caches, is not counted
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("order", ["shuffle", "random"])
+def test_a_huge_text_takes_no_more_memory_than_a_small_one_at_any_step(order: str) -> None:
+    huge = Huge()
+    batches = Batches(huge, 64, 8, seed=1, order=order)
+    small = Batches(counting(1000), 64, 8, seed=1, order=order)
+    assert peak_bytes(lambda: Batches(huge, 64, 8, seed=1, order=order)) < 2000
+    assert huge.n_read == 0
+    one_batch = 8 * 65 * 8  # ids of 8 bytes
+    for step in (0, 1, 10**6, 10**12):
+        assert peak_bytes(lambda step=step: batches.rows(step)) < peak_bytes(lambda: small.rows(0)) + one_batch
+    assert huge.n_read == 4 * 2 * 8 * 65  # of each step, which is read twice here, only its own rows
+
+
+def test_an_epoch_of_a_huge_text_still_repeats_no_window() -> None:
+    sampler = ShuffledSampler(10**11, 64, seed=3)
+    n_windows = 10**11 // 64 - 1
+    assert sampler.n_windows == n_windows
+    for epoch in (0, 10**4):
+        at = np.unique(np.linspace(0, n_windows - 1, 20_000).astype(np.uint64))
+        starts = np.sort(sampler.starts(np.uint64(epoch * n_windows) + at))
+        assert starts[0] >= 0
+        assert starts[-1] + 65 <= 10**11
+        assert (np.diff(starts) >= 64).all()
+        # Spread over the text: the largest of 20,000 gaps is about ten times their mean.
+        assert np.diff(starts).max() < 30 * 10**11 / 20_000
 
 
 def test_a_batch_may_be_larger_than_the_text() -> None:

@@ -66,6 +66,15 @@ def test_a_permutation_is_the_documented_one(size: int, seed: int, epoch: int) -
     assert order == [reference_permutation(index, size, seed, epoch) for index in range(size)]
 
 
+@given(st.integers(1, 2**40), st.integers(0, 2**63 - 1), st.integers(0, 2**40), st.data())
+def test_any_place_of_a_permutation_of_any_size_is_computed_alone(
+    size: int, seed: int, epoch: int, data: st.DataObject
+) -> None:
+    index = data.draw(st.integers(0, size - 1))
+    (place,) = permute(np.array([index], np.uint64), size, seed, np.array([epoch], np.uint64)).tolist()
+    assert place == reference_permutation(index, size, seed, epoch)
+
+
 def test_the_stream_is_that_of_earlier_versions() -> None:
     assert order_of(10, seed=1337, epoch=0) == [2, 8, 5, 1, 4, 0, 9, 6, 7, 3]
     rows = np.arange(8, dtype=np.uint64)

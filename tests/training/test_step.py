@@ -1,12 +1,14 @@
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 import torch
 
+from gptlite.compute.distributed import Dist
 from gptlite.config.schema import RunConfig
-from gptlite.data.batches import Batches
+from gptlite.data.batches import Batch, Batches
 from gptlite.data.tokens import TokenArray
 from gptlite.errors import ConfigError, Diverged
 from gptlite.model.gpt import GPT
@@ -14,7 +16,7 @@ from gptlite.tokenizers.char import CharTokenizer
 from gptlite.training.checkpointing import Identity
 from gptlite.training.diagnostics import NO_DIAGNOSTICS, Diagnostics, UpdateRatio, layer_grad_norms
 from gptlite.training.setup import assemble
-from gptlite.training.step import choose_micro_batch_size, dropout_masks_for, train_step
+from gptlite.training.step import accumulate_gradients, choose_micro_batch_size, dropout_masks_for, train_step
 from gptlite.training.trainer import Trainer
 
 VOCAB_SIZE = 13
@@ -193,3 +195,39 @@ def test_a_batch_that_the_processes_cannot_share_is_refused():
     cfg = config(**{"train.micro_batch_size": "auto"})
     with pytest.raises(ConfigError, match=r"train\.batch_size is 8, which is not a multiple of the 3 processes"):
         choose_micro_batch_size(cfg, 3)
+
+
+class Positions:
+    """Batches of a text whose ids are their positions; notes where the windows start that training reads."""
+
+    def __init__(self, n_tokens: int, cfg: RunConfig) -> None:
+        tokens = TokenArray(np.arange(n_tokens, dtype=np.uint32))
+        self._batches = Batches(tokens, cfg.model.block_size, cfg.train.batch_size, cfg.run.seed)
+        self.starts: list[int] = []
+
+    def rows(self, step: int, first_row: int = 0, n_rows: int | None = None) -> Batch:
+        x, y = self._batches.rows(step, first_row, n_rows)
+        self.starts += x[:, 0].tolist()
+        return x % VOCAB_SIZE, y % VOCAB_SIZE
+
+
+def starts_of(steps: Sequence[int], world_size: int, micro_batch_size: int, n_tokens: int) -> list[int]:
+    """The starts of the windows that all processes train on in these steps, each process by itself."""
+    cfg = config(**{"train.batch_size": 24, "train.micro_batch_size": micro_batch_size, "model.n_layer": 1})
+    batches = Positions(n_tokens, cfg)
+    for rank in range(world_size):
+        trainer = dataclasses.replace(trainer_for(cfg), batches=batches, dist=Dist(rank, world_size))
+        for step in steps:
+            accumulate_gradients(trainer, step)
+    return sorted(batches.starts)
+
+
+@pytest.mark.parametrize(("world_size", "micro_batch_size"), [(1, 12), (2, 4), (3, 4), (8, 1)])
+def test_an_epoch_covers_every_window_once_on_any_number_of_processes(world_size, micro_batch_size):
+    n_tokens = 48 * 8 + 13  # 48 windows of 8: two batches of 24
+    for epoch in (0, 1, 10**11):  # the last one without those before it, as after a resume
+        steps = [2 * epoch, 2 * epoch + 1]
+        starts = starts_of(steps, world_size, micro_batch_size, n_tokens)
+        assert np.diff(starts).tolist() == [8] * 47
+        assert 0 <= starts[0] < 13
+        assert starts == starts_of(steps, 1, 24, n_tokens)
