@@ -34,8 +34,6 @@ _OTHER_COMMANDS = {
     "init configs": "gptlite config lists the shipped configs and prints one.",
 }
 _OTHER_TRAIN_OPTIONS = {
-    "epochs num-epochs n-epochs max-epochs num-train-epochs": "Training is counted in updates or in minutes. Use "
-    "--set train.max_steps=N or --set train.max_minutes=M.",
     "init-from from-pretrained pretrained finetune finetune-from": "Every run starts from random weights. --resume RUN "
     "continues a run.",
 }

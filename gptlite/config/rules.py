@@ -90,6 +90,22 @@ def requires(
     return Rule((key, other), holds, sentence)
 
 
+def only_one(section: str, keys: tuple[str, ...], effect: str) -> Rule:
+    """Allow at most one of the keys to have a value; `effect` is what each of them alone would do."""
+
+    def holds(*values: Any) -> bool:
+        return sum(value is not None for value in values) <= 1
+
+    def sentence(*values: Any) -> str:
+        given = [(key, value) for key, value in zip(keys, values, strict=True) if value is not None]
+        facts = [f"{key} is {value:g}" if isinstance(value, float) else f"{key} is {value}" for key, value in given]
+        others = "the other" if len(given) == 2 else "the others"
+        listed = f"{', '.join(facts[:-1])} and {facts[-1]}"
+        return f"{section}.{listed}, but only one of them can {effect}. Set {others} to null."
+
+    return Rule(keys, holds, sentence)
+
+
 DATA_RULES = (
     known_home("data.dir"),
     requires(
@@ -134,14 +150,7 @@ TRAIN_RULES = (
             f"Use a multiple of {micro}, or set micro_batch_size to auto."
         ),
     ),
-    Rule(
-        ("max_steps", "max_minutes"),
-        lambda steps, minutes: steps is None or minutes is None,
-        lambda steps, minutes: (
-            f"train.max_steps is {steps} and max_minutes is {minutes:g}, but only one of them can "
-            "end the training. Set the other to null."
-        ),
-    ),
+    only_one("train", ("max_steps", "epochs", "max_minutes"), "end the training"),
     requires("train.decay_fraction", "schedule", lambda name: name == "constant", "which does not use it", "constant"),
     requires(
         "train.adamw_lr",

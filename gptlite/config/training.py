@@ -6,7 +6,7 @@ from typing import Literal
 
 from gptlite.config.rules import LOG_RULES, TRAIN_RULES, Section
 from gptlite.config.saved import DEFAULT_MAX_STEPS
-from gptlite.config.values import Auto, BelowOne, Count, Fraction, Natural, NonNegative, Positive, Text, key
+from gptlite.config.values import Auto, BelowOne, Count, Epochs, Fraction, Natural, NonNegative, Positive, Text, key
 
 DEFAULT_DECAY_FRACTION = 0.2
 DEFAULT_MOMENTUM = 0.9
@@ -15,11 +15,16 @@ DEFAULT_MOMENTUM = 0.9
 class TrainSection(Section):
     """The optimization: how long, with which batches, optimizer and learning rate."""
 
-    alternatives = frozenset({"max_steps", "max_minutes"})
+    alternatives = frozenset({"max_steps", "epochs", "max_minutes"})
     rules = TRAIN_RULES
 
     max_steps: Count | None = key(
-        None, f"number of optimizer updates; null means {DEFAULT_MAX_STEPS}, or as many as max_minutes allows"
+        None, f"number of optimizer updates; null means {DEFAULT_MAX_STEPS}, or what epochs or max_minutes say"
+    )
+    epochs: Epochs | None = key(
+        None,
+        "how often to train on every window of the text, instead of max_steps, such as 0.5 or 3; a run stores the "
+        "max_steps that follow",
     )
     max_minutes: Positive | None = key(
         None,
@@ -64,8 +69,8 @@ class TrainSection(Section):
 
     @property
     def updates(self) -> int | None:
-        """Number of updates; None where max_minutes decides."""
-        default = DEFAULT_MAX_STEPS if self.max_minutes is None else None
+        """Number of updates; None where max_minutes decides, or epochs of a text that is not known yet."""
+        default = DEFAULT_MAX_STEPS if self.max_minutes is None and self.epochs is None else None
         return default if self.max_steps is None else self.max_steps
 
     @property

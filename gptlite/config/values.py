@@ -49,6 +49,7 @@ Switch = Annotated[Auto | bool, Accepted("auto, true or false")]
 Count = Annotated[int, Field(ge=1, le=INT64_MAX)]
 Natural = Annotated[int, Field(ge=0, le=INT64_MAX)]
 Positive = Annotated[float, Field(gt=0)]
+Epochs = Annotated[float, Field(gt=0, le=1_000_000)]  # so that the updates of any text are an int64
 NonNegative = Annotated[float, Field(ge=0)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 BelowOne = Annotated[float, Field(ge=0, lt=1)]

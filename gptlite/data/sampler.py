@@ -34,6 +34,11 @@ _OFFSET, _RANDOM, _PERMUTE = (int.from_bytes(name, "little") for name in (b"offs
 _ROUNDS = 8
 
 
+def windows_per_epoch(n_tokens: int, block_size: int) -> int:
+    """W of the formulas: the windows that the shuffled order visits before it repeats one."""
+    return max(1, (n_tokens - block_size) // block_size)
+
+
 def permute(index: U64, size: int, seed: int, epoch: U64) -> U64:
     """Permute `index` (n,), each below `size`, with the permutation of its epoch (n,)."""
     a = math.isqrt(size - 1) + 1
@@ -67,7 +72,7 @@ class ShuffledSampler:
     """A Sampler that gives each window once per epoch, with an order and an offset that depend on the epoch."""
 
     def __init__(self, n_tokens: int, block_size: int, seed: int) -> None:
-        self.n_windows = max(1, (n_tokens - block_size) // block_size)
+        self.n_windows = windows_per_epoch(n_tokens, block_size)
         self._block_size, self._seed = block_size, seed
         self._offsets = n_tokens - block_size * self.n_windows
 

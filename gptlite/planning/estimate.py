@@ -1,4 +1,4 @@
-"""Estimates before a run starts, by arithmetic: parameters, memory, disk and epochs."""
+"""Estimates before a run starts, by arithmetic: parameters, memory, disk and text."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from gptlite.model.sizes import (
     held_by_scoring,
     held_by_training,
 )
+from gptlite.planning.epochs import TextUse
 
 # Bytes that a process takes with its first update, beyond one that has only loaded torch: more pages of the libraries.
 FIRST_UPDATE = 40 * 2**20
@@ -62,19 +63,6 @@ class Disk:
 
 
 @dataclass(frozen=True)
-class TextUse:
-    """Tokens of the training text, and tokens trained on (None where the clock ends the run and nothing was timed)."""
-
-    tokens: int
-    trained: int | None
-
-    @property
-    def epochs(self) -> float | None:
-        """How often each token of the text is an input, on average."""
-        return None if self.trained is None else self.trained / self.tokens
-
-
-@dataclass(frozen=True)
 class Estimate:
     """The estimate of a run, from a config without `auto`."""
 
@@ -90,13 +78,13 @@ class Estimate:
 
     def __str__(self) -> str:
         """One line."""
-        epochs = self.text.epochs
+        trained = self.text.trained
         words = [
             f"{abbreviated(self.parameters.total)} parameters",
             f"memory at most about {size(self.memory.peak)}",
             f"{self.disk.kept} checkpoints of {size(self.disk.checkpoint)}",
             f"{abbreviated(self.text.tokens)} tokens of text ({amount(self.tokens_per_parameter)} per parameter)",
-            "" if epochs is None else f"{amount(epochs)} epochs",
+            "" if trained is None else f"trained on {abbreviated(trained)}: {self.text}",
         ]
         return ", ".join(filter(None, words))
 
@@ -117,7 +105,7 @@ def estimate_run(
         count_parameters(cfg.model, vocab_size),
         expected_memory(cfg, vocab_size, manifest.val.tokens, n_processes=n_processes, libraries=libraries),
         Disk(checkpoint_bytes(cfg, vocab_size) + tokenizer_bytes, kept_checkpoints(cfg, updates)),
-        TextUse(manifest.train.tokens, trained),
+        TextUse.of(manifest.train.tokens, trained, block_size=cfg.model.block_size, order=cfg.data.order),
     )
 
 

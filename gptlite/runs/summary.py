@@ -57,11 +57,12 @@ class Summary:
 
     @property
     def steps(self) -> int | None:
-        """Planned updates; None under max_minutes."""
+        """Planned updates; None under max_minutes, or epochs that were written into config.yaml by hand."""
         steps = self.config.get("train.max_steps")
         if isinstance(steps, int):
             return steps
-        return DEFAULT_MAX_STEPS if self.config.get("train.max_minutes") is None else None
+        others = (self.config.get("train.epochs"), self.config.get("train.max_minutes"))
+        return DEFAULT_MAX_STEPS if others == (None, None) else None
 
     @property
     def tokens(self) -> int | None:

@@ -69,6 +69,7 @@ class DryRun:
             "text": {
                 **dataclasses.asdict(estimate.text),
                 "epochs": estimate.text.epochs,
+                "repeated_epochs": estimate.text.repeated,
                 "tokens_per_parameter": estimate.tokens_per_parameter,
                 "prepared": str(self.prepared),
                 "was_prepared": self.was_prepared,

@@ -14,6 +14,7 @@ from gptlite.runs.run import CONFIG, Run
 # how many threads.
 MAY_CHANGE = (
     "train.max_steps",
+    "train.epochs",
     "train.max_minutes",
     "train.patience",
     "eval.",

@@ -17,6 +17,7 @@ from gptlite.config.loading import dump_config
 from gptlite.config.schema import RunConfig
 from gptlite.data.prepared import Prepared
 from gptlite.errors import ConfigError, RunError, UserError
+from gptlite.formatting import counted
 from gptlite.loggers.metrics import MetricLog
 from gptlite.planning.plan import plan_run
 from gptlite.runs.find import find_latest, none_left
@@ -70,7 +71,7 @@ def start_resumed(cfg: RunConfig, prepared: Prepared, run: Run, listener: Listen
     setup = resolve_here(cfg, prepared)
     trainer = build(setup.cfg, prepared)
     restored = restore_newest(trainer, run, listener)
-    check_length(trainer.cfg, restored, run, listener)
+    check_length(cfg.train.epochs, trainer.cfg, restored, run, listener)
     # Nothing is written before this line: a resume that is refused leaves the run as it was.
     trainer.dist.barrier()  # every process has read before the main one removes leftovers
     if trainer.dist.is_main:
@@ -113,28 +114,38 @@ def restore_newest(trainer: Trainer, run: Run, listener: Listener) -> Restored |
     return restored
 
 
-def check_length(cfg: RunConfig, restored: Restored | None, run: Run, listener: Listener) -> None:
-    """ConfigError where max_steps is below the steps already made; a line where there is nothing left to train."""
+def check_length(epochs: float | None, cfg: RunConfig, restored: Restored | None, run: Run, listener: Listener) -> None:
+    """ConfigError where max_steps is below the steps already made; a line where there is nothing left to train.
+
+    epochs: of which max_steps were made, if that was asked for now.
+    """
     if restored is None:
         return
     state = restored.state
     if cfg.train.updates is not None and cfg.train.updates < state.step:
-        raise ConfigError(
-            f"train.max_steps is {cfg.train.updates}, but {run.name} has already made {state.step} updates. "
-            f"Set it to {state.step} or more."
-        )
+        wanted, advice = f"train.max_steps is {cfg.train.updates}", f"Set it to {state.step} or more."
+        if epochs is not None:
+            wanted, advice = f"train.epochs is {epochs:g}, which is {counted(cfg.train.updates, 'update')}", "Raise it."
+        raise ConfigError(f"{wanted}, but {run.name} has already made {state.step} updates. {advice}")
     if is_done(state, cfg.train) and not state.evaluation_due:
-        length = "max_steps" if cfg.train.max_minutes is None else "max_minutes"
+        by_count = "max_steps" if epochs is None else "epochs"
+        length = by_count if cfg.train.max_minutes is None else "max_minutes"
         listener.say(f"{run.name} is finished after {state.step} updates. To train on, raise train.{length}.")
 
 
 def first_reasons(before: object, now: dict[str, dict[str, object]]) -> dict[str, object]:
     """The reasons of a resumed run: the original one of each value that is now read from config.yaml.
 
-    Older runs recorded sentences instead; their reasons are those of now.
+    A value that was changed has the reason of now. So have older runs, which recorded sentences.
     """
     first = before if isinstance(before, dict) else {}
-    return {key: first.get(key, choice) if choice["reason"] == GIVEN else choice for key, choice in now.items()}
+
+    def original(key: str, choice: dict[str, object]) -> object:
+        recorded = first.get(key)
+        unchanged = isinstance(recorded, dict) and recorded.get("value") == choice["value"]
+        return recorded if choice["reason"] == GIVEN and unchanged else choice
+
+    return {key: original(key, choice) for key, choice in now.items()}
 
 
 def run_session(

@@ -23,6 +23,7 @@ from gptlite.formatting import counted
 from gptlite.inference.language_model import LanguageModel, ModelInfo
 from gptlite.model.gpt import GPT
 from gptlite.model.sizes import feed_forward_flops
+from gptlite.planning.epochs import choose_max_steps
 from gptlite.planning.estimate import advise_less_memory
 from gptlite.tokenizers.base import Tokenizer
 from gptlite.training.checkpointing import Identity
@@ -42,6 +43,7 @@ class Setup:
     def __str__(self) -> str:
         """The choices on one line."""
         run, train = self.cfg.run, self.cfg.train
+        length = self.reasons["train.max_steps"]
         parts = [
             run.device,
             run.precision,
@@ -52,12 +54,15 @@ class Setup:
             train.optimizer,
             f"lr {train.lr}" if train.adamw_lr is None else f"lr {train.lr} and {train.adamw_lr}",
             f"micro-batches of {counted(train.micro_batch_size, 'sequence')}",  # type: ignore[arg-type]
+            "" if length.reason == GIVEN else f"{counted(length.value, 'update')} ({length.reason})",
         ]
         return ", ".join(filter(None, parts))
 
 
-def resolve(cfg: RunConfig, vocab_size: int, hardware: Hardware, n_processes: int = 1) -> Setup:
-    """Replace every `auto`: a pure function of its arguments. ConfigError where a requested value is impossible.
+def resolve(cfg: RunConfig, vocab_size: int, train_tokens: int, hardware: Hardware, n_processes: int = 1) -> Setup:
+    """Replace every `auto`, and epochs by updates: a pure function of its arguments.
+
+    ConfigError where a requested value is impossible. train_tokens: of the training text.
 
     The order matters: attention follows from precision, the learning rate from the optimizer.
     """
@@ -67,7 +72,8 @@ def resolve(cfg: RunConfig, vocab_size: int, hardware: Hardware, n_processes: in
     device = reasons["run.device"].value
     reasons["run.compile"] = choose_compile(cfg.run.compile, device, hardware.compile_obstacle)
     reasons["train.optimizer"] = choose_optimizer(cfg, vocab_size)
-    cfg = cfg.with_values({key: choice.value for key, choice in reasons.items()})
+    reasons["train.max_steps"] = choose_max_steps(cfg, train_tokens)
+    cfg = cfg.with_values({"train.epochs": None, **{key: choice.value for key, choice in reasons.items()}})
     reasons["train.lr"] = choose_lr(cfg)
     reasons["train.adamw_lr"] = choose_adamw_lr(cfg, vocab_size)
     for key, value in zip(("beta1", "beta2"), cfg.train.betas, strict=True):
@@ -79,7 +85,8 @@ def resolve(cfg: RunConfig, vocab_size: int, hardware: Hardware, n_processes: in
 
 def resolve_here(cfg: RunConfig, prepared: Prepared) -> Setup:
     """`resolve` for this machine, this process and the vocabulary of a prepared text."""
-    return resolve(cfg, prepared.manifest.tokenizer.vocab_size, Hardware.detect(local_rank()), world_size())
+    tokenizer, train = prepared.manifest.tokenizer, prepared.manifest.train
+    return resolve(cfg, tokenizer.vocab_size, train.tokens, Hardware.detect(local_rank()), world_size())
 
 
 def build(cfg: RunConfig, prepared: Prepared) -> Trainer:

@@ -113,8 +113,8 @@ def gptlite(optimizer: str, precision: str, **shape: int) -> Contender:
         "train.optimizer": optimizer,
         "train.max_steps": 10**9,  # the benchmark decides when to end
     }
-    setup = resolve(RunConfig().with_values(wanted), size.vocab_size, Hardware.detect())
     tokens = TokenArray(random_ids(size.vocab_size), "random ids")
+    setup = resolve(RunConfig().with_values(wanted), size.vocab_size, tokens.n_tokens, Hardware.detect())
     tokenizer = CharTokenizer("".join(map(chr, range(size.vocab_size - 1))))  # and end-of-text
     trainer = assemble(setup.cfg, tokenizer, tokens, tokens, start_id=0, identity=Identity("", "", ""))
     _kept.enter_context(settings(trainer.compute, deterministic=setup.cfg.run.deterministic))

@@ -50,6 +50,12 @@ CASES = [
         for text in ("0", "-1", "nan", "inf")
     ),
     (["--minutes", "1", *set_("train.max_steps", 3)], "--set: train.max_steps is 3 and max_minutes is 1, but only one"),
+    (["--minutes", "1", *set_("train.epochs", 0.5)], "--set: train.epochs is 0.5 and max_minutes is 1, but only one"),
+    (
+        [*set_("train.epochs", 2), *set_("train.max_steps", 3)],
+        "--set: train.max_steps is 3 and epochs is 2, but only one of them can end the training. Set the other",
+    ),
+    (set_("train.epochs", 0), "--set: train.epochs is 0, but it must be a number > 0 and <= 1000000 or null."),
     (["--minutes", "1", "--resume", "a"], "--resume with --minutes: a resumed run keeps its length. Change it with"),
     (
         ["--minutes", "1", "--data", "short.txt"],
@@ -149,8 +155,7 @@ def test_a_read_only_folder_ends_with_exit_4(gptlite, monkeypatch):
         ),
         (
             ["train", "--epochs", "3"],
-            "gptlite train: there is no option --epochs. Training is counted in updates or in minutes. "
-            "Use --set train.max_steps=N or --set train.max_minutes=M.",
+            "gptlite train: there is no option --epochs. Did you mean --set train.epochs=3?",
         ),
         (
             ["train", "--init_from=gpt2"],
@@ -266,6 +271,12 @@ def test_keys_that_a_command_does_not_use_are_refused(gptlite, trained, command,
 def test_checkpoint_is_refused_with_a_checkpoint_folder(gptlite, trained):
     assert gptlite("sample", "runs/nano/checkpoints/step-00000006", "--checkpoint", "best").refuses(
         "step-00000006: this is the folder of one checkpoint, so no other can be chosen. Leave out best."
+    )
+
+
+def test_epochs_below_the_steps_done_are_refused(gptlite, trained):
+    assert gptlite("train", "--resume", "nano", "--set", "train.epochs=0.01").refuses(
+        "train.epochs is 0.01, which is 2 updates, but nano has already made 6 updates. Raise it."
     )
 
 

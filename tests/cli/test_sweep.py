@@ -264,6 +264,19 @@ def test_a_diverged_point_does_not_stop_the_others_and_sets_the_exit_code(gptlit
     assert (again.code, again.out) == (result.code, result.out)
 
 
+def test_runs_of_a_sweep_over_epochs_are_over_when_their_updates_are_made(gptlite, monkeypatch):
+    words = ["train", "-c", "nano.yaml", "--sweep", "train.epochs=0.02,0.05"]  # of 881 windows, in batches of 8
+    result = gptlite(*words, "--jobs", "2")
+    assert result.code == 0, result.err
+    assert sorted(row[:3:2] + row[4:5] for row in cells(result.out)[1:]) == [
+        ["nano-sweep-01-epochs=0.02", "0.02", "3"],
+        ["nano-sweep-02-epochs=0.05", "0.05", "6"],
+    ]
+    monkeypatch.setattr("gptlite.cli.sweep.workers.subprocess.Popen", None)
+    again = gptlite(*words, "--continue")
+    assert (again.code, again.out) == (result.code, result.out)
+
+
 GRID = ["--sweep", "train.lr=0.01,0.03", "--sweep", "model.n_head=1,2"]
 
 

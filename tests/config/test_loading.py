@@ -162,6 +162,11 @@ optim:
             "other to null.",
         ),
         (
+            "train: {max_steps: 9, epochs: 2, max_minutes: 0.5}",
+            "1: train.max_steps is 9, epochs is 2 and max_minutes is 0.5, but only one of them can end the training. "
+            "Set the others to null.",
+        ),
+        (
             "sample: {top_p: 0.9, beams: 4}",
             "1: sample.top_p is 0.9, but beams is 4, and beam search does not sample. Set top_p to null, or beams to "
             "null.",

@@ -89,6 +89,7 @@ def test_every_key_has_a_description_and_accepted_values(section, key):
         ("tokenizer.vocab_size", [257, None], [256, 0, "257", 300.0]),
         ("model.dropout", [0, 0.0, 0.999], [1, 1.0, -0.1, float("nan")]),
         ("train.lr", [1, 3e-4], [0, 0.0, -1.0, float("nan"), float("inf"), True, "3e-4", 10**400]),
+        ("train.epochs", [None, 1, 0.5, 1e-9, 1_000_000], [0, 0.0, -1, 1_000_001, float("inf"), "auto", True]),
         ("train.min_lr_ratio", [0, 1], [1.01, -0.01]),
         ("train.grad_clip", [None, 0.1], [0, float("inf")]),
         ("train.patience", [None, 1], [0, 1.5]),

@@ -18,6 +18,7 @@ from gptlite.config.suggest import KEYS, SECTION_SYNONYMS, SYNONYMS, suggest_key
         ("model", "seq_len", ["model.block_size"]),
         ("train", "learning_rate", ["train.lr"]),
         ("train", "max_iters", ["train.max_steps"]),
+        ("train", "num_train_epochs", ["train.epochs"]),
         ("train", "eval_interval", ["eval.every"]),
         ("train", "warmup_stpes", ["train.warmup_steps"]),
         ("train", "learnig_rate", ["train.lr"]),

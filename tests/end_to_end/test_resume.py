@@ -13,6 +13,7 @@ from training_runs import Crash, assert_same_end, crash_at, final, numbers, sign
 from gptlite.compute.threads import available_threads
 from gptlite.config.loading import load_config
 from gptlite.config.schema import RunConfig
+from gptlite.data.prepared import Prepared
 from gptlite.errors import ConfigError, Diverged, Interrupted, RunError
 from gptlite.runs.run import Run
 from gptlite.training import launch, loop
@@ -166,6 +167,19 @@ def test_continue_starts_a_run_once_and_then_goes_on_with_it(tiny, tmp_path, mon
     again = launch.resume_or_start(tiny, root=tmp_path, name="y")
     assert again.state.step == 12
     assert_same_end(whole, run)
+
+
+def test_a_run_of_epochs_killed_at_any_moment_ends_as_one_of_so_many_updates(tiny, tmp_path, monkeypatch, whole):
+    n_windows = (Prepared(Path(whole.recorded("prepared", str))).manifest.train.tokens - 16) // 16
+    # Eleven batches of 8 and a half.
+    cfg = tiny.with_values({"train.max_steps": None, "train.epochs": 11.5 * 8 / n_windows})
+    with monkeypatch.context() as patch:
+        crash_at(patch, 5)
+        with pytest.raises(Crash):
+            launch.resume_or_start(cfg, root=tmp_path, name="e")
+    run = Run(tmp_path / "e")
+    assert load_config(run.path / "config.yaml").train.max_steps == 12
+    assert_same_end(whole, launch.resume_or_start(cfg, root=tmp_path, name="e").run)
 
 
 def test_what_would_change_the_result_is_refused_and_both_sides_are_named(tiny, tmp_path):

@@ -43,18 +43,18 @@ def test_optimizer_and_checkpoint_take_the_bytes_that_are_said(tiny, tmp_path, o
     assert said.disk.total == said.disk.kept * said.disk.checkpoint
 
 
-def test_epochs_are_tokens_trained_on_over_tokens_of_the_text(tiny, tmp_path):
+def test_epochs_are_tokens_trained_on_over_those_of_all_windows(tiny, tmp_path):
     (tmp_path / "a.txt").write_text("ab" * 500)
     cfg = tiny.with_values({"data.source": str(tmp_path / "a.txt"), "train.micro_batch_size": 8, "run.device": "cpu"})
     cfg = cfg.with_values({"run.precision": "fp32", "run.attention": "fused", "train.optimizer": "adamw"})
     said = of(cfg, prepare(cfg.data, cfg.tokenizer), 12)
     assert said.text.tokens == 900  # a tenth of the characters is validation
     assert said.text.trained == 12 * 8 * 16
-    assert said.text.epochs == pytest.approx(12 * 8 * 16 / 900)
+    assert said.text.epochs == pytest.approx(12 * 8 / 55)  # windows: 900 = 55 * 16 + 20
     assert said.tokens_per_parameter == pytest.approx(900 / said.parameters.total)
     assert of(cfg, prepare(cfg.data, cfg.tokenizer), None).text.epochs is None
     assert "900 tokens of text" in str(said)
-    assert str(said).endswith("1.7 epochs")
+    assert str(said).endswith(", trained on 1.54k: 1.7 epochs (0.75 of repeated text)")
 
 
 def test_memory_is_that_of_this_process_on_a_cpu_and_of_its_tensors_on_a_gpu(tiny, text_file):

@@ -74,10 +74,11 @@ def test_the_best_of_an_unfinished_run_is_found_among_thousands_of_lines(tmp_pat
     assert (summary.state, summary.step, summary.best_bits_per_byte, summary.best_step) == ("stopped", 1999, 1.5, 200)
 
 
-def test_steps_are_the_default_or_none_under_max_minutes(tmp_path):
+def test_steps_are_the_default_or_none_where_the_clock_or_epochs_decide(tmp_path):
     default, _ = read_run(written(tmp_path, "a", 3.0, train__max_steps=None))
+    by_epochs, _ = read_run(written(tmp_path, "c", 3.0, train__max_steps=None, train__epochs=2.0))
     by_clock, _ = read_run(written(tmp_path, "b", 3.0, train__max_steps=None, train__max_minutes=3.0))
-    assert (default.steps, by_clock.steps) == (RunConfig().train.updates, None)
+    assert (default.steps, by_epochs.steps, by_clock.steps) == (RunConfig().train.updates, None, None)
 
 
 def test_a_locked_run_is_running_and_asking_does_not_disturb_the_holder(tmp_path):

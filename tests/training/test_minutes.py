@@ -127,8 +127,10 @@ def test_minutes_that_are_used_up_at_once_end_with_a_look(one_minute, tmp_path, 
     assert valid_checkpoints(run.checkpoints, check_hashes=True)[-1].step == 1
 
 
-def test_minutes_on_the_command_line_replace_the_updates_of_the_config_and_back():
+def test_minutes_or_epochs_on_the_command_line_replace_the_updates_of_the_config_and_back():
     shipped = find_config("small.yaml")
+    cfg = load_config(shipped, ["train.epochs=3"])
+    assert (cfg.train.updates, cfg.train.max_steps, cfg.train.epochs) == (None, None, 3)
     cfg = load_config(shipped, ["train.max_minutes=3"])
     assert (cfg.train.updates, cfg.train.max_minutes) == (None, 3)
     assert load_config(shipped, ["train.max_minutes=null"]).train.updates == load_config(shipped).train.updates

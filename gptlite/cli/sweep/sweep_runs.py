@@ -11,8 +11,9 @@ from gptlite.config.schema import RunConfig
 from gptlite.data.prepare import prepare
 from gptlite.errors import DataError, Diverged, Problem, RunError, gathered
 from gptlite.formatting import and_more
+from gptlite.planning.epochs import with_max_steps
 from gptlite.runs.run import Run, runs_folder
-from gptlite.training.launch import check_text, with_absolute_paths
+from gptlite.training.launch import check_text, find_text, with_absolute_paths
 from gptlite.training.reconcile import reconcile, saved_config
 
 STOPPED = (129, 130, 143)  # exit codes of runs that a signal stopped
@@ -27,8 +28,10 @@ class SweepRun(Run):
 
     def changes(self) -> bool:
         """Whether the existing run is to train longer or otherwise than before. Raises ConfigError if it may not."""
-        saved = saved_config(self)
-        return reconcile(saved, with_absolute_paths(self.cfg), self.name) != saved
+        saved, wanted = saved_config(self), with_absolute_paths(self.cfg)
+        if wanted.train.epochs is not None and (text := find_text(self, saved)) is not None:
+            wanted = with_max_steps(wanted, text.manifest.train.tokens)
+        return reconcile(saved, wanted, self.name) != saved
 
     @property
     def is_done(self) -> bool:

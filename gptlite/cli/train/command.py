@@ -169,13 +169,16 @@ def resume_run(name: str, options: TrainOptions, listener: Listener) -> Outcome:
 
 def summarize(outcome: Outcome) -> list[str]:
     """The result of a run: where it is saved, its best scores, what its curve says, and the next commands."""
+    from gptlite.planning.epochs import TextUse
     from gptlite.planning.verdict import compare, judge
     from gptlite.runs.summary import read_curve, read_run
+    from gptlite.training.reconcile import saved_config
 
-    run, state = outcome.run, outcome.state
+    run, state, cfg = outcome.run, outcome.state, saved_config(outcome.run)
     manifest = outcome.prepared.manifest
-    trained = f"{counted(state.step, 'update')}, {counted(state.tokens, 'token')}, {state.elapsed:.0f} s"
-    lines = ["", f"{run.name}: {trained}; saved in {run.path}"]
+    text = TextUse.of(manifest.train.tokens, state.tokens, block_size=cfg.model.block_size, order=cfg.data.order)
+    trained = f"{counted(state.step, 'update')} in {state.elapsed:.0f} s"
+    lines = ["", f"{run.name}: {trained}, trained on {counted(state.tokens, 'token')}: {text}; saved in {run.path}"]
     if state.best_loss is not None and state.best_bits_per_byte is not None:
         lines.append(
             f"best at step {state.best_step}: {state.best_bits_per_byte:.3f} bits per byte, loss {state.best_loss:.4f}"

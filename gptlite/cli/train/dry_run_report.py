@@ -18,7 +18,6 @@ def describe_dry_run(found: DryRun) -> list[str]:
     cfg, estimate, times = found.setup.cfg, found.plan.estimate, found.times
     disk, text = estimate.disk, estimate.text
     assert text.trained is not None, "a dry run knows the number of updates"
-    assert text.epochs is not None, "and so the epochs"
     evals, saves = count_evaluations(cfg, found.updates), count_saves(cfg, found.updates)
     prepared = "was already prepared" if found.was_prepared else "is now prepared"
     return [
@@ -27,7 +26,7 @@ def describe_dry_run(found: DryRun) -> list[str]:
         f"memory      {size(estimate.memory.peak)} measured: {memory_by_use(estimate.memory)}",
         f"disk        {size(disk.checkpoint)} per checkpoint, {disk.kept} of them kept: {size(disk.total)}",
         f"text        {counted(text.tokens, 'token')}, {amount(estimate.tokens_per_parameter)} per parameter; "
-        f"trained on {text.trained:,}: {amount(text.epochs)} epochs",
+        f"trained on {text.trained:,}: {text}",
         f"time        {duration(found.seconds)}: {counted(found.updates, 'update')} of {duration(times.update)}, "
         f"{counted(evals, 'evaluation')} of {duration(times.evaluation)}, "
         f"{counted(saves, 'checkpoint')} of {duration(times.save)}",

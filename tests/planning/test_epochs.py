@@ -1,0 +1,69 @@
+"""Epochs by hand: windows are those that fit into a text side by side."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gptlite.compute.choice import Choice
+from gptlite.config.schema import RunConfig
+from gptlite.data.sampler import ShuffledSampler
+from gptlite.planning.epochs import TextUse, choose_max_steps, with_max_steps
+
+
+def asked(epochs: float | None, batch_size: int = 10, block_size: int = 8) -> RunConfig:
+    values = {"train.epochs": epochs, "train.batch_size": batch_size, "model.block_size": block_size}
+    return RunConfig().with_values(values)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "steps"),
+    [
+        (1, 10),
+        (2, 20),
+        (0.5, 5),
+        (0.51, 6),
+        (1e-9, 1),
+        (0.1, 1),
+        (0.3, 3),
+        (0.7, 7),
+        (1.01, 11),
+        (1.1, 11),
+        (1_000_000, 10**7),
+    ],
+)
+def test_epochs_of_a_hundred_windows_fill_batches_of_ten(epochs, steps):
+    assert choose_max_steps(asked(epochs), 101 * 8).value == steps
+
+
+@given(st.decimals("0.001", "1000", places=3), st.integers(2, 10**12), st.integers(1, 4096), st.integers(1, 4096))
+def test_the_steps_are_the_fewest_that_train_on_so_many_windows(epochs, n_tokens, block_size, batch_size):
+    block_size = min(block_size, n_tokens - 1)
+    steps = choose_max_steps(asked(float(epochs), batch_size, block_size), n_tokens).value
+    wanted = Fraction(epochs) * ShuffledSampler(n_tokens, block_size, seed=0).n_windows
+    assert (steps - 1) * batch_size < wanted <= steps * batch_size
+
+
+def test_the_reason_names_epochs_and_windows():
+    assert choose_max_steps(asked(1), 101 * 8) == Choice(10, "1 epoch of 100 windows")
+    assert choose_max_steps(asked(2.5), 9) == Choice(1, "2.5 epochs of 1 window")
+    given_steps = RunConfig().with_values({"train.max_steps": 7})
+    assert choose_max_steps(given_steps, 1000) == Choice(7, "given")
+
+
+def test_the_steps_replace_the_epochs():
+    cfg = with_max_steps(asked(2), 101 * 8)
+    assert (cfg.train.max_steps, cfg.train.epochs, cfg.train.updates) == (20, None, 20)
+
+
+def test_epochs_are_windows_trained_on_over_those_of_the_text():
+    use = TextUse.of(101 * 8, 250 * 8, block_size=8, order="shuffle")
+    assert (use.epochs, use.repeated) == (2.5, 1.5)
+    assert str(use) == "2.5 epochs (1.5 of repeated text)"
+    assert str(TextUse.of(101 * 8, 100 * 8, block_size=8, order="shuffle")) == "1 epoch (no repeated text)"
+    assert str(TextUse.of(101 * 8, 250 * 8, block_size=8, order="random")) == "2.5 epochs (drawn with replacement)"
+    unknown = TextUse.of(101 * 8, None, block_size=8, order="shuffle")
+    assert (unknown.epochs, unknown.repeated, str(unknown)) == (None, None, "")
