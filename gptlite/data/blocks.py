@@ -107,7 +107,7 @@ def encode_block(block: Block, tokenizer: Tokenizer, *, mark_documents: bool) ->
     DataError where the tokenizer cannot encode the text.
     """
     end_of_text = np.array([tokenizer.eot_id], np.uint32)
-    ids: list[Ids] = [np.zeros(0, np.uint32)]
+    ids: list[Ids] = []
     starts, size = [], 0
     for text, begins in zip(block.texts, block.begins, strict=True):
         if begins:
@@ -115,4 +115,6 @@ def encode_block(block: Block, tokenizer: Tokenizer, *, mark_documents: bool) ->
         encoded = [end_of_text] * (begins and mark_documents) + [tokenizer.encode(text)]
         ids += encoded
         size += sum(map(len, encoded))
-    return EncodedBlock(np.concatenate(ids), np.array(starts, np.int64))
+    if not ids:
+        ids = [np.zeros(0, np.uint32)]
+    return EncodedBlock(ids[0] if len(ids) == 1 else np.concatenate(ids), np.array(starts, np.int64))

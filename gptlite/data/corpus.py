@@ -109,7 +109,7 @@ class _Scanned:
             raw = piece.encode()
             digest.update(raw)
             size += len(raw)
-            self.characters.add(piece)
+            self.characters.add(raw)
         self.sizes.append(size)
         self.hashes.append(document_hash(digest.digest()))
         self.for_validation.append(source.is_for_validation)

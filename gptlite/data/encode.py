@@ -7,7 +7,7 @@ PROGRESS_FILE is replaced: it lists the shards and says in which block of its sp
 from __future__ import annotations
 
 import dataclasses
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -24,15 +24,15 @@ from gptlite.data.baselines import BaselineMeter, Baselines
 from gptlite.data.blocks import Block, EncodedBlock, blocks, encode_block
 from gptlite.data.corpus import Corpus
 from gptlite.data.overlap import Hashes, Overlap, OverlapMeter, sample
-from gptlite.data.shards import SHARD_TOKENS, Count, Shard, ShardWriter, verified_ids
+from gptlite.data.shards import SHARD_TOKENS, Count, Shard, ShardWriter, verified_ids, verify_ids
 from gptlite.data.split import SPLITS, SplitName
-from gptlite.data.tokens import Ids
 from gptlite.errors import DataError
 from gptlite.json_files import SEALED_VERSION, check_version, read_sealed, write_sealed
 from gptlite.tokenizers.base import Tokenizer
 from gptlite.tokenizers.char import CharacterSet
 
 PROGRESS_FILE = "progress.json"
+_FEW = 20  # characters are searched for one by one
 _AHEAD = 2  # blocks per worker that are in memory at a time
 
 T = TypeVar("T")
@@ -48,57 +48,44 @@ class Progress:
     tokens_before: Count = 0
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class EncodedSplit:
-    """What was written of a split. text_bytes: of its text. counts: how often each id occurs, (vocab_size,).
-
-    characters: all that occur in the text, in order.
-    """
+    """What was written of a split. text_bytes: of its text."""
 
     shards: tuple[Shard, ...]
     text_bytes: int
-    counts: npt.NDArray[np.int64]
-    characters: str
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class EncodedCorpus:
-    """Both splits, the baselines of the validation text, the overlap of both, and the number of forced cuts."""
+    """Both splits, the characters that only the validation text has, its baselines, the overlap, the forced cuts."""
 
     train: EncodedSplit
     val: EncodedSplit
+    val_only: str
     baselines: Baselines
     overlap: Overlap
     forced_cuts: int
 
 
 class _Split:
-    """Writes and measures the blocks of a split, from where an earlier process was stopped."""
+    """Writes the blocks of a split, from where an earlier process was stopped."""
 
     def __init__(
         self, folder: Path, split: SplitName, tokenizer: Tokenizer, shard_tokens: int, progress: Progress
     ) -> None:
         self._resumed = progress
         self.progress = progress
-        self.writer = ShardWriter(folder, split, tokenizer.vocab_size, shard_tokens, done=progress.shards)
-        self._counts = np.zeros(tokenizer.vocab_size, np.int64)
         for shard in progress.shards:
-            for ids in verified_ids(folder, shard, tokenizer.vocab_size):
-                self._count(ids)
-        self._text_bytes = 0
-        self._characters = CharacterSet()
+            verify_ids(folder, shard, tokenizer.vocab_size)
+        self.writer = ShardWriter(folder, split, tokenizer.vocab_size, shard_tokens, done=progress.shards)
 
     def is_written(self, block: Block) -> bool:
         """Whether all ids of a block are in finished shards."""
         return block.number < self._resumed.block
 
-    def add(self, block: Block, encoded: EncodedBlock | None) -> bool:
-        """Write the ids of a block, where they are not yet, and measure its text. Returns whether a shard was ended."""
-        for text in block.texts:
-            self._text_bytes += len(text.encode())
-            self._characters.add(text)
-        if encoded is None:
-            return False
+    def add(self, block: Block, encoded: EncodedBlock) -> bool:
+        """Write the ids of a block. Returns whether a shard was ended."""
         ids, starts = encoded.ids, encoded.starts
         before = self.writer.tokens
         if block.number == self._resumed.block:
@@ -106,17 +93,20 @@ class _Split:
             ids, starts, before = ids[written:], starts[starts >= written] - written, self._resumed.tokens_before
         shards = len(self.writer.done)
         self.writer.add(ids, starts)
-        self._count(ids)
         if len(self.writer.done) == shards:
             return False
         self.progress = Progress(self.writer.done, block.number, before)
         return True
 
-    def finish(self) -> EncodedSplit:
-        return EncodedSplit(self.writer.finish(), self._text_bytes, self._counts, self._characters.sorted())
 
-    def _count(self, ids: Ids) -> None:
-        self._counts += np.bincount(ids, minlength=len(self._counts))
+@dataclass(frozen=True, eq=False)
+class _Measured:
+    """A block with its text in UTF-8, its ids unless they were written before, and a sample for the overlap."""
+
+    block: Block
+    raw: tuple[bytes, ...]
+    encoded: EncodedBlock | None
+    sample: Hashes
 
 
 def encode_corpus(
@@ -130,33 +120,66 @@ def encode_corpus(
     _remove_unfinished(folder, progress.values())
     splits = {name: _Split(folder, name, tokenizer, shard_tokens, progress[name]) for name in SPLITS}
     total_bytes = int(corpus.sizes.sum())
-    meter, overlap, forced = BaselineMeter(), OverlapMeter(), 0
+    meter, overlap, unseen = BaselineMeter(), OverlapMeter(), Unseen(corpus.characters)
+    text_bytes, forced_cuts = Counter[SplitName](), 0
 
-    def work(block: Block) -> tuple[Block, EncodedBlock | None, Hashes]:
-        written = splits[block.split].is_written(block)
-        marked = corpus.has_several_documents
+    def work(block: Block) -> _Measured:
+        written, marked = splits[block.split].is_written(block), corpus.has_several_documents
         encoded = None if written else encode_block(block, tokenizer, mark_documents=marked)
-        return block, encoded, sample(block.texts, total_bytes)
+        raw = tuple(text.encode() for text in block.texts)
+        return _Measured(block, raw, encoded, sample(raw, total_bytes))
 
     with ExitStack() as opened:
         for split in splits.values():
             opened.enter_context(split.writer)
         pool = opened.enter_context(ThreadPoolExecutor(workers))
         compressing = opened.enter_context(ThreadPoolExecutor(1))
-        measured: list[Future[None]] = []
-        for block, encoded, hashes in in_order(
-            pool, work, blocks(corpus.parts(), tokenizer.last_cut), workers * _AHEAD
-        ):
-            if splits[block.split].add(block, encoded):
+        compressed: list[Future[None]] = []
+        for done in in_order(pool, work, blocks(corpus.parts(), tokenizer.last_cut), workers * _AHEAD):
+            block = done.block
+            if done.encoded is not None and splits[block.split].add(block, done.encoded):
                 _write_progress(folder, splits)
-            overlap.add(block.split, hashes)
-            forced += block.forced
+            text_bytes[block.split] += sum(map(len, done.raw))
+            overlap.add(block.split, done.sample)
+            forced_cuts += block.forced
             if block.split == "val":
-                measured.append(compressing.submit(meter.feed, "".join(block.texts).encode()))
-        for each in measured:
+                compressed.append(compressing.submit(meter.feed, b"".join(done.raw)))
+            else:
+                unseen.remove(block.texts)
+        for each in compressed:
             each.result()
-        train, val = splits["train"].finish(), splits["val"].finish()
-    return EncodedCorpus(train, val, meter.finish(), overlap.finish(), forced)
+        train, val = (EncodedSplit(splits[name].writer.finish(), text_bytes[name]) for name in SPLITS)
+    return EncodedCorpus(train, val, unseen.sorted(), meter.finish(), overlap.finish(), forced_cuts)
+
+
+class Unseen:
+    """The characters of a corpus that its training text has not had so far."""
+
+    def __init__(self, characters: str) -> None:
+        self._left = set(characters)
+
+    def remove(self, texts: Iterable[str]) -> None:
+        """Remove those of some training text."""
+        for text in texts:
+            if len(self._left) > _FEW:
+                found = CharacterSet()
+                found.add(text.encode())
+                self._left -= set(found.sorted())
+            elif self._left:
+                self._left = {character for character in self._left if character not in text}
+
+    def sorted(self) -> str:
+        """Those that are left, by code point."""
+        return "".join(sorted(self._left))
+
+
+def count_ids(folder: Path, shards: Iterable[Shard], vocab_size: int) -> npt.NDArray[np.int64]:
+    """How often each id occurs in the shards of a split: (vocab_size,)."""
+    counts = np.zeros(vocab_size, np.int64)
+    for shard in shards:
+        for ids in verified_ids(folder, shard, vocab_size):
+            counts += np.bincount(ids, minlength=vocab_size)
+    return counts
 
 
 def _remove_unfinished(folder: Path, progress: Iterable[Progress]) -> None:

@@ -1,6 +1,6 @@
 """How much of the validation text is in the training text, too: strings of LENGTH bytes, a sample chosen by content.
 
-A string is chosen by a hash of its first four bytes, and kept if the hash of the whole is small. So each split is
+A string is chosen by a hash of its first eight bytes, and kept if the hash of the whole is small. So each split is
 sampled on its own, in one pass, and a string in both is chosen in both or in neither.
 """
 
@@ -12,16 +12,21 @@ from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.stride_tricks import sliding_window_view
 from pydantic import Field
+
+from gptlite.seeds import splitmix64
 
 LENGTH = 50  # bytes
 
 _SMALL_TEXT = 1 << 21  # bytes: every string of a smaller text is a candidate
-_MAX_SHARE = 64  # of a large text, about one of so many
+_MAX_SHARE = 256  # of a large text, about one of so many
 _LIMIT = 1 << 20  # hashes that are kept per split
-_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+_WORDS = -(-LENGTH // 8)  # of eight bytes
+_MULTIPLIERS = splitmix64(np.arange(_WORDS, dtype=np.uint64)) | np.uint64(1)
 _SEPARATOR = b"\xff"  # not a byte of UTF-8
 _NONE = np.zeros(0, np.uint64)
+_HALF_MULTIPLIERS = _MULTIPLIERS.astype(np.uint32)
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -34,30 +39,33 @@ class Overlap:
     found: Annotated[int, Field(ge=0)]
 
 
-def sample(texts: Sequence[str], total_bytes: int) -> Hashes:
+def sample(texts: Sequence[bytes], total_bytes: int) -> Hashes:
     """The hashes of the strings that are chosen from some texts, (n,). total_bytes: the size of the whole corpus."""
-    text = _SEPARATOR.join(each.encode() for each in texts) + _SEPARATOR
+    text = _SEPARATOR.join([*texts, b""])
     at = _candidates(text, min(1 + total_bytes // _SMALL_TEXT, _MAX_SHARE))
-    ends = np.flatnonzero(np.frombuffer(text, np.uint8) == _SEPARATOR[0])
-    at = at[at + LENGTH <= ends[np.searchsorted(ends, at)]]
-    words = np.ndarray(max(0, len(text) - 7), "<u8", text, strides=(1,))  # the eight bytes from each place on
-    hashes = np.zeros(len(at), np.uint64)
-    for offset in (*range(0, LENGTH - 8, 8), LENGTH - 8):
-        hashes = (hashes ^ words[at + offset]) * _MULTIPLIER
-        hashes ^= hashes >> np.uint64(32)
+    if len(texts) > 1:
+        ends = np.cumsum([len(each) + len(_SEPARATOR) for each in texts]) - len(_SEPARATOR)
+        at = at[at + LENGTH <= ends[np.searchsorted(ends, at)]]
+    if not len(at):
+        return _NONE
+    strings = np.zeros((len(at), _WORDS * 8), np.uint8)
+    strings[:, :LENGTH] = sliding_window_view(np.frombuffer(text, np.uint8), LENGTH)[at]
+    hashes: Hashes = (strings.view("<u8") * _MULTIPLIERS).sum(1, dtype=np.uint64)
+    hashes ^= hashes >> np.uint64(32)
+    hashes *= _MULTIPLIERS[0]
     return hashes
 
 
 def _candidates(text: bytes, share: int) -> npt.NDArray[np.int64]:
-    """The places with room for a string whose first four bytes have a hash below one `share`-th, (n,)."""
-    last = len(text) - LENGTH
+    """The places with room for a string whose first eight bytes have a hash below one `share`-th, (n,)."""
+    last = len(text) - len(_SEPARATOR) - LENGTH
     if share == 1:
         return np.arange(max(0, last + 1))
     found = [np.zeros(0, np.int64)]
     for offset in range(min(4, last + 1)):
-        words = np.frombuffer(text, "<u4", (last - offset) // 4 + 1, offset).copy()  # aligned, which is faster
-        words *= np.uint32(0x9E3779B1)
-        found.append(np.flatnonzero(words <= np.uint32(0xFFFFFFFF // share)) * 4 + offset)
+        words = np.frombuffer(text, "<u4", (last - offset) // 4 + 2, offset) * _HALF_MULTIPLIERS[0]
+        hashes = (words[:-1] ^ words[1:] >> np.uint32(16)) * _HALF_MULTIPLIERS[1]
+        found.append(np.flatnonzero(hashes <= np.uint32(0xFFFFFFFF // share)) * 4 + offset)
     return np.concatenate(found)
 
 

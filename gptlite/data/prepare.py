@@ -6,6 +6,7 @@ The text is read three times: to hash it, to plan its split, to encode it; a BPE
 from __future__ import annotations
 
 import contextlib
+import functools
 import glob
 import hashlib
 import re
@@ -24,7 +25,15 @@ from gptlite.data import manifest
 from gptlite.data.blocks import training_texts
 from gptlite.data.corpus import Corpus, changed_meanwhile, scan
 from gptlite.data.describe_reading import describe_reading
-from gptlite.data.encode import PROGRESS_FILE, EncodedSplit, begin, encode_corpus, read_progress
+from gptlite.data.encode import (
+    PROGRESS_FILE,
+    EncodedCorpus,
+    EncodedSplit,
+    begin,
+    count_ids,
+    encode_corpus,
+    read_progress,
+)
 from gptlite.data.find import find_finished
 from gptlite.data.fingerprint import CACHE_FILE, FingerprintedSources, HashCache, fingerprint_sources
 from gptlite.data.manifest import FileRecord, Manifest, SourceRecord, SplitRecord, TokenizerRecord
@@ -206,6 +215,8 @@ def _finish(
             f"for {tokenizer.vocab_size} ids. Give more text to get more."
         )
     encoded = encode_corpus(folder, corpus, tokenizer, workers=workers)
+    count = functools.cache(partial(count_ids, folder, encoded.train.shards, tokenizer.vocab_size))
+    start_id = tokenizer.eot_id if corpus.has_several_documents else _start_id(encoded, tokenizer, count)
     described = Manifest(
         format_version=SEALED_VERSION,
         fingerprint=sources.fingerprint,
@@ -227,12 +238,12 @@ def _finish(
                 for name, content in sorted(tokenizer.files().items())
             },
         ),
-        start_id=tokenizer.eot_id if corpus.has_several_documents else _start_id(encoded.train.counts, tokenizer),
+        start_id=start_id,
         split_rule=corpus.plan.rule,
         train=_record(encoded.train),
         val=_record(encoded.val),
         baselines=encoded.baselines,
-        report=make_report(corpus, encoded, tokenizer),
+        report=make_report(corpus, encoded, tokenizer, count),
     )
     files.write_new(folder / manifest.FILE_NAME, described.to_json())
     files.remove_tree(folder / PROGRESS_FILE)
@@ -243,10 +254,12 @@ def _record(split: EncodedSplit) -> SplitRecord:
     return SplitRecord(tokens, split.text_bytes, documents, split.shards)
 
 
-def _start_id(counts: npt.NDArray[np.int64], tokenizer: Tokenizer) -> int:
+def _start_id(encoded: EncodedCorpus, tokenizer: Tokenizer, count: Callable[[], npt.NDArray[np.int64]]) -> int:
     """For a single document: the newline if it is a token of the training text, else the most frequent id."""
     newline = next((i for i, piece in enumerate(tokenizer.token_bytes()) if piece == b"\n"), None)
-    return newline if newline is not None and counts[newline] else int(counts.argmax())
+    if newline is not None and ("\n" not in encoded.val_only if tokenizer.kind == "char" else count()[newline]):
+        return newline
+    return int(count().argmax())
 
 
 def _describe(corpus: Corpus, data: DataSection) -> Iterator[str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 
 from gptlite.data.corpus import Corpus, LongDocument
@@ -48,29 +50,27 @@ class Report:
     forced_cuts: Number
 
 
-def make_report(corpus: Corpus, encoded: EncodedCorpus, tokenizer: Tokenizer) -> Report:
-    """The report on a corpus that was encoded."""
-    val_only = sorted(set(encoded.val.characters) - set(encoded.train.characters))
-    used = encoded.train.counts > 0
-    used[tokenizer.eot_id] = False
+def make_report(
+    corpus: Corpus, encoded: EncodedCorpus, tokenizer: Tokenizer, count: Callable[[], npt.NDArray[np.int64]]
+) -> Report:
+    """The report on a corpus that was encoded. count: gives how often each id is in the training text."""
+    is_char = tokenizer.kind == "char"  # then nothing has to be counted
+    used = len(corpus.characters) - len(encoded.val_only) if is_char else int((count() > 0)[:-1].sum())
     return Report(
         copies=corpus.copies,
         longest=tuple(replace(each, source=storable(each.source), file=storable(each.file)) for each in corpus.longest),
-        used_ids=int(used.sum()),
-        val_only="".join(val_only[:_CHARACTERS]),
-        n_val_only=len(val_only),
+        used_ids=used,
+        val_only=encoded.val_only[:_CHARACTERS],
+        n_val_only=len(encoded.val_only),
         overlap=encoded.overlap,
-        merges=_merges(encoded, tokenizer),
+        merges=() if is_char else _merges(count(), tokenizer),
         forced_cuts=encoded.forced_cuts,
     )
 
 
-def _merges(encoded: EncodedCorpus, tokenizer: Tokenizer) -> tuple[Merge, ...]:
+def _merges(counts: npt.NDArray[np.int64], tokenizer: Tokenizer) -> tuple[Merge, ...]:
     pieces = tokenizer.token_bytes()
-    longer = np.array([max(0, len(piece) - 1) for piece in pieces], np.int64)
-    if tokenizer.kind == "char":
-        return ()
-    saved = encoded.train.counts * longer
+    saved = counts * np.array([max(0, len(piece) - 1) for piece in pieces], np.int64)
     most = np.argsort(-saved, kind="stable")[:_MERGES].tolist()
     return tuple(Merge(label(pieces[i]), int(saved[i])) for i in most if saved[i])
 

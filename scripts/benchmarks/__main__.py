@@ -19,6 +19,7 @@ from benchmarks import (
     machine,
     minutes,
     plan_accuracy,
+    preparation,
     sampling,
     steps,
     sweep,
@@ -95,6 +96,9 @@ def parse() -> argparse.Namespace:
     crowded = add("busy", "training and sampling beside programs that keep a core busy")
     crowded.add_argument("--sizes", **chosen(tuple(busy.SIZES)))
     crowded.add_argument("--rounds", type=positive, default=3, metavar="N", help="turns of each (3)")
+    prepared = add("prepare", "how fast a large text is prepared, and in how much memory")
+    prepared.add_argument("texts", type=Path, nargs="*", metavar="FILE", help="text besides Python's standard library")
+    prepared.add_argument("--megabytes", type=positive, nargs="+", default=[200, 2000], metavar="N", help="(200 2000)")
     add("deadlines", "train.max_minutes and --dry-run, alone and beside a busy program")
     arguments = parser.parse_args()
     if arguments.what in ("steps", "sampling") and importlib.util.find_spec("transformers") is None:
@@ -122,6 +126,8 @@ def measure(arguments: argparse.Namespace, facts: dict[str, Any]) -> tuple[list[
             return busy.measure(Path(scratch), arguments.sizes, arguments.rounds)
         if arguments.what == "deadlines":
             return [], busy.deadlines(Path(scratch))
+        if arguments.what == "prepare":
+            return [], preparation.measure(Path(scratch), arguments.megabytes, arguments.texts)
         if arguments.what == "plan":
             return plan_accuracy.measure(Path(scratch), arguments.rounds)
         if arguments.what == "sweep":

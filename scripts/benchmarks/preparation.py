@@ -1,0 +1,144 @@
+"""How fast `gptlite prepare` is, and how much memory it takes, on text that is larger than memory should be."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.figures import Figure, Spread
+from gptlite.data.sources import open_source
+
+MEGABYTE = 1_000_000
+_CHANGED = 30  # one byte of so many is another letter in each copy, so that no line repeats
+_SAMPLE = 20 * MEGABYTE  # bytes for tiktoken's own rate
+
+
+def write_text(folder: Path, megabytes: int, others: list[Path]) -> None:
+    """Python's standard library and other files, over and over, each time with other letters: a file per copy."""
+    folder.mkdir()
+    texts = [piece for document in open_source("python-stdlib").documents() for piece in document.pieces]
+    texts += [path.read_text("utf-8") for path in others]
+    original = np.frombuffer("".join(texts).encode(), np.uint8)
+    rng, written = np.random.default_rng(0), 0
+    while written < megabytes * MEGABYTE:
+        copy = original.copy()
+        at = rng.integers(len(copy), size=len(copy) // _CHANGED)
+        at = at[(copy[at] >= ord("a")) & (copy[at] <= ord("z"))]
+        copy[at] = rng.integers(ord("a"), ord("z") + 1, size=len(at))
+        (folder / f"{written:012}.txt").write_bytes(copy.tobytes()[: megabytes * MEGABYTE - written])
+        written += len(copy)
+
+
+def measure(folder: Path, megabytes: list[int], others: list[Path]) -> list[Figure]:
+    """Figures for each size of text, the first of them in more detail. `folder` needs four times the text's size."""
+    figures: list[Figure] = []
+    peaks: dict[str, list[float]] = {"char": [], "bpe": []}
+    alone = peak_of([sys.executable, "-c", "import resource"])
+    for size in megabytes:
+        source = folder / f"text-{size}"
+        write_text(source, size, others)
+        if size == megabytes[0]:
+            figures += _rates(source, folder, size)
+        for kind, found in peaks.items():
+            made = _prepare(source, folder, kind, workers=2)
+            found.append(made["peak"] - alone)
+            name = f"{kind}, {size} MB, two workers"
+            figures.append(_figure(f"{name}: peak memory above the interpreter's", found[-1], "MB", at_most=600))
+            figures.append(_figure(f"{name}: whole preparation", size / made["seconds"], "MB/s"))
+    for kind, found in peaks.items():
+        if len(found) > 1:
+            name = f"{kind}: peak memory at {megabytes[-1]} MB against {megabytes[0]} MB"
+            figures.append(_figure(name, found[-1] / found[0], "times", at_most=1.05))
+    return figures
+
+
+def _rates(source: Path, folder: Path, size: int) -> Iterator[Figure]:
+    char = _prepare(source, folder, "char", workers=1)
+    yield _figure(f"char, {size} MB: per second of one core", size / char["core_seconds"], "MB/s", at_least=100)
+    for kind in ("bpe", "gpt2"):
+        made = {workers: _prepare(source, folder, kind, workers=workers) for workers in (1, 2)}
+        own = _tiktoken_rate(source, made[1]["folder"])
+        rates = {workers: size / (each["seconds"] - each["building"]) for workers, each in made.items()}
+        yield _figure(f"{kind}, {size} MB: tiktoken alone, one thread", own, "MB/s")
+        yield _figure(f"{kind}, {size} MB, one worker: against tiktoken alone", rates[1] / own, "times", at_least=0.9)
+        yield _figure(f"{kind}, {size} MB, two workers: against one", rates[2] / rates[1], "times", at_least=1.8)
+        yield _figure(f"{kind}, {size} MB: making the tokenizer", made[1]["building"], "s")
+
+
+def _figure(name: str, value: float, unit: str, **limits: float) -> Figure:
+    return Figure(name, Spread.of([value]), unit, **limits)
+
+
+def peak_of(command: list[str]) -> float:
+    """The peak memory of a program, in MB."""
+    before = f"import resource, subprocess; subprocess.run({command!r}, check=True)"
+    code = f"{before}; print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return int(done.stdout.split()[-1]) * 1024 / MEGABYTE
+
+
+def _prepare(source: Path, folder: Path, kind: str, *, workers: int) -> dict[str, Any]:
+    """Prepare a text in a process of its own."""
+    target = folder / f"prepared-{source.name}-{kind}-{workers}"
+    command = [sys.executable, "-m", __name__, str(source), str(target), kind, str(workers)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    made: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return made
+
+
+def _tiktoken_rate(source: Path, prepared: str) -> float:
+    """MB/s of one thread that encodes a part of the text a megabyte at a time, and does nothing else."""
+    from gptlite.data.prepared import Prepared
+
+    encoding = Prepared(Path(prepared)).tokenizer()._encoding  # type: ignore[attr-defined]
+    text = next(iter(sorted(source.iterdir()))).read_text("utf-8")[:_SAMPLE]
+    pieces = [text[at : at + MEGABYTE] for at in range(0, len(text), MEGABYTE)]
+    began = time.perf_counter()
+    for piece in pieces:
+        encoding.encode_to_numpy(piece, disallowed_special=())
+    return len(text.encode()) / MEGABYTE / (time.perf_counter() - began)
+
+
+def main() -> None:
+    """Prepare sys.argv's text, and print what it took as JSON."""
+    from gptlite.config.schema import DataSection, TokenizerSection
+    from gptlite.data import prepare as module
+
+    source, target, kind, workers = sys.argv[1:]
+    build, building = module.build, [0.0]
+
+    def timed(*arguments: Any, **keys: Any) -> Any:
+        began = time.perf_counter()
+        tokenizer = build(*arguments, **keys)
+        building[0] += time.perf_counter() - began
+        return tokenizer
+
+    module.build = timed
+    began, used = time.perf_counter(), os.times()
+    made = module.prepare(
+        DataSection(source=source, dir=target),
+        TokenizerSection(kind=kind),
+        workers=int(workers),  # type: ignore[arg-type]
+    )
+    after = os.times()
+    found = {
+        "seconds": time.perf_counter() - began,
+        "core_seconds": after.user + after.system - used.user - used.system,
+        "building": building[0],
+        "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MEGABYTE,
+        "folder": str(made.path),
+    }
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
