@@ -110,11 +110,11 @@ def _tiktoken_rate(source: Path, prepared: str) -> float:
 
 def main() -> None:
     """Prepare sys.argv's text, and print what it took as JSON."""
-    from gptlite.config.schema import DataSection, TokenizerSection
+    from gptlite.config.schema import DataSection, RunConfig
     from gptlite.data import prepare as module
 
     source, target, kind, workers = sys.argv[1:]
-    build, building = module.build, [0.0]
+    build, building = module.build, [0.0]  # type: ignore[attr-defined]
 
     def timed(*arguments: Any, **keys: Any) -> Any:
         began = time.perf_counter()
@@ -122,13 +122,10 @@ def main() -> None:
         building[0] += time.perf_counter() - began
         return tokenizer
 
-    module.build = timed
+    module.build = timed  # type: ignore[attr-defined]
     began, used = time.perf_counter(), os.times()
-    made = module.prepare(
-        DataSection(source=source, dir=target),
-        TokenizerSection(kind=kind),
-        workers=int(workers),  # type: ignore[arg-type]
-    )
+    tokenizer = RunConfig().with_values({"tokenizer.kind": kind}).tokenizer
+    made = module.prepare(DataSection(source=source, dir=target), tokenizer, workers=int(workers))
     after = os.times()
     found = {
         "seconds": time.perf_counter() - began,
