@@ -10,7 +10,7 @@ import random
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -25,13 +25,19 @@ _OPEN = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_N
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS)
 _READER_SECONDS = 60.0  # how long a program that only reads the lock is waited for
 _MAX_RECORD_BYTES = 4096
+_POLL_SECONDS = 0.2
+
+
+class HeldError(RunError):
+    """Another process has the lock."""
 
 
 @contextlib.contextmanager
 def lock(path: Path, holder: str) -> Iterator[None]:
     """Hold an exclusive lock. `holder` tells others which command has it.
 
-    Raise RunError at once when any process has it, even this one; StorageError where the file system has no locks.
+    Raise HeldError at once when any process has it, even this one; StorageError where the file system has no locks,
+    RunError where the whole system has none.
     """
     if sys.platform == "win32":
         raise RunError("training needs file locks, which Windows lacks. Use Linux or macOS; WSL works.", str(path))
@@ -45,6 +51,24 @@ def lock(path: Path, holder: str) -> Iterator[None]:
         yield
     finally:
         os.close(fd)
+
+
+@contextlib.contextmanager
+def wait_for_lock(path: Path, holder: str, report: Callable[[str], None]) -> Iterator[None]:
+    """As `lock`, but wait while another process has it; `report` gets a line about that. Its folder is made."""
+    with contextlib.ExitStack() as held:
+        waiting = False
+        while True:
+            try:
+                files.make_dirs(path.parent)  # each time: the process that has the lock may remove it at its end
+                held.enter_context(lock(path, holder))
+                break
+            except HeldError as error:
+                if not waiting:
+                    report(f"waiting: {error}")
+                waiting = True
+                time.sleep(_POLL_SECONDS)
+        yield
 
 
 def _open_locked(path: Path) -> int:
@@ -67,10 +91,10 @@ def _lock(fd: int, path: Path) -> None:
     give_up_at = time.monotonic() + _READER_SECONDS
     while not _flock(fd, fcntl.LOCK_EX, path):
         if not _flock(fd, fcntl.LOCK_SH, path):
-            raise RunError(f"held by {_holder(fd)}. Wait for it, or stop it.", str(path))
+            raise HeldError(f"held by {_holder(fd)}. Wait for it, or stop it.", str(path))
         fcntl.flock(fd, fcntl.LOCK_UN)
         if time.monotonic() > give_up_at:
-            raise RunError("another program has this file locked for reading. Wait for it, or stop it.", str(path))
+            raise HeldError("another program has this file locked for reading. Wait for it, or stop it.", str(path))
         time.sleep(random.uniform(0.001, 0.01))  # two that try at once must not stay in step
 
 

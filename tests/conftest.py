@@ -17,7 +17,15 @@ from gptlite.config.schema import RunConfig
 
 # Before any test imports the libraries that read them.
 os.environ["HF_HUB_OFFLINE"] = "1"
-for name in ("GPTLITE_RUNS", "GPTLITE_THREADS", "OMP_DYNAMIC", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"):
+for name in (
+    "GPTLITE_RUNS",
+    "GPTLITE_THREADS",
+    "GPTLITE_OFFLINE",
+    "OMP_DYNAMIC",
+    "OMP_WAIT_POLICY",
+    "GOMP_SPINCOUNT",
+    "KMP_BLOCKTIME",
+):
     os.environ.pop(name, None)
 # Tensors of tests are too small for a second thread: it brings nothing, and on a busy machine each waits for the other.
 os.environ["OMP_NUM_THREADS"] = "1"

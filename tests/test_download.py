@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import socket
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,9 +22,14 @@ SHA256 = hashlib.sha256(CONTENT).hexdigest()
 Serve = Callable[[dict[str, bytes]], str]
 
 
+@pytest.fixture(autouse=True)
+def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PAUSES", (0.0, 0.0, 0.0))
+
+
 def test_a_file_is_saved_under_its_name_and_nothing_else(serve: Serve, tmp_path: Path) -> None:
     path = tmp_path / "new/folder/text"
-    download(serve({"text": CONTENT}) + "text", path, SHA256, max_bytes=len(CONTENT), where="a")
+    download([serve({"text": CONTENT}) + "text"], path, SHA256, max_bytes=len(CONTENT), where="a")
     assert path.read_bytes() == CONTENT
     assert list(path.parent.iterdir()) == [path]
 
@@ -34,19 +37,19 @@ def test_a_file_is_saved_under_its_name_and_nothing_else(serve: Serve, tmp_path:
 @pytest.mark.parametrize("sent", [CONTENT + b"more", CONTENT[:-1], b""])
 def test_another_file_is_refused_and_not_kept(serve: Serve, tmp_path: Path, sent: bytes) -> None:
     with pytest.raises(StorageError, match=rf"^a: http.*/text sent another file .* \(sha256 {SHA256[:12]}\.\.\.\)"):
-        download(serve({"text": sent}) + "text", tmp_path / "d/text", SHA256, max_bytes=len(CONTENT), where="a")
+        download([serve({"text": sent}) + "text"], tmp_path / "d/text", SHA256, max_bytes=len(CONTENT), where="a")
     assert not (tmp_path / "d").exists()
 
 
 def test_no_more_than_the_largest_size_is_read(serve: Serve, tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="sent another file"):
-        download(serve({"text": CONTENT}) + "text", tmp_path / "text", SHA256, max_bytes=100_000, where="a")
+        download([serve({"text": CONTENT}) + "text"], tmp_path / "text", SHA256, max_bytes=100_000, where="a")
 
 
 def test_a_missing_file_names_the_status_and_where_to_put_it(serve: Serve, tmp_path: Path) -> None:
     place = f"{tmp_path}/d/text"
     with pytest.raises(StorageError, match=rf"\(HTTP status 404\)\. Go online, or put the file at {place} yourself\.$"):
-        download(serve({}) + "text", tmp_path / "d/text", SHA256, max_bytes=1, where="a")
+        download([serve({}) + "text"], tmp_path / "d/text", SHA256, max_bytes=1, where="a")
     assert not (tmp_path / "d").exists()
 
 
@@ -58,7 +61,7 @@ def test_a_server_that_never_answers_is_given_up(tmp_path: Path, monkeypatch: py
         rescue.start()
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(StorageError, match=rf"^a: downloading {url} failed \(ReadTimeout\)\. Go online"):
-            download(url, tmp_path / "text", SHA256, max_bytes=1, where="a")
+            download([url], tmp_path / "text", SHA256, max_bytes=1, where="a")
         rescue.cancel()
 
 
@@ -93,7 +96,7 @@ def test_an_address_with_encryption_is_not_followed_to_one_without(
         StorageError,
         match=r"^a: downloading https://a\.test/text failed \(redirected from https to an address without encryption\)",
     ):
-        download("https://a.test/text", tmp_path / "text", SHA256, max_bytes=len(CONTENT), where="a")
+        download(["https://a.test/text"], tmp_path / "text", SHA256, max_bytes=len(CONTENT), where="a")
     assert list(network) == ["http://a.test/b"]  # it was not asked for
     assert not (tmp_path / "text").exists()
 
@@ -105,14 +108,14 @@ def test_other_redirects_are_followed(
 ) -> None:
     network[f"{start}://a.test/text"] = answer(302, {"Location": location})
     network[location if location.startswith("http") else f"{start}://a.test{location}"] = answer(200, {}, CONTENT)
-    download(f"{start}://a.test/text", tmp_path / "text", SHA256, max_bytes=len(CONTENT), where="a")
+    download([f"{start}://a.test/text"], tmp_path / "text", SHA256, max_bytes=len(CONTENT), where="a")
     assert (tmp_path / "text").read_bytes() == CONTENT
 
 
 def test_a_compressed_answer_is_not_unpacked(network: dict[str, requests.Response], tmp_path: Path) -> None:
     network["https://a.test/text"] = answer(200, {"Content-Encoding": "gzip"}, b"\x1f\x8b")
     with pytest.raises(StorageError, match="sent another file"):
-        download("https://a.test/text", tmp_path / "text", SHA256, max_bytes=len(CONTENT), where="a")
+        download(["https://a.test/text"], tmp_path / "text", SHA256, max_bytes=len(CONTENT), where="a")
 
 
 def test_a_server_that_sends_a_byte_now_and_then_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,17 +137,7 @@ def test_a_server_that_sends_a_byte_now_and_then_is_given_up(tmp_path: Path, mon
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
         try:
             with pytest.raises(StorageError, match=r"failed \(it took more than 0\.3 seconds\)\. Go online"):
-                download(url, tmp_path / "text", SHA256, max_bytes=1000, where="a")
+                download([url], tmp_path / "text", SHA256, max_bytes=1000, where="a")
         finally:
             ended.set()
             thread.join(10)
-
-
-def test_what_killed_downloads_left_is_removed_once_it_is_old(serve: Serve, tmp_path: Path) -> None:
-    old, young, other = (tmp_path / f"{name}.tmp-1-0000000{i}" for i, name in enumerate(("text", "text", "plays")))
-    for path in (old, young, other):
-        path.write_bytes(b"half")
-    for path in (old, other):
-        os.utime(path, (time.time() - 7200,) * 2)
-    download(serve({"text": CONTENT}) + "text", tmp_path / "text", SHA256, max_bytes=len(CONTENT), where="a")
-    assert [path.exists() for path in (old, young, other)] == [False, True, True]

@@ -38,7 +38,7 @@ def check_prepared(
 
     The files are read as they are asked for, and nothing is written. DataError if the text is not prepared.
     """
-    sources = fingerprint_sources(data, tokenizer, HashCache(data.folder), fetch=False)
+    sources = fingerprint_sources(data, tokenizer, HashCache(data.folder))
     found = sorted(path for path in data.folder.glob(f"[!.]*-{sources.short}") if path.is_dir())
     if not found:
         raise DataError(

@@ -69,14 +69,9 @@ def clean_name(name: str) -> str:
     return re.sub(r"[^\w-]+", "-", unicodedata.normalize("NFC", name)).strip("-_")[:_MAX_NAME]
 
 
-def fingerprint_sources(
-    data: DataSection, tokenizer: TokenizerSection, cache: HashCache, *, fetch: bool = True
-) -> FingerprintedSources:
-    """Open and hash the sources. DataError for those that cannot be read, StorageError for a failed download.
-
-    fetch: as for `open_source`.
-    """
-    sources = open_sources(data, fetch=fetch)
+def fingerprint_sources(data: DataSection, tokenizer: TokenizerSection, cache: HashCache) -> FingerprintedSources:
+    """Open and hash the sources; the hash of a data set that is not on this disk is known. As `open_source`."""
+    sources = open_sources(data)
     sha256s = tuple(_hash_source(source, cache) for source in sources)
     inputs: dict[str, Any] = {
         "format_version": _RECIPE_VERSION,
@@ -94,13 +89,13 @@ def fingerprint_sources(
     return FingerprintedSources(sources, sha256s, fingerprint)
 
 
-def open_sources(data: DataSection, *, fetch: bool = True) -> tuple[Source, ...]:
-    """Open data.source, then data.val_source. DataError and StorageError as `open_source`."""
+def open_sources(data: DataSection) -> tuple[Source, ...]:
+    """Open data.source, then data.val_source. DataError as `open_source`."""
     reading, exclude = Reading.of(data), (data.folder,)
-    sources = [open_source(spec, reading, exclude=exclude, fetch=fetch) for spec in data.sources]
+    sources = [open_source(spec, reading, exclude=exclude) for spec in data.sources]
     for spec in data.val_sources:
         with located("data.val_source", at="data.source"):
-            found = open_source(spec, reading, exclude=exclude, fetch=fetch)
+            found = open_source(spec, reading, exclude=exclude)
         sources.append(replace(found, is_for_validation=True))
     return tuple(sources)
 
@@ -121,7 +116,7 @@ def _hash_source(source: Source, cache: HashCache) -> str:
     if source.is_one_file:
         (path,) = source.files
         if source.card is not None and not path.exists():
-            return source.card.sha256  # it was not fetched, and would be this
+            return source.card.sha256  # it is not fetched yet, and will be this
         sha256 = cache.sha256(path)
         if source.card is not None:
             source.card.check_sha256(path, sha256)

@@ -1,4 +1,4 @@
-"""Named data sets: cards with the URL and the sha256 of a text, which is downloaded when it is first used."""
+"""Named data sets: cards with the URLs and the sha256 of a text, which is downloaded when it is first used."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from gptlite.config.loading import builtin_folder
-from gptlite.download import download
+from gptlite.download import Report, download, ignore
 from gptlite.errors import DataError
 
 
@@ -19,7 +19,7 @@ class Card:
 
     name: str
     about: str
-    url: str
+    urls: tuple[str, ...]
     sha256: str
     n_bytes: int
     licence: str
@@ -28,15 +28,15 @@ class Card:
         """Where the text is, or would be."""
         return folder / f"{self.name}.txt"
 
-    def fetch(self, folder: Path) -> Path:
-        """The text as a file in `folder`, downloaded if it is missing. StorageError when that fails.
+    def fetch(self, folder: Path, report: Report = ignore, *, where: str = "data.source") -> Path:
+        """The text as a file in `folder`, downloaded if it is missing. StorageError, about `where`, when that fails.
 
-        The download is checked by sha256. Later only the size is checked here; code that hashes the file calls
-        `check_sha256`.
+        `report` gets the progress. The download is checked by sha256. Later only the size is checked here; code that
+        hashes the file calls `check_sha256`.
         """
         path = self.file_in(folder)
         if not path.exists():
-            download(self.url, path, self.sha256, max_bytes=self.n_bytes, where="data.source")
+            download(self.urls, path, self.sha256, max_bytes=self.n_bytes, where=where, report=report)
         if (size := path.stat().st_size) != self.n_bytes:
             raise self._changed(path, f"it has {size} bytes, not {self.n_bytes}")
         return path
@@ -76,4 +76,4 @@ def _card_files() -> Iterator[Path]:
 
 def _read(path: Path) -> Card:
     fields = yaml.load(path.read_text("utf-8"), yaml.BaseLoader)  # all values as text: a sha256 is never a number
-    return Card(n_bytes=int(fields.pop("bytes")), **fields)
+    return Card(n_bytes=int(fields.pop("bytes")), urls=tuple(fields.pop("urls")), **fields)

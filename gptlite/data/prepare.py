@@ -10,8 +10,7 @@ import functools
 import glob
 import hashlib
 import re
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -41,26 +40,21 @@ from gptlite.data.prepared import TOKENIZER_FOLDER, Prepared
 from gptlite.data.report import make_report, storable
 from gptlite.data.sealing import seal
 from gptlite.data.sources import describe_skipped
+from gptlite.download import Report, ignore
 from gptlite.errors import DataError, RunError, StorageError
 from gptlite.formatting import and_more, counted
 from gptlite.json_files import SEALED_VERSION
 from gptlite.tokenizers.base import Tokenizer, build, load
 
-Report = Callable[[str], None]
 _HOLDER = "gptlite prepare"
-_POLL_SECONDS = 0.2
 # What `files.temp_name` makes of the name of a folder, or of the cache; data.dir may hold other things.
 _LEFTOVER = re.compile(rf"(.+-[0-9a-f]{{12}}|{re.escape(CACHE_FILE)}){re.escape(files.TEMP_MARK)}[0-9]+-[0-9a-f]{{8}}")
-
-
-def _ignore(line: str) -> None:
-    pass
 
 
 def prepare(
     data: DataSection,
     tokenizer: TokenizerSection,
-    report: Report = _ignore,
+    report: Report = ignore,
     *,
     name: str | None = None,
     workers: int | None = None,
@@ -80,6 +74,8 @@ def prepare(
     sources = fingerprint_sources(data, tokenizer, cache)
     prepared = find_finished(sources, data.folder)
     if prepared is None:
+        for source in sources.sources:
+            source.fetch(report)
         workers = workers or available_threads().value
         prepared = _build(data.folder / sources.folder_name(name), sources, data, tokenizer, cache, report, workers)
     if not prepared.sealed:
@@ -97,7 +93,7 @@ def _seal(prepared: Prepared, report: Report) -> Prepared:
     prepared.verify()
     outcome = "and it has one now"
     try:
-        with _lock(prepared.path, report):
+        with locks.wait_for_lock(_lock_path(prepared.path), _HOLDER, report):
             prepared = seal(prepared)
     except (StorageError, RunError) as error:  # data.dir may be shared and read-only
         outcome = f"and it could not get one: {error}"
@@ -117,10 +113,9 @@ def _build(
     corpus = scan(sources.sources, data.val_fraction, data.val_max_bytes, deduplicate=data.deduplicate)
     for line in _describe(corpus, data):
         report(line)
-    make = partial(build, section, corpus.characters, partial(training_texts, corpus))
+    make = partial(build, section, corpus.characters, partial(training_texts, corpus), report)
     tokenizer = None if _unfinished(folder) else make()
-    files.make_dirs(folder.parent)
-    with _lock(folder, report):
+    with locks.wait_for_lock(_lock_path(folder), _HOLDER, report):
         if (finished := find_finished(sources, folder.parent)) is not None:
             return finished  # by the process that had the lock
         files.remove_tree(folder)
@@ -182,26 +177,6 @@ def _remove_other_leftovers(parent: Path) -> None:
 
 def _lock_path(path: Path) -> Path:
     return path.with_name(f".{path.name.removeprefix('.')}.lock")
-
-
-@contextlib.contextmanager
-def _lock(folder: Path, report: Report) -> Iterator[None]:
-    """Wait for the lock of a prepared folder, and hold it."""
-    path = _lock_path(folder)
-    with contextlib.ExitStack() as held:
-        waiting = False
-        while True:
-            try:
-                held.enter_context(locks.lock(path, _HOLDER))
-                break
-            except RunError as error:
-                if not path.exists():
-                    raise  # nobody has it: this system has no locks
-                if not waiting:
-                    report(f"waiting: {error}")
-                waiting = True
-                time.sleep(_POLL_SECONDS)
-        yield
 
 
 def _finish(

@@ -17,6 +17,7 @@ from gptlite.data import named_datasets
 from gptlite.data.charset import HEAD_BYTES, is_binary
 from gptlite.data.compression import compression_of, unreadable
 from gptlite.data.documents import PLAIN, Document, Reading, read_documents
+from gptlite.download import Report, ignore
 from gptlite.errors import DataError
 from gptlite.formatting import counted
 
@@ -55,6 +56,12 @@ class Source:
     python: str | None = None
     excluded: tuple[str, ...] = ()
 
+    def fetch(self, report: Report = ignore) -> None:
+        """Download the text of a data set if it is missing; `report` gets the progress. StorageError if that fails."""
+        if self.card is not None:
+            where = "data.val_source" if self.is_for_validation else "data.source"
+            self.card.fetch(self.root, report, where=where)
+
     def documents(self, skipped: Counter[str] | None = None) -> Iterator[Document]:
         """Yield the documents of each file, in order. What has no text is skipped and counted by kind.
 
@@ -81,6 +88,8 @@ class Source:
 
     def count_bytes(self) -> int:
         """The size of the text, as it is on the disk unless it has to be read: bytes."""
+        if self.card is not None:
+            return self.card.n_bytes  # it may not be on the disk yet
         if any(compression_of(path) or self.reading.kind(path) not in ("text", "lines") for path in self.files):
             return sum(len(piece.encode()) for document in self.documents() for piece in document.pieces)
         sizes = 0
@@ -112,14 +121,12 @@ def open_source(
     *,
     downloads: Path = DOWNLOADS,
     exclude: Collection[Path] = (),
-    fetch: bool = True,
 ) -> Source:
     """Find the files of `spec`, except those in the folders `exclude`.
 
     Files are sorted by their path within the source. A folder and a `**` glob leave out hidden files, runs and prepared
     data sets. A path that exists has priority over the name of a data set. DataError when there is nothing of that
-    name or no file in it, StorageError for a failed download. fetch: whether the text of a data set is downloaded if it
-    is missing; otherwise its file may not exist.
+    name or no file in it. The file of a data set may be missing until it is fetched (`Source.fetch`).
     """
     try:
         if spec == PYTHON_STDLIB:
@@ -135,7 +142,7 @@ def open_source(
             return _not_empty(_glob(path, exclude, reading))
         card = named_datasets.find_card(spec)
         if card is not None:
-            file = card.fetch(downloads) if fetch else card.file_in(downloads)
+            file = card.file_in(downloads)
             return Source(spec, spec, file.parent, (file,), reading.of_files([file]), is_one_file=True, card=card)
         raise _missing(spec, path)
     except OSError as error:

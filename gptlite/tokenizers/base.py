@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from gptlite.download import Report, ignore
 from gptlite.errors import DataError
 from gptlite.tokenizers.bpe import PATTERN, BpeTokenizer, train_bpe
 from gptlite.tokenizers.char import CharTokenizer
@@ -74,17 +75,18 @@ class Tokenizer(Protocol):
         """Name -> content of the files that `load` and transformers' AutoTokenizer read; the same on every call."""
 
 
-def build(section: TokenizerSection, characters: str, train_texts: Texts) -> Tokenizer:
+def build(section: TokenizerSection, characters: str, train_texts: Texts, report: Report = ignore) -> Tokenizer:
     """Build the tokenizer that a config asks for.
 
     char takes the `characters` of all text, so that none of the validation text is unknown; bpe learns from
-    `train_texts` alone. A named encoding reads neither, and is downloaded if it is missing (StorageError).
+    `train_texts` alone. A named encoding reads neither, and is downloaded if it is missing (StorageError);
+    `report` gets the progress of that.
     """
     if section.kind == "char":
         return CharTokenizer.of([characters])
     if section.kind == "bpe":
         return train_bpe(train_texts(), section.bpe_vocab_size)
-    return load_named(section.kind)
+    return load_named(section.kind, report)
 
 
 def fingerprint_inputs(section: TokenizerSection) -> dict[str, Any]:

@@ -211,7 +211,7 @@ def test_a_system_without_locks_is_reported_at_once(
 def test_a_data_set_whose_text_was_edited_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "to be or not to be\n" * 20
     card = named_datasets.Card(
-        "plays", "plays", "file:///nowhere", hashlib.sha256(text.encode()).hexdigest(), len(text), "none"
+        "plays", "plays", ("file:///nowhere",), hashlib.sha256(text.encode()).hexdigest(), len(text), "none"
     )
     monkeypatch.setattr(named_datasets, "find_card", {"plays": card}.get)
     monkeypatch.chdir(tmp_path)

@@ -143,7 +143,7 @@ def test_of_several_special_tokens_only_end_of_text_stays_and_ids_keep_their_gap
     special = {"<|endoftext|>": 258, "<|fim_prefix|>": 259}
     parts = {"pat_str": r"\w+|\W+", "mergeable_ranks": ranks, "special_tokens": special}
     monkeypatch.setitem(openai_public.ENCODING_CONSTRUCTORS, "cl100k_base", lambda: parts)
-    monkeypatch.setattr(named, "_fill_cache", lambda kind: None)
+    monkeypatch.setattr(named, "_fill_cache", lambda *_: None)
     tokenizer = load_named("cl100k_base")
     assert (tokenizer.vocab_size, tokenizer.eot_id) == (259, 258)
     assert tokenizer.encode("ab~").tolist() == [256, 255 - ord("~")]
