@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from typer import Argument, Context, Option
 
 from gptlite.compute.processes import world_size
+from gptlite.download import OFFLINE
 from gptlite.errors import ConfigError, Problem, RunError, gathered, located
 
 if TYPE_CHECKING:
@@ -51,6 +53,9 @@ DataOption = Annotated[
         help="The text: a file, folder, glob or named data set, or - for standard input (data.source). Repeatable.",
     ),
 ]
+OfflineOption = Annotated[
+    bool, Option("--offline", help=f"Download nothing; name the file that is missing. The same as {OFFLINE}=1.")
+]
 RunArgument = Annotated[
     str | None,
     Argument(metavar="RUN", help="A run's name, its folder, or a checkpoint folder. Default: the newest run."),
@@ -82,6 +87,11 @@ def read_config(config: str | None, sets: Sequence[str] | None, data: Sequence[s
     path = find_config_file(config)
     with located("--set"):
         return load_config(path, build_overrides(sets, data)), path
+
+
+def forbid_downloads() -> None:
+    """What --offline asks for, in this process and in those that it starts."""
+    os.environ[OFFLINE] = "1"
 
 
 def find_config_file(config: str | None) -> Path:

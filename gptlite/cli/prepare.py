@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gptlite.cli.options import ConfigOption, DataOption, SetOption, located_text, read_config, with_standard_input
+from gptlite.cli.options import (
+    ConfigOption,
+    DataOption,
+    OfflineOption,
+    SetOption,
+    forbid_downloads,
+    located_text,
+    read_config,
+    with_standard_input,
+)
 from gptlite.cli.terminal import Console, emit, on_one_line
 from gptlite.errors import ConfigError, DataError, UserError
 from gptlite.formatting import counted, size
@@ -43,13 +52,16 @@ def prepare(
     list_: Annotated[
         bool, typer.Option("--list", help="List the named data sets, and whether their texts are on this disk.")
     ] = False,
+    offline: OfflineOption = False,
 ) -> None:
     """Tokenize a text and show what training would read. `gptlite train` does it by itself if needed."""
     if list_:
-        show_named_texts(config, set_, data, name, verify=verify)
+        show_named_texts(config, set_, data, name, offline, verify=verify)
         return
     if verify and name is not None:
         raise ConfigError("--verify finds the folder by its text, whatever its name. Leave out one of them.", "--name")
+    if offline:
+        forbid_downloads()
     data = with_standard_input(data)
     cfg, path = read_config(config, set_, data)
     console = Console()

@@ -100,6 +100,7 @@ def gptlite(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GPTLITE_THREADS", "1")  # models this small gain nothing from more, and wait for each other
     monkeypatch.setenv("GPTLITE_SPEED", "64")  # so that --minutes times nothing
+    monkeypatch.setenv("GPTLITE_OFFLINE", "")  # which --offline sets
     refusals: list[str] = []
 
     def run(*arguments: str) -> Result:

@@ -16,6 +16,8 @@ from gptlite.cli.sweep.sweep_runs import SweepRun
 from gptlite.cli.train.command import train
 from gptlite.cli.train.options import TrainOptions
 from gptlite.compute.choice import Choice
+from gptlite.data import named_datasets
+from gptlite.data.named_datasets import Card
 from gptlite.errors import Interrupted
 
 # For each parameter two command lines that differ in its option, and a text that only the first one leaves: on the
@@ -37,6 +39,7 @@ TRAIN = {
     "json_": ([*SHORT, "--dry-run", "--json"], [*SHORT, "--dry-run"], '{\n  "device": "cpu"'),
     "sweep": ([*NANO, *GRID], NANO, "sweep nano-sweep: 2 runs"),
     "jobs": ([*NANO, *GRID, "--jobs", "2"], [*NANO, *GRID], "2 threads"),
+    "offline": ([*NANO, "--data", "plays", "--offline"], [*NANO, "--data", "plays"], "downloads are forbidden"),
 }
 PREPARE = {
     "config": (["-c", "other.yaml"], NANO, "tokenizer       bpe, "),
@@ -44,7 +47,8 @@ PREPARE = {
     "data": ([*NANO, "--data", "more.txt"], NANO, "text            more.txt"),
     "name": ([*NANO, "--name", "tale"], NANO, "data/prepared/tale-"),
     "verify": ([*NANO, "--verify"], NANO, "the text is not prepared with these keys"),
-    "list_": (["--list"], NANO, "tinyshakespeare   Plays of Shakespeare"),
+    "list_": (["--list"], NANO, "plays             by Shakespeare"),
+    "offline": ([*NANO, "--data", "plays", "--offline"], [*NANO, "--data", "plays"], "downloads are forbidden"),
 }
 CASES = [("train", name, case) for name, case in TRAIN.items()]
 CASES += [("prepare", name, case) for name, case in PREPARE.items()]
@@ -62,6 +66,9 @@ def test_the_option_acts(gptlite, trained, monkeypatch, command, case, has_optio
         raise Interrupted(signal.SIGTERM, f"{threads} threads")
 
     monkeypatch.setattr("gptlite.cli.sweep.workers.start", start)
+    plays = Card("plays", "by Shakespeare", ("ftp://nowhere.test/plays",), "0" * 64, 9, "none")
+    monkeypatch.setattr(named_datasets, "cards", lambda: [plays])
+    monkeypatch.setattr(named_datasets, "find_card", {"plays": plays}.get)
     monkeypatch.setattr("gptlite.cli.sweep.sweep_runs.available_threads", lambda: Choice(4, ""))
     if command == "prepare":
         Path("data/prepared").rename("data/before")
@@ -77,7 +84,8 @@ def test_the_option_acts(gptlite, trained, monkeypatch, command, case, has_optio
 
 def test_a_sweep_hands_on_every_option_to_its_runs_and_to_the_command_that_continues_it(monkeypatch):
     found: list[TrainOptions] = []
-    more = ["--jobs", "2", "--minutes", "0.5"]
+    monkeypatch.setenv("GPTLITE_OFFLINE", "")  # which --offline sets
+    more = ["--jobs", "2", "--minutes", "0.5", "--offline"]
     monkeypatch.setattr("gptlite.cli.sweep.command.run_sweep", found.append)
     app.run(["train", *NANO, "--set", "run.seed=1", "--data", "x", "--name", "it's", "-q", *GRID, *more])
     (options,) = found

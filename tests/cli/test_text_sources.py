@@ -71,6 +71,35 @@ def test_named_texts_are_listed_with_what_is_on_the_disk(gptlite, tmp_path: Path
     (tmp_path / "data/downloads/tinyshakespeare.txt").touch()
     assert "in data/downloads/tinyshakespeare.txt" in gptlite("prepare", "--list").out
     assert gptlite("prepare", "--list", "--verify").refuses("prepares nothing")
+    assert gptlite("prepare", "--list", "--offline").refuses("prepares nothing")
+
+
+@pytest.mark.parametrize("command", [["prepare"], ["train"], ["train", "--dry-run"], ["train", "--minutes", "1"]])
+def test_offline_a_missing_text_is_named_with_its_place(gptlite, tmp_path: Path, command: list[str]) -> None:
+    config = ["-c", "nano.yaml"] if "--minutes" not in command else []
+    result = gptlite(*command, *config, "--offline", "--data", "tinyshakespeare")
+    assert result.code == 4
+    assert result.errors == [
+        "--data: downloads are forbidden (--offline, GPTLITE_OFFLINE=1). Put the file "
+        "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt at "
+        "data/downloads/tinyshakespeare.txt."
+    ]
+    assert not (tmp_path / "data").exists()
+    assert not (tmp_path / "runs").exists()
+
+
+def test_offline_a_text_that_is_there_is_used(gptlite, tmp_path: Path) -> None:
+    assert gptlite("prepare", "-c", "nano.yaml", "--offline").code == 0
+    assert gptlite("train", "-c", "nano.yaml", "--offline").code == 0
+
+
+def test_offline_a_missing_encoding_is_named_with_its_place(gptlite, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path / "cache"))
+    result = gptlite("prepare", "-c", "nano.yaml", "--offline", "--set", "tokenizer.kind=o200k_base")
+    assert result.code == 4
+    assert len(result.errors) == 2
+    assert "downloads are forbidden (--offline, GPTLITE_OFFLINE=1). Put the file https://openaipublic" in result.err
+    assert not (tmp_path / "cache").exists()
 
 
 def test_copies_of_documents_are_counted_and_left_out_where_asked_for(gptlite, tmp_path: Path) -> None:

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from gptlite.cli.options import ConfigOption, DataOption, SetOption, located_text, with_standard_input
+from gptlite.cli.options import (
+    ConfigOption,
+    DataOption,
+    OfflineOption,
+    SetOption,
+    forbid_downloads,
+    located_text,
+    with_standard_input,
+)
 from gptlite.cli.terminal import Console, emit, next_commands
 from gptlite.cli.train.options import TrainOptions
 from gptlite.compute.processes import is_main
@@ -63,11 +71,15 @@ def train(
     jobs: Annotated[
         int | None, Option(metavar="N", help="With --sweep: train N runs at a time, sharing the cores. Default: 1.")
     ] = None,
+    offline: OfflineOption = False,
 ) -> None:
     """Train a model on a text. Ctrl-C stops after the current update and saves a checkpoint."""
+    if offline:
+        forbid_downloads()
     data = with_standard_input(data)
     options = TrainOptions(
-        config, set_ or (), data or (), name, resume, continue_, quiet, dry_run, json_, sweep or (), jobs, minutes
+        *(config, set_ or (), data or (), name, resume, continue_, quiet),
+        *(dry_run, json_, sweep or (), jobs, minutes, offline),
     )
     if options.sweep:
         from gptlite.cli.sweep.command import run_sweep

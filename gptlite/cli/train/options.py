@@ -44,6 +44,7 @@ class TrainOptions:
     sweep: Sequence[str] = ()
     jobs: int | None = None
     minutes: float | None = None
+    offline: bool = False
 
     def problems(self) -> list[Problem]:
         """Options that exclude each other, or would do nothing."""
@@ -73,7 +74,7 @@ class TrainOptions:
         """The arguments that each run of a sweep gets too."""
         found = as_arguments("--config", [self.config]) + as_arguments("--set", self.sets)
         found += as_arguments("--data", self.data) + as_arguments("--minutes", [self.minutes])
-        return found + ["--quiet"] * self.quiet
+        return found + ["--quiet"] * self.quiet + ["--offline"] * self.offline
 
     @property
     def to_continue_sweep(self) -> str:
