@@ -25,7 +25,11 @@ def describe_reading(files: Sequence[Path], reading: Reading, *, asked: str | No
             f"each record of {' and '.join(kinds)} is a document, with its text in {' or '.join(places)}; "
             "set data.documents to files to train on the file as it is"
         )
-    elif reading.documents == "lines":
+        return
+    for key in ("field", "column"):
+        if (value := getattr(reading, key)) != "text":
+            yield f"warning: data.{key} is {value}, which has no effect: the text is not read as records"
+    if reading.documents == "lines":
         yield "each line is a document"
     elif reading.separator is not None:
         yield "each part between separators is a document"

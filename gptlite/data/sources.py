@@ -249,6 +249,10 @@ def _missing(spec: str, path: Path) -> DataError:
     known = [PYTHON_STDLIB, *named_datasets.card_names()]
     problem = "no file matches" if glob.has_magic(spec) else "there is no file, folder or data set named"
     beside = os.listdir(path.parent) if path.parent.is_dir() else []
+    if spec == "-":
+        return DataError(
+            "standard input is no data.source in a config. Use --data - on the command line.", "data.source"
+        )
     near = difflib.get_close_matches(Path(spec).name, [*known, *beside], n=1)
     advice = f"Did you mean {near[0]}?" if near else f"Check the path; the data sets are {', '.join(known)}."
     return DataError(f"{problem} {spec[:80]}. {advice}", "data.source")

@@ -6,14 +6,16 @@ import bz2
 import gzip
 import json
 import lzma
+import random
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import zstandard
 
 from gptlite.data.describe_reading import describe_reading
-from gptlite.data.documents import Reading
+from gptlite.data.documents import Reading, cut
 from gptlite.data.sources import open_source
 from gptlite.errors import DataError
 
@@ -189,3 +191,50 @@ def test_a_record_that_is_not_text_is_refused_in_a_folder_too(tmp_path: Path) ->
     write(tmp_path / "a.jsonl", '{"text": "one"}\n{"text": "\\u0000"}\n{"text": "three"}\n')
     with pytest.raises(DataError, match=r"a\.jsonl:2: this is not text but binary data"):
         read(tmp_path)
+
+
+def test_a_field_that_nothing_reads_is_said(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("plain")
+    source = open_source(str(tmp_path / "a.txt"), Reading(field="body", column="text"))
+    lines = list(describe_reading(source.files, source.reading, asked=None))
+    assert lines == ["warning: data.field is body, which has no effect: the text is not read as records"]
+
+
+def test_standard_input_in_a_config_is_refused_with_the_option_to_use() -> None:
+    with pytest.raises(DataError, match="Use --data - on the command line"):
+        open_source("-")
+
+
+@pytest.mark.parametrize("separator", ["---", "\n\n", "ab", "aab"])
+def test_parts_between_separators_are_those_of_the_whole_text(separator: str) -> None:
+    rng = random.Random(0)
+    for _ in range(500):
+        text = "".join(rng.choice(["a", "b", "-", "\n", separator]) for _ in range(rng.randrange(30)))
+        ends = sorted(rng.randrange(len(text) + 1) for _ in range(3))
+        pieces = [text[a:b] for a, b in pairwise([0, *ends, len(text)])]
+        assert ["".join(part) for part in cut(pieces, separator)] == text.split(separator)
+    skipped_parts = iter(cut(["a---b", "--", "-c"], "---"))
+    next(skipped_parts)  # not taken
+    assert "".join(next(skipped_parts)) == "b"
+    assert list(cut([], "x")) == []
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_nul_far_behind_the_head_makes_a_file_of_a_folder_binary(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "long.txt").write_bytes(("text\n" * 700_000 + "\0" + "text\n" * 10).encode(encoding))
+    (tmp_path / "good.txt").write_bytes("good".encode(encoding))
+    skipped = Counter[str]()
+    source = open_source(str(tmp_path), Reading(encoding=encoding))
+    assert [each.text for each in source.documents(skipped)] == ["good"]
+    assert skipped == {"binary file": 1}
+    with pytest.raises(DataError, match="NUL"):
+        next(open_source(str(tmp_path / "long.txt"), Reading(encoding=encoding)).documents()).text  # noqa: B018
+
+
+def test_a_long_file_is_read_in_pieces(tmp_path: Path) -> None:
+    text = "tête-à-tête 日本\n" * 200_000
+    (tmp_path / "long.txt").write_text(text)
+    (document,) = open_source(str(tmp_path / "long.txt")).documents()
+    pieces = list(document.pieces)
+    assert "".join(pieces) == text
+    assert max(map(len, pieces)) <= 1 << 20 < len(text)
