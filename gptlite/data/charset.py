@@ -7,6 +7,7 @@ short text in cp1252 for another code page, and would advise an encoding that de
 from __future__ import annotations
 
 import codecs
+import contextlib
 import re
 import sys
 import unicodedata
@@ -64,6 +65,10 @@ def decode(
     BinaryFile for NUL; DataError for bytes that are not valid in `encoding`, with the likely encoding. errors: what
     becomes of such bytes; "replace" makes U+FFFD of them.
     """
+    if b"\0" not in raw:  # several times as fast, which matters for millions of lines
+        with contextlib.suppress(UnicodeError):
+            text = raw.decode(encoding, errors).removeprefix("\ufeff")
+            return in_normal_form(check_text(text, where), normalize)
     return "".join(decode_pieces([raw], encoding, normalize, where, errors=errors))
 
 
