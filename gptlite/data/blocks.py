@@ -12,7 +12,7 @@ from gptlite.data.corpus import Corpus, Part
 from gptlite.data.split import SplitName
 from gptlite.data.tokens import Ids
 from gptlite.tokenizers.base import Tokenizer
-from gptlite.tokenizers.bpe import last_cut
+from gptlite.tokenizers.cuts import last_cut
 
 BLOCK_CHARACTERS = 1 << 20
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +19,8 @@ import numpy.typing as npt
 
 from gptlite.errors import DataError
 from gptlite.tokenizers import huggingface
+from gptlite.tokenizers.bpe_sample import sample
+from gptlite.tokenizers.cuts import last_cut
 from gptlite.tokenizers.folder import (
     META_FILE,
     check_sizes,
@@ -55,16 +56,6 @@ PATTERN = "|".join(
 _MAX_RANKS_BYTES = 64 << 20  # 200,000 tokens take 4 MB
 _MAX_UNUSED = 256  # ids between the last token and end-of-text; the named encodings have at most one
 _MIN_COUNT = 2  # a pair that occurs only once is not worth a token
-_BLOCK = 1 << 16  # characters that the trainer splits at a time
-# The pattern always splits between a newline and a character that is not white space.
-_LINE_START = re.compile(r"\n(?=\S)")
-# Where PATTERN and those of the named encodings all begin a new piece, and no piece before looks further ahead: before
-# a single blank, after a single newline, and before punctuation between letters in scripts without blanks.
-_LETTER = r"[^\W\d_]"
-_CUT = re.compile(
-    rf"(?<=\S)(?= \S)|(?<=\S\n)(?={_LETTER})|(?<={_LETTER})(?=[\u3001\u3002\uff01\uff0c\uff1a\uff1b\uff1f]{_LETTER})"
-)
-_NEAR = 1 << 12  # characters at the end of a text nearly always have a cut
 _NOT_IN_UTF8 = bytes([0xC0, 0xC1, *range(0xF5, 0x100)])
 
 
@@ -123,73 +114,10 @@ class BpeTokenizer:
                 "Shorten it, or set tokenizer.kind to bpe."
             ) from error
 
-    def last_cut(self, text: str) -> int:
-        return last_cut(text)
-
-    def known(self, text: str) -> str:
-        """The text without lone surrogates, which have no bytes."""
-        return text.encode("utf-8", "ignore").decode()
-
-    def token_bytes(self) -> list[bytes]:
-        return self._tokens
-
-    def decode_bytes(self, ids: Iterable[int]) -> bytes:
-        return b"".join(map(self._tokens.__getitem__, checked_ids(ids, self.vocab_size).tolist()))
-
-    def decode(self, ids: Iterable[int]) -> str:
-        return self.decode_bytes(ids).decode("utf-8", "replace")
-
-    def files(self) -> dict[str, bytes]:
-        return dict(self._files)
-
-    @cached_property
-    def _encoding(self) -> tiktoken.Encoding:
-        import tiktoken
-
-        ranks = {token: rank for rank, token in enumerate(self.ranks)}
-        try:
-            return tiktoken.Encoding(self.kind, pat_str=self.pattern, mergeable_ranks=ranks, special_tokens={})
-        except ValueError as error:
-            raise DataError("the pattern of the tokenizer is no regular expression. Restore it from a copy.") from error
-
-    @cached_property
-    def _tokens(self) -> list[bytes]:
-        possible = (token if len(token) == len(token.translate(None, _NOT_IN_UTF8)) else b"" for token in self.ranks)
-        return [*possible, *[b""] * (self.vocab_size - len(self.ranks))]
-
-    @cached_property
-    def _ranks_file(self) -> bytes:
-        return b"".join(base64.b64encode(token) + b" %d\n" % rank for rank, token in enumerate(self.ranks))
-
-    @cached_property
-    def _meta(self) -> dict[str, Any]:
-        return describe(
-            self.kind,
-            self.vocab_size,
-            requested_vocab_size=self.requested_vocab_size,
-            pattern=self.pattern,
-            ranks_sha256=hashlib.sha256(self._ranks_file).hexdigest(),
-        )
-
-    @cached_property
-    def _files(self) -> dict[str, bytes]:  # cached: every checkpoint needs them; a large vocabulary takes a second
-        saved = {META_FILE: dump_tokenizer_json(self._meta), RANKS_FILE: self._ranks_file}
-        return saved | huggingface.bpe_files(self.ranks, self.pattern, self.eot_id)
-
-
-def last_cut(text: str) -> int:
-    """The last place where a text may be cut without changing how a pattern splits it. 0 if none is found."""
-    for start in (max(0, len(text) - _NEAR), 0):
-        places = [found.start() for found in _CUT.finditer(text, start)]
-        if places:
-            return places[-1]
-    return 0
-
-
-def train_bpe(texts: Iterable[str], vocab_size: int) -> BpeTokenizer:
+    def train_bpe(texts: Iterable[str], vocab_size: int) -> BpeTokenizer:
     """Train a BPE of at most `vocab_size` ids: 256 bytes, merges, end-of-text. Equal texts give equal ids.
 
-    It has fewer ids if the text has too few pairs that occur twice.
+    It has fewer ids if the text has too few pairs that occur twice. Of large texts it reads a sample: `sample`.
     """
     from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 
@@ -205,7 +133,7 @@ def train_bpe(texts: Iterable[str], vocab_size: int) -> BpeTokenizer:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    trained.train_from_iterator(_blocks(texts), trainer)
+    trained.train_from_iterator(sample(texts), trainer)
     in_order = sorted(trained.get_vocab().items(), key=lambda item: item[1])
     merged = tuple(huggingface.to_bytes(token) for token, _ in in_order[256:])
     ranks = (*(bytes([byte]) for byte in range(256)), *merged)
@@ -222,14 +150,3 @@ def _parse_ranks(data: bytes, path: Path) -> tuple[bytes, ...]:
     if len(known) < len(ranks) or b"" in known or not known.issuperset(bytes([byte]) for byte in range(256)):
         raise not_a_tokenizer(path, "a token occurs twice, is empty, or one of the 256 bytes is missing")
     return ranks
-
-
-def _blocks(texts: Iterable[str]) -> Iterator[str]:
-    """The texts in blocks. Each core splits one, which takes the trainer 80 times the memory of the block."""
-    for text in texts:
-        start = 0
-        while start < len(text):
-            line = _LINE_START.search(text, start + _BLOCK)
-            end = line.end() if line else len(text)
-            yield text[start:end]
-            start = end

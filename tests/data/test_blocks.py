@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gptlite.data import blocks as module
 from gptlite.data.blocks import Block, blocks, encode_block
 from gptlite.data.corpus import Part
-from gptlite.tokenizers.bpe import last_cut
+from gptlite.tokenizers.cuts import last_cut
 from gptlite.tokenizers.char import CharTokenizer
 
 
