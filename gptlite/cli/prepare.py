@@ -66,6 +66,9 @@ def prepare(
     cfg, path = read_config(config, set_, data)
     console = Console()
     console.say(f"config: {path}")
+    from gptlite.runs.find_text import with_tokenizer
+
+    cfg = with_tokenizer(cfg, console.say)
     if verify:
         with located_text(data):
             show_check(cfg)

@@ -39,7 +39,7 @@ def describe_accepted(section: str, key: str) -> str:
     >>> describe_accepted("train", "micro_batch_size"), describe_accepted("model", "dropout")
     ('auto or a whole number >= 1', 'a number >= 0 and < 1')
     """
-    metadata = SECTIONS[section].model_fields[key].metadata
+    metadata = SECTIONS[section].fields()[key].metadata
     own = (item.description for item in metadata if isinstance(item, Accepted))
     return next(own, None) or _joined([_describe(schema) for schema in _alternatives(section, key)])
 

@@ -60,7 +60,7 @@ def _commented_lines(cfg: RunConfig) -> Iterator[str]:
     for name, section in SECTIONS.items():
         yield from ("", f"# {section.__doc__}", f"{name}:")
         for key, value in getattr(cfg, name).model_dump().items():
-            field = section.model_fields[key]
+            field = section.fields()[key]
             about = f"{field.description} ({describe_accepted(name, key)}; default {write(field.default)})"
             yield from textwrap.wrap(about, WIDTH, initial_indent="  # ", subsequent_indent="  #   ")
             yield f"  {key}: {write(value)}"

@@ -153,7 +153,7 @@ def _read_values(text: str, where: str) -> tuple[_Values, _Problems]:
     for section, keys in (document.value or {}).items():
         if section in SECTIONS and isinstance(keys, dict):
             for key, value in keys.items():
-                if key in SECTIONS[section].model_fields:
+                if key in SECTIONS[section].fields():
                     values[section, key] = _Given(value, _Place(0, document.lines[section, key], where))
     if not values and not problems:
         problems.append((_Place(0, 0, where), "no key is set here. Set at least one, or name another file."))
@@ -167,7 +167,7 @@ def _check_names(data: dict[str, Value]) -> Iterator[tuple[tuple[str, ...], str]
             yield (section,), _unknown_section(section, keys)
         elif isinstance(keys, dict):
             for key in keys:
-                if key not in SECTIONS[section].model_fields:
+                if key not in SECTIONS[section].fields():
                     yield (section, key), _unknown_key(f"{section}.{key}", section)
         elif keys is not None:
             yield (section,), f"{section} is a section, not {shown(keys)}. Write its keys indented below {section}:."
@@ -183,8 +183,9 @@ def _apply(override: str | Override, number: int, values: _Values, problems: _Pr
         problems += [(place, problem.sentence) for problem in error.problems]
         return
     section, _, key = name.partition(".")
-    if key in SECTIONS[section].alternatives and value is not None:
-        for other in SECTIONS[section].alternatives:
+    if value is not None:
+        alternatives = SECTIONS[section].alternatives
+        for other in (*(alternatives if key in alternatives else ()), *SECTIONS[section].decides.get(key, ())):
             if (section, other) in values and values[section, other].place.number == 0:
                 del values[section, other]
     values[section, key] = _Given(value, place)
@@ -207,7 +208,7 @@ def check_key(name: str) -> None:
         raise ConfigError(_unknown_key(name, suggest_section(section) if dot else section))
     if not dot:
         raise ConfigError(f"{section} is a whole section. Set one of its keys: section.key=value.")
-    if key not in SECTIONS[section].model_fields:
+    if key not in SECTIONS[section].fields():
         raise ConfigError(_unknown_key(name, section))
 
 
@@ -258,7 +259,7 @@ def _broken_rules(
 ) -> Iterator[tuple[_Place, str]]:
     """Yield the problem of each rule between keys that were not refused, at the place of the key given last."""
     for name, section in SECTIONS.items():
-        unset = {key: field.default for key, field in section.model_fields.items()} | _defaults(name, defaults)
+        unset = {key: field.default for key, field in section.fields().items()} | _defaults(name, defaults)
         given = {key: found for (own, key), found in values.items() if own == name}
         for rule in section.rules:
             if any((name, key) in refused for key in rule.keys):

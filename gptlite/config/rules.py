@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic.fields import FieldInfo
 
 from gptlite.config.yaml import shown
 
@@ -35,9 +36,21 @@ class Rule:
 class Section(BaseModel):
     """A section of the config. Its rules are conditions between its own keys."""
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True, strict=True, extra="forbid", allow_inf_nan=False, validate_by_name=True, serialize_by_alias=True
+    )
     rules: ClassVar[tuple[Rule, ...]] = ()
     alternatives: ClassVar[frozenset[str]] = frozenset()  # an override of one replaces the others of the file
+    decides: ClassVar[Mapping[str, Sequence[str]]] = {}  # an override of such a key replaces these of the file
+
+    @classmethod
+    def fields(cls) -> dict[str, FieldInfo]:
+        """The fields by their keys in a config file."""
+        return {field.alias or name: field for name, field in cls.model_fields.items()}
+
+    def given(self) -> dict[str, Any]:
+        """The values by key that did not come from defaults."""
+        return self.model_dump(exclude_unset=True)
 
     @model_validator(mode="after")
     def _check_rules(self) -> Self:

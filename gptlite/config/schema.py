@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -37,6 +38,7 @@ from gptlite.config.values import (
     PathText,
     Source,
     Switch,
+    TokenizerSource,
     key,
 )
 
@@ -117,12 +119,17 @@ class TokenizerSection(Section):
     """How text is converted to token ids."""
 
     rules = TOKENIZER_RULES
+    decides = MappingProxyType({"from": ("kind", "vocab_size")})
 
     kind: Literal["char", "bpe", "gpt2", "cl100k_base", "o200k_base"] = key(
         "bpe", "char has one id per character, bpe is trained on the text, the others are pretrained"
     )
     vocab_size: Annotated[int, Field(ge=257, le=INT64_MAX)] | None = key(
         None, f"vocabulary size of bpe, special token included; null means {DEFAULT_BPE_VOCAB_SIZE}"
+    )
+
+    from_: TokenizerSource = key(
+        None, "a run, checkpoint or prepared text whose tokenizer is used; kind and vocab_size follow from it", "from"
     )
 
     @property
@@ -176,10 +183,10 @@ class RunConfig(BaseModel):
     def given(self) -> dict[str, Any]:
         """The values by "section.key" that did not come from defaults."""
         sections = {name: getattr(self, name) for name in RunConfig.model_fields}
-        return {f"{name}.{key}": getattr(own, key) for name, own in sections.items() for key in own.model_fields_set}
+        return {f"{name}.{key}": value for name, own in sections.items() for key, value in own.given().items()}
 
     def with_values(self, values: Mapping[str, Any]) -> RunConfig:
-        """Return this config with values by "section.key" replaced, validated again.
+        """Return this config with values by "section.key" replaced, validated again; the others are given as before.
 
         For values that the program computes: an invalid one is a bug and raises pydantic's ValidationError, an unknown
         section KeyError.
@@ -187,7 +194,7 @@ class RunConfig(BaseModel):
         >>> RunConfig().with_values({"train.lr": 0.01}).train.lr
         0.01
         """
-        data = self.model_dump()
+        data: dict[str, Any] = {name: getattr(self, name).given() for name in RunConfig.model_fields}
         for name, value in values.items():
             section, _, key = name.partition(".")
             data[section][key] = value

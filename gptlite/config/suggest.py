@@ -11,6 +11,7 @@ SYNONYMS = {
     "data.source": "dataset data data_path data_dir train_file input_file file path",
     "data.val_fraction": "val_split validation_split test_size",
     "tokenizer.kind": "tokenizer_type tokenizer_name",
+    "tokenizer.from": "pretrained_tokenizer tokenizer_path tokenizer_file",
     "model.n_layer": "n_layers num_layers num_hidden_layers depth",
     "model.n_head": "n_heads num_heads nhead num_attention_heads",
     "model.n_embd": "d_model hidden_size hidden_dim embed_dim embedding_dim width",
@@ -62,7 +63,7 @@ SECTION_SYNONYMS = {
     "log": "logging logger wandb tensorboard",
     "sample": "sampling generate generation inference",
 }
-KEYS = {f"{section}.{key}": key for section, model in SECTIONS.items() for key in model.model_fields}
+KEYS = {f"{section}.{key}": key for section, model in SECTIONS.items() for key in model.fields()}
 _KEY_OF = {synonym: name for name, synonyms in SYNONYMS.items() for synonym in synonyms.split()}
 _SECTION_OF = {synonym: name for name, synonyms in SECTION_SYNONYMS.items() for synonym in synonyms.split()}
 

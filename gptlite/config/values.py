@@ -20,9 +20,9 @@ class Accepted:
     description: str
 
 
-def key(default: Any, description: str) -> Any:
-    """Declare a key of a section."""
-    return Field(default=default, description=description)
+def key(default: Any, description: str, name: str | None = None) -> Any:
+    """Declare a key of a section. name: of the key, where it is a word of Python, which no field can be called."""
+    return Field(default=default, description=description, alias=name)
 
 
 def _utf8_text(text: str) -> str:
@@ -66,6 +66,9 @@ Source = Annotated[
 OptionalSource = Annotated[
     PathText | Annotated[list[PathText], Field(min_length=1)] | None,
     Accepted("a file, folder, glob or data set name, a list of these, or null"),
+]
+TokenizerSource = Annotated[
+    PathText | None, Accepted("a run, the folder of a checkpoint or of a prepared text, or null")
 ]
 StopTexts = Annotated[list[Annotated[Text, Field(min_length=1)]], Accepted("a list of texts, none of them empty")]
 StopTokens = Annotated[list[Natural], Accepted("a list of token ids")]

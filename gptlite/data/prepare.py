@@ -40,6 +40,7 @@ from gptlite.data.prepared import TOKENIZER_FOLDER, Prepared
 from gptlite.data.report import make_report, storable
 from gptlite.data.sealing import seal
 from gptlite.data.sources import describe_skipped
+from gptlite.data.unknown_characters import check_characters
 from gptlite.download import Report, ignore
 from gptlite.errors import DataError, RunError, StorageError
 from gptlite.formatting import and_more, counted
@@ -115,6 +116,13 @@ def _build(
         report(line)
     make = partial(build, section, corpus.characters, partial(training_texts, corpus), report)
     tokenizer = None if _unfinished(folder) else make()
+    if tokenizer is not None and section.from_ is not None:
+        check_characters(tokenizer, corpus)
+    elif tokenizer is not None and tokenizer.vocab_size < tokenizer.requested_vocab_size:
+        report(
+            f"warning: tokenizer.vocab_size is {tokenizer.requested_vocab_size}, but the training text has only merges "
+            f"for {tokenizer.vocab_size} ids. Give more text to get more."
+        )
     with locks.wait_for_lock(_lock_path(folder), _HOLDER, report):
         if (finished := find_finished(sources, folder.parent)) is not None:
             return finished  # by the process that had the lock
@@ -126,7 +134,7 @@ def _build(
         else:
             temp = _begin(folder, tokenizer or make())
         try:
-            _finish(temp, sources, corpus, data, workers, report)
+            _finish(temp, sources, corpus, data, workers)
             if fingerprint_sources(data, section, cache).fingerprint != sources.fingerprint:
                 raise changed_meanwhile(sources.sources)
             files.publish(temp, folder)
@@ -179,16 +187,9 @@ def _lock_path(path: Path) -> Path:
     return path.with_name(f".{path.name.removeprefix('.')}.lock")
 
 
-def _finish(
-    folder: Path, sources: FingerprintedSources, corpus: Corpus, data: DataSection, workers: int, report: Report
-) -> None:
+def _finish(folder: Path, sources: FingerprintedSources, corpus: Corpus, data: DataSection, workers: int) -> None:
     """Write what is missing of a prepared data set, manifest.json last."""
     tokenizer = load(folder / TOKENIZER_FOLDER)
-    if tokenizer.vocab_size < tokenizer.requested_vocab_size:
-        report(
-            f"warning: tokenizer.vocab_size is {tokenizer.requested_vocab_size}, but the training text has only merges "
-            f"for {tokenizer.vocab_size} ids. Give more text to get more."
-        )
     encoded = encode_corpus(folder, corpus, tokenizer, workers=workers)
     count = functools.cache(partial(count_ids, folder, encoded.train.shards, tokenizer.vocab_size))
     start_id = tokenizer.eot_id if corpus.has_several_documents else _start_id(encoded, tokenizer, count)

@@ -186,6 +186,9 @@ def fit_to(sizes: Mapping[str, Value], given: Mapping[str, Value]) -> dict[str, 
     fitted = {key: value for key, value in sizes.items() if key not in given}
     if given.get("data.val_source") is not None:
         fitted.pop("data.val_max_bytes", None)  # all of it is used
+    if given.get("tokenizer.from") is not None:
+        fitted.pop("tokenizer.kind", None)
+        fitted.pop("tokenizer.vocab_size", None)
     if given.get("tokenizer.vocab_size") is not None:
         fitted.pop("tokenizer.kind", None)  # only bpe, the default, has a size
     if given.get("tokenizer.kind", "bpe") != "bpe":
@@ -211,6 +214,8 @@ def describe_sizes(cfg: RunConfig) -> str:
     """The sizes of a config on one line."""
     model, train = cfg.model, cfg.train
     tokens = f"BPE of {cfg.tokenizer.bpe_vocab_size:,} ids" if cfg.tokenizer.kind == "bpe" else cfg.tokenizer.kind
+    if cfg.tokenizer.from_ is not None:
+        tokens = f"tokenizer of {cfg.tokenizer.from_}"
     return (
         f"{tokens}, {counted(model.n_layer, 'layer')} of width {model.n_embd}, context {model.block_size}, dropout "
         f"{model.dropout:g}, {counted(train.batch_size, 'sequence')} per update"

@@ -30,6 +30,7 @@ T = TypeVar("T")
 
 CONFIG = "config.yaml"
 CONFIG_DIGEST, REPLACED_DIGEST = "config_sha256", "replaced_config_sha256"  # in run.json
+TOKENIZER, TOKENIZER_FROM = "tokenizer", "tokenizer_from"  # in run.json: a fingerprint; tokenizer.from as it was given
 MAX_CONFIG_BYTES = 1 << 20
 DEFAULT_FOLDER = "runs"
 

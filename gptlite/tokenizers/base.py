@@ -76,12 +76,14 @@ class Tokenizer(Protocol):
 
 
 def build(section: TokenizerSection, characters: str, train_texts: Texts, report: Report = ignore) -> Tokenizer:
-    """Build the tokenizer that a config asks for.
+    """Build the tokenizer that a config asks for, or load the one in the folder `from`, which reads no text.
 
     char takes the `characters` of all text, so that none of the validation text is unknown; bpe learns from
     `train_texts` alone. A named encoding reads neither, and is downloaded if it is missing (StorageError);
     `report` gets the progress of that.
     """
+    if section.from_ is not None:
+        return load(Path(section.from_))
     if section.kind == "char":
         return CharTokenizer.of([characters])
     if section.kind == "bpe":
@@ -90,8 +92,15 @@ def build(section: TokenizerSection, characters: str, train_texts: Texts, report
 
 
 def fingerprint_inputs(section: TokenizerSection) -> dict[str, Any]:
-    """Everything but the text that decides which tokenizer `build` makes, as plain JSON values."""
+    """Everything but the text that decides which tokenizer `build` makes, as plain JSON values.
+
+    How a large text is sampled for a BPE is not among them: a folder that was prepared before there were samples keeps
+    its name, and its tokenizer, which has a fingerprint of its own.
+    """
     inputs: dict[str, Any] = {"format_version": FORMAT_VERSION, "kind": section.kind}
+    if section.from_ is not None:  # the tokenizer itself decides, wherever it lies
+        meta = read_meta(Path(section.from_))
+        return inputs | {key: meta.get(key) for key in ("fingerprint", "requested_vocab_size")}
     if section.kind == "bpe":
         # Another release may break ties between equally frequent pairs differently.
         trainer = f"tokenizers {importlib.metadata.version('tokenizers')}"

@@ -23,8 +23,10 @@ from gptlite.data.prepare import prepare
 from gptlite.data.prepared import Prepared
 from gptlite.data.sources import absolute_spec
 from gptlite.errors import ConfigError, DataError, RunError
+from gptlite.runs.find_text import check_given, find_text, tokenizer_of, with_tokenizer
 from gptlite.runs.names import check_name
-from gptlite.runs.run import Run, runs_folder
+from gptlite.runs.run import TOKENIZER, TOKENIZER_FROM, Run, runs_folder
+from gptlite.tokenizers.base import fingerprint_inputs
 from gptlite.training.listener import Listener, SilentListener
 from gptlite.training.reconcile import reconcile, saved_config
 
@@ -81,7 +83,9 @@ def dry_run(
         raise ConfigError(f"A dry run times one process, and there are {world_size()}. Start it without torchrun.")
     Run.check_free(root or runs_folder(cfg.run.dir), name, base)
     there = set(cfg.data.folder.glob("*"))
-    prepared = _prepare(cfg, listener or SilentListener())
+    listener = listener or SilentListener()
+    cfg = with_tokenizer(cfg, listener.say)
+    prepared = _prepare(cfg, listener)
     from gptlite.training import dry_run as timing
 
     return timing.dry_run(cfg, prepared, was_prepared=prepared.path in there)
@@ -100,7 +104,7 @@ def resume_or_start(
     run = Run(root / name)
     if run.started:
         check_text([run], cfg)
-        return resume(run, with_absolute_paths(cfg), listener=listener)
+        return resume(run, as_recorded(cfg, run), listener=listener)
     check_name(name, name)
     return _start(cfg, lambda: Run.claim(root, name), listener, facts or {})
 
@@ -158,7 +162,13 @@ def _prepare(cfg: RunConfig, listener: Listener) -> Prepared:
 
 
 def _start(cfg: RunConfig, create: Callable[[], Run], listener: Listener, facts: Mapping[str, Any]) -> Outcome:
+    asked = cfg.tokenizer.from_
+    cfg = with_tokenizer(cfg, listener.say)
     prepared = _prepare(cfg, listener)
+    if asked is not None:
+        # The new text has a copy of the tokenizer, and its name says which: the other run may be deleted or replaced.
+        cfg = cfg.with_values({"tokenizer.from": str(prepared.path.absolute())})
+        facts = {**facts, TOKENIZER_FROM: asked}
     cfg = with_absolute_paths(cfg)
     # imports torch: only after everything that does not need it has been checked
     from gptlite.training.session import start_new
@@ -172,7 +182,8 @@ def _prepared_of(run: Run, cfg: RunConfig, listener: Listener) -> Prepared:
     prepared = find_text(run, cfg)
     if prepared is None:
         listener.say(f"{run.recorded('prepared', str)} no longer exists; preparing the text again")
-        prepared = prepare(cfg.data, cfg.tokenizer, listener.say)
+        with_its_tokenizer = cfg if cfg.tokenizer.from_ is None else tokenizer_of(run, cfg)
+        prepared = prepare(cfg.data, with_its_tokenizer.tokenizer, listener.say)
     _check_same(run, prepared.manifest.fingerprint)
     prepared.verify()
     if not prepared.sealed:
@@ -180,18 +191,28 @@ def _prepared_of(run: Run, cfg: RunConfig, listener: Listener) -> Prepared:
     return prepared
 
 
-def find_text(run: Run, cfg: RunConfig) -> Prepared | None:
-    """The prepared folder of a run; None if it is neither where it was nor in the current data.dir."""
-    recorded = Path(run.recorded("prepared", str))
-    places = (recorded, cfg.data.folder / recorded.name, RunConfig().data.folder / recorded.name)
-    return next((Prepared(place) for place in places if (place / "manifest.json").is_file()), None)
+def as_recorded(cfg: RunConfig, run: Run) -> RunConfig:
+    """The config that was asked for as `run` would have recorded it: absolute paths, and its copy of a tokenizer."""
+    saved, asked = saved_config(run).tokenizer, cfg.tokenizer.from_
+    if asked is not None and saved.from_ is not None:
+        try:
+            found = with_tokenizer(cfg).tokenizer
+            is_same = fingerprint_inputs(found)["fingerprint"] == run.info.get(TOKENIZER)
+        except DataError:
+            is_same = asked == run.info.get(TOKENIZER_FROM)
+            if not is_same:
+                raise
+            check_given(cfg.tokenizer, saved, asked)
+        if is_same:
+            cfg = cfg.model_copy(update={"tokenizer": saved})
+    return with_absolute_paths(cfg)
 
 
 def check_text(runs: Sequence[Run], cfg: RunConfig) -> None:
     """RunError if the text that `cfg` names exists and is not the one that the runs were started with."""
     try:
-        now = compute_fingerprint(cfg.data, cfg.tokenizer)
-    except DataError:  # once prepared, a run no longer needs its source text
+        now = compute_fingerprint(cfg.data, with_tokenizer(cfg).tokenizer)
+    except DataError:  # once prepared, a run no longer needs its source text, nor where its tokenizer came from
         return
     for run in runs:
         _check_same(run, now)

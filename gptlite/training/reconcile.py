@@ -23,8 +23,11 @@ MAY_CHANGE = (
     "sample.",
     "run.threads",
 )
-# Where things lie (the text is known by its fingerprint), and how a batch is split.
-WITHOUT_EFFECT = ("data.source", "data.val_source", "data.dir", "run.dir", "train.micro_batch_size")
+# Where things lie (text and tokenizer are known by their fingerprints), and how a batch is split.
+WITHOUT_EFFECT = (
+    *("data.source", "data.val_source", "data.dir", "tokenizer.from", "run.dir"),
+    "train.micro_batch_size",
+)
 
 
 def saved_config(run: Run) -> RunConfig:
@@ -51,6 +54,11 @@ def reconcile(saved: RunConfig, wanted: RunConfig, name: str) -> RunConfig:
         # `auto` asks for what the rules chose, which is what was saved
         if value == before[key] or (value == "auto" == defaults[key]):
             continue
+        if key in ("tokenizer.kind", "tokenizer.vocab_size") and wanted.tokenizer.from_ not in (
+            None,
+            saved.tokenizer.from_,
+        ):
+            continue  # they follow from tokenizer.from, which is refused
         if key.startswith(MAY_CHANGE):
             changes[key] = value
         else:

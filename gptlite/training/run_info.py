@@ -12,6 +12,7 @@ import torch
 
 from gptlite.compute.openmp import describe_spin
 from gptlite.data.prepared import Prepared
+from gptlite.runs.run import TOKENIZER
 from gptlite.training.setup import Setup
 from gptlite.training.trainer import Trainer
 from gptlite.version import __version__
@@ -35,6 +36,7 @@ def run_info(setup: Setup, trainer: Trainer, prepared: Prepared) -> dict[str, An
         "parameters": trainer.model.n_parameters(),
         "prepared": str(prepared.path.absolute()),
         "data": prepared.manifest.fingerprint,
+        TOKENIZER: prepared.manifest.tokenizer.fingerprint,
     }
 
 

@@ -13,9 +13,9 @@ from gptlite.json_files import read_facts
 from gptlite.loggers.log_files import LogEnd, starts_with
 from gptlite.runs.checkpoint import Checkpoint, open_step, step_folders
 from gptlite.runs.checkpoint_manifest import MANIFEST
+from gptlite.runs.find_text import find_text
 from gptlite.runs.names import INFO
 from gptlite.runs.run import CONFIG, Run
-from gptlite.training.launch import find_text
 
 
 @dataclass(frozen=True)

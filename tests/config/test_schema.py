@@ -9,7 +9,7 @@ from gptlite.config.sampling import SampleSection
 from gptlite.config.schema import SECTIONS, ModelSection, RunConfig, TokenizerSection
 from gptlite.config.training import TrainSection
 
-ALL_KEYS = [(section, key) for section, model in SECTIONS.items() for key in model.model_fields]
+ALL_KEYS = [(section, key) for section, model in SECTIONS.items() for key in model.fields()]
 
 
 def test_null_and_derived_numbers_have_their_meaning():
@@ -67,7 +67,7 @@ def test_two_configs_share_no_list():
 
 @pytest.mark.parametrize(("section", "key"), ALL_KEYS)
 def test_every_key_has_a_description_and_accepted_values(section, key):
-    field = SECTIONS[section].model_fields[key]
+    field = SECTIONS[section].fields()[key]
     assert field.description
     assert not field.description.endswith(".")
     assert describe_accepted(section, key)
@@ -127,4 +127,4 @@ def test_rules_speak_of_keys_that_exist():
     for name, section in SECTIONS.items():
         for rule in section.rules:
             assert dataclasses.is_dataclass(rule)
-            assert set(rule.keys) <= set(section.model_fields), name
+            assert set(rule.keys) <= set(section.fields()), name

@@ -159,7 +159,7 @@ def find_prepared(models: Sequence[SelectedModel], alternative: str = "") -> dic
 def find_one_prepared(model: SelectedModel, alternative: str) -> Prepared:
     """Return the verified data set that a checkpoint's run was trained on. RunError if there is none."""
     from gptlite.runs.find import find_run
-    from gptlite.training.launch import find_text
+    from gptlite.runs.find_text import find_text
 
     run = find_run(model.checkpoint)
     if run is None:

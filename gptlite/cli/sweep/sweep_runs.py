@@ -12,8 +12,9 @@ from gptlite.data.prepare import prepare
 from gptlite.errors import DataError, Diverged, Problem, RunError, gathered
 from gptlite.formatting import and_more
 from gptlite.planning.epochs import with_max_steps
+from gptlite.runs.find_text import find_text, with_tokenizer
 from gptlite.runs.run import Run, runs_folder
-from gptlite.training.launch import check_text, find_text, with_absolute_paths
+from gptlite.training.launch import as_recorded, check_text
 from gptlite.training.reconcile import reconcile, saved_config
 
 STOPPED = (129, 130, 143)  # exit codes of runs that a signal stopped
@@ -28,7 +29,7 @@ class SweepRun(Run):
 
     def changes(self) -> bool:
         """Whether the existing run is to train longer or otherwise than before. Raises ConfigError if it may not."""
-        saved, wanted = saved_config(self), with_absolute_paths(self.cfg)
+        saved, wanted = saved_config(self), as_recorded(self.cfg, self)
         if wanted.train.epochs is not None and (text := find_text(self, saved)) is not None:
             wanted = with_max_steps(wanted, text.manifest.train.tokens)
         return reconcile(saved, wanted, self.name) != saved
@@ -81,7 +82,7 @@ def prepare_texts(runs: Sequence[SweepRun], say: Callable[[str], None]) -> None:
         if len(started) == len(same_text):
             continue
         with gathered(problems):
-            prepared = prepare(cfg.data, cfg.tokenizer, say)
+            prepared = prepare(cfg.data, with_tokenizer(cfg, say).tokenizer, say)
             for block_size in sorted({each.cfg.model.block_size for each in same_text if each not in started}):
                 with gathered(problems):
                     prepared.check_block_size(block_size)

@@ -1,0 +1,115 @@
+"""Find what a run has read: its prepared text, and its tokenizer, which another run may use too."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from gptlite.config.loading import parse_config
+from gptlite.config.schema import RunConfig, TokenizerSection
+from gptlite.config.yaml import shown
+from gptlite.data.prepared import TOKENIZER_FOLDER, Prepared
+from gptlite.errors import ConfigError, DataError, RunError, located
+from gptlite.runs.checkpoint import Checkpoint
+from gptlite.runs.checkpoint_manifest import MANIFEST
+from gptlite.runs.find import find_latest
+from gptlite.runs.run import CONFIG, Run, runs_folder
+from gptlite.tokenizers.base import Tokenizer, load
+from gptlite.tokenizers.folder import META_FILE
+
+_KEY = "tokenizer.from"
+
+
+def _ignore(line: str) -> None:
+    pass
+
+
+def find_text(run: Run, cfg: RunConfig) -> Prepared | None:
+    """The prepared folder of a run; None if it is neither where it was nor in the current data.dir."""
+    recorded = Path(run.recorded("prepared", str))
+    places = (recorded, cfg.data.folder / recorded.name, RunConfig().data.folder / recorded.name)
+    return next((Prepared(place) for place in places if (place / "manifest.json").is_file()), None)
+
+
+def with_tokenizer(cfg: RunConfig, say: Callable[[str], None] = _ignore) -> RunConfig:
+    """The config with the folder that holds the tokenizer of `tokenizer.from`, and with its kind and size.
+
+    DataError if it cannot be found or read, ConfigError if kind or vocab_size are given and differ.
+    """
+    asked = cfg.tokenizer.from_
+    if asked is None:
+        return cfg
+    with located(f"{_KEY}={asked}"), located(f"{_KEY}={asked}", at=f"run {asked}"):
+        try:
+            folder = _find_folder(asked, cfg)
+            found = load(folder)
+        except RunError as error:
+            raise DataError(error.problems) from error
+        section = _section_of(found, str(folder.absolute()))
+        check_given(cfg.tokenizer, section, asked)
+    say(f"the tokenizer is that of {asked}: {found.kind}, {found.vocab_size:,} ids")
+    return cfg.model_copy(update={"tokenizer": section})
+
+
+def tokenizer_of(run: Run, cfg: RunConfig) -> RunConfig:
+    """The config with the tokenizer that a run itself holds. DataError if it holds none."""
+    with located(f"run {run.name}"):
+        folder = _folder_of(run, cfg)
+    return cfg.model_copy(update={"tokenizer": _section_of(load(folder), str(folder.absolute()))})
+
+
+def check_given(asked: TokenizerSection, found: TokenizerSection, name: str) -> None:
+    """ConfigError for values that were given beside `tokenizer.from`, and are not those of the tokenizer found."""
+    problems = []
+    for key in ("kind", "vocab_size"):
+        given, own = asked.given().get(key), getattr(found, key)
+        if given is not None and given != own:
+            problems.append(
+                f"tokenizer.{key} is {given}, but in the tokenizer of {name} it is {shown(own)}. Set it to "
+                f"{shown(own)}, leave it out, or set tokenizer.from to null."
+            )
+    if problems:
+        raise ConfigError(problems)
+
+
+def _section_of(found: Tokenizer, folder: str) -> TokenizerSection:
+    size = found.requested_vocab_size if found.kind == "bpe" else None
+    return TokenizerSection.model_validate({"kind": found.kind, "vocab_size": size, "from": folder})
+
+
+def _find_folder(name: str, cfg: RunConfig) -> Path:
+    """The folder of tokenizer files that a name or path stands for. RunError or DataError if there is none."""
+    path = Path(os.path.expanduser(name))
+    for place in (path, cfg.data.folder / path.name):  # data.dir may have been moved
+        if os.path.isfile(place / META_FILE):
+            return _checked(place)
+        if os.path.isfile(place / TOKENIZER_FOLDER / META_FILE):
+            Prepared(place).tokenizer()
+            return place / TOKENIZER_FOLDER
+    run = Run.open(runs_folder(cfg.run.dir), name)
+    return _folder_of(run, parse_config(run.config_text(), str(run.path / CONFIG)))
+
+
+def _folder_of(run: Run, cfg: RunConfig) -> Path:
+    """Where a run's tokenizer lies: beside its prepared ids, else in its newest checkpoint that is whole."""
+    prepared = find_text(run, cfg)
+    if prepared is not None and prepared.manifest.fingerprint == run.recorded("data", str):
+        prepared.tokenizer()
+        return prepared.path / TOKENIZER_FOLDER
+    checkpoint = find_latest(run.checkpoints, _ignore, _with_tokenizer)
+    if checkpoint is None:
+        raise DataError("its prepared text is gone, and it has no checkpoint, so its tokenizer is lost.", str(run.path))
+    return checkpoint.path
+
+
+def _checked(folder: Path) -> Path:
+    """A folder of tokenizer files, those of a checkpoint checked against its manifest."""
+    if (folder / MANIFEST).is_file():
+        _with_tokenizer(Checkpoint.open(folder, check_hashes=False))
+    return folder
+
+
+def _with_tokenizer(checkpoint: Checkpoint) -> Checkpoint:
+    """The checkpoint, with all but the tensors checked, which are read for the model alone."""
+    return checkpoint.verified(skip=("model.safetensors", "optimizer.safetensors"))

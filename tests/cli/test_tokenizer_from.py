@@ -1,0 +1,228 @@
+"""`tokenizer.from`: a run uses the tokenizer of another, which may then be deleted."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from gptlite.config.loading import load_config
+from gptlite.runs.checkpoint import valid_checkpoints
+from gptlite.runs.run import Run
+from gptlite.tokenizers.base import Tokenizer, load
+
+FROM_NANO = ["train", "-c", "nano.yaml", "--data", "more.txt", "--set", "tokenizer.from=nano", "--name", "second"]
+BPE = ["--set", "tokenizer.kind=bpe", "--set", "tokenizer.vocab_size=270"]
+
+
+@pytest.fixture(autouse=True)
+def _more_text(gptlite, repository, monkeypatch) -> None:
+    Path("more.txt").write_text("the mat sat on a dog.\n" * 60)
+    monkeypatch.setenv("PYTHONPATH", str(repository))  # for the processes of a sweep
+
+
+def tokenizer_of(run: str) -> Tokenizer:
+    return load(valid_checkpoints(Path("runs", run, "checkpoints"))[-1].path)
+
+
+def delete_nano() -> None:
+    shutil.rmtree("runs/nano")
+    for path in Path("data/prepared").glob("story-*"):
+        shutil.rmtree(path)
+
+
+@pytest.mark.usefixtures("trained")
+def test_the_ids_are_those_of_the_other_run_and_a_line_says_so(gptlite):
+    made = gptlite(*FROM_NANO)
+    assert made.code == 0
+    assert "the tokenizer is that of nano: char, 18 ids" in made.err
+    assert tokenizer_of("second").fingerprint == tokenizer_of("nano").fingerprint
+    own = gptlite("prepare", "-c", "nano.yaml", "--data", "more.txt")
+    assert "char, 14 ids" in own.out  # without tokenizer.from
+
+
+@pytest.mark.parametrize("made_of", ["run", "folder", "checkpoint", "checkpoint alone", "prepared", "prepared name"])
+@pytest.mark.usefixtures("trained")
+def test_a_run_a_checkpoint_and_a_prepared_text_can_be_named(gptlite, made_of):
+    expected = tokenizer_of("nano").fingerprint
+    prepared = next(Path("data/prepared").glob("story-*"))
+    name = {
+        "run": "nano",
+        "folder": "runs/nano",
+        "checkpoint": "runs/nano/checkpoints/step-00000003",
+        "checkpoint alone": "copied",
+        "prepared": str(prepared),
+        "prepared name": prepared.name,
+    }[made_of]
+    if made_of == "checkpoint alone":
+        shutil.copytree("runs/nano/checkpoints/step-00000003", "copied")
+        delete_nano()
+    assert gptlite("train", "-c", "nano.yaml", "--data", "more.txt", "--set", f"tokenizer.from={name}").code == 0
+    assert tokenizer_of("nano-2" if made_of != "checkpoint alone" else "nano").fingerprint == expected
+
+
+@pytest.mark.parametrize("kind", ["char", "bpe"])
+def test_the_config_holds_what_followed_and_names_the_runs_own_copy(gptlite, kind):
+    sets = BPE if kind == "bpe" else []
+    assert gptlite("train", "-c", "nano.yaml", "--name", "nano", *sets).code == 0
+    assert gptlite(*FROM_NANO).code == 0
+    cfg, info = load_config(Path("runs/second/config.yaml")), Run(Path("runs/second")).info
+    assert (cfg.tokenizer.kind, cfg.tokenizer.vocab_size) == (kind, 270 if kind == "bpe" else None)
+    assert cfg.tokenizer.from_ == info["prepared"] == str(next(Path("data/prepared").absolute().glob("more-*")))
+    assert (info["tokenizer"], info["tokenizer_from"]) == (tokenizer_of("nano").fingerprint, "nano")
+    assert Run(Path("runs/nano")).info["tokenizer"] == info["tokenizer"]
+
+
+@pytest.mark.usefixtures("trained")
+def test_without_the_other_run_it_is_resumed_continued_and_repeated(gptlite):
+    assert gptlite(*FROM_NANO).code == 0
+    expected = tokenizer_of("second").fingerprint
+    delete_nano()
+    assert gptlite("train", "--resume", "second", "--set", "train.max_steps=8").code == 0
+    assert gptlite(*FROM_NANO, "--continue", "--set", "train.max_steps=9").code == 0
+    assert Path("runs/second/checkpoints/step-00000009").exists()
+    assert gptlite("train", "-c", "runs/second/config.yaml", "--name", "again").code == 0
+    assert tokenizer_of("again").fingerprint == expected
+    assert Run(Path("runs/again")).info["data"] == Run(Path("runs/second")).info["data"]
+    assert gptlite("runs", "verify", "second").code == 0
+    assert gptlite("sample", "second", "--set", "sample.max_new_tokens=3").code == 0
+
+
+@pytest.mark.usefixtures("trained")
+def test_without_its_prepared_text_too_the_tokenizer_is_that_of_its_checkpoint(gptlite):
+    assert gptlite(*FROM_NANO).code == 0
+    before = Run(Path("runs/second")).info["data"]
+    delete_nano()
+    shutil.rmtree("data/prepared")
+    resumed = gptlite("train", "--resume", "second", "--set", "train.max_steps=8")
+    assert resumed.code == 0
+    assert Run(Path("runs/second")).info["data"] == before
+    assert Path("runs/second/checkpoints/step-00000008").exists()
+
+
+@pytest.mark.usefixtures("trained")
+def test_another_run_of_the_same_name_is_not_taken_for_the_first(gptlite):
+    assert gptlite(*FROM_NANO).code == 0
+    delete_nano()
+    Path("other.txt").write_text("the cat and a dog sat on xyz\n" * 50)
+    assert gptlite("train", "-c", "nano.yaml", "--data", "other.txt", "--name", "nano").code == 0
+    assert gptlite("train", "--resume", "second", "--set", "train.max_steps=8").code == 0
+    continued = gptlite(*FROM_NANO, "--continue", "--set", "train.max_steps=9")
+    assert continued.refuses("run second: it was started on the text ")
+    Path("more.txt").unlink()  # so that the texts cannot be compared
+    continued = gptlite(*FROM_NANO, "--continue", "--set", "train.max_steps=9")
+    assert continued.refuses("in this run and cannot become nano. Start a new run instead.")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("trained")
+def test_sweeps_are_continued_and_repeated_after_the_other_run_was_deleted(gptlite):
+    expected = tokenizer_of("nano").fingerprint
+    sweep = ["train", "-c", "nano.yaml", "--data", "more.txt", "--set", "tokenizer.from=nano"]
+    grid = ["--sweep", "run.seed=1,2", "--name", "s"]
+    assert gptlite(*sweep, *grid, "--set", "train.max_steps=2").code == 0
+    delete_nano()
+    assert gptlite(*sweep, *grid, "--set", "train.max_steps=4", "--continue").code == 0
+    assert Path("runs/s-02-seed=2/checkpoints/step-00000004").exists()
+    assert (
+        gptlite("train", "-c", "runs/s-01-seed=1/config.yaml", "--sweep", "train.lr=0.1,0.2", "--name", "t").code == 0
+    )
+    for name in ("s-01-seed=1", "s-02-seed=2", "t-01-lr=0.1", "t-02-lr=0.2"):
+        assert tokenizer_of(name).fingerprint == expected
+
+
+@pytest.mark.usefixtures("trained")
+@pytest.mark.parametrize(
+    ("sets", "message"),
+    [
+        (
+            ["tokenizer.kind=bpe"],
+            "tokenizer.from=nano: tokenizer.kind is bpe, but in the tokenizer of nano it is char. ",
+        ),
+        (["tokenizer.vocab_size=300"], "tokenizer.vocab_size is 300, but in the tokenizer of nano it is null. "),
+        (
+            ["tokenizer.from=nana"],
+            "tokenizer.from=nana: there is no run of this name in runs, and no such folder. Did you",
+        ),
+        (["tokenizer.from=runs"], "error: runs: this is not the folder of a run, since it has no config.yaml."),
+        (["tokenizer.from=~nobody-at-all/x"], "tokenizer.from=~nobody-at-all/x: there is no run of this name"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_line(gptlite, sets, message):
+    given = [argument for each in sets for argument in ("--set", each)]
+    for command in ("train", "prepare"):
+        refused = gptlite(command, "-c", "nano.yaml", "--set", "tokenizer.from=nano", *given)
+        assert refused.refuses(message)
+        assert len(refused.errors) == 1
+    assert os.listdir("runs") == ["nano"]
+
+
+@pytest.mark.usefixtures("trained")
+def test_the_same_kind_beside_it_is_accepted(gptlite):
+    same = ["--set", "tokenizer.from=nano", "--set", "tokenizer.kind=char"]
+    assert gptlite("train", "-c", "nano.yaml", *same).code == 0
+
+
+@pytest.mark.usefixtures("trained")
+def test_a_resumed_run_keeps_its_tokenizer(gptlite):
+    assert gptlite(*FROM_NANO).code == 0
+    refused = gptlite("train", "--resume", "second", "--set", "tokenizer.from=runs/nano", "--set", "train.max_steps=8")
+    assert refused.refuses("in this run and cannot become runs/nano. Start a new run instead.")
+    refused = gptlite("train", "--resume", "nano", "--set", "tokenizer.from=second", "--set", "train.max_steps=8")
+    assert refused.refuses("in this run and cannot become second. Start a new run instead.")
+
+
+@pytest.mark.usefixtures("trained")
+def test_characters_that_the_tokenizer_lacks_are_named_with_their_places_before_anything_is_written(gptlite):
+    Path("texts").mkdir()
+    Path("texts/a.txt").write_text("the cat\nsat on the caf\u00e9\n" * 30)
+    Path("texts/b.txt").write_text("a dog\n\nran? \u00e9 {}\n" * 30)
+    before = sorted(Path("data/prepared").iterdir())
+    refused = gptlite("train", "-c", "nano.yaml", "--data", "texts", "--set", "tokenizer.from=nano")
+    assert refused.errors == [
+        "tokenizer.from: it does not know 5 characters of this text: '?' (U+003F, first in b.txt:3), "
+        "'f' (U+0066, first in a.txt:2), '{' (U+007B, first in b.txt:3), '}' (U+007D, first in b.txt:3), "
+        "'\u00e9' (U+00E9, first in a.txt:2). Use a tokenizer of kind bpe, which knows all, or a "
+        "text without them."
+    ]
+    assert sorted(Path("data/prepared").iterdir()) == before
+
+
+def test_a_bpe_knows_every_character(gptlite):
+    assert gptlite("train", "-c", "nano.yaml", "--name", "nano", *BPE).code == 0
+    Path("more.txt").write_text("\u4e2d\u6587 \u00e9 {}\n" * 60)
+    made = gptlite(*FROM_NANO)
+    assert made.code == 0
+    assert "Give more text to get more" not in made.err  # than the merges that there are
+
+
+def test_a_damaged_tokenizer_is_refused(gptlite, trained):
+    checkpoint = trained / "checkpoints" / "step-00000003"
+    path = checkpoint / "gptlite_tokenizer.json"
+    described = json.loads(path.read_text())
+    path.write_text(json.dumps(described, indent=2))  # the same tokenizer in other bytes
+    refused = gptlite("train", "-c", "nano.yaml", "--set", f"tokenizer.from={checkpoint}")
+    assert refused.refuses("gptlite_tokenizer.json: the ")
+    path.unlink()
+    refused = gptlite("train", "-c", "nano.yaml", "--set", f"tokenizer.from={checkpoint}")
+    assert refused.code == 2
+
+
+@pytest.mark.usefixtures("trained")
+def test_minutes_choose_neither_kind_nor_size(gptlite):
+    dry = gptlite("train", "--minutes", "0.02", "--data", "story.txt", "--set", "tokenizer.from=nano", "--dry-run")
+    assert dry.code == 0, dry.err
+    assert "tokenizer of nano" in dry.err
+    assert "char, 18 ids" in dry.err
+
+
+@pytest.mark.usefixtures("trained")
+def test_prepare_shares_its_folder_with_training_and_finds_it_again(gptlite):
+    asked = ["-c", "nano.yaml", "--data", "more.txt", "--set", "tokenizer.from=nano"]
+    assert gptlite("prepare", *asked).code == 0
+    assert gptlite("prepare", *asked, "--verify").code == 0
+    assert gptlite(*FROM_NANO).code == 0
+    assert len(list(Path("data/prepared").glob("more-*"))) == 1
