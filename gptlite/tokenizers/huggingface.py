@@ -92,7 +92,6 @@ def _for_oniguruma(pattern: str) -> str:
 def _files(
     eot_id: int, *, pre_tokenizer: object, decoder: object, vocab: dict[str, int], merges: list[str]
 ) -> dict[str, bytes]:
-    end_of_text = {"content": END_OF_TEXT, "lstrip": False, "rstrip": False, "normalized": False, "single_word": False}
     model = {
         "type": "BPE",
         "dropout": None,
@@ -103,14 +102,15 @@ def _files(
         "fuse_unk": False,
         "byte_fallback": False,
         "ignore_merges": False,
-        "vocab": vocab,
+        "vocab": vocab | {END_OF_TEXT: eot_id},
         "merges": merges,
     }
     tokenizer: dict[str, Any] = {
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [{"id": eot_id, **end_of_text, "special": True}],
+        # End-of-text is a word that no merges make: the library `tokenizers` would find an added token in any text.
+        "added_tokens": [],
         "normalizer": None,
         "pre_tokenizer": pre_tokenizer,
         "post_processor": None,

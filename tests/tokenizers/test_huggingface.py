@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
@@ -84,6 +85,13 @@ def test_end_of_text_is_the_token_that_begins_and_ends(bpe: BpeTokenizer, saved:
     theirs = opened(saved(bpe))
     assert (theirs.bos_token_id, theirs.eos_token_id, len(theirs)) == (bpe.eot_id, bpe.eot_id, bpe.vocab_size)
     assert theirs.decode([bpe.eot_id, 97], skip_special_tokens=True) == "a"
+
+
+def test_end_of_text_in_a_text_is_plain_characters_to_the_library_beneath_too(bpe: BpeTokenizer) -> None:
+    for ours in (bpe, CharTokenizer.of(["<|endoftext|>"])):
+        theirs = tokenizers.Tokenizer.from_buffer(ours.files()["tokenizer.json"])
+        assert theirs.encode("<|endoftext|>").ids == ours.encode("<|endoftext|>").tolist()
+        assert (theirs.get_vocab_size(), theirs.token_to_id("<|endoftext|>")) == (ours.vocab_size, ours.eot_id)
 
 
 def test_the_merge_of_each_token_is_the_pair_left_by_merging_in_order() -> None:

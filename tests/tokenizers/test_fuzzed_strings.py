@@ -1,0 +1,140 @@
+"""Strings of all of Unicode: decoding undoes encoding, and `tokenizers` gives the same ids with our tokenizer.json."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import sys
+import unicodedata
+from collections.abc import Callable, Iterator
+
+import pytest
+import tokenizers
+
+from gptlite.tokenizers.base import Tokenizer
+from gptlite.tokenizers.bpe import BpeTokenizer, train_bpe
+from gptlite.tokenizers.char import CharTokenizer
+from gptlite.tokenizers.named import load_named
+
+MARKS = [chr(c) for c in range(sys.maxunicode) if unicodedata.category(chr(c)).startswith("M")]
+CONTROLS = [
+    chr(c) for c in (*range(32), *range(0x7F, 0xA0), 0xAD, *range(0x200B, 0x2010), *range(0x2028, 0x202F), 0xFEFF)
+]
+SPACES = [
+    " ",
+    "  ",
+    "\t",
+    "\n",
+    "\r",
+    "\r\n",
+    "\x0b",
+    "\x0c",
+    "\x85",
+    "\xa0",
+    "\u1680",
+    "\u2003",
+    "\u2028",
+    "\u2029",
+    "\u3000",
+]
+NEARLY_SPECIAL = [
+    "<|endoftext|>",
+    "<|endoftext|",
+    "|>",
+    "<|",
+    "<|unknown|>",
+    "<|im_start|>",
+    "[CLS]",
+    "<s>",
+    "</s>",
+    "\u2581",
+    "\u0120",
+]
+WORDS = [
+    *(
+        "the",
+        "Don't",
+        "we'll",
+        "they\u2019re",
+        "x1",
+        "_name",
+        "3.14",
+        "12345",
+        "na\u00efve",
+        "\u4e2d\u6587",
+        "\u0e44\u0e17\u0e22",
+    ),
+    *(
+        "\u0928\u092e\u0938\u094d\u0924\u0947",
+        "\u0645\u0631\u062d\u0628\u0627",
+        "\U0001f468\u200d\U0001f469\u200d\U0001f467",
+    ),
+]
+
+
+def any_character(rng: random.Random) -> str:
+    """A code point of any plane, assigned or not."""
+    plane = rng.choice([0, 0, 0, 0, 1, 1, 2, 3, rng.randrange(17)])
+    point = plane * 0x10000 + rng.randrange(0x10000)
+    return chr(point) if not 0xD800 <= point < 0xE000 else chr(point - 0x800)
+
+
+PARTS: tuple[Callable[[random.Random], str], ...] = (
+    any_character,
+    lambda rng: chr(rng.randrange(128)),
+    lambda rng: chr(rng.randrange(0x3000)) + "".join(rng.choices(MARKS, k=rng.randrange(4))),
+    lambda rng: rng.choice(CONTROLS),
+    lambda rng: rng.choice(SPACES),
+    lambda rng: rng.choice(NEARLY_SPECIAL),
+    lambda rng: rng.choice(WORDS),
+    lambda rng: " " + rng.choice(WORDS),
+    lambda rng: any_character(rng) * rng.choice([2, 3, 5, 17]),
+    lambda rng: (
+        rng.choice([*SPACES, "a", "0", "=", rng.choice(MARKS), *WORDS]) * rng.choice([3, 20, 255, 256, 257, 600])
+    ),
+)
+WEIGHTS = (4, 4, 2, 1, 3, 1, 4, 4, 1, 0.1)
+
+
+def fuzzed(n: int) -> Iterator[str]:
+    """n strings, always the same."""
+    rng = random.Random(20240229)
+    for _ in range(n):
+        parts = rng.choices(PARTS, WEIGHTS, k=rng.randrange(13))
+        yield "".join(part(rng) for part in parts)
+
+
+@pytest.fixture(scope="module")
+def many_merges() -> BpeTokenizer:
+    """A BPE with tokens of all that the strings are made of."""
+    tokenizer = train_bpe(fuzzed(6000), 3000)
+    assert tokenizer.vocab_size == 3000
+    return tokenizer
+
+
+@pytest.fixture(params=["bpe", "char", "gpt2"])
+def ours(request: pytest.FixtureRequest, many_merges: BpeTokenizer) -> Tokenizer:
+    if request.param == "gpt2":
+        request.getfixturevalue("gpt2_cache")
+        return load_named("gpt2")
+    return many_merges if request.param == "bpe" else CharTokenizer.of(fuzzed(100_000))
+
+
+@pytest.mark.parametrize("n", [2_000, pytest.param(100_000, marks=pytest.mark.slow)])
+def test_ids_become_the_same_string_again_and_tokenizer_json_gives_the_same_ids(ours: Tokenizer, n: int) -> None:
+    theirs = tokenizers.Tokenizer.from_buffer(ours.files()["tokenizer.json"])
+    strings = fuzzed(n)
+    while texts := list(itertools.islice(strings, 1000)):
+        encodings = theirs.encode_batch(texts)
+        for text, encoding in zip(texts, encodings, strict=True):
+            ids = ours.encode(text).tolist()
+            assert ours.decode(ids) == text
+            assert ours.eot_id not in ids
+            assert encoding.ids == ids, repr(text)
+
+
+def test_the_strings_reach_every_plane_every_kind_of_blank_and_end_of_text() -> None:
+    text = "".join(fuzzed(2_000))
+    assert {ord(character) >> 16 for character in text} == set(range(17))
+    assert all(blank in text for blank in [*SPACES, *NEARLY_SPECIAL, *CONTROLS])
+    assert max(map(len, fuzzed(2_000))) > 600
