@@ -165,11 +165,11 @@ def _start(cfg: RunConfig, create: Callable[[], Run], listener: Listener, facts:
     asked = cfg.tokenizer.from_
     cfg = with_tokenizer(cfg, listener.say)
     prepared = _prepare(cfg, listener)
+    cfg = with_absolute_paths(cfg)
     if asked is not None:
         # The new text has a copy of the tokenizer, and its name says which: the other run may be deleted or replaced.
         cfg = cfg.with_values({"tokenizer.from": str(prepared.path.absolute())})
         facts = {**facts, TOKENIZER_FROM: asked}
-    cfg = with_absolute_paths(cfg)
     # imports torch: only after everything that does not need it has been checked
     from gptlite.training.session import start_new
 
