@@ -114,7 +114,61 @@ class BpeTokenizer:
                 "Shorten it, or set tokenizer.kind to bpe."
             ) from error
 
-    def train_bpe(texts: Iterable[str], vocab_size: int) -> BpeTokenizer:
+    def last_cut(self, text: str) -> int:
+        return last_cut(text)
+
+    def known(self, text: str) -> str:
+        """The text without lone surrogates, which have no bytes."""
+        return text.encode("utf-8", "ignore").decode()
+
+    def token_bytes(self) -> list[bytes]:
+        return self._tokens
+
+    def decode_bytes(self, ids: Iterable[int]) -> bytes:
+        return b"".join(map(self._tokens.__getitem__, checked_ids(ids, self.vocab_size).tolist()))
+
+    def decode(self, ids: Iterable[int]) -> str:
+        return self.decode_bytes(ids).decode("utf-8", "replace")
+
+    def files(self) -> dict[str, bytes]:
+        return dict(self._files)
+
+    @cached_property
+    def _encoding(self) -> tiktoken.Encoding:
+        import tiktoken
+
+        ranks = {token: rank for rank, token in enumerate(self.ranks)}
+        try:
+            return tiktoken.Encoding(self.kind, pat_str=self.pattern, mergeable_ranks=ranks, special_tokens={})
+        except ValueError as error:
+            raise DataError("the pattern of the tokenizer is no regular expression. Restore it from a copy.") from error
+
+    @cached_property
+    def _tokens(self) -> list[bytes]:
+        possible = (token if len(token) == len(token.translate(None, _NOT_IN_UTF8)) else b"" for token in self.ranks)
+        return [*possible, *[b""] * (self.vocab_size - len(self.ranks))]
+
+    @cached_property
+    def _ranks_file(self) -> bytes:
+        return b"".join(base64.b64encode(token) + b" %d\n" % rank for rank, token in enumerate(self.ranks))
+
+    @cached_property
+    def _meta(self) -> dict[str, Any]:
+        return describe(
+            self.kind,
+            self.vocab_size,
+            requested_vocab_size=self.requested_vocab_size,
+            pattern=self.pattern,
+            ranks_sha256=hashlib.sha256(self._ranks_file).hexdigest(),
+        )
+
+    @cached_property
+    def _files(self) -> dict[str, bytes]:  # cached: every checkpoint needs them; a large vocabulary takes a second
+        saved = {META_FILE: dump_tokenizer_json(self._meta), RANKS_FILE: self._ranks_file}
+        return saved | huggingface.bpe_files(self.ranks, self.pattern, self.eot_id)
+
+
+def train_bpe(texts: Iterable[str], vocab_size: int) -> BpeTokenizer:
     """Train a BPE of at most `vocab_size` ids: 256 bytes, merges, end-of-text. Equal texts give equal ids.
 
     It has fewer ids if the text has too few pairs that occur twice. Of large texts it reads a sample: `sample`.
