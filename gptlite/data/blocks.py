@@ -9,12 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from gptlite.data.corpus import Corpus, Part
+from gptlite.data.shards import dtype_for
 from gptlite.data.split import SplitName
 from gptlite.data.tokens import Ids
 from gptlite.tokenizers.base import Tokenizer
 from gptlite.tokenizers.cuts import last_cut
 
-BLOCK_CHARACTERS = 1 << 20
+BLOCK_CHARACTERS = 1 << 17  # larger ones leave the caches of a core, and take three times as long
+LONGEST = 1 << 20  # characters without a place for a cut
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class _Pending:
         last = "".join(self._texts.pop())
         begins = self._begins.pop()
         at = cut(last)
-        forced = at == 0 and len(last) >= BLOCK_CHARACTERS
+        forced = at == 0 and len(last) >= LONGEST
         at = len(last) if forced else at
         block = None
         if at:
@@ -76,7 +78,7 @@ class _Pending:
 def blocks(parts: Iterable[Part], cut: Callable[[str], int]) -> Iterator[Block]:
     """The text of both splits in blocks of about BLOCK_CHARACTERS, those of each split in order.
 
-    cut: Tokenizer.last_cut. Where the text has no such place in BLOCK_CHARACTERS, it is cut anyway.
+    cut: Tokenizer.last_cut. Where the text has no such place in LONGEST characters, it is cut anyway.
     """
     pending: dict[SplitName, _Pending] = {"train": _Pending("train"), "val": _Pending("val")}
     for part in parts:
@@ -106,15 +108,16 @@ def encode_block(block: Block, tokenizer: Tokenizer, *, mark_documents: bool) ->
 
     DataError where the tokenizer cannot encode the text.
     """
-    end_of_text = np.array([tokenizer.eot_id], np.uint32)
+    dtype = dtype_for(tokenizer.vocab_size)
+    end_of_text = np.array([tokenizer.eot_id], dtype)
     ids: list[Ids] = []
     starts, size = [], 0
     for text, begins in zip(block.texts, block.begins, strict=True):
         if begins:
             starts.append(size)
-        encoded = [end_of_text] * (begins and mark_documents) + [tokenizer.encode(text)]
+        encoded = [end_of_text] * (begins and mark_documents) + [tokenizer.encode(text).astype(dtype, copy=False)]
         ids += encoded
         size += sum(map(len, encoded))
     if not ids:
-        ids = [np.zeros(0, np.uint32)]
+        ids = [np.zeros(0, dtype)]
     return EncodedBlock(ids[0] if len(ids) == 1 else np.concatenate(ids), np.array(starts, np.int64))

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from gptlite.data.documents import Document
 from gptlite.data.sources import Source
-from gptlite.data.split import SplitName, SplitPlan, document_hash, plan_split, split_as_given
+from gptlite.data.split import SPLITS, SplitName, SplitPlan, document_hash, plan_split, split_as_given
 from gptlite.errors import DataError
 from gptlite.formatting import counted
 from gptlite.tokenizers.char import CharacterSet
@@ -79,14 +79,12 @@ class Corpus:
             size, begun = 0, set[SplitName]()
             for piece in document.pieces:
                 raw = piece.encode()
-                train, val = self.plan.parts(index, raw, before=size)
+                halves = self.plan.parts(index, raw, before=size)
                 size += len(raw)
-                if train:
-                    yield Part("train", "train" not in begun, train.decode() if val else piece)
-                    begun.add("train")
-                if val:
-                    yield Part("val", "val" not in begun, val.decode() if train else piece)
-                    begun.add("val")
+                for split, half in zip(SPLITS, halves, strict=True):
+                    if half:
+                        yield Part(split, split not in begun, piece if len(half) == len(raw) else half.decode())
+                        begun.add(split)
             if size != self.sizes[index]:
                 raise changed_meanwhile(self.sources)
         if index + 1 != len(self.sizes):

@@ -32,7 +32,7 @@ _KIND_BY_SUFFIX: dict[str, Kind] = {
     ".csv": "CSV",
     ".tsv": "TSV",
 }
-_PIECE = 1 << 20  # bytes of a text that are read at a time
+_PIECE = 1 << 17  # bytes of a text that are read at a time
 
 
 @dataclass(frozen=True)

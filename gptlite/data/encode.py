@@ -7,6 +7,7 @@ PROGRESS_FILE is replaced: it lists the shards and says in which block of its sp
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,7 +24,7 @@ from gptlite import files
 from gptlite.data.baselines import BaselineMeter, Baselines
 from gptlite.data.blocks import Block, EncodedBlock, blocks, encode_block
 from gptlite.data.corpus import Corpus
-from gptlite.data.overlap import Hashes, Overlap, OverlapMeter, sample
+from gptlite.data.overlap import Hashes, Overlap, OverlapMeter, Sampler
 from gptlite.data.shards import SHARD_TOKENS, Count, Shard, ShardWriter, verified_ids, verify_ids
 from gptlite.data.split import SPLITS, SplitName
 from gptlite.errors import DataError
@@ -119,7 +120,9 @@ def encode_corpus(
     progress = read_progress(folder)
     _remove_unfinished(folder, progress.values())
     splits = {name: _Split(folder, name, tokenizer, shard_tokens, progress[name]) for name in SPLITS}
-    total_bytes = int(corpus.sizes.sum())
+    all_blocks = blocks(corpus.parts(), tokenizer.last_cut)
+    first = next(all_blocks)
+    sampler = Sampler.of([text.encode() for text in first.texts], int(corpus.sizes.sum()))
     meter, overlap, unseen = BaselineMeter(), OverlapMeter(), Unseen(corpus.characters)
     text_bytes, forced_cuts = Counter[SplitName](), 0
 
@@ -127,7 +130,7 @@ def encode_corpus(
         written, marked = splits[block.split].is_written(block), corpus.has_several_documents
         encoded = None if written else encode_block(block, tokenizer, mark_documents=marked)
         raw = tuple(text.encode() for text in block.texts)
-        return _Measured(block, raw, encoded, sample(raw, total_bytes))
+        return _Measured(block, raw, encoded, sampler.choose(raw))
 
     with ExitStack() as opened:
         for split in splits.values():
@@ -135,7 +138,7 @@ def encode_corpus(
         pool = opened.enter_context(ThreadPoolExecutor(workers))
         compressing = opened.enter_context(ThreadPoolExecutor(1))
         compressed: list[Future[None]] = []
-        for done in in_order(pool, work, blocks(corpus.parts(), tokenizer.last_cut), workers * _AHEAD):
+        for done in in_order(pool, work, itertools.chain([first], all_blocks), workers * _AHEAD):
             block = done.block
             if done.encoded is not None and splits[block.split].add(block, done.encoded):
                 _write_progress(folder, splits)

@@ -1,7 +1,7 @@
 """How much of the validation text is in the training text, too: strings of LENGTH bytes, a sample chosen by content.
 
-A string is chosen by a hash of its first eight bytes, and kept if the hash of the whole is small. So each split is
-sampled on its own, in one pass, and a string in both is chosen in both or in neither.
+A string is chosen by its first byte and a hash of its first eight, and kept if the hash of the whole is small. So each
+split is sampled on its own, in one pass, and a string in both is chosen in both or in neither.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from gptlite.seeds import splitmix64
 LENGTH = 50  # bytes
 
 _SMALL_TEXT = 1 << 21  # bytes: every string of a smaller text is a candidate
-_MAX_SHARE = 256  # of a large text, about one of so many
-_LIMIT = 1 << 20  # hashes that are kept per split
+_MAX_SHARE = 1024  # of a large text, about one of so many
+_OFTEN = 64  # one byte of so many, or more, is the one that strings begin with
+_LIMIT = 1 << 18  # hashes that are kept per split
 _WORDS = -(-LENGTH // 8)  # of eight bytes
 _MULTIPLIERS = splitmix64(np.arange(_WORDS, dtype=np.uint64)) | np.uint64(1)
 _SEPARATOR = b"\xff"  # not a byte of UTF-8
 _NONE = np.zeros(0, np.uint64)
-_HALF_MULTIPLIERS = _MULTIPLIERS.astype(np.uint32)
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -39,34 +39,56 @@ class Overlap:
     found: Annotated[int, Field(ge=0)]
 
 
-def sample(texts: Sequence[bytes], total_bytes: int) -> Hashes:
-    """The hashes of the strings that are chosen from some texts, (n,). total_bytes: the size of the whole corpus."""
-    text = _SEPARATOR.join([*texts, b""])
-    at = _candidates(text, min(1 + total_bytes // _SMALL_TEXT, _MAX_SHARE))
-    if len(texts) > 1:
-        ends = np.cumsum([len(each) + len(_SEPARATOR) for each in texts]) - len(_SEPARATOR)
-        at = at[at + LENGTH <= ends[np.searchsorted(ends, at)]]
+@dataclass(frozen=True)
+class Sampler:
+    """Chooses strings. first: the byte that they begin with; bound: the largest hash of their first eight bytes.
+
+    Without them every string is chosen.
+    """
+
+    first: int | None = None
+    bound: int = 0
+
+    @classmethod
+    def of(cls, texts: Sequence[bytes], total_bytes: int) -> Sampler:
+        """A sampler for about one string of a share that falls with the size of the corpus. texts: some of it."""
+        share = min(1 + total_bytes // _SMALL_TEXT, _MAX_SHARE)
+        counts = np.bincount(np.frombuffer(b"".join(texts), np.uint8), minlength=256)
+        if share == 1 or not counts.any():
+            return cls()
+        often = np.flatnonzero(counts * min(share, _OFTEN) >= counts.sum())
+        first = int(often[counts[often].argmin()])
+        expected = int(counts[first]) * share / int(counts.sum())  # of strings for each that is wanted
+        return cls(first, min(2**64 - 1, int(2**64 / max(1.0, expected))))
+
+    def choose(self, texts: Sequence[bytes]) -> Hashes:
+        """The hashes of the strings that are chosen from some texts, (n,)."""
+        text = _SEPARATOR.join([*texts, b""])
+        raw = np.frombuffer(text, np.uint8)
+        last = len(raw) - len(_SEPARATOR) - LENGTH
+        at = np.arange(last + 1) if self.first is None else np.flatnonzero(raw[: max(0, last + 1)] == self.first)
+        if len(texts) > 1:
+            ends = np.cumsum([len(each) + len(_SEPARATOR) for each in texts]) - len(_SEPARATOR)
+            at = at[at + LENGTH <= ends[np.searchsorted(ends, at)]]
+        if self.first is not None and len(at):
+            begin = np.ndarray(len(raw) - 7, "<u8", text, strides=(1,))[at]  # eight bytes as a number
+            at = at[_mix(begin * _MULTIPLIERS[0]) <= np.uint64(self.bound)]
+        return _hash(raw, at)
+
+
+def _hash(raw: npt.NDArray[np.uint8], at: npt.NDArray[np.int64]) -> Hashes:
+    """A hash of the LENGTH bytes from each place on, (n,)."""
     if not len(at):
         return _NONE
     strings = np.zeros((len(at), _WORDS * 8), np.uint8)
-    strings[:, :LENGTH] = sliding_window_view(np.frombuffer(text, np.uint8), LENGTH)[at]
-    hashes: Hashes = (strings.view("<u8") * _MULTIPLIERS).sum(1, dtype=np.uint64)
-    hashes ^= hashes >> np.uint64(32)
-    hashes *= _MULTIPLIERS[0]
-    return hashes
+    strings[:, :LENGTH] = sliding_window_view(raw, LENGTH)[at]
+    return _mix((strings.view("<u8") * _MULTIPLIERS).sum(1, dtype=np.uint64))
 
 
-def _candidates(text: bytes, share: int) -> npt.NDArray[np.int64]:
-    """The places with room for a string whose first eight bytes have a hash below one `share`-th, (n,)."""
-    last = len(text) - len(_SEPARATOR) - LENGTH
-    if share == 1:
-        return np.arange(max(0, last + 1))
-    found = [np.zeros(0, np.int64)]
-    for offset in range(min(4, last + 1)):
-        words = np.frombuffer(text, "<u4", (last - offset) // 4 + 2, offset) * _HALF_MULTIPLIERS[0]
-        hashes = (words[:-1] ^ words[1:] >> np.uint32(16)) * _HALF_MULTIPLIERS[1]
-        found.append(np.flatnonzero(hashes <= np.uint32(0xFFFFFFFF // share)) * 4 + offset)
-    return np.concatenate(found)
+def _mix(hashes: Hashes) -> Hashes:
+    """Numbers whose upper bits depend on all bits."""
+    mixed: Hashes = (hashes ^ hashes >> np.uint64(32)) * _MULTIPLIERS[1]
+    return mixed
 
 
 class OverlapMeter:
@@ -76,7 +98,7 @@ class OverlapMeter:
         self._samples = {"train": _Smallest(), "val": _Smallest()}
 
     def add(self, split: str, hashes: Hashes) -> None:
-        """Add what `sample` chose from some text of a split."""
+        """Add what a sampler chose from some text of a split."""
         self._samples[split].add(hashes)
 
     def finish(self) -> Overlap:

@@ -109,26 +109,24 @@ class ShardWriter(AbstractContextManager["ShardWriter"]):
         """Append ids, (n,), among which documents begin at the positions `starts`, in order."""
         left, begun = np.asarray(ids), np.asarray(starts, np.int64)
         assert left.max(initial=0) < self._vocab_size, "ids are the tokenizer's"
-        left = left.astype(dtype_for(self._vocab_size))
+        left = left.astype(dtype_for(self._vocab_size), copy=False)
         while left.size:
             if self._file is None:
                 self._begin()
+            assert self._file is not None
             piece, left = np.split(left, [self._shard_tokens - self._tokens])
             here, begun = np.split(begun, [np.searchsorted(begun, piece.size)])
             self._starts.extend((here + self._tokens).tolist())
             begun -= piece.size
             self._tokens += piece.size
-            self._buffer += piece.tobytes()
-            full = self._tokens == self._shard_tokens
-            if full or len(self._buffer) >= _BUFFER_BYTES:
-                self._flush()
-            if full:
+            self._digest.update(piece.data)
+            self._file.write(piece.data)
+            if self._tokens == self._shard_tokens:
                 self._end()
 
     def finish(self) -> tuple[Shard, ...]:
         """Complete the last shard. Returns all shards in order."""
         if self._file is not None:
-            self._flush()
             self._end()
         return tuple(self._done)
 
@@ -140,16 +138,9 @@ class ShardWriter(AbstractContextManager["ShardWriter"]):
         self._name = shard_name(self._split, len(self._done))
         self._tokens = 0
         self._starts = array("Q")
-        self._buffer = bytearray()
         self._digest = hashlib.sha256()
         self._file = files.OutFile.create(self._folder / self._name)
         self._file.write(bytes(_HEADER.size))
-
-    def _flush(self) -> None:
-        assert self._file is not None
-        self._digest.update(self._buffer)
-        self._file.write(self._buffer)
-        self._buffer = bytearray()
 
     def _end(self) -> None:
         assert self._file is not None

@@ -49,8 +49,8 @@ class Tokenizer(Protocol):
     def fingerprint(self) -> str:
         """Hex sha256 over everything that decides ids."""
 
-    def encode(self, text: str) -> npt.NDArray[np.uint32]:
-        """The ids of a text, (n,). "<|endoftext|>" in it is thirteen plain characters.
+    def encode(self, text: str) -> npt.NDArray[np.unsignedinteger[Any]]:
+        """The ids of a text, (n,), in any type that holds them. "<|endoftext|>" in it is thirteen plain characters.
 
         DataError, without a place, for characters that have no ids: those unknown to a char tokenizer, and lone
         surrogates.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -27,12 +27,14 @@ from gptlite.tokenizers.folder import (
 )
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_UNKNOWN = 0xFFFFFFFF
 _UNKNOWN_BYTE = b"\xff"  # ASCII has 128 characters
 _SLICE = 4096  # characters
 _SHOWN = 5  # unknown characters named in one message
 _CONTEXT = 16  # characters on either side that may combine with an unknown one
 _FORMS: tuple[unicodedata._NormalizationForm, ...] = ("NFC", "NFKC", "NFD", "NFKD")
+
+
+Ids: TypeAlias = npt.NDArray[np.unsignedinteger[Any]]
 
 
 class CharacterSet:
@@ -96,7 +98,7 @@ class CharTokenizer:
     def fingerprint(self) -> str:
         return str(self._meta["fingerprint"])
 
-    def encode(self, text: str) -> npt.NDArray[np.uint32]:
+    def encode(self, text: str) -> Ids:
         """The ids of a text, (n,). DataError that names the unknown characters.
 
         >>> CharTokenizer("abc").encode("cab").tolist()
@@ -106,14 +108,14 @@ class CharTokenizer:
         slices = [text] if text.isascii() else [text[at : at + _SLICE] for at in range(0, len(text), _SLICE)]
         encoded = [self._encode_slice(each) for each in slices]
         ids = encoded[0] if len(encoded) == 1 else np.concatenate(encoded)
-        if ids.max(initial=0) == _UNKNOWN:
-            raise self._unknown(text, np.flatnonzero(ids == _UNKNOWN))
+        if ids.max(initial=0) >= self.vocab_size:
+            raise self._unknown(text, np.flatnonzero(ids >= self.vocab_size))
         return ids
 
-    def _encode_slice(self, text: str) -> npt.NDArray[np.uint32]:
-        """The same, with _UNKNOWN for unknown characters."""
+    def _encode_slice(self, text: str) -> Ids:
+        """The same, with ids from vocab_size on for unknown characters."""
         if text.isascii() and _UNKNOWN_BYTE not in (ids := text.encode().translate(self._ascii_ids)):
-            return np.frombuffer(ids, np.uint8).astype(np.uint32)
+            return np.frombuffer(ids, np.uint8).astype(self._dtype)
         # mode="clip": code points above the highest known one get the last entry, which is unknown.
         return self._id_of_code_point.take(_code_points(text), mode="clip")
 
@@ -156,11 +158,15 @@ class CharTokenizer:
         return bytes(known.get(code_point, _UNKNOWN_BYTE[0]) for code_point in range(256))
 
     @cached_property
-    def _id_of_code_point(self) -> npt.NDArray[np.uint32]:
+    def _id_of_code_point(self) -> Ids:
         known = _code_points(self.characters)
-        table = np.full(known[-1] + 2 if len(known) else 1, _UNKNOWN, dtype=np.uint32)
-        table[known] = np.arange(len(known), dtype=np.uint32)
+        table = np.full(known[-1] + 2 if len(known) else 1, np.iinfo(self._dtype).max, dtype=self._dtype)
+        table[known] = np.arange(len(known), dtype=self._dtype)
         return table
+
+    @cached_property
+    def _dtype(self) -> type[np.unsignedinteger[Any]]:
+        return np.uint16 if self.vocab_size < 1 << 16 else np.uint32
 
     def _unknown(self, text: str, places: npt.NDArray[np.intp]) -> DataError:
         """The error for a text with unknown characters at `places`."""

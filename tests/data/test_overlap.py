@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gptlite.data import overlap as module
-from gptlite.data.overlap import LENGTH, Overlap, OverlapMeter, sample
+from gptlite.data.overlap import LENGTH, Overlap, OverlapMeter, Sampler
 
 
 def strings(texts: list[str]) -> set[bytes]:
@@ -20,12 +20,11 @@ def words(rng: random.Random, n: int) -> str:
     return "".join(rng.choice(("to ", "be ", "or ", "nöt ", "日本 ", "\n")) for _ in range(n))
 
 
-def measure(train: list[list[str]], val: list[list[str]], total_bytes: int) -> Overlap:
+def measure(train: list[list[str]], val: list[list[str]], sampler: Sampler) -> Overlap:
     meter = OverlapMeter()
-    for texts in train:
-        meter.add("train", sample([text.encode() for text in texts], total_bytes))
-    for texts in val:
-        meter.add("val", sample([text.encode() for text in texts], total_bytes))
+    for split, groups in (("train", train), ("val", val)):
+        for texts in groups:
+            meter.add(split, sampler.choose([text.encode() for text in texts]))
     return meter.finish()
 
 
@@ -35,40 +34,40 @@ def test_every_string_of_a_small_text_is_compared() -> None:
     val = [words(rng, 100), train[0][40:140], "", "x" * LENGTH, "x" * (LENGTH - 1)]
     expected = Overlap(len(strings(val)), len(strings(val) & strings(train)))
     assert 0 < expected.found < expected.sampled
-    assert measure([train], [val], 1000) == expected
-    assert measure([train[1:], train[:1]], [val[3:], val[:3]], 1000) == expected
+    assert measure([train], [val], Sampler()) == expected
+    assert measure([train[1:], train[:1]], [val[3:], val[:3]], Sampler()) == expected
 
 
 def test_nothing_is_compared_across_documents() -> None:
     lines = ["a short line"] * 20
-    assert measure([lines], [lines], 1000) == Overlap(0, 0)
+    assert measure([lines], [lines], Sampler()) == Overlap(0, 0)
 
 
 def test_a_sample_of_a_large_text_has_the_overlap_of_the_whole() -> None:
     rng = random.Random(1)
     letters = "abcdefghijklmnopqrstuvwxyz \n"
-    train, new = "".join(rng.choices(letters, k=400_000)), "".join(rng.choices(letters, k=100_000))
-    val = train[:100_000] + new  # half of it is in the training text
-    found = measure([[train]], [[val]], 1 << 40)
-    assert 400 < found.sampled < 1600  # one of 256
+    train, new = "".join(rng.choices(letters, k=800_000)), "".join(rng.choices(letters, k=400_000))
+    val = train[:400_000] + new  # half of it is in the training text
+    found = measure([[train]], [[val]], Sampler.of([train.encode()], 1 << 40))
+    assert 400 < found.sampled < 1600  # one of 1,024
     assert found.found / found.sampled == pytest.approx(0.5, abs=0.1)
 
 
 def test_memory_is_bounded_and_the_order_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(2)
     pieces = [[words(rng, 400)] for _ in range(30)]
-    everything = measure(pieces, pieces[:10], 1000)
+    everything = measure(pieces, pieces[:10], Sampler())
     assert everything.sampled == everything.found == len(strings([text for texts in pieces[:10] for text in texts]))
     monkeypatch.setattr(module, "_LIMIT", 500)
-    bounded = measure(pieces, pieces[:10], 1000)
-    assert bounded == measure(pieces[::-1], pieces[9::-1], 1000)
+    bounded = measure(pieces, pieces[:10], Sampler())
+    assert bounded == measure(pieces[::-1], pieces[9::-1], Sampler())
     assert 50 < bounded.sampled == bounded.found <= 500
 
 
 def test_a_hash_depends_on_every_byte() -> None:
     text = "it was the best of times, it was the worst of times"[:LENGTH]
-    (original,) = sample([text.encode()], 1)
+    (original,) = Sampler().choose([text.encode()])
     for at in range(LENGTH):
-        (changed,) = sample([(text[:at] + "#" + text[at + 1 :]).encode()], 1)
+        (changed,) = Sampler().choose([(text[:at] + "#" + text[at + 1 :]).encode()])
         assert changed != original
-    assert sample([text.encode()], 1).dtype == np.uint64
+    assert Sampler().choose([text.encode()]).dtype == np.uint64

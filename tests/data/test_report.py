@@ -61,6 +61,7 @@ def test_pieces_cut_for_want_of_a_better_place_are_counted(
     tmp_path: Path, section: Section, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(blocks, "BLOCK_CHARACTERS", 1000)
+    monkeypatch.setattr(blocks, "LONGEST", 1000)
     section_of = {"a.txt": "x" * 10_000}
     made = prepare(section(tmp_path, section_of), TokenizerSection(kind="bpe", vocab_size=300))
     assert made.manifest.report.forced_cuts > 0

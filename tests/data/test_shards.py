@@ -93,4 +93,4 @@ def test_all_that_is_written_of_finished_shards_would_survive_a_power_cut(tmp_pa
 def test_a_writer_that_is_stopped_leaves_no_valid_header(tmp_path: Path) -> None:
     with ShardWriter(tmp_path, "train", 300) as writer:
         writer.add([1, 2, 3])
-    assert not any((tmp_path / "train-00000.bin").read_bytes())
+    assert not any((tmp_path / "train-00000.bin").read_bytes()[:64])

@@ -25,7 +25,7 @@ def test_decoding_undoes_encoding(texts: list[str]) -> None:
     tokenizer = CharTokenizer.of(texts)
     for text in texts:
         ids = tokenizer.encode(text)
-        assert ids.dtype == np.uint32
+        assert ids.dtype == np.uint16
         assert ids.shape == (len(text),)
         assert tokenizer.decode(ids) == text
 
