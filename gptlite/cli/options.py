@@ -60,6 +60,14 @@ RunArgument = Annotated[
     str | None,
     Argument(metavar="RUN", help="A run's name, its folder, or a checkpoint folder. Default: the newest run."),
 ]
+ContextOption = Annotated[
+    int | None,
+    Option(
+        "--context",
+        metavar="N",
+        help="Read up to N tokens at a time instead of block_size: for models without learned positions.",
+    ),
+]
 CheckpointOption = Annotated[
     str | None, Option(metavar="best|latest|STEP", help="Which checkpoint of the run. Default: best.")
 ]

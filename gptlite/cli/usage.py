@@ -145,8 +145,12 @@ def _unknown_option(where: str, name: str, args: list[str], known: Collection[st
     if not equals and at < len(args) and (not args[at].startswith("-") or args[at][1:2].isdigit()):
         value = args.pop(at)
     command = where.rpartition(" ")[2]
-    if command == "train" and (advice := advice_for(typed.lstrip("-").replace("_", "-"), _OTHER_TRAIN_OPTIONS)):
-        return f"there is no option {typed}. {advice}"
+    if command == "train":
+        from gptlite.config.suggest import explain_key
+
+        word = typed.lstrip("-").replace("_", "-")
+        if (advice := advice_for(word, _OTHER_TRAIN_OPTIONS) or explain_key(word)) is not None:
+            return f"there is no option {typed}. {advice}"
     meant = _meant(command, typed, value, [option for option in known if option != "--help"])
     advice = f"Did you mean {' or '.join(meant)}?" if meant else f"See {where} --help."
     return f"there is no option {typed}. {advice}"

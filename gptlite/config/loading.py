@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from gptlite.config import yaml
 from gptlite.config.accepted import explain_refusal
 from gptlite.config.schema import SECTIONS, RunConfig
-from gptlite.config.suggest import suggest_key, suggest_section
+from gptlite.config.suggest import explain_key, suggest_key, suggest_section
 from gptlite.config.yaml import Value, YamlError, shown
 from gptlite.errors import ConfigError, Problem
 
@@ -214,7 +214,8 @@ def check_key(name: str) -> None:
 
 def _unknown_key(name: str, section: str | None) -> str:
     meant = suggest_key(section, name.partition(".")[2] or name)
-    advice = f"Did you mean {' or '.join(meant)}?" if meant else "The built-in small.yaml lists every key."
+    near = f"Did you mean {' or '.join(meant)}?" if meant else "The built-in small.yaml lists every key."
+    advice = explain_key(name) or near
     return f"{shown(name)} is not a key of the config. {advice}"
 
 
@@ -225,7 +226,8 @@ def _unknown_section(name: str, value: Value) -> str:
         return f"{shown(name)} is not a section of the config. {advice}"
     keys = [key.split(".") for key in suggest_key(None, name)]
     places = " or ".join(f"{key} in the section {section}" for section, key in keys)
-    advice = f"Did you mean {places}?" if keys else "The built-in small.yaml lists every section and key."
+    near = f"Did you mean {places}?" if keys else "The built-in small.yaml lists every section and key."
+    advice = explain_key(name) or near
     return f"{shown(name)} is not inside a section. {advice}"
 
 

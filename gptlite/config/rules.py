@@ -142,6 +142,8 @@ TOKENIZER_RULES = (
     requires("tokenizer.vocab_size", "kind", lambda kind: kind == "bpe", "which determines its own size", "bpe"),
 )
 
+DROPOUT_PLACES = ("embedding_dropout", "attention_dropout", "residual_dropout")
+
 MODEL_RULES = (
     Rule(
         ("n_embd", "n_head"),
@@ -150,6 +152,14 @@ MODEL_RULES = (
             f"model.n_embd is {width}, which is not a multiple of n_head ({heads}). Use "
             + " or ".join(str(heads * times) for times in (width // heads, width // heads + 1) if times)
             + "."
+        ),
+    ),
+    Rule(
+        ("dropout", *DROPOUT_PLACES),
+        lambda everywhere, *places: everywhere == 0 or None in places,
+        lambda everywhere, *_: (
+            f"model.dropout is {everywhere}, but every place has a dropout of its own. Set dropout to 0, or one of "
+            f"{', '.join(DROPOUT_PLACES)} to null."
         ),
     ),
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -30,6 +30,8 @@ from gptlite.config.values import (
     INT64_MAX,
     Auto,
     BelowOne,
+    Biases,
+    BiasPlace,
     Count,
     Encoding,
     Name,
@@ -138,6 +140,14 @@ class TokenizerSection(Section):
         return DEFAULT_BPE_VOCAB_SIZE if self.vocab_size is None else self.vocab_size
 
 
+class Dropout(NamedTuple):
+    """The probability of dropout at each of its places; all 0: there is none."""
+
+    embedding: float  # on the sum of token and position embedding
+    attention: float  # on the attention weights
+    residual: float  # on what attention and feed-forward add to the residual stream
+
+
 class ModelSection(Section):
     """The architecture of the model."""
 
@@ -147,7 +157,12 @@ class ModelSection(Section):
     n_head: Count = key(4, "attention heads per block; must divide n_embd")
     n_embd: Count = key(128, "embedding width")
     block_size: Count = key(128, "context length in tokens")
-    dropout: BelowOne = key(0.0, "dropout probability")
+    dropout: BelowOne = key(0.0, "dropout probability, at every place that has none of its own")
+    embedding_dropout: BelowOne | None = key(None, "dropout of the embeddings; null means dropout")
+    attention_dropout: BelowOne | None = key(None, "dropout of the attention weights; null means dropout")
+    residual_dropout: BelowOne | None = key(
+        None, "dropout of the outputs of attention and feed-forward; null means dropout"
+    )
     activation: Literal["relu", "gelu"] = key(
         "relu", "activation of the feed-forward layers; relu is much cheaper on a CPU"
     )
@@ -155,14 +170,39 @@ class ModelSection(Section):
         "pre", "LayerNorm before each sublayer (pre-LN) or after its residual sum (post-LN)"
     )
     position: Literal["learned", "sinusoidal", "none"] = key("learned", "kind of position embedding")
+    scale_embeddings: bool = key(
+        False,
+        "multiply token embeddings by the square root of n_embd, beside the sinusoidal table in full size, as in the "
+        "paper; without, that table has the size of fresh token embeddings",
+    )
     scale_attention: bool = key(True, "divide attention scores by the square root of the head size")
-    bias: bool = key(False, "use biases in linear layers and LayerNorms")
+    bias: Biases = key(
+        False, "biases in linear layers and LayerNorms: everywhere, nowhere or in these places, never in the head"
+    )
     tie_weights: bool = key(True, "share the token embedding's weights with the output layer")
+    init: Literal["zero", "gpt2", "torch"] = key(
+        "zero",
+        "initial weights: Normal(0, 0.02) but zero where a branch ends, so that a pre-LN block begins as the identity; "
+        "as GPT-2, with Normal(0, 0.02 / sqrt(2 n_layer)) there; or torch's defaults of nn.Linear and nn.Embedding",
+    )
 
     @property
     def head_size(self) -> int:
         """Width of one attention head."""
         return self.n_embd // self.n_head
+
+    @property
+    def biases(self) -> frozenset[BiasPlace]:
+        """The places that have biases."""
+        if isinstance(self.bias, bool):
+            return frozenset(get_args(BiasPlace) if self.bias else ())
+        return frozenset(self.bias)
+
+    @property
+    def dropouts(self) -> Dropout:
+        """The probability of dropout at each place."""
+        own = (self.embedding_dropout, self.attention_dropout, self.residual_dropout)
+        return Dropout(*(self.dropout if p is None else p for p in own))
 
 
 class RunConfig(BaseModel):

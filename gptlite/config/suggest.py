@@ -17,7 +17,10 @@ SYNONYMS = {
     "model.n_embd": "d_model hidden_size hidden_dim embed_dim embedding_dim width",
     "model.block_size": "seq_len seq_length max_seq_len max_seq_length context_length n_ctx n_positions "
     "max_position_embeddings",
-    "model.dropout": "resid_pdrop attn_pdrop embd_pdrop",
+    "model.embedding_dropout": "embd_pdrop embd_dropout",
+    "model.attention_dropout": "attn_pdrop attn_dropout",
+    "model.residual_dropout": "resid_pdrop resid_dropout",
+    "model.init": "initialization initialisation init_method weight_init",
     "model.activation": "activation_function hidden_act act_fn",
     "model.norm": "norm_first pre_norm",
     "model.position": "position_embedding positional_encoding pos_emb",
@@ -52,6 +55,11 @@ SYNONYMS = {
     "sample.stop": "stop_strings stop_sequences",
     "sample.beams": "num_beams",
 }
+# Names of other programs that no key stands for as it is, and what to do instead.
+EXPLAINED = {
+    "teacher_forcing teacher_forcing_ratio teacher_forcing_rate teacher_forcing_prob": "train.scheduled_sampling is "
+    "the opposite, the fraction of inputs that are not the text's own: a teacher forcing ratio of 0.75 is 0.25 there.",
+}
 SECTION_SYNONYMS = {
     "run": "runtime environment",
     "data": "dataset",
@@ -84,6 +92,12 @@ def suggest_key(section: str | None, key: str) -> list[str]:
     if word in _KEY_OF:
         return [_KEY_OF[word]]
     return _near_spelling(section, word)
+
+
+def explain_key(key: str) -> str | None:
+    """Return what to do instead of a key that no key of the config stands for as it is; None for all others."""
+    word = key.rpartition(".")[2].strip().lower().replace("-", "_")
+    return next((advice for names, advice in EXPLAINED.items() if word in names.split()), None)
 
 
 def suggest_section(name: str) -> str | None:

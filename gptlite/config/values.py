@@ -44,6 +44,12 @@ def _known_encoding(name: str) -> str:
     return name
 
 
+def _no_repetition(items: list[str]) -> list[str]:
+    if len(set(items)) < len(items):
+        raise ValueError("an item comes twice")
+    return items
+
+
 Auto = Literal["auto"]
 Switch = Annotated[Auto | bool, Accepted("auto, true or false")]
 Count = Annotated[int, Field(ge=1, le=INT64_MAX)]
@@ -69,6 +75,12 @@ OptionalSource = Annotated[
 ]
 TokenizerSource = Annotated[
     PathText | None, Accepted("a run, the folder of a checkpoint or of a prepared text, or null")
+]
+# Where a model may add a learned vector: after Q, K and V, after the heads' projection, in the feed-forward, in norms.
+BiasPlace = Literal["qkv", "proj", "mlp", "norm"]
+Biases = Annotated[
+    bool | Annotated[list[BiasPlace], Field(min_length=1), AfterValidator(_no_repetition)],
+    Accepted("true, false or a list of qkv, proj, mlp and norm"),
 ]
 StopTexts = Annotated[list[Annotated[Text, Field(min_length=1)]], Accepted("a list of texts, none of them empty")]
 StopTokens = Annotated[list[Natural], Accepted("a list of token ids")]

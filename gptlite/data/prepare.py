@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import glob
-import hashlib
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -210,8 +209,8 @@ def _finish(folder: Path, sources: FingerprintedSources, corpus: Corpus, data: D
             tokenizer.vocab_size,
             tokenizer.requested_vocab_size,
             {
-                name: FileRecord(len(content), hashlib.sha256(content).hexdigest())
-                for name, content in sorted(tokenizer.files().items())
+                path.name: FileRecord(path.stat().st_size, files.file_sha256(path))
+                for path in sorted((folder / TOKENIZER_FOLDER).iterdir())
             },
         ),
         start_id=start_id,

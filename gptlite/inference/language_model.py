@@ -149,8 +149,18 @@ class LanguageModel:
         return next(self.samples([prompt], load_config(None, overrides).sample)).whole().text
 
     def search(self, prompt: str, params: SampleSection) -> list[tuple[str, Hypothesis]]:
-        """Find the `n` best texts by beam search with `beams` beams, the best first. ConfigError for too many beams."""
+        """Find the `n` best texts by beam search with `beams` beams, the best first.
+
+        ConfigError for too many beams, and for a length penalty where all texts are equally long.
+        """
         self._check_stop_tokens(params.stop_tokens)
+        ends = self.knows_end_of_text or params.stop or params.stop_tokens
+        if params.length_penalty is not None and not ends:
+            raise ConfigError(
+                "no text of this model ends before max_new_tokens, so all are equally long, and a length penalty "
+                "changes no order. Leave it out, or end texts with --stop or --stop-token.",
+                where="length_penalty",
+            )
         assert params.beams is not None
         most = rows_at_once(self.info.model)
         if params.beams > most:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -13,7 +14,7 @@ from gptlite import tokenizers
 from gptlite.compute.device import resolve_compute
 from gptlite.config.loading import Override
 from gptlite.config.schema import ModelSection, RunSection
-from gptlite.errors import RunError
+from gptlite.errors import ConfigError, RunError
 from gptlite.inference.engine import store_for_decoding
 from gptlite.inference.language_model import LanguageModel, ModelInfo
 from gptlite.json_files import check_version
@@ -23,6 +24,8 @@ from gptlite.model.sizes import count_parameters, count_tensors
 from gptlite.runs.checkpoint import Checkpoint, Damaged
 from gptlite.runs.find import choose_checkpoint, load_checkpoint_config
 from gptlite.runs.run import runs_folder
+
+MOST_CONTEXT = 2**20  # tokens; a table of more positions may not fit in memory
 
 
 def ignore_warning(line: str) -> None:
@@ -36,29 +39,53 @@ def load(
     device: str = "auto",
     root: Path | None = None,
     decoding: bool = False,
+    context: int | None = None,
     warn: Callable[[str], None] = ignore_warning,
 ) -> LanguageModel:
     """Load the model of a run (a folder, or a name under `root`, else $GPTLITE_RUNS, else ./runs) or checkpoint folder.
 
     checkpoint: best (the default), latest, or a step. decoding: on a CPU, lay out the weights so that generation is
-    faster and scoring slower. warn: called with a line for each damaged checkpoint that is skipped.
+    faster and scoring slower. context: tokens that are read at a time, instead of block_size; ConfigError for a model
+    with learned positions. warn: called with a line for each damaged checkpoint that is skipped.
     RunError if there is no valid checkpoint.
     """
     found = choose_checkpoint(runs_folder() if root is None else root, str(run), checkpoint, warn)
     cfg = load_checkpoint_config(found, [Override("device", "run.device", device)])
-    return load_checkpoint(found, cfg.run, decoding=decoding)
+    return load_checkpoint(found, cfg.run, decoding=decoding, context=context)
 
 
-def load_checkpoint(found: Checkpoint, section: RunSection, *, decoding: bool = False) -> LanguageModel:
-    """Load the model of an open checkpoint, to compute as `section` says. decoding: as in `load`."""
-    info = read_model_info(found)
+def load_checkpoint(
+    found: Checkpoint, section: RunSection, *, decoding: bool = False, context: int | None = None
+) -> LanguageModel:
+    """Load the model of an open checkpoint, to compute as `section` says. decoding, context: as in `load`."""
+    stored = read_model_info(found)
+    info = stored if context is None else with_context(stored, context)
     tokenizer = tokenizers.base.load(found.path)
     compute = resolve_compute(section, info.model.block_size)
-    gpt = build_model(found, info, tokenizer.vocab_size, compute.attention).to(compute.device)
+    gpt = build_model(found, stored, tokenizer.vocab_size, compute.attention, shape=info.model).to(compute.device)
     gpt.requires_grad_(False)
     if decoding and compute.device.type == "cpu":
         store_for_decoding(gpt)
     return LanguageModel(gpt, tokenizer, info, compute)
+
+
+def with_context(info: ModelInfo, context: int) -> ModelInfo:
+    """The same model with another block_size than it was trained with, in tokens: it reads windows of that length.
+
+    ConfigError for learned positions, which end at block_size, and for a context out of range.
+    """
+    model = info.model
+    if model.position == "learned":
+        raise ConfigError(
+            f"the model has learned the positions of its {model.block_size} tokens (position: learned) and no others. "
+            "Leave the context out, or train with model.position=sinusoidal or none.",
+            where="context",
+        )
+    if not 1 <= context <= MOST_CONTEXT:
+        raise ConfigError(
+            f"the context is {context}, but it must be a whole number >= 1 and <= {MOST_CONTEXT}.", where="context"
+        )
+    return replace(info, model=model.model_copy(update={"block_size": context}))
 
 
 def read_model_info(checkpoint: Checkpoint) -> ModelInfo:
@@ -90,15 +117,17 @@ def check_sizes(tensors: Mapping[str, Tensor], info: ModelInfo, vocab_size: int)
         )
 
 
-def build_model(checkpoint: Checkpoint, info: ModelInfo, vocab_size: int, attention: str) -> GPT:
-    """Build the model of a checkpoint on the CPU.
+def build_model(
+    checkpoint: Checkpoint, info: ModelInfo, vocab_size: int, attention: str, *, shape: ModelSection | None = None
+) -> GPT:
+    """Build the model of a checkpoint on the CPU. shape: as the model is to be used, with another block_size.
 
     Damaged if its tensors do not fit its configuration, RunError for weights that are not finite.
     """
     tensors = checkpoint.read_model()
     try:
         check_sizes(tensors, info, vocab_size)
-        model = GPT(info.model, vocab_size, attention=attention)
+        model = GPT(shape or info.model, vocab_size, attention=attention)
         from_gpt2(tensors, model)
     except ValueError as error:
         raise Damaged(

@@ -129,11 +129,11 @@ class CausalSelfAttention(nn.Module):
     def __init__(self, cfg: ModelSection, attention: str) -> None:
         super().__init__()
         self.n_head, self.head_size = cfg.n_head, cfg.head_size
-        self.p = cfg.dropout
+        self.p_weights, self.p_output = cfg.dropouts.attention, cfg.dropouts.residual
         self.scale = 1.0 / math.sqrt(cfg.head_size) if cfg.scale_attention else 1.0
         self.attend = ATTENTION[attention]
-        self.qkv = nn.Linear(cfg.n_embd, 3 * cfg.n_embd, bias=cfg.bias)
-        self.proj = nn.Linear(cfg.n_embd, cfg.n_embd, bias=cfg.bias)
+        self.qkv = nn.Linear(cfg.n_embd, 3 * cfg.n_embd, bias="qkv" in cfg.biases)
+        self.proj = nn.Linear(cfg.n_embd, cfg.n_embd, bias="proj" in cfg.biases)
 
     def forward(
         self, x: Tensor, *, dropout_masks: DropoutMasks | None = None, cache: LayerCache | None = None
@@ -146,7 +146,7 @@ class CausalSelfAttention(nn.Module):
             k, v = cache.extend(qkv[1:])
         attention_mask = None if cache is None else cache.position.attention_mask
         heads = self.attend(
-            q, k, v, scale=self.scale, p=self.p, dropout_masks=dropout_masks, attention_mask=attention_mask
+            q, k, v, scale=self.scale, p=self.p_weights, dropout_masks=dropout_masks, attention_mask=attention_mask
         )
         concatenated = heads.transpose(1, 2).reshape(B, T, C)
-        return dropout(self.proj(concatenated), self.p, dropout_masks)
+        return dropout(self.proj(concatenated), self.p_output, dropout_masks)

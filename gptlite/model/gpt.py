@@ -18,8 +18,8 @@ from gptlite.model.activations import ACTIVATIONS
 from gptlite.model.attention import CausalSelfAttention
 from gptlite.model.cache import CachePosition, KVCache, LayerCache
 from gptlite.model.dropout import DropoutMasks, dropout
+from gptlite.model.init import embedding_std, initialise
 
-INIT_STD = 0.02
 IGNORE_INDEX = -100  # a target that is not scored
 
 
@@ -28,10 +28,10 @@ class MLP(nn.Module):
 
     def __init__(self, cfg: ModelSection) -> None:
         super().__init__()
-        self.p = cfg.dropout
+        self.p = cfg.dropouts.residual
         self.activation = ACTIVATIONS[cfg.activation].function
-        self.up = nn.Linear(cfg.n_embd, 4 * cfg.n_embd, bias=cfg.bias)
-        self.down = nn.Linear(4 * cfg.n_embd, cfg.n_embd, bias=cfg.bias)
+        self.up = nn.Linear(cfg.n_embd, 4 * cfg.n_embd, bias="mlp" in cfg.biases)
+        self.down = nn.Linear(4 * cfg.n_embd, cfg.n_embd, bias="mlp" in cfg.biases)
 
     def forward(self, x: Tensor, *, dropout_masks: DropoutMasks | None = None) -> Tensor:
         """(B, T, C) -> (B, T, C)."""
@@ -48,9 +48,9 @@ class Block(nn.Module):
     def __init__(self, cfg: ModelSection, attention: str) -> None:
         super().__init__()
         self.norm = cfg.norm
-        self.ln_1 = nn.LayerNorm(cfg.n_embd, bias=cfg.bias)
+        self.ln_1 = nn.LayerNorm(cfg.n_embd, bias="norm" in cfg.biases)
         self.attn = CausalSelfAttention(cfg, attention)
-        self.ln_2 = nn.LayerNorm(cfg.n_embd, bias=cfg.bias)
+        self.ln_2 = nn.LayerNorm(cfg.n_embd, bias="norm" in cfg.biases)
         self.mlp = MLP(cfg)
 
     def forward(
@@ -69,16 +69,23 @@ class Block(nn.Module):
 
 
 def sinusoids(block_size: int, n_embd: int) -> Tensor:
-    """The fixed position table of Vaswani et al. 2017, section 3.5: (block_size, C).
+    """The fixed position table of Vaswani et al. 2017, section 3.5: (block_size, C) fp64.
 
-    Columns 2i and 2i + 1 are sin and cos of position / 10000^(2i / C). The table is scaled to the root mean square of
-    a fresh token embedding, as in the paper: unscaled it would drown the tokens.
+    Columns 2i and 2i + 1 are sin and cos of position / 10000^(2i / C).
     """
     position = torch.arange(block_size, dtype=torch.float64)[:, None]
     column = torch.arange(n_embd)
     angle = position / 10000.0 ** (2 * (column // 2) / n_embd)
-    table = torch.where(column % 2 == 0, angle.sin(), angle.cos())
-    return (INIT_STD * math.sqrt(2) * table).float()
+    return torch.where(column % 2 == 0, angle.sin(), angle.cos())
+
+
+def sinusoid_scale(cfg: ModelSection) -> float:
+    """What the sinusoidal table is multiplied by.
+
+    1, as in the paper, beside token embeddings times sqrt(C). Without that factor a fresh token embedding is small, and
+    the table, whose root mean square is 1 / sqrt(2), would drown it: then the table takes the embedding's size.
+    """
+    return 1.0 if cfg.scale_embeddings else embedding_std(cfg) * math.sqrt(2)
 
 
 class GPT(nn.Module):
@@ -98,27 +105,15 @@ class GPT(nn.Module):
             self.position_embedding = nn.Embedding(cfg.block_size, cfg.n_embd)
         elif cfg.position == "sinusoidal":
             # A constant of the configuration: not a parameter, not saved.
-            self.register_buffer("position_table", sinusoids(cfg.block_size, cfg.n_embd), persistent=False)
+            table = (sinusoid_scale(cfg) * sinusoids(cfg.block_size, cfg.n_embd)).float()
+            self.register_buffer("position_table", table, persistent=False)
         self.blocks = nn.ModuleList(Block(cfg, attention) for _ in range(cfg.n_layer))
         # A post-LN block already ends with a norm.
-        self.ln_f = nn.LayerNorm(cfg.n_embd, bias=cfg.bias) if cfg.norm == "pre" else nn.Identity()
+        self.ln_f = nn.LayerNorm(cfg.n_embd, bias="norm" in cfg.biases) if cfg.norm == "pre" else nn.Identity()
         self.head = nn.Linear(cfg.n_embd, vocab_size, bias=False)
         if cfg.tie_weights:
             self.head.weight = self.token_embedding.weight
-        self.initialise(rng)
-
-    @torch.no_grad()
-    def initialise(self, rng: torch.Generator | None) -> None:
-        """Draw weights from Normal(0, 0.02) in the order of parameters; set biases to 0 and norms to 1."""
-        for name, parameter in self.named_parameters():
-            if name.endswith(("attn.proj.weight", "mlp.down.weight")):
-                # The last matrix of each branch starts at zero, so that every block starts as the identity (Zhang et
-                # al. 2019, arXiv 1901.09321). GPT-2's 0.02 / sqrt(2 n_layer) learned more slowly.
-                parameter.zero_()
-            elif parameter.ndim == 2:
-                parameter.normal_(0.0, INIT_STD, generator=rng)
-            else:
-                parameter.fill_(1.0 if name.endswith("weight") else 0.0)
+        initialise(self, cfg, rng)
 
     def position_rows(self, positions: slice | Tensor) -> Tensor | None:
         """Rows of the position table: (T, C), or (B, 1, C) of one position per sequence; None without a table."""
@@ -138,10 +133,12 @@ class GPT(nn.Module):
         position = CachePosition(slice(0, T), n_keys=T) if cache is None else cache.advance(T)
         assert position.n_keys <= block_size, f"{position.n_keys} positions in a model with block_size {block_size}"
         x = self.token_embedding(idx)  # (B, T, C)
+        if self.cfg.scale_embeddings:
+            x = x * math.sqrt(self.cfg.n_embd)
         position_embedding = self.position_rows(position.positions)
         if position_embedding is not None:
             x = x + position_embedding
-        x = dropout(x, self.cfg.dropout, dropout_masks)
+        x = dropout(x, self.cfg.dropouts.embedding, dropout_masks)
         layer_caches = [None] * len(self.blocks) if cache is None else cache.layers(position)
         for block, layer_cache in zip(self.blocks, layer_caches, strict=True):
             x = block(x, dropout_masks=dropout_masks, cache=layer_cache)

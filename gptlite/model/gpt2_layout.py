@@ -57,10 +57,9 @@ def to_gpt2(model: GPT) -> dict[str, Tensor]:
         table = model.position_rows(slice(0, cfg.block_size))
         zeros = torch.zeros(cfg.block_size, cfg.n_embd)
         tensors["transformer.wpe.weight"] = zeros if table is None else table.clone()
-    if not cfg.bias:
-        for name, module in model.named_modules():
-            if isinstance(module, torch.nn.Linear | torch.nn.LayerNorm) and name != "head":
-                tensors[gpt2_name(f"{name}.bias")] = torch.zeros(module.weight.size(0))
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.Linear | torch.nn.LayerNorm) and name != "head":
+            tensors.setdefault(gpt2_name(f"{name}.bias"), torch.zeros(module.weight.size(0)))
     return tensors
 
 
@@ -80,7 +79,7 @@ def from_gpt2(tensors: Mapping[str, Tensor], model: GPT) -> None:
 def hf_config(cfg: ModelSection, vocab_size: int, eot_id: int) -> dict[str, Any]:
     """config.json of a checkpoint: GPT-2's keys, or `model_type: gptlite` where GPT-2 cannot represent the model."""
     activation = ACTIVATIONS[cfg.activation].gpt2_name
-    if cfg.norm != "pre" or activation is None:
+    if cfg.norm != "pre" or activation is None or cfg.scale_embeddings:
         return {"model_type": "gptlite", "architectures": ["GPTLite"]}
     return {
         "model_type": "gpt2",
@@ -93,9 +92,9 @@ def hf_config(cfg: ModelSection, vocab_size: int, eot_id: int) -> dict[str, Any]
         "n_head": cfg.n_head,
         "n_inner": 4 * cfg.n_embd,
         "activation_function": activation,
-        "embd_pdrop": cfg.dropout,
-        "attn_pdrop": cfg.dropout,
-        "resid_pdrop": cfg.dropout,
+        "embd_pdrop": cfg.dropouts.embedding,
+        "attn_pdrop": cfg.dropouts.attention,
+        "resid_pdrop": cfg.dropouts.residual,
         "layer_norm_epsilon": 1e-5,
         "scale_attn_weights": cfg.scale_attention,
         "tie_word_embeddings": cfg.tie_weights,

@@ -34,13 +34,13 @@ class Parameters:
 
 def count_parameters(cfg: ModelSection, vocab_size: int) -> Parameters:
     """Count the parameters of a GPT without building it."""
-    C, n_layer, bias = cfg.n_embd, cfg.n_layer, int(cfg.bias)
+    C, n_layer, biases = cfg.n_embd, cfg.n_layer, cfg.biases
     return Parameters(
         embeddings=vocab_size * C,
         positions=cfg.block_size * C if cfg.position == "learned" else 0,
-        attention=n_layer * (4 * C * C + bias * 4 * C),  # Q, K, V, projection
-        feed_forward=n_layer * (8 * C * C + bias * 5 * C),  # C -> 4C -> C
-        norms=count_norms(cfg) * (1 + bias) * C,
+        attention=n_layer * (4 * C * C + ("qkv" in biases) * 3 * C + ("proj" in biases) * C),
+        feed_forward=n_layer * (8 * C * C + ("mlp" in biases) * 5 * C),  # C -> 4C -> C
+        norms=count_norms(cfg) * (1 + ("norm" in biases)) * C,
         head=0 if cfg.tie_weights else vocab_size * C,
     )
 
@@ -71,9 +71,10 @@ def update_flops(cfg: ModelSection, vocab_size: int, tokens: int) -> int:
 
 
 def count_tensors(cfg: ModelSection) -> int:
-    """The number of parameter tensors: tables, head, norms, and four matrices per block."""
+    """The number of parameter tensors: tables, head, norms, four matrices per block, and their biases."""
     tables = 1 + (cfg.position == "learned") + (not cfg.tie_weights)
-    return tables + (1 + cfg.bias) * (count_norms(cfg) + 4 * cfg.n_layer)
+    of_linear = len({"qkv", "proj"} & cfg.biases) + 2 * ("mlp" in cfg.biases)
+    return tables + count_norms(cfg) * (1 + ("norm" in cfg.biases)) + cfg.n_layer * (4 + of_linear)
 
 
 def count_attention_weights(cfg: ModelSection, attention: str, *, drops: bool) -> int:
@@ -100,20 +101,20 @@ def kept_by_block(cfg: ModelSection, attention: str, word: int) -> int:
     A norm saves its input, mean and deviation; a linear layer its input; attention Q, K, V and the weights, the fused
     kernel one log-sum-exp per head instead; dropout its mask.
     """
-    C, drops = cfg.n_embd, cfg.dropout > 0.0
+    C, drops = cfg.n_embd, cfg.dropouts.attention > 0.0
     norms = 2 * (C * FP32 + 2 * FP32)
     inputs = 3 * C * word + count_saved_by_activation(cfg) * word  # of qkv, proj and up; of down
     weights = count_attention_weights(cfg, attention, drops=drops)
     # With dropout, the weights after it are saved beside those of the softmax.
     attended = 3 * C * word + weights * (2 * word + BOOL if drops else word) + (0 if weights else cfg.n_head * FP32)
-    dropout_masks = 2 * C * BOOL if drops else 0
+    dropout_masks = 2 * C * BOOL if cfg.dropouts.residual > 0.0 else 0
     return norms + inputs + attended + dropout_masks
 
 
 def kept_by_forward(cfg: ModelSection, attention: str, word: int) -> int:
     """Bytes that autograd saves per token before the head: ids, first mask, blocks, last norm and its output."""
     C = cfg.n_embd
-    before = INT64 + (C * BOOL if cfg.dropout > 0.0 else 0)
+    before = INT64 + (C * BOOL if cfg.dropouts.embedding > 0.0 else 0)
     after = C * word + (C * FP32 + 2 * FP32 if cfg.norm == "pre" else 0)
     return before + cfg.n_layer * kept_by_block(cfg, attention, word) + after
 
@@ -133,7 +134,7 @@ def held_by_training(cfg: ModelSection, vocab_size: int, attention: str, word: i
     # Gradients of the activation's output and input; the output itself is freed before, unless it is saved for this.
     feed_forward = blocks + (4 if saves_input(cfg) else 8) * C * word
     freed = C * FP32 + 2 * C * word + count_saved_by_activation(cfg) * word
-    drops = cfg.dropout > 0.0
+    drops = cfg.dropouts.attention > 0.0
     weights = count_attention_weights(cfg, attention, drops=drops)
     # Gradients of the weights after and before the softmax; with dropout, the dropped weights are freed by then.
     attended = blocks - freed + C * word + max((1 if drops else 2) * weights, 3 * C) * word

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gptlite.config.rules import DROPOUT_PLACES
 from gptlite.config.schema import DataSection, ModelSection, RunConfig
 from gptlite.config.yaml import Value
 from gptlite.errors import ConfigError, DataError
@@ -193,6 +194,8 @@ def fit_to(sizes: Mapping[str, Value], given: Mapping[str, Value]) -> dict[str, 
         fitted.pop("tokenizer.kind", None)  # only bpe, the default, has a size
     if given.get("tokenizer.kind", "bpe") != "bpe":
         fitted.pop("tokenizer.vocab_size", None)
+    if all(given.get(f"model.{place}") is not None for place in DROPOUT_PLACES):
+        fitted.pop("model.dropout", None)  # no place takes it
     width, heads = given.get("model.n_embd"), given.get("model.n_head")
     if isinstance(width, int) and heads is None:
         fitted["model.n_head"] = max(n for n in range(1, max(1, width // HEAD_SIZE) + 1) if width % n == 0)

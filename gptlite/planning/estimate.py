@@ -14,7 +14,6 @@ from gptlite.model.sizes import (
     WORD,
     Parameters,
     count_hidden,
-    count_norms,
     count_parameters,
     count_tensors,
     held_by_scoring,
@@ -180,13 +179,8 @@ def checkpoint_bytes(cfg: RunConfig, vocab_size: int) -> int:
 
 def gpt2_layout_size(cfg: ModelSection, vocab_size: int) -> tuple[int, int]:
     """Numbers and tensors in model.safetensors: GPT-2's layout has biases and positions even if the model has none."""
-    numbers, tensors = count_parameters(cfg, vocab_size).total, count_tensors(cfg)
-    if not cfg.bias:
-        numbers += (9 * cfg.n_layer + count_norms(cfg)) * cfg.n_embd  # of Q, K, V 3C, then C, 4C and C; C a norm
-        tensors += 4 * cfg.n_layer + count_norms(cfg)
-    if cfg.position != "learned":
-        numbers, tensors = numbers + cfg.block_size * cfg.n_embd, tensors + 1
-    return numbers, tensors
+    stored = cfg.model_copy(update={"bias": True, "position": "learned"})
+    return count_parameters(stored, vocab_size).total, count_tensors(stored)
 
 
 def kept_checkpoints(cfg: RunConfig, updates: int | None) -> int:

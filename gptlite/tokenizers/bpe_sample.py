@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from gptlite.tokenizers.cuts import CUT
 
 SAMPLE_BYTES = 64 << 20  # of text
-WORD_BYTES = 3 << 20  # of different words; one byte takes the trainer a hundred
+WORD_BYTES = 5 << 19  # of different words; one byte takes the trainer a hundred
 _BLOCK = 1 << 16  # characters; each core splits so many at a time, which takes 80 times their memory
 _LONGEST = 1 << 12  # characters of a word; the time for a merge in it grows with the square
 _TEXT_BYTES = 64  # what Python adds to a text, however short

@@ -78,7 +78,7 @@ def choose_micro_batch_size(cfg: RunConfig, n_processes: int) -> Choice:
 
 def dropout_masks_for(cfg: RunConfig, step: int, micro_step: int, rank: int) -> DropoutMasks | None:
     """The masks of one forward pass: a pure function of its arguments. None without dropout."""
-    if cfg.model.dropout == 0.0:
+    if not any(cfg.model.dropouts):
         return None
     return DropoutMasks(mix(cfg.run.seed, DROPOUT_STREAM, step, micro_step, rank))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,13 +23,15 @@ MOST_POSITIONS, MOST_CHANNELS = 128, 256  # of the position table
 # MathML, which browsers typeset.
 PRODUCT = "<mi>Q</mi><msup><mi>K</mi><mo>&#x22A4;</mo></msup>"
 SCALED = f"<mfrac><mrow>{PRODUCT}</mrow><msqrt><mi>d</mi></msqrt></mfrac>"
-EMBEDDED = "<msub><mi>x</mi><mi>t</mi></msub><mo>=</mo><msub><mi>E</mi><mtext>token</mtext></msub>"
-WITH_POSITION = f"{EMBEDDED}<mo>+</mo><msub><mi>P</mi><mi>t</mi></msub>"
+INPUT = "<msub><mi>x</mi><mi>t</mi></msub><mo>=</mo>"
+EMBEDDED = "<msub><mi>E</mi><mtext>token</mtext></msub>"
+SCALED_EMBEDDING = f"<msqrt><mi>C</mi></msqrt>{EMBEDDED}"
+POSITION = "<mo>+</mo><msub><mi>P</mi><mi>t</mi></msub>"
 
 NO_ORDER = "Attention by itself sees a set of tokens, not their order, so row t of this table is added to token t."
 POSITIONS = {  # by model.position
     "learned": f"{NO_ORDER} Its numbers were learned like all others.",
-    "sinusoidal": f"{NO_ORDER} It is not learned: its columns are sin and cos of t / 10000^(2i/C).",
+    "sinusoidal": f"{NO_ORDER} It is not learned: its columns are sin and cos of t / 10000^(2i/C)",
     "none": "This model has no position table (position: none). Only the mask depends on order: later tokens see more.",
 }
 
@@ -46,8 +49,10 @@ def attention_page(
         "about": html.escape(title),
         "score": SCALED if scaled else PRODUCT,
         "scale": describe_scale(scaled, head_size),
-        "position": EMBEDDED if positions is None else WITH_POSITION,
-        "where": f"{POSITIONS[model.position]} {describe_table(positions)}",
+        "position": INPUT
+        + (SCALED_EMBEDDING if model.scale_embeddings else EMBEDDED)
+        + ("" if positions is None else POSITION),
+        "where": f"{POSITIONS[model.position]}{describe_factor(model, positions)} {describe_table(positions)}",
     }
     data = {
         "tokens": [label(piece) for piece in pieces],
@@ -63,6 +68,14 @@ def describe_scale(scaled: bool, head_size: int) -> str:
     if scaled:
         return f"They are divided by √d, because a sum of d = {head_size} products has √d times the spread of one."
     return "This model does not scale them (scale_attention: false); usually they are divided by √d."
+
+
+def describe_factor(model: ModelSection, table: npt.NDArray[Any] | None) -> str:
+    """Say what sines and cosines are multiplied by; nothing for another table."""
+    if model.position != "sinusoidal" or table is None:
+        return ""
+    factor = float(np.linalg.norm(table[0, :2]))  # of sin 0 and cos 0
+    return "." if math.isclose(factor, 1.0, rel_tol=1e-3) else f", times {factor:.3g}, the size of token embeddings."
 
 
 def head_numbers(layer: LayerSteps, head: int) -> dict[str, Any]:

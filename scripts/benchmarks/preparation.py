@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -120,15 +120,19 @@ def main() -> None:
     from gptlite.data import prepare as module
 
     source, target, kind, workers = sys.argv[1:]
-    build, building = module.build, [0.0]  # type: ignore[attr-defined]
+    building = [0.0]
 
-    def timed(*arguments: Any, **keys: Any) -> Any:
-        began = time.perf_counter()
-        tokenizer = build(*arguments, **keys)
-        building[0] += time.perf_counter() - began
-        return tokenizer
+    def timed(call: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*arguments: Any) -> Any:
+            began = time.perf_counter()
+            made = call(*arguments)
+            building[0] += time.perf_counter() - began
+            return made
 
-    module.build = timed  # type: ignore[attr-defined]
+        return run
+
+    for name in ("build", "_begin"):  # training a tokenizer, writing its files
+        setattr(module, name, timed(getattr(module, name)))
     began, used = time.perf_counter(), os.times()
     tokenizer = RunConfig().with_values({"tokenizer.kind": kind}).tokenizer
     made = module.prepare(DataSection(source=source, dir=target), tokenizer, workers=int(workers))

@@ -30,6 +30,19 @@ CASES = [
     (set_("train.learning_rate", 1), "--set: train.learning_rate is not a key of the config. Did you mean train.lr?"),
     (set_("model.n_layer", "two"), "model.n_layer is two, but it must be a whole number >= 1."),
     (set_("model.dropout", 1.5), "model.dropout is 1.5, but it must be a number >= 0 and < 1."),
+    (
+        set_("model.bias", "qkv"),
+        "model.bias is qkv, but it must be true, false or a list of qkv, proj, mlp and norm. Write [qkv].",
+    ),
+    (set_("train.teacher_forcing_ratio", 0.5), "train.scheduled_sampling is the opposite"),
+    (["--teacher-forcing-ratio", "0.5"], "train.scheduled_sampling is the opposite"),
+    (
+        [
+            *set_("model.dropout", 0.1),
+            *(f"--set=model.{place}_dropout=0" for place in ("embedding", "attention", "residual")),
+        ],
+        "model.dropout is 0.1, but every place has a dropout of its own. Set dropout to 0, or one of",
+    ),
     (set_("train.lr", ".nan"), "train.lr is .nan, but it must be auto or a number > 0."),
     (set_("model.n_embd", 15), "model.n_embd is 15, which is not a multiple of n_head (2). Use 14 or 16."),
     (

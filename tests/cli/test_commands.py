@@ -95,7 +95,7 @@ def test_several_samples_differ_and_the_first_is_that_of_one(gptlite, trained):
 def test_a_sample_may_be_longer_than_the_context_and_so_may_the_prompt(gptlite, trained):
     result = gptlite("sample", "--prompt", "the cat sat on the mat.", "--max-new-tokens", "50")
     assert result.code == 0
-    assert "--prompt: of 23 tokens, the model sees only the last 16 (its block_size)" in result.err
+    assert "--prompt: of 23 tokens, the model sees only the last 16 (its context)" in result.err
     assert len(result.out.strip("\n")) >= 23 + 40
 
 

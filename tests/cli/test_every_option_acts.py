@@ -19,6 +19,8 @@ SHORT = ["--prompt", "the ", "--set", "sample.max_new_tokens=20"]
 DRAW = [*SHORT, "-t", "1.5"]
 BEAMS = [*SHORT, "--beams", "3", "-n", "2"]
 
+WAVES = "runs/inner/waves"
+
 # By command and parameter: arguments without the option, and what to add.
 EFFECTS = {
     ("sample",): {
@@ -32,7 +34,7 @@ EFFECTS = {
         "min_p": (DRAW, ["--min-p", "0.5"]),
         "repetition_penalty": (DRAW, ["--repetition-penalty", "2"]),
         "beams": (SHORT, ["--beams", "3"]),
-        "length_penalty": (BEAMS, ["--length-penalty", "0"]),
+        "length_penalty": ([*BEAMS, "--stop", " "], ["--length-penalty", "0"]),
         "n": (DRAW, ["-n", "2"]),
         "seed": (DRAW, ["--seed", "3"]),
         "stop": (DRAW, ["--stop", " ", "--stop", "a", "--stop", "t"]),
@@ -44,6 +46,7 @@ EFFECTS = {
         "out": (DRAW, ["--out", "written.txt"]),
         "interactive": (["-t", "1.5"], ["--interactive"]),
         "logprob": (SHORT[:2], ["--logprob", "cat"]),
+        "context_length": ([WAVES, *DRAW, "--json"], ["--context", "32"]),
         "checkpoint": (DRAW, ["--checkpoint", "3"]),
         "set_": (DRAW, ["--set", "sample.n=2"]),
     },
@@ -56,6 +59,7 @@ EFFECTS = {
         "per_token": ([], ["--per-token"]),
         "attention": ([], ["--attention", "the cat"]),
         "out": (["--by-position"], ["--out", "written.svg"]),
+        "context_length": ([WAVES], ["--context", "32"]),
         "checkpoint": ([], ["--checkpoint", "3"]),
         "as_json": ([], ["--json"]),
         "set_": (["--file", "wide.txt"], ["--set", "data.encoding=utf-16"]),
@@ -86,15 +90,16 @@ def command_of(names: tuple[str, ...]):
 
 
 @pytest.fixture
-def runs(trained, monkeypatch):
-    """Copies of the run nano: `other` has another learning rate, `seed` another seed."""
+def runs(gptlite, trained, monkeypatch):
+    """Copies of the run nano: `other` has another learning rate, `seed` another seed. WAVES has other positions."""
+    waves = ["--set", "model.position=sinusoidal", "--set", f"run.dir={Path(WAVES).parent}", "--name", "waves"]
+    assert gptlite("train", "-c", "nano.yaml", *waves).code == 0
     for name, encoding in (("text.txt", "utf-8"), ("wide.txt", "utf-16")):
         Path(name).write_text("a dog ran to the mat. the cat", encoding)
     for name, old, new in (("other", "  lr: 0.02", "  lr: 0.01"), ("seed", "seed: 1337", "seed: 1")):
         config = Path(shutil.copytree(trained, f"runs/{name}"), "config.yaml")
         assert old in config.read_text()
         config.write_text(config.read_text().replace(old, new))
-    Path("runs/inner").mkdir()
     shutil.copytree(trained, "runs/inner/nano")
     monkeypatch.setattr(memorization, "N_SAMPLES", 3)
     monkeypatch.setattr(memorization, "SAMPLE_TOKENS", 20)

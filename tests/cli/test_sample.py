@@ -100,8 +100,30 @@ def test_beams_come_best_first_with_the_logprobs_that_logprob_gives(gptlite, tra
         assert line["score"] == pytest.approx(line["logprob"] / 12)
     shown = gptlite(*arguments).out
     assert [f"the {line['text']}" in shown for line in found] == [True] * 3
-    sums = json_lines(gptlite(*arguments, "--length-penalty", "0", "--json"))
+    sums = json_lines(gptlite(*arguments, "--length-penalty", "0", "--stop", "q", "--json"))
     assert sums[0]["score"] == sums[0]["logprob"]
+
+
+def test_a_length_penalty_is_refused_where_all_texts_are_equally_long(gptlite, trained):
+    arguments = ("sample", "--prompt", "the ", "--beams", "2", "--max-new-tokens", "12", "--length-penalty", "0")
+    assert gptlite(*arguments).refuses("--length-penalty: no text of this model ends before max_new_tokens")
+    for ends in (("--stop", "q"), ("--stop-token", "0")):
+        assert gptlite(*arguments, *ends).code == 0
+    write_documents = [Path(f"{i}.txt").write_text("the cat sat on the mat.\n" * 9) for i in range(3)]
+    assert all(write_documents)
+    assert gptlite("train", "-c", "nano.yaml", "--data", "?.txt", "--name", "ends").code == 0
+    assert gptlite(*arguments).code == 0  # this model has learned end-of-text
+
+
+def test_a_context_beyond_block_size_is_for_models_without_learned_positions(gptlite, trained):
+    prompt = "the cat sat on the mat. "
+    learned = gptlite("sample", "--prompt", prompt, "--context", "32")
+    assert learned.refuses("--context: the model has learned the positions of its 16 tokens")
+    assert gptlite("train", "-c", "nano.yaml", "--set", "model.position=none", "--name", "free").code == 0
+    assert "sees only the last 16" in gptlite("sample", "--prompt", prompt).err
+    assert "sees only" not in gptlite("sample", "--prompt", prompt, "--context", "32").err
+    for wrong in ("0", "1048577"):
+        assert gptlite("sample", "--context", wrong).refuses(f"--context: the context is {wrong}, but it must be")
 
 
 def test_sampling_options_agree_where_they_mean_the_same(gptlite, trained):

@@ -88,6 +88,9 @@ def test_every_key_has_a_description_and_accepted_values(section, key):
         ("tokenizer.kind", ["char", "o200k_base"], ["Char", "gpt4", None]),
         ("tokenizer.vocab_size", [257, None], [256, 0, "257", 300.0]),
         ("model.dropout", [0, 0.0, 0.999], [1, 1.0, -0.1, float("nan")]),
+        ("model.residual_dropout", [None, 0, 0.999], [1, -0.1]),
+        ("model.bias", [True, False, ["qkv"], ["norm", "mlp"]], [[], "qkv", ["qkv", "qkv"], ["head"], None, 1]),
+        ("model.init", ["zero", "gpt2", "torch"], ["xavier", None, 0]),
         ("train.lr", [1, 3e-4], [0, 0.0, -1.0, float("nan"), float("inf"), True, "3e-4", 10**400]),
         ("train.epochs", [None, 1, 0.5, 1e-9, 1_000_000], [0, 0.0, -1, 1_000_001, float("inf"), "auto", True]),
         ("train.min_lr_ratio", [0, 1], [1.01, -0.01]),
@@ -117,6 +120,8 @@ def test_a_key_takes_its_range_and_nothing_else(name, good, bad):
         ("train.min_lr_ratio", "a number from 0 to 1"),
         ("train.grad_clip", "a number > 0 or null"),
         ("eval.prompt", "text"),
+        ("model.bias", "true, false or a list of qkv, proj, mlp and norm"),
+        ("model.attention_dropout", "a number >= 0 and < 1 or null"),
     ],
 )
 def test_accepted_values_are_described_with_their_range(name, text):

@@ -1,6 +1,14 @@
 import pytest
 
-from gptlite.config.suggest import KEYS, SECTION_SYNONYMS, SYNONYMS, suggest_key, suggest_section
+from gptlite.config.suggest import (
+    EXPLAINED,
+    KEYS,
+    SECTION_SYNONYMS,
+    SYNONYMS,
+    explain_key,
+    suggest_key,
+    suggest_section,
+)
 
 
 @pytest.mark.parametrize(
@@ -36,6 +44,15 @@ def test_an_unknown_key_suggests_what_was_meant(section, key, meant):
 )
 def test_an_unknown_section_suggests_what_was_meant(name, meant):
     assert suggest_section(name) == meant
+
+
+@pytest.mark.parametrize("key", ["teacher_forcing_ratio", "train.teacher_forcing_ratio", "Teacher-Forcing"])
+def test_the_opposite_of_a_key_is_explained_and_not_suggested(key):
+    assert "train.scheduled_sampling is the opposite" in explain_key(key)
+    assert suggest_key("train", key) == []
+    assert explain_key("train.lr") is None
+    names = {name for names in EXPLAINED for name in names.split()}
+    assert not names & ({name for names in SYNONYMS.values() for name in names.split()} | set(KEYS.values()))
 
 
 def test_every_synonym_names_an_existing_key_and_stands_once():

@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
+import numpy_gpt
 import pytest
 import torch
 
 from gptlite.config.schema import ModelSection
-from gptlite.errors import RunError
+from gptlite.errors import ConfigError, RunError
 from gptlite.inference.language_model import ModelInfo
-from gptlite.inference.load import build_model, read_model_info
+from gptlite.inference.load import build_model, read_model_info, with_context
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import to_gpt2
 from gptlite.runs.checkpoint import Damaged
@@ -66,6 +68,34 @@ def test_a_model_larger_than_its_tensors_is_refused_before_it_is_built(monkeypat
         Damaged, match=rf"^step/model\.safetensors: config\.json declares [\d,]+ .* here are {stored} in "
     ):
         build_model(tensors, info, 5, "fused")
+
+
+@pytest.mark.parametrize("position", ["sinusoidal", "none"])
+def test_another_context_continues_the_positions_and_changes_no_earlier_logits(position):
+    shape = {"n_layer": 2, "n_head": 2, "n_embd": 8, "block_size": 8, "position": position, "init": "torch"}
+    trained = GPT(ModelSection(**shape), 5, rng=torch.Generator().manual_seed(0))
+    info = ModelInfo(trained.cfg, start_id=0, normalize="none")
+    longer = with_context(info, 20)
+    model = build_model(checkpoint({}, trained), info, 5, "fused", shape=longer.model)
+    idx = torch.randint(5, (1, 20), generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(model(idx)[:, :8], trained(idx[:, :8]), rtol=0, atol=1e-5)
+    weights = {name: p.detach().double().numpy() for name, p in trained.named_parameters()}
+    expected = numpy_gpt.logits(weights, trained.cfg.model_dump(), idx[0].numpy())
+    np.testing.assert_allclose(model(idx)[0].detach().numpy(), expected, rtol=0, atol=1e-4)
+    with pytest.raises(AssertionError, match="20 positions in a model with block_size 8"):
+        trained(idx)
+
+
+@pytest.mark.parametrize("context", [-1, 0, 2**20 + 1])
+def test_an_impossible_context_is_refused(context):
+    info = ModelInfo(INFO.model.model_copy(update={"position": "none"}), start_id=0, normalize="none")
+    with pytest.raises(ConfigError, match=f"^context: the context is {context}, but"):
+        with_context(info, context)
+
+
+def test_learned_positions_have_no_other_context():
+    with pytest.raises(ConfigError, match=r"^context: the model has learned the positions of its 8 tokens"):
+        with_context(INFO, 4)
 
 
 @pytest.mark.parametrize("start_id", [-1, 5])

@@ -7,6 +7,7 @@ import torch
 from safetensors.torch import save_file
 
 from gptlite.config.schema import ModelSection
+from gptlite.config.values import BiasPlace
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import from_gpt2, hf_config, to_gpt2
 
@@ -17,6 +18,7 @@ VARIANTS = [
         (True, False), CHOICES["activation"], (True, False), CHOICES["position"], (True, False)
     )
 ]
+VARIANTS += [{"bias": [place]} for place in get_args(BiasPlace)]
 
 
 def perturbed(**values) -> GPT:
@@ -46,15 +48,31 @@ def test_hugging_face_computes_our_logits(variant, tmp_path):
         torch.testing.assert_close(theirs.eval()(idx).logits, model(idx), rtol=0, atol=1e-5)
 
 
-def test_post_norm_is_refused_by_hugging_face(tmp_path):
+@pytest.mark.parametrize("values", [{"norm": "post"}, {"scale_embeddings": True}], ids=str)
+def test_what_gpt2_lacks_is_refused_by_hugging_face(values, tmp_path):
     from transformers import AutoModelForCausalLM
 
-    write(perturbed(norm="post"), tmp_path)
+    write(perturbed(**values), tmp_path)
     with pytest.raises((ValueError, KeyError), match="gptlite"):
         AutoModelForCausalLM.from_pretrained(tmp_path)
 
 
-@pytest.mark.parametrize("variant", [{}, {"norm": "post", "bias": True}, {"position": "none", "tie_weights": False}])
+def test_each_place_of_dropout_has_its_name_in_gpt2():
+    cfg = ModelSection(dropout=0.1, embedding_dropout=0.0, attention_dropout=0.2)
+    found = hf_config(cfg, 5, 4)
+    assert (found["embd_pdrop"], found["attn_pdrop"], found["resid_pdrop"]) == (0.0, 0.2, 0.1)
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [
+        {},
+        {"norm": "post", "bias": True},
+        {"position": "none", "tie_weights": False},
+        {"bias": ["mlp"], "scale_embeddings": True},
+    ],
+    ids=str,
+)
 def test_a_model_that_was_written_is_read_back_equal(variant):
     model = perturbed(**variant)
     other = GPT(model.cfg, 23)

@@ -31,6 +31,8 @@ from gptlite.model.sizes import (
 VOCAB, ROWS = 61, 24
 CHOICES = {key: get_args(ModelSection.model_fields[key].annotation) for key in ("activation", "norm", "position")}
 
+BIASES = [True, False, ["qkv"], ["proj"], ["mlp"], ["norm"], ["proj", "mlp", "norm"]]
+
 PARTS = {
     "token_embedding": "embeddings",
     "position_embedding": "positions",
@@ -57,12 +59,12 @@ def random_section(seed: int) -> ModelSection:
         block_size=int(rng.integers(1, 20)),
         norm=str(rng.choice(CHOICES["norm"])),
         position=str(rng.choice(CHOICES["position"])),
-        bias=bool(rng.integers(2)),
+        bias=BIASES[int(rng.integers(len(BIASES)))],
         tie_weights=bool(rng.integers(2)),
     )
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(24))
 def test_parameters_by_part_are_those_of_the_model(seed):
     cfg = random_section(seed)
     model = GPT(cfg, VOCAB)
@@ -83,6 +85,10 @@ PASSES = [
     ({"position": "none", "tie_weights": False}, "batched", "fp32"),
     ({"dropout": 0.1}, "fused", "fp32"),
     ({"dropout": 0.1, "activation": "gelu"}, "batched", "fp32"),
+    *(({f"{place}_dropout": 0.1}, "batched", "fp32") for place in ("embedding", "attention", "residual")),
+    ({"embedding_dropout": 0.1, "residual_dropout": 0.1}, "fused", "fp32"),
+    ({"bias": ["proj", "norm"], "scale_embeddings": True, "position": "sinusoidal"}, "fused", "fp32"),
+    ({"bias": ["qkv", "mlp"], "scale_embeddings": True}, "batched", "bf16"),
     ({}, "fused", "bf16"),
     ({}, "batched", "bf16"),
 ]
@@ -105,7 +111,7 @@ def test_the_formula_counts_what_autograd_saves_in_a_forward_pass(values, attent
         kept[storage.data_ptr()] = storage
         return tensor
 
-    dropout_masks = DropoutMasks(1) if cfg.dropout else None
+    dropout_masks = DropoutMasks(1) if any(cfg.dropouts) else None
     bf16 = torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16")
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor), bf16:
         logits = model(idx, dropout_masks=dropout_masks)
@@ -153,6 +159,8 @@ PEAKS = [
     *(({"activation": activation}, "fused", 5) for activation in CHOICES["activation"]),
     ({"block_size": 128, "n_head": 4}, "batched", 5),
     ({"block_size": 128, "n_head": 4, "dropout": 0.1}, "batched", 5),
+    ({"block_size": 128, "n_head": 4, "attention_dropout": 0.1}, "batched", 5),
+    ({"block_size": 128, "n_head": 4, "residual_dropout": 0.1}, "batched", 5),
 ]
 
 
@@ -161,7 +169,7 @@ def test_the_formula_gives_the_peak_of_a_training_pass_without_gradients(values,
     cfg = section(**values)
     model, idx = built(cfg, attention, vocab_size)
     with Held(model) as held:
-        nll_sum(model(idx, dropout_masks=DropoutMasks(1) if cfg.dropout else None), idx).backward()
+        nll_sum(model(idx, dropout_masks=DropoutMasks(1) if any(cfg.dropouts) else None), idx).backward()
     expected = idx.numel() * held_by_training(cfg, vocab_size, attention, 4)
     gradients = 4 * model.n_parameters()  # those that are there by then
     assert expected * 0.98 <= held.most <= expected * 1.02 + gradients

@@ -79,6 +79,14 @@ def test_what_is_given_wins_and_what_depends_on_it_follows(given, fitted):
     assert {key: found.get(key) for key in fitted} == fitted
 
 
+def test_no_dropout_is_chosen_where_every_place_has_its_own():
+    own = {f"model.{place}_dropout": 0.1 for place in ("embedding", "attention", "residual")}
+    sizes = choose_sizes(40_000, 60.0, 64)
+    assert sizes["model.dropout"] > 0
+    assert "model.dropout" in fit_to(sizes, dict(list(own.items())[:2]))
+    assert "model.dropout" not in fit_to(sizes, own)
+
+
 def test_a_text_that_is_read_too_often_gets_dropout_and_in_the_end_less_time():
     sizes = [choose_sizes(40_000, minutes, 64) for minutes in (0.03, 0.06, 60.0)]
     assert [each["model.dropout"] for each in sizes] == sorted(each["model.dropout"] for each in sizes)

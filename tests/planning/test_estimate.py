@@ -27,7 +27,14 @@ def of(cfg, prepared, updates, **others):
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
-@pytest.mark.parametrize("values", [{}, {"model.bias": True, "model.position": "none", "model.tie_weights": False}])
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"model.bias": True, "model.position": "none", "model.tie_weights": False},
+        {"model.bias": ["proj", "norm"], "model.position": "sinusoidal", "model.scale_embeddings": True},
+    ],
+)
 def test_optimizer_and_checkpoint_take_the_bytes_that_are_said(tiny, tmp_path, optimizer, values):
     asked = tiny.with_values({"train.optimizer": optimizer, "train.max_steps": 2, "model.n_embd": 32, **values})
     made = launch.start(asked, base="tiny", root=tmp_path / "runs")

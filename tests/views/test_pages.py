@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 from typing import Any, get_args
 
 import numpy as np
+import numpy_gpt
 import pytest
 
 from gptlite.config.schema import ModelSection
@@ -120,7 +121,17 @@ def test_the_formulas_are_those_of_the_model():
     assert "<msqrt>" not in shown(False, "learned")
     assert "scale_attention: false" in shown(False, "learned")
     assert "position: none" in shown(True, "none")
-    assert "10000" in shown(True, "sinusoidal")
+    assert "softmax</mtext><mo>(</mo><mtext>mask" in shown(True, "learned")
+
+
+@pytest.mark.parametrize(
+    ("factor", "said"), [(1.0, "10000^(2i/C). It"), (0.028, "10000^(2i/C), times 0.028, the size")]
+)
+def test_the_sinusoids_are_shown_with_their_factor_and_the_embeddings_with_theirs(factor, said):
+    model = ModelSection(position="sinusoidal", scale_embeddings=factor == 1.0, n_embd=4)
+    page = attention_page("", NASTY, [layer(1, 8, 4)], factor * numpy_gpt.sinusoids(8, 4), model)
+    assert said in page
+    assert ("<msqrt><mi>C</mi></msqrt><msub><mi>E</mi>" in page) is model.scale_embeddings
 
 
 def test_every_nth_row_and_column_of_a_large_position_table_is_shown():

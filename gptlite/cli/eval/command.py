@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import typer
 
 from gptlite.cli.eval import options
-from gptlite.cli.options import CheckpointOption, SetOption, check_keys
+from gptlite.cli.options import CheckpointOption, ContextOption, SetOption, check_keys
 from gptlite.cli.terminal import Console, emit
 
 
@@ -21,6 +21,7 @@ def evaluate(
     per_token: options.PerToken = False,
     attention: options.Attention = None,
     out: options.Out = None,
+    context_length: ContextOption = None,
     checkpoint: CheckpointOption = None,
     as_json: options.Json = False,
     set_: SetOption = None,
@@ -30,7 +31,7 @@ def evaluate(
 
     mode = options.select_mode(context)
     console = Console()
-    models = select_models(runs or [], checkpoint, check_keys("eval", set_), console.say)
+    models = select_models(runs or [], checkpoint, check_keys("eval", set_), context_length, console.say)
     for model in models:
         console.say(f"checkpoint: {model.checkpoint.path}")
     lines: Iterable[str]

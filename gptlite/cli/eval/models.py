@@ -23,12 +23,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SelectedModel:
-    """A checkpoint and the config of its run, changed by --set. `label` is unique among the selected."""
+    """A checkpoint and the config of its run, changed by --set. `label` is unique among the selected.
+
+    context: the value of --context.
+    """
 
     name: str
     label: str
     checkpoint: Checkpoint
     cfg: RunConfig
+    context: int | None
 
     def to_json(self) -> dict[str, Any]:
         """The entries of --json that name the checkpoint."""
@@ -36,11 +40,11 @@ class SelectedModel:
 
 
 def select_models(
-    names: Sequence[str], which: str | None, sets: Sequence[str], say: Callable[[str], None]
+    names: Sequence[str], which: str | None, sets: Sequence[str], context: int | None, say: Callable[[str], None]
 ) -> list[SelectedModel]:
     """Open a checkpoint of each run, or of the newest if none is named. RunError with every problem.
 
-    which: the value of --checkpoint. sets: those of --set.
+    which, context: the values of --checkpoint and --context. sets: those of --set.
     """
     from gptlite.runs.find import choose_checkpoint, find_run, load_checkpoint_config
     from gptlite.runs.run import runs_folder
@@ -58,7 +62,7 @@ def select_models(
     labels = [f"{name} {each.step}" for name, each in zip(run_names, found, strict=True)]
     times = Counter(labels)
     return [
-        SelectedModel(name, label if times[label] == 1 else str(each.path), each, cfg)
+        SelectedModel(name, label if times[label] == 1 else str(each.path), each, cfg, context)
         for name, label, each, cfg in zip(run_names, labels, found, cfgs, strict=True)
     ]
 
@@ -101,8 +105,9 @@ def load_evaluators(
     problems: list[Problem] = []
     evaluators = []
     for run in selected:
-        model = load_checkpoint(run.checkpoint, run.cfg.run)
         prefix = f"{run.label}: " if len(selected) > 1 else ""
+        with located(f"{prefix}--context", at="context"):
+            model = load_checkpoint(run.checkpoint, run.cfg.run, context=run.context)
         ids = []
         for text in texts:
             with gathered(problems), located(prefix + text.name), located(f"{prefix}--stride", at="stride"):

@@ -46,10 +46,10 @@ Json = Annotated[bool, Option("--json", help="Print one JSON object.")]
 
 # What `gptlite eval` can show, and the options that apply to it; None: the table of scores.
 ALLOWED: Mapping[str | None, Sequence[str]] = {
-    None: ("--file", "--stride", "--json"),
-    "--by-position": ("--file", "--out"),
+    None: ("--file", "--stride", "--context", "--json"),
+    "--by-position": ("--file", "--context", "--out"),
     "--memorised": ("--json",),
-    "--per-token": ("--file", "--out"),
+    "--per-token": ("--file", "--context", "--out"),
     "--attention": ("--out",),
 }
 ONE_AT_A_TIME = ("--per-token", "--attention")  # pages of one run and one text

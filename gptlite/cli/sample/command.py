@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from gptlite.cli.files import writable, write_output
-from gptlite.cli.options import CheckpointOption, RunArgument, SetOption, check_keys
+from gptlite.cli.options import CheckpointOption, ContextOption, RunArgument, SetOption, check_keys
 from gptlite.cli.sample import options
 from gptlite.cli.sample.interactive import answer_prompts
 from gptlite.cli.sample.output import SampleWriter
@@ -48,6 +48,7 @@ def sample(
     out: options.Out = None,
     interactive: options.Interactive = False,
     logprob: options.Logprob = None,
+    context_length: ContextOption = None,
     checkpoint: CheckpointOption = None,
     set_: SetOption = None,
 ) -> None:
@@ -61,7 +62,8 @@ def sample(
     console.say(f"checkpoint: {found.path}")
     texts: list[str] = []
     put = emit if file is None else texts.append
-    with open_writer(found, cfg, put, stream=stream is not False, explain=explain, as_json=as_json) as writer:
+    how = {"stream": stream is not False, "explain": explain, "as_json": as_json}
+    with open_writer(found, cfg, put, context_length, **how) as writer:
         usable = partial(usable_prompt, writer.model, skip=unknown == "skip", say=console.say)
         known = partial(known_text, writer.model, "--logprob", skip=unknown == "skip", say=console.say)
         if interactive:
@@ -94,13 +96,21 @@ def select_model(
 
 @contextmanager
 def open_writer(
-    found: Checkpoint, cfg: RunConfig, put: Callable[[str], None], *, stream: bool, explain: bool, as_json: bool
+    found: Checkpoint,
+    cfg: RunConfig,
+    put: Callable[[str], None],
+    context: int | None,
+    *,
+    stream: bool,
+    explain: bool,
+    as_json: bool,
 ) -> Iterator[SampleWriter]:
-    """Load the model of a checkpoint for writing."""
+    """Load the model of a checkpoint for writing. context: the value of --context."""
     # Importing torch takes a second, so the command line is checked first.
     from gptlite.compute.device import settings
     from gptlite.inference.load import load_checkpoint
 
-    model = load_checkpoint(found, cfg.run, decoding=True)
+    with located("--context", at="context"):
+        model = load_checkpoint(found, cfg.run, decoding=True, context=context)
     with settings(model.compute, deterministic=cfg.run.deterministic):
         yield SampleWriter(model, cfg.sample, put, stream, explain, as_json)

@@ -38,7 +38,11 @@ class SampleWriter:
 
     def write(self, prompts: Sequence[str], repeats: int = 0) -> None:
         """Continue each prompt, by drawing or with beams. repeats: is added to the seed."""
-        with located("--beams", at="beams"), located("--stop-token", at="stop_tokens"):
+        with (
+            located("--beams", at="beams"),
+            located("--length-penalty", at="length_penalty"),
+            located("--stop-token", at="stop_tokens"),
+        ):
             if self.section.beams is None:
                 self._draw(prompts, self.section.model_copy(update={"seed": self.section.seed + repeats}))
             else:

@@ -68,5 +68,5 @@ def usable_prompt(model: LanguageModel, where: str, prompt: str, *, skip: bool, 
     prompt = known_text(model, where, prompt, skip=skip, say=say)
     length, context = len(model.encode_prompt(prompt)), model.info.model.block_size
     if length > context:
-        say(f"{where}: of {length:,} tokens, the model sees only the last {context} (its block_size)")
+        say(f"{where}: of {length:,} tokens, the model sees only the last {context} (its context)")
     return prompt

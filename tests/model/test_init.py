@@ -1,0 +1,112 @@
+"""The initial weights, against what the papers, torch and transformers say."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy_gpt
+import pytest
+import torch
+from torch import nn
+
+from gptlite.config.schema import ModelSection
+from gptlite.model.gpt import GPT, sinusoids
+from gptlite.model.gpt2_layout import gpt2_name
+
+WIDE = {"n_layer": 2, "n_head": 2, "n_embd": 64, "block_size": 32, "bias": True, "tie_weights": False}
+
+
+def fresh(vocab_size: int = 300, **values) -> GPT:
+    return GPT(ModelSection(**{**WIDE, **values}), vocab_size, rng=torch.Generator().manual_seed(0))
+
+
+def assert_normal(p: torch.Tensor, std: float, name: str) -> None:
+    """Within four standard deviations of the mean and of the spread of so many draws."""
+    assert abs(p.mean().item()) < 4 * std / math.sqrt(p.numel()), name
+    assert p.std().item() == pytest.approx(std, rel=4 / math.sqrt(2 * p.numel())), name
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_zero_weights_are_normal_the_last_of_each_branch_and_biases_zero_and_norms_one(norm):
+    for name, p in fresh(norm=norm).named_parameters():
+        if ".ln_" in f".{name}" and name.endswith("weight"):
+            assert bool((p == 1).all()), name
+        elif name.endswith(("bias", "attn.proj.weight", "mlp.down.weight")):
+            assert bool((p == 0).all()), name
+        else:
+            assert_normal(p, 0.02, name)
+
+
+def test_with_zero_every_pre_norm_block_starts_as_the_identity_and_a_post_norm_block_as_its_norms():
+    x = torch.randn(2, 12, 64, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(fresh().blocks[1](x), x)
+    twice = nn.functional.layer_norm(nn.functional.layer_norm(x, (64,)), (64,))
+    torch.testing.assert_close(fresh(norm="post").blocks[1](x), twice)
+
+
+@pytest.mark.parametrize("n_layer", [1, 8])
+def test_gpt2_weights_are_spread_as_transformers_spreads_those_of_its_gpt2(n_layer):
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    shape = {"n_layer": n_layer, "n_head": 2, "n_embd": 64}
+    torch.manual_seed(0)
+    config = GPT2Config(**shape, vocab_size=300, n_positions=32, tie_word_embeddings=False)
+    theirs = dict(GPT2LMHeadModel(config).named_parameters())
+    for name, p in fresh(init="gpt2", **shape).named_parameters():
+        expected = theirs.pop(gpt2_name(name))
+        if p.ndim == 1:
+            assert torch.equal(p, expected), name
+            continue
+        std = 0.02 / math.sqrt(2 * n_layer) if name.endswith(("proj.weight", "down.weight")) else 0.02
+        assert_normal(p, std, name)
+        assert_normal(expected, std, name)
+    assert not theirs
+
+
+def test_torch_weights_are_those_that_its_layers_draw_from_the_same_seed():
+    torch.manual_seed(0)
+    C, V = 64, 300
+    layers = [nn.Embedding(V, C), nn.Embedding(32, C)]
+    for _ in range(2):
+        layers += [nn.LayerNorm(C), nn.Linear(C, 3 * C), nn.Linear(C, C)]
+        layers += [nn.LayerNorm(C), nn.Linear(C, 4 * C), nn.Linear(4 * C, C)]
+    layers += [nn.LayerNorm(C), nn.Linear(C, V, bias=False)]
+    expected = [p for layer in layers for p in layer.parameters()]
+    for (name, p), theirs in zip(fresh(init="torch").named_parameters(), expected, strict=True):
+        torch.testing.assert_close(p, theirs, rtol=1e-6, atol=0, msg=name)
+
+
+def test_a_head_that_shares_the_embedding_starts_as_the_embedding():
+    for init, std in (("zero", 0.02), ("gpt2", 0.02), ("torch", 1.0)):
+        model = fresh(init=init, tie_weights=True)
+        assert model.head.weight is model.token_embedding.weight
+        assert_normal(model.head.weight, std, init)
+
+
+@pytest.mark.parametrize("width", [8, 7])
+def test_the_position_table_is_that_of_the_paper(width):
+    np.testing.assert_allclose(sinusoids(6, width).numpy(), numpy_gpt.sinusoids(6, width), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(("init", "size"), [("zero", 0.02), ("gpt2", 0.02), ("torch", 1.0)])
+def test_the_position_table_has_the_size_of_fresh_token_embeddings_or_that_of_the_paper(init, size):
+    def root_mean_square(x: torch.Tensor) -> float:
+        return x.square().mean().sqrt().item()
+
+    small, full = (fresh(init=init, position="sinusoidal", scale_embeddings=scaled) for scaled in (False, True))
+    assert root_mean_square(small.position_table) == pytest.approx(size)
+    assert root_mean_square(full.position_table) == pytest.approx(math.sqrt(0.5))  # sin^2 + cos^2 = 1 in each pair
+    assert root_mean_square(small.token_embedding.weight) == pytest.approx(size, rel=0.03)
+
+
+def test_the_default_draws_the_weights_that_it_always_drew():
+    # The first and last draws of seed 0, from torch's own generator: a table of 300 x 64, then 32 x 64, and so on.
+    rng = torch.Generator().manual_seed(0)
+    tables = [torch.empty(shape).normal_(0.0, 0.02, generator=rng) for shape in ((300, 64), (32, 64))]
+    blocks = [
+        torch.empty(shape).normal_(0.0, 0.02, generator=rng) for _ in range(2) for shape in ((192, 64), (256, 64))
+    ]
+    head = torch.empty(300, 64).normal_(0.0, 0.02, generator=rng)
+    drawn = [p for p in fresh().parameters() if p.ndim == 2 and bool((p != 0).any())]
+    assert all(torch.equal(a, b) for a, b in zip(drawn, [*tables, *blocks, head], strict=True))
