@@ -73,6 +73,17 @@ def test_small_and_char_differ_only_in_the_tokenizer_and_a_context_of_as_much_te
         ("unscaled", "base", {"model.scale_attention": False}),
         ("post-norm", "base", {"model.norm": "post"}),
         (
+            "notes",
+            "base",
+            {
+                "model.bias": ["proj", "mlp", "norm"],
+                "model.dropout": 0.1,
+                "model.embedding_dropout": 0.0,
+                "model.tie_weights": False,
+                "model.init": "torch",
+            },
+        ),
+        (
             "deep",
             "base",
             {
