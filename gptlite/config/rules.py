@@ -183,6 +183,38 @@ TRAIN_RULES = (
         "muon",
         unset=("auto", None),
     ),
+    Rule(
+        ("scheduled_sampling", "scheduled_sampling_decay", "scheduled_sampling_start", "scheduled_sampling_until"),
+        lambda last, *curve: last > 0 or curve == ("linear", 0, 1),
+        lambda *_: (
+            "train.scheduled_sampling is 0, so no input is replaced, and scheduled_sampling_decay, _start and _until "
+            "do nothing. Leave them out, or set scheduled_sampling above 0."
+        ),
+    ),
+    Rule(
+        ("scheduled_sampling", "scheduled_sampling_start"),
+        lambda last, first: first <= last or last == 0,
+        lambda last, first: (
+            f"train.scheduled_sampling_start is {first}, above scheduled_sampling ({last}), but the fraction of "
+            f"replaced inputs only rises. Use at most {last}."
+        ),
+    ),
+    Rule(
+        ("scheduled_sampling", "scheduled_sampling_decay"),
+        lambda last, decay: decay == "linear" or last < 1,
+        lambda _, decay: (
+            f"train.scheduled_sampling is 1, but with scheduled_sampling_decay {decay} the text's own inputs never "
+            "vanish. Use less than 1, or linear."
+        ),
+    ),
+    Rule(
+        ("scheduled_sampling_decay", "scheduled_sampling_start"),
+        lambda decay, first: decay != "inverse_sigmoid" or first > 0,
+        lambda *_: (
+            "train.scheduled_sampling_start is 0, but the curve of inverse_sigmoid begins above 0, at 1 / (k + 1) for "
+            "its k of at least 1. Use 0.01, say."
+        ),
+    ),
     requires("train.momentum", "optimizer", lambda name: name != "adamw", "which uses beta1 and beta2 instead", "muon"),
 )
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from gptlite.config.rules import LOG_RULES, TRAIN_RULES, Section
 from gptlite.config.saved import DEFAULT_MAX_STEPS
@@ -60,8 +62,17 @@ class TrainSection(Section):
     grad_clip: Positive | None = key(1.0, "clip the gradient to this norm; null means no clipping")
     scheduled_sampling: Fraction = key(
         0.0,
-        "final fraction of input tokens replaced by the model's own predictions, rising linearly from 0; "
-        "0 is teacher forcing, which did better in the measurements of docs/decisions.md",
+        "final fraction of input tokens replaced by the model's own predictions; 0 is teacher forcing, which did "
+        "better in the measurements of docs/decisions.md",
+    )
+    scheduled_sampling_decay: Literal["linear", "exponential", "inverse_sigmoid"] = key(
+        "linear", "curve on which the fraction of the text's own inputs falls to 1 - scheduled_sampling"
+    )
+    scheduled_sampling_start: Fraction = key(
+        0.0, "fraction of input tokens replaced at the first update; inverse_sigmoid needs one above 0"
+    )
+    scheduled_sampling_until: Annotated[float, Field(gt=0, le=1)] = key(
+        1.0, "fraction of the training after which the fraction of replaced inputs stays as it is"
     )
     patience: Count | None = key(
         None, "stop after this many evaluations without a new best score; null means no early stopping"

@@ -18,6 +18,9 @@ the mixed inputs, and higher.
 
 from __future__ import annotations
 
+import math
+from typing import assert_never
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -33,13 +36,28 @@ ONE = 1 << 30  # a probability of 1, in the units of `draw`
 
 
 def replaced_fraction_at(step: int, cfg: TrainSection, elapsed_fraction: float | None = None) -> float:
-    """Probability that an input of update `step` (the first is 0) is replaced. It rises linearly from 0 and would reach
-    cfg.scheduled_sampling one update after the last.
+    """Probability that an input of update `step` (the first is 0) is replaced. It rises from scheduled_sampling_start
+    and would reach cfg.scheduled_sampling one update after the last, or earlier by scheduled_sampling_until.
+
+    The curves are those of the paper for 1 minus this, the probability of the text's own token after i updates:
+
+    linear            max(floor, k - c i)
+    exponential       k^i: its logarithm is linear
+    inverse_sigmoid   k / (k + exp(i / k)): its logit, log k - i / k, is linear
 
     elapsed_fraction: under max_minutes, how much of the time has passed; the probability follows it instead.
     """
     progress = step / (cfg.updates or 1) if elapsed_fraction is None else elapsed_fraction
-    return cfg.scheduled_sampling * progress
+    progress = min(1.0, progress / cfg.scheduled_sampling_until)
+    first, last = cfg.scheduled_sampling_start, cfg.scheduled_sampling
+    if cfg.scheduled_sampling_decay == "linear":
+        return first + (last - first) * progress
+    if cfg.scheduled_sampling_decay == "exponential":
+        return 1.0 - math.pow(1.0 - first, 1.0 - progress) * math.pow(1.0 - last, progress)
+    if cfg.scheduled_sampling_decay == "inverse_sigmoid":
+        odds = math.pow(1.0 / first - 1.0, 1.0 - progress) * math.pow(1.0 / last - 1.0, progress)
+        return 1.0 / (1.0 + odds)
+    assert_never(cfg.scheduled_sampling_decay)
 
 
 def random_bits(seed: int, step: int, first_row: int, n_rows: int, length: int) -> U64:

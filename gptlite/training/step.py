@@ -126,7 +126,9 @@ def train_step(
     replaced_fraction = replaced_fraction_at(step, cfg.train, elapsed_fraction)
     loss = dist.sum(accumulate_gradients(trainer, step, replaced_fraction))
     dist.sum_gradients(model.parameters())
-    more = layer_grad_norms(model) if diagnostics.layers else {}
+    more = {"scheduled_sampling": replaced_fraction} if cfg.train.scheduled_sampling > 0.0 else {}
+    if diagnostics.layers:
+        more |= layer_grad_norms(model)
     gradients = gradient_histograms(model) if diagnostics.gradients else {}
     limit = math.inf if cfg.train.grad_clip is None else cfg.train.grad_clip
     grad_norm = torch.nn.utils.clip_grad_norm_(model.parameters(), limit)

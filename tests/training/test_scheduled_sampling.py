@@ -149,6 +149,61 @@ def test_the_share_rises_from_nothing_to_where_one_more_update_would_follow():
     assert [replaced_fraction_at(70, by_the_clock, gone) for gone in (0.0, 0.5, 1.0)] == pytest.approx([0.0, 0.2, 0.4])
 
 
+def own_share(step: int, **values) -> float:
+    """The probability of the text's own token in the update after `step` others, of 100."""
+    named = {f"scheduled_sampling_{key}": value for key, value in values.items() if key != "last"}
+    return 1 - replaced_fraction_at(step, TrainSection(scheduled_sampling=values["last"], max_steps=100, **named))
+
+
+STEPS = (0, 1, 10, 50, 99)
+
+
+def test_the_linear_decay_is_that_of_the_paper_with_its_offset_and_floor():
+    k, floor, c = 0.9, 0.3, 0.6 / 40  # max(floor, k - c i), at its floor after 40 of 100 updates
+    expected = [max(floor, k - c * i) for i in STEPS]
+    assert [own_share(i, last=0.7, start=0.1, until=0.4) for i in STEPS] == pytest.approx(expected)
+
+
+def test_the_exponential_decay_is_that_of_the_paper():
+    k = 0.98
+    got = [own_share(i, last=1 - k**100, decay="exponential") for i in STEPS]
+    assert got == pytest.approx([k**i for i in STEPS])
+    held = [own_share(i, last=1 - k**50, decay="exponential", until=0.5) for i in STEPS]
+    assert held == pytest.approx([max(k**50, k**i) for i in STEPS])
+
+
+@pytest.mark.parametrize("k", [10.0, 20.0, 25.0])
+def test_the_inverse_sigmoid_decay_is_that_of_the_paper(k):
+    def paper(i: float) -> float:
+        return k / (k + math.exp(i / k))
+
+    got = [own_share(i, last=1 - paper(100), decay="inverse_sigmoid", start=1 - paper(0)) for i in STEPS]
+    assert got == pytest.approx([paper(i) for i in STEPS], abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"scheduled_sampling_decay": "exponential"}, "scheduled_sampling is 0, so no input"),
+        ({"scheduled_sampling_start": 0.1}, "scheduled_sampling is 0, so no input"),
+        ({"scheduled_sampling_until": 0.5}, "scheduled_sampling is 0, so no input"),
+        ({"scheduled_sampling": 0.1, "scheduled_sampling_start": 0.2}, "Use at most 0.1"),
+        ({"scheduled_sampling": 1.0, "scheduled_sampling_decay": "exponential"}, "Use less than 1, or linear"),
+        ({"scheduled_sampling": 0.5, "scheduled_sampling_decay": "inverse_sigmoid"}, "Use 0.01, say"),
+    ],
+    ids=str,
+)
+def test_a_decay_that_cannot_act_or_does_not_exist_is_refused(values, message):
+    with pytest.raises(ValueError, match=message):
+        TrainSection(**values)
+
+
+def test_the_share_is_a_metric_of_every_update_with_it_and_of_no_other():
+    trainer = trainer_for(config(**{"train.scheduled_sampling": 0.5, "train.scheduled_sampling_start": 0.1}))
+    assert train_step(trainer, 5).more == {"scheduled_sampling": pytest.approx(0.2)}
+    assert train_step(trainer_for(config()), 5).more == {}
+
+
 def test_the_random_bits_of_an_input_follow_from_seed_step_and_row_alone():
     whole = random_bits(1, 2, 0, B, T)
     assert np.array_equal(np.concatenate([random_bits(1, 2, first, 2, T) for first in range(0, B, 2)]), whole)
