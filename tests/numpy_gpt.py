@@ -60,6 +60,8 @@ def logits(w: Mapping[str, Floats], keys: Mapping[str, Any], idx: npt.NDArray[np
     )
 
     def norm(x: Floats, name: str) -> Floats:
+        if keys["variant"] == "no_norm":
+            return x
         normed = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5) * w[f"{name}.weight"]
         return normed + w[f"{name}.bias"] if has_bias(keys, "norm") else normed
 
@@ -72,7 +74,7 @@ def logits(w: Mapping[str, Floats], keys: Mapping[str, Any], idx: npt.NDArray[np
         q, k, v = (np.split(part, n_head, axis=-1) for part in rows)
         weights = np.zeros((n_head, len(x), len(x)))
         for head, t in itertools.product(range(n_head), range(len(x))):
-            seen = range(t + 1)
+            seen = range(len(x) if keys["variant"] == "no_mask" else t + 1)
             scores = np.array([q[head][t] @ k[head][s] for s in seen])
             if keys["scale_attention"]:
                 scores = scores / math.sqrt(head_size)
@@ -88,7 +90,11 @@ def logits(w: Mapping[str, Floats], keys: Mapping[str, Any], idx: npt.NDArray[np
     tokens = w["token_embedding.weight"][idx] * (math.sqrt(width) if keys["scale_embeddings"] else 1.0)
     x = drop(tokens + position_table(w, keys, len(idx)), p_embedding)
     for at in (f"blocks.{layer}" for layer in range(keys["n_layer"])):
-        if keys["norm"] == "pre":
+        if keys["variant"] == "no_residual":
+            x = feed_forward(norm(attention(norm(x, f"{at}.ln_1"), f"{at}.attn"), f"{at}.ln_2"), f"{at}.mlp")
+        elif keys["variant"] == "no_feed_forward":
+            x = x + attention(norm(x, f"{at}.ln_1"), f"{at}.attn")
+        elif keys["norm"] == "pre":
             x = x + attention(norm(x, f"{at}.ln_1"), f"{at}.attn")
             x = x + feed_forward(norm(x, f"{at}.ln_2"), f"{at}.mlp")
         else:

@@ -119,9 +119,8 @@ def drop(stream: TextIO) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def next_commands(handle: str, others: Sequence[str], folder: Path) -> list[str]:
-    """Lines that name the commands to go on with: sample from a run, other commands of gptlite, TensorBoard."""
-    commands = [f'sample {handle} --prompt "..."', *others]
+def next_commands(commands: Sequence[str], folder: Path) -> list[str]:
+    """Lines that name the commands to go on with: those of gptlite, and TensorBoard."""
     tensorboard = f"  {shell_name('tensorboard')} --logdir {shlex.quote(str(folder))}"
     lines = [*(f"  {shell_name('gptlite')} {command}" for command in commands), tensorboard]
     return ["next:", *map(on_one_line, lines)]

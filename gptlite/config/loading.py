@@ -86,7 +86,15 @@ def find_config(name: str | Path) -> Path:
     close = difflib.get_close_matches(Path(name).stem, stems, n=1)
     advice = f"Did you mean {stems[close[0]]}?" if close else "Name one of these, or give a path."
     searched = "" if Path(name).is_absolute() else " here, in configs/ or built in"
-    raise ConfigError(f"there is no such config{searched}. The configs are {', '.join(known)}. {advice}", where)
+    raise ConfigError(f"there is no such config{searched}. The configs are {_listed(known)}. {advice}", where)
+
+
+def _listed(files: Sequence[str]) -> str:
+    """The names of configs, with the first and the number of the lessons, which are many."""
+    lessons = [file for file in files if file.startswith("lesson-")]
+    more = f"{len(lessons) - 1} more lesson-*.yaml"
+    named = [more if file in lessons[1:2] else file for file in files if file not in lessons[2:]]
+    return ", ".join(named)
 
 
 def load_config(

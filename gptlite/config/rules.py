@@ -142,6 +142,7 @@ TOKENIZER_RULES = (
     requires("tokenizer.vocab_size", "kind", lambda kind: kind == "bpe", "which determines its own size", "bpe"),
 )
 
+LEFT_OUT = {"no_feed_forward": "mlp", "no_norm": "norm"}  # by model.variant: the place of model.bias that is gone
 DROPOUT_PLACES = ("embedding_dropout", "attention_dropout", "residual_dropout")
 
 MODEL_RULES = (
@@ -160,6 +161,29 @@ MODEL_RULES = (
         lambda everywhere, *_: (
             f"model.dropout is {everywhere}, but every place has a dropout of its own. Set dropout to 0, or one of "
             f"{', '.join(DROPOUT_PLACES)} to null."
+        ),
+    ),
+    requires("model.variant", "norm", lambda norm: norm == "pre", "and the variants are those of pre-LN", "pre"),
+    Rule(
+        ("variant", "init"),
+        lambda variant, init: variant != "no_residual" or init != "zero",
+        lambda *_: (
+            "model.variant is no_residual, but init is zero, so every block would put out zeros and learn nothing. Set "
+            "init to gpt2 or torch."
+        ),
+    ),
+    Rule(
+        ("variant", "bias"),
+        lambda variant, bias: isinstance(bias, bool) or LEFT_OUT.get(variant) not in bias,
+        lambda variant, _: (
+            f"model.bias names {LEFT_OUT[variant]}, but variant is {variant}, which has none. Take it off the list."
+        ),
+    ),
+    Rule(
+        ("variant", "activation"),
+        lambda variant, activation: variant != "no_feed_forward" or activation == "relu",
+        lambda _, activation: (
+            f"model.activation is {activation}, but variant is no_feed_forward, which has none. Leave activation out."
         ),
     ),
 )

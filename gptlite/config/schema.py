@@ -186,6 +186,17 @@ class ModelSection(Section):
         "as GPT-2, with Normal(0, 0.02 / sqrt(2 n_layer)) there; or torch's defaults of nn.Linear and nn.Embedding",
     )
 
+    variant: Literal["no_residual", "no_feed_forward", "no_norm", "no_mask"] | None = key(
+        None,
+        "a block without one of its parts, to see what the part is for; null means whole. Without the mask the model "
+        "sees what it has to predict: it is scored, but cannot write",
+    )
+
+    @property
+    def sees_ahead(self) -> bool:
+        """True for a model that attends to the tokens that it has to predict."""
+        return self.variant == "no_mask"
+
     @property
     def head_size(self) -> int:
         """Width of one attention head."""

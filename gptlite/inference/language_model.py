@@ -94,6 +94,14 @@ class LanguageModel:
         """Encode a prompt; an empty one becomes the id that texts start with."""
         return [self.info.start_id] if prompt == "" else self.encode(prompt)
 
+    def require_mask(self) -> None:
+        """ConfigError for a model without a mask, which reads the tokens that it has to predict."""
+        if self.info.model.sees_ahead:
+            raise ConfigError(
+                "this model has no mask (model.variant: no_mask). It reads the tokens that it has to predict, so it "
+                "can be scored, but neither write nor show how it predicts. Use another run."
+            )
+
     def samples(
         self, prompts: str | Sequence[str], params: SampleSection, *, n_top_logprobs: int = 0
     ) -> Iterator[Sample]:
@@ -102,6 +110,7 @@ class LanguageModel:
         Up to the rounding of logits, sample i of a prompt depends on (seed, i) alone, not on `n` or the other prompts.
         n_top_logprobs: how many of the most likely tokens are recorded at each token.
         """
+        self.require_mask()
         self._check_stop_tokens(params.stop_tokens)
         encoded = [self.encode_prompt(prompt) for prompt in ([prompts] if isinstance(prompts, str) else prompts)]
         # In fp32: decoding one token at a time is bound by reading the weights, and a cast would read them twice.
@@ -153,6 +162,7 @@ class LanguageModel:
 
         ConfigError for too many beams, and for a length penalty where all texts are equally long.
         """
+        self.require_mask()
         self._check_stop_tokens(params.stop_tokens)
         ends = self.knows_end_of_text or params.stop or params.stop_tokens
         if params.length_penalty is not None and not ends:
@@ -186,6 +196,7 @@ class LanguageModel:
 
         Prompt and continuation are encoded separately, as in sampling.
         """
+        self.require_mask()
         tokens = self.encode(continuation)
         batch, logprobs = DecodingBatch(self.gpt, [self.encode_prompt(prompt)], len(tokens)), list[float]()
         for i, token in enumerate(tokens):

@@ -14,58 +14,12 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from gptlite.config.schema import ModelSection
-from gptlite.model.activations import ACTIVATIONS
-from gptlite.model.attention import CausalSelfAttention
-from gptlite.model.cache import CachePosition, KVCache, LayerCache
+from gptlite.model.cache import CachePosition, KVCache
 from gptlite.model.dropout import DropoutMasks, dropout
 from gptlite.model.init import embedding_std, initialise
+from gptlite.model.variants import BLOCKS
 
 IGNORE_INDEX = -100  # a target that is not scored
-
-
-class MLP(nn.Module):
-    """The position-wise feed-forward: down(activation(up(x))), C -> 4C -> C."""
-
-    def __init__(self, cfg: ModelSection) -> None:
-        super().__init__()
-        self.p = cfg.dropouts.residual
-        self.activation = ACTIVATIONS[cfg.activation].function
-        self.up = nn.Linear(cfg.n_embd, 4 * cfg.n_embd, bias="mlp" in cfg.biases)
-        self.down = nn.Linear(4 * cfg.n_embd, cfg.n_embd, bias="mlp" in cfg.biases)
-
-    def forward(self, x: Tensor, *, dropout_masks: DropoutMasks | None = None) -> Tensor:
-        """(B, T, C) -> (B, T, C)."""
-        return dropout(self.down(self.activation(self.up(x))), self.p, dropout_masks)
-
-
-class Block(nn.Module):
-    """One transformer block: attention mixes positions, the feed-forward works on each alone.
-
-    pre-LN:  x = x + attn(ln_1(x));  x = x + mlp(ln_2(x))      (GPT-2)
-    post-LN: x = ln_1(x + attn(x));  x = ln_2(x + mlp(x))      (Vaswani et al. 2017)
-    """
-
-    def __init__(self, cfg: ModelSection, attention: str) -> None:
-        super().__init__()
-        self.norm = cfg.norm
-        self.ln_1 = nn.LayerNorm(cfg.n_embd, bias="norm" in cfg.biases)
-        self.attn = CausalSelfAttention(cfg, attention)
-        self.ln_2 = nn.LayerNorm(cfg.n_embd, bias="norm" in cfg.biases)
-        self.mlp = MLP(cfg)
-
-    def forward(
-        self, x: Tensor, *, dropout_masks: DropoutMasks | None = None, cache: LayerCache | None = None
-    ) -> Tensor:
-        """(B, T, C) -> (B, T, C)."""
-        if self.norm == "pre":
-            x = x + self.attn(self.ln_1(x), dropout_masks=dropout_masks, cache=cache)
-            x = x + self.mlp(self.ln_2(x), dropout_masks=dropout_masks)
-        elif self.norm == "post":
-            x = self.ln_1(x + self.attn(x, dropout_masks=dropout_masks, cache=cache))
-            x = self.ln_2(x + self.mlp(x, dropout_masks=dropout_masks))
-        else:
-            assert_never(self.norm)
-        return x
 
 
 def sinusoids(block_size: int, n_embd: int) -> Tensor:
@@ -107,9 +61,10 @@ class GPT(nn.Module):
             # A constant of the configuration: not a parameter, not saved.
             table = (sinusoid_scale(cfg) * sinusoids(cfg.block_size, cfg.n_embd)).float()
             self.register_buffer("position_table", table, persistent=False)
-        self.blocks = nn.ModuleList(Block(cfg, attention) for _ in range(cfg.n_layer))
+        self.blocks = nn.ModuleList(BLOCKS[cfg.variant](cfg, attention) for _ in range(cfg.n_layer))
         # A post-LN block already ends with a norm.
-        self.ln_f = nn.LayerNorm(cfg.n_embd, bias="norm" in cfg.biases) if cfg.norm == "pre" else nn.Identity()
+        has_norm = cfg.norm == "pre" and cfg.variant != "no_norm"
+        self.ln_f = nn.LayerNorm(cfg.n_embd, bias="norm" in cfg.biases) if has_norm else nn.Identity()
         self.head = nn.Linear(cfg.n_embd, vocab_size, bias=False)
         if cfg.tie_weights:
             self.head.weight = self.token_embedding.weight

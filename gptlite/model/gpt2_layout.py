@@ -79,7 +79,7 @@ def from_gpt2(tensors: Mapping[str, Tensor], model: GPT) -> None:
 def hf_config(cfg: ModelSection, vocab_size: int, eot_id: int) -> dict[str, Any]:
     """config.json of a checkpoint: GPT-2's keys, or `model_type: gptlite` where GPT-2 cannot represent the model."""
     activation = ACTIVATIONS[cfg.activation].gpt2_name
-    if cfg.norm != "pre" or activation is None or cfg.scale_embeddings:
+    if cfg.norm != "pre" or activation is None or cfg.scale_embeddings or cfg.variant is not None:
         return {"model_type": "gptlite", "architectures": ["GPTLite"]}
     return {
         "model_type": "gpt2",

@@ -39,20 +39,40 @@ def count_parameters(cfg: ModelSection, vocab_size: int) -> Parameters:
         embeddings=vocab_size * C,
         positions=cfg.block_size * C if cfg.position == "learned" else 0,
         attention=n_layer * (4 * C * C + ("qkv" in biases) * 3 * C + ("proj" in biases) * C),
-        feed_forward=n_layer * (8 * C * C + ("mlp" in biases) * 5 * C),  # C -> 4C -> C
+        feed_forward=n_layer * has_feed_forward(cfg) * (8 * C * C + ("mlp" in biases) * 5 * C),  # C -> 4C -> C
         norms=count_norms(cfg) * (1 + ("norm" in biases)) * C,
         head=0 if cfg.tie_weights else vocab_size * C,
     )
 
 
+def has_feed_forward(cfg: ModelSection) -> bool:
+    """Whether blocks have a feed-forward, with the norm before it."""
+    return cfg.variant != "no_feed_forward"
+
+
+def count_block_norms(cfg: ModelSection) -> int:
+    """The number of LayerNorms in a block."""
+    return 0 if cfg.variant == "no_norm" else 1 + has_feed_forward(cfg)
+
+
 def count_norms(cfg: ModelSection) -> int:
-    """The number of LayerNorms: two per block, and a last one with pre-LN."""
-    return 2 * cfg.n_layer + (cfg.norm == "pre")
+    """The number of LayerNorms: those of the blocks, and a last one with pre-LN."""
+    return cfg.n_layer * count_block_norms(cfg) + has_last_norm(cfg)
+
+
+def has_last_norm(cfg: ModelSection) -> bool:
+    """Whether a LayerNorm follows the blocks."""
+    return cfg.norm == "pre" and cfg.variant != "no_norm"
 
 
 def count_hidden(cfg: ModelSection) -> int:
     """The number of parameters in the matrices of the blocks, which Muon can train."""
-    return 12 * cfg.n_layer * cfg.n_embd**2
+    return (12 if has_feed_forward(cfg) else 4) * cfg.n_layer * cfg.n_embd**2
+
+
+def count_hidden_tensors(cfg: ModelSection) -> int:
+    """The number of matrices of the blocks: Q, K and V as one, the projection, and two of the feed-forward."""
+    return (4 if has_feed_forward(cfg) else 2) * cfg.n_layer
 
 
 def feed_forward_flops(cfg: ModelSection, tokens: float) -> float:
@@ -71,10 +91,11 @@ def update_flops(cfg: ModelSection, vocab_size: int, tokens: int) -> int:
 
 
 def count_tensors(cfg: ModelSection) -> int:
-    """The number of parameter tensors: tables, head, norms, four matrices per block, and their biases."""
+    """The number of parameter tensors: tables, head, norms, the matrices of the blocks, and their biases."""
     tables = 1 + (cfg.position == "learned") + (not cfg.tie_weights)
-    of_linear = len({"qkv", "proj"} & cfg.biases) + 2 * ("mlp" in cfg.biases)
-    return tables + count_norms(cfg) * (1 + ("norm" in cfg.biases)) + cfg.n_layer * (4 + of_linear)
+    of_linear = len({"qkv", "proj"} & cfg.biases) + 2 * has_feed_forward(cfg) * ("mlp" in cfg.biases)
+    of_norms = count_norms(cfg) * (1 + ("norm" in cfg.biases))
+    return tables + of_norms + count_hidden_tensors(cfg) + cfg.n_layer * of_linear
 
 
 def count_attention_weights(cfg: ModelSection, attention: str, *, drops: bool) -> int:
@@ -92,7 +113,14 @@ def saves_input(cfg: ModelSection) -> bool:
 
 def count_saved_by_activation(cfg: ModelSection) -> int:
     """Numbers per token: the output of the activation, which the next layer saves anyway, and its input if saved."""
+    if not has_feed_forward(cfg):
+        return 0
     return (8 if saves_input(cfg) else 4) * cfg.n_embd
+
+
+def stream_word(cfg: ModelSection, word: int) -> int:
+    """The size of a number between the layers: a residual stream sums in fp32, without it matrix products follow."""
+    return word if cfg.variant == "no_residual" else FP32
 
 
 def kept_by_block(cfg: ModelSection, attention: str, word: int) -> int:
@@ -102,20 +130,21 @@ def kept_by_block(cfg: ModelSection, attention: str, word: int) -> int:
     kernel one log-sum-exp per head instead; dropout its mask.
     """
     C, drops = cfg.n_embd, cfg.dropouts.attention > 0.0
-    norms = 2 * (C * FP32 + 2 * FP32)
-    inputs = 3 * C * word + count_saved_by_activation(cfg) * word  # of qkv, proj and up; of down
+    branches = 1 + has_feed_forward(cfg)
+    norms = count_block_norms(cfg) * (C * stream_word(cfg, word) + 2 * FP32)
+    inputs = (1 + branches) * C * word + count_saved_by_activation(cfg) * word  # of qkv, proj and up; of down
     weights = count_attention_weights(cfg, attention, drops=drops)
     # With dropout, the weights after it are saved beside those of the softmax.
     attended = 3 * C * word + weights * (2 * word + BOOL if drops else word) + (0 if weights else cfg.n_head * FP32)
-    dropout_masks = 2 * C * BOOL if cfg.dropouts.residual > 0.0 else 0
+    dropout_masks = branches * C * BOOL if cfg.dropouts.residual > 0.0 else 0
     return norms + inputs + attended + dropout_masks
 
 
 def kept_by_forward(cfg: ModelSection, attention: str, word: int) -> int:
     """Bytes that autograd saves per token before the head: ids, first mask, blocks, last norm and its output."""
-    C = cfg.n_embd
-    before = INT64 + (C * BOOL if cfg.dropouts.embedding > 0.0 else 0)
-    after = C * word + (C * FP32 + 2 * FP32 if cfg.norm == "pre" else 0)
+    C, stream = cfg.n_embd, stream_word(cfg, word)
+    before = INT64 + (C * BOOL if cfg.dropouts.embedding > 0.0 else 0) + C * (FP32 - stream)  # the first norm's input
+    after = C * word + (C * stream + 2 * FP32 if has_last_norm(cfg) else 0)
     return before + cfg.n_layer * kept_by_block(cfg, attention, word) + after
 
 
@@ -132,8 +161,8 @@ def held_by_training(cfg: ModelSection, vocab_size: int, attention: str, word: i
     head = kept_by_forward(cfg, attention, word) + logits
     blocks = cfg.n_layer * kept_by_block(cfg, attention, word) + C * FP32
     # Gradients of the activation's output and input; the output itself is freed before, unless it is saved for this.
-    feed_forward = blocks + (4 if saves_input(cfg) else 8) * C * word
-    freed = C * FP32 + 2 * C * word + count_saved_by_activation(cfg) * word
+    feed_forward = blocks + (4 if saves_input(cfg) else 8) * C * word if has_feed_forward(cfg) else 0
+    freed = C * FP32 + 2 * C * word + count_saved_by_activation(cfg) * word if has_feed_forward(cfg) else C * word
     drops = cfg.dropouts.attention > 0.0
     weights = count_attention_weights(cfg, attention, drops=drops)
     # Gradients of the weights after and before the softmax; with dropout, the dropped weights are freed by then.

@@ -14,6 +14,7 @@ from gptlite.model.sizes import (
     WORD,
     Parameters,
     count_hidden,
+    count_hidden_tensors,
     count_parameters,
     count_tensors,
     held_by_scoring,
@@ -166,13 +167,14 @@ def optimizer_bytes(cfg: RunConfig, vocab_size: int) -> int:
     if cfg.train.optimizer == "adamw":
         return (2 * n_parameters + count_tensors(cfg.model)) * FP32
     by_adamw = n_parameters - hidden
-    return (hidden + 2 * by_adamw + count_tensors(cfg.model) - 4 * cfg.model.n_layer) * FP32
+    return (hidden + 2 * by_adamw + count_tensors(cfg.model) - count_hidden_tensors(cfg.model)) * FP32
 
 
 def checkpoint_bytes(cfg: RunConfig, vocab_size: int) -> int:
     """All files of a checkpoint except the tokenizer's."""
     numbers, tensors = gpt2_layout_size(cfg.model, vocab_size)
-    n_tensors, by_muon = count_tensors(cfg.model), 4 * cfg.model.n_layer if cfg.train.optimizer == "muon" else 0
+    n_tensors = count_tensors(cfg.model)
+    by_muon = count_hidden_tensors(cfg.model) if cfg.train.optimizer == "muon" else 0
     tensors += by_muon + 3 * (n_tensors - by_muon)  # AdamW: two means and a step count
     return numbers * FP32 + optimizer_bytes(cfg, vocab_size) + tensors * HEADER + JSON_FILES
 

@@ -66,6 +66,7 @@ def resolve(cfg: RunConfig, vocab_size: int, train_tokens: int, hardware: Hardwa
 
     The order matters: attention follows from precision, the learning rate from the optimizer.
     """
+    check_without_mask(cfg)
     tokens_per_process = cfg.train.batch_size * cfg.model.block_size / n_processes
     largest_product = feed_forward_flops(cfg.model, tokens_per_process)
     reasons = choose_compute(cfg.run, cfg.model.block_size, hardware, largest_product=largest_product)
@@ -81,6 +82,19 @@ def resolve(cfg: RunConfig, vocab_size: int, train_tokens: int, hardware: Hardwa
         reasons[f"train.{key}"] = Choice(value, GIVEN if given else f"with {cfg.train.optimizer}")
     reasons["train.micro_batch_size"] = choose_micro_batch_size(cfg, n_processes)
     return Setup(cfg.with_values({key: choice.value for key, choice in reasons.items()}), reasons)
+
+
+def check_without_mask(cfg: RunConfig) -> None:
+    """ConfigError where a model without a mask would have to predict, or to show how it does."""
+    asked = {"train.scheduled_sampling": cfg.train.scheduled_sampling > 0.0, "log.attention": cfg.log.attention}
+    problems = [
+        f"{key} is set, but model.variant is no_mask, and a model that reads the next token does not predict it. Leave "
+        f"{key} out, or set variant to null."
+        for key, is_set in asked.items()
+        if is_set and cfg.model.sees_ahead
+    ]
+    if problems:
+        raise ConfigError(problems)
 
 
 def resolve_here(cfg: RunConfig, prepared: Prepared) -> Setup:

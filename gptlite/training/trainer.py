@@ -56,7 +56,10 @@ class Trainer:
         return Score(nats, *map(int, counts))
 
     def sample(self) -> str:
-        """Up to SAMPLE_CHARACTERS characters that continue `eval.prompt`, always with the same seed."""
+        """Up to SAMPLE_CHARACTERS characters that continue `eval.prompt`, always with the same seed; of a model that
+        cannot write, the reason."""
+        if self.cfg.model.sees_ahead:
+            return "(no sample: without a mask the model cannot write)"
         temperature = self.cfg.sample.temperature
         params = SampleSection(max_new_tokens=SAMPLE_CHARACTERS, temperature=temperature, seed=SAMPLE_SEED)
         sample = next(self.language_model.samples(self.cfg.eval.prompt, params))

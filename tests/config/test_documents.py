@@ -72,6 +72,11 @@ def test_small_and_char_differ_only_in_the_tokenizer_and_a_context_of_as_much_te
         ("sinusoidal", "base", {"model.position": "sinusoidal"}),
         ("unscaled", "base", {"model.scale_attention": False}),
         ("post-norm", "base", {"model.norm": "post"}),
+        ("no-residual", "base", {"model.variant": "no_residual", "model.init": "gpt2"}),
+        ("no-feed-forward", "base", {"model.variant": "no_feed_forward"}),
+        ("no-layer-norm", "base", {"model.variant": "no_norm"}),
+        ("no-mask", "base", {"model.variant": "no_mask"}),
+        ("sinusoidal-full-size", "sinusoidal", {"model.scale_embeddings": True}),
         (
             "notes",
             "base",

@@ -48,7 +48,7 @@ def test_hugging_face_computes_our_logits(variant, tmp_path):
         torch.testing.assert_close(theirs.eval()(idx).logits, model(idx), rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("values", [{"norm": "post"}, {"scale_embeddings": True}], ids=str)
+@pytest.mark.parametrize("values", [{"norm": "post"}, {"scale_embeddings": True}, {"variant": "no_norm"}], ids=str)
 def test_what_gpt2_lacks_is_refused_by_hugging_face(values, tmp_path):
     from transformers import AutoModelForCausalLM
 
@@ -70,6 +70,8 @@ def test_each_place_of_dropout_has_its_name_in_gpt2():
         {"norm": "post", "bias": True},
         {"position": "none", "tie_weights": False},
         {"bias": ["mlp"], "scale_embeddings": True},
+        {"variant": "no_feed_forward", "bias": True},
+        {"variant": "no_norm"},
     ],
     ids=str,
 )

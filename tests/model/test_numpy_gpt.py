@@ -13,6 +13,7 @@ import torch
 from gptlite.config.schema import ModelSection
 from gptlite.model.dropout import DropoutMasks
 from gptlite.model.gpt import GPT, nll_sum
+from gptlite.model.variants import BLOCKS
 
 SMALL = {"n_layer": 2, "n_head": 2, "n_embd": 8, "block_size": 12}
 PLACES = ("qkv", "proj", "mlp", "norm")
@@ -39,7 +40,12 @@ VALUES = [
     *({"bias": scheme} for scheme in SCHEMES),
     {"bias": False},
 ]
+WITHOUT = [
+    {"variant": "no_residual", "init": "gpt2"},
+    *({"variant": variant} for variant in ("no_feed_forward", "no_norm", "no_mask")),
+]
 VARIANTS = [{"bias": True, "norm": norm, **values} for values in VALUES for norm in choices("norm")]
+VARIANTS += [{"bias": bias, **without} for without in WITHOUT for bias in (True, ["qkv"])]
 
 
 def perturbed(attention: str = "fused", **values) -> GPT:
@@ -91,6 +97,7 @@ def test_logits_are_those_of_the_equations(values):
         *({key: value} for key in ("norm", "activation", "position") for value in choices(key)),
         {"bias": ["proj", "mlp", "norm"], "tie_weights": False},
         {"scale_embeddings": True, "scale_attention": False},
+        *WITHOUT,
     ],
     ids=str,
 )
@@ -146,11 +153,14 @@ FLIPPED = {
     "bias": (["qkv"], ["norm"], {}),
     "tie_weights": (True, False, {}),
     "init": ("gpt2", "torch", {}),
+    "variant": (None, "no_residual", {"init": "gpt2"}),
 }
 
 
-def test_every_key_is_flipped():
+def test_every_key_is_flipped_and_every_variant_has_its_equations():
     assert set(FLIPPED) == set(ModelSection.model_fields)
+    assert {each["variant"] for each in WITHOUT} == set(BLOCKS) - {None}
+    assert set(BLOCKS) == {None, *get_args(get_args(ModelSection.model_fields["variant"].annotation)[0])}
 
 
 @pytest.mark.parametrize("key", FLIPPED)

@@ -64,9 +64,16 @@ def random_section(seed: int) -> ModelSection:
     )
 
 
-@pytest.mark.parametrize("seed", range(24))
-def test_parameters_by_part_are_those_of_the_model(seed):
-    cfg = random_section(seed)
+VARIANTS = [
+    {"variant": "no_residual", "init": "gpt2"},
+    *({"variant": variant} for variant in ("no_feed_forward", "no_norm", "no_mask")),
+]
+
+
+@pytest.mark.parametrize(
+    "cfg", [*map(random_section, range(24)), *(section(**v, bias=bias) for v in VARIANTS for bias in (True, False))]
+)
+def test_parameters_by_part_are_those_of_the_model(cfg):
     model = GPT(cfg, VOCAB)
     found = Counter()
     for name, p in model.named_parameters():
@@ -89,6 +96,8 @@ PASSES = [
     ({"embedding_dropout": 0.1, "residual_dropout": 0.1}, "fused", "fp32"),
     ({"bias": ["proj", "norm"], "scale_embeddings": True, "position": "sinusoidal"}, "fused", "fp32"),
     ({"bias": ["qkv", "mlp"], "scale_embeddings": True}, "batched", "bf16"),
+    *((variant, "batched", precision) for variant in VARIANTS for precision in WORD),
+    *(({**variant, "dropout": 0.1, "activation": "relu"}, "batched", "fp32") for variant in VARIANTS),
     ({}, "fused", "bf16"),
     ({}, "batched", "bf16"),
 ]
@@ -158,6 +167,8 @@ PEAKS = [
     ({}, "fused", 200),
     *(({"activation": activation}, "fused", 5) for activation in CHOICES["activation"]),
     ({"block_size": 128, "n_head": 4}, "batched", 5),
+    *((variant, "batched", 5) for variant in VARIANTS),
+    *(({**variant, "block_size": 128, "n_head": 4}, "batched", 5) for variant in VARIANTS),
     ({"block_size": 128, "n_head": 4, "dropout": 0.1}, "batched", 5),
     ({"block_size": 128, "n_head": 4, "attention_dropout": 0.1}, "batched", 5),
     ({"block_size": 128, "n_head": 4, "residual_dropout": 0.1}, "batched", 5),

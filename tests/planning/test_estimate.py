@@ -32,6 +32,7 @@ def of(cfg, prepared, updates, **others):
     [
         {},
         {"model.bias": True, "model.position": "none", "model.tie_weights": False},
+        {"model.variant": "no_feed_forward", "model.bias": True},
         {"model.bias": ["proj", "norm"], "model.position": "sinusoidal", "model.scale_embeddings": True},
     ],
 )

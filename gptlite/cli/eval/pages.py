@@ -33,6 +33,9 @@ def write_page(
     path = output_path([model.name for model in models], out, SUFFIXES[mode])
     texts = find_texts(files, models) if attention is None else []
     evaluators = load_evaluators(models, texts)
+    for each in evaluators:
+        with located(each.run.label):
+            each.model.require_mask()
     if mode == "--by-position":
         write_output(path, plot_by_position(evaluators, texts))
         return path

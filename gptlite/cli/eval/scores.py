@@ -56,6 +56,12 @@ def score_lines(
     if len(texts) > 1:
         yield from score_table(total_of(texts), [(row, row.total) for row in rows])
     yield from LEGEND
+    yield from (
+        f"{row.run.label} has no mask (model.variant: no_mask): it reads the tokens that it is scored on, so its "
+        "scores are no predictions"
+        for row in rows
+        if row.model.info.model.sees_ahead
+    )
 
 
 def as_values(texts: Sequence[Text], rows: Sequence[ScoreRow]) -> dict[str, Any]:
@@ -63,7 +69,7 @@ def as_values(texts: Sequence[Text], rows: Sequence[ScoreRow]) -> dict[str, Any]
 
     {"texts": [{"name", "bytes", "characters", "baselines": {"unigram", "bigram", "gzip", "xz"}}],
      "runs": [{"run", "checkpoint", "step", "tokenizer", "vocab_size", "parameters", "block_size",
-               "scores": [{"tokens", "bytes", "characters", "loss", "perplexity", "bits_per_byte",
+               "variant", "scores": [{"tokens", "bytes", "characters", "loss", "perplexity", "bits_per_byte",
                            "bits_per_character"}], "total": {...}}]}
 
     scores are in the order of texts, baselines in bits per byte. The bytes and characters of a score are those of the
@@ -81,6 +87,7 @@ def as_values(texts: Sequence[Text], rows: Sequence[ScoreRow]) -> dict[str, Any]
                 "vocab_size": row.model.tokenizer.vocab_size,
                 "parameters": row.model.gpt.n_parameters(),
                 "block_size": row.model.info.model.block_size,
+                "variant": row.model.info.model.variant,
                 "scores": [figures_of(score) for score in row.scores],
                 "total": figures_of(row.total),
             }

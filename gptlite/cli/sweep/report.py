@@ -44,7 +44,7 @@ def report(runs: Sequence[SweepRun], codes: Mapping[str, int], say: Callable[[st
     if not handles:
         return table
     compare = [f"runs diff {handles[0]} {handles[1]}"] if len(handles) > 1 else []
-    commands = next_commands(handles[0], compare, runs[0].path.parent)
+    commands = next_commands([f'sample {handles[0]} --prompt "..."', *compare], runs[0].path.parent)
     return table + "".join(f"{line}\n" for line in commands)
 
 

@@ -188,6 +188,7 @@ def summarize(outcome: Outcome) -> list[str]:
 
     run, state, cfg = outcome.run, outcome.state, saved_config(outcome.run)
     manifest = outcome.prepared.manifest
+    sees_ahead = cfg.model.sees_ahead
     text = TextUse.of(manifest.train.tokens, state.tokens, block_size=cfg.model.block_size, order=cfg.data.order)
     trained = f"{counted(state.step, 'update')} in {state.elapsed:.0f} s"
     lines = ["", f"{run.name}: {trained}, trained on {counted(state.tokens, 'token')}: {text}; saved in {run.path}"]
@@ -195,12 +196,17 @@ def summarize(outcome: Outcome) -> list[str]:
         lines.append(
             f"best at step {state.best_step}: {state.best_bits_per_byte:.3f} bits per byte, loss {state.best_loss:.4f}"
         )
-        if manifest.compressors_meaningful:
+        if sees_ahead:
+            lines.append(
+                "this model has no mask: it reads the tokens that it is scored on, so these are no predictions"
+            )
+        elif manifest.compressors_meaningful:
             compressors = {"xz -9": manifest.baselines.xz, "gzip -9": manifest.baselines.gzip}
             lines.append(compare(state.best_bits_per_byte, compressors))
     lines += judge(read_curve(read_run(run)[0]))
     handle = shlex.quote(run.handle)
-    return lines + next_commands(handle, [f"eval {handle}"], run.path.parent)
+    sample = [] if sees_ahead else [f'sample {handle} --prompt "..."']
+    return lines + next_commands([*sample, f"eval {handle}"], run.path.parent)
 
 
 def show_samples(outcome: Outcome) -> list[str]:
@@ -209,9 +215,10 @@ def show_samples(outcome: Outcome) -> list[str]:
     from gptlite.runs.summary import read_run, read_samples
 
     samples = read_samples(outcome.run)
-    if not samples:
+    config = read_run(outcome.run)[0].config
+    if not samples or config.get("model.variant") == "no_mask":
         return []
-    prompt = str(read_run(outcome.run)[0].config["eval.prompt"])
+    prompt = str(config["eval.prompt"])
     text = load(outcome.run.path).generate(prompt, max_new_tokens=SAMPLED_TOKENS)[:SAMPLED_CHARACTERS]
     return ["", "before training:", *indented(samples[0][1]), "now:", *indented(text)]
 

@@ -13,7 +13,7 @@ from gptlite.config.schema import ModelSection, RunConfig
 from gptlite.config.training import TrainSection
 from gptlite.errors import ConfigError, Problem
 from gptlite.model.gpt import GPT
-from gptlite.model.sizes import update_flops
+from gptlite.model.sizes import has_feed_forward, update_flops
 from gptlite.training.optim.muon import Muon, orthogonalise_flops
 from gptlite.training.optim.uncompiled import AdamW
 
@@ -23,7 +23,8 @@ Optimizers = Sequence[torch.optim.Optimizer]
 def muon_flops(cfg: ModelSection) -> int:
     """Operations that Muon adds to an update: Q, K, V and the projection are C x C, the feed-forward has two 4C x C."""
     C = cfg.n_embd
-    return cfg.n_layer * (4 * orthogonalise_flops(C, C) + 2 * orthogonalise_flops(4 * C, C))
+    feed_forward = 2 * orthogonalise_flops(4 * C, C) if has_feed_forward(cfg) else 0
+    return cfg.n_layer * (4 * orthogonalise_flops(C, C) + feed_forward)
 
 
 def choose_optimizer(cfg: RunConfig, vocab_size: int) -> Choice:
