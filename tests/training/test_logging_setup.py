@@ -22,6 +22,7 @@ from gptlite.training.logging_setup import baselines_of, settings_of
 
 TAGS = Path(__file__).parents[2] / "docs/tensorboard.md"
 EVERYTHING = {
+    "train.scheduled_sampling": 0.2,
     "log.tensorboard": True,
     "log.attention": True,
     "log.grad_norms": True,
