@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-MAX_COMPRESSOR_BYTES = 4 << 20  # gzip and xz read no more of a longer text: xz takes a second per megabyte
+MAX_COMPRESSOR_BYTES = 2 << 20  # gzip and xz read no more of a longer text: xz takes a second per megabyte
 MIN_COMPRESSOR_BYTES = 1000  # for a shorter text, the results of gzip and xz are mostly headers
 
 _GZIP = 31  # zlib's window bits for a stream with the header and trailer of gzip
