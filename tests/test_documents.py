@@ -12,10 +12,12 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import yaml
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PACKAGE = REPOSITORY / "gptlite"
 README, ARCHITECTURE = REPOSITORY / "README.md", REPOSITORY / "ARCHITECTURE.md"
+TEXTBOOK, TENSORBOARD = REPOSITORY / "docs/textbook.md", REPOSITORY / "docs/tensorboard.md"
 DOCUMENTS = sorted([*REPOSITORY.glob("*.md"), REPOSITORY / "configs/README.md", *REPOSITORY.glob("docs/*.md")])
 NAMED = [path for path in DOCUMENTS if path.name != "CHANGELOG.md"]  # a changelog speaks of the past, too
 MOST_README_LINES = 130
@@ -140,7 +142,7 @@ def names_used(path: Path) -> set[str]:
     return {name for name in dotted if name.partition(".")[0] in tops and not name.endswith((".py", ".md"))} - keys()
 
 
-@pytest.mark.parametrize("path", [ARCHITECTURE, REPOSITORY / "CONTRIBUTING.md"], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [ARCHITECTURE, TEXTBOOK, REPOSITORY / "CONTRIBUTING.md"], ids=lambda path: path.name)
 def test_names_of_code_exist(path: Path) -> None:
     assert {name for name in names_used(path) if not exists_in_code(name)} == set()
 
@@ -167,6 +169,59 @@ def test_every_key_is_described() -> None:
     rows = re.findall(r"^\| `(\w+)` \|.*\| (.*) \|$", (REPOSITORY / "docs/configs.md").read_text("utf-8"), re.MULTILINE)
     described = [f"{section}.{key}" for section, listed in rows for key in re.findall(r"`(\w+)`", listed)]
     assert sorted(described) == sorted(keys())
+
+
+def concepts() -> list[dict[str, str]]:
+    """The rows of the textbook's tables of concepts, by the heads of their columns."""
+    columns = ["concept", "equation", "function", "key", "lesson", "picture"]
+    lines = TEXTBOOK.read_text("utf-8").splitlines()
+    rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")]
+    heads = (columns, ["---"] * len(columns))
+    return [dict(zip(columns, row, strict=True)) for row in rows if len(row) == len(columns) and row not in heads]
+
+
+def in_backticks(text: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", text)
+
+
+@cache
+def values_of_lessons() -> dict[str, dict[str, object]]:
+    """By the name of each lesson its values by "section.key"."""
+    from gptlite.config.loading import load_config
+
+    configs = {path.stem: load_config(path).model_dump() for path in (REPOSITORY / "configs").glob("lesson-*.yaml")}
+    return {
+        name: {f"{section}.{key}": value for section, values in cfg.items() for key, value in values.items()}
+        for name, cfg in configs.items()
+    }
+
+
+@pytest.mark.parametrize("row", concepts(), ids=lambda row: row["concept"])
+def test_what_a_concept_names_exists(row: dict[str, str]) -> None:
+    functions = [name for name in in_backticks(row["function"]) if not name.startswith("nn.")]
+    assert functions
+    assert [name for name in functions if not exists_in_code(name)] == []
+    named = [name.partition(": ")[0] for name in in_backticks(row["key"])]
+    assert set(named) <= keys() | {"--context"}
+    assert named or row["key"] == "—"
+    lessons = in_backticks(row["lesson"])
+    assert set(lessons) <= values_of_lessons().keys()
+    assert lessons or row["lesson"] == "—"
+    tags = [name for name in in_backticks(row["picture"]) if " " not in name and not name.startswith("--")]
+    assert set(tags) <= set(in_backticks(TENSORBOARD.read_text("utf-8")))
+
+
+@pytest.mark.parametrize("row", concepts(), ids=lambda row: row["concept"])
+def test_a_lesson_has_the_value_that_it_is_named_for(row: dict[str, str]) -> None:
+    lessons = in_backticks(row["lesson"])
+    given = [name.partition(": ") for name in in_backticks(row["key"]) if ": " in name]
+    for key, _, value in given if lessons else []:
+        assert yaml.safe_load(value) in [values_of_lessons()[name][key] for name in lessons], key
+
+
+def test_every_lesson_teaches_a_concept() -> None:
+    taught = {name for row in concepts() for name in in_backticks(row["lesson"])}
+    assert taught == values_of_lessons().keys()
 
 
 if __name__ == "__main__":
