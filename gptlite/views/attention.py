@@ -60,7 +60,7 @@ def attention_page(
         "layers": [[head_numbers(layer, head) for head in range(len(layer.scores))] for layer in layers],
         "positions": None if positions is None else sample_table(positions),
     }
-    return page("attention", "Attention, step by step", texts, data)
+    return page("attention", "Attention, step by step", texts, data, paints_numbers=True)
 
 
 def describe_scale(scaled: bool, head_size: int) -> str:

@@ -12,17 +12,21 @@ from typing import Any
 import numpy.typing as npt
 
 
-def page(name: str, title: str, texts: Mapping[str, str], data: Mapping[str, Any]) -> str:
+def page(
+    name: str, title: str, texts: Mapping[str, str], data: Mapping[str, Any], *, paints_numbers: bool = False
+) -> str:
     """Make the page of `name`.html, .css and .js in this package.
 
-    texts: HTML for the $names in the HTML file. data: what the script reads as JSON.
+    texts: HTML for the $names in the HTML file. data: what the script reads as JSON. paints_numbers: include
+    numbers.css and .js.
     """
+    parts = ["page", "numbers", name] if paints_numbers else ["page", name]
     made = Template(_read("page.html")).substitute(
         title=title,
-        style=_read("page.css") + _read(f"{name}.css"),
+        style="".join(_read(f"{part}.css") for part in parts),
         body=Template(_read(f"{name}.html")).substitute(texts),
         data=script_safe(data),
-        script=_read("page.js") + _read(f"{name}.js"),
+        script="".join(_read(f"{part}.js") for part in parts),
     )
     return made.encode("utf-8", "backslashreplace").decode()  # file names need not be UTF-8
 

@@ -58,6 +58,7 @@ EFFECTS = {
         "memorised": ([], ["--memorised"]),
         "per_token": ([], ["--per-token"]),
         "attention": ([], ["--attention", "the cat"]),
+        "follow": ([], ["--follow", "the cat"]),
         "out": (["--by-position"], ["--out", "written.svg"]),
         "context_length": ([WAVES], ["--context", "32"]),
         "checkpoint": ([], ["--checkpoint", "3"]),

@@ -1,8 +1,9 @@
-"""`gptlite eval --attention` and `--per-token`: the pages, and the errors."""
+"""`gptlite eval --attention`, `--follow` and `--per-token`: the pages, and the errors."""
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 
@@ -29,6 +30,20 @@ def test_the_attention_page_has_the_numbers_of_the_model(gptlite, trained):
         for name in ("scores", "weights", "values", "heads"):
             np.testing.assert_allclose(data["layers"][0][head][name], getattr(layer, name)[head], rtol=5e-3)
     assert data["positions"]["shape"] == [16, 16]
+
+
+def test_the_follow_page_has_the_probabilities_that_the_model_gives(gptlite, trained):
+    result = gptlite("eval", "--follow", "the cat sat")
+    assert (result.code, result.out) == (0, "nano-follow.html\n")
+    data, model = data_of("nano-follow.html"), package.load("runs/nano")
+    assert "".join(data["tokens"]) == "the␣cat␣sat"
+    (steps,) = data["layers"]
+    assert [len(step["lengths"]) for step in steps if step["kind"] == "residual"] == [3, 3]
+    candidates = [(text, p) for text, _, p in data["candidates"] if len(text) == 1 and text.isalpha()]
+    assert len(candidates) > 3
+    for text, probability in candidates:
+        (log_p,) = model.logprobs("the cat sat", text)
+        assert probability == pytest.approx(math.exp(log_p), rel=5e-3)
 
 
 def test_the_per_token_page_has_the_score_of_every_token(gptlite, trained):
@@ -65,7 +80,9 @@ def error_of(result) -> str:
         (["--attention", "a", "--per-token"], "--per-token and --attention exclude each other. Choose one."),
         (["--attention", "a", "--file", "story.txt"], "--file has no effect with --attention. Leave it out."),
         (["--per-token", "--json"], "--json has no effect with --per-token. Leave it out."),
-        (["--out", "a.html"], "--out has no effect without --by-position or --per-token or --attention. Leave it out."),
+        (["--out", "a.html"], "--out has no effect without --by-position or --per-token or --attention or --follow."),
+        (["--attention", "a", "--follow", "a"], "--attention and --follow exclude each other. Choose one."),
+        (["--follow", "a", "--stride", "4"], "--stride has no effect with --follow. Leave it out."),
         (["a", "b", "--attention", "x"], "--attention shows one run, and 2 are given."),
         (["--per-token", "-f", "a", "-f", "b"], "--per-token shows one file, and 2 are given."),
     ],
@@ -82,6 +99,8 @@ def test_a_text_too_short_or_too_long_for_a_page_is_refused(gptlite, trained):
             "--attention: the text has 22 tokens. At most 16 are possible, the model's block_size.",
         ),
         (["--attention", ""], "--attention: the text is empty."),
+        (["--follow", ""], "--follow: the text is empty."),
+        (["--follow", "the cat sat on the mat"], "--follow: the text has 22 tokens. At most 16 are possible"),
         (["--attention", "ZZZ"], "--attention: 'Z' (U+005A, first at character 0) is unknown"),
         (["--per-token", "--file", "one.txt"], "one.txt: the text has 1 token, but scoring needs at least 2."),
     ):

@@ -20,6 +20,7 @@ def test_a_variant_trains_is_scored_and_writes(gptlite, values):
     assert 0 < scored["total"]["loss"] < math.log(40)
     assert len(gptlite("sample", "v", "--prompt", "the ", "--max-new-tokens", "30").out) >= 30
     assert gptlite("eval", "v", "--attention", "the cat").code == 0
+    assert gptlite("eval", "v", "--follow", "the cat").code == 0
 
 
 def test_without_a_mask_a_model_is_scored_with_a_warning_and_does_nothing_else(gptlite):
@@ -37,6 +38,7 @@ def test_without_a_mask_a_model_is_scored_with_a_warning_and_does_nothing_else(g
         ["sample", "v", "--beams", "2"],
         ["sample", "v", "--logprob", "cat"],
         ["eval", "v", "--attention", "the cat"],
+        ["eval", "v", "--follow", "the cat"],
         ["eval", "v", "--per-token"],
         ["eval", "v", "--by-position"],
         ["eval", "v", "--memorised"],

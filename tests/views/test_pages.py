@@ -11,32 +11,11 @@ from typing import Any, get_args
 import numpy as np
 import numpy_gpt
 import pytest
+from sample_pages import NASTY, follow, followed_layer, layer, pages, token_scores
 
 from gptlite.config.schema import ModelSection
-from gptlite.inference.inspect import LayerSteps, TokenScores
 from gptlite.views.attention import POSITIONS, attention_page
 from gptlite.views.per_token import per_token_page
-
-NASTY = [b"</script><b>", b"&", b"\"'", "שלום".encode(), b"\n", b"\t", "日".encode()[:1], b"$title"]
-
-
-def layer(n_head: int, n_tokens: int, head_size: int, seed: int = 0) -> LayerSteps:
-    rng = np.random.default_rng(seed)
-    scores = rng.normal(size=(n_head, n_tokens, n_tokens)).astype(np.float32)
-    masked = np.where(np.tri(n_tokens, dtype=bool), scores, -np.inf)
-    weights = np.exp(masked) / np.exp(masked).sum(-1, keepdims=True)
-    values = rng.normal(size=(n_head, n_tokens, head_size)).astype(np.float32)
-    return LayerSteps(scores, masked, weights, values, weights @ values)
-
-
-def token_scores() -> TokenScores:
-    return TokenScores(
-        np.arange(len(NASTY)),
-        np.arange(len(NASTY)) * math.log(2),  # 0, 1, 2, ... bits
-        np.arange(1, len(NASTY) + 1),
-        np.tile([3, 6], (len(NASTY), 1)),
-        np.tile([0.75, 0.015625], (len(NASTY), 1)),
-    )
 
 
 class Parsed(HTMLParser):
@@ -65,15 +44,7 @@ class Parsed(HTMLParser):
         return json.loads(self.scripts[0])
 
 
-def pages() -> dict[str, str]:
-    title, table = "nano, <i>step</i> 7", np.zeros((8, 4))
-    return {
-        "attention": attention_page(title, NASTY, [layer(2, 8, 4)], table, ModelSection()),
-        "per_token": per_token_page(title, token_scores(), [*NASTY, b""], 8, block_size=64, first_id=4),
-    }
-
-
-@pytest.mark.parametrize("name", ["attention", "per_token"])
+@pytest.mark.parametrize("name", ["attention", "follow", "per_token"])
 def test_a_page_uses_nothing_from_outside_and_forbids_it(name):
     page = pages()[name]
     assert not re.search(r"https?:|//\w|\bsrc\s*=|@import|url\(|<link|<iframe|fetch\(|XMLHttp|import\(", page)
@@ -81,7 +52,7 @@ def test_a_page_uses_nothing_from_outside_and_forbids_it(name):
     assert policy == ["default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"]
 
 
-@pytest.mark.parametrize("name", ["attention", "per_token"])
+@pytest.mark.parametrize("name", ["attention", "follow", "per_token"])
 def test_no_text_becomes_html(name):
     page = Parsed(pages()[name])
     assert len(page.scripts) == 2
@@ -89,7 +60,7 @@ def test_no_text_becomes_html(name):
     assert "nano, <i>step</i> 7" in page.text
     tokens = page.data["tokens"]
     shown = [token if isinstance(token, str) else token[0] for token in tokens]
-    blanks = ["↵", "⇥"] if name == "attention" else ["\n", "\t"]
+    blanks = ["\n", "\t"] if name == "per_token" else ["↵", "⇥"]
     assert shown == ["</script><b>", "&", "\"'", "שלום", *blanks, r"\xe6", "$title"]
 
 
@@ -147,6 +118,60 @@ def test_every_nth_row_and_column_of_a_large_position_table_is_shown():
 def test_six_layers_of_six_heads_for_64_tokens_stay_below_five_megabytes():
     one = attention_page("", [b"token"] * 64, [layer(6, 64, 64)], np.ones((64, 384)) / 3, ModelSection())
     assert 6 * len(one.encode()) < 5_000_000
+
+
+@pytest.mark.parametrize(
+    ("values", "names"),
+    [
+        ({}, ["LayerNorm 1", "ATTENTION", "x + attention", "LayerNorm 2", "Feed-forward", "x + feed-forward"]),
+        (
+            {"norm": "post"},
+            ["ATTENTION", "x + attention", "LayerNorm 1", "Feed-forward", "x + feed-forward", "LayerNorm 2"],
+        ),
+        ({"variant": "no_norm"}, ["ATTENTION", "x + attention", "Feed-forward", "x + feed-forward"]),
+        ({"variant": "no_feed_forward"}, ["LayerNorm 1", "ATTENTION", "x + attention"]),
+        (
+            {"variant": "no_residual", "init": "gpt2"},
+            ["LayerNorm 1", "ATTENTION", "x = attention", "LayerNorm 2", "Feed-forward", "x = feed-forward"],
+        ),
+    ],
+    ids=str,
+)
+def test_the_follow_page_has_the_steps_in_the_order_of_the_model(values, names):
+    attention = ["Query, key and value", "Scores and softmax", "The heads and Wᴼ"]
+    expected = [name for each in names for name in (attention if each == "ATTENTION" else [each])]
+    page = Parsed(follow(**values))
+    assert [[step["name"] for step in steps] for steps in page.data["layers"]] == [expected, expected]
+    assert ("Every sublayer adds" in page.text) is ("no_residual" not in values.values())
+
+
+def test_the_follow_page_holds_the_numbers_that_it_was_given():
+    model = ModelSection(n_layer=2, n_head=2, n_embd=4)
+    page = Parsed(follow())
+    norm, projections, scores, mixed, added, _, feed_forward, _ = page.data["layers"][1]
+    given = followed_layer(1, model)
+    close = {"rtol": 5e-3}
+    np.testing.assert_allclose([norm["mean"], norm["deviation"]], [given.before.mean(), given.before.std()], **close)
+    np.testing.assert_allclose(projections["key"], given.key, **close)
+    np.testing.assert_allclose(scores["scores"], given.scores, **close)
+    np.testing.assert_allclose(np.sum(scores["weights"], axis=-1), 1, atol=0.01)
+    np.testing.assert_allclose(mixed["output"], given.attention, **close)
+    lengths = [math.sqrt(sum(x * x for x in v)) for v in (given.before, given.attention, given.with_attention)]
+    np.testing.assert_allclose(added["lengths"], lengths, **close)
+    assert "25% of the 16 hidden numbers are above 0" in feed_forward["about"]
+    assert page.data["candidates"][:3] == [
+        ["end of text", pytest.approx(math.log(0.4), rel=1e-3), 0.4],
+        ["no text", pytest.approx(math.log(0.2), rel=1e-3), 0.2],
+        ["$title", pytest.approx(math.log(0.1), rel=1e-3), 0.1],
+    ]
+    assert "The row of position 8" in page.text
+
+
+def test_the_follow_page_names_what_the_model_lacks():
+    text = Parsed(follow(position="none", scale_embeddings=True)).text
+    assert "no position table (position: none)" in text
+    assert "times √C (scale_embeddings)" in text
+    assert "not scaled (scale_attention: false)" in follow(scale_attention=False)
 
 
 def test_the_per_token_page_holds_bits_ranks_and_alternatives():

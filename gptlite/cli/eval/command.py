@@ -20,6 +20,7 @@ def evaluate(
     memorised: options.Memorised = False,
     per_token: options.PerToken = False,
     attention: options.Attention = None,
+    follow: options.Follow = None,
     out: options.Out = None,
     context_length: ContextOption = None,
     checkpoint: CheckpointOption = None,
@@ -46,6 +47,6 @@ def evaluate(
     else:
         from gptlite.cli.eval.pages import write_page
 
-        lines = [str(write_page(mode, models, files, attention, out, console.say))]
+        lines = [str(write_page(mode, models, files, attention if follow is None else follow, out, console.say))]
     for line in lines:
         emit(f"{line}\n", styled=mode is None)

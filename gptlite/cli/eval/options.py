@@ -38,6 +38,10 @@ PerToken = Annotated[
 Attention = Annotated[
     str | None, Option(metavar="TEXT", help="Write an HTML page with the attention of every head on TEXT.")
 ]
+Follow = Annotated[
+    str | None,
+    Option(metavar="TEXT", help="Write an HTML page that follows the last token of TEXT through every layer."),
+]
 Out = Annotated[
     str | None,
     Option("--out", "-o", metavar="FILE", help="The plot or page. Default: RUN-by-position.svg and the like."),
@@ -51,8 +55,9 @@ ALLOWED: Mapping[str | None, Sequence[str]] = {
     "--memorised": ("--json",),
     "--per-token": ("--file", "--context", "--out"),
     "--attention": ("--out",),
+    "--follow": ("--out",),
 }
-ONE_AT_A_TIME = ("--per-token", "--attention")  # pages of one run and one text
+ONE_AT_A_TIME = ("--per-token", "--attention", "--follow")  # pages of one run and one text
 
 
 def select_mode(context: Context) -> str | None:

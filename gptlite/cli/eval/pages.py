@@ -1,4 +1,4 @@
-"""The files of `gptlite eval`: the plot of --by-position, the pages of --attention and --per-token."""
+"""The files of `gptlite eval`: the plot of --by-position, the pages of --attention, --follow and --per-token."""
 
 from __future__ import annotations
 
@@ -18,20 +18,25 @@ if TYPE_CHECKING:
     from gptlite.inference.language_model import LanguageModel
 
 MOST_TOKENS = 4000  # on the page of --per-token, which then takes a third of a megabyte
-SUFFIXES = {"--by-position": "by-position.svg", "--per-token": "per-token.html", "--attention": "attention.html"}
+SUFFIXES = {
+    "--by-position": "by-position.svg",
+    "--per-token": "per-token.html",
+    "--attention": "attention.html",
+    "--follow": "follow.html",
+}
 
 
 def write_page(
     mode: str,
     models: Sequence[SelectedModel],
     files: Sequence[str] | None,
-    attention: str | None,
+    text: str | None,
     out: str | None,
     say: Callable[[str], None],
 ) -> Path:
-    """Write the plot or page of a mode and return its path."""
+    """Write the plot or page of a mode and return its path. text: the value of --attention or --follow."""
     path = output_path([model.name for model in models], out, SUFFIXES[mode])
-    texts = find_texts(files, models) if attention is None else []
+    texts = find_texts(files, models) if text is None else []
     evaluators = load_evaluators(models, texts)
     for each in evaluators:
         with located(each.run.label):
@@ -43,11 +48,13 @@ def write_page(
     run, model = evaluator.run, evaluator.model
     title = f"{run.name}, step {run.checkpoint.step}"
     with evaluator.settings():
-        if attention is not None:
-            content = attention_page_of(model, attention, title)
+        if text is None:
+            ((scored,), (ids,)) = texts, evaluator.ids
+            content = per_token_page_of(model, ids, run.cfg.eval.batch_size, f"{title}: {scored.name}", say)
+        elif mode == "--follow":
+            content = follow_page_of(model, text, title)
         else:
-            ((text,), (ids,)) = texts, evaluator.ids
-            content = per_token_page_of(model, ids, run.cfg.eval.batch_size, f"{title}: {text.name}", say)
+            content = attention_page_of(model, text, title)
     write_output(path, content)
     return path
 
@@ -83,17 +90,34 @@ def attention_page_of(model: LanguageModel, text: str, title: str) -> str:
     from gptlite.views.attention import MOST_TOKENS as MOST_ON_PAGE
     from gptlite.views.attention import attention_page
 
-    shape = model.info.model
-    limit, why = min((shape.block_size, "the model's block_size"), (MOST_ON_PAGE, "as many as a page can show"))
-    with located("--attention"):
+    ids = ids_of_page(model, text, "--attention", MOST_ON_PAGE)
+    pieces = model.tokenizer.token_bytes()
+    layers = attention_steps(model.gpt, ids)
+    return attention_page(title, [pieces[i] for i in ids], layers, position_table(model.gpt), model.info.model)
+
+
+def follow_page_of(model: LanguageModel, text: str, title: str) -> str:
+    """Return the page of --follow. DataError for a text that is empty, or too long for the model or for a page."""
+    from gptlite.inference.follow import follow_last_token
+    from gptlite.views.follow import MOST_TOKENS as MOST_ON_PAGE
+    from gptlite.views.follow import follow_page
+
+    ids = ids_of_page(model, text, "--follow", MOST_ON_PAGE)
+    pieces, end = list(model.tokenizer.token_bytes()), model.tokenizer.eot_id
+    return follow_page(title, ids, pieces, end, follow_last_token(model.gpt, ids), model.info.model)
+
+
+def ids_of_page(model: LanguageModel, text: str, option: str, most_on_page: int) -> list[int]:
+    """Return the ids of the text of an option. DataError if it is empty, or too long for the model or for a page."""
+    block_size = model.info.model.block_size
+    limit, why = min((block_size, "the model's block_size"), (most_on_page, "as many as a page can show"))
+    with located(option):
         ids = model.encode(text)
         if not ids:
             raise DataError("the text is empty. Give one of at least 1 token.")
         if len(ids) > limit:
             raise DataError(f"the text has {counted(len(ids), 'token')}. At most {limit} are possible, {why}.")
-    pieces = model.tokenizer.token_bytes()
-    layers = attention_steps(model.gpt, ids)
-    return attention_page(title, [pieces[i] for i in ids], layers, position_table(model.gpt), shape)
+    return ids
 
 
 def per_token_page_of(

@@ -1,0 +1,86 @@
+"""Pages of numbers that tests choose, for the tests of their data and of their scripts."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gptlite.config.schema import ModelSection
+from gptlite.inference.follow import FollowedToken, LayerOfToken, NormStep
+from gptlite.inference.inspect import LayerSteps, TokenScores
+from gptlite.views.attention import attention_page
+from gptlite.views.follow import follow_page
+from gptlite.views.per_token import per_token_page
+
+NASTY = [b"</script><b>", b"&", b"\"'", "שלום".encode(), b"\n", b"\t", "日".encode()[:1], b"$title"]
+
+
+def layer(n_head: int, n_tokens: int, head_size: int, seed: int = 0) -> LayerSteps:
+    rng = np.random.default_rng(seed)
+    scores = rng.normal(size=(n_head, n_tokens, n_tokens)).astype(np.float32)
+    masked = np.where(np.tri(n_tokens, dtype=bool), scores, -np.inf)
+    weights = np.exp(masked) / np.exp(masked).sum(-1, keepdims=True)
+    values = rng.normal(size=(n_head, n_tokens, head_size)).astype(np.float32)
+    return LayerSteps(scores, masked, weights, values, weights @ values)
+
+
+def token_scores() -> TokenScores:
+    return TokenScores(
+        np.arange(len(NASTY)),
+        np.arange(len(NASTY)) * math.log(2),  # 0, 1, 2, ... bits
+        np.arange(1, len(NASTY) + 1),
+        np.tile([3, 6], (len(NASTY), 1)),
+        np.tile([0.75, 0.015625], (len(NASTY), 1)),
+    )
+
+
+def norm_step(before: np.ndarray) -> NormStep:
+    return NormStep(before, before.mean(), before.std(), (before - before.mean()) / before.std())
+
+
+def followed_layer(seed: int, model: ModelSection, n_tokens: int = 8) -> LayerOfToken:
+    """A layer of random numbers with the parts that the layers of `model` have."""
+    rng = np.random.default_rng(seed)
+    width, n_head = model.n_embd, model.n_head
+    x, attention, feed_forward = rng.normal(size=(3, width))
+    scores = rng.normal(size=(n_head, n_tokens))
+    weights = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+    query, key, value, heads = rng.normal(size=(4, n_head, width // n_head))
+    has_mlp, has_norm = model.variant != "no_feed_forward", model.variant != "no_norm"
+    return LayerOfToken(
+        before=x,
+        norm_1=norm_step(x) if has_norm else None,
+        query=query,
+        key=key,
+        value=value,
+        scores=scores,
+        weights=weights,
+        heads=heads,
+        attention=attention,
+        with_attention=x + attention,
+        norm_2=norm_step(x + attention) if has_norm and has_mlp else None,
+        hidden=np.array([1.0, 0.0, 0.0, -2.0] * width) if has_mlp else None,
+        feed_forward=feed_forward if has_mlp else None,
+        with_feed_forward=x + attention + feed_forward if has_mlp else None,
+    )
+
+
+def follow(**values: Any) -> str:
+    """The page of the last of the tokens NASTY in a model of two layers; id 8 is end-of-text, and id 9 has no text."""
+    model = ModelSection(**{"n_layer": 2, "n_head": 2, "n_embd": 4, **values})
+    layers = [followed_layer(seed, model) for seed in range(2)]
+    logits = np.log([0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.09, 0.1, 0.4, 0.2])
+    table = None if model.position == "none" else np.ones(4)
+    token = FollowedToken(layers[0].before - (0 if table is None else table), table, layers, None, logits)
+    return follow_page("nano, <i>step</i> 7", range(8), [*NASTY, b"", b""], 8, token, model)
+
+
+def pages() -> dict[str, str]:
+    title, table = "nano, <i>step</i> 7", np.zeros((8, 4))
+    return {
+        "attention": attention_page(title, NASTY, [layer(2, 8, 4)], table, ModelSection()),
+        "follow": follow(),
+        "per_token": per_token_page(title, token_scores(), [*NASTY, b""], 8, block_size=64, first_id=4),
+    }

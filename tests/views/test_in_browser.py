@@ -1,0 +1,148 @@
+"""The scripts of the pages in a headless Chromium: click, hover, keyboard. Skipped where none is installed.
+
+$CHROMIUM names one that is not on PATH.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sample_pages import pages
+
+NAMES = ["chromium", "chromium-browser", "google-chrome"]
+OPTIONS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+
+# Errors and forbidden requests, from before the first script of the page on.
+WATCH = """<script>
+const problems = [];
+addEventListener("error", event => problems.push(event.message));
+addEventListener("securitypolicyviolation", event => problems.push(event.blockedURI));
+</script>"""
+ACT = """<script>
+const one = selector => document.querySelector(selector);
+const words = selector => [...document.querySelectorAll(selector)].map(element => element.textContent);
+const press = (key, more = {}) => document.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, ...more }));
+function point(element, kind, across, down = 0.5) {
+  const box = element.getBoundingClientRect();
+  const [clientX, clientY] = [box.left + across * box.width, box.top + down * box.height];
+  element.dispatchEvent(new PointerEvent(kind, { clientX, clientY, bubbles: true }));
+}
+const seen = (() => { ACTIONS })();
+const report = document.createElement("pre");
+report.id = "report";
+report.textContent = JSON.stringify({ seen, problems });
+document.body.append(report);
+</script></body>"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> str:
+    """The path of a Chromium."""
+    found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+    return found or pytest.skip("no Chromium on PATH or in $CHROMIUM: the scripts of the pages are not driven")
+
+
+def seen_on(browser: str, folder: Path, name: str, actions: str) -> Any:
+    """What the actions return, run as a script after those of the page, which must not have failed."""
+    page = pages()[name].replace("</title>", f"</title>{WATCH}").replace("</body>", ACT.replace("ACTIONS", actions))
+    path = folder / "page.html"
+    path.write_text(page, "utf-8")
+    command = [browser, *OPTIONS, f"--user-data-dir={folder / 'browser'}", "--dump-dom", path.as_uri()]
+    done = subprocess.run(command, check=True, capture_output=True, encoding="utf-8", timeout=60)
+    report = re.search(r'<pre id="report">(.*?)</pre>', done.stdout, re.DOTALL)
+    assert report, done.stdout[-2000:]
+    result = json.loads(unescape(report[1]))
+    assert result["problems"] == []
+    return result["seen"]
+
+
+def test_layers_and_heads_of_the_follow_page_are_chosen_by_click_and_key(browser, tmp_path):
+    actions = """
+      const states = [one("#which").textContent];
+      const note = () => states.push(one("#which").textContent + ": " + words("[aria-pressed=true]"));
+      document.querySelectorAll("#heads button")[1].click(); note();
+      press("l"); note();
+      press("l"); note();
+      press("H", { shiftKey: true }); note();
+      press("h", { ctrlKey: true }); note();
+      return states;
+    """
+    assert seen_on(browser, tmp_path, "follow", actions) == [
+        "Layer 1, head 1",
+        "Layer 1, head 2: layer 1,head 2",
+        "Layer 2, head 2: layer 2,head 2",
+        "Layer 1, head 2: layer 1,head 2",
+        "Layer 1, head 1: layer 1,head 1",
+        "Layer 1, head 1: layer 1,head 1",
+    ]
+
+
+def test_the_follow_page_shows_the_chosen_numbers_and_the_one_under_the_pointer(browser, tmp_path):
+    actions = """
+      press("l"); press("h");
+      const key = document.querySelectorAll("[data-kind=projections] canvas")[1];
+      point(key, "pointermove", 0.75);
+      const tips = [one("#tip").textContent, one("#tip").hidden];
+      point(key, "pointerleave", 0.75);
+      return {
+        tips, hidden: one("#tip").hidden, key: data.layers[1][1].key[1][1],
+        scores: words("[data-kind=scores] .rows .row > :nth-child(2)").slice(1), given: data.layers[1][2].scores[1],
+        mean: one("[data-kind=norm] .mean b").textContent, ofNorm: data.layers[1][0].mean,
+        lengths: words("#lengths .row > :nth-child(1)"), candidates: words("#candidates .token"),
+        network: performance.getEntriesByType("resource").length,
+      };
+    """
+    seen = seen_on(browser, tmp_path, "follow", actions)
+    text, was_hidden = seen["tips"]
+    assert text.startswith("key, number 2 of 2: ")
+    assert number(text.rpartition(" ")[2]) == pytest.approx(seen["key"], rel=5e-3)
+    assert (was_hidden, seen["hidden"]) == (False, True)
+    assert [number(score) for score in seen["scores"]] == pytest.approx(seen["given"], rel=5e-3)
+    assert number(seen["mean"]) == pytest.approx(seen["ofNorm"], rel=5e-3)
+    added = [f"layer {layer}, {what}" for layer in (1, 2) for what in ("attention", "feed-forward")]
+    assert seen["lengths"] == ["embedding", *(word for name in added for word in (name, "x"))]
+    assert seen["candidates"][:3] == ["end of text", "no text", "$title"]
+    assert seen["network"] == 0
+
+
+def test_the_attention_page_is_driven_by_click_hover_and_key(browser, tmp_path):
+    actions = """
+      const states = [];
+      document.querySelectorAll("#text button")[2].click(); states.push(location.hash);
+      press("h"); states.push(location.hash);
+      press("T", { shiftKey: true }); states.push(location.hash);
+      point(one("#weights canvas"), "pointermove", 0.01, 0.99);
+      return [...states, words("#tip div").slice(0, 2), words("#parts .token").length];
+    """
+    assert seen_on(browser, tmp_path, "attention", actions) == [
+        "#1-1-3",
+        "#1-2-3",
+        "#1-2-2",
+        ["query: $title (8)", "key: </script><b> (1)"],
+        2,
+    ]
+
+
+def test_the_per_token_page_is_driven_by_hover_and_key(browser, tmp_path):
+    actions = """
+      const facts = () => words("#facts td").filter((_, i) => i % 2)[0];
+      const states = [facts()];
+      point(one("[data-i='2']"), "pointerover", 0.5); states.push(facts());
+      press("ArrowRight"); states.push(facts());
+      press("ArrowLeft"); states.push(facts());
+      return states;
+    """
+    bits = [f"{n:.2f} bits" for n in (7, 2, 3, 2)]
+    assert seen_on(browser, tmp_path, "per_token", actions) == bits
+
+
+def number(text: str) -> float:
+    return float(text.replace("\u2212", "-"))
