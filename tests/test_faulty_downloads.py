@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from file_faults import Killed, stop_after
 
 from gptlite import download as module
 from gptlite import files
@@ -360,27 +361,15 @@ def test_a_download_that_was_killed_is_continued(server: Server, tmp_path: Path)
 def test_a_kill_at_any_file_operation_leaves_the_file_or_a_beginning(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Killed(BaseException):
-        pass
-
-    happened: list[str] = []
-
-    def syscall(operation: Callable[..., Any], *arguments: Any) -> Any:
-        if len(happened) >= limit:
-            raise Killed
-        happened.append(operation.__name__)
-        return operation(*arguments)
-
-    url, limit, path = server.url(good), 10**9, tmp_path / "undisturbed/text"
+    url, path = server.url(good), tmp_path / "undisturbed/text"
     with monkeypatch.context() as patch:
-        patch.setattr(files, "syscall", syscall)
+        operations = stop_after(10**9, patch)
         get(url, path)
-    assert len(happened) > SIZE // PIECE
-    for limit in range(len(happened)):  # read by syscall
-        happened.clear()
+    assert len(operations) > SIZE // PIECE
+    for limit in range(len(operations)):
         path = tmp_path / f"{limit}/text"
         with monkeypatch.context() as patch:
-            patch.setattr(files, "syscall", syscall)
+            stop_after(limit, patch)
             with pytest.raises(Killed):
                 get(url, path)
         assert not path.exists() or path.read_bytes() == CONTENT

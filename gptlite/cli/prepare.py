@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gptlite.config.schema import RunConfig
     from gptlite.data.corpus import LongDocument
     from gptlite.data.manifest import Manifest
-    from gptlite.data.report import Report
+    from gptlite.data.report import TextReport
     from gptlite.data.split import RuleName
 
 
@@ -138,7 +138,7 @@ def summarize(manifest: Manifest) -> list[str]:
     return lines if manifest.report is None else [*lines, *summarize_report(manifest.report, manifest)]
 
 
-def summarize_report(report: Report, manifest: Manifest) -> Iterator[str]:
+def summarize_report(report: TextReport, manifest: Manifest) -> Iterator[str]:
     """What is worth knowing of a text before training on it, one line each."""
     from gptlite.data.overlap import LENGTH
 

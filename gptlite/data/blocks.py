@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from gptlite.data.corpus import Corpus, Part
 from gptlite.data.shards import dtype_for
-from gptlite.data.split import SplitName
+from gptlite.data.split import SPLITS, SplitName
 from gptlite.data.tokens import Ids
 from gptlite.tokenizers.base import Tokenizer
 from gptlite.tokenizers.cuts import last_cut
@@ -80,7 +80,7 @@ def blocks(parts: Iterable[Part], cut: Callable[[str], int]) -> Iterator[Block]:
 
     cut: Tokenizer.last_cut. Where the text has no such place in LONGEST characters, it is cut anyway.
     """
-    pending: dict[SplitName, _Pending] = {"train": _Pending("train"), "val": _Pending("val")}
+    pending = {split: _Pending(split) for split in SPLITS}
     for part in parts:
         enough = pending[part.split].add(part)
         if enough and (block := pending[part.split].take(cut)) is not None:

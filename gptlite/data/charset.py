@@ -116,10 +116,9 @@ def _decoded(
 def _with_byte_order(encoding: str, head: bytes) -> str:
     """The encoding, with this machine's byte order where a file without a mark has to tell: as bytes.decode does it."""
     name = codecs.lookup(encoding).name
-    without_mark = name in ("utf-16", "utf-32") and not any(
-        head.startswith(m) for m, marked in _MARKS if marked == name
-    )
-    return f"{name}-{'le' if sys.byteorder == 'little' else 'be'}" if without_mark else name
+    if name not in ("utf-16", "utf-32") or head.startswith(tuple(mark for mark, marked in _MARKS if marked == name)):
+        return name
+    return f"{name}-le" if sys.byteorder == "little" else f"{name}-be"
 
 
 def _with_end(pieces: Iterable[bytes]) -> Iterator[bytes]:

@@ -154,7 +154,7 @@ def _texts(path: Path, name: str, reading: Reading, skipped: Counter[str], *, sk
             yield Document(name, itertools.chain([begun], pieces))
         return
     number = 0
-    for number, part in enumerate(cut(pieces, reading.separator), 1):
+    for number, part in enumerate(split_at(reading.separator, pieces), 1):
         if begun := _read_until_text(part):
             yield Document(name, itertools.chain([begun], part), number)
         else:
@@ -177,19 +177,21 @@ def _is_binary(path: Path, reading: Reading, first: bytes) -> bool:
         return True
     if is_wide(reading.encoding):
         try:
-            return any(False for _ in _decode(_read_pieces(path), path, reading))
+            for _ in _decode(_read_pieces(path), path, reading):
+                pass
         except BinaryFile:
             return True
+        return False
     rest = _read_pieces(path) if len(first) == _PIECE else [first]
     return any(b"\0" in piece for piece in rest) and is_binary(first, reading.encoding, has_nul=True)
 
 
-def cut(pieces: Iterable[str], separator: str) -> Iterator[Iterator[str]]:
+def split_at(separator: str, pieces: Iterable[str]) -> Iterator[Iterator[str]]:
     """The parts between separators, as str.split gives them for the joined pieces. Each is in pieces, too.
 
     A part is to be taken before the next one. There are none if there are no pieces.
 
-    >>> [list(part) for part in cut(["a--", "-b"], "---")]
+    >>> [list(part) for part in split_at("---", ["a--", "-b"])]
     [['a'], ['b']]
     """
     source = iter(pieces)

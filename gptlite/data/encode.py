@@ -7,7 +7,6 @@ PROGRESS_FILE is replaced: it lists the shards and says in which block of its sp
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -24,16 +23,15 @@ from gptlite import files
 from gptlite.data.baselines import BaselineMeter, Baselines
 from gptlite.data.blocks import Block, EncodedBlock, blocks, encode_block
 from gptlite.data.corpus import Corpus
-from gptlite.data.overlap import Hashes, Overlap, OverlapMeter, Sampler
+from gptlite.data.overlap import Hashes, Overlap, OverlapMeter, choose_share, sample
 from gptlite.data.shards import SHARD_TOKENS, Count, Shard, ShardWriter, verified_ids, verify_ids
 from gptlite.data.split import SPLITS, SplitName
 from gptlite.errors import DataError
 from gptlite.json_files import SEALED_VERSION, check_version, read_sealed, write_sealed
 from gptlite.tokenizers.base import Tokenizer
-from gptlite.tokenizers.char import CharacterSet
+from gptlite.tokenizers.char import UnseenCharacters
 
 PROGRESS_FILE = "progress.json"
-_FEW = 20  # characters are searched for one by one
 _AHEAD = 2  # blocks per worker that are in memory at a time
 
 T = TypeVar("T")
@@ -69,7 +67,7 @@ class EncodedCorpus:
     forced_cuts: int
 
 
-class _Split:
+class _SplitWriter:
     """Writes the blocks of a split, from where an earlier process was stopped."""
 
     def __init__(
@@ -119,18 +117,16 @@ def encode_corpus(
     """
     progress = read_progress(folder)
     _remove_unfinished(folder, progress.values())
-    splits = {name: _Split(folder, name, tokenizer, shard_tokens, progress[name]) for name in SPLITS}
-    all_blocks = blocks(corpus.parts(), tokenizer.last_cut)
-    first = next(all_blocks)
-    sampler = Sampler.of([text.encode() for text in first.texts], int(corpus.sizes.sum()))
-    meter, overlap, unseen = BaselineMeter(), OverlapMeter(), Unseen(corpus.characters)
+    splits = {name: _SplitWriter(folder, name, tokenizer, shard_tokens, progress[name]) for name in SPLITS}
+    share = choose_share(int(corpus.sizes.sum()))
+    meter, overlap, unseen = BaselineMeter(), OverlapMeter(), UnseenCharacters(corpus.characters)
     text_bytes, forced_cuts = Counter[SplitName](), 0
 
     def work(block: Block) -> _Measured:
         written, marked = splits[block.split].is_written(block), corpus.has_several_documents
         encoded = None if written else encode_block(block, tokenizer, mark_documents=marked)
         raw = tuple(text.encode() for text in block.texts)
-        return _Measured(block, raw, encoded, sampler.choose(raw))
+        return _Measured(block, raw, encoded, sample(raw, share))
 
     with ExitStack() as opened:
         for split in splits.values():
@@ -138,10 +134,10 @@ def encode_corpus(
         pool = opened.enter_context(ThreadPoolExecutor(workers))
         compressing = opened.enter_context(ThreadPoolExecutor(1))
         compressed: list[Future[None]] = []
-        for done in in_order(pool, work, itertools.chain([first], all_blocks), workers * _AHEAD):
+        for done in in_order(pool, work, blocks(corpus.parts(), tokenizer.last_cut), workers * _AHEAD):
             block = done.block
             if done.encoded is not None and splits[block.split].add(block, done.encoded):
-                _write_progress(folder, splits)
+                write_progress(folder, {name: split.progress for name, split in splits.items()})
             text_bytes[block.split] += sum(map(len, done.raw))
             overlap.add(block.split, done.sample)
             forced_cuts += block.forced
@@ -153,27 +149,6 @@ def encode_corpus(
             each.result()
         train, val = (EncodedSplit(splits[name].writer.finish(), text_bytes[name]) for name in SPLITS)
     return EncodedCorpus(train, val, unseen.sorted(), meter.finish(), overlap.finish(), forced_cuts)
-
-
-class Unseen:
-    """The characters of a corpus that its training text has not had so far."""
-
-    def __init__(self, characters: str) -> None:
-        self._left = set(characters)
-
-    def remove(self, texts: Iterable[str]) -> None:
-        """Remove those of some training text."""
-        for text in texts:
-            if len(self._left) > _FEW:
-                found = CharacterSet()
-                found.add(text.encode())
-                self._left -= set(found.sorted())
-            elif self._left:
-                self._left = {character for character in self._left if character not in text}
-
-    def sorted(self) -> str:
-        """Those that are left, by code point."""
-        return "".join(sorted(self._left))
 
 
 def count_ids(folder: Path, shards: Iterable[Shard], vocab_size: int) -> npt.NDArray[np.int64]:
@@ -209,10 +184,8 @@ def in_order(pool: ThreadPoolExecutor, work: Callable[[T], U], items: Iterable[T
 
 
 def read_progress(folder: Path) -> dict[SplitName, Progress]:
-    """What is finished in a folder; nothing where there is no PROGRESS_FILE. DataError if it is damaged."""
+    """What is finished in a folder. DataError if its PROGRESS_FILE is damaged."""
     path = folder / PROGRESS_FILE
-    if not path.exists():
-        return {name: Progress() for name in SPLITS}
     fields = read_sealed(path, DataError)
     check_version(path, fields, SEALED_VERSION, error=DataError)
     try:
@@ -221,14 +194,6 @@ def read_progress(folder: Path) -> dict[SplitName, Progress]:
         raise DataError("this is not the progress of a preparation. Remove its folder.", str(path)) from None
 
 
-def begin(folder: Path) -> None:
-    """Write the PROGRESS_FILE of a folder that has a tokenizer and no shard yet."""
-    _write(folder, {name: Progress() for name in SPLITS})
-
-
-def _write_progress(folder: Path, splits: Mapping[SplitName, _Split]) -> None:
-    _write(folder, {name: split.progress for name, split in splits.items()})
-
-
-def _write(folder: Path, progress: Mapping[SplitName, Progress]) -> None:
+def write_progress(folder: Path, progress: Mapping[SplitName, Progress]) -> None:
+    """Write or replace the PROGRESS_FILE of a folder."""
     write_sealed(folder / PROGRESS_FILE, {name: dataclasses.asdict(each) for name, each in progress.items()})

@@ -15,7 +15,7 @@ from pydantic import AliasChoices, ConfigDict, Field, TypeAdapter, ValidationErr
 
 from gptlite.data.baselines import MIN_COMPRESSOR_BYTES, Baselines
 from gptlite.data.checked_files import damaged
-from gptlite.data.report import Report
+from gptlite.data.report import TextReport
 from gptlite.data.shards import Count, Sha256, Shard, shard_name
 from gptlite.data.split import SplitRule
 from gptlite.errors import DataError
@@ -86,7 +86,7 @@ class Manifest:
     val: SplitRecord
     # Of the validation text. Manifests written before the key was renamed have `reference`.
     baselines: Annotated[Baselines, Field(validation_alias=AliasChoices("baselines", "reference"))]
-    report: Report | None = None  # older versions made none
+    report: TextReport | None = None  # older versions made none
 
     @property
     def compressors_meaningful(self) -> bool:

@@ -1,6 +1,6 @@
 """How much of the validation text is in the training text, too: strings of LENGTH bytes, a sample chosen by content.
 
-A string is chosen by its first byte and a hash of its first eight, and kept if the hash of the whole is small. So each
+A string is chosen by a hash of its first eight bytes, and kept if the hash of the whole is small. So each
 split is sampled on its own, in one pass, and a string in both is chosen in both or in neither.
 """
 
@@ -20,11 +20,11 @@ from gptlite.seeds import splitmix64
 LENGTH = 50  # bytes
 
 _SMALL_TEXT = 1 << 21  # bytes: every string of a smaller text is a candidate
-_MAX_SHARE = 1024  # of a large text, about one of so many
-_OFTEN = 64  # one byte of so many, or more, is the one that strings begin with
+_MAX_SHARE = 256  # of a large text, about one of so many
 _LIMIT = 1 << 18  # hashes that are kept per split
 _WORDS = -(-LENGTH // 8)  # of eight bytes
 _MULTIPLIERS = splitmix64(np.arange(_WORDS, dtype=np.uint64)) | np.uint64(1)
+_HALF_MULTIPLIERS = _MULTIPLIERS.astype(np.uint32)
 _SEPARATOR = b"\xff"  # not a byte of UTF-8
 _NONE = np.zeros(0, np.uint64)
 
@@ -39,41 +39,32 @@ class Overlap:
     found: Annotated[int, Field(ge=0)]
 
 
-@dataclass(frozen=True)
-class Sampler:
-    """Chooses strings. first: the byte that they begin with; bound: the largest hash of their first eight bytes.
+def choose_share(total_bytes: int) -> int:
+    """One of how many strings is chosen from a corpus of this size."""
+    return min(1 + total_bytes // _SMALL_TEXT, _MAX_SHARE)
 
-    Without them every string is chosen.
-    """
 
-    first: int | None = None
-    bound: int = 0
+def sample(texts: Sequence[bytes], share: int) -> Hashes:
+    """The hashes of the strings that are chosen from some texts, about one of `share`: (n,)."""
+    text = _SEPARATOR.join([*texts, b""])
+    at = _choose(text, share)
+    if len(texts) > 1:
+        ends = np.cumsum([len(each) + len(_SEPARATOR) for each in texts]) - len(_SEPARATOR)
+        at = at[at + LENGTH <= ends[np.searchsorted(ends, at)]]
+    return _hash(np.frombuffer(text, np.uint8), at)
 
-    @classmethod
-    def of(cls, texts: Sequence[bytes], total_bytes: int) -> Sampler:
-        """A sampler for about one string of a share that falls with the size of the corpus. texts: some of it."""
-        share = min(1 + total_bytes // _SMALL_TEXT, _MAX_SHARE)
-        counts = np.bincount(np.frombuffer(b"".join(texts), np.uint8), minlength=256)
-        if share == 1 or not counts.any():
-            return cls()
-        often = np.flatnonzero(counts * min(share, _OFTEN) >= counts.sum())
-        first = int(often[counts[often].argmin()])
-        expected = int(counts[first]) * share / int(counts.sum())  # of strings for each that is wanted
-        return cls(first, min(2**64 - 1, int(2**64 / max(1.0, expected))))
 
-    def choose(self, texts: Sequence[bytes]) -> Hashes:
-        """The hashes of the strings that are chosen from some texts, (n,)."""
-        text = _SEPARATOR.join([*texts, b""])
-        raw = np.frombuffer(text, np.uint8)
-        last = len(raw) - len(_SEPARATOR) - LENGTH
-        at = np.arange(last + 1) if self.first is None else np.flatnonzero(raw[: max(0, last + 1)] == self.first)
-        if len(texts) > 1:
-            ends = np.cumsum([len(each) + len(_SEPARATOR) for each in texts]) - len(_SEPARATOR)
-            at = at[at + LENGTH <= ends[np.searchsorted(ends, at)]]
-        if self.first is not None and len(at):
-            begin = np.ndarray(len(raw) - 7, "<u8", text, strides=(1,))[at]  # eight bytes as a number
-            at = at[_mix(begin * _MULTIPLIERS[0]) <= np.uint64(self.bound)]
-        return _hash(raw, at)
+def _choose(text: bytes, share: int) -> npt.NDArray[np.int64]:
+    """The places of strings whose first eight bytes have a hash below one `share`-th: (n,)."""
+    last = len(text) - len(_SEPARATOR) - LENGTH
+    if share == 1:
+        return np.arange(last + 1)
+    found = [np.zeros(0, np.int64)]
+    for offset in range(min(4, last + 1)):
+        words = np.frombuffer(text, "<u4", (last - offset) // 4 + 2, offset) * _HALF_MULTIPLIERS[0]
+        hashes = (words[:-1] ^ words[1:] >> np.uint32(16)) * _HALF_MULTIPLIERS[1]
+        found.append(np.flatnonzero(hashes <= np.uint32(0xFFFFFFFF // share)) * 4 + offset)
+    return np.concatenate(found)
 
 
 def _hash(raw: npt.NDArray[np.uint8], at: npt.NDArray[np.int64]) -> Hashes:
@@ -98,7 +89,7 @@ class OverlapMeter:
         self._samples = {"train": _Smallest(), "val": _Smallest()}
 
     def add(self, split: str, hashes: Hashes) -> None:
-        """Add what a sampler chose from some text of a split."""
+        """Add what `sample` chose from some text of a split."""
         self._samples[split].add(hashes)
 
     def finish(self) -> Overlap:
@@ -107,7 +98,7 @@ class OverlapMeter:
         known, sampled = train.smallest(), val.smallest()
         bound = min(train.bound, val.bound)
         known, sampled = known[known <= bound], sampled[sampled <= bound]
-        place = np.searchsorted(known, sampled)  # np.isin takes ten times as long
+        place = np.searchsorted(known, sampled)  # np.isin takes seventy times as long
         inside = place < len(known)
         return Overlap(len(sampled), int((known[place[inside]] == sampled[inside]).sum()))
 
@@ -130,7 +121,7 @@ class _Smallest:
     def smallest(self) -> Hashes:
         """All up to the bound, in order."""
         kept: Hashes = np.sort(np.concatenate([_NONE, *self._added]))
-        kept = kept[np.diff(kept, prepend=~kept[:1]) != 0]  # np.unique takes ten times as long
+        kept = kept[np.diff(kept, prepend=~kept[:1]) != 0]  # np.unique takes forty times as long
         while len(kept) > _LIMIT:
             self.bound >>= np.uint64(1)
             kept = kept[kept <= self.bound]

@@ -27,10 +27,11 @@ from gptlite.data.encode import (
     PROGRESS_FILE,
     EncodedCorpus,
     EncodedSplit,
-    begin,
+    Progress,
     count_ids,
     encode_corpus,
     read_progress,
+    write_progress,
 )
 from gptlite.data.find import find_finished
 from gptlite.data.fingerprint import CACHE_FILE, FingerprintedSources, HashCache, fingerprint_sources
@@ -39,6 +40,7 @@ from gptlite.data.prepared import TOKENIZER_FOLDER, Prepared
 from gptlite.data.report import make_report, storable
 from gptlite.data.sealing import seal
 from gptlite.data.sources import describe_skipped
+from gptlite.data.split import SPLITS
 from gptlite.data.unknown_characters import check_characters
 from gptlite.download import Report, ignore
 from gptlite.errors import DataError, RunError, StorageError
@@ -113,11 +115,13 @@ def _build(
     corpus = scan(sources.sources, data.val_fraction, data.val_max_bytes, deduplicate=data.deduplicate)
     for line in _describe(corpus, data):
         report(line)
-    make = partial(build, section, corpus.characters, partial(training_texts, corpus), report)
-    tokenizer = None if _unfinished(folder) else make()
-    if tokenizer is not None and section.from_ is not None:
+    if (unfinished := _unfinished(folder)) is not None:
+        _, tokenizer = unfinished
+    else:
+        tokenizer = build(section, corpus.characters, partial(training_texts, corpus), report)
+    if section.from_ is not None:
         check_characters(tokenizer, corpus)
-    elif tokenizer is not None and tokenizer.vocab_size < tokenizer.requested_vocab_size:
+    elif tokenizer.vocab_size < tokenizer.requested_vocab_size:
         report(
             f"warning: tokenizer.vocab_size is {tokenizer.requested_vocab_size}, but the training text has only merges "
             f"for {tokenizer.vocab_size} ids. Give more text to get more."
@@ -127,13 +131,13 @@ def _build(
             return finished  # by the process that had the lock
         files.remove_tree(folder)
         _remove_other_leftovers(folder.parent)
-        temp = _unfinished(folder)
-        if temp is not None:
+        if (unfinished := _unfinished(folder)) is not None:
+            temp, tokenizer = unfinished
             report("continuing where an earlier preparation of this text was stopped")
         else:
-            temp = _begin(folder, tokenizer or make())
+            temp = _begin(folder, tokenizer)
         try:
-            _finish(temp, sources, corpus, data, workers)
+            _finish(temp, tokenizer, sources, corpus, data, workers)
             if fingerprint_sources(data, section, cache).fingerprint != sources.fingerprint:
                 raise changed_meanwhile(sources.sources)
             files.publish(temp, folder)
@@ -148,14 +152,13 @@ def _leftovers(folder: Path) -> list[Path]:
     return sorted(folder.parent.glob(f"{glob.escape(folder.name)}{files.TEMP_MARK}*"))
 
 
-def _unfinished(folder: Path) -> Path | None:
-    """The folder of a killed process that can be continued: it has a whole tokenizer."""
+def _unfinished(folder: Path) -> tuple[Path, Tokenizer] | None:
+    """The folder of a killed process that can be continued, and the tokenizer in it."""
     for path in _leftovers(folder):
         if (path / PROGRESS_FILE).exists():
             try:
                 read_progress(path)
-                load(path / TOKENIZER_FOLDER)
-                return path
+                return path, load(path / TOKENIZER_FOLDER)
             except DataError:
                 continue  # it is damaged
     return None
@@ -170,7 +173,7 @@ def _begin(folder: Path, tokenizer: Tokenizer) -> Path:
     for name, content in sorted(tokenizer.files().items()):
         files.write_new(temp / TOKENIZER_FOLDER / name, content)
     files.sync_dir(temp / TOKENIZER_FOLDER)
-    begin(temp)
+    write_progress(temp, {name: Progress() for name in SPLITS})
     return temp
 
 
@@ -186,9 +189,15 @@ def _lock_path(path: Path) -> Path:
     return path.with_name(f".{path.name.removeprefix('.')}.lock")
 
 
-def _finish(folder: Path, sources: FingerprintedSources, corpus: Corpus, data: DataSection, workers: int) -> None:
+def _finish(
+    folder: Path,
+    tokenizer: Tokenizer,
+    sources: FingerprintedSources,
+    corpus: Corpus,
+    data: DataSection,
+    workers: int,
+) -> None:
     """Write what is missing of a prepared data set, manifest.json last."""
-    tokenizer = load(folder / TOKENIZER_FOLDER)
     encoded = encode_corpus(folder, corpus, tokenizer, workers=workers)
     count = functools.cache(partial(count_ids, folder, encoded.train.shards, tokenizer.vocab_size))
     start_id = tokenizer.eot_id if corpus.has_several_documents else _start_id(encoded, tokenizer, count)

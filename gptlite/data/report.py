@@ -31,7 +31,7 @@ class Merge:
 
 
 @dataclass(frozen=True)
-class Report:
+class TextReport:
     """What was found.
 
     copies: documents that equal an earlier one and were kept. longest: documents, the longest first. used_ids: how many
@@ -52,11 +52,11 @@ class Report:
 
 def make_report(
     corpus: Corpus, encoded: EncodedCorpus, tokenizer: Tokenizer, count: Callable[[], npt.NDArray[np.int64]]
-) -> Report:
+) -> TextReport:
     """The report on a corpus that was encoded. count: gives how often each id is in the training text."""
     is_char = tokenizer.kind == "char"  # then nothing has to be counted
     used = len(corpus.characters) - len(encoded.val_only) if is_char else int((count() > 0)[:-1].sum())
-    return Report(
+    return TextReport(
         copies=corpus.copies,
         longest=tuple(replace(each, source=storable(each.source), file=storable(each.file)) for each in corpus.longest),
         used_ids=used,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 from gptlite.config.loading import parse_config
 from gptlite.config.schema import RunConfig, TokenizerSection
 from gptlite.config.yaml import shown
 from gptlite.data.prepared import TOKENIZER_FOLDER, Prepared
+from gptlite.download import Report, ignore
 from gptlite.errors import ConfigError, DataError, RunError, located
 from gptlite.runs.checkpoint import Checkpoint
 from gptlite.runs.checkpoint_manifest import MANIFEST
@@ -21,10 +21,6 @@ from gptlite.tokenizers.folder import META_FILE
 _KEY = "tokenizer.from"
 
 
-def _ignore(line: str) -> None:
-    pass
-
-
 def find_text(run: Run, cfg: RunConfig) -> Prepared | None:
     """The prepared folder of a run; None if it is neither where it was nor in the current data.dir."""
     recorded = Path(run.recorded("prepared", str))
@@ -32,7 +28,7 @@ def find_text(run: Run, cfg: RunConfig) -> Prepared | None:
     return next((Prepared(place) for place in places if (place / "manifest.json").is_file()), None)
 
 
-def with_tokenizer(cfg: RunConfig, say: Callable[[str], None] = _ignore) -> RunConfig:
+def with_tokenizer(cfg: RunConfig, say: Report = ignore) -> RunConfig:
     """The config with the folder that holds the tokenizer of `tokenizer.from`, and with its kind and size.
 
     DataError if it cannot be found or read, ConfigError if kind or vocab_size are given and differ.
@@ -97,7 +93,7 @@ def _folder_of(run: Run, cfg: RunConfig) -> Path:
     if prepared is not None and prepared.manifest.fingerprint == run.recorded("data", str):
         prepared.tokenizer()
         return prepared.path / TOKENIZER_FOLDER
-    checkpoint = find_latest(run.checkpoints, _ignore, _with_tokenizer)
+    checkpoint = find_latest(run.checkpoints, ignore, _with_tokenizer)
     if checkpoint is None:
         raise DataError("its prepared text is gone, and it has no checkpoint, so its tokenizer is lost.", str(run.path))
     return checkpoint.path

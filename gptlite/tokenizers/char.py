@@ -27,8 +27,7 @@ from gptlite.tokenizers.folder import (
 )
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_UNKNOWN_BYTE = b"\xff"  # ASCII has 128 characters
-_SLICE = 4096  # characters
+_FEW = 20  # characters are searched for one by one
 _SHOWN = 5  # unknown characters named in one message
 _CONTEXT = 16  # characters on either side that may combine with an unknown one
 _FORMS: tuple[unicodedata._NormalizationForm, ...] = ("NFC", "NFKC", "NFD", "NFKD")
@@ -54,6 +53,27 @@ class CharacterSet:
     def sorted(self) -> str:
         """All characters, each once, by code point."""
         return "".join(map(chr, np.flatnonzero(self._seen)))
+
+
+class UnseenCharacters:
+    """The characters that texts have not had so far, of those it begins with."""
+
+    def __init__(self, characters: str) -> None:
+        self._left = set(characters)
+
+    def remove(self, texts: Iterable[str]) -> None:
+        """Remove those of some texts."""
+        for text in texts:
+            if len(self._left) > _FEW:
+                found = CharacterSet()
+                found.add(text.encode())
+                self._left -= set(found.sorted())
+            elif self._left:
+                self._left = {character for character in self._left if character not in text}
+
+    def sorted(self) -> str:
+        """Those that are left, by code point."""
+        return "".join(sorted(self._left))
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,20 +124,11 @@ class CharTokenizer:
         >>> CharTokenizer("abc").encode("cab").tolist()
         [2, 0, 1]
         """
-        # ASCII is encoded ten times as fast, and other text is mostly ASCII in many languages
-        slices = [text] if text.isascii() else [text[at : at + _SLICE] for at in range(0, len(text), _SLICE)]
-        encoded = [self._encode_slice(each) for each in slices]
-        ids = encoded[0] if len(encoded) == 1 else np.concatenate(encoded)
+        # mode="clip": code points above the highest known one get the last entry, which is unknown.
+        ids: Ids = self._id_of_code_point.take(_code_points(text), mode="clip")
         if ids.max(initial=0) >= self.vocab_size:
             raise self._unknown(text, np.flatnonzero(ids >= self.vocab_size))
         return ids
-
-    def _encode_slice(self, text: str) -> Ids:
-        """The same, with ids from vocab_size on for unknown characters."""
-        if text.isascii() and _UNKNOWN_BYTE not in (ids := text.encode().translate(self._ascii_ids)):
-            return np.frombuffer(ids, np.uint8).astype(self._dtype)
-        # mode="clip": code points above the highest known one get the last entry, which is unknown.
-        return self._id_of_code_point.take(_code_points(text), mode="clip")
 
     def last_cut(self, text: str) -> int:
         return len(text)
@@ -150,12 +161,6 @@ class CharTokenizer:
     @cached_property
     def _tokens(self) -> list[bytes]:
         return [*(character.encode() for character in self.characters), b""]
-
-    @cached_property
-    def _ascii_ids(self) -> bytes:
-        """The id of each ASCII character, _UNKNOWN_BYTE for those that are not known."""
-        known = {ord(character): id for id, character in enumerate(self.characters) if character.isascii()}
-        return bytes(known.get(code_point, _UNKNOWN_BYTE[0]) for code_point in range(256))
 
     @cached_property
     def _id_of_code_point(self) -> Ids:

@@ -15,7 +15,7 @@ import pytest
 import zstandard
 
 from gptlite.data.describe_reading import describe_reading
-from gptlite.data.documents import Reading, cut
+from gptlite.data.documents import Reading, split_at
 from gptlite.data.sources import open_source
 from gptlite.errors import DataError
 
@@ -212,11 +212,11 @@ def test_parts_between_separators_are_those_of_the_whole_text(separator: str) ->
         text = "".join(rng.choice(["a", "b", "-", "\n", separator]) for _ in range(rng.randrange(30)))
         ends = sorted(rng.randrange(len(text) + 1) for _ in range(3))
         pieces = [text[a:b] for a, b in pairwise([0, *ends, len(text)])]
-        assert ["".join(part) for part in cut(pieces, separator)] == text.split(separator)
-    skipped_parts = iter(cut(["a---b", "--", "-c"], "---"))
+        assert ["".join(part) for part in split_at(separator, pieces)] == text.split(separator)
+    skipped_parts = iter(split_at("---", ["a---b", "--", "-c"]))
     next(skipped_parts)  # not taken
     assert "".join(next(skipped_parts)) == "b"
-    assert list(cut([], "x")) == []
+    assert list(split_at("x", [])) == []
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])

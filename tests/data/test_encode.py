@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from file_faults import Killed, stop_after
 
 from gptlite import files
 from gptlite.config.schema import DataSection, TokenizerSection
@@ -24,15 +25,12 @@ from gptlite.errors import DataError, StorageError
 
 Section = Callable[..., DataSection]
 Tree = Callable[[Path], dict[str, str]]
+Expected = Callable[[TokenizerSection], dict[str, str]]
 CHAR = TokenizerSection(kind="char")
 BPE = TokenizerSection(kind="bpe", vocab_size=300)
 TEXTS = {
     f"{i:02}.txt": "".join(f"{i} times {j} are {i * j}, né?\n" for j in range(5 + 40 * (i % 5 == 0))) for i in range(25)
 }
-
-
-class Killed(BaseException):
-    """Simulates a SIGKILL: nothing on disk changes after it."""
 
 
 @pytest.fixture(autouse=True)
@@ -56,18 +54,14 @@ def test_any_number_of_workers_writes_the_same_bytes(
     assert made[0] == made[1] == made[2]
 
 
-def stop_after(
-    operations: int, stop: BaseException, patch: pytest.MonkeyPatch, only: tuple[Callable[..., Any], ...] | None = None
-) -> None:
-    """After so many operations on files, every one of them, or of some, raises `stop`."""
-    left = iter(range(operations))
+@pytest.fixture
+def expected(tmp_path: Path, section: Section, tree: Tree) -> Expected:
+    def of(tokenizer: TokenizerSection) -> dict[str, str]:
+        """The files of TEXTS, prepared without a fault."""
+        (undisturbed := tmp_path / "undisturbed").mkdir()
+        return tree(prepare(section(undisturbed, TEXTS), tokenizer).path)
 
-    def syscall(operation: Callable[..., Any], *arguments: Any) -> Any:
-        if (only is None or operation in only) and next(left, None) is None:
-            raise stop
-        return operation(*arguments)
-
-    patch.setattr(files, "syscall", syscall)
+    return of
 
 
 def folders(data: DataSection) -> list[Path]:
@@ -77,26 +71,25 @@ def folders(data: DataSection) -> list[Path]:
 
 @pytest.mark.slow
 def test_fifty_kills_and_continuations_end_in_the_same_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: Section, tree: Tree
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: Section, tree: Tree, expected: Expected
 ) -> None:
-    (undisturbed := tmp_path / "undisturbed").mkdir()
-    expected = tree(prepare(section(undisturbed, TEXTS), BPE).path)
+    undisturbed = expected(BPE)
     (killed := tmp_path / "killed").mkdir()
     data, rng = section(killed, TEXTS), random.Random(0)
     kills = ends = 0
     while kills < 50:
         try:
             with monkeypatch.context() as patch:
-                stop_after(rng.randrange(15, 150), Killed(), patch)
+                stop_after(rng.randrange(15, 150), patch)
                 prepare(data, BPE)
         except Killed:
             kills += 1
         for made in folders(data):
-            assert tree(made) == expected
+            assert tree(made) == undisturbed
             files.remove_tree(made)
             ends += 1
     assert ends > 2  # some continuations got to the end, others did not
-    assert tree(prepare(data, BPE).path) == expected
+    assert tree(prepare(data, BPE).path) == undisturbed
 
 
 def test_a_continuation_encodes_only_what_is_in_no_finished_shard(
@@ -145,27 +138,26 @@ def test_a_damaged_unfinished_folder_is_never_taken_for_finished(
 
 
 def test_a_full_disk_at_any_operation_leaves_nothing_that_looks_finished(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: Section, tree: Tree
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: Section, tree: Tree, expected: Expected
 ) -> None:
-    (undisturbed := tmp_path / "undisturbed").mkdir()
-    expected = tree(prepare(section(undisturbed, TEXTS), CHAR).path)
+    undisturbed = expected(CHAR)
     (full := tmp_path / "full").mkdir()
     data, lines = section(full, TEXTS), list[str]()
     for operations in range(0, 10**6, 7):
         with monkeypatch.context() as patch:
-            stop_after(operations, OSError(errno.ENOSPC, ""), patch, (os.write, os.open, os.mkdir, os.fsync))
+            stop_after(operations, patch, OSError(errno.ENOSPC, ""), (os.write, os.open, os.mkdir, os.fsync))
             try:
                 prepare(data, CHAR)
                 break
             except StorageError as error:
                 lines.append(str(error))
         for made in folders(data):  # the disk was full after it had its name
-            assert tree(made) == expected
+            assert tree(made) == undisturbed
             files.remove_tree(made)
     assert len(lines) > 10
     assert all("The disk or your quota is full" in line and "\n" not in line for line in lines)
     (made,) = folders(data)
-    assert tree(made) == expected
+    assert tree(made) == undisturbed
 
 
 def test_a_ctrl_c_leaves_what_the_next_preparation_continues(
@@ -173,7 +165,7 @@ def test_a_ctrl_c_leaves_what_the_next_preparation_continues(
 ) -> None:
     data = section(tmp_path, TEXTS)
     with monkeypatch.context() as patch:
-        stop_after(60, KeyboardInterrupt(), patch)
+        stop_after(60, patch, KeyboardInterrupt)
         with pytest.raises(KeyboardInterrupt):
             prepare(data, CHAR)
     assert folders(data) == []

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from file_faults import Killed, stop_after
 
 from gptlite import files, locks
 from gptlite.config.schema import DataSection, TokenizerSection
@@ -31,31 +32,13 @@ CHAR = TokenizerSection(kind="char")
 POEMS = {f"poem {i}.txt": f"Poem number {i}\n{'la ' * (i % 7)}\n" for i in range(60)}
 
 
-class Killed(BaseException):
-    """Simulates a SIGKILL: nothing on disk changes after it."""
-
-
-def kill_at(call: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """From the given file operation on, every one raises Killed; the names of those that happened."""
-    happened: list[str] = []
-
-    def syscall(operation: Callable[..., Any], *arguments: Any) -> Any:
-        if len(happened) >= call:
-            raise Killed
-        happened.append(operation.__name__)
-        return operation(*arguments)
-
-    monkeypatch.setattr(files, "syscall", syscall)
-    return happened
-
-
 def test_a_kill_at_any_file_operation_leaves_no_partial_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: Section, tree: Tree
 ) -> None:
     files = {"a.txt": "one text\n" * 20, "b.txt": "and another\n" * 20}
     (tmp_path / "undisturbed").mkdir()
     with monkeypatch.context() as patch:
-        operations = kill_at(10**9, patch)
+        operations = stop_after(10**9, patch)
         undisturbed = prepare(section(tmp_path / "undisturbed", files), CHAR)
     assert len(operations) > 30
     for call in range(0, len(operations), 3):
@@ -63,7 +46,7 @@ def test_a_kill_at_any_file_operation_leaves_no_partial_folder(
         folder.mkdir()
         data = section(folder, files)
         with monkeypatch.context() as patch:
-            kill_at(call, patch)
+            stop_after(call, patch)
             with pytest.raises(Killed):
                 prepare(data, CHAR)
         final = folder / "prepared" / undisturbed.path.name

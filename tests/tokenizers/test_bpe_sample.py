@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from gptlite.tokenizers import bpe_sample as module
 from gptlite.tokenizers.bpe import PATTERN, train_bpe
 from gptlite.tokenizers.bpe_sample import sample
+from gptlite.tokenizers.cuts import CUT
 
 SPLIT = tokenizers.pre_tokenizers.Split(tokenizers.Regex(PATTERN), "isolated")
 
@@ -45,16 +47,11 @@ awkward = st.sampled_from(
 )
 
 
-@given(st.lists(awkward, max_size=60).map("".join), st.integers(1, 8))
-def test_a_text_is_cut_where_the_pattern_splits_it(text: str, block: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_BLOCK", block)
-        start = text
-        parts = []
-        while start and (cut := module._CUT.search(start, block - 1)):
-            parts.append(start[: cut.end()])
-            start = start[cut.end() :]
-    assert pieces([*parts, start]) == pieces([text])
+@given(st.lists(awkward, max_size=60).map("".join))
+def test_a_text_is_cut_where_the_pattern_splits_it(text: str) -> None:
+    places = [found.start() for found in CUT.finditer(text)]
+    parts = [text[start:stop] for start, stop in pairwise([0, *places, len(text)])]
+    assert pieces(parts) == pieces([text])
 
 
 @pytest.mark.usefixtures("small_blocks")
