@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from gptlite.config.sampling import SampleSection
 from gptlite.config.schema import ModelSection
+from gptlite.inference.beam import Candidate, Hypothesis
 from gptlite.inference.follow import FollowedToken, LayerOfToken, NormStep
 from gptlite.inference.inspect import LayerSteps, TokenScores
 from gptlite.views.attention import attention_page
+from gptlite.views.beams import beams_page
 from gptlite.views.follow import follow_page
 from gptlite.views.per_token import per_token_page
 
@@ -77,10 +80,32 @@ def follow(**values: Any) -> str:
     return follow_page("nano, <i>step</i> 7", range(8), [*NASTY, b"", b""], 8, token, model)
 
 
+def beams(prompt: str = "</h1><b>") -> str:
+    """The page of two beams: "&" and then the newline is the best text, and end-of-text, id 8, ends the second."""
+    first = [Candidate(0, token, -1.0 - token, -1.0 - token, i, None) for i, token in enumerate([1, 7])]
+    steps = [
+        [*first, Candidate(0, 0, -9.0, -9.0, None, None), Candidate(0, 5, -9.5, -9.5, None, None)],
+        [
+            Candidate(0, 4, -0.5, -2.5, None, "length"),
+            Candidate(0, 3, -4.0, -6.0, None, None),
+            Candidate(0, 6, -5.0, -7.0, None, None),
+            Candidate(1, 2, -0.25, -8.25, None, None),
+            Candidate(1, 8, -0.125, -8.125, None, "end of text"),
+        ],
+    ]
+    found = [
+        ("&\n", Hypothesis((1, 4), -2.5, -1.25, "length")),
+        ("$title", Hypothesis((7,), -8.125, -4.0625, "end of text")),
+    ]
+    params = SampleSection(beams=2, max_new_tokens=2)
+    return beams_page("nano, <i>step</i> 7", prompt, [*NASTY, b"", b""], 8, steps, found, params)
+
+
 def pages() -> dict[str, str]:
     title, table = "nano, <i>step</i> 7", np.zeros((8, 4))
     return {
         "attention": attention_page(title, NASTY, [layer(2, 8, 4)], table, ModelSection()),
+        "beams": beams(),
         "follow": follow(),
         "per_token": per_token_page(title, token_scores(), [*NASTY, b""], 8, block_size=64, first_id=4),
     }

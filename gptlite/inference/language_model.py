@@ -22,7 +22,7 @@ from gptlite.data.eval_windows import EvalWindows
 from gptlite.data.tokens import TokenArray, Tokens
 from gptlite.errors import ConfigError
 from gptlite.formatting import counted
-from gptlite.inference.beam import Hypothesis, beam_search
+from gptlite.inference.beam import Candidate, Hypothesis, beam_search
 from gptlite.inference.engine import DecodingBatch, rows_at_once
 from gptlite.inference.generate import FinishReason, Sample, Step, end_reasons, generate_batch
 from gptlite.inference.sampling import TokenFlags, suppressed_ids
@@ -157,10 +157,13 @@ class LanguageModel:
         overrides = [Override(key, f"sample.{key}", value) for key, value in numbers.items()]
         return next(self.samples([prompt], load_config(None, overrides).sample)).whole().text
 
-    def search(self, prompt: str, params: SampleSection) -> list[tuple[str, Hypothesis]]:
+    def search(
+        self, prompt: str, params: SampleSection, *, record: list[list[Candidate]] | None = None
+    ) -> list[tuple[str, Hypothesis]]:
         """Find the `n` best texts by beam search with `beams` beams, the best first.
 
-        ConfigError for too many beams, and for a length penalty where all texts are equally long.
+        record: gets the candidates of each step, as `beam_search` says. ConfigError for too many beams, and for a
+        length penalty where all texts are equally long.
         """
         self.require_mask()
         self._check_stop_tokens(params.stop_tokens)
@@ -184,8 +187,11 @@ class LanguageModel:
             return "stop text" if any(stop in text for stop in params.stop) else reasons.get(tokens[-1])
 
         ids = self.encode_prompt(prompt)
+        finished = beam_search(
+            self.gpt, ids, params, suppressed=self.suppressed, end_of_text=end_of_text, record=record
+        )
         best: dict[str, Hypothesis] = {}
-        for found in beam_search(self.gpt, ids, params, suppressed=self.suppressed, end_of_text=end_of_text):
+        for found in finished:
             # A text that was found in several tokenizations counts once.
             best.setdefault(decode_until_stop(self.tokenizer, found.tokens, params.stop), found)
         return list(best.items())[: params.n]

@@ -151,6 +151,12 @@ def find_run(checkpoint: Checkpoint) -> Run | None:
     return run if folder == run.checkpoints and run.started else None
 
 
+def run_name(checkpoint: Checkpoint) -> str:
+    """Return the name of the run that contains a checkpoint; of a copied one, the name of its folder."""
+    run = find_run(checkpoint)
+    return checkpoint.path.resolve().name if run is None else run.name
+
+
 def load_checkpoint_config(checkpoint: Checkpoint, overrides: Sequence[str | Override]) -> RunConfig:
     """Return the config of the run that contains a checkpoint, with overrides; else the default config.
 

@@ -6,6 +6,7 @@ import io
 import json
 import math
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -104,6 +105,24 @@ def test_beams_come_best_first_with_the_logprobs_that_logprob_gives(gptlite, tra
     assert sums[0]["score"] == sums[0]["logprob"]
 
 
+def test_beams_with_explain_write_a_page_of_the_search_that_finds_the_same_texts(gptlite, trained):
+    arguments = ("sample", "--prompt", "the ", "--beams", "3", "-n", "3", "--max-new-tokens", "8")
+    found = json_lines(gptlite(*arguments, "--json"))
+    result = gptlite(*arguments, "--explain")
+    assert (result.code, result.out) == (0, "nano-beams.html\n")
+    page = Path("nano-beams.html").read_text("utf-8")
+    data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
+    assert [len([row for row in step if row[4] is not None]) for step in data["steps"]] == [3] * 7 + [0]
+    ids = [data["steps"][i][number][1] for i, number in enumerate(data["best"])]
+    assert ids == found[0]["token_ids"]
+    for (text, *figures, reason), line in zip(data["found"], found, strict=True):
+        assert text.replace("␣", " ") == line["text"]
+        assert figures == pytest.approx([line["logprob"], 8, line["score"]], rel=1e-4)
+        assert reason == line["finish_reason"]
+    assert gptlite(*arguments, "--explain", "--out", "here.html").out == "here.html\n"
+    assert Path("here.html").read_text("utf-8") == page
+
+
 def test_a_length_penalty_is_refused_where_all_texts_are_equally_long(gptlite, trained):
     arguments = ("sample", "--prompt", "the ", "--beams", "2", "--max-new-tokens", "12", "--length-penalty", "0")
     assert gptlite(*arguments).refuses("--length-penalty: no text of this model ends before max_new_tokens")
@@ -168,6 +187,13 @@ REFUSED = [
     (["--beams", "4", "--set", "sample.seed=3"], "--set sample.seed=3 has no effect with --beams."),
     (["--beams", "4", "--top-k", "5"], "--top-k: sample.top_k is 5, but beams is 4, and beam search does not sample."),
     (["--beams", "4", "-n", "5"], "-n: sample.n is 5, but beam search with 4 beams finds at most 4 texts."),
+    (["--beams", "2", "--explain", "--json"], "--json has no effect with --beams --explain. Leave one of them out."),
+    (["--beams", "2", "--explain", "-i"], "--interactive has no effect with --beams --explain."),
+    (
+        ["--beams", "2", "--explain", "-p", "a", "-p", "b"],
+        "--beams --explain shows one prompt, and 2 are given. Leave out the others.",
+    ),
+    (["--beams", "2", "--explain", "--out", "runs"], "--out runs: this is a folder"),
     (["--beams", "100000"], "--beams: at most 64 beams of this model fit in memory, not 100000."),
     (["--length-penalty", "2"], "--length-penalty: sample.length_penalty is 2.0, but beams is null"),
     (["--logprob", "x", "--max-new-tokens", "3"], "--max-new-tokens has no effect with --logprob."),

@@ -36,6 +36,7 @@ def test_without_a_mask_a_model_is_scored_with_a_warning_and_does_nothing_else(g
     for arguments in (
         ["sample", "v"],
         ["sample", "v", "--beams", "2"],
+        ["sample", "v", "--beams", "2", "--explain"],
         ["sample", "v", "--logprob", "cat"],
         ["eval", "v", "--attention", "the cat"],
         ["eval", "v", "--follow", "the cat"],

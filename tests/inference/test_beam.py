@@ -13,7 +13,7 @@ from gptlite.compute.device import resolve_compute
 from gptlite.config.sampling import SampleSection
 from gptlite.config.schema import ModelSection, RunSection
 from gptlite.inference import beam
-from gptlite.inference.beam import Hypothesis, beam_search
+from gptlite.inference.beam import Candidate, Hypothesis, beam_search
 from gptlite.inference.language_model import LanguageModel, ModelInfo
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import hf_config, to_gpt2
@@ -64,11 +64,21 @@ def all_scores(
 
 
 def found_by(
-    model: GPT, prompt: list[int], params: SampleSection, end: int, suppressed: set[int] = frozenset()
+    model: GPT,
+    prompt: list[int],
+    params: SampleSection,
+    end: int,
+    suppressed: set[int] = frozenset(),
+    record: list[list[Candidate]] | None = None,
 ) -> list[Hypothesis]:
     mask = np.array([token in suppressed for token in range(model.vocab_size)])
     return beam_search(
-        model, prompt, params, suppressed=mask, end_of_text=lambda tokens: "end of text" if tokens[-1] == end else None
+        model,
+        prompt,
+        params,
+        suppressed=mask,
+        end_of_text=lambda tokens: "end of text" if tokens[-1] == end else None,
+        record=record,
     )
 
 
@@ -186,6 +196,61 @@ def test_a_text_that_ends_outside_the_most_likely_beams_is_not_found():
     )
     assert [(text.tokens, text.reason) for text in found] == [((), "end of text"), ((0, 0), "length")]
     assert [text.score for text in found] == pytest.approx([math.log(0.3), math.log(0.4**2)])
+
+
+def test_the_recorded_tree_is_that_of_a_hand_calculation():
+    # Tokens 0 and 1 go on, with p = 0.4 and 0.1, 2 ends a text, with 0.3, and 3 is never generated. Two beams: step 1
+    # takes 0.4, the end, and 0.1, as an end is no beam. Step 2 is the last: of 0.16, 0.12, 0.04, ... it takes the first
+    # two.
+    record: list[list[Candidate]] = []
+    found_by(unigram(0.4, 0.1, 0.3, 0.2), [0], search_params(2, 2, 0.0), end=2, suppressed={3}, record=record)
+
+    def row(each: Candidate) -> tuple:
+        p, product = (round(math.exp(logprob), 9) for logprob in (each.logprob, each.total))
+        return each.beam, each.token, p, product, each.next_beam, each.reason
+
+    tree = [[row(each) for each in step] for step in record]
+    assert tree == [
+        [(0, 0, 0.4, 0.4, 0, None), (0, 2, 0.3, 0.3, None, "end of text"), (0, 1, 0.1, 0.1, 1, None)],
+        [
+            (0, 0, 0.4, 0.16, None, "length"),
+            (0, 2, 0.3, 0.12, None, "end of text"),
+            (0, 1, 0.1, 0.04, None, None),
+            (1, 0, 0.4, 0.04, None, None),
+            (1, 2, 0.3, 0.03, None, None),
+            (1, 1, 0.1, 0.01, None, None),
+        ],
+    ]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_recorded_tree_is_that_of_a_plain_search_and_changes_nothing(seed):
+    V, width, length, prompt = 8, 1 + seed % 4, 5, [1, 2]
+    model, params = gpt(seed, V), search_params(width, length, 0.0)
+    record: list[list[Candidate]] = []
+    assert found_by(model, prompt, params, end=-1, record=record) == found_by(model, prompt, params, end=-1)
+    beams = {(): 0.0}
+    for number, step in enumerate(record):
+        every = {}
+        for text, total in beams.items():
+            logprobs = torch.log_softmax(model(torch.tensor([[*prompt, *text]]))[0, -1], dim=-1).tolist()
+            every |= {(*text, token): (total + logprobs[token], logprobs[token]) for token in range(V)}
+        kept = dict(sorted(every.items(), key=lambda item: -item[1][0])[:width])
+        texts = list(beams)
+        for each in step:
+            text = (*texts[each.beam], each.token)
+            assert (each.total, each.logprob) == pytest.approx(every[text], rel=1e-6)
+            assert each.reason == ("length" if number == length - 1 and text in kept else None)
+            assert each.next_beam == (list(kept).index(text) if number < length - 1 and text in kept else None)
+        shown = {(*texts[each.beam], each.token) for each in step}
+        best = {
+            text
+            for beam in texts
+            for text in sorted((t for t in every if t[:-1] == beam), key=lambda t: -every[t][0])[:5]
+        }
+        assert shown == best | set(kept)
+        beams = {text: total for text, (total, _) in kept.items()}
+    assert len(record) == length
 
 
 @pytest.mark.parametrize("seed", range(12))

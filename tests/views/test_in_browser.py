@@ -131,6 +131,45 @@ def test_the_attention_page_is_driven_by_click_hover_and_key(browser, tmp_path):
     ]
 
 
+def test_the_beams_page_is_driven_by_click_and_key(browser, tmp_path):
+    actions = """
+      const all = (parent, selector) => [...parent.querySelectorAll(selector)];
+      const rows = () => all(document, "#beams article").map(beam => [
+        beam.querySelector("h3").textContent,
+        ...all(beam, ".candidate:not(.heads)").map(row => all(row, ":scope > *").map(cell => cell.textContent)),
+      ]);
+      const states = [one("#which").textContent];
+      const note = () => states.push(one("#which").textContent + ": " + words("[aria-pressed=true]"));
+      press("ArrowRight"); note();
+      press("ArrowRight"); note();
+      const second = rows();
+      press("ArrowLeft", { ctrlKey: true }); note();
+      press("ArrowLeft"); note();
+      document.querySelectorAll("#tree button")[1].click(); note();
+      return {
+        states, second, best: words(".node.on .token"), ended: words(".node.ended .token"), dead: words(".node.dead"),
+        lines: document.querySelectorAll("#tree path").length, found: words("#found tbody td"),
+      };
+    """
+    seen = seen_on(browser, tmp_path, "beams", actions)
+    assert seen["states"] == [
+        "Step 1 of 2",
+        *["Step 2 of 2: step 2"] * 3,
+        "Step 1 of 2: step 1",
+        "Step 2 of 2: step 2",
+    ]
+    first, second = seen["second"]
+    assert first[:2] == [
+        "</h1><b>&beam 1, sum \u22122.000",
+        ["↵", "\u22120.500", "", "\u22122.500", "ended: length"],
+    ]
+    assert [row[-1] for row in first[2:]] == ["pruned", "pruned"]
+    assert second[2] == ["end of text", "\u22120.125", "", "\u22128.125", "ended: end of text"]
+    assert seen["best"] == ["</h1><b>", "&", "↵"]
+    assert (seen["ended"], seen["dead"], seen["lines"]) == (["↵", "end of text"], [], 4)
+    assert seen["found"][:6] == ["1", "&↵", "\u22122.500", "2", "\u22121.250", "length"]
+
+
 def test_the_per_token_page_is_driven_by_hover_and_key(browser, tmp_path):
     actions = """
       const facts = () => words("#facts td").filter((_, i) => i % 2)[0];

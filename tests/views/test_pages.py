@@ -11,9 +11,11 @@ from typing import Any, get_args
 import numpy as np
 import numpy_gpt
 import pytest
-from sample_pages import NASTY, follow, followed_layer, layer, pages, token_scores
+from sample_pages import NASTY, beams, follow, followed_layer, layer, pages, token_scores
 
 from gptlite.config.schema import ModelSection
+from gptlite.inference.beam import Candidate, Hypothesis
+from gptlite.views import beams as beams_module
 from gptlite.views.attention import POSITIONS, attention_page
 from gptlite.views.per_token import per_token_page
 
@@ -44,7 +46,7 @@ class Parsed(HTMLParser):
         return json.loads(self.scripts[0])
 
 
-@pytest.mark.parametrize("name", ["attention", "follow", "per_token"])
+@pytest.mark.parametrize("name", ["attention", "beams", "follow", "per_token"])
 def test_a_page_uses_nothing_from_outside_and_forbids_it(name):
     page = pages()[name]
     assert not re.search(r"https?:|//\w|\bsrc\s*=|@import|url\(|<link|<iframe|fetch\(|XMLHttp|import\(", page)
@@ -52,13 +54,13 @@ def test_a_page_uses_nothing_from_outside_and_forbids_it(name):
     assert policy == ["default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"]
 
 
-@pytest.mark.parametrize("name", ["attention", "follow", "per_token"])
+@pytest.mark.parametrize("name", ["attention", "beams", "follow", "per_token"])
 def test_no_text_becomes_html(name):
     page = Parsed(pages()[name])
     assert len(page.scripts) == 2
     assert page.scripts[1].startswith('\n"use strict";')
     assert "nano, <i>step</i> 7" in page.text
-    tokens = page.data["tokens"]
+    tokens = page.data["tokens"] if "tokens" in page.data else list(page.data["labels"].values())[: len(NASTY)]
     shown = [token if isinstance(token, str) else token[0] for token in tokens]
     blanks = ["\n", "\t"] if name == "per_token" else ["↵", "⇥"]
     assert shown == ["</script><b>", "&", "\"'", "שלום", *blanks, r"\xe6", "$title"]
@@ -172,6 +174,36 @@ def test_the_follow_page_names_what_the_model_lacks():
     assert "no position table (position: none)" in text
     assert "times √C (scale_embeddings)" in text
     assert "not scaled (scale_attention: false)" in follow(scale_attention=False)
+
+
+def test_the_beams_page_holds_the_candidates_the_texts_and_the_path_of_the_best():
+    page = Parsed(beams())
+    assert [len(step) for step in page.data["steps"]] == [4, 5]
+    assert page.data["steps"][0][1] == [0, 7, -8.0, -8.0, 1, None]
+    assert page.data["steps"][1][4] == [1, 8, -0.125, -8.125, None, "end of text"]
+    assert page.data["best"] == [0, 0]
+    assert page.data["labels"]["8"] == "end of text"
+    # The token that ended the second text counts in its length.
+    assert page.data["found"] == [["&↵", -2.5, 2, -1.25, "length"], ["$title", -8.125, 2, -4.0625, "end of text"]]
+    assert "It keeps 2 texts" in page.text
+    assert "The search took 2 steps, the most tokens that were asked for (max_new_tokens)." in page.text
+    assert Parsed(beams("")).data["prompt"] == "start of text"
+
+
+def test_the_path_of_a_text_that_ended_goes_to_the_token_that_ended_it():
+    dead = Candidate(0, 2, -3.0, -3.0, None, "stop token")
+    steps = [[Candidate(0, 1, -1.0, -1.0, 0, None), dead], [Candidate(0, 2, -0.5, -1.5, None, "stop token")]]
+    assert beams_module.path_of(Hypothesis((1,), -1.5, -0.75, "stop token"), steps) == [0, 0]
+    assert beams_module.path_of(Hypothesis((), -3.0, -3.0, "stop token"), steps) == [1]
+
+
+def test_the_page_of_a_long_search_has_the_first_steps_and_says_so(monkeypatch):
+    monkeypatch.setattr(beams_module, "MOST_CANDIDATES", 8)
+    page = Parsed(beams())
+    assert [len(step) for step in page.data["steps"]] == [4]
+    assert page.data["best"] == [0]
+    assert "The search took 2 steps, the most tokens" in page.text
+    assert "The page shows the first 1, to stay small." in page.text
 
 
 def test_the_per_token_page_holds_bits_ranks_and_alternatives():

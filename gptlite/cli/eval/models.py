@@ -46,7 +46,7 @@ def select_models(
 
     which, context: the values of --checkpoint and --context. sets: those of --set.
     """
-    from gptlite.runs.find import choose_checkpoint, find_run, load_checkpoint_config
+    from gptlite.runs.find import choose_checkpoint, load_checkpoint_config, run_name
     from gptlite.runs.run import runs_folder
 
     def choose(name: str) -> Checkpoint:
@@ -58,7 +58,7 @@ def select_models(
     found = open_each(names or ["latest"], choose)
     with located("--set"):
         cfgs = [load_checkpoint_config(each, [*normalization_of_copy(each), *sets]) for each in found]
-    run_names = [run.name if (run := find_run(each)) is not None else each.path.resolve().name for each in found]
+    run_names = [run_name(each) for each in found]
     labels = [f"{name} {each.step}" for name, each in zip(run_names, found, strict=True)]
     times = Counter(labels)
     return [

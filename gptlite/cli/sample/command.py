@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from gptlite.cli.files import writable, write_output
+from gptlite.cli.files import output_path, writable, write_output
 from gptlite.cli.options import CheckpointOption, ContextOption, RunArgument, SetOption, check_keys
 from gptlite.cli.sample import options
 from gptlite.cli.sample.interactive import answer_prompts
@@ -58,22 +59,47 @@ def sample(
     prompts = read_prompts(prompt, prompt_file, cfg.data.encoding)
     if "" in (logprob or ()):
         raise ConfigError("the text is empty. Give at least one character.", where="--logprob")
-    file = None if out is None else writable(out)
+    is_page = explain and cfg.sample.beams is not None
+    file = page_path(found, len(prompts), out) if is_page else None if out is None else writable(out)
     console.say(f"checkpoint: {found.path}")
     texts: list[str] = []
     put = emit if file is None else texts.append
     how = {"stream": stream is not False, "explain": explain, "as_json": as_json}
     with open_writer(found, cfg, put, context_length, **how) as writer:
-        usable = partial(usable_prompt, writer.model, skip=unknown == "skip", say=console.say)
-        known = partial(known_text, writer.model, "--logprob", skip=unknown == "skip", say=console.say)
-        if interactive:
-            answer_prompts(lambda line, repeats: writer.write([usable("prompt", line)], repeats), console.say)
-        elif logprob:
-            writer.write_logprobs([usable(*each) for each in prompts], [known(text) for text in logprob])
-        else:
-            writer.write([usable(*each) for each in prompts])
+        write_all(writer, prompts, logprob, interactive=interactive, skip=unknown == "skip", say=console.say)
     if file is not None:
         write_output(file, "".join(texts))
+    if is_page:
+        emit(f"{file}\n")
+
+
+def write_all(
+    writer: SampleWriter,
+    prompts: Sequence[tuple[str, str]],
+    logprob: Sequence[str] | None,
+    *,
+    interactive: bool,
+    skip: bool,
+    say: Callable[[str], None],
+) -> None:
+    """Answer the prompts, each with its name. logprob: the values of --logprob. skip: leave out unknown characters."""
+    usable = partial(usable_prompt, writer.model, skip=skip, say=say)
+    known = partial(known_text, writer.model, "--logprob", skip=skip, say=say)
+    if interactive:
+        answer_prompts(lambda line, repeats: writer.write([usable("prompt", line)], repeats), say)
+    elif logprob:
+        writer.write_logprobs([usable(*each) for each in prompts], [known(text) for text in logprob])
+    else:
+        writer.write([usable(*each) for each in prompts])
+
+
+def page_path(found: Checkpoint, n_prompts: int, out: str | None) -> Path:
+    """Return where --beams --explain writes its page. out: the value of --out. ConfigError for several prompts."""
+    from gptlite.runs.find import run_name
+
+    if n_prompts > 1:
+        raise ConfigError(f"--beams --explain shows one prompt, and {n_prompts} are given. Leave out the others.")
+    return output_path([run_name(found)], out, "beams.html")
 
 
 def select_model(
@@ -109,8 +135,9 @@ def open_writer(
     # Importing torch takes a second, so the command line is checked first.
     from gptlite.compute.device import settings
     from gptlite.inference.load import load_checkpoint
+    from gptlite.runs.find import run_name
 
     with located("--context", at="context"):
         model = load_checkpoint(found, cfg.run, decoding=True, context=context)
     with settings(model.compute, deterministic=cfg.run.deterministic):
-        yield SampleWriter(model, cfg.sample, put, stream, explain, as_json)
+        yield SampleWriter(model, f"{run_name(found)}, step {found.step}", cfg.sample, put, stream, explain, as_json)

@@ -45,7 +45,10 @@ StopToken = Annotated[list[int] | None, Option("--stop-token", metavar="ID", hel
 Logprob = Annotated[
     list[str] | None, Option(metavar="TEXT", help="Print log p of TEXT after the prompt, no samples. Repeatable.")
 ]
-Explain = Annotated[bool, Option("--explain", help="Show the five likeliest tokens at each step.")]
+Explain = Annotated[
+    bool,
+    Option("--explain", help="Show the five likeliest tokens at each step; with --beams an HTML page of the search."),
+]
 Stream = Annotated[bool | None, Option(help="Print text token by token, or once it is complete.")]
 Json = Annotated[
     bool, Option("--json", help="Print one JSON object per sample: text, token ids, log p, finish reason.")
@@ -57,7 +60,8 @@ Unknown = Annotated[Literal["error", "skip"], Option(help="What to do about char
 # Options and config keys that have no effect together with another option; "sample.*" is the whole section.
 INEFFECTIVE: Mapping[str, Collection[str]] = {
     "temperature 0": ("sample.top_k", "sample.top_p", "sample.min_p", "sample.seed", "sample.n"),
-    "--beams": ("sample.temperature", "sample.seed", "--explain", "--stream"),
+    "--beams": ("sample.temperature", "sample.seed", "--stream"),
+    "--beams --explain": ("--json", "--interactive"),
     "--logprob": ("sample.*", "--explain", "--stream", "--interactive"),
     "--interactive": ("--prompt", "--prompt-file", "--json", "--out"),
     "--explain": ("--stream",),
@@ -91,7 +95,7 @@ def refuse_ineffective(
     given = {option: option for option in given_options(context)}
     active = set(given)
     if section.beams is not None:
-        active.add("--beams")
+        active |= {"--beams", "--beams --explain"} if "--explain" in given else {"--beams"}
     elif section.temperature == 0 and "--logprob" not in given:
         active.add("temperature 0")
     given |= {each.partition("=")[0].strip(): f"--set {each}" for each in sets}

@@ -1,4 +1,4 @@
-"""The output of `gptlite sample`: text, explained text, or JSON."""
+"""The output of `gptlite sample`: text, explained text, JSON, or the page of a beam search."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from gptlite.formatting import counted
 
 if TYPE_CHECKING:
     from gptlite.config.sampling import SampleSection
+    from gptlite.inference.beam import Candidate
     from gptlite.inference.generate import Sample
     from gptlite.inference.language_model import LanguageModel
     from gptlite.tokenizers.base import Tokenizer
@@ -26,10 +27,11 @@ BAR_WIDTH = 30
 class SampleWriter:
     """Samples from a model and passes the output to `put`.
 
-    stream: pass on each piece of a text as it is written, else the whole text.
+    title: a line about the model. stream: pass on each piece of a text as it is written, else the whole text.
     """
 
     model: LanguageModel
+    title: str
     section: SampleSection
     put: Callable[[str], None]
     stream: bool
@@ -45,6 +47,8 @@ class SampleWriter:
         ):
             if self.section.beams is None:
                 self._draw(prompts, self.section.model_copy(update={"seed": self.section.seed + repeats}))
+            elif self.explain:
+                self._search_explained(*prompts)
             else:
                 self._search(prompts)
 
@@ -90,6 +94,15 @@ class SampleWriter:
                 of_prompt = f"prompt {i + 1}, " if len(prompts) > 1 else ""
                 self._heading(i * n + rank, len(prompts) * n, f": {of_prompt}score {found.score:.4f}")
                 self._text(prompt, [text, "\n"])
+
+    def _search_explained(self, prompt: str) -> None:
+        """Write the HTML page of a search."""
+        from gptlite.views.beams import beams_page
+
+        steps: list[list[Candidate]] = []
+        found = self.model.search(prompt, self.section, record=steps)
+        pieces, end = self.model.tokenizer.token_bytes(), self.model.tokenizer.eot_id
+        self.put(beams_page(self.title, prompt, pieces, end, steps, found, self.section))
 
     def _heading(self, i: int, total: int, details: str) -> None:
         if total > 1:
