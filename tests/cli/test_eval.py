@@ -14,8 +14,10 @@ import pytest
 
 import gptlite as package
 from gptlite.cli import app
+from gptlite.cli.eval.exposure_bias import conclusion
 from gptlite.formatting import abbreviated
-from gptlite.inference import memorization
+from gptlite.inference import exposure_bias, memorization
+from gptlite.inference.exposure_bias import Difference
 
 from .conftest import Gptlite, Result, write_story
 
@@ -318,6 +320,44 @@ def test_eval_reports_every_problem_at_once(gptlite, arguments, messages):
     for message, error in zip(messages, result.errors, strict=True):
         assert message in error
     assert "Traceback" not in result.err
+
+
+def test_exposure_bias_is_a_table_with_its_intervals_and_says_what_it_shows(gptlite, monkeypatch):
+    monkeypatch.setattr(exposure_bias, "MOST_WINDOWS", 20)
+    (run,) = eval_json(gptlite, "char", "--exposure-bias")["runs"]
+    assert (run["run"], run["windows"], run["prefix_tokens"], len(run["own"])) == ("char", 20, 8, 9)
+    gaps = [sum(run["own"]) / 9 - sum(run[name]) / 9 for name in ("true", "other")]
+    assert gaps == pytest.approx([run["own_minus_true"]["mean"], run["own_minus_other"]["mean"]])
+    out = gptlite("eval", "char", "--exposure-bias").out
+    table = {line[:16].strip(): re.findall(r"[-+]?\d+\.\d+", line[16:]) for line in out.splitlines() if " ± " in line}
+    assert list(table)[:5] == ["token 1", "token 2", "3 - 4", "5 - 9", "all"]
+    assert [float(cell) for cell in table["token 1"][:3]] == pytest.approx(
+        [run[name][0] for name in ("true", "own", "other")], abs=1e-3
+    )
+    shown = [*gaps, run["own_minus_true"]["margin"], run["own_minus_other"]["margin"]]
+    assert [float(table["all"][i]) for i in (3, 5, 4, 6)] == pytest.approx(shown, abs=1e-3)
+    assert "Means of 20 windows; ± is a 95% interval over windows." in out
+    assert f"the model gives the text {abs(gaps[0]):.3f} ± {shown[2]:.3f} nats" in out
+    assert max(map(len, out.splitlines()[:14])) <= 80
+
+
+@pytest.mark.parametrize(
+    ("mean", "verdict"),
+    [
+        (-0.3, "context than true text: exposure bias."),
+        (0.3, "no exposure bias is seen."),
+        (0.1, "show no exposure bias."),
+    ],
+)
+def test_the_verdict_on_exposure_bias_depends_on_the_interval(mean, verdict):
+    *_, last = conclusion(Difference(-1.0, 0.1), Difference(mean, 0.2))
+    assert last.endswith(verdict)
+
+
+def test_a_text_of_less_than_two_windows_is_refused_for_exposure_bias(gptlite):
+    Path("short.txt").write_text("the cat sat on the mat. a dog ran")
+    result = gptlite("eval", "char", "--exposure-bias", "--file", "short.txt")
+    assert result.refuses("char 6: short.txt: the text has 33 tokens. At least 34 are needed, two windows of 17.")
 
 
 def test_a_broken_run_is_reported_before_anything_is_scored(gptlite, project, tmp_path):

@@ -56,6 +56,7 @@ EFFECTS = {
         "stride": ([], ["--stride", "4"]),
         "by_position": ([], ["--by-position"]),
         "memorised": ([], ["--memorised"]),
+        "exposure_bias": ([], ["--exposure-bias"]),
         "per_token": ([], ["--per-token"]),
         "attention": ([], ["--attention", "the cat"]),
         "follow": ([], ["--follow", "the cat"]),

@@ -43,6 +43,7 @@ def test_without_a_mask_a_model_is_scored_with_a_warning_and_does_nothing_else(g
         ["eval", "v", "--per-token"],
         ["eval", "v", "--by-position"],
         ["eval", "v", "--memorised"],
+        ["eval", "v", "--exposure-bias"],
     ):
         assert gptlite(*arguments).refuses("this model has no mask (model.variant: no_mask)"), arguments
 

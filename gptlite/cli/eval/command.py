@@ -1,4 +1,4 @@
-"""`gptlite eval`: score models on text, plot their loss, show their attention, search for memorised text."""
+"""`gptlite eval`: score models on text, plot their loss, show their attention, look for copies and exposure bias."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ def evaluate(
     stride: options.Stride = None,
     by_position: options.ByPosition = False,
     memorised: options.Memorised = False,
+    exposure_bias: options.ExposureBias = False,
     per_token: options.PerToken = False,
     attention: options.Attention = None,
     follow: options.Follow = None,
@@ -44,6 +45,10 @@ def evaluate(
         from gptlite.cli.eval.memorization import memorization_lines
 
         lines = memorization_lines(models, as_json=as_json)
+    elif mode == "--exposure-bias":
+        from gptlite.cli.eval.exposure_bias import exposure_lines
+
+        lines = exposure_lines(models, files, as_json=as_json)
     else:
         from gptlite.cli.eval.pages import write_page
 

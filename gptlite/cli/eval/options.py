@@ -32,6 +32,9 @@ ByPosition = Annotated[
 Memorised = Annotated[
     bool, Option("--memorised", help="Sample from the models and search their training text for copied passages.")
 ]
+ExposureBias = Annotated[
+    bool, Option("--exposure-bias", help="Score true text after text that the model wrote itself, token by token.")
+]
 PerToken = Annotated[
     bool, Option("--per-token", help="Write an HTML page that colours each token of the text by its loss.")
 ]
@@ -53,6 +56,7 @@ ALLOWED: Mapping[str | None, Sequence[str]] = {
     None: ("--file", "--stride", "--context", "--json"),
     "--by-position": ("--file", "--context", "--out"),
     "--memorised": ("--json",),
+    "--exposure-bias": ("--file", "--context", "--json"),
     "--per-token": ("--file", "--context", "--out"),
     "--attention": ("--out",),
     "--follow": ("--out",),

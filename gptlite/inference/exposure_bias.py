@@ -1,0 +1,113 @@
+"""Exposure bias: in training a model reads true text, in use its own; how well does it predict after its own?
+
+Text that a model wrote leads elsewhere than the true text, so true text is less likely after it, however good the model
+is. True text from another place is measured, too: it leads elsewhere as well, but was not written by the model.
+
+Shapes: N windows, T = block_size, k = T // 2 tokens of prefix, n = T - k + 1 tokens after it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from gptlite.config.sampling import SampleSection
+from gptlite.data.tokens import Tokens
+from gptlite.errors import ConfigError, DataError
+from gptlite.inference.engine import rows_at_once
+from gptlite.inference.generate import decode
+from gptlite.inference.language_model import SCORE_BATCH_SIZE, LanguageModel
+from gptlite.inference.score import token_nats
+from gptlite.seeds import mix
+
+MOST_WINDOWS = 256
+TEMPERATURE = 1.0  # the distribution that the model has learned
+SEED = 0
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Integers: TypeAlias = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class PrefixScores:
+    """log p of the tokens after a prefix of k tokens, in nats, for three kinds of prefix: (N, n) each."""
+
+    prefix: int  # k
+    true: Floats  # the prefix that the text has there
+    own: Floats  # its first token, and then what the model wrote
+    other: Floats  # the prefix of another window
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A mean over windows; the 95% interval reaches from mean - margin to mean + margin."""
+
+    mean: float
+    margin: float
+
+    @classmethod
+    def of(cls, a: Floats, b: Floats) -> Difference:
+        """How much larger a is than b, on average: (N, any number), at least two windows."""
+        each = (a - b).mean(-1)
+        return cls(float(each.mean()), 1.96 * float(each.std(ddof=1)) / math.sqrt(len(each)))
+
+
+def measure_exposure_bias(model: LanguageModel, tokens: Tokens, *, batch_size: int = SCORE_BATCH_SIZE) -> PrefixScores:
+    """Score windows from all over a text, at most MOST_WINDOWS. As in training, they may cross documents.
+
+    ConfigError for a context of fewer than 4 tokens and for a model without a mask, DataError for a text of fewer than
+    two windows.
+    """
+    model.require_mask()
+    context = model.info.model.block_size
+    if context < 4:
+        raise ConfigError(f"the model reads {context} tokens. At least 4 are needed: a prefix of 2, and text after it.")
+    windows, k = read_windows(tokens, context + 1), context // 2
+    prefixes = (
+        windows[:, :k],
+        np.concatenate([windows[:, :1], write(model, windows[:, 0].tolist(), k - 1)], axis=1),
+        np.roll(windows[:, :k], len(windows) // 2, axis=0),
+    )
+    texts = (np.concatenate([prefix, windows[:, k:]], axis=1) for prefix in prefixes)
+    return PrefixScores(k, *(logprobs_after(model, text, k, batch_size) for text in texts))
+
+
+def read_windows(tokens: Tokens, length: int) -> Integers:
+    """At most MOST_WINDOWS windows at equal distances, none of which overlap: (N, length)."""
+    n = min(MOST_WINDOWS, tokens.n_tokens // length)
+    if n < 2:
+        raise DataError(
+            f"the text has {tokens.n_tokens:,} tokens. At least {2 * length:,} are needed, two windows of {length}."
+        )
+    starts = np.linspace(0, tokens.n_tokens - length, n).astype(np.int64).tolist()
+    return np.stack([tokens.read(start, length) for start in starts]).astype(np.int64)
+
+
+def write(model: LanguageModel, firsts: list[int], n_tokens: int) -> Integers:
+    """What the model writes after each of these tokens: (N, n_tokens). Where a document ends, another begins."""
+    params = SampleSection(max_new_tokens=n_tokens, temperature=TEMPERATURE)
+    prompts, written = [[token] for token in firsts], list[Integers]()
+    size = rows_at_once(model.info.model)
+    for first in range(0, len(prompts), size):
+        part = prompts[first : first + size]
+        rngs = [np.random.default_rng(mix(SEED, first + i)) for i in range(len(part))]
+        steps = decode(model.gpt, part, params, rngs=rngs, suppressed=model.suppressed, active=set(range(len(part))))
+        written.append(np.array([step.tokens for step in steps]).T)
+    return np.concatenate(written)
+
+
+@torch.no_grad()
+def logprobs_after(model: LanguageModel, texts: Integers, k: int, batch_size: int) -> Floats:
+    """log p of the tokens after the first k of each text: (N, T + 1) -> (N, T + 1 - k)."""
+    parts = []
+    for first in range(0, len(texts), batch_size):
+        batch = torch.from_numpy(texts[first : first + batch_size]).to(model.compute.device)
+        with model.compute.autocast():
+            logits = model.gpt(batch[:, :-1])
+        parts.append(-token_nats(logits, batch[:, 1:])[:, k - 1 :].cpu().double().numpy())
+    return np.concatenate(parts)

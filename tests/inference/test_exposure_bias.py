@@ -1,0 +1,91 @@
+"""Exposure bias, against a loop that reads one prefix after the other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from gptlite.compute.device import resolve_compute
+from gptlite.config.schema import ModelSection, RunSection
+from gptlite.data.tokens import TokenArray
+from gptlite.errors import ConfigError, DataError
+from gptlite.inference import exposure_bias
+from gptlite.inference.exposure_bias import Difference, measure_exposure_bias, read_windows
+from gptlite.inference.language_model import LanguageModel, ModelInfo
+from gptlite.model.gpt import GPT
+from gptlite.seeds import mix
+from gptlite.tokenizers.char import CharTokenizer
+
+TOKENIZER = CharTokenizer("abcdefg")
+TEXT = TokenArray(np.random.default_rng(0).integers(0, 7, 95).astype(np.uint32))
+
+
+def language_model(*, start_id: int = 0, **values) -> LanguageModel:
+    cfg = ModelSection(**{"n_layer": 1, "n_head": 2, "n_embd": 8, "block_size": 9, **values})
+    gpt = GPT(cfg, TOKENIZER.vocab_size, rng=torch.Generator().manual_seed(0)).double().requires_grad_(False)
+    for i, p in enumerate(gpt.parameters()):
+        p.add_(torch.randn(p.shape, dtype=p.dtype, generator=torch.Generator().manual_seed(i)))
+    return LanguageModel(
+        gpt, TOKENIZER, ModelInfo(cfg, start_id, "none"), resolve_compute(RunSection(device="cpu"), cfg.block_size)
+    )
+
+
+@pytest.mark.parametrize("start_id", [0, TOKENIZER.eot_id])
+def test_the_scores_are_those_of_a_loop_token_by_token(start_id, monkeypatch):
+    model = language_model(start_id=start_id)
+    monkeypatch.setattr(exposure_bias, "MOST_WINDOWS", 5)
+    found = measure_exposure_bias(model, TEXT, batch_size=2)
+    assert found.prefix == 4
+    windows = [TEXT.ids[start : start + 10].tolist() for start in (0, 21, 42, 63, 85)]
+    never = [] if start_id == TOKENIZER.eot_id else [TOKENIZER.eot_id]
+
+    def logprobs(ids: list[int]) -> torch.Tensor:
+        return torch.log_softmax(model.gpt(torch.tensor([ids]))[0, -1], dim=-1)
+
+    for i, window in enumerate(windows):
+        rng, own = np.random.default_rng(mix(0, i)), window[:1]
+        while len(own) < 4:
+            p = logprobs(own).exp().numpy()
+            p[never] = 0
+            own.append(int(np.flatnonzero(p.cumsum() > rng.random() * p.sum())[0]))
+        prefixes = {"true": window[:4], "own": own, "other": windows[(i - 2) % 5][:4]}
+        for name, prefix in prefixes.items():
+            expected = [float(logprobs([*prefix, *window[4:j]])[window[j]]) for j in range(4, 10)]
+            np.testing.assert_allclose(getattr(found, name)[i], expected, rtol=1e-6, err_msg=name)
+    assert (found.own != found.true).any()
+
+
+def test_a_model_that_does_not_depend_on_the_prefix_predicts_equally_after_each():
+    model = language_model()
+    for p in model.gpt.parameters():
+        p.zero_()
+    bias = torch.tensor([0.3, 0.1, 0.2, 0.1, 0.1, 0.1, 0.05, 0.05], dtype=torch.float64).log()
+    model.gpt.head.bias = torch.nn.Parameter(bias, requires_grad=False)
+    found = measure_exposure_bias(model, TEXT)
+    windows = read_windows(TEXT, 10)
+    np.testing.assert_allclose(found.true, bias.numpy()[windows[:, 4:]], rtol=1e-9)
+    np.testing.assert_array_equal(found.own, found.true)
+    np.testing.assert_array_equal(found.other, found.true)
+    assert Difference.of(found.own, found.true) == Difference(0.0, 0.0)
+
+
+def test_a_difference_has_the_interval_of_a_hand_calculation():
+    # The windows differ by 1 and by 3: the mean is 2, the deviation sqrt 2, and that of the mean 1.
+    a, b = np.array([[2.0, 0.0], [5.0, 3.0]]), np.array([[0.0, 0.0], [1.0, 1.0]])
+    found = Difference.of(a, b)
+    assert (found.mean, found.margin) == pytest.approx((2.0, 1.96))
+
+
+def test_windows_are_spread_over_the_text_and_do_not_overlap(monkeypatch):
+    text = TokenArray(np.arange(100, dtype=np.uint32))
+    assert read_windows(text, 10)[:, 0].tolist() == list(range(0, 100, 10))
+    monkeypatch.setattr(exposure_bias, "MOST_WINDOWS", 3)
+    assert read_windows(text, 10).tolist() == [list(range(i, i + 10)) for i in (0, 45, 90)]
+
+
+def test_what_is_too_short_is_refused():
+    with pytest.raises(DataError, match=r"the text has 19 tokens\. At least 20 are needed, two windows of 10"):
+        measure_exposure_bias(language_model(), TokenArray(TEXT.ids[:19]))
+    with pytest.raises(ConfigError, match=r"the model reads 3 tokens\. At least 4 are needed"):
+        measure_exposure_bias(language_model(block_size=3), TEXT)
