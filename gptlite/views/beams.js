@@ -4,7 +4,7 @@
 const { labels, steps, best, found } = data;
 const prompt = (data.is_cut ? "…" : "") + data.prompt;
 const byId = id => document.getElementById(id);
-const nats = number => number.toFixed(3).replace("-", "−");
+const nats = (number, digits = 3) => number.toFixed(digits).replace("-", "−");
 
 // ---- the beams of each step: the texts that are continued, with their sums
 
@@ -115,6 +115,6 @@ found.forEach(([text, sum, length, score, reason], i) => {
   const line = add(body, "tr");
   add(line, "td", "", i + 1);
   add(add(line, "td"), "span", "token", text);
-  [nats(sum), length, nats(score), reason].forEach(value => add(line, "td", "", value));
+  [nats(sum), length, nats(score, 4), reason].forEach(value => add(line, "td", "", value));
 });
 choose(0);

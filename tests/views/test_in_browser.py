@@ -167,7 +167,7 @@ def test_the_beams_page_is_driven_by_click_and_key(browser, tmp_path):
     assert second[2] == ["end of text", "\u22120.125", "", "\u22128.125", "ended: end of text"]
     assert seen["best"] == ["</h1><b>", "&", "↵"]
     assert (seen["ended"], seen["dead"], seen["lines"]) == (["↵", "end of text"], [], 4)
-    assert seen["found"][:6] == ["1", "&↵", "\u22122.500", "2", "\u22121.250", "length"]
+    assert seen["found"][:6] == ["1", "&↵", "\u22122.500", "2", "\u22121.2500", "length"]
 
 
 def test_the_per_token_page_is_driven_by_hover_and_key(browser, tmp_path):
