@@ -144,7 +144,7 @@ class CharTokenizer:
 
     def decode(self, ids: Iterable[int]) -> str:
         array = checked_ids(ids, self.vocab_size)
-        code_points = _code_points(self.characters)[array[array != self.eot_id]]
+        code_points = self._known_code_points[array[array != self.eot_id]]
         return str(code_points.tobytes(), "utf-32-le")
 
     def files(self) -> dict[str, bytes]:
@@ -163,8 +163,12 @@ class CharTokenizer:
         return [*(character.encode() for character in self.characters), b""]
 
     @cached_property
+    def _known_code_points(self) -> npt.NDArray[np.uint32]:
+        return _code_points(self.characters)
+
+    @cached_property
     def _id_of_code_point(self) -> Ids:
-        known = _code_points(self.characters)
+        known = self._known_code_points
         table = np.full(known[-1] + 2 if len(known) else 1, np.iinfo(self._dtype).max, dtype=self._dtype)
         table[known] = np.arange(len(known), dtype=self._dtype)
         return table

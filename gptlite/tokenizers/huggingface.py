@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 from gptlite.errors import DataError
@@ -53,11 +54,14 @@ def find_merges(ranks: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
 def _merged_below(token: bytes, limit: int, rank_of: dict[bytes, int]) -> list[bytes]:
     """The parts of `token` after all merges of a rank below `limit`."""
     parts = [token[at : at + 1] for at in range(len(token))]
-    while True:
-        rank, at = min((rank_of.get(parts[i] + parts[i + 1], limit), i) for i in range(len(parts) - 1))
-        if rank >= limit:
-            return parts
+    pairs = [rank_of.get(left + right, limit) for left, right in pairwise(parts)]  # the rank of each with the next
+    while (rank := min(pairs, default=limit)) < limit:
+        at = pairs.index(rank)
         parts[at : at + 2] = [parts[at] + parts[at + 1]]
+        del pairs[at]
+        for changed in range(max(at - 1, 0), min(at + 1, len(pairs))):
+            pairs[changed] = rank_of.get(parts[changed] + parts[changed + 1], limit)
+    return parts
 
 
 def bpe_files(ranks: Sequence[bytes], pattern: str, eot_id: int) -> dict[str, bytes]:
