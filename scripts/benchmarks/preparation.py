@@ -50,6 +50,7 @@ def measure(folder: Path, megabytes: list[int], others: list[Path]) -> list[Figu
         write_text(source, size, others)
         if size == megabytes[0]:
             figures += _rates(source, folder, size)
+            figures.append(_one_line(source, folder, size, alone))
         for kind, found in peaks.items():
             made = _prepare(source, folder, kind, workers=2)
             found.append(made["peak"] - alone)
@@ -78,6 +79,17 @@ def _rates(source: Path, folder: Path, size: int) -> Iterator[Figure]:
         yield _figure(f"{kind}, {size} MB, one worker: against tiktoken alone", rates[1] / own, "times", at_least=0.9)
         yield _figure(f"{kind}, {size} MB, two workers: against tiktoken alone", rates[2] / own, "times", at_least=1.8)
         yield _figure(f"{kind}, {size} MB: making the tokenizer", made[1]["building"], "s")
+
+
+def _one_line(source: Path, folder: Path, size: int, alone: float) -> Figure:
+    line = folder / f"line-{size}.txt"
+    with line.open("wb") as out:
+        for path in sorted(source.iterdir()):
+            out.write(path.read_bytes().replace(b"\n", b" "))
+    made = _prepare(line, folder, "bpe", workers=2)
+    line.unlink()
+    name = f"bpe, {size} MB in one line, two workers: peak memory above the interpreter's"
+    return _figure(name, made["peak"] - alone, "MB", at_most=600)
 
 
 def _figure(name: str, value: float, unit: str, **limits: float) -> Figure:
