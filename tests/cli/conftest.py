@@ -5,14 +5,17 @@ After a change of wording: UPDATE_MESSAGES=1 python -m pytest -q tests/cli
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Iterator
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -116,6 +119,31 @@ def gptlite(
         UPDATED.setdefault(test, []).extend(refusals)
     elif new := set(refusals) - set(read_messages().get(test, [])):
         pytest.fail("\n".join(["these messages are not in messages.txt (see tests/cli/conftest.py):", *new]))
+
+
+class InThisProcess:
+    """Trains a run of a sweep at once, where a process of its own would take longer to import torch."""
+
+    def __init__(self, command: Sequence[str], *, env: Mapping[str, str], **_: object) -> None:
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            open(os.devnull, "w", encoding="utf-8") as nothing,
+            contextlib.redirect_stdout(nothing),
+        ):
+            for name, value in env.items():
+                patch.setenv(name, value)
+            self.code = app.run(command[command.index("train") :])
+
+    def poll(self) -> int:
+        return self.code
+
+
+@pytest.fixture
+def sweeps_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runs of sweeps are trained inside this process, one after the other."""
+    popen = SimpleNamespace(Popen=InThisProcess, DEVNULL=subprocess.DEVNULL)
+    monkeypatch.setattr("gptlite.cli.sweep.workers.subprocess", popen)
+    monkeypatch.setattr("gptlite.cli.sweep.workers.POLL", 0)
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from gptlite.config.loading import load_config
 from gptlite.planning.choose_sizes import choose_sizes
 
@@ -58,6 +60,7 @@ def test_a_continued_run_keeps_its_sizes_on_a_machine_of_another_speed(gptlite, 
     assert "s is finished after " in again.err
 
 
+@pytest.mark.usefixtures("sweeps_in_this_process")
 def test_a_sweep_times_the_machine_once_and_its_runs_choose_for_that(gptlite, monkeypatch):
     monkeypatch.delenv("GPTLITE_SPEED")
     timings = []

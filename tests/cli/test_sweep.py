@@ -14,12 +14,10 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
 
-from gptlite.cli import app
 from gptlite.cli.sweep.command import validate_sweep
 from gptlite.cli.sweep.progress import SweepProgress
 from gptlite.cli.sweep.report import report
@@ -264,6 +262,7 @@ def test_a_diverged_point_does_not_stop_the_others_and_sets_the_exit_code(gptlit
     assert (again.code, again.out) == (result.code, result.out)
 
 
+@pytest.mark.usefixtures("sweeps_in_this_process")
 def test_runs_of_a_sweep_over_epochs_are_over_when_their_updates_are_made(gptlite, monkeypatch):
     words = ["train", "-c", "nano.yaml", "--sweep", "train.epochs=0.02,0.05"]  # of 881 windows, in batches of 8
     result = gptlite(*words, "--jobs", "2")
@@ -296,29 +295,60 @@ def shell(folder: Path, command: str) -> subprocess.Popen[str]:
     )
 
 
-def sweep(folder: Path, *words: str) -> subprocess.Popen[str]:
-    return shell(folder, shlex.join([sys.executable, "-m", "gptlite", "train", "-c", "nano.yaml", *words]))
+# The program, with forks of itself as the processes of runs: importing torch takes seconds, so it is done once.
+FORKS = """
+import os, signal, sys
+from types import SimpleNamespace
+import gptlite.training.session
+from gptlite.__main__ import main
+from gptlite.cli.sweep import workers
 
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
-def finish(process: subprocess.Popen[str]) -> str:
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == 0, err
-    return out
+class Fork:
+    def __init__(self, command, *, stdin, stdout, stderr, env):
+        self.code = None
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+        self.pid = os.fork()
+        if self.pid == 0:
+            self.become(command, stderr, env)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
 
+    def become(self, command, stderr, env):
+        for signum in STOPS:
+            signal.signal(signum, signal.default_int_handler if signum == signal.SIGINT else signal.SIG_DFL)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        if stderr is not None:
+            os.dup2(stderr.fileno(), 2)
+        os.environ.clear()
+        os.environ.update(env)
+        sys.argv = ["gptlite", *command[command.index("train") :]]
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
+        try:
+            main()
+        except SystemExit as end:
+            os._exit(end.code or 0)
 
-class InThisProcess:
-    """Trains a run of a sweep at once, where a process of its own would take longer to import torch."""
-
-    def __init__(self, command: Sequence[str], **_: object) -> None:
-        self.code = app.run(command[command.index("train") :])
-
-    def poll(self) -> int:
+    def wait(self, options=0):
+        if self.code is None:
+            pid, status = os.waitpid(self.pid, options)
+            self.code = os.waitstatus_to_exitcode(status) if pid else None
         return self.code
 
+    def poll(self):
+        return self.wait(os.WNOHANG)
 
-def train_in_this_process(patch: pytest.MonkeyPatch) -> None:
-    popen = SimpleNamespace(Popen=InThisProcess, DEVNULL=subprocess.DEVNULL)
-    patch.setattr("gptlite.cli.sweep.workers.subprocess", popen)
+    def send_signal(self, signum):
+        if self.poll() is None:
+            os.kill(self.pid, signum)
+
+workers.subprocess = SimpleNamespace(Popen=Fork, DEVNULL=None)
+main()
+"""
+
+
+def sweep(folder: Path, *words: str) -> subprocess.Popen[str]:
+    return shell(folder, shlex.join([sys.executable, "-c", FORKS, "train", "-c", "nano.yaml", *words]))
 
 
 def updates(folder: Path) -> int:
@@ -355,6 +385,7 @@ def folder_of(parent: Path, name: str) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("sweeps_in_this_process")
 def test_a_sweep_killed_twice_ends_with_the_table_and_the_metrics_of_one_left_alone(gptlite, tmp_path, monkeypatch):
     alone, killed = folder_of(tmp_path, "alone"), folder_of(tmp_path, "killed")
     kills = sorted(random.Random(os.urandom(8)).sample(range(2, 155), 2))
@@ -363,18 +394,20 @@ def test_a_sweep_killed_twice_ends_with_the_table_and_the_metrics_of_one_left_al
         wait_for_updates(process, killed, number)
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-    table = finish(sweep(killed, *GRID, "--jobs", "2", "--continue"))
-
+    monkeypatch.chdir(killed)
+    continued = gptlite("train", "-c", "nano.yaml", *GRID, "--continue")
     monkeypatch.chdir(alone)
-    train_in_this_process(monkeypatch)
     left_alone = gptlite("train", "-c", "nano.yaml", *GRID)
-    assert (left_alone.code, left_alone.out.endswith(table)) == (0, True), f"killed after {kills}"
+    table = continued.out
+    assert (continued.code, left_alone.code) == (0, 0), continued.err
+    assert left_alone.out == table, f"killed after {kills}"
     assert [row[1] for row in cells(table)] == ["state", *["finished"] * 4]
     assert metrics(killed) == metrics(alone), f"killed after {kills}"
     assert sorted(metrics(alone)) == [row[0] for row in sorted(cells(table)[1:])]
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("sweeps_in_this_process")
 def test_runs_that_a_killed_sweep_left_in_training_are_not_trained_twice(gptlite, tmp_path, monkeypatch):
     folder = folder_of(tmp_path, "orphans")
     words = ["--sweep", "train.max_steps=600,3", "--set", "eval.every=300", "--set", "save.every=100"]
@@ -382,7 +415,6 @@ def test_runs_that_a_killed_sweep_left_in_training_are_not_trained_twice(gptlite
         wait_for_updates(first, folder, 5)
         first.kill()
     monkeypatch.chdir(folder)
-    train_in_this_process(monkeypatch)
     command = ["train", "-c", "nano.yaml", *words, "--continue"]
     assert "waiting" in gptlite(*command).err
     assert [row[1] for row in cells(gptlite(*command).out)[1:]] == ["finished"] * 2
@@ -390,7 +422,8 @@ def test_runs_that_a_killed_sweep_left_in_training_are_not_trained_twice(gptlite
 
 
 @pytest.mark.slow
-def test_a_signal_saves_every_run_and_prints_the_command_that_continues(gptlite, tmp_path):
+@pytest.mark.usefixtures("sweeps_in_this_process")
+def test_a_signal_saves_every_run_and_prints_the_command_that_continues(gptlite, tmp_path, monkeypatch):
     folder = folder_of(tmp_path, "interrupted")
     steps = ["--set", "train.max_steps=1000", "--set", "save.every=1000", "--set", "eval.every=1000"]
     process = sweep(folder, "--sweep", "train.lr=0.01,0.03", "--name", "it's", *steps, "--jobs", "2")
@@ -405,5 +438,9 @@ def test_a_signal_saves_every_run_and_prints_the_command_that_continues(gptlite,
         for run in Run.all(folder / "runs"):
             logged = [line["step"] for line in metrics(folder)[run.name]]
             assert valid_checkpoints(run.checkpoints)[-1].step == max(logged)
-        process = shell(folder, command)
-    assert [row[1] for row in cells(finish(process))[1:]] == ["finished"] * 2
+        if signum == signal.SIGTERM:
+            process = shell(folder, command)
+    monkeypatch.chdir(folder)
+    words = shlex.split(command)
+    result = gptlite(*words[words.index("train") :])
+    assert [row[1] for row in cells(result.out)[1:]] == ["finished"] * 2, result.err

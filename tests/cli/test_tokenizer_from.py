@@ -19,9 +19,8 @@ BPE = ["--set", "tokenizer.kind=bpe", "--set", "tokenizer.vocab_size=270"]
 
 
 @pytest.fixture(autouse=True)
-def _more_text(gptlite, repository, monkeypatch) -> None:
+def _more_text(gptlite) -> None:
     Path("more.txt").write_text("the mat sat on a dog.\n" * 60)
-    monkeypatch.setenv("PYTHONPATH", str(repository))  # for the processes of a sweep
 
 
 def tokenizer_of(run: str) -> Tokenizer:
@@ -118,7 +117,7 @@ def test_another_run_of_the_same_name_is_not_taken_for_the_first(gptlite):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("trained")
+@pytest.mark.usefixtures("trained", "sweeps_in_this_process")
 def test_sweeps_are_continued_and_repeated_after_the_other_run_was_deleted(gptlite):
     expected = tokenizer_of("nano").fingerprint
     sweep = ["train", "-c", "nano.yaml", "--data", "more.txt", "--set", "tokenizer.from=nano"]
