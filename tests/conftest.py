@@ -41,6 +41,14 @@ def repository() -> Path:
     return Path(__file__).resolve().parent.parent
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_waiting_for_the_disk() -> Iterator[None]:
+    """No test cuts the power, and an fsync takes milliseconds. The processes that tests start do wait."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)  # which refuses a closed file, too
+        yield
+
+
 @pytest.fixture
 def unsynced(monkeypatch: pytest.MonkeyPatch) -> set[int]:
     """Inodes of the files written to since their last fsync: a power cut may lose what is in them."""
