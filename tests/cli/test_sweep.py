@@ -295,60 +295,8 @@ def shell(folder: Path, command: str) -> subprocess.Popen[str]:
     )
 
 
-# The program, with forks of itself as the processes of runs: importing torch takes seconds, so it is done once.
-FORKS = """
-import os, signal, sys
-from types import SimpleNamespace
-import gptlite.training.session
-from gptlite.__main__ import main
-from gptlite.cli.sweep import workers
-
-STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
-
-class Fork:
-    def __init__(self, command, *, stdin, stdout, stderr, env):
-        self.code = None
-        signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
-        self.pid = os.fork()
-        if self.pid == 0:
-            self.become(command, stderr, env)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
-
-    def become(self, command, stderr, env):
-        for signum in STOPS:
-            signal.signal(signum, signal.default_int_handler if signum == signal.SIGINT else signal.SIG_DFL)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        if stderr is not None:
-            os.dup2(stderr.fileno(), 2)
-        os.environ.clear()
-        os.environ.update(env)
-        sys.argv = ["gptlite", *command[command.index("train") :]]
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
-        try:
-            main()
-        except SystemExit as end:
-            os._exit(end.code or 0)
-
-    def wait(self, options=0):
-        if self.code is None:
-            pid, status = os.waitpid(self.pid, options)
-            self.code = os.waitstatus_to_exitcode(status) if pid else None
-        return self.code
-
-    def poll(self):
-        return self.wait(os.WNOHANG)
-
-    def send_signal(self, signum):
-        if self.poll() is None:
-            os.kill(self.pid, signum)
-
-workers.subprocess = SimpleNamespace(Popen=Fork, DEVNULL=None)
-main()
-"""
-
-
 def sweep(folder: Path, *words: str) -> subprocess.Popen[str]:
-    return shell(folder, shlex.join([sys.executable, "-c", FORKS, "train", "-c", "nano.yaml", *words]))
+    return shell(folder, shlex.join([sys.executable, "-m", "gptlite", "train", "-c", "nano.yaml", *words]))
 
 
 def updates(folder: Path) -> int:

@@ -145,7 +145,7 @@ def test_a_full_disk_at_any_operation_leaves_nothing_that_looks_finished(
     data, lines = section(full, TEXTS), list[str]()
     for operations in range(0, 10**6, 7):
         with monkeypatch.context() as patch:
-            stop_after(operations, patch, OSError(errno.ENOSPC, ""), (os.write, os.open, os.mkdir, os.fsync))
+            stop_after(operations, patch, OSError(errno.ENOSPC, ""), (os.write, os.open, os.mkdir, files._fsync))
             try:
                 prepare(data, CHAR)
                 break
