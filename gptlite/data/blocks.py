@@ -11,9 +11,9 @@ import numpy.typing as npt
 from gptlite.data.corpus import Corpus, Part
 from gptlite.data.shards import dtype_for
 from gptlite.data.split import SPLITS, SplitName
-from gptlite.data.tokens import Ids
 from gptlite.tokenizers.base import Tokenizer
 from gptlite.tokenizers.cuts import last_cut
+from gptlite.tokenizers.folder import Ids
 
 BLOCK_CHARACTERS = 1 << 17  # larger ones leave the caches of a core, and take three times as long
 LONGEST = 1 << 20  # characters without a place for a cut

@@ -16,8 +16,9 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from gptlite.data.tokens import Ids, Tokens, check_scorable
+from gptlite.data.tokens import Tokens, check_scorable
 from gptlite.errors import ConfigError
+from gptlite.tokenizers.folder import Ids
 
 WindowRows = npt.NDArray[np.int64]  # (n, 3): start of each window, number of inputs, how many of them to skip
 

@@ -1,7 +1,8 @@
 """How much of the validation text is in the training text, too: strings of LENGTH bytes, a sample chosen by content.
 
-A string is chosen by a hash of its first eight bytes, and kept if the hash of the whole is small. So each
-split is sampled on its own, in one pass, and a string in both is chosen in both or in neither.
+A string is chosen by a hash of its first 32 bytes, and kept if the hash of the whole is small. So each split is sampled
+on its own, in one pass, and a string in both is chosen in both or in neither. The first hash is computed at every place
+of the text and so is a single byte: of such, a core computes 32 at a time.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
-from numpy.lib.stride_tricks import sliding_window_view
 from pydantic import Field
 
 from gptlite.seeds import splitmix64
@@ -20,11 +20,14 @@ from gptlite.seeds import splitmix64
 LENGTH = 50  # bytes
 
 _SMALL_TEXT = 1 << 21  # bytes: every string of a smaller text is a candidate
-_MAX_SHARE = 256  # of a large text, about one of so many
+_CANDIDATES = 1 << 19  # strings of a larger text
+_MAX_SHARE = 256  # at most one of so many; the first hash has no more values
 _LIMIT = 1 << 18  # hashes that are kept per split
-_WORDS = -(-LENGTH // 8)  # of eight bytes
-_MULTIPLIERS = splitmix64(np.arange(_WORDS, dtype=np.uint64)) | np.uint64(1)
-_HALF_MULTIPLIERS = _MULTIPLIERS.astype(np.uint32)
+_WORD_PLACES = np.array([*range(0, LENGTH - 8, 8), LENGTH - 8])  # in a string: words of eight bytes that cover it
+_MULTIPLIERS = splitmix64(np.arange(len(_WORD_PLACES), dtype=np.uint64)) | np.uint64(1)
+_HALVES = (1, 2, 4, 8, 16)  # bytes; twice the last are hashed to choose a string
+_BYTE_MULTIPLIERS = _MULTIPLIERS[: len(_HALVES)].astype(np.uint8)
+_CHOSEN = np.uint8(77)  # a hash from here on chooses a string; strings of equal bytes often have the hash 0
 _SEPARATOR = b"\xff"  # not a byte of UTF-8
 _NONE = np.zeros(0, np.uint64)
 
@@ -41,7 +44,7 @@ class Overlap:
 
 def choose_share(total_bytes: int) -> int:
     """One of how many strings is chosen from a corpus of this size."""
-    return min(1 + total_bytes // _SMALL_TEXT, _MAX_SHARE)
+    return 1 if total_bytes < _SMALL_TEXT else min(total_bytes // _CANDIDATES, _MAX_SHARE)
 
 
 def sample(texts: Sequence[bytes], share: int) -> Hashes:
@@ -51,29 +54,26 @@ def sample(texts: Sequence[bytes], share: int) -> Hashes:
     if len(texts) > 1:
         ends = np.cumsum([len(each) + len(_SEPARATOR) for each in texts]) - len(_SEPARATOR)
         at = at[at + LENGTH <= ends[np.searchsorted(ends, at)]]
-    return _hash(np.frombuffer(text, np.uint8), at)
+    return _hash(text, at)
 
 
 def _choose(text: bytes, share: int) -> npt.NDArray[np.int64]:
-    """The places of strings whose first eight bytes have a hash below one `share`-th: (n,)."""
-    last = len(text) - len(_SEPARATOR) - LENGTH
-    if share == 1:
-        return np.arange(last + 1)
-    found = [np.zeros(0, np.int64)]
-    for offset in range(min(4, last + 1)):
-        words = np.frombuffer(text, "<u4", (last - offset) // 4 + 2, offset) * _HALF_MULTIPLIERS[0]
-        hashes = (words[:-1] ^ words[1:] >> np.uint32(16)) * _HALF_MULTIPLIERS[1]
-        found.append(np.flatnonzero(hashes <= np.uint32(0xFFFFFFFF // share)) * 4 + offset)
-    return np.concatenate(found)
+    """The places of strings whose first bytes have one of 256 / `share` hashes: (n,)."""
+    places = max(len(text) - len(_SEPARATOR) - LENGTH + 1, 0)
+    if share == 1 or not places:
+        return np.arange(places)
+    hashes = np.frombuffer(text, np.uint8, places + sum(_HALVES))
+    for half, multiplier in zip(_HALVES, _BYTE_MULTIPLIERS, strict=True):
+        hashes = hashes[:-half] * multiplier + hashes[half:]
+    return np.flatnonzero(hashes - _CHOSEN < 256 // share)
 
 
-def _hash(raw: npt.NDArray[np.uint8], at: npt.NDArray[np.int64]) -> Hashes:
+def _hash(text: bytes, at: npt.NDArray[np.int64]) -> Hashes:
     """A hash of the LENGTH bytes from each place on, (n,)."""
     if not len(at):
         return _NONE
-    strings = np.zeros((len(at), _WORDS * 8), np.uint8)
-    strings[:, :LENGTH] = sliding_window_view(raw, LENGTH)[at]
-    return _mix((strings.view("<u8") * _MULTIPLIERS).sum(1, dtype=np.uint64))
+    words = np.ndarray((len(text) - 7,), "<u8", text, strides=(1,))  # the eight bytes from each place on
+    return _mix(words[at[:, None] + _WORD_PLACES] @ _MULTIPLIERS)
 
 
 def _mix(hashes: Hashes) -> Hashes:

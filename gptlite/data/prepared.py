@@ -12,9 +12,10 @@ from gptlite.data.checked_files import read_checked
 from gptlite.data.manifest import Manifest, SplitRecord, read_manifest
 from gptlite.data.shards import MappedShard, document_lengths, dtype_for, verified_index, verify_ids
 from gptlite.data.split import SplitName
-from gptlite.data.tokens import Ids, check_range, check_scorable, check_trainable
+from gptlite.data.tokens import check_range, check_scorable, check_trainable
 from gptlite.errors import DataError, UserError
 from gptlite.tokenizers.base import Tokenizer, load
+from gptlite.tokenizers.folder import Ids
 
 TOKENIZER_FOLDER = "tokenizer"
 

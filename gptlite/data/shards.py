@@ -26,8 +26,8 @@ from pydantic import Field
 
 from gptlite import files
 from gptlite.data.checked_files import check_sha256, damaged, open_sized, read_checked
-from gptlite.data.tokens import Ids
 from gptlite.files import storage_errors
+from gptlite.tokenizers.folder import Ids
 
 MAGIC = b"GPTLITE\0"
 FORMAT_VERSION = 1

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
-
-import numpy as np
-import numpy.typing as npt
+from typing import Protocol
 
 from gptlite.errors import DataError
 from gptlite.formatting import counted
 from gptlite.tokenizers.base import Tokenizer
+from gptlite.tokenizers.folder import Ids
 
 _PIECE = 1 << 20  # ids that are decoded at a time
-
-Ids: TypeAlias = npt.NDArray[np.unsignedinteger[Any]]
 
 
 class Tokens(Protocol):

@@ -8,14 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
 from gptlite.download import Report, ignore
 from gptlite.errors import DataError
 from gptlite.tokenizers.bpe import PATTERN, BpeTokenizer, train_bpe
 from gptlite.tokenizers.char import CharTokenizer
-from gptlite.tokenizers.folder import END_OF_TEXT, FORMAT_VERSION, META_FILE, read_meta
+from gptlite.tokenizers.folder import END_OF_TEXT, FORMAT_VERSION, META_FILE, Ids, read_meta
 from gptlite.tokenizers.named import NAMES, load_named
 
 if TYPE_CHECKING:
@@ -49,7 +46,7 @@ class Tokenizer(Protocol):
     def fingerprint(self) -> str:
         """Hex sha256 over everything that decides ids."""
 
-    def encode(self, text: str) -> npt.NDArray[np.unsignedinteger[Any]]:
+    def encode(self, text: str) -> Ids:
         """The ids of a text, (n,), in any type that holds them. "<|endoftext|>" in it is thirteen plain characters.
 
         DataError, without a place, for characters that have no ids: those unknown to a char tokenizer, and lone

@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,8 @@ import numpy.typing as npt
 from gptlite.errors import DataError
 from gptlite.files import read_own, storage_errors
 from gptlite.json_files import check_version
+
+Ids: TypeAlias = npt.NDArray[np.unsignedinteger[Any]]
 
 END_OF_TEXT = "<|endoftext|>"
 FORMAT_VERSION = 1

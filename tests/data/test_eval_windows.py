@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from gptlite.data import eval_windows
 from gptlite.data.batches import IGNORE_INDEX, eval_batches
 from gptlite.data.eval_windows import EvalWindows
-from gptlite.data.tokens import Ids, TokenArray
+from gptlite.data.tokens import TokenArray
 from gptlite.errors import ConfigError
+from gptlite.tokenizers.folder import Ids
 
 END = 99
 Scored = Counter[tuple[tuple[int, ...], int]]  # (context, target): how often

@@ -52,6 +52,25 @@ def test_a_sample_of_a_large_text_has_the_overlap_of_the_whole() -> None:
     assert found.found / found.sampled == pytest.approx(0.5, abs=0.1)  # whatever strings begin with
 
 
+@pytest.mark.parametrize("share", [4, 32, 128])
+def test_a_sample_is_fair_to_strings_that_begin_alike(share: int) -> None:
+    """Indented lines are in both texts, and the others in one: a sample without the frequent blanks would miss that."""
+    rng = random.Random(3)
+    letters = {"old": "abcdefghi ", "new": "jklmnopqr "}
+
+    def line(of: str) -> str:
+        return f"{'':{rng.choice((8, 12, 16))}}{''.join(rng.choices(letters[of], k=30))}\n"
+
+    def lines(of: str) -> str:
+        return "".join(line(of) for _ in range(4000))
+
+    old, new = lines("old"), lines("new").replace("  ", "")
+    expected = measure([[old]], [[old, new]], 1)
+    found = measure([[old]], [[old, new]], share)
+    assert 0.5 < expected.found / expected.sampled < 0.7
+    assert found.found / found.sampled == pytest.approx(expected.found / expected.sampled, rel=0.1)
+
+
 def test_memory_is_bounded_and_the_order_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(2)
     pieces = [[words(rng, 400)] for _ in range(30)]

@@ -30,6 +30,19 @@ def test_decoding_undoes_encoding(texts: list[str]) -> None:
         assert tokenizer.decode(ids) == text
 
 
+@pytest.mark.parametrize("length", [0, 1, 2, 65_535])
+@pytest.mark.parametrize("others", [0, 1 << 16], ids=["two bytes", "four bytes"])
+def test_ascii_alone_and_among_other_characters_has_the_same_ids(others: int, length: int) -> None:
+    known = "\n abc~" + "".join(map(chr, range(0x10000, 0x10000 + others))) + "\U0010ffff"
+    tokenizer = CharTokenizer(known)
+    text = ("c\nb ~a" * length)[:length]
+    expected = [known.index(character) for character in text]
+    assert tokenizer.encode(text).tolist() == expected
+    assert tokenizer.encode(text + "\U0010ffff").tolist() == [*expected, len(known) - 1]
+    with pytest.raises(DataError, match=rf"U\+0000, first at character {length}"):
+        tokenizer.encode(text + "\0")
+
+
 def test_end_of_text_in_a_text_is_plain_characters() -> None:
     tokenizer = CharTokenizer.of(["<|endoftext|>"])
     assert tokenizer.eot_id not in tokenizer.encode("<|endoftext|>")
