@@ -13,6 +13,7 @@ MAX_COMPRESSOR_BYTES = 2 << 20  # gzip and xz read no more of a longer text: xz 
 MIN_COMPRESSOR_BYTES = 1000  # for a shorter text, the results of gzip and xz are mostly headers
 
 _GZIP = 31  # zlib's window bits for a stream with the header and trailer of gzip
+_DICTIONARY = MAX_COMPRESSOR_BYTES  # bytes; a larger one, as -9 has it, finds the same and takes longer
 _BLOCK = 1 << 20  # bytes whose pairs are counted at a time
 
 
@@ -86,7 +87,7 @@ class BaselineMeter:
     def __init__(self) -> None:
         self._bytes = ByteMeter()
         self._gzip = zlib.compressobj(9, zlib.DEFLATED, _GZIP)
-        self._xz = lzma.LZMACompressor(preset=9)
+        self._xz = lzma.LZMACompressor(filters=[{"id": lzma.FILTER_LZMA2, "preset": 9, "dict_size": _DICTIONARY}])
         self._gzip_bytes = self._xz_bytes = self._compressed = 0
 
     def feed(self, text: bytes) -> None:
