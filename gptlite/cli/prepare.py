@@ -92,7 +92,10 @@ def show_named_texts(*others: object, verify: bool) -> None:
     for card in cards():
         path = card.file_in(DOWNLOADS)
         where = f"in {path}" if path.exists() else "downloaded when it is first used"
-        emit(f"{card.name:<16}  {card.about} ({size(card.n_bytes)}, {card.licence}), {where}\n")
+        about = ", ".join(
+            (size(card.n_bytes), card.licence, *(f"{key}: {on_one_line(value)}" for key, value in card.reading.items()))
+        )
+        emit(f"{card.name:<16}  {card.about} ({about}), {where}\n")
 
 
 def show_check(cfg: RunConfig) -> None:
@@ -160,6 +163,8 @@ def summarize_report(report: TextReport, manifest: Manifest) -> Iterator[str]:
             f"overlap         {100 * share:.1f} % of {report.overlap.sampled:,} strings of {LENGTH} bytes in the "
             "validation text are in the training text, too"
         )
+    if report.withheld:
+        yield f"withheld        {counted(report.withheld, 'document')} that the validation text has, too, from training"
     if report.forced_cuts:
         yield (
             f"cuts            {counted(report.forced_cuts, 'piece')} of a million characters without a blank or line "

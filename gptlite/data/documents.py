@@ -22,6 +22,7 @@ from gptlite.config.schema import DataSection
 from gptlite.data import records
 from gptlite.data.charset import HEAD_BYTES, BinaryFile, decode, decode_pieces, in_normal_form, is_binary, is_wide
 from gptlite.data.compression import open_plain, plain_suffix
+from gptlite.data.named_datasets import Card
 from gptlite.errors import DataError
 
 Kind = Literal["text", "lines", "JSON Lines", "JSON", "CSV", "TSV"]
@@ -76,6 +77,11 @@ class Reading:
             return self
         all_records = bool(files) and all(holds_records(path) for path in files)
         return replace(self, documents="records" if all_records else "files")
+
+    def of_card(self, card: Card) -> Reading:
+        """The same with what a named data set says of its documents, unless the config says anything of that."""
+        given = self.documents is not None or self.separator is not None
+        return self if given else replace(self, documents=card.documents, separator=card.separator)
 
     @property
     def more_than_text(self) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import yaml
 
@@ -15,7 +16,10 @@ from gptlite.errors import DataError
 
 @dataclass(frozen=True)
 class Card:
-    """The content of one file `data/<name>.yaml`."""
+    """The content of one file `data/<name>.yaml`.
+
+    documents, separator: as the keys of `data:` with these names, used where neither is given.
+    """
 
     name: str
     about: str
@@ -23,6 +27,14 @@ class Card:
     sha256: str
     n_bytes: int
     licence: str
+    documents: Literal["files", "lines"] | None = None
+    separator: str | None = None
+
+    @property
+    def reading(self) -> dict[str, str]:
+        """What the card says of its documents, by key of `data:`."""
+        found = {"documents": self.documents, "separator": self.separator}
+        return {key: value for key, value in found.items() if value is not None}
 
     def file_in(self, folder: Path) -> Path:
         """Where the text is, or would be."""

@@ -143,7 +143,8 @@ def open_source(
         card = named_datasets.find_card(spec)
         if card is not None:
             file = card.file_in(downloads)
-            return Source(spec, spec, file.parent, (file,), reading.of_files([file]), is_one_file=True, card=card)
+            reading = reading.of_card(card).of_files([file])
+            return Source(spec, spec, file.parent, (file,), reading, is_one_file=True, card=card)
         raise _missing(spec, path)
     except OSError as error:
         raise DataError(f"{spec[:80]} cannot be read ({error.strerror}). Check the path.", "data.source") from error

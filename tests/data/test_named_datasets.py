@@ -4,12 +4,15 @@ import hashlib
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from gptlite.cli.prepare import show_named_texts
 from gptlite.config.schema import DataSection, TokenizerSection
 from gptlite.data import named_datasets
+from gptlite.data.documents import Reading
 from gptlite.data.fingerprint import compute_fingerprint, open_sources
 from gptlite.data.prepare import prepare
 from gptlite.data.sources import open_source
@@ -119,6 +122,38 @@ def test_a_file_put_there_by_hand_must_be_the_text(plays: Path, tmp_path: Path) 
         card.check_sha256(tmp_path / "plays.txt", "f" * 64)
 
 
+@pytest.mark.parametrize(
+    ("said", "given", "expected"),
+    [
+        ({}, {}, [TEXT]),
+        ({"documents": "lines"}, {}, [TEXT.strip()]),
+        ({"separator": '", "'}, {}, ["To be", "or not to be\n"]),
+        ({"separator": '", "'}, {"documents": "files"}, [TEXT]),
+        ({"documents": "lines"}, {"separator": "or"}, ["To be, ", " not to be\n"]),
+    ],
+)
+def test_a_card_says_what_a_document_is_unless_the_config_does(
+    plays: Path, tmp_path: Path, said: dict[str, str], given: dict[str, Any], expected: list[str]
+) -> None:
+    card = tmp_path / "cards/plays.yaml"
+    plain = compute_fingerprint(DataSection(source="plays", dir=str(tmp_path)), TokenizerSection())
+    card.write_text(card.read_text() + "".join(f"{key}: {value}\n" for key, value in said.items()))
+    data = DataSection(source="plays", dir=str(tmp_path), **given)
+    source = open_source("plays", Reading.of(data), downloads=tmp_path)
+    source.fetch()
+    assert [document.text for document in source.documents()] == expected
+    assert (compute_fingerprint(data, TokenizerSection()) == plain) == (expected == [TEXT])
+
+
+def test_what_a_card_says_of_documents_is_listed(
+    plays: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    card = tmp_path / "cards/plays.yaml"
+    card.write_text(card.read_text() + "documents: lines\n")
+    show_named_texts(verify=False)
+    assert "plays (0.0 KiB, none, documents: lines), downloaded" in capsys.readouterr().out
+
+
 def test_shipped_cards_are_complete() -> None:
     for name in named_datasets.card_names():
         card = named_datasets.find_card(name)
@@ -126,5 +161,6 @@ def test_shipped_cards_are_complete() -> None:
         assert card.name == name
         assert re.fullmatch("[0-9a-f]{64}", card.sha256)
         assert card.urls
+        assert card.reading in ({}, {"documents": "lines"}) or list(card.reading) == ["separator"]
         assert all(url.startswith("https://") for url in card.urls)
     assert "tinyshakespeare" in named_datasets.card_names()
