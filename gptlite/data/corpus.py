@@ -49,7 +49,8 @@ class Corpus:
 
     files, text_bytes: per source. skipped: number of files without text, by kind. kept: for each document that the
     sources have, whether it is one of the corpus; sizes: of those that are, in bytes. copies: documents of the corpus
-    that equal an earlier one. characters: all that occur, in order. longest: the longest documents, longest first.
+    that equal an earlier one. withheld: documents of data.source that are left out, because data.val_source has them.
+    characters: all that occur, in order. longest: the longest documents, longest first.
     """
 
     sources: tuple[Source, ...]
@@ -60,6 +61,7 @@ class Corpus:
     sizes: npt.NDArray[np.int64]
     kept: npt.NDArray[np.bool_]
     copies: int
+    withheld: int
     characters: str
     longest: tuple[LongDocument, ...]
 
@@ -116,18 +118,32 @@ class _Scanned:
             found = LongDocument(size, source.name, document.file, document.line)
             self.longest = sorted([*self.longest, found], key=lambda document: -document.bytes)[:_LONGEST]
 
-    def is_first(self) -> npt.NDArray[np.bool_]:
-        """For each document, whether no earlier one equals it."""
-        digests = np.frombuffer(self._digests, np.dtype((np.void, _DIGEST_BYTES)))
-        is_first = np.zeros(len(digests), np.bool_)
-        is_first[np.unique(digests, return_index=True)[1]] = True
+    def is_withheld(self) -> npt.NDArray[np.bool_]:
+        """For each document, whether it is for training and equals one for validation."""
+        for_validation = np.array(self.for_validation, np.bool_)
+        if not for_validation.any():
+            return for_validation
+        distinct, which = np.unique(self._all_digests(), return_inverse=True)
+        in_validation = np.zeros(len(distinct), np.bool_)
+        in_validation[which[for_validation]] = True
+        return in_validation[which] & ~for_validation
+
+    def is_first(self, of: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """For each document, whether it is one `of` these, none of which equals it and comes before it."""
+        places = np.flatnonzero(of)
+        is_first = np.zeros_like(of)
+        is_first[places[np.unique(self._all_digests()[places], return_index=True)[1]]] = True
         return is_first
+
+    def _all_digests(self) -> npt.NDArray[np.void]:
+        return np.frombuffer(self._digests, np.dtype((np.void, _DIGEST_BYTES)))
 
 
 def scan(sources: tuple[Source, ...], val_fraction: float, val_max_bytes: int, *, deduplicate: bool = False) -> Corpus:
     """Read all text once and plan the split. DataError as in Source.documents, and for text too short to be split.
 
-    deduplicate: leave out documents that equal an earlier one.
+    Where the validation text is a source of its own, documents of the others that equal one of it are left out.
+    deduplicate: leave out documents that equal an earlier one, too.
     """
     files, ends = [], []
     skipped, found = Counter[str](), _Scanned()
@@ -140,10 +156,17 @@ def scan(sources: tuple[Source, ...], val_fraction: float, val_max_bytes: int, *
             found.add(document, source)
         files.append(names)
         ends.append(len(found.sizes))
-    is_first = found.is_first()
-    kept = is_first if deduplicate else np.ones_like(is_first)
-    if deduplicate and not is_first.all():
-        skipped["duplicate document"] += int((~is_first).sum())
+    is_withheld = found.is_withheld()
+    if is_withheld.any() and (is_withheld | np.array(found.for_validation, np.bool_)).all():
+        raise DataError(
+            "data.val_source has every document of this text, so none is left to train on. Choose another text for one "
+            "of them.",
+            _where(tuple(source for source in sources if not source.is_for_validation)),
+        )
+    is_first = found.is_first(~is_withheld)
+    kept = is_first if deduplicate else ~is_withheld
+    if deduplicate and (copies := int((~is_first & ~is_withheld).sum())):
+        skipped["duplicate document"] += copies
     every_size = np.array(found.sizes, np.int64)
     sizes, for_validation = every_size[kept], np.array(found.for_validation, np.bool_)[kept]
     if any(source.is_for_validation for source in sources):
@@ -159,6 +182,7 @@ def scan(sources: tuple[Source, ...], val_fraction: float, val_max_bytes: int, *
         sizes=sizes,
         kept=kept,
         copies=int(kept.sum() - is_first.sum()),
+        withheld=int(is_withheld.sum()),
         characters=found.characters.sorted(),
         longest=tuple(found.longest),
     )

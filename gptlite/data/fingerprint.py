@@ -85,6 +85,8 @@ def fingerprint_sources(data: DataSection, tokenizer: TokenizerSection, cache: H
     }
     if data.deduplicate:  # otherwise left out: so the names of older folders stay
         inputs["deduplicate"] = True
+    if data.val_sources:  # older folders may have the same documents in both parts: they are not used again
+        inputs["in_both"] = "validation"
     fingerprint = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
     return FingerprintedSources(sources, sha256s, fingerprint)
 

@@ -257,6 +257,11 @@ def _describe(corpus: Corpus, data: DataSection) -> Iterator[str]:
         yield from describe_reading(source.files, source.reading, asked=data.documents)
     if excluded := [name for source in corpus.sources for name in source.excluded]:
         yield f"left out, because gptlite wrote it: {and_more(excluded, 3)}"
+    if corpus.withheld:
+        yield (
+            f"{counted(corpus.withheld, 'document')} of data.source left out of training, because data.val_source has "
+            "the same"
+        )
     if corpus.copies:
         yield (
             f"{counted(corpus.copies, 'document')} of {documents:,} equal an earlier one; "

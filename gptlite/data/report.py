@@ -37,7 +37,7 @@ class TextReport:
     copies: documents that equal an earlier one and were kept. longest: documents, the longest first. used_ids: how many
     ids the training text has. val_only: the first characters that only the validation text has; n_val_only: how many
     there are. merges: the tokens that save most. forced_cuts: places where a text was cut although that may have
-    changed ids.
+    changed ids. withheld: documents left out of training, because the validation text has the same.
     """
 
     copies: Number
@@ -48,6 +48,7 @@ class TextReport:
     overlap: Overlap
     merges: tuple[Merge, ...]
     forced_cuts: Number
+    withheld: Number = 0  # older versions trained on them
 
 
 def make_report(
@@ -65,6 +66,7 @@ def make_report(
         overlap=encoded.overlap,
         merges=() if is_char else _merges(count(), tokenizer),
         forced_cuts=encoded.forced_cuts,
+        withheld=corpus.withheld,
     )
 
 

@@ -15,6 +15,8 @@ from gptlite.data.overlap import Overlap
 from gptlite.data.prepare import prepare
 from gptlite.data.prepared import Prepared
 from gptlite.data.report import Merge
+from gptlite.data.tokens import detokenize
+from gptlite.errors import DataError
 
 Section = Callable[..., DataSection]
 CHAR = TokenizerSection(kind="char")
@@ -44,6 +46,38 @@ def test_the_longest_documents_are_named_and_copies_are_counted(tmp_path: Path, 
     assert report.longest == tuple(LongDocument(18, "a.jsonl", "a.jsonl", line) for line in (17, 34, 51))
     assert report.copies == 3
     assert "longest         a.jsonl:17 (18 bytes), a.jsonl:34 (18 bytes)" in "\n".join(summarize(made.manifest))
+
+
+@pytest.mark.parametrize("deduplicate", [False, True])
+def test_documents_of_the_validation_text_are_withheld_from_training(
+    tmp_path: Path, section: Section, deduplicate: bool
+) -> None:
+    (tmp_path / "val.txt").write_text("b\nee\nb\n")
+    data = section(
+        tmp_path,
+        {"lines.txt": "aaaa\nb\ncccc\nb\naaaa\nee\n"},
+        documents="lines",
+        val_source=str(tmp_path / "val.txt"),
+        deduplicate=deduplicate,
+    )
+    said: list[str] = []
+    made = prepare(data, CHAR, said.append)
+    text = {name: b"".join(detokenize(made.split(name), made.tokenizer(), separator=b"|")) for name in ("train", "val")}
+    assert text == {
+        "train": b"|aaaa|cccc" if deduplicate else b"|aaaa|cccc|aaaa",
+        "val": b"|b|ee" if deduplicate else b"|b|ee|b",
+    }
+    assert (made.manifest.report.withheld, made.manifest.report.copies) == (3, 0 if deduplicate else 2)
+    assert "3 documents of data.source left out of training, because data.val_source has the same" in said
+    assert "withheld        3 documents that the validation text has" in "\n".join(summarize(made.manifest))
+
+
+def test_a_training_text_that_is_all_in_the_validation_text_is_refused(tmp_path: Path, section: Section) -> None:
+    data = section(tmp_path, {"a.txt": "the same text\n" * 9})
+    data = data.model_copy(update={"val_source": data.source})
+    with pytest.raises(DataError, match=r"a\.txt: data\.val_source has every document of this text, so none is left"):
+        prepare(data, CHAR)
+    assert not list((tmp_path / "prepared").glob("a-*"))
 
 
 def test_the_merges_that_save_most_come_first(tmp_path: Path, section: Section) -> None:
