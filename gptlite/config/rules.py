@@ -260,7 +260,6 @@ SAMPLE_RULES = (
     ),
 )
 
-LOG_RULES = tuple(
-    requires(f"log.{key}", "tensorboard", lambda shows: shows, "and only TensorBoard can show it", "true")
-    for key in ("attention", "histograms")
+LOG_RULES = (
+    requires("log.histograms", "tensorboard", lambda shows: shows, "and only TensorBoard can show them", "true"),
 )

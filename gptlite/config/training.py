@@ -145,8 +145,9 @@ class LogSection(Section):
     tensorboard: bool = key(True, "also write TensorBoard files")
     attention: bool = key(
         False,
-        "log images of the attention weights on eval.prompt at each evaluation; if it has fewer than two "
-        "tokens, on the first 32 tokens of the validation text",
+        "log the mean entropy of the attention weights of each block, in nats, before the first update and at each "
+        "evaluation, for TensorBoard with images of the weights: on eval.prompt, or if it has fewer than two tokens, "
+        "on the first 32 tokens of the validation text",
     )
     grad_norms: bool = key(False, "log the gradient norm of each layer before clipping")
     histograms: bool = key(False, "log histograms of every parameter and its latest gradient at each evaluation")

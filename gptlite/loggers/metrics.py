@@ -6,6 +6,8 @@ Lines of metrics.jsonl. Numbers that depend on the clock and the machine are und
      "time": {"elapsed": 1.9, "tokens_per_second": 10778.9, "mfu": 0.4, "peak_mib": 300.1}}
     {"step": 10, "split": "val", "loss": 3.1, "bits_per_byte": 2.6, "perplexity": 22.2, "tokens": 20480,
      "time": {"elapsed": 1.9}}
+
+With log.attention, the entropy of attention is in every line of val, and alone in one of step 0.
 """
 
 from __future__ import annotations

@@ -1,11 +1,15 @@
-"""What TensorBoard shows of the model at each evaluation: attention, embeddings, histograms."""
+"""What evaluations log besides scores: the entropy of attention; for TensorBoard attention, embeddings, histograms."""
 
 from __future__ import annotations
+
+import math
+
+import torch
 
 from gptlite.compute.distributed import Dist
 from gptlite.config.schema import RunConfig
 from gptlite.data.tokens import Tokens
-from gptlite.inference.inspect import attention_steps
+from gptlite.inference.inspect import Floats, attention_steps
 from gptlite.inference.language_model import LanguageModel
 from gptlite.loggers.media import Embeddings, Media, attention_image
 from gptlite.tokenizers.readable import labels
@@ -26,6 +30,27 @@ def eval_media(model: LanguageModel, cfg: RunConfig, validation: Tokens, dist: D
     if cfg.log.histograms:
         shown |= weight_histograms(model.gpt)
     return shown
+
+
+def attention_entropies(model: LanguageModel, cfg: RunConfig, validation: Tokens, dist: Dist) -> dict[str, float]:
+    """The mean entropy, in nats, of the attention weights of each block on the fixed text, by metric name.
+
+    Beside it that of uniform weights, the largest possible: ln(t) for the query at position t. Nothing without
+    log.attention or on other processes than the main one.
+    """
+    if not (cfg.log.attention and dist.is_main):
+        return {}
+    ids = fixed_text(model, cfg, validation)
+    layers = attention_steps(model.gpt, ids)
+    entropies = {f"block_{i}": mean_entropy(layer.weights) for i, layer in enumerate(layers, start=1)}
+    entropies["uniform"] = sum(map(math.log, range(1, len(ids) + 1))) / len(ids)
+    return {f"attention_entropy/{name}": entropy for name, entropy in entropies.items()}
+
+
+def mean_entropy(weights: Floats) -> float:
+    """The mean over heads and queries of -sum(w ln w), in nats, of attention weights (nh, T, T)."""
+    terms = torch.special.entr(torch.from_numpy(weights).double())  # -w ln w, and 0 where w is 0
+    return float(terms.sum(-1).mean())
 
 
 def attention_images(model: LanguageModel, cfg: RunConfig, validation: Tokens) -> dict[str, Media]:

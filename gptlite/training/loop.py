@@ -96,11 +96,13 @@ def make_up_evaluation(trainer: Trainer, run: Run, state: TrainState, log: Metri
 
 
 def save_initial(trainer: Trainer, run: Run, state: TrainState, log: MetricLog, listener: Listener) -> TrainState:
-    """Before the first update: log a sample of the untrained model and save a checkpoint to go back to.
+    """Before the first update: log a sample of the untrained model and the entropy of its attention, save a checkpoint.
 
     There is no evaluation: an untrained model's loss is about ln(vocab_size), and the first update would have to wait.
     """
     clock = clock_for(trainer, 0.0)
+    if entropies := trainer.attention_entropies():
+        log.write(state.step, "val", {**entropies, "tokens": state.tokens}, {"elapsed": state.elapsed})
     log.log_sample(state.step, trainer.sample())
     save(trainer, run, state, log, listener)
     return replace(state, save_seconds=clock())
@@ -117,6 +119,7 @@ def evaluate_and_log(trainer: Trainer, state: TrainState, log: MetricLog, gradie
         lr = lr_at(state.step - 1, train_cfg, elapsed_fraction(state, train_cfg))
         raise diverged(state.step, f"the validation loss is {score.loss}", lr)
     values = {"loss": score.loss, "bits_per_byte": score.bits_per_byte, "perplexity": score.perplexity}
+    values |= trainer.attention_entropies()
     log.write(state.step, "val", {**values, "tokens": state.tokens}, {"elapsed": state.elapsed})
     log.log_sample(state.step, trainer.sample())
     for tag, media in (*trainer.media().items(), *gradients.items()):

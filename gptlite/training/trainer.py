@@ -20,7 +20,7 @@ from gptlite.model.gpt import GPT
 from gptlite.runs.checkpoint import prune, save_checkpoint, write_pointer
 from gptlite.runs.run import Run
 from gptlite.training.checkpointing import Identity, checkpoint_files, checkpoint_tensors, first_non_finite
-from gptlite.training.eval_media import eval_media
+from gptlite.training.eval_media import attention_entropies, eval_media
 from gptlite.training.optim.build import Optimizers
 from gptlite.training.state import TrainState
 
@@ -67,6 +67,10 @@ class Trainer:
             if len(sample.text) >= SAMPLE_CHARACTERS:
                 break
         return sample.text[:SAMPLE_CHARACTERS]
+
+    def attention_entropies(self) -> Mapping[str, float]:
+        """The mean entropy of the attention of each block, by metric name, where it is logged."""
+        return attention_entropies(self.language_model, self.cfg, self.validation, self.dist)
 
     def media(self) -> Mapping[str, Media]:
         """Images, histograms and embeddings for TensorBoard, by tag."""

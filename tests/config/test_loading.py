@@ -176,9 +176,9 @@ optim:
             "1: sample.n is 5, but beam search with 4 beams finds at most 4 texts. Set beams to 5 or more.",
         ),
         (
-            "log: {attention: true, tensorboard: false}",
-            "1: log.attention is true, but tensorboard is false, and only TensorBoard can show it. Set attention to "
-            "false, or tensorboard to true.",
+            "log: {histograms: true, tensorboard: false}",
+            "1: log.histograms is true, but tensorboard is false, and only TensorBoard can show them. Set histograms "
+            "to false, or tensorboard to true.",
         ),
         ("model: {n_embd: 1}", "1: model.n_embd is 1, which is not a multiple of n_head (4). Use 4."),
         ("run: {dir:}", "1: run.dir is null, but it must be the path of a folder."),

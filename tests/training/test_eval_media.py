@@ -1,10 +1,12 @@
-"""log.attention: pictures at each evaluation, and nothing else changes."""
+"""log.attention: entropies and pictures at each evaluation, and nothing else changes."""
 
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
+import numpy_gpt
 import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -21,7 +23,14 @@ from gptlite.runs.run import Run
 from gptlite.tokenizers.char import CharTokenizer
 from gptlite.training import launch
 from gptlite.training.diagnostics import weight_histograms
-from gptlite.training.eval_media import attention_images, eval_media, fixed_text, token_embeddings
+from gptlite.training.eval_media import (
+    attention_entropies,
+    attention_images,
+    eval_media,
+    fixed_text,
+    mean_entropy,
+    token_embeddings,
+)
 
 CPU = Compute(torch.device("cpu"), "fp32", "fused", 1)
 VALIDATION = TokenArray(np.arange(100) % 5, "val")
@@ -60,11 +69,52 @@ def test_every_layer_has_a_picture_of_the_weights_that_the_equation_gives():
         assert np.array_equal(picture, attention_image(layer.weights))
 
 
+def test_the_entropy_is_that_of_the_weights_position_by_position():
+    even, sure = np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.25, 0.5, 0.25]]), np.eye(3)
+    expected = (0 + math.log(2) + 1.5 * math.log(2)) / 6  # the second head is certain: 0
+    assert mean_entropy(np.stack([even, sure])) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("values", [{}, {"model__norm": "post"}, {"model__scale_attention": False}], ids=str)
+def test_every_block_has_the_entropy_of_the_weights_that_numpy_finds(values):
+    cfg = config(eval__prompt="cabbed", model__init="torch", **values)
+    judge = model(cfg)
+    with torch.no_grad():
+        for block in judge.gpt.blocks:
+            block.attn.qkv.weight.mul_(4)  # else every head attends almost evenly
+    weights = {name: p.detach().numpy() for name, p in judge.gpt.named_parameters()}
+    layers = []
+
+    def keep_weights(x: np.ndarray, p: float) -> np.ndarray:
+        """In place of dropout, which is given the attention weights (n_head, T, T) of each block, and (T, C)."""
+        layers.extend([x] if x.ndim == 3 else [])
+        return x
+
+    numpy_gpt.logits(weights, cfg.model.model_dump(), np.array(judge.encode("cabbed")), keep_weights)
+    by_hand = [
+        sum(-p * math.log(p) for head in layer for t, row in enumerate(head) for p in row[: t + 1]) / (2 * 6)
+        for layer in layers
+    ]
+    uniform = sum(math.log(t) for t in (1, 2, 3, 4, 5, 6)) / 6
+    found = attention_entropies(judge, cfg, VALIDATION, Dist())
+    assert found == pytest.approx(
+        {
+            "attention_entropy/block_1": by_hand[0],
+            "attention_entropy/block_2": by_hand[1],
+            "attention_entropy/uniform": uniform,
+        },
+        rel=1e-5,
+    )
+    assert all(entropy < 0.9 * uniform for entropy in by_hand)
+
+
 def test_only_the_main_process_looks_and_only_if_it_is_told_to(monkeypatch):
     cfg = config()
     judge = model(cfg)
     monkeypatch.setattr(GPT, "hidden", lambda *_: pytest.fail("the model ran"))
     assert eval_media(judge, cfg, VALIDATION, Dist(rank=1, world_size=2)) == {}
+    assert attention_entropies(judge, cfg, VALIDATION, Dist(rank=1, world_size=2)) == {}
+    assert attention_entropies(judge, config(log__attention=False), VALIDATION, Dist()) == {}
     assert eval_media(judge, config(log__attention=False, log__tensorboard=False), VALIDATION, Dist()) == {}
     assert list(eval_media(judge, config(log__attention=False), VALIDATION, Dist())) == ["embeddings"]
 
@@ -84,7 +134,7 @@ def test_the_weights_of_every_parameter_are_counted():
     }
 
 
-def test_pictures_appear_at_each_evaluation_and_change_no_number_of_the_run(tiny, tmp_path):
+def test_pictures_and_entropies_appear_at_each_evaluation_and_change_no_number_of_the_run(tiny, tmp_path):
     def run(name: str, **values) -> Run:
         cfg = tiny.with_values({"log.tensorboard": True, **values})
         return launch.start(cfg, root=tmp_path / "runs", base="tiny", name=name).run
@@ -101,5 +151,9 @@ def test_pictures_appear_at_each_evaluation_and_change_no_number_of_the_run(tiny
     off, on = run("off", **{"eval.prompt": "the cat"}), run("on", **{"eval.prompt": "the cat", "log.attention": True})
     assert images(off) == {}
     assert images(on) == {"attention/layer_1": [4, 8, 12]}
-    assert numbers(on) == numbers(off)
+    own = {"attention_entropy/block_1", "attention_entropy/uniform"}
+    added = {line["step"]: own & line.keys() for line in numbers(on) if line["split"] == "val"}
+    assert added == {0: own, 4: own, 8: own, 12: own}
+    others = [{key: value for key, value in line.items() if key not in own} for line in numbers(on)]
+    assert others == [{"step": 0, "split": "val", "tokens": 0}, *numbers(off)]
     assert (on.path / "samples.jsonl").read_text() == (off.path / "samples.jsonl").read_text()
