@@ -182,12 +182,20 @@ def test_a_lesson_is_told_by_its_first_tenth_and_last_update_and_its_last_evalua
         }
         for s in range(1, 21)
     ]
-    evaluations = [{"step": 10, "split": "val", "loss": 9.0}, {"step": 20, "split": "val", "loss": 2.0}]
+    name = "attention_entropy/block_1"
+    evaluations = [
+        {"step": 0, "split": "val", name: 2.5},
+        {"step": 10, "split": "val", "loss": 9.0, name: 1.0},
+        {"step": 20, "split": "val", "loss": 2.0, name: 0.5},
+    ]
     row = lessons.row_of("a", 1, 2, [*lines, *evaluations])
-    assert row == lessons.Row("a", 1, 2.0, [1.0, 0.1, 0.05], [1.0, 10.0, 20.0], 20.0)
+    assert row == lessons.Row("a", 1, 2.0, [1.0, 0.1, 0.05], [1.0, 10.0, 20.0], [2.5, 0.5], 20.0)
     assert lessons.row_of("a", 2, 2, lines).loss == float("inf")  # it diverged before it was evaluated
-    other = lessons.Row("a", 2, 3.0, [3.0, 0.1, 0.15], [1.0, 20.0, 20.0], 20.0)
-    assert lessons.cells([row, other]) == ["a", "2.500", "2.000 to 3.000", "2", "0.1", "0.1", "1", "15", "20"]
+    other = lessons.Row("a", 2, 3.0, [3.0, 0.1, 0.15], [1.0, 20.0, 20.0], [1.5, None], 20.0)
+    shown = ["a", "2.500", "2.000 to 3.000", "2", "0.1", "0.1", "1", "15", "20"]
+    assert lessons.cells([row, other]) == [*shown, "2.00", "0.50"]
+    silent = lessons.row_of("a", 2, 2, [*lines, {"step": 20, "split": "val", "loss": 2.0}])
+    assert lessons.cells([silent])[-2:] == ["", ""]
 
 
 @pytest.mark.slow
@@ -202,7 +210,8 @@ def test_lessons_are_trained_with_every_seed(
     (tmp_path / "lesson-base.yaml").write_text(tiny % "")
     (tmp_path / "lesson-a.yaml").write_text(tiny % ", norm: post")
     monkeypatch.setattr("gptlite.config.loading.builtin_folder", lambda kind: tmp_path)
-    rows = lessons.measure(tmp_path / "story.txt", 2, tmp_path / "scratch")
+    (tmp_path / "lesson-b.yaml").write_text("not: chosen")
+    rows = lessons.measure(tmp_path / "story.txt", 2, ["lesson-a", "lesson-base"], tmp_path / "scratch")
     assert [(row["lesson"], row["seed"]) for row in rows] == [
         *(("lesson-base", 1), ("lesson-a", 1), ("lesson-base", 2), ("lesson-a", 2))
     ]

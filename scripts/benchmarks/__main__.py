@@ -89,6 +89,7 @@ def parse() -> argparse.Namespace:
     taught = add("lessons", "configs/lesson-*.yaml: what each changed key does")
     taught.add_argument("text", type=Path, help="a file, tiny Shakespeare for the table in docs/lessons.md")
     taught.add_argument("--seeds", type=positive, default=3, metavar="N", help="runs of each (3)")
+    taught.add_argument("--lessons", **chosen(tuple(path.stem for path in lessons.paths())))
     costing = add("logging", "what the log costs of the time of updates")
     costing.add_argument("--rounds", type=positive, default=5, metavar="N", help="trainings (5)")
     foreseen = add("plan", "what train --dry-run says against what trainings take")
@@ -137,7 +138,7 @@ def measure(arguments: argparse.Namespace, facts: dict[str, Any]) -> tuple[list[
         if arguments.what == "minutes":
             return minutes.measure(arguments.text, arguments.minutes, arguments.by_hand, Path(scratch))
         if arguments.what == "lessons":
-            return lessons.measure(arguments.text, arguments.seeds, Path(scratch)), []
+            return lessons.measure(arguments.text, arguments.seeds, arguments.lessons, Path(scratch)), []
         return [], cli_latency.shakespeare(Path(scratch), arguments.text)
 
 
