@@ -65,6 +65,11 @@ class Summary:
         return DEFAULT_MAX_STEPS if others == (None, None) else None
 
     @property
+    def sees_ahead(self) -> bool:
+        """Whether the model reads the tokens that it is scored on, so that its score is no prediction."""
+        return self.config.get("model.variant") == "no_mask"
+
+    @property
     def tokens(self) -> int | None:
         """Tokens trained on so far."""
         return count_tokens(self.config, self.step)

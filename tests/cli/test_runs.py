@@ -204,6 +204,21 @@ def test_diff_compares_the_difference_with_that_between_seeds(gptlite, trained, 
     )
 
 
+def test_a_score_without_a_mask_is_marked_ranks_last_and_is_not_compared(gptlite, trained):
+    varied("a", 2.0, seed=1)
+    varied("b", 2.2, seed=2)
+    varied("blind", 0.1, variant="no_mask")
+    header, *listed = rows(gptlite("runs", "--sort", "best").out)
+    scores = {row[0]: row[header.index("bits/byte")] for row in listed}
+    assert [*scores][-1] == "blind"
+    assert scores["blind"] == "0.1000 (no mask)"
+    assert sum("no mask" in score for score in scores.values()) == 1
+    said = " ".join(gptlite("runs", "diff", "a", "blind").out.split())
+    assert "blind has no mask (model.variant: no_mask): it reads the tokens that it is scored on" in said
+    assert "a has no mask" not in said
+    assert "clearly" not in said
+
+
 def test_diff_marks_values_interpolated_between_evaluations(gptlite, trained):
     other = varied("a")
     log = [{"step": step, "split": "val", "bits_per_byte": 5.0 - step} for step in (2, 4)]

@@ -164,6 +164,24 @@ def test_seeds_share_a_row_and_the_best_row_comes_first(gptlite, monkeypatch):
     assert result.out.splitlines()[-1].endswith("tensorboard --logdir runs")
 
 
+@pytest.mark.usefixtures("no_processes")
+def test_a_model_without_a_mask_comes_last_whatever_its_score_and_no_command_names_it(gptlite, monkeypatch):
+    monkeypatch.setattr("gptlite.cli.sweep.sweep_runs.check_text", lambda runs, cfg: None)
+    for number, (variant, best) in enumerate({"no_mask": 0.1, "null": 2.0, "no_norm": 1.5}.items(), start=1):
+        finished(f"nano-sweep-0{number}-variant={variant}", best, 6, f"model.variant={variant}")
+    result = gptlite("train", "-c", "nano.yaml", "--sweep", "model.variant=no_mask,null,no_norm", "--continue")
+    assert result.code == 0
+    assert cells(result.out) == [
+        ["run", "state", "variant", "bits/byte", "at", "loss"],
+        ["nano-sweep-03-variant=no_norm", "finished", "no_norm", "1.5000", "6", "3.0000"],
+        ["nano-sweep-02-variant=null", "finished", "null", "2.0000", "6", "4.0000"],
+        ["nano-sweep-01-variant=no_mask", "finished", "no_mask", "0.1000 (no mask)", "6", "0.2000"],
+    ]
+    commands = result.out.partition("next:\n")[2]
+    assert "runs diff nano-sweep-03-variant=no_norm nano-sweep-02-variant=null\n" in commands
+    assert "no_mask" not in commands
+
+
 @pytest.mark.parametrize("code", [2, 137])
 def test_failed_points_have_rows_whether_or_not_their_run_started(gptlite, capfd, code):
     runs = layers_1_to_3()

@@ -44,6 +44,12 @@ def describe_differences(a: Summary, b: Summary, others: Sequence[Summary]) -> I
     same_sources = not any(key.startswith(("data.", "tokenizer.")) for key in keys)
     if same_sources and None not in (a.text, b.text) and a.text != b.text:
         yield "text: not the same. It was changed between the two runs.\n"
+    for run, name in zip((a, b), names, strict=True):
+        if run.sees_ahead:
+            yield _wrapped(
+                f"{name} has no mask (model.variant: no_mask): it reads the tokens that it is scored on, so its scores "
+                "are no predictions"
+            )
     yield from _compare_curves(a, b, names)
     yield from _compare_with_seeds(a, b, names, others)
     yield from _compare_samples(a, b, names)
@@ -86,7 +92,12 @@ def _format_place(x: float, axis: Axis) -> str:
 
 
 def _compare_with_seeds(a: Summary, b: Summary, names: Sequence[str], others: Sequence[Summary]) -> Iterator[str]:
-    """Yield whether the runs differ by more than the seeds of one of them, if there are several seeds."""
+    """Yield whether the runs differ by more than the seeds of one of them, if there are several seeds.
+
+    Nothing where only one of the scores is a prediction.
+    """
+    if a.sees_ahead != b.sees_ahead:
+        return
     groups = [find_seed_group(run, others) for run in (a, b)]
     known = [
         (group.deviation, name, len(group.runs))

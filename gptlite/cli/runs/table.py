@@ -66,10 +66,16 @@ def filter_runs(runs: Sequence[Summary], expressions: Sequence[str]) -> list[Sum
 
 
 def sort_rows(rows: Sequence[RunGroup], name: str | None) -> list[RunGroup]:
-    """Sort by a figure or a config key, smallest first, rows without a value last. None keeps the order."""
+    """Sort by a figure or a config key, smallest first, rows without a value last. None keeps the order.
+
+    By best bits per byte, models without a mask are last, too: their score is no prediction.
+    """
     if name is None or not rows:
         return list(rows)
-    figure = FIGURES.get(SHORT_NAMES.get(name, name))
+    name = SHORT_NAMES.get(name, name)
+    if name == "best_bits_per_byte":
+        return sorted(rows, key=lambda row: _sort_key(None if row.first.sees_ahead else row.best))
+    figure = FIGURES.get(name)
     if figure is not None:
         return sorted(rows, key=lambda row: _sort_key(figure(row)))
     key = _config_key("--sort", name, [row.first for row in rows], SORT_NAMES)
@@ -130,6 +136,7 @@ def row_cells(row: RunGroup) -> dict[str, str]:
     of_steps = "" if row.first.steps is None else f"/{row.first.steps}"
     seeds = f" ({counted(len(row.runs), 'seed')})" if len(row.runs) > 1 else ""
     deviation = "" if row.deviation is None else f" ±{row.deviation:.4f}"
+    no_mask = " (no mask)" if row.first.sees_ahead else ""  # which is no prediction
     return {
         "run": row.first.name + seeds,
         "state": row.first.state,
@@ -137,7 +144,7 @@ def row_cells(row: RunGroup) -> dict[str, str]:
         "tokens": number("tokens", lambda x: abbreviated(round(x))),
         "params": number("parameters", lambda x: abbreviated(round(x))),
         "tokenizer": row.first.tokenizer,
-        "bits/byte": number("best_bits_per_byte", lambda x: f"{x:.4f}{deviation}"),
+        "bits/byte": number("best_bits_per_byte", lambda x: f"{x:.4f}{deviation}{no_mask}"),
         "at": number("best_step", lambda x: f"{x:.0f}"),
         "tok/s": number("tokens_per_second", lambda x: abbreviated(round(x))),
         "elapsed": number("elapsed", clock_time),

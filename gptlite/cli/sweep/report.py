@@ -1,4 +1,4 @@
-"""The table of a sweep, the best run first, and the next commands."""
+"""The table of a sweep, the best run first, models without a mask last, and the next commands."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def report(runs: Sequence[SweepRun], codes: Mapping[str, int], say: Callable[[st
     filled = {header: cells for header, cells in columns.items() if any(cells)}
     styles, width = {**STATE_STYLES, FAILED: STATE_STYLES["diverged"]}, terminal_width()
     table = format_table(filled, width, numbers=NUMBERS, shrinkable=SHRINKABLE, dropped=DROPPED, styles=styles)
-    handles = [shlex.quote(group.first.run.handle) for group in groups if group.first.state == "finished"]
+    # One without a mask cannot write, and its score cannot be compared.
+    ranked = [group.first for group in groups if group.first.state == "finished" and not group.first.sees_ahead]
+    handles = [shlex.quote(run.run.handle) for run in ranked]
     if not handles:
         return table
     compare = [f"runs diff {handles[0]} {handles[1]}"] if len(handles) > 1 else []

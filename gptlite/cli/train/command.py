@@ -215,10 +215,10 @@ def show_samples(outcome: Outcome) -> list[str]:
     from gptlite.runs.summary import read_run, read_samples
 
     samples = read_samples(outcome.run)
-    config = read_run(outcome.run)[0].config
-    if not samples or config.get("model.variant") == "no_mask":
+    summary = read_run(outcome.run)[0]
+    if not samples or summary.sees_ahead:
         return []
-    prompt = str(config["eval.prompt"])
+    prompt = str(summary.config["eval.prompt"])
     text = load(outcome.run.path).generate(prompt, max_new_tokens=SAMPLED_TOKENS)[:SAMPLED_CHARACTERS]
     return ["", "before training:", *indented(samples[0][1]), "now:", *indented(text)]
 
