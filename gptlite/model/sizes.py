@@ -75,9 +75,12 @@ def count_hidden_tensors(cfg: ModelSection) -> int:
     return (4 if has_feed_forward(cfg) else 2) * cfg.n_layer
 
 
-def feed_forward_flops(cfg: ModelSection, tokens: float) -> float:
-    """FLOPs of one matrix product of the feed-forward, C -> 4C; a multiplication and an addition count as two."""
-    return 2 * tokens * cfg.n_embd * 4 * cfg.n_embd
+def largest_block_product_flops(cfg: ModelSection, tokens: float) -> float:
+    """FLOPs of the largest matrix product of a block, where a multiplication and an addition count as two.
+
+    C -> 4C in the feed-forward; without one C -> 3C, of Q, K and V.
+    """
+    return 2 * tokens * cfg.n_embd * (4 if has_feed_forward(cfg) else 3) * cfg.n_embd
 
 
 def update_flops(cfg: ModelSection, vocab_size: int, tokens: int) -> int:
@@ -162,9 +165,12 @@ def held_by_training(cfg: ModelSection, vocab_size: int, attention: str, word: i
     blocks = cfg.n_layer * kept_by_block(cfg, attention, word) + C * FP32
     # Gradients of the activation's output and input; the output itself is freed before, unless it is saved for this.
     feed_forward = blocks + (4 if saves_input(cfg) else 8) * C * word if has_feed_forward(cfg) else 0
-    freed = C * FP32 + 2 * C * word + count_saved_by_activation(cfg) * word if has_feed_forward(cfg) else C * word
     drops = cfg.dropouts.attention > 0.0
     weights = count_attention_weights(cfg, attention, drops=drops)
+    if has_feed_forward(cfg):
+        freed = C * FP32 + 2 * C * word + count_saved_by_activation(cfg) * word
+    else:  # the input of the projection, unless the fused kernel needs it, too: it is its output
+        freed = C * word if weights else 0
     # Gradients of the weights after and before the softmax; with dropout, the dropped weights are freed by then.
     attended = blocks - freed + C * word + max((1 if drops else 2) * weights, 3 * C) * word
     return max(head, feed_forward, attended)
@@ -176,9 +182,10 @@ def held_by_scoring(cfg: ModelSection, vocab_size: int, attention: str, word: in
     Nothing is kept but the residual stream; the logits of one batch live until those of the next exist.
     """
     C, weights = cfg.n_embd, count_attention_weights(cfg, attention, drops=False)
-    copies = (3 * C + 2 * weights) * word if weights else 0  # batched products copy Q, K and V to be contiguous
-    attended = (1 + 3 + 1) * C * word + copies
-    feed_forward = (1 + 4 + 4) * C * word
+    # Batched products copy Q, K and V to be contiguous; after the fused kernel comes the output of the projection.
+    more = 3 * C + 2 * weights if weights else C
+    attended = ((1 + 3 + 1) * C + more) * word
+    feed_forward = (1 + 4 + 4) * C * word if has_feed_forward(cfg) else 0
     logits = vocab_size * max(word, FP32)
     log_softmax = vocab_size * word + logits + (logits if word < FP32 else 0)  # bf16 logits are widened first
     return C * FP32 + max(attended, feed_forward, log_softmax)

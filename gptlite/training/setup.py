@@ -22,7 +22,7 @@ from gptlite.errors import ConfigError, located
 from gptlite.formatting import counted
 from gptlite.inference.language_model import LanguageModel, ModelInfo
 from gptlite.model.gpt import GPT
-from gptlite.model.sizes import feed_forward_flops
+from gptlite.model.sizes import largest_block_product_flops
 from gptlite.planning.epochs import choose_max_steps
 from gptlite.planning.estimate import advise_less_memory
 from gptlite.tokenizers.base import Tokenizer
@@ -68,7 +68,7 @@ def resolve(cfg: RunConfig, vocab_size: int, train_tokens: int, hardware: Hardwa
     """
     check_without_mask(cfg)
     tokens_per_process = cfg.train.batch_size * cfg.model.block_size / n_processes
-    largest_product = feed_forward_flops(cfg.model, tokens_per_process)
+    largest_product = largest_block_product_flops(cfg.model, tokens_per_process)
     reasons = choose_compute(cfg.run, cfg.model.block_size, hardware, largest_product=largest_product)
     device = reasons["run.device"].value
     reasons["run.compile"] = choose_compile(cfg.run.compile, device, hardware.compile_obstacle)

@@ -22,10 +22,10 @@ from gptlite.model.sizes import (
     count_hidden,
     count_parameters,
     count_tensors,
-    feed_forward_flops,
     held_by_scoring,
     held_by_training,
     kept_by_forward,
+    largest_block_product_flops,
 )
 
 VOCAB, ROWS = 61, 24
@@ -168,6 +168,7 @@ PEAKS = [
     *(({"activation": activation}, "fused", 5) for activation in CHOICES["activation"]),
     ({"block_size": 128, "n_head": 4}, "batched", 5),
     *((variant, "batched", 5) for variant in VARIANTS),
+    ({"variant": "no_feed_forward"}, "fused", 5),
     *(({**variant, "block_size": 128, "n_head": 4}, "batched", 5) for variant in VARIANTS),
     ({"block_size": 128, "n_head": 4, "dropout": 0.1}, "batched", 5),
     ({"block_size": 128, "n_head": 4, "attention_dropout": 0.1}, "batched", 5),
@@ -199,10 +200,14 @@ def test_the_formula_gives_the_peak_of_scoring(values, attention, vocab_size):
     assert held.most == pytest.approx(idx.numel() * most, rel=0.15)
 
 
-def test_the_flops_of_a_feed_forward_product_are_those_that_torch_counts():
-    x, w = torch.ones(24, 16), torch.ones(16, 64)
-    with FlopCounterMode(display=False) as counter:
-        x @ w
-    assert (
-        feed_forward_flops(ModelSection(n_layer=1, n_head=1, n_embd=16, block_size=8), 24) == counter.get_total_flops()
-    )
+@pytest.mark.parametrize(("variant", "flops"), [(None, 49_152), ("no_feed_forward", 36_864)])
+def test_the_largest_product_of_a_block_is_that_of_the_feed_forward_or_without_one_of_q_k_and_v(variant, flops):
+    """By hand, of 24 tokens: 2 * 24 * 16 * 64 = 49,152 and 2 * 24 * 16 * 48 = 36,864; and as torch counts a block's."""
+    cfg = ModelSection(n_layer=1, n_head=1, n_embd=16, block_size=24, variant=variant)
+    assert largest_block_product_flops(cfg, 24) == flops
+    counts = []
+    for layer in (module for module in GPT(cfg, VOCAB).blocks.modules() if isinstance(module, torch.nn.Linear)):
+        with FlopCounterMode(display=False) as counter:
+            layer(torch.ones(24, layer.in_features))
+        counts.append(counter.get_total_flops())
+    assert max(counts) == flops
