@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import numpy_gpt
 import pytest
 import torch
 
@@ -71,7 +72,7 @@ def test_recording_leaves_the_model_as_it_was_also_after_an_error():
 
 
 @pytest.mark.parametrize("position", ["learned", "sinusoidal", "none"])
-def test_the_position_table_is_the_one_that_the_model_adds(position):
+def test_the_position_table_is_that_of_the_equations_and_the_one_that_the_model_adds(position):
     gpt, inputs = model(position=position).gpt, []
     gpt.blocks[0].register_forward_pre_hook(lambda block, args: inputs.append(args[0][0]))
     with torch.no_grad():
@@ -82,8 +83,10 @@ def test_the_position_table_is_the_one_that_the_model_adds(position):
         assert table is None
         assert not added.any()
     else:
-        np.testing.assert_allclose(table, added, atol=1e-6)
-        assert added.any()
+        weights = {name: p.detach().numpy() for name, p in gpt.named_parameters()}
+        expected = numpy_gpt.position_table(weights, gpt.cfg.model_dump(), len(IDS))
+        np.testing.assert_allclose(table, expected, rtol=0, atol=1e-7)
+        np.testing.assert_allclose(added, expected, rtol=0, atol=1e-6)
 
 
 TEXT = "badcafefeedabcdefgabbaface"  # four windows of six tokens, and a rest
