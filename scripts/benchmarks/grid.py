@@ -20,6 +20,8 @@ KEYS = {
     "dropout": "model.dropout",
     "lr": "train.lr",
     "adamw_lr": "train.adamw_lr",
+    "beta1": "train.beta1",
+    "beta2": "train.beta2",
     "decay": "train.weight_decay",
     "warmup": "train.warmup_steps",
     "updates": "train.max_steps",
