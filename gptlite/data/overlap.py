@@ -27,7 +27,7 @@ _WORD_PLACES = np.array([*range(0, LENGTH - 8, 8), LENGTH - 8])  # in a string: 
 _MULTIPLIERS = splitmix64(np.arange(len(_WORD_PLACES), dtype=np.uint64)) | np.uint64(1)
 _HALVES = (1, 2, 4, 8, 16)  # bytes; twice the last are hashed to choose a string
 _BYTE_MULTIPLIERS = _MULTIPLIERS[: len(_HALVES)].astype(np.uint8)
-_CHOSEN = np.uint8(77)  # a hash from here on chooses a string; strings of equal bytes often have the hash 0
+_CHOSEN = np.uint8(77)  # the first of the hashes that choose a string; not 0, which runs of one byte often have
 _SEPARATOR = b"\xff"  # not a byte of UTF-8
 _NONE = np.zeros(0, np.uint64)
 

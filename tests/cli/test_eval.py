@@ -337,7 +337,9 @@ def test_exposure_bias_is_a_table_with_its_intervals_and_says_what_it_shows(gptl
     shown = [*gaps, run["own_minus_true"]["margin"], run["own_minus_other"]["margin"]]
     assert [float(table["all"][i]) for i in (3, 5, 4, 6)] == pytest.approx(shown, abs=1e-3)
     assert "Means of 20 windows; ± is a 95% interval over windows." in out
-    assert f"the model gives the text {abs(gaps[0]):.3f} ± {shown[2]:.3f} nats" in out
+    assert (
+        f"log p of the text is {abs(gaps[0]):.3f} ± {shown[2]:.3f} nats {'lower' if gaps[0] < 0 else 'higher'}" in out
+    )
     assert max(map(len, out.splitlines()[:14])) <= 80
 
 

@@ -71,8 +71,8 @@ def as_lines(title: str, scores: PrefixScores) -> Iterator[str]:
 def conclusion(to_true: Difference, to_other: Difference) -> Iterator[str]:
     """Yield what the differences say. to_true, to_other: from the model's own prefix to each of the others."""
     yield (
-        f"After its own prefix, the model gives the text {compared(to_true)} per token than after the true one. "
-        "A perfect model would lose too, as its text leads elsewhere."
+        f"After the model's own prefix, log p of the text is {compared(to_true)} per token than after the true one. "
+        "Even a perfect model would lose here, because its own text leads elsewhere."
     )
     if abs(to_other.mean) <= to_other.margin:
         verdict = "These windows show no exposure bias"
@@ -80,12 +80,12 @@ def conclusion(to_true: Difference, to_other: Difference) -> Iterator[str]:
         verdict = "Its own text is a worse context than true text: exposure bias"
     else:
         verdict = "Its own text is no worse a context than true text: no exposure bias is seen"
-    yield f"It gives it {compared(to_other)} than after other true text, which leads elsewhere as well. {verdict}."
+    yield f"It is {compared(to_other)} than after other true text, which leads elsewhere as well. {verdict}."
 
 
 def compared(difference: Difference) -> str:
     """Return a difference in words."""
-    return f"{abs(difference.mean):.3f} ± {difference.margin:.3f} nats {'less' if difference.mean < 0 else 'more'}"
+    return f"{abs(difference.mean):.3f} ± {difference.margin:.3f} nats {'lower' if difference.mean < 0 else 'higher'}"
 
 
 def shown(difference: Difference) -> str:
