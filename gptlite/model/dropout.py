@@ -9,23 +9,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from gptlite.seeds import mix
+from gptlite.seeds import mix_arrays
 
 CHUNK = 1 << 18  # hashes at a time on a CPU: small enough for its cache, large enough for its threads
 LEVELS = 1 << 16  # 16 random bits per element: probabilities are multiples of 1 / 65,536
 
 
-def hashes(start: int, n: int, key: tuple[int, int], device: torch.device) -> Tensor:
-    """Hashes of the numbers start .. start + n - 1, uniform over all 32 bits: (n,) int32."""
-    x = torch.arange(start, start + n, dtype=torch.int32, device=device)
+def hashes(start: int, n: int, key: Tensor) -> Tensor:
+    """Hashes of the numbers start .. start + n - 1 under a key (2,) int32, uniform over all 32 bits: (n,) int32."""
+    x = torch.arange(start, start + n, dtype=torch.int32, device=key.device)
     x.add_(key[0])
-    for shift, factor, constant in ((16, -2048144789, key[1]), (13, -1028477387, 0)):
-        x.bitwise_xor_(_shifted(x, shift)).mul_(factor).add_(constant)
+    x.bitwise_xor_(_shifted(x, 16)).mul_(-2048144789).add_(key[1])
+    x.bitwise_xor_(_shifted(x, 13)).mul_(-1028477387)
     return x.bitwise_xor_(_shifted(x, 16))
 
 
@@ -34,25 +34,29 @@ def _shifted(x: Tensor, bits: int) -> Tensor:
     return (x >> bits).bitwise_and_((1 << (32 - bits)) - 1)
 
 
-@dataclass
 class DropoutMasks:
-    """The dropout masks of one forward pass: mask i is a pure function of (seed, i, its shape, p)."""
+    """The dropout masks of one forward pass: mask i is a pure function of (seed, i, its shape, p).
 
-    seed: int
-    drawn: int = 0  # masks so far
+    The keys of the hash are a tensor, so that a compiled model takes them as an input and is compiled once.
+    """
 
-    def dropped(self, shape: Sequence[int], p: float, device: torch.device) -> Tensor:
+    def __init__(self, seed: int, *, n_masks: int = 100, device: torch.device | None = None) -> None:
+        keys = mix_arrays(seed, np.arange(n_masks, dtype=np.uint64)).astype("<u8").view("<i4").reshape(n_masks, 2)
+        self._keys = torch.from_numpy(keys).to(device)
+        self._drawn = 0  # masks so far
+
+    def dropped(self, shape: Sequence[int], p: float) -> Tensor:
         """Draw the next mask: True with probability p, where an element is dropped: `shape` bool."""
-        seed = mix(self.seed, self.drawn).to_bytes(8, "little")
-        key = (int.from_bytes(seed[:4], "little", signed=True), int.from_bytes(seed[4:], "little", signed=True))
-        self.drawn += 1
+        key = self._keys[self._drawn]
+        self._drawn += 1
         n = math.prod(shape)
-        mask = torch.empty(n, dtype=torch.bool, device=device)
         threshold = round(p * LEVELS) - LEVELS // 2  # each hash is two signed 16-bit numbers
-        chunk = CHUNK if device.type == "cpu" else max(1, (n + 1) // 2)
-        for start in range(0, n, 2 * chunk):
-            size = min(2 * chunk, n - start)
-            numbers = hashes(start // 2, (size + 1) // 2, key, device).view(torch.int16)[:size]
+        if key.device.type != "cpu" or torch.compiler.is_compiling():
+            return (hashes(0, (n + 1) // 2, key).view(torch.int16)[:n] < threshold).view(tuple(shape))
+        mask = torch.empty(n, dtype=torch.bool)
+        for start in range(0, n, 2 * CHUNK):
+            size = min(2 * CHUNK, n - start)
+            numbers = hashes(start // 2, (size + 1) // 2, key).view(torch.int16)[:size]
             torch.lt(numbers, threshold, out=mask[start : start + size])
         return mask.view(tuple(shape))
 
@@ -64,4 +68,4 @@ def dropout(x: Tensor, p: float, dropout_masks: DropoutMasks | None) -> Tensor:
     """
     if dropout_masks is None or p == 0.0:
         return x
-    return x.masked_fill(dropout_masks.dropped(x.shape, p, x.device), 0.0).mul_(1.0 / (1.0 - p))
+    return x.masked_fill(dropout_masks.dropped(x.shape, p), 0.0).mul_(1.0 / (1.0 - p))

@@ -22,7 +22,7 @@ from gptlite.errors import ConfigError, located
 from gptlite.formatting import counted
 from gptlite.inference.language_model import LanguageModel, ModelInfo
 from gptlite.model.gpt import GPT
-from gptlite.model.sizes import largest_block_product_flops
+from gptlite.model.sizes import largest_block_product_flops, update_flops
 from gptlite.planning.epochs import choose_max_steps
 from gptlite.planning.estimate import advise_less_memory
 from gptlite.tokenizers.base import Tokenizer
@@ -67,13 +67,19 @@ def resolve(cfg: RunConfig, vocab_size: int, train_tokens: int, hardware: Hardwa
     The order matters: attention follows from precision, the learning rate from the optimizer.
     """
     check_without_mask(cfg)
-    tokens_per_process = cfg.train.batch_size * cfg.model.block_size / n_processes
-    largest_product = largest_block_product_flops(cfg.model, tokens_per_process)
+    tokens = cfg.train.batch_size * cfg.model.block_size
+    largest_product = largest_block_product_flops(cfg.model, tokens / n_processes)
     reasons = choose_compute(cfg.run, cfg.model.block_size, hardware, largest_product=largest_product)
     device = reasons["run.device"].value
-    reasons["run.compile"] = choose_compile(cfg.run.compile, device, hardware.compile_obstacle)
     reasons["train.optimizer"] = choose_optimizer(cfg, vocab_size)
     reasons["train.max_steps"] = choose_max_steps(cfg, train_tokens)
+    reasons["run.compile"] = choose_compile(
+        cfg.run.compile,
+        device,
+        hardware.compile_obstacle,
+        flops=update_flops(cfg.model, vocab_size, tokens) / n_processes * (reasons["train.max_steps"].value or 0),
+        minutes=cfg.train.max_minutes,
+    )
     cfg = cfg.with_values({"train.epochs": None, **{key: choice.value for key, choice in reasons.items()}})
     reasons["train.lr"] = choose_lr(cfg)
     reasons["train.adamw_lr"] = choose_adamw_lr(cfg, vocab_size)
@@ -127,12 +133,12 @@ def assemble(
     with memory_errors(cfg, tokenizer.vocab_size, validation.n_tokens):
         rng = torch.Generator().manual_seed(cfg.run.seed)
         model = GPT(cfg.model, tokenizer.vocab_size, attention=compute.attention, rng=rng).to(compute.device)
-        if cfg.run.compile:
-            model.compile()
+        # Only training computes the same shapes again and again.
+        forward = torch.compile(model, dynamic=False) if cfg.run.compile else model
         optimizers = build_optimizers(model, cfg.train, compute)
     batches = Batches(train, cfg.model.block_size, cfg.train.batch_size, cfg.run.seed, cfg.data.order)
     language_model = LanguageModel(model, tokenizer, ModelInfo(cfg.model, start_id, cfg.data.normalize), compute)
-    return Trainer(cfg, model, optimizers, batches, compute, dist, validation, language_model, identity)
+    return Trainer(cfg, model, forward, optimizers, batches, compute, dist, validation, language_model, identity)
 
 
 @contextmanager

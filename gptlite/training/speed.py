@@ -11,7 +11,7 @@ from time import perf_counter
 import torch
 
 from gptlite.compute.choice import Choice
-from gptlite.compute.device import Compute, Hardware, choose_compute, settings
+from gptlite.compute.device import Compute, Hardware, choose_compute, choose_device, settings
 from gptlite.compute.processes import world_size
 from gptlite.config.schema import ModelSection, RunSection
 from gptlite.errors import ConfigError
@@ -19,8 +19,10 @@ from gptlite.model.gpt import GPT, nll_sum
 from gptlite.model.sizes import update_flops
 from gptlite.planning.choose_sizes import SPEED_VARIABLE
 
-REFERENCE = ModelSection(n_layer=4, n_head=4, n_embd=128, block_size=64)  # what a CPU trains in minutes
-VOCAB_SIZE, ROWS = 256, 16
+# What a CPU and a GPU train in minutes, and the rows of a batch.
+CPU_REFERENCE = ModelSection(n_layer=4, n_head=4, n_embd=128, block_size=64), 16
+GPU_REFERENCE = ModelSection(n_layer=6, n_head=6, n_embd=384, block_size=256), 64
+VOCAB_SIZE = 256
 WARM_UP, TIMED = 3, 8  # passes, a second or so
 
 
@@ -63,11 +65,14 @@ def speed_class(gflops: float) -> int:
 
 def measure_speed(run: RunSection) -> float:
     """GFLOP/s of the forward and backward pass of a small model, with the device, precision and threads of a run."""
-    choices = choose_compute(run, REFERENCE.block_size, Hardware.detect())
+    hardware = Hardware.detect()
+    device = choose_device(run.device, hardware).value
+    reference, rows = GPU_REFERENCE if device == "cuda" else CPU_REFERENCE
+    choices = choose_compute(run, reference.block_size, hardware)
     compute = Compute.of(run.model_copy(update={key.partition(".")[2]: each.value for key, each in choices.items()}))
-    model = GPT(REFERENCE, VOCAB_SIZE, attention=compute.attention, rng=torch.Generator().manual_seed(0))
+    model = GPT(reference, VOCAB_SIZE, attention=compute.attention, rng=torch.Generator().manual_seed(0))
     model.to(compute.device)
-    idx = torch.zeros(ROWS, REFERENCE.block_size, dtype=torch.int64, device=compute.device)
+    idx = torch.zeros(rows, reference.block_size, dtype=torch.int64, device=compute.device)
 
     def seconds() -> float:
         started_at = perf_counter()
@@ -79,4 +84,4 @@ def measure_speed(run: RunSection) -> float:
 
     with settings(compute, deterministic=False):
         times = [seconds() for _ in range(WARM_UP + TIMED)][WARM_UP:]
-    return update_flops(REFERENCE, VOCAB_SIZE, idx.numel()) / statistics.median(times) / 1e9
+    return update_flops(reference, VOCAB_SIZE, idx.numel()) / statistics.median(times) / 1e9

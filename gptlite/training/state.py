@@ -35,7 +35,9 @@ class TrainState:
     def after_update(self, loss: float, tokens: int, now: float) -> TrainState:
         """After an update that ended `now`, in seconds of training."""
         seconds = now - self.elapsed
-        if self.update_seconds:
+        if self.step == 0:
+            seconds = 0.0  # the first update waits for what is loaded or compiled then
+        elif self.update_seconds:
             seconds = min(seconds, 2 * self.update_seconds)  # one slow update must not end the run early
         return replace(
             self,
@@ -44,7 +46,7 @@ class TrainState:
             loss_sum=self.loss_sum + loss,
             loss_steps=self.loss_steps + 1,
             elapsed=now,
-            update_seconds=self.update_seconds + (seconds - self.update_seconds) / min(self.step + 1, RECENT),
+            update_seconds=self.update_seconds + (seconds - self.update_seconds) / min(max(1, self.step), RECENT),
         )
 
     @property

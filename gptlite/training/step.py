@@ -76,11 +76,15 @@ def choose_micro_batch_size(cfg: RunConfig, n_processes: int) -> Choice:
     return Choice(max(fitting, default=1), f"at most {budget:,} tokens per forward pass")
 
 
-def dropout_masks_for(cfg: RunConfig, step: int, micro_step: int, rank: int) -> DropoutMasks | None:
-    """The masks of one forward pass: a pure function of its arguments. None without dropout."""
+def dropout_masks_for(
+    cfg: RunConfig, step: int, micro_step: int, rank: int, device: torch.device | None = None
+) -> DropoutMasks | None:
+    """The masks of one forward pass: a pure function of the first four arguments. None without dropout."""
     if not any(cfg.model.dropouts):
         return None
-    return DropoutMasks(mix(cfg.run.seed, DROPOUT_STREAM, step, micro_step, rank))
+    seed = mix(cfg.run.seed, DROPOUT_STREAM, step, micro_step, rank)
+    # One for the embeddings, and in each block for the attention weights and two outputs.
+    return DropoutMasks(seed, n_masks=1 + 3 * cfg.model.n_layer, device=device)
 
 
 def accumulate_gradients(trainer: Trainer, step: int, replaced_fraction: float = 0.0) -> Tensor:
@@ -101,9 +105,9 @@ def accumulate_gradients(trainer: Trainer, step: int, replaced_fraction: float =
         if replaced_fraction > 0.0:
             bits = random_bits(cfg.run.seed, step, first_row, *x.shape)
             x = mixed_inputs(model, x, replaced_fraction, bits, compute)
-        masks = dropout_masks_for(cfg, step, micro_step, dist.rank)
+        masks = dropout_masks_for(cfg, step, micro_step, dist.rank, compute.device)
         with compute.autocast():
-            loss = nll_sum(model(x, dropout_masks=masks), y.to(compute.device)) / trainer.tokens_per_update
+            loss = nll_sum(trainer.forward(x, dropout_masks=masks), y.to(compute.device)) / trainer.tokens_per_update
         loss.backward()  # type: ignore[no-untyped-call]
         total = total + loss.detach()
     return total

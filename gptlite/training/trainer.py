@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from torch import Tensor
+
 from gptlite.compute.device import Compute
 from gptlite.compute.distributed import Dist
 from gptlite.config.sampling import SampleSection
@@ -34,6 +36,7 @@ class Trainer:
 
     cfg: RunConfig  # without `auto`
     model: GPT
+    forward: Callable[..., Tensor]  # of the model in training: compiled where run.compile says so
     optimizers: Optimizers
     batches: Batches
     compute: Compute

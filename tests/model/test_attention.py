@@ -83,7 +83,7 @@ def test_the_last_query_attends_to_every_key_and_the_first_to_the_past():
 @pytest.mark.parametrize("attend", [plain_attention, batched_attention, fused_attention])
 def test_dropout_applies_to_the_softmax_weights_with_equal_masks_on_every_path(attend):
     q, k, v = (x.detach() for x in qkv(6, 6))
-    kept = ~DropoutMasks(1).dropped((2, 3, 6, 6), 0.25, torch.device("cpu"))
+    kept = ~DropoutMasks(1).dropped((2, 3, 6, 6), 0.25)
     expected = torch.einsum("bhts,bhsd->bhtd", weights_of(q, k, scale=0.4) * kept / 0.75, v)
     got = attend(q, k, v, scale=0.4, p=0.25, dropout_masks=DropoutMasks(1))
     torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12)

@@ -145,10 +145,10 @@ def test_the_notes_drop_out_the_same_numbers():
 
     def in_the_order_of_the_notes() -> Iterator[Tensor]:
         for _ in range(CFG.n_layer):
-            weights = masks.dropped((B, N_HEAD, T, T), P, torch.device("cpu"))
+            weights = masks.dropped((B, N_HEAD, T, T), P)
             yield from weights.unbind(1)
             for _ in ("projection", "feed-forward"):
-                yield masks.dropped((B, T, C), P, torch.device("cpu"))
+                yield masks.dropped((B, T, C), P)
 
     left = in_the_order_of_the_notes()
     notes = with_weights_of(model, left).train()

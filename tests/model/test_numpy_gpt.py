@@ -77,7 +77,7 @@ def drawn_from(masks: DropoutMasks) -> numpy_gpt.Drop:
     def drop(x: np.ndarray, p: float) -> np.ndarray:
         if p == 0.0:
             return x
-        return np.where(masks.dropped(x.shape, p, torch.device("cpu")), 0.0, x / (1 - p))
+        return np.where(masks.dropped(x.shape, p), 0.0, x / (1 - p))
 
     return drop
 

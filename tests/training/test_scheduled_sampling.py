@@ -65,7 +65,8 @@ def trainer_for(cfg: RunConfig) -> Trainer:
     trainer = assemble(cfg, CharTokenizer("abcdefghijkl"), TEXT, TEXT, start_id=0, identity=Identity("", "", ""))
     model = gpt(cfg)
     optimizers = build_optimizers(model, cfg.train, CPU)
-    return dataclasses.replace(trainer, model=model, optimizers=optimizers, batches=Batches(TEXT, T, B, seed=1))
+    batches = Batches(TEXT, T, B, seed=1)
+    return dataclasses.replace(trainer, model=model, forward=model, optimizers=optimizers, batches=batches)
 
 
 def successor() -> GPT:

@@ -90,7 +90,7 @@ def test_dropout_masks_follow_from_seed_step_micro_step_and_rank_alone():
     def draw(*place: int) -> list[bool]:
         masks = dropout_masks_for(cfg, *place)
         assert masks is not None
-        return masks.dropped((64,), 0.5, torch.device("cpu")).tolist()
+        return masks.dropped((64,), 0.5).tolist()
 
     assert draw(3, 1, 0) == draw(3, 1, 0)
     assert len({tuple(draw(*place)) for place in [(3, 1, 0), (4, 1, 0), (3, 2, 0), (3, 1, 1)]}) == 4
