@@ -60,7 +60,9 @@ class RunSection(Section):
     threads: Auto | Annotated[int, Field(ge=1, le=1024)] = key(
         "auto", "CPU threads per process; auto uses its cores, at most $GPTLITE_THREADS, and one for a tiny model"
     )
-    compile: Switch = key("auto", "use torch.compile: a slower start, then faster steps; auto does so on a GPU")
+    compile: Switch = key(
+        "auto", "use torch.compile: a slower start, then faster steps; auto does so on a GPU for a long training"
+    )
     deterministic: bool = key(False, "use deterministic operations, so that runs on a GPU also repeat bit for bit")
     seed: Natural = key(1337, "random seed of the initial weights, the order of batches and dropout")
     dir: PathText = key("runs", "folder in which runs are created")

@@ -24,10 +24,11 @@ CHOSEN = (
     *("train.max_minutes", "train.batch_size", "train.warmup_steps", "eval.every", "save.every"),
 )
 
-HEAD_SIZE = 32
 VOCAB_SIZES = (4096, 2048, 1024, 512)
 TOKENS_PER_ID = 30  # of the training text; an id that occurs more rarely is hardly learned
 CHARACTERS = 100  # about as many different ones as a text has
+CHARACTERS_FROM = 20e12  # operations; with these, characters of a text between the next two sizes beat BPE
+CHARACTERS_TEXTS = 300_000, 3_000_000  # bytes
 VAL_FRACTION = DataSection().val_fraction
 VAL_MAX_BYTES = DataSection().val_max_bytes
 MIN_TEXT = 1000  # bytes; less is not enough to see that anything was learned
@@ -35,6 +36,9 @@ MIN_UPDATES = 20  # in less, nothing is learned
 MUON_FLOPS = 220  # operations of Muon, per block and cube of the width: training/optim/muon.py
 EVALUATION_SHARE = 0.05  # of the time, for all evaluations but the last
 LAST_EVALUATION = 0.1  # of the time, at most
+GPU_SPEED = 8192  # GFLOP/s; only a GPU is as fast, and only with large matrices
+GPU_FLOPS = 1e15  # it gets the model of so many operations at least
+GPU_SECONDS = 0.01  # of an update, to start its kernels
 
 
 @dataclass(frozen=True)
@@ -57,22 +61,21 @@ class Shape:
         return update_flops(model, vocab_size, self.tokens) + MUON_FLOPS * self.n_layer * self.n_embd**3
 
 
-# The shape with the best score, from so many operations (times 10^12) and bytes of text on. Short contexts and many
-# different sequences per update learn faster than long ones at first; in ten minutes on two cores 128 tokens of context
-# overtake 64. Measured: texts of 40 KB, 200 KB, 1.1 MB and 11 MB with 10^12 to 4 x 10^13 operations, and one run of
-# 5 x 192. The other rows, and where each row begins, follow the trend.
+# The shape with the best score, from so many operations (times 10^12) and bytes of text on: the last row that both
+# reach. Short contexts and many different sequences per update learn faster at first; from 3 x 10^13 operations on 128
+# tokens of context overtake 64. Measured with texts of 40 KB, 200 KB, 1.1 MB and 11 MB. The last row, and where a row
+# begins, follow the trend.
 SHAPES = (
     (0.0, 0, Shape(2, 64, 64, 16)),
     (1.0, 0, Shape(3, 96, 64, 16)),
     (3.0, 0, Shape(4, 128, 64, 16)),
     (1.0, 300_000, Shape(3, 96, 64, 32)),
-    (20.0, 300_000, Shape(3, 128, 64, 32)),
+    (20.0, 300_000, Shape(4, 128, 128, 16)),
+    (20.0, 3_000_000, Shape(3, 128, 64, 32)),
     (35.0, 3_000_000, Shape(3, 128, 128, 16)),
-    (60.0, 1_000_000, Shape(4, 128, 64, 32)),
-    (60.0, 3_000_000, Shape(4, 128, 128, 16)),
-    (120.0, 3_000_000, Shape(5, 192, 128, 16)),
-    (400.0, 10_000_000, Shape(6, 256, 128, 32)),
-    (2000.0, 50_000_000, Shape(6, 384, 256, 32)),
+    (50.0, 3_000_000, Shape(4, 128, 128, 16)),
+    (150.0, 3_000_000, Shape(5, 192, 128, 32)),
+    (1000.0, 300_000, Shape(6, 384, 256, 32)),
     (20_000.0, 500_000_000, Shape(12, 768, 512, 32)),
 )
 
@@ -95,6 +98,15 @@ class Budget:
         """Bytes of the training text."""
         return (1 - VAL_FRACTION) * self.text_bytes
 
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the speed is that of a GPU."""
+        return self.speed >= GPU_SPEED
+
+    def count_updates(self, flops: float) -> float:
+        """How many updates of so many operations the time allows."""
+        return 60 * self.minutes / (flops / (1e9 * self.speed) + (GPU_SECONDS if self.on_gpu else 0.0))
+
 
 def choose_sizes(text_bytes: int, minutes: float, speed: int) -> dict[str, Value]:
     """Values by "section.key" for a text, the minutes to train, and the speed class of the machine in GFLOP/s.
@@ -108,15 +120,15 @@ def choose_sizes(text_bytes: int, minutes: float, speed: int) -> dict[str, Value
     """
     check_text(text_bytes)
     budget = Budget(text_bytes, minutes, speed)
-    shape, vocab_size = choose_shape(budget), choose_vocab_size(budget.training_bytes)
+    shape, vocab_size = choose_shape(budget), choose_vocab_size(budget)
     per_update = shape.tokens * bytes_per_token(vocab_size)  # bytes of text
-    affordable = budget.flops / shape.update_flops(vocab_size or CHARACTERS)
+    affordable = budget.count_updates(shape.update_flops(vocab_size or CHARACTERS))
     if affordable < MIN_UPDATES:
         raise ConfigError(
             f"{minutes:g} minutes are {affordable:.0f} updates of the smallest model on this machine, too few to learn "
             f"from. Give {minutes * MIN_UPDATES / affordable:.2g} or more."
         )
-    most = most_epochs(budget.training_bytes)
+    most = most_epochs(budget.training_bytes, vocab_size)
     updates = min(affordable, max(MIN_UPDATES, most * budget.training_bytes / per_update))
     val_bytes = choose_val_bytes(budget, LAST_EVALUATION * updates * 3 * per_update)
     scored = min(val_bytes, VAL_FRACTION * text_bytes)
@@ -126,7 +138,7 @@ def choose_sizes(text_bytes: int, minutes: float, speed: int) -> dict[str, Value
         "tokenizer.kind": "bpe" if vocab_size else "char",
         "tokenizer.vocab_size": vocab_size or None,
         "model.n_layer": shape.n_layer,
-        "model.n_head": shape.n_embd // HEAD_SIZE,
+        "model.n_head": shape.n_embd // head_size(shape.n_embd),
         "model.n_embd": shape.n_embd,
         "model.block_size": shape.block_size,
         "model.dropout": choose_dropout(updates * per_update / budget.training_bytes / most),
@@ -149,14 +161,25 @@ def check_text(text_bytes: int) -> None:
 
 def choose_shape(budget: Budget) -> Shape:
     """The last of SHAPES for which there are operations and text."""
-    return [shape for flops, n_bytes, shape in SHAPES if budget.flops >= flops * 1e12 and budget.text_bytes >= n_bytes][
-        -1
-    ]
+    flops = max(budget.flops, GPU_FLOPS) if budget.on_gpu else budget.flops
+    return [shape for least, n_bytes, shape in SHAPES if flops >= least * 1e12 and budget.text_bytes >= n_bytes][-1]
 
 
-def choose_vocab_size(training_bytes: float) -> int:
-    """The vocabulary of BPE whose ids occur often enough; 0 for characters."""
-    return next((v for v in VOCAB_SIZES if training_bytes / bytes_per_token(v) >= TOKENS_PER_ID * v), 0)
+def head_size(width: int) -> int:
+    """Columns of an attention head."""
+    return 64 if width >= 256 else 32
+
+
+def choose_vocab_size(budget: Budget) -> int:
+    """The largest vocabulary of BPE whose ids occur often enough; 0 for characters.
+
+    BPE learns faster. But it has fewer tokens, which are known by heart sooner: characters overtake it on a short text.
+    """
+    least, most = CHARACTERS_TEXTS
+    if budget.flops >= CHARACTERS_FROM and least <= budget.text_bytes < most:
+        return 0
+    n_bytes = budget.training_bytes
+    return next((v for v in VOCAB_SIZES if n_bytes / bytes_per_token(v) >= TOKENS_PER_ID * v), 0)
 
 
 def bytes_per_token(vocab_size: int) -> float:
@@ -164,9 +187,12 @@ def bytes_per_token(vocab_size: int) -> float:
     return 2.04 + 0.53 * math.log2(vocab_size / 512) if vocab_size else 1.0
 
 
-def most_epochs(training_bytes: float) -> float:
-    """How often a text can be read before a model with dropout only learns it by heart: longer texts more often."""
-    return 12.0 * math.pow(training_bytes / 36_000, 0.2)
+def most_epochs(training_bytes: float, vocab_size: int) -> float:
+    """How often a text can be read before a model with dropout only learns it by heart: longer texts more often, and
+    characters, of which each says less, three times as often.
+    """
+    epochs = min(24.0, 12.0 * math.pow(training_bytes / 36_000, 0.2))
+    return epochs if vocab_size else 3 * epochs
 
 
 def choose_dropout(used: float) -> float:
@@ -201,7 +227,7 @@ def fit_to(sizes: Mapping[str, Value], given: Mapping[str, Value]) -> dict[str, 
         fitted.pop("model.dropout", None)  # no place takes it
     width, heads = given.get("model.n_embd"), given.get("model.n_head")
     if isinstance(width, int) and heads is None:
-        fitted["model.n_head"] = max(n for n in range(1, max(1, width // HEAD_SIZE) + 1) if width % n == 0)
+        fitted["model.n_head"] = max(n for n in range(1, max(1, width // head_size(width)) + 1) if width % n == 0)
     if isinstance(heads, int) and width is None:
         fitted["model.n_embd"] = round_up(fitted["model.n_embd"], heads)
     micro = given.get("train.micro_batch_size")

@@ -44,6 +44,20 @@ def test_time_and_speed_count_alike(text):
     assert long == quick
 
 
+def test_a_gpu_gets_a_model_whose_matrices_are_large_and_time_to_start_its_kernels():
+    # 12 epochs of 36 KB in updates of 16 x 64 tokens of two bytes are about 210; by operations they would take 0.05 s.
+    assert choose_sizes(40_000, 3.0, 32_768)["train.max_minutes"] * 60 > 200 * 0.01
+    assert choose_sizes(11_000_000, 0.5, 32_768)["model.n_embd"] == 384
+    assert choose_sizes(11_000_000, 0.5 * 32_768 / 4096, 4096)["model.n_embd"] < 384
+
+
+def test_characters_of_a_short_text_are_chosen_where_a_large_vocabulary_would_be_learned_by_heart():
+    # The line was measured with 1.1 MB on 64 GFLOP/s: BPE is better in three minutes, characters in six.
+    kinds = [choose_sizes(1_115_394, minutes, 64)["tokenizer.kind"] for minutes in (1.0, 3.0, 6.0, 60.0)]
+    assert kinds == ["bpe", "bpe", "char", "char"]
+    assert choose_sizes(11_000_000, 600.0, 64)["tokenizer.vocab_size"] == 4096
+
+
 def test_the_operations_of_an_update_are_those_that_training_counts():
     for _, _, shape in SHAPES:
         model = ModelSection(n_layer=shape.n_layer, n_head=1, n_embd=shape.n_embd, block_size=shape.block_size)
