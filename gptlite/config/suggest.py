@@ -31,6 +31,7 @@ SYNONYMS = {
     "train.micro_batch_size": "gradient_accumulation_steps grad_accum_steps per_device_train_batch_size",
     "train.optimizer": "optim",
     "train.lr": "learning_rate max_lr",
+    "train.vocab_sample": "sampled_softmax",
     "train.warmup_steps": "warmup warmup_iters num_warmup_steps",
     "train.schedule": "lr_decay_iters scheduler lr_scheduler lr_scheduler_type lr_schedule decay_lr",
     "train.min_lr_ratio": "min_lr eta_min",

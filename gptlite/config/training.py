@@ -60,6 +60,11 @@ class TrainSection(Section):
     )
     momentum: BelowOne | None = key(None, f"momentum of Muon; null means {DEFAULT_MOMENTUM}")
     grad_clip: Positive | None = key(1.0, "clip the gradient to this norm; null means no clipping")
+    vocab_sample: Auto | Count | None = key(
+        "auto",
+        "how many ids the loss of an update is estimated from, the frequent ones always; auto is three eighths of a "
+        "large vocabulary on a CPU, null means all",
+    )
     scheduled_sampling: Fraction = key(
         0.0,
         "final fraction of input tokens replaced by the model's own predictions; 0 is teacher forcing, which did "

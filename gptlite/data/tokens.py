@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from gptlite.errors import DataError
 from gptlite.formatting import counted
@@ -12,6 +16,7 @@ from gptlite.tokenizers.base import Tokenizer
 from gptlite.tokenizers.folder import Ids
 
 _PIECE = 1 << 20  # ids that are decoded at a time
+COUNTED_BLOCKS, COUNTED_BLOCK = 64, 1 << 17  # ids are counted in at most 8 million
 
 
 class Tokens(Protocol):
@@ -42,6 +47,15 @@ class TokenArray:
     def read(self, start: int, length: int) -> Ids:
         check_range(start, length, self.n_tokens)
         return self.ids[start : start + length]
+
+
+def count_ids(tokens: Tokens, vocab_size: int) -> npt.NDArray[np.int64]:
+    """How often each id occurs, in all of a short text and in blocks at equal distances of a long one: (V,)."""
+    bounds = [i * tokens.n_tokens // COUNTED_BLOCKS for i in range(COUNTED_BLOCKS + 1)]
+    counts = np.zeros(vocab_size, np.int64)
+    for start, end in itertools.pairwise(bounds):
+        counts += np.bincount(tokens.read(start, min(end - start, COUNTED_BLOCK)), minlength=vocab_size)
+    return counts
 
 
 def check_range(start: int, length: int, n_tokens: int) -> None:

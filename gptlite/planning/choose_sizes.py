@@ -15,7 +15,7 @@ from gptlite.config.schema import DataSection, ModelSection, RunConfig
 from gptlite.config.yaml import Value
 from gptlite.errors import ConfigError, DataError
 from gptlite.formatting import counted
-from gptlite.model.sizes import update_flops
+from gptlite.model.sizes import default_sample_size, update_flops
 
 SPEED_VARIABLE = "GPTLITE_SPEED"  # the speed class, instead of a timing
 CHOSEN = (
@@ -55,10 +55,14 @@ class Shape:
         """Tokens of an update."""
         return self.block_size * self.batch_size
 
+    @property
+    def model(self) -> ModelSection:
+        """The model, as far as its operations depend on it."""
+        return ModelSection(n_layer=self.n_layer, n_head=1, n_embd=self.n_embd, block_size=self.block_size)
+
     def update_flops(self, vocab_size: int) -> float:
-        """Operations of an update with Muon."""
-        model = ModelSection(n_layer=self.n_layer, n_head=1, n_embd=self.n_embd, block_size=self.block_size)
-        return update_flops(model, vocab_size, self.tokens) + MUON_FLOPS * self.n_layer * self.n_embd**3
+        """Operations of an update with Muon, which computes the logits of so many ids."""
+        return update_flops(self.model, vocab_size, self.tokens) + MUON_FLOPS * self.n_layer * self.n_embd**3
 
 
 # The shape with the best score, from so many operations (times 10^12) and bytes of text on: the last row that both
@@ -122,7 +126,8 @@ def choose_sizes(text_bytes: int, minutes: float, speed: int) -> dict[str, Value
     budget = Budget(text_bytes, minutes, speed)
     shape, vocab_size = choose_shape(budget), choose_vocab_size(budget)
     per_update = shape.tokens * bytes_per_token(vocab_size)  # bytes of text
-    affordable = budget.count_updates(shape.update_flops(vocab_size or CHARACTERS))
+    scored_ids = (None if budget.on_gpu else default_sample_size(shape.model, vocab_size)) or vocab_size or CHARACTERS
+    affordable = budget.count_updates(shape.update_flops(scored_ids))
     if affordable < MIN_UPDATES:
         raise ConfigError(
             f"{minutes:g} minutes are {affordable:.0f} updates of the smallest model on this machine, too few to learn "

@@ -172,7 +172,7 @@ def expected_evaluation_updates(trainer: Trainer) -> float:
     windows = trainer.language_model.windows(trainer.validation)
     tokens = sum(padded_tokens(rows) for rows in windows.batches(cfg.eval.batch_size))
     muon = muon_flops(cfg.model) if cfg.train.optimizer == "muon" else 0
-    update = update_flops(cfg.model, vocab_size, trainer.tokens_per_update) + muon
+    update = update_flops(cfg.model, trainer.scored_ids, trainer.tokens_per_update) + muon
     return update_flops(cfg.model, vocab_size, tokens) / 3 / update
 
 

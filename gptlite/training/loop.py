@@ -32,7 +32,7 @@ def train(
     """
     cfg, dist = trainer.cfg, trainer.dist
     clock = clock_for(trainer, state.elapsed)
-    throughput = Throughput(trainer.model, trainer.compute, dist) if dist.is_main else None
+    throughput = Throughput(trainer.model.cfg, trainer.scored_ids, trainer.compute, dist) if dist.is_main else None
     update_ratio = UpdateRatio(trainer.model)
     logged_step, update_seconds = state.step, 0.0  # since the last log line
     if state.evaluation_due:

@@ -17,11 +17,12 @@ from gptlite.compute.processes import local_rank, world_size
 from gptlite.config.schema import RunConfig
 from gptlite.data.batches import Batches
 from gptlite.data.prepared import Prepared
-from gptlite.data.tokens import Tokens
+from gptlite.data.tokens import Tokens, count_ids
 from gptlite.errors import ConfigError, located
 from gptlite.formatting import counted
 from gptlite.inference.language_model import LanguageModel, ModelInfo
 from gptlite.model.gpt import GPT
+from gptlite.model.sampled_softmax import VocabSampler
 from gptlite.model.sizes import largest_block_product_flops, update_flops
 from gptlite.planning.epochs import choose_max_steps
 from gptlite.planning.estimate import advise_less_memory
@@ -29,7 +30,7 @@ from gptlite.tokenizers.base import Tokenizer
 from gptlite.training.checkpointing import Identity
 from gptlite.training.optim.build import build_optimizers, choose_optimizer
 from gptlite.training.schedule import choose_adamw_lr, choose_lr
-from gptlite.training.step import choose_micro_batch_size
+from gptlite.training.step import choose_micro_batch_size, choose_vocab_sample
 from gptlite.training.trainer import Trainer
 
 
@@ -54,6 +55,7 @@ class Setup:
             train.optimizer,
             f"lr {train.lr}" if train.adamw_lr is None else f"lr {train.lr} and {train.adamw_lr}",
             f"micro-batches of {counted(train.micro_batch_size, 'sequence')}",  # type: ignore[arg-type]
+            f"loss estimated from {train.vocab_sample:,} ids" if isinstance(train.vocab_sample, int) else "",
             "" if length.reason == GIVEN else f"{counted(length.value, 'update')} ({length.reason})",
         ]
         return ", ".join(filter(None, parts))
@@ -86,6 +88,7 @@ def resolve(cfg: RunConfig, vocab_size: int, train_tokens: int, hardware: Hardwa
     for key, value in zip(("beta1", "beta2"), cfg.train.betas, strict=True):
         given = getattr(cfg.train, key) != "auto"
         reasons[f"train.{key}"] = Choice(value, GIVEN if given else f"with {cfg.train.optimizer}")
+    reasons["train.vocab_sample"] = choose_vocab_sample(cfg, vocab_size)
     reasons["train.micro_batch_size"] = choose_micro_batch_size(cfg, n_processes)
     return Setup(cfg.with_values({key: choice.value for key, choice in reasons.items()}), reasons)
 
@@ -134,11 +137,15 @@ def assemble(
         rng = torch.Generator().manual_seed(cfg.run.seed)
         model = GPT(cfg.model, tokenizer.vocab_size, attention=compute.attention, rng=rng).to(compute.device)
         # Only training computes the same shapes again and again.
-        forward = torch.compile(model, dynamic=False) if cfg.run.compile else model
+        hidden = torch.compile(model.hidden, dynamic=False) if cfg.run.compile else model.hidden
         optimizers = build_optimizers(model, cfg.train, compute)
     batches = Batches(train, cfg.model.block_size, cfg.train.batch_size, cfg.run.seed, cfg.data.order)
     language_model = LanguageModel(model, tokenizer, ModelInfo(cfg.model, start_id, cfg.data.normalize), compute)
-    return Trainer(cfg, model, forward, optimizers, batches, compute, dist, validation, language_model, identity)
+    sample = cfg.train.vocab_sample
+    sampler = VocabSampler(count_ids(train, tokenizer.vocab_size), sample) if isinstance(sample, int) else None
+    return Trainer(
+        cfg, model, hidden, sampler, optimizers, batches, compute, dist, validation, language_model, identity
+    )
 
 
 @contextmanager

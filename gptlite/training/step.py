@@ -16,6 +16,8 @@ from gptlite.formatting import counted
 from gptlite.loggers.media import Histogram
 from gptlite.model.dropout import DropoutMasks
 from gptlite.model.gpt import nll_sum
+from gptlite.model.sampled_softmax import VocabSample, sampled_nll_sum
+from gptlite.model.sizes import default_sample_size
 from gptlite.seeds import mix
 from gptlite.training.diagnostics import (
     NO_DIAGNOSTICS,
@@ -30,6 +32,7 @@ from gptlite.training.scheduled_sampling import mixed_inputs, random_bits, repla
 from gptlite.training.trainer import Trainer
 
 DROPOUT_STREAM = 4  # of the seed; scheduled sampling has another
+VOCAB_STREAM = 6
 
 # Measured on CPUs: with more tokens a forward pass outgrows the caches and takes longer per token.
 CPU_MICRO_TOKENS = 4096
@@ -76,6 +79,20 @@ def choose_micro_batch_size(cfg: RunConfig, n_processes: int) -> Choice:
     return Choice(max(fitting, default=1), f"at most {budget:,} tokens per forward pass")
 
 
+def choose_vocab_sample(cfg: RunConfig, vocab_size: int) -> Choice:
+    """A sample of a large vocabulary on a CPU, where its logits are most of the work. The device is chosen before."""
+    wanted = cfg.train.vocab_sample
+    if wanted == "auto":
+        size = default_sample_size(cfg.model, vocab_size) if cfg.run.device == "cpu" else None
+        return Choice(size, f"{vocab_size:,} ids at width {cfg.model.n_embd} on {cfg.run.device}")
+    if wanted is not None and wanted >= vocab_size:
+        raise ConfigError(
+            f"train.vocab_sample is {wanted}, and the vocabulary has {counted(vocab_size, 'id')}. Use fewer, or null "
+            "for all."
+        )
+    return Choice(wanted, GIVEN)
+
+
 def dropout_masks_for(
     cfg: RunConfig, step: int, micro_step: int, rank: int, device: torch.device | None = None
 ) -> DropoutMasks | None:
@@ -85,6 +102,13 @@ def dropout_masks_for(
     seed = mix(cfg.run.seed, DROPOUT_STREAM, step, micro_step, rank)
     # One for the embeddings, and in each block for the attention weights and two outputs.
     return DropoutMasks(seed, n_masks=1 + 3 * cfg.model.n_layer, device=device)
+
+
+def vocab_sample_for(trainer: Trainer, step: int) -> VocabSample | None:
+    """The ids that estimate the loss of an update, the same in all processes; None where all are scored."""
+    if trainer.vocab_sampler is None:
+        return None
+    return trainer.vocab_sampler.sample(mix(trainer.cfg.run.seed, VOCAB_STREAM, step), trainer.compute.device)
 
 
 def accumulate_gradients(trainer: Trainer, step: int, replaced_fraction: float = 0.0) -> Tensor:
@@ -97,6 +121,7 @@ def accumulate_gradients(trainer: Trainer, step: int, replaced_fraction: float =
     rows = rows_per_process(cfg.train.batch_size, dist.world_size)
     micro = cfg.train.micro_batch_size
     assert isinstance(micro, int), "resolve comes first"
+    sample = vocab_sample_for(trainer, step)
     total = torch.zeros((), device=compute.device)
     for micro_step in range(rows // micro):
         first_row = dist.rank * rows + micro_step * micro
@@ -106,8 +131,14 @@ def accumulate_gradients(trainer: Trainer, step: int, replaced_fraction: float =
             bits = random_bits(cfg.run.seed, step, first_row, *x.shape)
             x = mixed_inputs(model, x, replaced_fraction, bits, compute)
         masks = dropout_masks_for(cfg, step, micro_step, dist.rank, compute.device)
+        y = y.to(compute.device)
         with compute.autocast():
-            loss = nll_sum(trainer.forward(x, dropout_masks=masks), y.to(compute.device)) / trainer.tokens_per_update
+            hidden = trainer.hidden(x, dropout_masks=masks)
+            if sample is None:
+                nll = nll_sum(model.head(hidden), y)
+            else:
+                nll = sampled_nll_sum(hidden, model.head.weight, y, sample)
+        loss = nll / trainer.tokens_per_update
         loss.backward()  # type: ignore[no-untyped-call]
         total = total + loss.detach()
     return total

@@ -8,7 +8,7 @@ from gptlite.compute.device import Compute
 from gptlite.compute.distributed import Dist
 from gptlite.compute.matmul_flops import is_emulated, matmul_flops_per_second
 from gptlite.compute.memory import peak_bytes
-from gptlite.model.gpt import GPT
+from gptlite.config.schema import ModelSection
 from gptlite.model.sizes import update_flops
 
 MEASURED_EVERY = 30.0  # seconds: another program may have disturbed the measurement of the peak
@@ -17,8 +17,8 @@ MEASURED_EVERY = 30.0  # seconds: another program may have disturbed the measure
 class Throughput:
     """Compares the model's arithmetic with the fastest matrix products measured so far; the first are timed here."""
 
-    def __init__(self, model: GPT, compute: Compute, dist: Dist) -> None:
-        self._flops_per_token = update_flops(model.cfg, model.vocab_size, 1)
+    def __init__(self, model: ModelSection, scored_ids: int, compute: Compute, dist: Dist) -> None:
+        self._flops_per_token = update_flops(model, scored_ids, 1)
         self._compute, self._n_processes = compute, dist.world_size
         self._peak, self._has_peak = 0.0, not is_emulated(compute)
         if self._has_peak:

@@ -19,6 +19,7 @@ from gptlite.inference.score import Score
 from gptlite.loggers.log_files import LogEnd
 from gptlite.loggers.media import Media
 from gptlite.model.gpt import GPT
+from gptlite.model.sampled_softmax import VocabSampler
 from gptlite.runs.checkpoint import prune, save_checkpoint, write_pointer
 from gptlite.runs.run import Run
 from gptlite.training.checkpointing import Identity, checkpoint_files, checkpoint_tensors, first_non_finite
@@ -36,7 +37,8 @@ class Trainer:
 
     cfg: RunConfig  # without `auto`
     model: GPT
-    forward: Callable[..., Tensor]  # of the model in training: compiled where run.compile says so
+    hidden: Callable[..., Tensor]  # the model's `hidden` in training: compiled where run.compile says so
+    vocab_sampler: VocabSampler | None  # where train.vocab_sample asks for one
     optimizers: Optimizers
     batches: Batches
     compute: Compute
@@ -49,6 +51,13 @@ class Trainer:
     def tokens_per_update(self) -> int:
         """Over all processes."""
         return self.cfg.train.batch_size * self.cfg.model.block_size
+
+    @property
+    def scored_ids(self) -> int:
+        """Ids of which an update computes the logits."""
+        sample = self.cfg.train.vocab_sample
+        assert sample != "auto", "resolve comes first"
+        return self.model.vocab_size if sample is None else int(sample)
 
     def evaluate(self) -> Score:
         """Score the whole validation text; the processes share its batches."""

@@ -34,6 +34,13 @@ def test_a_run_from_before_adamw_lr_goes_on_with_half_of_the_learning_rate(tmp_p
     assert saved_config(Run(tmp_path)).train.adamw_lr == "auto"
 
 
+def test_a_run_from_before_vocab_sample_goes_on_with_all_ids(tmp_path):
+    (tmp_path / "config.yaml").write_text("train: {optimizer: adamw, lr: 0.02}")
+    assert saved_config(Run(tmp_path)).train.vocab_sample is None
+    (tmp_path / "config.yaml").write_text("train: {optimizer: adamw, lr: 0.02, vocab_sample: 9}")
+    assert saved_config(Run(tmp_path)).train.vocab_sample == 9
+
+
 @pytest.mark.parametrize(
     "error",
     [MemoryError(), torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("can't allocate memory")],

@@ -88,9 +88,12 @@ def test_the_share_of_the_peak_is_left_out_where_the_precision_is_emulated(tiny,
     model = GPT(ModelSection(n_layer=1, n_head=1, n_embd=8, block_size=8), 11)
     compute = Compute(torch.device("cpu"), "bf16", "fused", 1)
     machine["bf16"] = True
-    assert "mfu" in Throughput(model, compute, Dist()).read(300, 3.0)
+    assert "mfu" in Throughput(model.cfg, model.vocab_size, compute, Dist()).read(300, 3.0)
     machine["bf16"] = False
-    assert set(Throughput(model, compute, Dist()).read(300, 3.0)) == {"tokens_per_second", "peak_mib"}
+    assert set(Throughput(model.cfg, model.vocab_size, compute, Dist()).read(300, 3.0)) == {
+        "tokens_per_second",
+        "peak_mib",
+    }
     run = launch.start(tiny.with_values({"run.precision": "bf16", "run.device": "cpu"}), root=tmp_path, base="tiny").run
     lines = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
     assert all("mfu" not in line["time"] for line in lines)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from gptlite.compute.choice import GIVEN, Choice
 from gptlite.compute.distributed import Dist
 from gptlite.config.schema import RunConfig
 from gptlite.data.batches import Batch, Batches
@@ -16,7 +17,14 @@ from gptlite.tokenizers.char import CharTokenizer
 from gptlite.training.checkpointing import Identity
 from gptlite.training.diagnostics import NO_DIAGNOSTICS, Diagnostics, UpdateRatio, layer_grad_norms
 from gptlite.training.setup import assemble
-from gptlite.training.step import accumulate_gradients, choose_micro_batch_size, dropout_masks_for, train_step
+from gptlite.training.step import (
+    accumulate_gradients,
+    choose_micro_batch_size,
+    choose_vocab_sample,
+    dropout_masks_for,
+    train_step,
+    vocab_sample_for,
+)
 from gptlite.training.trainer import Trainer
 
 VOCAB_SIZE = 13
@@ -195,6 +203,57 @@ def test_a_batch_that_the_processes_cannot_share_is_refused():
     cfg = config(**{"train.micro_batch_size": "auto"})
     with pytest.raises(ConfigError, match=r"train\.batch_size is 8, which is not a multiple of the 3 processes"):
         choose_micro_batch_size(cfg, 3)
+
+
+@pytest.mark.parametrize(("micro", "processes"), [(2, 1), (8, 2), (2, 4)])
+def test_the_ids_that_estimate_the_loss_are_those_of_the_update_however_its_batch_is_cut(micro, processes):
+    def gradients(micro_batch_size: int, processes: int) -> list[torch.Tensor]:
+        values = {"train.vocab_sample": 6, "train.micro_batch_size": min(micro_batch_size, 8 // processes)}
+        trainer = trainer_for(config(**values), torch.float64)
+        for rank in range(processes):
+            accumulate_gradients(dataclasses.replace(trainer, dist=Dist(rank, processes)), 3)
+        return [p.grad for p in trainer.model.parameters()]
+
+    for whole, parts in zip(gradients(8, 1), gradients(micro, processes), strict=True):
+        torch.testing.assert_close(parts, whole, rtol=1e-12, atol=1e-15)
+
+
+def test_each_update_has_ids_of_its_own_and_training_on_them_learns():
+    trainer = trainer_for(config(**{"train.vocab_sample": 6}))
+    first, second = (vocab_sample_for(trainer, step) for step in (0, 1))
+    assert first is not None
+    assert second is not None
+    assert first.ids.tolist() != second.ids.tolist()
+
+
+def test_training_on_a_sample_of_the_ids_learns_what_training_on_all_does():
+    def loss_on_all_ids(**values) -> float:
+        trainer = trainer_for(config(**values))
+        for step in range(50):
+            train_step(trainer, step)
+        return float(accumulate_gradients(dataclasses.replace(trainer, vocab_sampler=None), 50))
+
+    assert loss_on_all_ids(**{"train.vocab_sample": 9}) == pytest.approx(loss_on_all_ids(), rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "device", "vocab_size", "expected"),
+    [
+        ("auto", "cpu", 4096, Choice(1536, "4,096 ids at width 16 on cpu")),
+        ("auto", "cpu", 66, Choice(None, "66 ids at width 16 on cpu")),
+        ("auto", "cuda", 4096, Choice(None, "4,096 ids at width 16 on cuda")),
+        (None, "cpu", 4096, Choice(None, GIVEN)),
+        (65, "cpu", 66, Choice(65, GIVEN)),
+    ],
+)
+def test_a_sample_of_the_vocabulary_is_taken_where_it_is_large_on_a_cpu(wanted, device, vocab_size, expected):
+    cfg = config(**{"train.vocab_sample": wanted, "run.device": device})
+    assert choose_vocab_sample(cfg, vocab_size) == expected
+
+
+def test_a_sample_as_large_as_the_vocabulary_is_refused():
+    with pytest.raises(ConfigError, match=r"train\.vocab_sample is 66, and the vocabulary has 66 ids\. Use fewer"):
+        choose_vocab_sample(config(**{"train.vocab_sample": 66}), 66)
 
 
 class Positions:

@@ -30,14 +30,14 @@ def machine(monkeypatch):
 
 
 def test_the_share_is_the_models_arithmetic_over_what_all_processes_could_do(machine):
-    read = Throughput(MODEL, CPU, Dist(rank=0, world_size=2)).read(tokens=300, seconds=3.0)
+    read = Throughput(MODEL.cfg, MODEL.vocab_size, CPU, Dist(rank=0, world_size=2)).read(tokens=300, seconds=3.0)
     assert read["tokens_per_second"] == 100.0
     assert read["mfu"] == pytest.approx(100 * FLOPS_PER_TOKEN / 2e6)
     assert read["peak_mib"] > 50  # torch alone takes more
 
 
 def test_the_fastest_products_seen_so_far_count(machine):
-    gauge = Throughput(MODEL, CPU, Dist())
+    gauge = Throughput(MODEL.cfg, MODEL.vocab_size, CPU, Dist())
     shares = []
     for now, flops in ((20.0, 4e6), (31.0, 4e6), (62.0, 5e5)):
         machine[:] = [now, flops]

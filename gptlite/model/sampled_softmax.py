@@ -1,0 +1,116 @@
+"""The loss estimated from a sample of the vocabulary: cheaper in training where the vocabulary is large.
+
+-log p(target) = log Z - logit(target), where Z sums exp(logit) over all ids. Z is estimated from the target itself and
+a sample of the other ids, each weighted by one over the probability with which it is drawn (importance sampling: Bengio
+and Senécal 2008; Jean et al. 2015, arXiv 1412.2007, section 3). The estimate of Z has no bias, and little variance
+since frequent ids are always drawn. So the loss and its gradient are nearly those of all ids.
+
+Shapes: N tokens, C = n_embd, V = vocab_size, S sampled ids.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from gptlite.seeds import mix_arrays
+
+FREQUENCY_POWER = 0.75  # an id is drawn in proportion to its frequency to this power, at most always
+
+
+@dataclass(frozen=True)
+class VocabSample:
+    """Some ids of the vocabulary, and one over the probability of each: a sum over them estimates one over all ids."""
+
+    ids: Tensor  # (S,) int64, ascending
+    log_weights: Tensor  # (S,)
+    columns: Tensor  # (V,) int64: where an id is in `ids`; -1: it is not
+
+
+class VocabSampler:
+    """Draws about `size` ids, the frequent ones always: each sample is a pure function of its seed."""
+
+    def __init__(self, counts: npt.NDArray[np.int64], size: int) -> None:
+        self._probabilities = inclusion_probabilities(counts, size)
+
+    def sample(self, seed: int, device: torch.device | None = None) -> VocabSample:
+        """The ids of one update."""
+        V = len(self._probabilities)
+        numbers = mix_arrays(seed, np.arange(V, dtype=np.uint64)) >> np.uint64(11)  # 53 bits
+        ids = np.flatnonzero(numbers * 2.0**-53 < self._probabilities)
+        columns = np.full(V, -1, np.int64)
+        columns[ids] = np.arange(len(ids))
+        log_weights = -np.log(self._probabilities[ids]).astype(np.float32)
+        return VocabSample(*(torch.from_numpy(each).to(device) for each in (ids, log_weights, columns)))
+
+
+def inclusion_probabilities(counts: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.float64]:
+    """min(1, c (count + 1)^FREQUENCY_POWER) of each id, with the c that makes them `size` in the mean: (V,) -> (V,)."""
+    weights = (counts + 1.0) ** FREQUENCY_POWER
+    low, high = 0.0, size / weights.min()  # with which all reach at least size / V
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.minimum(1.0, middle * weights).sum() < size else (low, middle)
+    probabilities: npt.NDArray[np.float64] = np.minimum(1.0, high * weights)
+    return probabilities
+
+
+class _SampledNLLSum(torch.autograd.Function):
+    """The loss with its gradient in one matrix of N x S, as `nll_sum` has it in one of N x V."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, ids: Tensor, log_weights: Tensor, columns: Tensor
+    ) -> Tensor:
+        """(N, C), (V, C), (N,), and a VocabSample -> scalar."""
+        rows, own = weight[ids], weight[targets].to(hidden.dtype)  # (S, C), (N, C)
+        rows = rows.to(hidden.dtype)
+        wide = torch.promote_types(hidden.dtype, torch.float32)
+        logits = (hidden @ rows.T).to(wide).add_(log_weights)  # (N, S)
+        of_targets = (hidden * own).sum(1, dtype=wide)  # (N,)
+        drawn = columns[targets]
+        tokens = torch.nonzero(drawn >= 0)[:, 0]
+        logits[tokens, drawn[tokens]] = -math.inf  # the target counts once, as itself
+        largest = torch.maximum(logits.amax(1), of_targets)
+        exponentials = logits.sub_(largest[:, None]).exp_()
+        of_targets = of_targets - largest
+        Z = exponentials.sum(1) + of_targets.exp()
+        ctx.save_for_backward(hidden, targets, ids, rows, own, exponentials.div_(Z[:, None]), of_targets.exp() / Z)
+        ctx.weight = weight.shape, weight.dtype
+        return (Z.log() - of_targets).sum()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        """Can be taken once: it overwrites the probabilities."""
+        hidden, targets, ids, rows, own, probabilities, p_target = ctx.saved_tensors
+        of_logits = probabilities.mul_(gradient).to(hidden.dtype)  # (N, S)
+        of_target = ((p_target - 1.0) * gradient)[:, None]  # (N, 1)
+        of_hidden = torch.addmm((of_target * own).to(hidden.dtype), of_logits, rows)
+        shape, dtype = ctx.weight
+        of_weight = torch.zeros(shape, dtype=dtype, device=hidden.device)
+        of_weight.index_copy_(0, ids, (of_logits.T @ hidden).to(dtype))
+        of_weight.index_add_(0, targets, (of_target * hidden).to(dtype))
+        return of_hidden, of_weight, None, None, None, None
+
+
+def sampled_nll_sum(hidden: Tensor, weight: Tensor, targets: Tensor, sample: VocabSample) -> Tensor:
+    """An estimate of sum of -log p(target), in nats: (B, T, C), the head's (V, C), (B, T), -> scalar, at least fp32.
+
+    Under autocast the products are in its type. The gradient can be taken once.
+    """
+    device = hidden.device.type
+    if torch.is_autocast_enabled(device):
+        hidden = hidden.to(torch.get_autocast_dtype(device))
+    with torch.autocast(device, enabled=False):
+        loss: Tensor = _SampledNLLSum.apply(  # type: ignore[no-untyped-call]
+            hidden.flatten(0, 1), weight, targets.flatten(), sample.ids, sample.log_weights, sample.columns
+        )
+    return loss
