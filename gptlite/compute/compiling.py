@@ -21,11 +21,12 @@ def choose_compile(
     flops: float,
     minutes: float | None,
 ) -> Choice:
-    """True on a GPU for which torch can compile, for a long training. ConfigError where `run.compile` is true and torch
-    cannot.
+    """True for a long training on a GPU for which torch can compile.
 
-    obstacle: why torch cannot compile for a device; empty where it can. flops: operations of the whole training, or
-    minutes, where they limit it.
+    ConfigError where `run.compile` is true and torch cannot.
+
+    obstacle: why torch cannot compile for a device; empty where it can. flops: operations of the whole training; where
+    minutes end it, they count instead.
     """
     if wanted is False:
         return Choice(False, GIVEN)

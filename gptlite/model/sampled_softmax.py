@@ -54,7 +54,7 @@ class VocabSampler:
 def inclusion_probabilities(counts: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.float64]:
     """min(1, c (count + 1)^FREQUENCY_POWER) of each id, with the c that makes them `size` in the mean: (V,) -> (V,)."""
     weights = (counts + 1.0) ** FREQUENCY_POWER
-    low, high = 0.0, size / weights.min()  # with which all reach at least size / V
+    low, high = 0.0, size / weights.min()  # with which all probabilities are 1
     for _ in range(100):
         middle = (low + high) / 2
         low, high = (middle, high) if np.minimum(1.0, middle * weights).sum() < size else (low, middle)

@@ -27,7 +27,7 @@ CHOSEN = (
 VOCAB_SIZES = (4096, 2048, 1024, 512)
 TOKENS_PER_ID = 30  # of the training text; an id that occurs more rarely is hardly learned
 CHARACTERS = 100  # about as many different ones as a text has
-CHARACTERS_FROM = 20e12  # operations; with these, characters of a text between the next two sizes beat BPE
+CHARACTERS_FROM = 20e12  # operations from which on characters beat BPE, for texts of these sizes
 CHARACTERS_TEXTS = 300_000, 3_000_000  # bytes
 VAL_FRACTION = DataSection().val_fraction
 VAL_MAX_BYTES = DataSection().val_max_bytes
@@ -37,7 +37,7 @@ MUON_FLOPS = 220  # operations of Muon, per block and cube of the width: trainin
 EVALUATION_SHARE = 0.05  # of the time, for all evaluations but the last
 LAST_EVALUATION = 0.1  # of the time, at most
 GPU_SPEED = 8192  # GFLOP/s; only a GPU is as fast, and only with large matrices
-GPU_FLOPS = 1e15  # it gets the model of so many operations at least
+GPU_FLOPS = 1e15  # a GPU gets at least the model for so many operations
 GPU_SECONDS = 0.01  # of an update, to start its kernels
 
 

@@ -218,7 +218,7 @@ def test_the_ids_that_estimate_the_loss_are_those_of_the_update_however_its_batc
         torch.testing.assert_close(parts, whole, rtol=1e-12, atol=1e-15)
 
 
-def test_each_update_has_ids_of_its_own_and_training_on_them_learns():
+def test_each_update_has_a_sample_of_its_own():
     trainer = trainer_for(config(**{"train.vocab_sample": 6}))
     first, second = (vocab_sample_for(trainer, step) for step in (0, 1))
     assert first is not None
