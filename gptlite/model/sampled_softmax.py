@@ -10,7 +10,6 @@ Shapes: N tokens, C = n_embd, V = vocab_size, S sampled ids.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +22,7 @@ from torch.autograd.function import once_differentiable
 from gptlite.seeds import mix_arrays
 
 FREQUENCY_POWER = 0.75  # an id is drawn in proportion to its frequency to this power, at most always
+NEVER = -1e30  # a logit of no weight; minus infinity would give nan where it is the only one
 
 
 @dataclass(frozen=True)
@@ -35,16 +35,26 @@ class VocabSample:
 
 
 class VocabSampler:
-    """Draws about `size` ids, the frequent ones always: each sample is a pure function of its seed."""
+    """Draws `size` ids, the frequent ones always: each sample is a pure function of its seed.
+
+    Samples of one size keep the shapes of an update: a CPU's bf16 products are compiled for each shape anew.
+    """
 
     def __init__(self, counts: npt.NDArray[np.int64], size: int) -> None:
-        self._probabilities = inclusion_probabilities(counts, size)
+        self._probabilities, self._size = inclusion_probabilities(counts, size), size
 
     def sample(self, seed: int, device: torch.device | None = None) -> VocabSample:
-        """The ids of one update."""
+        """The ids of one update, by systematic sampling (Madow 1949).
+
+        The ids lie side by side in a random order, each as long as it is probable: `size` in all. Points at a distance
+        of 1 from each other, the first at random, hit each id as often as its probability says, and never twice.
+        """
         V = len(self._probabilities)
-        numbers = mix_arrays(seed, np.arange(V, dtype=np.uint64)) >> np.uint64(11)  # 53 bits
-        ids = np.flatnonzero(numbers * 2.0**-53 < self._probabilities)
+        numbers = mix_arrays(seed, np.arange(V + 1, dtype=np.uint64))
+        order, first = np.argsort(numbers[:V]), int(numbers[V] >> np.uint64(11)) * 2.0**-53  # in [0, 1)
+        ends = np.cumsum(self._probabilities[order])
+        hit = np.searchsorted(ends, first + np.arange(self._size), side="right")
+        ids = np.sort(order[np.minimum(hit, V - 1)])  # the sum is rounded
         columns = np.full(V, -1, np.int64)
         columns[ids] = np.arange(len(ids))
         log_weights = -np.log(self._probabilities[ids]).astype(np.float32)
@@ -77,21 +87,22 @@ class _SampledNLLSum(torch.autograd.Function):
         of_targets = (hidden * own).sum(1, dtype=wide)  # (N,)
         drawn = columns[targets]
         tokens = torch.nonzero(drawn >= 0)[:, 0]
-        logits[tokens, drawn[tokens]] = -math.inf  # the target counts once, as itself
-        largest = torch.maximum(logits.amax(1), of_targets)
-        exponentials = logits.sub_(largest[:, None]).exp_()
-        of_targets = of_targets - largest
-        Z = exponentials.sum(1) + of_targets.exp()
-        ctx.save_for_backward(hidden, targets, ids, rows, own, exponentials.div_(Z[:, None]), of_targets.exp() / Z)
+        logits[tokens, drawn[tokens]] = NEVER  # the target counts once, as itself
+        largest = logits.amax(1)
+        among_others = torch.softmax(logits, dim=1, out=logits)  # faster than exp and sum
+        log_Z_others = largest - among_others.amax(1).log()
+        log_Z = torch.logaddexp(log_Z_others, of_targets)
+        p_others, p_target = (log_Z_others - log_Z).exp(), (of_targets - log_Z).exp()  # (N,) each
+        ctx.save_for_backward(hidden, targets, ids, rows, own, among_others, p_others, p_target)
         ctx.weight = weight.shape, weight.dtype
-        return (Z.log() - of_targets).sum()
+        return (log_Z - of_targets).sum()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         """Can be taken once: it overwrites the probabilities."""
-        hidden, targets, ids, rows, own, probabilities, p_target = ctx.saved_tensors
-        of_logits = probabilities.mul_(gradient).to(hidden.dtype)  # (N, S)
+        hidden, targets, ids, rows, own, among_others, p_others, p_target = ctx.saved_tensors
+        of_logits = among_others.mul_((gradient * p_others)[:, None]).to(hidden.dtype)  # (N, S)
         of_target = ((p_target - 1.0) * gradient)[:, None]  # (N, 1)
         of_hidden = torch.addmm((of_target * own).to(hidden.dtype), of_logits, rows)
         shape, dtype = ctx.weight

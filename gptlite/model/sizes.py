@@ -88,9 +88,9 @@ def largest_block_product_flops(cfg: ModelSection, tokens: float) -> float:
 def default_sample_size(cfg: ModelSection, vocab_size: int) -> int | None:
     """How many ids `train.vocab_sample: auto` takes on a CPU; None: all.
 
-    It costs some quality, and pays where the head is most of the work.
+    It costs some quality, and pays where the head is a third of the work or more.
     """
-    pays = vocab_size >= LARGE_VOCABULARY and vocab_size * cfg.n_embd > count_hidden(cfg)
+    pays = vocab_size >= LARGE_VOCABULARY and 2 * vocab_size * cfg.n_embd > count_hidden(cfg)
     return round(SAMPLED_SHARE * vocab_size) if pays else None
 
 
