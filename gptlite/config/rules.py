@@ -166,10 +166,10 @@ MODEL_RULES = (
     requires("model.variant", "norm", lambda norm: norm == "pre", "and the variants are those of pre-LN", "pre"),
     Rule(
         ("variant", "init"),
-        lambda variant, init: variant != "no_residual" or init != "zero",
-        lambda *_: (
-            "model.variant is no_residual, but init is zero, so every block would put out zeros and learn nothing. Set "
-            "init to gpt2 or torch."
+        lambda variant, init: variant != "no_residual" or init not in ("zero", "previous"),
+        lambda _, init: (
+            f"model.variant is no_residual, but init is {init}, so every block would put out zeros and learn nothing. "
+            "Set init to gpt2 or torch."
         ),
     ),
     Rule(

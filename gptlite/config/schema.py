@@ -182,10 +182,12 @@ class ModelSection(Section):
         False, "biases in linear layers and LayerNorms: everywhere, nowhere or in these places, never in the head"
     )
     tie_weights: bool = key(True, "share the token embedding's weights with the output layer")
-    init: Literal["zero", "gpt2", "torch"] = key(
-        "zero",
-        "initial weights: Normal(0, 0.02) but zero where a branch ends, so that a pre-LN block begins as the identity; "
-        "as GPT-2, with Normal(0, 0.02 / sqrt(2 n_layer)) there; or torch's defaults of nn.Linear and nn.Embedding",
+    init: Literal["previous", "zero", "gpt2", "torch"] = key(
+        "previous",
+        "initial weights. zero: Normal(0, 0.02) but zero where a branch ends, so that a pre-LN block begins as the "
+        "identity. previous: the same, but positions begin as sinusoids, and the heads of the first two blocks look at "
+        "the tokens just before. gpt2: Normal(0, 0.02 / sqrt(2 n_layer)) where a branch ends. torch: the defaults of "
+        "nn.Linear and nn.Embedding",
     )
 
     variant: Literal["no_residual", "no_feed_forward", "no_norm", "no_mask"] | None = key(

@@ -17,20 +17,10 @@ from gptlite.config.schema import ModelSection
 from gptlite.model.cache import CachePosition, KVCache
 from gptlite.model.dropout import DropoutMasks, dropout
 from gptlite.model.init import embedding_std, initialise
+from gptlite.model.positions import sinusoids
 from gptlite.model.variants import BLOCKS
 
 IGNORE_INDEX = -100  # a target that is not scored
-
-
-def sinusoids(block_size: int, n_embd: int) -> Tensor:
-    """The fixed position table of Vaswani et al. 2017, section 3.5: (block_size, C) fp64.
-
-    Columns 2i and 2i + 1 are sin and cos of position / 10000^(2i / C).
-    """
-    position = torch.arange(block_size, dtype=torch.float64)[:, None]
-    column = torch.arange(n_embd)
-    angle = position / 10000.0 ** (2 * (column // 2) / n_embd)
-    return torch.where(column % 2 == 0, angle.sin(), angle.cos())
 
 
 def sinusoid_scale(cfg: ModelSection) -> float:

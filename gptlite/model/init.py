@@ -1,6 +1,8 @@
 """The initial weights of the model, by `model.init`: drawn in the order of the parameters.
 
 A branch is what a block adds to its input; `attn.proj` and `mlp.down` are the last matrices of the two branches.
+
+Shapes: C = n_embd, nh = n_head, hs = head_size = C / nh.
 """
 
 from __future__ import annotations
@@ -12,8 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from gptlite.config.schema import ModelSection
+from gptlite.model.positions import rotation, sinusoids
 
 STD = 0.02  # of GPT-2's weights
+PREVIOUS_BLOCKS = 2  # the first ones; what their heads have copied, later ones can compare
+PREVIOUS_SCORE = 20.0  # of the token that a head looks for, in the attention of a token without content
 
 
 def embedding_std(cfg: ModelSection) -> float:
@@ -25,12 +30,14 @@ def embedding_std(cfg: ModelSection) -> float:
 def initialise(model: nn.Module, cfg: ModelSection, rng: torch.Generator | None) -> None:
     """Set every parameter: norms to 1 and their biases to 0, the rest by `cfg.init`. rng: None is torch's global one.
 
-    zero   Normal(0, 0.02), biases 0; the last matrix of each branch 0, so that every pre-LN block starts as the
-           identity (Zhang et al. 2019, arXiv 1901.09321)
-    gpt2   the same, but these matrices Normal(0, 0.02 / sqrt(2 n_layer)), so that the sum of the 2 n_layer branches
-           does not grow with their number (Radford et al. 2019)
-    torch  what torch's layers start with: embeddings Normal(0, 1), also where the head shares them; weights and biases
-           of a linear layer uniform between +-1 / sqrt(number of its inputs)
+    zero      Normal(0, 0.02), biases 0; the last matrix of each branch 0, so that every pre-LN block starts as the
+              identity (Zhang et al. 2019, arXiv 1901.09321)
+    previous  the same, but where positions are learned they start as sinusoids, and the heads of the first two blocks
+              attend to the tokens just before: see `look_back`
+    gpt2      as zero, but the last matrices Normal(0, 0.02 / sqrt(2 n_layer)), so that the sum of the 2 n_layer
+              branches does not grow with their number (Radford et al. 2019)
+    torch     what torch's layers start with: embeddings Normal(0, 1), also where the head shares them; weights and
+              biases of a linear layer uniform between +-1 / sqrt(number of its inputs)
     """
     for name, parameter in model.named_parameters():
         layer = model.get_submodule(name.rpartition(".")[0])
@@ -44,10 +51,47 @@ def initialise(model: nn.Module, cfg: ModelSection, rng: torch.Generator | None)
             parameter.normal_(0.0, STD, generator=rng)
         elif cfg.init == "gpt2":
             parameter.normal_(0.0, STD / math.sqrt(2 * cfg.n_layer), generator=rng)
-        elif cfg.init == "zero":
+        elif cfg.init == "zero" or cfg.init == "previous":
             parameter.zero_()
         else:
             assert_never(cfg.init)
+    if cfg.init == "previous" and cfg.position == "learned":
+        look_back(model, cfg)
+
+
+def look_back(model: nn.Module, cfg: ModelSection) -> None:
+    """Let head h of the first two blocks attend to the token h + 1 positions before.
+
+    A head that sees the previous token is what an induction head needs (Olsson et al. 2022, arXiv 2209.11895): it
+    looks for earlier places where the token before was the present one, and copies what followed. Found by training
+    alone, from random positions, such heads come late.
+
+    In sinusoids a step back is a rotation, so the query of a position can be the key of an earlier one.
+    """
+    # Every other pair of columns is negated: the mean is about 0, and LayerNorm changes the length alone.
+    sign = 1 - 2 * (torch.arange(cfg.n_embd) // 2 % 2)
+    table = math.sqrt(2) * sign * sinusoids(cfg.block_size, cfg.n_embd)  # of root mean square 1
+    model.get_parameter("position_embedding.weight").copy_(table)
+    for layer in range(min(PREVIOUS_BLOCKS, cfg.n_layer)):
+        qkv = model.get_parameter(f"blocks.{layer}.attn.qkv.weight")
+        queries, keys, _ = qkv.view(3, cfg.n_head, cfg.head_size, cfg.n_embd)  # each (nh, hs, C)
+        for head in range(cfg.n_head):
+            keys[head] = read_position(cfg)
+            queries[head] = keys[head] @ rotation(-(head + 1), cfg.n_embd)
+
+
+def read_position(cfg: ModelSection) -> Tensor:
+    """A key of a position: hs / 2 pairs of its columns, those of wavelengths from 6 to 600 positions: (hs, C)."""
+    rows = torch.zeros(cfg.head_size, cfg.n_embd)
+    n_pairs = min(cfg.head_size, cfg.n_embd) // 2
+    if n_pairs:
+        pairs = torch.linspace(0, max(0, cfg.n_embd // 4 - 1), n_pairs).round().long()
+        row = torch.arange(n_pairs)
+        scale = 1 / math.sqrt(cfg.head_size) if cfg.scale_attention else 1.0
+        # In a normalised vector sin^2 + cos^2 of a pair is 2.
+        size = math.sqrt(PREVIOUS_SCORE / (2 * n_pairs * scale))
+        rows[2 * row, 2 * pairs] = rows[2 * row + 1, 2 * pairs + 1] = size
+    return rows
 
 
 def _draw_as_torch(parameter: Tensor, layer: nn.Module, rng: torch.Generator | None) -> None:

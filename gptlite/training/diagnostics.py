@@ -20,12 +20,12 @@ MAX_NUMBERS = 4096  # sampled of each parameter: enough for the norm of an updat
 class UpdateRatio:
     """How far an update moves the parameters: the norm of the change over the norm of the parameters before.
 
-    Large parameters are sampled at even spacing, so that no copy of the model is made.
+    Large parameters are sampled at even spacing, over all columns alike, so that no copy of the model is made.
     """
 
     def __init__(self, model: GPT) -> None:
         parameters = [p.detach().view(-1) for p in model.parameters()]
-        self._sampled = [flat[:: math.ceil(flat.numel() / MAX_NUMBERS)] for flat in parameters]  # views
+        self._sampled = [flat[:: spacing(p)] for p, flat in zip(model.parameters(), parameters, strict=True)]  # views
         roots = [math.sqrt(flat.numel() / part.numel()) for flat, part in zip(parameters, self._sampled, strict=True)]
         weights = [torch.full_like(part, root) for part, root in zip(self._sampled, roots, strict=True)]
         self._weights = torch.cat(weights)  # each sampled element stands for n, so it counts sqrt(n) times in a norm
@@ -37,6 +37,14 @@ class UpdateRatio:
     def ratio(self, before: Tensor) -> float:
         """Right after an update; before: `numbers` right before it."""
         return float((self.numbers() - before).norm() / before.norm())
+
+
+def spacing(parameter: Tensor) -> int:
+    """The least step to at most MAX_NUMBERS numbers that has no factor in common with the columns of a matrix."""
+    step = math.ceil(parameter.numel() / MAX_NUMBERS)
+    while math.gcd(step, parameter.size(-1)) > 1:
+        step += 1
+    return step
 
 
 @dataclass(frozen=True)

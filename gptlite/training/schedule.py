@@ -10,7 +10,7 @@ from gptlite.config.training import TrainSection
 
 # By optimizer: the highest rate, and the product of rate and n_embd for wide models.
 LR_RULES = {"muon": (0.02, 1.6), "adamw": (0.002, 0.4)}
-ADAMW_LR = 0.0125  # next to Muon, with at most 64 ids
+ADAMW_LR = 0.009  # next to Muon, with at most 64 ids
 
 
 def choose_lr(cfg: RunConfig) -> Choice:

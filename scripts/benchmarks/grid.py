@@ -11,6 +11,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 ROWS = Path(__file__).with_name("grid.jsonl")
 KEYS = {
     "layers": "model.n_layer",
@@ -27,6 +29,11 @@ KEYS = {
     "updates": "train.max_steps",
     "vocabulary": "tokenizer.vocab_size",
     "seed": "run.seed",
+    "init": "model.init",
+    "heads": "model.n_head",
+    "activation": "model.activation",
+    "sample": "train.vocab_sample",
+    "momentum": "train.momentum",
 }
 HEAD_SIZE = 32
 EVALUATIONS = 8
@@ -39,7 +46,7 @@ def point(text: str) -> dict[str, Any]:
         name, _, value = part.partition("=")
         if name not in KEYS:
             raise argparse.ArgumentTypeError(f"{part}: of {', '.join(KEYS)}")
-        found[name] = float(value) if "." in value else int(value)
+        found[name] = yaml.safe_load(value)
     if missing := {"layers", "width", "updates"} - set(found):
         raise argparse.ArgumentTypeError(f"{text}: {', '.join(sorted(missing))} is missing")
     return found
@@ -58,7 +65,7 @@ def measure(text: str, points: list[dict[str, Any]], scratch: Path) -> list[dict
             {
                 **{KEYS[name]: value for name, value in values.items()},
                 "tokenizer.kind": "bpe" if "vocabulary" in values else "char",
-                "model.n_head": max(1, values["width"] // HEAD_SIZE),
+                "model.n_head": values.get("heads", max(1, values["width"] // HEAD_SIZE)),
                 "data.source": text,
                 "data.dir": str(scratch / "data"),
                 "eval.every": every,

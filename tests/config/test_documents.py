@@ -56,12 +56,15 @@ def test_the_schema_covers_every_key_and_needs_no_other_document():
     assert "$ref" not in json.dumps(schema)
 
 
-def test_small_and_char_differ_only_in_the_tokenizer_and_a_context_of_as_much_text():
+def test_small_and_char_train_on_as_much_text_and_differ_in_what_goes_with_the_tokenizer():
     small, char = (load_config(FOLDER / f"{name}.yaml") for name in ("small", "char"))
     assert (small.tokenizer.kind, char.tokenizer.kind) == ("bpe", "char")
-    # A token of small.yaml stands for 3.6 characters of its text: 64 of them for 229.
-    values = {"tokenizer.kind": "char", "tokenizer.vocab_size": None, "model.block_size": 256}
-    assert small.with_values(values) == char
+    values = {"tokenizer.kind": "char", "tokenizer.vocab_size": None, "model.init": "zero"}
+    batches = {"train.batch_size": 32, "eval.batch_size": 32}
+    assert small.with_values({**values, **batches}) == char
+    # A token of small.yaml stands for 3.6 characters of its text.
+    characters = [cfg.train.batch_size * cfg.model.block_size * length for cfg, length in ((small, 3.6), (char, 1))]
+    assert characters[0] == pytest.approx(characters[1], rel=0.15)
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_every_vector_is_that_of_the_model_in_numpy(values):
         projected = into @ w[f"blocks.{i}.attn.qkv.weight"].T + w.get(f"blocks.{i}.attn.qkv.bias", 0.0)
         np.testing.assert_allclose(np.ravel([layer.query, layer.key, layer.value]), projected, **CLOSE)
         np.testing.assert_allclose(layer.weights, weights[:, -1], **CLOSE)
-        exponentials = np.exp(layer.scores)
+        exponentials = np.exp(layer.scores - np.max(layer.scores, axis=-1, keepdims=True))
         np.testing.assert_allclose(exponentials / exponentials.sum(-1, keepdims=True), weights[:, -1], **CLOSE)
         output = layer.heads.ravel() @ w[f"blocks.{i}.attn.proj.weight"].T
         np.testing.assert_allclose(output + w.get(f"blocks.{i}.attn.proj.bias", 0.0), attention[-1], **CLOSE)

@@ -11,8 +11,9 @@ import torch
 from torch import nn
 
 from gptlite.config.schema import ModelSection
-from gptlite.model.gpt import GPT, sinusoids
+from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import gpt2_name
+from gptlite.model.positions import rotation, sinusoids
 
 WIDE = {"n_layer": 2, "n_head": 2, "n_embd": 64, "block_size": 32, "bias": True, "tie_weights": False}
 
@@ -29,7 +30,7 @@ def assert_normal(p: torch.Tensor, std: float, name: str) -> None:
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_zero_weights_are_normal_the_last_of_each_branch_and_biases_zero_and_norms_one(norm):
-    for name, p in fresh(norm=norm).named_parameters():
+    for name, p in fresh(norm=norm, init="zero").named_parameters():
         if ".ln_" in f".{name}" and name.endswith("weight"):
             assert bool((p == 1).all()), name
         elif name.endswith(("bias", "attn.proj.weight", "mlp.down.weight")):
@@ -38,11 +39,69 @@ def test_zero_weights_are_normal_the_last_of_each_branch_and_biases_zero_and_nor
             assert_normal(p, 0.02, name)
 
 
-def test_with_zero_every_pre_norm_block_starts_as_the_identity_and_a_post_norm_block_as_its_norms():
+@pytest.mark.parametrize("init", ["zero", "previous"])
+def test_every_pre_norm_block_starts_as_the_identity_and_a_post_norm_block_as_its_norms(init):
     x = torch.randn(2, 12, 64, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(fresh().blocks[1](x), x)
+    assert torch.equal(fresh(init=init).blocks[1](x), x)
     twice = nn.functional.layer_norm(nn.functional.layer_norm(x, (64,)), (64,))
-    torch.testing.assert_close(fresh(norm="post").blocks[1](x), twice)
+    torch.testing.assert_close(fresh(norm="post", init=init).blocks[1](x), twice)
+
+
+@pytest.mark.parametrize("shape", [{}, {"n_head": 4}, {"scale_attention": False}, {"norm": "post"}, {"n_layer": 1}])
+def test_with_previous_each_head_of_the_first_two_blocks_attends_to_a_token_just_before(shape):
+    model = fresh(init="previous", **{"n_layer": 3, **shape})
+    steps = follow(model, torch.randint(0, 300, (32,), generator=torch.Generator().manual_seed(1)))
+    for layer, weights in enumerate(steps):  # (nh, T, T)
+        for head, of_head in enumerate(weights):
+            distance = torch.arange(32) - of_head.argmax(-1)
+            is_before = bool((distance[head + 1 :] == head + 1).all())
+            assert is_before == (layer < 2), (layer, head)
+
+
+def follow(model: GPT, ids: torch.Tensor) -> list[torch.Tensor]:
+    """The attention weights of every block, as its equation says: (nh, T, T) each."""
+    found = []
+    hs = model.cfg.head_size
+    x = model.token_embedding(ids) + model.position_embedding.weight
+    causal = torch.ones(len(ids), len(ids)).tril().log()
+    for block in model.blocks:
+        attended = block.ln_1(x) if model.cfg.norm == "pre" else x
+        q, k, _ = (block.attn.qkv.weight @ attended.T + block.attn.qkv.bias[:, None]).T.chunk(3, dim=1)
+        q, k = (each.view(len(ids), -1, hs).transpose(0, 1) for each in (q, k))
+        scale = 1 / math.sqrt(hs) if model.cfg.scale_attention else 1.0
+        found.append((q @ k.mT * scale + causal).softmax(-1))
+        x = block(x[None])[0]
+    return found
+
+
+@pytest.mark.parametrize("position", ["learned", "sinusoidal", "none"])
+def test_previous_changes_only_learned_positions_and_the_queries_and_keys_of_the_first_two_blocks(position):
+    changed = {"position_embedding.weight", *(f"blocks.{layer}.attn.qkv.weight" for layer in (0, 1))}
+    changed = changed if position == "learned" else set()
+    zero, previous = (fresh(init=init, position=position, n_layer=3) for init in ("zero", "previous"))
+    theirs = dict(previous.named_parameters())
+    assert {name for name, p in zero.named_parameters() if not torch.equal(p, theirs[name])} == changed
+    values = [model.blocks[0].attn.qkv.weight.chunk(3)[2] for model in (zero, previous)]
+    assert torch.equal(*values)
+    if position == "learned":
+        signs = np.tile([1, 1, -1, -1], 16)
+        expected = math.sqrt(2) * signs * numpy_gpt.sinusoids(32, 64)
+        np.testing.assert_allclose(theirs["position_embedding.weight"].detach(), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (7, 1), (8, 8), (2, 1), (9, 3)])
+def test_previous_suits_every_width(shape):
+    width, heads = shape
+    model = fresh(init="previous", n_embd=width, n_head=heads)
+    assert bool(model(torch.arange(32)[None]).isfinite().all())
+
+
+@pytest.mark.parametrize("width", [8, 7])
+@pytest.mark.parametrize("steps", [-3, 0, 2])
+def test_a_rotation_moves_sinusoids_to_another_position(width, steps):
+    table = numpy_gpt.sinusoids(16, width)[:, : width // 2 * 2]
+    matrix = rotation(steps, width).double().numpy()[: width // 2 * 2, : width // 2 * 2]
+    np.testing.assert_allclose(table[5:10] @ matrix.T, table[5 + steps : 10 + steps], atol=1e-6)
 
 
 @pytest.mark.parametrize("n_layer", [1, 8])
@@ -100,7 +159,7 @@ def test_the_position_table_has_the_size_of_fresh_token_embeddings_or_that_of_th
     assert root_mean_square(small.token_embedding.weight) == pytest.approx(size, rel=0.03)
 
 
-def test_the_default_draws_the_weights_that_it_always_drew():
+def test_zero_draws_the_weights_that_it_always_drew():
     # The first and last draws of seed 0, from torch's own generator: a table of 300 x 64, then 32 x 64, and so on.
     rng = torch.Generator().manual_seed(0)
     tables = [torch.empty(shape).normal_(0.0, 0.02, generator=rng) for shape in ((300, 64), (32, 64))]
@@ -108,5 +167,5 @@ def test_the_default_draws_the_weights_that_it_always_drew():
         torch.empty(shape).normal_(0.0, 0.02, generator=rng) for _ in range(2) for shape in ((192, 64), (256, 64))
     ]
     head = torch.empty(300, 64).normal_(0.0, 0.02, generator=rng)
-    drawn = [p for p in fresh().parameters() if p.ndim == 2 and bool((p != 0).any())]
+    drawn = [p for p in fresh(init="zero").parameters() if p.ndim == 2 and bool((p != 0).any())]
     assert all(torch.equal(a, b) for a, b in zip(drawn, [*tables, *blocks, head], strict=True))
