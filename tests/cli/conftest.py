@@ -26,7 +26,7 @@ from gptlite.runs.run import Run
 CONFIG = """\
 data: {source: story.txt}
 tokenizer: {kind: char}
-model: {n_layer: 1, n_head: 2, n_embd: 16, block_size: 16, init: zero}
+model: {init: zero, n_layer: 1, n_head: 2, n_embd: 16, block_size: 16}
 train: {max_steps: 6, batch_size: 8, warmup_steps: 2}
 eval: {every: 3}
 save: {every: 3}
