@@ -31,7 +31,7 @@ def train(name: str, text: str, minutes: float, more: list[str], scratch: Path) 
     command = [sys.executable, "-P", "-m", "gptlite", "train", *arguments]
     said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     best = json.loads((scratch / "runs" / name / "finished.json").read_text())["best_bits_per_byte"]
-    seconds = re.search(rf"^{name}: .* tokens, (\d+) s; saved", said, re.MULTILINE)
+    seconds = re.search(rf"^{name}: .* updates in (\d+) s, ", said, re.MULTILINE)
     assert seconds is not None, said
     return best, int(seconds[1]) / 60
 
