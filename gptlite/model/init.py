@@ -17,8 +17,8 @@ from gptlite.config.schema import ModelSection
 from gptlite.model.positions import rotation, sinusoids
 
 STD = 0.02  # of GPT-2's weights
-PREVIOUS_BLOCKS = 2  # the first ones; what their heads have copied, later ones can compare
-PREVIOUS_SCORE = 20.0  # of the token that a head looks for, in the attention of a token without content
+PREVIOUS_BLOCKS = 2  # the first ones, so that later heads can compare what these have copied
+PREVIOUS_SCORE = 20.0  # attention score of the token that a head looks for, where vectors hold nothing but positions
 
 
 def embedding_std(cfg: ModelSection) -> float:

@@ -24,9 +24,9 @@ class UpdateRatio:
     """
 
     def __init__(self, model: GPT) -> None:
-        parameters = [p.detach().view(-1) for p in model.parameters()]
-        self._sampled = [flat[:: spacing(p)] for p, flat in zip(model.parameters(), parameters, strict=True)]  # views
-        roots = [math.sqrt(flat.numel() / part.numel()) for flat, part in zip(parameters, self._sampled, strict=True)]
+        parameters = list(model.parameters())
+        self._sampled = [p.detach().view(-1)[:: spacing(p)] for p in parameters]  # views
+        roots = [math.sqrt(p.numel() / part.numel()) for p, part in zip(parameters, self._sampled, strict=True)]
         weights = [torch.full_like(part, root) for part, root in zip(self._sampled, roots, strict=True)]
         self._weights = torch.cat(weights)  # each sampled element stands for n, so it counts sqrt(n) times in a norm
 

@@ -63,9 +63,9 @@ def measure(text: str, points: list[dict[str, Any]], scratch: Path) -> list[dict
         every = -(-values["updates"] // EVALUATIONS)
         cfg = RunConfig().with_values(
             {
+                "model.n_head": max(1, values["width"] // HEAD_SIZE),
                 **{KEYS[name]: value for name, value in values.items()},
                 "tokenizer.kind": "bpe" if "vocabulary" in values else "char",
-                "model.n_head": values.get("heads", max(1, values["width"] // HEAD_SIZE)),
                 "data.source": text,
                 "data.dir": str(scratch / "data"),
                 "eval.every": every,
