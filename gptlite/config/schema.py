@@ -185,9 +185,9 @@ class ModelSection(Section):
     init: Literal["previous", "zero", "gpt2", "torch"] = key(
         "previous",
         "initial weights. zero: Normal(0, 0.02) but zero where a branch ends, so that a pre-LN block begins as the "
-        "identity. previous: the same, but positions begin as sinusoids, and the heads of the first two blocks look at "
-        "the tokens just before. gpt2: Normal(0, 0.02 / sqrt(2 n_layer)) where a branch ends. torch: the defaults of "
-        "nn.Linear and nn.Embedding",
+        "identity. previous: the same, but positions begin as sinusoids beside larger token embeddings, and the heads "
+        "of the first two blocks look at the tokens just before. gpt2: Normal(0, 0.02 / sqrt(2 n_layer)) where a branch "
+        "ends. torch: the defaults of nn.Linear and nn.Embedding",
     )
 
     variant: Literal["no_residual", "no_feed_forward", "no_norm", "no_mask"] | None = key(
@@ -200,6 +200,11 @@ class ModelSection(Section):
     def sees_ahead(self) -> bool:
         """True for a model that attends to the tokens that it has to predict."""
         return self.variant == "no_mask"
+
+    @property
+    def looks_back(self) -> bool:
+        """True where the first heads begin by attending to the tokens just before, which needs learned positions."""
+        return self.init == "previous" and self.position == "learned"
 
     @property
     def head_size(self) -> int:

@@ -22,8 +22,14 @@ PREVIOUS_SCORE = 20.0  # attention score of the token that a head looks for, whe
 
 
 def embedding_std(cfg: ModelSection) -> float:
-    """The standard deviation of a fresh token embedding."""
-    return 1.0 if cfg.init == "torch" else STD
+    """The standard deviation of a fresh token embedding.
+
+    Heads that look back need positions of size 1, beside which tokens of 0.02 would be hardly seen. With 1 / sqrt(C)
+    the first logits of a head that shares the embedding have a variance of 1.
+    """
+    if cfg.init == "torch":
+        return 1.0
+    return 1 / math.sqrt(cfg.n_embd) if cfg.looks_back else STD
 
 
 @torch.no_grad()
@@ -32,8 +38,8 @@ def initialise(model: nn.Module, cfg: ModelSection, rng: torch.Generator | None)
 
     zero      Normal(0, 0.02), biases 0; the last matrix of each branch 0, so that every pre-LN block starts as the
               identity (Zhang et al. 2019, arXiv 1901.09321)
-    previous  the same, but where positions are learned they start as sinusoids, and the heads of the first two blocks
-              attend to the tokens just before: see `look_back`
+    previous  the same, but where positions are learned they start as sinusoids, the token embeddings as Normal(0,
+              1 / sqrt(C)), and the heads of the first two blocks attend to the tokens just before: see `look_back`
     gpt2      as zero, but the last matrices Normal(0, 0.02 / sqrt(2 n_layer)), so that the sum of the 2 n_layer
               branches does not grow with their number (Radford et al. 2019)
     torch     what torch's layers start with: embeddings Normal(0, 1), also where the head shares them; weights and
@@ -45,6 +51,8 @@ def initialise(model: nn.Module, cfg: ModelSection, rng: torch.Generator | None)
             parameter.fill_(1.0 if name.endswith("weight") else 0.0)
         elif cfg.init == "torch":
             _draw_as_torch(parameter, layer, rng)
+        elif name == "token_embedding.weight":
+            parameter.normal_(0.0, embedding_std(cfg), generator=rng)
         elif name.endswith("bias"):
             parameter.zero_()
         elif not name.endswith(("attn.proj.weight", "mlp.down.weight")):
@@ -55,7 +63,7 @@ def initialise(model: nn.Module, cfg: ModelSection, rng: torch.Generator | None)
             parameter.zero_()
         else:
             assert_never(cfg.init)
-    if cfg.init == "previous" and cfg.position == "learned":
+    if cfg.looks_back:
         look_back(model, cfg)
 
 

@@ -31,7 +31,7 @@ CHARACTERS_FROM = 20e12  # operations from which on characters beat BPE, for tex
 CHARACTERS_TEXTS = 300_000, 3_000_000  # bytes
 VAL_FRACTION = DataSection().val_fraction
 VAL_MAX_BYTES = DataSection().val_max_bytes
-LOOK_BACK_FROM = 128  # tokens of BPE in the context; below, and with characters, model.init: previous did not help
+LOOK_BACK_FROM = 128  # tokens in the context; below, model.init: previous did not help
 MIN_TEXT = 1000  # bytes; less is not enough to see that anything was learned
 MIN_UPDATES = 20  # in less, nothing is learned
 MUON_FLOPS = 220  # operations of Muon, per block and cube of the width: training/optim/muon.py
@@ -149,7 +149,7 @@ def choose_sizes(text_bytes: int, minutes: float, speed: int) -> dict[str, Value
         "model.n_head": shape.n_embd // head_size(shape.n_embd),
         "model.n_embd": shape.n_embd,
         "model.block_size": shape.block_size,
-        "model.init": "previous" if vocab_size and shape.block_size >= LOOK_BACK_FROM else "zero",
+        "model.init": "previous" if shape.block_size >= LOOK_BACK_FROM else "zero",
         "model.dropout": choose_dropout(updates * per_update / budget.training_bytes / most),
         "train.max_minutes": minutes if updates == affordable else float(f"{minutes * updates / affordable:.2g}"),
         "train.batch_size": shape.batch_size,

@@ -50,8 +50,18 @@ def test_under_max_minutes_the_decay_follows_the_share_of_time_that_is_gone_and_
     [("adamw", 32, 0.002), ("adamw", 400, 0.001), ("adamw", 768, 0.00052), ("muon", 64, 0.02), ("muon", 400, 0.004)],
 )
 def test_the_learning_rate_that_auto_chooses_falls_with_the_width_of_wide_models(optimizer, n_embd, expected):
-    cfg = RunConfig().with_values({"train.optimizer": optimizer, "model.n_embd": n_embd})
+    cfg = RunConfig().with_values({"train.optimizer": optimizer, "model.n_embd": n_embd, "model.init": "zero"})
     assert choose_lr(cfg).value == expected
+
+
+@pytest.mark.parametrize(("n_embd", "expected"), [(16, 0.02), (100, 0.0115), (400, 0.00575)])
+def test_with_heads_that_look_back_the_rate_of_muon_falls_more_slowly_with_the_width(n_embd, expected):
+    cfg = RunConfig().with_values({"train.optimizer": "muon", "model.n_embd": n_embd})
+    assert choose_lr(cfg).value == pytest.approx(expected, rel=0.01)
+    without = [{"model.init": "gpt2"}, {"model.position": "sinusoidal"}]
+    assert [choose_lr(cfg.with_values(each)).value for each in without] == [min(0.02, 1.6 / n_embd)] * 2
+    adamw = cfg.with_values({"train.optimizer": "adamw"})
+    assert choose_lr(adamw).value == choose_lr(adamw.with_values({"model.init": "zero"})).value
 
 
 def test_next_to_muon_adamw_takes_more_for_larger_vocabularies():
