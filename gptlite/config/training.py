@@ -39,7 +39,7 @@ class TrainSection(Section):
         "auto",
         "muon updates the hidden matrices by Muon and the rest by AdamW; auto avoids muon where its overhead is large",
     )
-    lr: Auto | Positive = key("auto", "peak learning rate; auto depends on optimizer and n_embd")
+    lr: Auto | Positive = key("auto", "peak learning rate; auto depends on optimizer, n_embd and init")
     adamw_lr: Auto | Positive | None = key(
         "auto",
         "peak learning rate of AdamW next to muon, for embeddings and norms; auto depends on the vocabulary, null "

@@ -65,13 +65,23 @@ def test_without_positions_the_order_of_earlier_tokens_is_invisible_to_the_last_
     assert not torch.allclose(learned(idx)[:, -1], learned(shuffled)[:, -1])
 
 
-@pytest.mark.parametrize("variant", [{}, {"tie_weights": False}], ids=str)
+@pytest.mark.parametrize("variant", [{"init": "zero"}, {"tie_weights": False}], ids=str)
 def test_initial_loss_is_that_of_a_uniform_guess(variant):
     cfg = ModelSection(n_layer=4, n_head=4, n_embd=128, block_size=64, **variant)
     model = GPT(cfg, 1024, rng=torch.Generator().manual_seed(0))
     idx = random_idx(8, 65, vocab_size=1024)
     loss = nll_sum(model(idx[:, :-1]), idx[:, 1:]).item() / (8 * 64)
     assert loss == pytest.approx(math.log(1024), rel=0.02)
+
+
+def test_initial_loss_of_a_tied_head_with_previous_is_a_uniform_guess_plus_half_of_a_variance_of_one():
+    cfg = ModelSection(n_layer=1, n_head=4, n_embd=512, block_size=32, init="previous")
+    model = GPT(cfg, 1024, rng=torch.Generator().manual_seed(0))
+    # A logit sums C numbers of unit variance with weights from Normal(0, 1 / sqrt(C)). The variance of 1,024 of them has
+    # a standard error of sqrt(2 / 1024), and positions resemble each other: half of twice that is allowed.
+    logits = model(random_idx(4, 32, vocab_size=1024))
+    loss = (logits.logsumexp(-1) - logits.mean(-1)).mean().item()
+    assert loss == pytest.approx(math.log(1024) + 1 / 2, abs=math.sqrt(2 / 1024))
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
