@@ -27,6 +27,7 @@ def test_every_choice_is_a_config_that_can_be_trained(text, minutes, speed):
     assert set(sizes) == set(CHOSEN)
     cfg = RunConfig().with_values(sizes)
     assert 0 < cfg.train.max_minutes <= minutes
+    assert cfg.eval.batch_size <= cfg.train.batch_size  # so evaluation fits in memory where training does
     # A window of training needs one token more than the context; a token of the largest vocabulary has four bytes.
     assert 0.9 * text / (4 if cfg.tokenizer.kind == "bpe" else 1) > cfg.model.block_size + 1
 
@@ -63,6 +64,7 @@ def test_a_long_training_on_a_long_text_gets_a_longer_context_and_heads_that_loo
     choices = [choose_sizes(11_000_000, minutes, 64) for minutes in (1.0, 1.5, 3.0, 10.0)]
     assert [each["model.block_size"] for each in choices] == [64, 128, 128, 256]
     assert [each["model.init"] for each in choices] == ["zero", "previous", "previous", "previous"]
+    assert [each["tokenizer.vocab_size"] for each in choices] == [4096, 6144, 6144, 4096]
 
 
 def test_the_operations_of_an_update_are_those_that_training_counts():
