@@ -186,8 +186,8 @@ class ModelSection(Section):
         "previous",
         "initial weights. zero: Normal(0, 0.02) but zero where a branch ends, so that a pre-LN block begins as the "
         "identity. previous: the same, but positions begin as sinusoids beside larger token embeddings, and the heads "
-        "of the first two blocks look at the tokens just before. gpt2: Normal(0, 0.02 / sqrt(2 n_layer)) where a branch "
-        "ends. torch: the defaults of nn.Linear and nn.Embedding",
+        "of the first two blocks look at the tokens just before. gpt2: Normal(0, 0.02 / sqrt(2 n_layer)) where a "
+        "branch ends. torch: the defaults of nn.Linear and nn.Embedding",
     )
 
     variant: Literal["no_residual", "no_feed_forward", "no_norm", "no_mask"] | None = key(

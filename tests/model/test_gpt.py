@@ -77,8 +77,8 @@ def test_initial_loss_is_that_of_a_uniform_guess(variant):
 def test_initial_loss_of_a_tied_head_with_previous_is_a_uniform_guess_plus_half_of_a_variance_of_one():
     cfg = ModelSection(n_layer=1, n_head=4, n_embd=512, block_size=32, init="previous")
     model = GPT(cfg, 1024, rng=torch.Generator().manual_seed(0))
-    # A logit sums C numbers of unit variance with weights from Normal(0, 1 / sqrt(C)). The variance of 1,024 of them has
-    # a standard error of sqrt(2 / 1024), and positions resemble each other: half of twice that is allowed.
+    # A logit sums C numbers of unit variance with weights from Normal(0, 1 / sqrt(C)). The variance of 1,024 of them
+    # has a standard error of sqrt(2 / 1024), and positions resemble each other: half of twice that is allowed.
     logits = model(random_idx(4, 32, vocab_size=1024))
     loss = (logits.logsumexp(-1) - logits.mean(-1)).mean().item()
     assert loss == pytest.approx(math.log(1024) + 1 / 2, abs=math.sqrt(2 / 1024))
