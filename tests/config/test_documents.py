@@ -42,7 +42,7 @@ def test_the_schema_says_range_default_and_meaning():
     assert lr == {
         "anyOf": [{"const": "auto", "type": "string"}, {"exclusiveMinimum": 0, "type": "number"}],
         "default": "auto",
-        "description": "peak learning rate; auto depends on optimizer and n_embd",
+        "description": "peak learning rate; auto depends on optimizer, n_embd and init",
     }
     device = schema["properties"]["run"]["properties"]["device"]
     assert device["enum"] == ["auto", "cpu", "cuda", "mps"]
@@ -138,7 +138,7 @@ def test_writing_again_keeps_heading_and_values_and_adds_the_rest(tmp_path):
     text = path.read_text()
     assert text.startswith("# my heading\n# goes on\n\n# ")
     assert "not kept" not in text
-    meaning = "peak learning rate; auto depends on optimizer and n_embd (auto or a number > 0; default auto)"
+    meaning = "peak learning rate; auto depends on optimizer, n_embd and init (auto or a number > 0; default auto)"
     assert f"  # {meaning}\n  lr: 1.0e-05\n" in text
     assert load_config(path) == RunConfig().with_values({"train.lr": 1e-5})
     assert json.loads((tmp_path / "schema.json").read_text()) == json_schema()
