@@ -49,7 +49,7 @@ def test_every_pre_norm_block_starts_as_the_identity_and_a_post_norm_block_as_it
 
 @pytest.mark.parametrize("shape", [{}, {"n_head": 8}, {"scale_attention": False}, {"norm": "post"}, {"n_layer": 1}])
 def test_with_previous_each_head_of_the_first_two_blocks_attends_to_a_token_just_before(shape):
-    # Wide, because the tokens add noise: at width 64 a head misses up to a tenth of the positions.
+    # Wide, because the tokens add noise: at width 64 a head misses about a tenth of the positions.
     model = fresh(init="previous", **{"n_layer": 3, "n_embd": 256, "n_head": 4, **shape})
     steps = follow(model, torch.randint(0, 300, (32,), generator=torch.Generator().manual_seed(1)))
     for layer, weights in enumerate(steps):  # (nh, T, T)

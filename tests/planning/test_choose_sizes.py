@@ -65,6 +65,7 @@ def test_a_long_training_on_a_long_text_gets_a_longer_context_and_heads_that_loo
     assert [each["model.block_size"] for each in choices] == [64, 128, 128, 256]
     assert [each["model.init"] for each in choices] == ["zero", "previous", "previous", "previous"]
     assert [each["tokenizer.vocab_size"] for each in choices] == [4096, 6144, 6144, 4096]
+    assert choose_sizes(1_115_394, 60.0, 64)["model.init"] == "previous"  # characters, too
 
 
 def test_the_operations_of_an_update_are_those_that_training_counts():
