@@ -80,12 +80,13 @@ def look_back(model: nn.Module, cfg: ModelSection) -> None:
     sign = 1 - 2 * (torch.arange(cfg.n_embd) // 2 % 2)
     table = math.sqrt(2) * sign * sinusoids(cfg.block_size, cfg.n_embd)  # of root mean square 1
     model.get_parameter("position_embedding.weight").copy_(table)
+    key = read_position(cfg)
     for layer in range(min(PREVIOUS_BLOCKS, cfg.n_layer)):
         qkv = model.get_parameter(f"blocks.{layer}.attn.qkv.weight")
         queries, keys, _ = qkv.view(3, cfg.n_head, cfg.head_size, cfg.n_embd)  # each (nh, hs, C)
         for head in range(cfg.n_head):
-            keys[head] = read_position(cfg)
-            queries[head] = keys[head] @ rotation(-(head + 1), cfg.n_embd)
+            keys[head] = key
+            queries[head] = key @ rotation(-(head + 1), cfg.n_embd)
 
 
 def read_position(cfg: ModelSection) -> Tensor:

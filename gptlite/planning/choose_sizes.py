@@ -24,10 +24,7 @@ CHOSEN = (
     *("train.max_minutes", "train.batch_size", "train.warmup_steps", "eval.batch_size", "eval.every", "save.every"),
 )
 
-VOCAB_SIZES = (4096, 2048, 1024, 512)
-LARGER_VOCAB_SIZE = 6144  # for a context of 128: prose learns faster with it, and code hardly more slowly
-LARGER_VOCAB_FLOPS = 5e12, 20e12  # operations from which on, and below which
-LARGER_VOCAB_TEXT = 3_000_000  # bytes, at least
+VOCAB_SIZES = (6144, 4096, 2048, 1024, 512)
 TOKENS_PER_ID = 30  # of the training text; an id that occurs more rarely is hardly learned
 CHARACTERS = 100  # about as many different ones as a text has
 CHARACTERS_FROM = 20e12  # operations from which on characters beat BPE, for texts of these sizes
@@ -47,12 +44,13 @@ GPU_SECONDS = 0.01  # of an update, to start its kernels
 
 @dataclass(frozen=True)
 class Shape:
-    """A model, its context, and the sequences of an update."""
+    """A model, its context, the sequences of an update, and the largest vocabulary of BPE that suits it."""
 
     n_layer: int
     n_embd: int
     block_size: int
     batch_size: int
+    most_ids: int = 4096
 
     @property
     def tokens(self) -> int:
@@ -79,7 +77,7 @@ SHAPES = (
     (3.0, 0, Shape(4, 128, 64, 16)),
     (1.0, 300_000, Shape(3, 96, 64, 32)),
     (20.0, 300_000, Shape(4, 128, 128, 16)),
-    (5.0, 3_000_000, Shape(3, 96, 128, 16)),
+    (5.0, 3_000_000, Shape(3, 96, 128, 16, most_ids=6144)),  # prose learns faster so, and code hardly more slowly
     (20.0, 3_000_000, Shape(3, 128, 256, 8)),
     (70.0, 3_000_000, Shape(4, 192, 256, 16)),
     (200.0, 3_000_000, Shape(5, 192, 256, 16)),
@@ -128,7 +126,8 @@ def choose_sizes(text_bytes: int, minutes: float, speed: int) -> dict[str, Value
     """
     check_text(text_bytes)
     budget = Budget(text_bytes, minutes, speed)
-    shape, vocab_size = choose_shape(budget), choose_vocab_size(budget)
+    shape = choose_shape(budget)
+    vocab_size = choose_vocab_size(budget, shape.most_ids)
     per_update = shape.tokens * bytes_per_token(vocab_size)  # bytes of text
     scored_ids = (None if budget.on_gpu else default_sample_size(shape.model, vocab_size)) or vocab_size or CHARACTERS
     affordable = budget.count_updates(shape.update_flops(scored_ids))
@@ -181,19 +180,17 @@ def head_size(width: int) -> int:
     return 64 if width >= 256 else 32
 
 
-def choose_vocab_size(budget: Budget) -> int:
-    """The largest vocabulary of BPE whose ids occur often enough, or that suits the context; 0 for characters.
+def choose_vocab_size(budget: Budget, most_ids: int) -> int:
+    """The largest vocabulary of BPE, up to `most_ids`, whose ids occur often enough; 0 for characters.
 
     BPE learns faster. But it has fewer tokens, which are known by heart sooner: characters overtake it on a short text.
     """
     shortest, longest = CHARACTERS_TEXTS
     if budget.flops >= CHARACTERS_FROM and shortest <= budget.text_bytes < longest:
         return 0
-    least, most = LARGER_VOCAB_FLOPS
-    if least <= budget.flops < most and budget.text_bytes >= LARGER_VOCAB_TEXT:
-        return LARGER_VOCAB_SIZE
     n_bytes = budget.training_bytes
-    return next((v for v in VOCAB_SIZES if n_bytes / bytes_per_token(v) >= TOKENS_PER_ID * v), 0)
+    suitable = (v for v in VOCAB_SIZES if v <= most_ids)
+    return next((v for v in suitable if n_bytes / bytes_per_token(v) >= TOKENS_PER_ID * v), 0)
 
 
 def bytes_per_token(vocab_size: int) -> float:

@@ -18,9 +18,8 @@ def choose_lr(cfg: RunConfig) -> Choice:
     """The learning rate that suits optimizer and width: the rule found by the sweep in docs/decisions.md.
 
     An update moves each weight by about lr, so its effect on a sum over n_embd terms grows with both (Yang et al. 2022,
-    arXiv 2203.03466): lr falls as 1 / n_embd. Narrow models share one rate. Heads that begin by looking back are worth
-    keeping: with them narrow models learn more at lower rates, and wide ones at higher rates. The optimizer is chosen
-    before.
+    arXiv 2203.03466): lr falls as 1 / n_embd. Narrow models share one rate. Where heads begin by looking back,
+    Muon's lr falls only as 1 / sqrt(n_embd), as was measured. The optimizer is chosen before.
 
     >>> choose_lr(RunConfig().with_values({"train.optimizer": "adamw", "model.n_embd": 768})).value
     0.00052
