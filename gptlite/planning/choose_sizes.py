@@ -21,7 +21,8 @@ SPEED_VARIABLE = "GPTLITE_SPEED"  # the speed class, instead of a timing
 CHOSEN = (
     *("data.val_max_bytes", "tokenizer.kind", "tokenizer.vocab_size"),
     *("model.n_layer", "model.n_head", "model.n_embd", "model.block_size", "model.dropout", "model.init"),
-    *("train.max_minutes", "train.batch_size", "train.warmup_steps", "eval.batch_size", "eval.every", "save.every"),
+    *("train.max_minutes", "train.batch_size", "train.warmup_steps", "train.weight_decay"),
+    *("eval.batch_size", "eval.every", "save.every"),
 )
 
 VOCAB_SIZES = (6144, 4096, 2048, 1024, 512)
@@ -31,15 +32,18 @@ CHARACTERS_FROM = 20e12  # operations from which on characters beat BPE, for tex
 CHARACTERS_TEXTS = 300_000, 3_000_000  # bytes
 VAL_FRACTION = DataSection().val_fraction
 VAL_MAX_BYTES = DataSection().val_max_bytes
-LOOK_BACK_FROM = 128  # tokens in the context; below, model.init: previous did not help
+LOOK_BACK_FROM = 500  # updates, from which on model.init: previous helps BPE; characters are better without
+DECAY_FROM = 4.0  # epochs, from which on more weight decay helps BPE
 MIN_TEXT = 1000  # bytes; less is not enough to see that anything was learned
 MIN_UPDATES = 20  # in less, nothing is learned
 MUON_FLOPS = 220  # operations of Muon, per block and cube of the width: training/optim/muon.py
+UPDATES_SHARE = 0.9  # of the time; the rest is for evaluations and checkpoints
 EVALUATION_SHARE = 0.05  # of the time, for all evaluations but the last
 LAST_EVALUATION = 0.1  # of the time, at most
 GPU_SPEED = 8192  # GFLOP/s; only a GPU is as fast, and only with large matrices
 GPU_FLOPS = 1e15  # a GPU gets at least the model for so many operations
 GPU_SECONDS = 0.01  # of an update, to start its kernels
+CPU_SECONDS = 0.02  # of an update, for what is not a matrix product
 
 
 @dataclass(frozen=True)
@@ -69,8 +73,9 @@ class Shape:
 
 # The shape with the best score, from so many operations (times 10^12) and bytes of text on: the last row that both
 # reach. Short contexts and many different sequences per update learn faster at first; a context of 128 overtakes 64
-# after 1.4 million tokens, 256 overtakes 128 after 2.5 million in code and later in prose. Measured with texts of
-# 40 KB, 200 KB, 1.1 MB and 11 MB. The last row, and where a row begins, follow the trend.
+# after 1.4 million tokens, 256 overtakes 128 after 2.5 million in code and later in prose, 512 overtakes 256 after 4
+# million in code. Measured with texts of 40 KB, 200 KB, 1.1 MB and 11 MB. The last row, and where a row begins, follow
+# the trend.
 SHAPES = (
     (0.0, 0, Shape(2, 64, 64, 16)),
     (1.0, 0, Shape(3, 96, 64, 16)),
@@ -79,9 +84,10 @@ SHAPES = (
     (20.0, 300_000, Shape(4, 128, 128, 16)),
     (5.0, 3_000_000, Shape(3, 96, 128, 16, most_ids=6144)),  # prose learns faster so, and code hardly more slowly
     (20.0, 3_000_000, Shape(3, 128, 256, 8)),
-    (70.0, 3_000_000, Shape(4, 192, 256, 16)),
-    (200.0, 3_000_000, Shape(5, 192, 256, 16)),
+    (70.0, 3_000_000, Shape(4, 192, 512, 8)),
+    (200.0, 3_000_000, Shape(5, 192, 512, 8)),
     (1000.0, 300_000, Shape(6, 384, 256, 32)),
+    (1000.0, 3_000_000, Shape(6, 384, 512, 16)),
     (20_000.0, 500_000_000, Shape(12, 768, 512, 32)),
 )
 
@@ -111,7 +117,8 @@ class Budget:
 
     def count_updates(self, flops: float) -> float:
         """How many updates of so many operations the time allows."""
-        return 60 * self.minutes / (flops / (1e9 * self.speed) + (GPU_SECONDS if self.on_gpu else 0.0))
+        seconds = flops / (1e9 * self.speed) + (GPU_SECONDS if self.on_gpu else CPU_SECONDS)
+        return UPDATES_SHARE * 60 * self.minutes / seconds
 
 
 def choose_sizes(text_bytes: int, minutes: float, speed: int) -> dict[str, Value]:
@@ -138,6 +145,7 @@ def choose_sizes(text_bytes: int, minutes: float, speed: int) -> dict[str, Value
         )
     most = most_epochs(budget.training_bytes, vocab_size)
     updates = min(affordable, max(MIN_UPDATES, most * budget.training_bytes / per_update))
+    epochs = updates * per_update / budget.training_bytes
     val_bytes = choose_val_bytes(budget, LAST_EVALUATION * updates * 3 * per_update)
     scored = min(val_bytes, VAL_FRACTION * text_bytes)
     every = updates / (count_evaluations(updates, scored / 3 / per_update) + 0.5)  # none just before the last
@@ -149,11 +157,12 @@ def choose_sizes(text_bytes: int, minutes: float, speed: int) -> dict[str, Value
         "model.n_head": shape.n_embd // head_size(shape.n_embd),
         "model.n_embd": shape.n_embd,
         "model.block_size": shape.block_size,
-        "model.init": "previous" if shape.block_size >= LOOK_BACK_FROM else "zero",
-        "model.dropout": choose_dropout(updates * per_update / budget.training_bytes / most),
+        "model.init": "previous" if vocab_size and updates >= LOOK_BACK_FROM else "zero",
+        "model.dropout": choose_dropout(epochs / most),
         "train.max_minutes": minutes if updates == affordable else float(f"{minutes * updates / affordable:.2g}"),
         "train.batch_size": shape.batch_size,
         "train.warmup_steps": max(5, min(100, round(updates / 20))),
+        "train.weight_decay": 0.3 if vocab_size and epochs >= DECAY_FROM else 0.1,
         "eval.batch_size": shape.batch_size,  # so that evaluation takes no more memory than training
         "eval.every": math.ceil(every),
         "save.every": math.ceil(every),

@@ -20,8 +20,8 @@ def hardware(*devices: str, bf16: tuple[str, ...] = (), threads: int = 8) -> Har
     ("machine", "block_size", "expected"),
     [
         (hardware("cpu"), 64, ("cpu", "fp32", "fused", 8)),
-        (hardware("cpu", bf16=("cpu",)), 256, ("cpu", "bf16", "batched", 8)),
-        (hardware("cpu", bf16=("cpu",)), 257, ("cpu", "bf16", "fused", 8)),
+        (hardware("cpu", bf16=("cpu",)), 512, ("cpu", "bf16", "batched", 8)),
+        (hardware("cpu", bf16=("cpu",)), 513, ("cpu", "bf16", "fused", 8)),
         (hardware("cuda", "cpu", bf16=("cuda",)), 64, ("cuda", "bf16", "fused", 8)),
         (hardware("cuda", "cpu", bf16=("cpu",)), 64, ("cuda", "fp32", "fused", 8)),
         (hardware("mps", "cpu"), 64, ("mps", "fp32", "fused", 8)),
