@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from gptlite.config.rules import DROPOUT_PLACES
 from gptlite.config.schema import DataSection, ModelSection, RunConfig
+from gptlite.config.training import TrainSection
 from gptlite.config.yaml import Value
 from gptlite.errors import ConfigError, DataError
 from gptlite.formatting import counted
@@ -33,7 +34,9 @@ CHARACTERS_TEXTS = 300_000, 3_000_000  # bytes
 VAL_FRACTION = DataSection().val_fraction
 VAL_MAX_BYTES = DataSection().val_max_bytes
 LOOK_BACK_FROM = 500  # updates, from which on model.init: previous helps BPE; characters are better without
-DECAY_FROM = 4.0  # epochs, from which on more weight decay helps BPE
+WEIGHT_DECAY = TrainSection().weight_decay
+MORE_WEIGHT_DECAY = 0.3
+MORE_WEIGHT_DECAY_FROM = 4.0  # epochs, from which on it helps BPE
 MIN_TEXT = 1000  # bytes; less is not enough to see that anything was learned
 MIN_UPDATES = 20  # in less, nothing is learned
 MUON_FLOPS = 220  # operations of Muon, per block and cube of the width: training/optim/muon.py
@@ -163,7 +166,7 @@ def choose_sizes(text_bytes: int, minutes: float, speed: int) -> dict[str, Value
         "train.max_minutes": minutes if updates == affordable else float(f"{minutes * updates / affordable:.2g}"),
         "train.batch_size": shape.batch_size,
         "train.warmup_steps": max(5, min(100, round(updates / 20))),
-        "train.weight_decay": 0.3 if vocab_size and epochs >= DECAY_FROM else 0.1,
+        "train.weight_decay": choose_weight_decay(epochs, vocab_size),
         "eval.batch_size": shape.batch_size,  # so that evaluation takes no more memory than training
         "eval.every": math.ceil(every),
         "save.every": math.ceil(every),
@@ -219,6 +222,11 @@ def most_epochs(training_bytes: float, vocab_size: int) -> float:
 def choose_dropout(used: float) -> float:
     """used: the fraction of `most_epochs` that is trained."""
     return next(p for least, p in ((0.4, 0.2), (0.2, 0.1), (0.0, 0.0)) if used >= least)
+
+
+def choose_weight_decay(epochs: float, vocab_size: int) -> float:
+    """More of it for BPE that is read often; vocab_size is 0 for characters, which it does not help."""
+    return MORE_WEIGHT_DECAY if vocab_size and epochs >= MORE_WEIGHT_DECAY_FROM else WEIGHT_DECAY
 
 
 def choose_val_bytes(budget: Budget, affordable: float) -> int:
