@@ -164,10 +164,12 @@ class OutFile(contextlib.AbstractContextManager["OutFile"]):
                 "another file has taken the place of this one. Give each run its own folder.", str(self.path)
             )
 
-    def sync(self) -> None:
-        """Return when the content is durable."""
+    def sync(self, *, keep_cached: bool = True) -> None:
+        """Return when the content is durable. keep_cached: otherwise the system may forget it where it takes advice."""
         with storage_errors(self.path, "sync"):
             syscall(_fsync, self._fd)
+            if not keep_cached and hasattr(os, "posix_fadvise"):
+                os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def close(self) -> None:
         """Close the file without syncing it. A second call does nothing."""

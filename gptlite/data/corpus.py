@@ -104,16 +104,18 @@ class _Scanned:
 
     def add(self, document: Document, source: Source) -> None:
         """Read a document."""
-        digest, size = hashlib.sha256(), 0
+        hashed, size = hashlib.sha256(), 0
         for piece in document.pieces:
             raw = piece.encode()
-            digest.update(raw)
+            if document.sha256 is None:
+                hashed.update(raw)
             size += len(raw)
             self.characters.add(raw)
+        digest = hashed.digest() if document.sha256 is None else bytes.fromhex(document.sha256)
         self.sizes.append(size)
-        self.hashes.append(document_hash(digest.digest()))
+        self.hashes.append(document_hash(digest))
         self.for_validation.append(source.is_for_validation)
-        self._digests += digest.digest()[:_DIGEST_BYTES]
+        self._digests += digest[:_DIGEST_BYTES]
         if len(self.longest) < _LONGEST or size > self.longest[-1].bytes:
             found = LongDocument(size, source.name, document.file, document.line)
             self.longest = sorted([*self.longest, found], key=lambda document: -document.bytes)[:_LONGEST]

@@ -10,6 +10,7 @@ csv, tsv    .csv .tsv             a row, below a row of column names
 
 from __future__ import annotations
 
+import codecs
 import io
 import itertools
 from collections import Counter
@@ -21,7 +22,7 @@ from typing import BinaryIO, Literal
 from gptlite.config.schema import DataSection
 from gptlite.data import records
 from gptlite.data.charset import HEAD_BYTES, BinaryFile, decode, decode_pieces, in_normal_form, is_binary, is_wide
-from gptlite.data.compression import open_plain, plain_suffix
+from gptlite.data.compression import compression_of, open_plain, plain_suffix
 from gptlite.data.named_datasets import Card
 from gptlite.errors import DataError
 
@@ -41,12 +42,13 @@ class Document:
     """A text, in pieces that are read from the file one by one, so that it may be larger than memory.
 
     file: the path of its file within the source. pieces: to be taken once, and before the next document; none is
-    empty. line: where in the file, if it has several documents.
+    empty. line: where in the file, if it has several documents. sha256: of the text in UTF-8, where it is known.
     """
 
     file: str
     pieces: Iterable[str]
     line: int | None = None
+    sha256: str | None = None
 
     @property
     def text(self) -> str:
@@ -108,6 +110,11 @@ class Reading:
             )
         return _KIND_BY_SUFFIX[plain_suffix(path)]
 
+    @property
+    def keeps_bytes(self) -> bool:
+        """Whether valid text without a byte order mark has the same bytes in UTF-8."""
+        return codecs.lookup(self.encoding).name == "utf-8" and self.normalize == "none" and self.errors == "strict"
+
     def decode(self, raw: bytes, where: str) -> str:
         """Text from bytes. DataError as in `charset.decode`."""
         return decode(raw, self.encoding, self.normalize, where, errors=self.errors)
@@ -122,16 +129,22 @@ def holds_records(path: Path) -> bool:
 
 
 def read_documents(
-    path: Path, name: str, reading: Reading, skipped: Counter[str], *, skip_binary: bool
+    path: Path,
+    name: str,
+    reading: Reading,
+    skipped: Counter[str],
+    *,
+    skip_binary: bool,
+    sha256: str | None = None,
 ) -> Iterator[Document]:
     """Yield the documents of a file, without empty ones, which are counted by kind.
 
     DataError for what cannot be read, with its line; it may come while the pieces of a document are taken.
-    skip_binary: count a binary file instead of refusing it.
+    skip_binary: count a binary file instead of refusing it. sha256: of the bytes of the file, if it is known.
     """
     kind = reading.kind(path)
     if kind == "text":
-        yield from _texts(path, name, reading, skipped, skip_binary=skip_binary)
+        yield from _texts(path, name, reading, skipped, skip_binary=skip_binary, sha256=sha256)
         return
     with open_plain(path) as file:
         head = file.read(HEAD_BYTES)
@@ -145,7 +158,9 @@ def read_documents(
                 skipped["empty line" if kind == "lines" else "empty record"] += 1
 
 
-def _texts(path: Path, name: str, reading: Reading, skipped: Counter[str], *, skip_binary: bool) -> Iterator[Document]:
+def _texts(
+    path: Path, name: str, reading: Reading, skipped: Counter[str], *, skip_binary: bool, sha256: str | None
+) -> Iterator[Document]:
     """The whole text of a file, or what the separator cuts it into."""
     raw = _read_pieces(path)
     first = next(raw, b"")
@@ -157,7 +172,8 @@ def _texts(path: Path, name: str, reading: Reading, skipped: Counter[str], *, sk
         if (begun := next(pieces, None)) is None:
             skipped["empty file"] += 1
         else:
-            yield Document(name, itertools.chain([begun], pieces))
+            same = reading.keeps_bytes and compression_of(path) is None and not first.startswith(codecs.BOM_UTF8)
+            yield Document(name, itertools.chain([begun], pieces), sha256=sha256 if same else None)
         return
     number = 0
     for number, part in enumerate(split_at(reading.separator, pieces), 1):

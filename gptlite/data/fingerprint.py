@@ -71,8 +71,8 @@ def clean_name(name: str) -> str:
 
 def fingerprint_sources(data: DataSection, tokenizer: TokenizerSection, cache: HashCache) -> FingerprintedSources:
     """Open and hash the sources; the hash of a data set that is not on this disk is known. As `open_source`."""
-    sources = open_sources(data)
-    sha256s = tuple(_hash_source(source, cache) for source in sources)
+    sources = tuple(_hashed(source, cache) for source in open_sources(data))
+    sha256s = tuple(map(_combined_sha256, sources))
     inputs: dict[str, Any] = {
         "format_version": _RECIPE_VERSION,
         "sources": [_source_inputs(source, sha256) for source, sha256 in zip(sources, sha256s, strict=True)],
@@ -113,19 +113,26 @@ def compute_fingerprint(data: DataSection, tokenizer: TokenizerSection) -> str:
     return fingerprint_sources(data, tokenizer, HashCache(data.folder)).fingerprint
 
 
-def _hash_source(source: Source, cache: HashCache) -> str:
+def _hashed(source: Source, cache: HashCache) -> Source:
+    """The source with the sha256 of each of its files that has text and is on this disk."""
+    if not source.is_one_file:
+        hash_file = cache.sha256 if is_wide(source.reading.encoding) else cache.text_sha256
+        found = ((path, hash_file(path)) for path in source.files)
+        return replace(source, sha256s={path: sha256 for path, sha256 in found if sha256 is not None})
+    (path,) = source.files
+    if source.card is not None and not path.exists():
+        return source  # it is not fetched yet
+    sha256 = cache.sha256(path)
+    if source.card is not None:
+        source.card.check_sha256(path, sha256)
+    return replace(source, sha256s={path: sha256})
+
+
+def _combined_sha256(source: Source) -> str:
     """sha256 of a single file; for a folder or glob, that of its text files' hashes, one per line, in their order."""
     if source.is_one_file:
-        (path,) = source.files
-        if source.card is not None and not path.exists():
-            return source.card.sha256  # it is not fetched yet, and will be this
-        sha256 = cache.sha256(path)
-        if source.card is not None:
-            source.card.check_sha256(path, sha256)
-        return sha256
-    skip_binary = not is_wide(source.reading.encoding)
-    lines = [cache.text_sha256(path) if skip_binary else cache.sha256(path) for path in source.files]
-    return hashlib.sha256("\n".join(line for line in lines if line is not None).encode()).hexdigest()
+        return source.card.sha256 if source.card is not None else source.sha256s[source.files[0]]
+    return hashlib.sha256("\n".join(source.sha256s.values()).encode()).hexdigest()
 
 
 class HashCache:

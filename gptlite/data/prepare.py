@@ -65,8 +65,8 @@ def prepare(
 
     The fingerprint at the end of a folder's name identifies it; before it is `name` or the name of the text. Beside the
     folders, data.dir has hidden files: a cache of hashes, and locks of the cache and of each folder. `report`
-    gets lines for the user. workers: threads that encode, which change nothing in the result; None takes the cores
-    that this process may use.
+    gets lines for the user. workers: threads that encode a BPE, which change nothing in the result; None takes the
+    cores that this process may use.
 
     DataError for unusable text, before anything is written; StorageError for disk and network. A killed process leaves
     nothing under the final name, and the next one continues after its last finished shard. A folder without a seal, of

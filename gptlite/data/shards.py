@@ -35,6 +35,7 @@ SHARD_TOKENS = 100_000_000
 _HEADER = struct.Struct("<8sIIQQ32s")
 _DTYPES: dict[int, np.dtype[np.unsignedinteger[Any]]] = {1: np.dtype("<u2"), 2: np.dtype("<u4")}
 _BUFFER_BYTES = 4 << 20
+_MAX_CACHED = 64 << 20  # written bytes that the system keeps in memory: more would take it from other programs
 
 Count = Annotated[int, Field(ge=0, le=1 << 48)]  # sums of larger ones would overflow
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -94,6 +95,7 @@ class ShardWriter(AbstractContextManager["ShardWriter"]):
         self._vocab_size, self._shard_tokens = vocab_size, shard_tokens
         self._done = list(done)
         self._file: files.OutFile | None = None
+        self._cached = 0  # bytes that were written since the system was last told to forget them
 
     @property
     def done(self) -> tuple[Shard, ...]:
@@ -121,6 +123,10 @@ class ShardWriter(AbstractContextManager["ShardWriter"]):
             self._tokens += piece.size
             self._digest.update(piece.data)
             self._file.write(piece.data)
+            self._cached += piece.nbytes
+            if self._cached >= _MAX_CACHED:
+                self._file.sync(keep_cached=False)
+                self._cached = 0
             if self._tokens == self._shard_tokens:
                 self._end()
 

@@ -10,7 +10,7 @@ import re
 import sysconfig
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gptlite.data import named_datasets
@@ -43,6 +43,7 @@ class Source:
     is_one_file: the user named this very file, so it is never skipped.
     is_for_validation: all of it, as data.val_source asks.
     excluded: folders left out because gptlite wrote them.
+    sha256s: of the bytes of files, as far as they are known.
     """
 
     spec: str
@@ -55,6 +56,7 @@ class Source:
     card: named_datasets.Card | None = None
     python: str | None = None
     excluded: tuple[str, ...] = ()
+    sha256s: Mapping[Path, str] = field(default_factory=dict)
 
     def fetch(self, report: Report = ignore) -> None:
         """Download the text of a data set if it is missing; `report` gets the progress. StorageError if that fails."""
@@ -71,8 +73,9 @@ class Source:
         counts = Counter[str]() if skipped is None else skipped
         found = False
         for path in self.files:
+            name, sha256 = self.name_of(path), self.sha256s.get(path)
             for document in read_documents(
-                path, self.name_of(path), self.reading, counts, skip_binary=not self.is_one_file
+                path, name, self.reading, counts, skip_binary=not self.is_one_file, sha256=sha256
             ):
                 found = True
                 yield document

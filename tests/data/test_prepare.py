@@ -149,6 +149,17 @@ def test_the_folder_does_not_depend_on_where_the_text_lies(tmp_path: Path, secti
     assert not any(str(tmp_path).encode() in path.read_bytes() for path in one.rglob("*") if path.is_file())
 
 
+def test_the_split_depends_on_the_text_not_on_its_encoding(make: Callable[..., Prepared], tmp_path: Path) -> None:
+    texts = {f"{n}.txt": f"na\u00efve {n}\n" for n in range(60)}
+    expected = documents(make(texts), "val")
+    for name, text in texts.items():
+        (tmp_path / "texts" / name).write_bytes(text.encode("cp1252"))
+    found = documents(make({}, source=str(tmp_path / "texts"), encoding="cp1252"), "val")
+    assert found == expected
+    digests = (hashlib.sha256(text.encode()).digest() for text in texts.values())
+    assert len(found) == sum(int.from_bytes(digest[:8], "big") < 2**64 // 10 for digest in digests)
+
+
 @pytest.mark.parametrize(
     "change",
     [

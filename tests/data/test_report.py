@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,6 +48,26 @@ def test_the_longest_documents_are_named_and_copies_are_counted(tmp_path: Path, 
     assert report.longest == tuple(LongDocument(18, "a.jsonl", "a.jsonl", line) for line in (17, 34, 51))
     assert report.copies == 3
     assert "longest         a.jsonl:17 (18 bytes), a.jsonl:34 (18 bytes)" in "\n".join(summarize(made.manifest))
+
+
+@pytest.mark.parametrize(
+    ("keys", "name", "copy"),
+    [
+        ({}, "b.txt", "tête\n".encode()),
+        ({}, "b.txt", "\ufefftête\n".encode()),
+        ({}, "b.txt.gz", gzip.compress("tête\n".encode(), mtime=0)),
+        ({"normalize": "nfc"}, "b.txt", "te\u0302te\n".encode()),
+        ({"errors": "replace"}, "b.txt", b"t\xeate\n"),
+        ({"separator": "---"}, "b.txt", "---tête\n---".encode()),
+    ],
+)
+def test_copies_are_documents_with_the_same_text_whatever_the_bytes_of_their_files(
+    tmp_path: Path, section: Section, keys: dict[str, Any], name: str, copy: bytes
+) -> None:
+    text = "t\ufffdte\n" if "errors" in keys else "tête\n"
+    data = section(tmp_path, {"a.txt": text} | {f"{n}.txt": f"{n}\n" for n in range(40)}, **keys)
+    (Path(data.source) / name).write_bytes(copy)
+    assert prepare(data, CHAR).manifest.report.copies == 1
 
 
 @pytest.mark.parametrize("deduplicate", [False, True])

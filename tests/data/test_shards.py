@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import struct
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gptlite.data import shards as module
 from gptlite.data.shards import MappedShard, Shard, ShardWriter, document_lengths, verified_index, verify_ids
 from gptlite.errors import DataError
 
@@ -35,6 +37,22 @@ def test_two_bytes_are_used_where_every_id_fits(tmp_path: Path, vocab_size: int,
     (shard,) = write(tmp_path, [[vocab_size - 1]], vocab_size)
     assert (tmp_path / shard.file).stat().st_size == 64 + item_bytes
     assert MappedShard(tmp_path, shard, vocab_size).ids.tolist() == [vocab_size - 1]
+
+
+@pytest.mark.parametrize("advised", [True, False])
+def test_a_long_shard_does_not_fill_the_memory_of_the_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, advised: bool
+) -> None:
+    released: list[int] = []
+    monkeypatch.setattr(module, "_MAX_CACHED", 8)
+    if advised:
+        note_size = lambda fd, *_: released.append(os.fstat(fd).st_size)  # noqa: E731
+        monkeypatch.setattr(os, "posix_fadvise", note_size, raising=False)
+    else:  # as on macOS and Windows
+        monkeypatch.delattr(os, "posix_fadvise", raising=False)
+    (shard,) = write(tmp_path, [[1, 2, 3], [4, 5], [6, 7]])
+    assert released == [64 + 10] * advised
+    assert MappedShard(tmp_path, shard, 300).ids.tolist() == [1, 2, 3, 4, 5, 6, 7]
 
 
 def test_an_id_outside_the_vocabulary_is_never_written(tmp_path: Path) -> None:
