@@ -23,13 +23,15 @@ LONGEST = 1 << 20  # characters without a place for a cut
 class Block:
     """Some text of one split: short documents together, or a piece of a long one.
 
-    number: among the blocks of the split. texts: each a document's, or a piece of it. begins: for each, whether its
-    document begins with it. forced: whether the last text was cut where that may change ids, for want of another place.
+    number: among the blocks of the split. texts: each a document's, or a piece of it. utf8: the same as bytes. begins:
+    for each, whether its document begins with it. forced: whether the last text was cut where that may change ids, for
+    want of another place.
     """
 
     split: SplitName
     number: int
     texts: tuple[str, ...]
+    utf8: tuple[bytes, ...]
     begins: tuple[bool, ...]
     forced: bool = False
 
@@ -40,37 +42,43 @@ class _Pending:
     def __init__(self, split: SplitName) -> None:
         self._split, self._number = split, 0
         self._texts: list[list[str]] = []  # each in the pieces that came; only the last one may continue
+        self._utf8: list[list[bytes]] = []  # the same
         self._begins: list[bool] = []
-        self._size = 0
+        self._size = 0  # characters
 
     def add(self, part: Part) -> bool:
         """Add a piece of text. Returns whether there is enough for a block."""
         if part.begins or not self._texts:
-            self._texts.append([])
-            self._begins.append(part.begins)
-        self._texts[-1].append(part.text)
-        self._size += len(part.text)
+            self._append([], [], begins=part.begins)
+        text = part.text.decode()
+        self._texts[-1].append(text)
+        self._utf8[-1].append(part.text)
+        self._size += len(text)
         return self._size >= BLOCK_CHARACTERS
 
     def take(self, cut: Callable[[str], int]) -> Block | None:
         """All but the end of the last text, which may continue. None if that is all there is and it cannot be cut."""
-        last = "".join(self._texts.pop())
-        begins = self._begins.pop()
-        at = cut(last)
-        forced = at == 0 and len(last) >= LONGEST
-        at = len(last) if forced else at
-        block = None
+        text, utf8, begins = "".join(self._texts.pop()), b"".join(self._utf8.pop()), self._begins.pop()
+        at = cut(text)
+        forced = at == 0 and len(text) >= LONGEST
+        at = len(text) if forced else at
+        at_byte = len(utf8) if at == len(text) else len(text[:at].encode())
         if at:
-            self._texts.append([last[:at]])
-            self._begins.append(begins)
-        if self._texts:
-            block = self.rest(forced=forced)
-        self._texts, self._begins, self._size = [[last[at:]]], [begins and at == 0], len(last) - at
+            self._append([text[:at]], [utf8[:at_byte]], begins=begins)
+        block = self.rest(forced=forced) if self._texts else None
+        self._texts, self._utf8, self._begins, self._size = [], [], [], len(text) - at
+        self._append([text[at:]], [utf8[at_byte:]], begins=begins and at == 0)
         return block
+
+    def _append(self, text: list[str], utf8: list[bytes], *, begins: bool) -> None:
+        self._texts.append(text)
+        self._utf8.append(utf8)
+        self._begins.append(begins)
 
     def rest(self, *, forced: bool = False) -> Block:
         """All of it."""
-        block = Block(self._split, self._number, tuple(map("".join, self._texts)), tuple(self._begins), forced)
+        texts, utf8 = tuple(map("".join, self._texts)), tuple(map(b"".join, self._utf8))
+        block = Block(self._split, self._number, texts, utf8, tuple(self._begins), forced)
         self._number += 1
         return block
 

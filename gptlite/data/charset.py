@@ -85,6 +85,44 @@ def decode_pieces(
     yield from (text for text in (_composed(texts) if normalize == "nfc" else texts) if text)
 
 
+def utf8_pieces(
+    pieces: Iterable[bytes],
+    encoding: str,
+    normalize: str,
+    where: str | None = None,
+    *,
+    errors: Literal["strict", "replace"] = "strict",
+) -> Iterator[bytes]:
+    """The text of `decode_pieces` in UTF-8. No piece ends inside a character.
+
+    A text that is UTF-8 already is only checked: of that, ASCII takes a tenth of the time for decoding and encoding.
+    """
+    if codecs.lookup(encoding).name != "utf-8" or normalize != "none" or errors != "strict":
+        yield from (text.encode() for text in decode_pieces(pieces, encoding, normalize, where, errors=errors))
+        return
+    head, left, n_bytes, begun = b"", b"", 0, False
+    for piece in _with_end(pieces):
+        head = head or piece
+        sample = head if n_bytes == 0 else head + piece
+        raw = left + piece
+        used = len(raw)
+        if b"\0" in piece:
+            raise _nul(head, sample, encoding, n_bytes + piece.index(b"\0"), where)
+        if not raw.isascii():
+            try:
+                _, used = codecs.utf_8_decode(raw, "strict", not piece)
+            except UnicodeDecodeError as error:
+                at = n_bytes - len(left) + error.start
+                raise _invalid(sample, encoding, at, raw[error.start], where) from None
+        text, left = raw[:used], raw[used:]
+        if not begun:
+            text = text.removeprefix(codecs.BOM_UTF8)
+        if text:
+            yield text
+            begun = True
+        n_bytes += len(piece)
+
+
 def _decoded(
     pieces: Iterable[bytes], encoding: str, where: str | None, errors: Literal["strict", "replace"]
 ) -> Iterator[str]:
@@ -95,10 +133,7 @@ def _decoded(
         decoder = decoder or codecs.getincrementaldecoder(_with_byte_order(encoding, head))(errors)
         sample = head if n_bytes == 0 else head + piece  # to guess the encoding from
         if b"\0" in piece and not is_wide(encoding):
-            at = piece.index(b"\0")
-            if _wide_encoding(head) is None:
-                raise _binary(n_bytes + at, where)
-            raise _invalid(sample, encoding, n_bytes + at, piece[at], where)
+            raise _nul(head, sample, encoding, n_bytes + piece.index(b"\0"), where)
         begun = n_bytes - len(decoder.getstate()[0])  # where the first character that is not yet decoded begins
         try:
             text = decoder.decode(piece, final=not piece)
@@ -214,6 +249,11 @@ def _is_plain(head: bytes, encoding: str) -> bool:
 
 def _binary(at: int, where: str | None) -> BinaryFile:
     return BinaryFile(f"this is not text but binary data: byte {at} is NUL. Choose a text file.", where)
+
+
+def _nul(head: bytes, sample: bytes, encoding: str, at: int, where: str | None) -> DataError:
+    """The error for NUL in what should be text: of a binary file, or of text in a wide encoding."""
+    return _binary(at, where) if _wide_encoding(head) is None else _invalid(sample, encoding, at, 0, where)
 
 
 def _invalid(sample: bytes, encoding: str, at: int, value: int | None, where: str | None) -> DataError:

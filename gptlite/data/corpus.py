@@ -26,11 +26,11 @@ _CHARACTER_BYTES = 4  # at most, in UTF-8
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of the training or the validation part of a document. begins: whether it is the first piece of it."""
+    """A piece of the training or the validation part of a document, in UTF-8. begins: whether it is the first one."""
 
     split: SplitName
     begins: bool
-    text: str
+    text: bytes
 
 
 @dataclass(frozen=True)
@@ -80,12 +80,11 @@ class Corpus:
                 raise changed_meanwhile(self.sources)
             size, begun = 0, set[SplitName]()
             for piece in document.pieces:
-                raw = piece.encode()
-                halves = self.plan.parts(index, raw, before=size)
-                size += len(raw)
+                halves = self.plan.parts(index, piece, before=size)
+                size += len(piece)
                 for split, half in zip(SPLITS, halves, strict=True):
                     if half:
-                        yield Part(split, split not in begun, piece if len(half) == len(raw) else half.decode())
+                        yield Part(split, split not in begun, half)
                         begun.add(split)
             if size != self.sizes[index]:
                 raise changed_meanwhile(self.sources)
@@ -106,11 +105,10 @@ class _Scanned:
         """Read a document."""
         hashed, size = hashlib.sha256(), 0
         for piece in document.pieces:
-            raw = piece.encode()
             if document.sha256 is None:
-                hashed.update(raw)
-            size += len(raw)
-            self.characters.add(raw)
+                hashed.update(piece)
+            size += len(piece)
+            self.characters.add(piece)
         digest = hashed.digest() if document.sha256 is None else bytes.fromhex(document.sha256)
         self.sizes.append(size)
         self.hashes.append(document_hash(digest))

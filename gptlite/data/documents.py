@@ -21,7 +21,16 @@ from typing import BinaryIO, Literal
 
 from gptlite.config.schema import DataSection
 from gptlite.data import records
-from gptlite.data.charset import HEAD_BYTES, BinaryFile, decode, decode_pieces, in_normal_form, is_binary, is_wide
+from gptlite.data.charset import (
+    HEAD_BYTES,
+    BinaryFile,
+    decode,
+    decode_pieces,
+    in_normal_form,
+    is_binary,
+    is_wide,
+    utf8_pieces,
+)
 from gptlite.data.compression import compression_of, open_plain, plain_suffix
 from gptlite.data.named_datasets import Card
 from gptlite.errors import DataError
@@ -41,19 +50,20 @@ _PIECE = 1 << 17  # bytes of a text that are read at a time
 class Document:
     """A text, in pieces that are read from the file one by one, so that it may be larger than memory.
 
-    file: the path of its file within the source. pieces: to be taken once, and before the next document; none is
-    empty. line: where in the file, if it has several documents. sha256: of the text in UTF-8, where it is known.
+    file: the path of its file within the source. pieces: in UTF-8, whole characters, to be taken once, and before the
+    next document; none is empty. line: where in the file, if it has several documents. sha256: of the text in UTF-8,
+    where it is known.
     """
 
     file: str
-    pieces: Iterable[str]
+    pieces: Iterable[bytes]
     line: int | None = None
     sha256: str | None = None
 
     @property
     def text(self) -> str:
         """All of it."""
-        return "".join(self.pieces)
+        return b"".join(self.pieces).decode()
 
 
 @dataclass(frozen=True)
@@ -153,7 +163,8 @@ def read_documents(
             return
         for line, text in _records(kind, path, reading, _lines(path, reading, head, file)):
             if text.strip():
-                yield Document(name, (in_normal_form(text, reading.normalize),), line)  # JSON escapes characters
+                normal = in_normal_form(text, reading.normalize)  # JSON escapes characters
+                yield Document(name, (normal.encode(),), line)
             else:
                 skipped["empty line" if kind == "lines" else "empty record"] += 1
 
@@ -167,18 +178,19 @@ def _texts(
     if skip_binary and _is_binary(path, reading, first):
         skipped["binary file"] += 1
         return
-    pieces = _decode(itertools.chain([first], raw), path, reading)
+    raw = itertools.chain([first], raw)
     if reading.separator is None:
-        if (begun := next(pieces, None)) is None:
+        pieces = utf8_pieces(raw, reading.encoding, reading.normalize, str(path), errors=reading.errors)
+        if (piece := next(pieces, None)) is None:
             skipped["empty file"] += 1
         else:
             same = reading.keeps_bytes and compression_of(path) is None and not first.startswith(codecs.BOM_UTF8)
-            yield Document(name, itertools.chain([begun], pieces), sha256=sha256 if same else None)
+            yield Document(name, itertools.chain([piece], pieces), sha256=sha256 if same else None)
         return
     number = 0
-    for number, part in enumerate(split_at(reading.separator, pieces), 1):
+    for number, part in enumerate(split_at(reading.separator, _decode(raw, path, reading)), 1):
         if begun := _read_until_text(part):
-            yield Document(name, itertools.chain([begun], part), number)
+            yield Document(name, map(str.encode, itertools.chain([begun], part)), number)
         else:
             skipped["empty part"] += 1
     skipped["empty file"] += number == 0

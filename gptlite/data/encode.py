@@ -23,7 +23,7 @@ from gptlite import files
 from gptlite.data.baselines import BaselineMeter, Baselines
 from gptlite.data.blocks import Block, EncodedBlock, blocks, encode_block
 from gptlite.data.corpus import Corpus
-from gptlite.data.overlap import Hashes, Overlap, OverlapMeter, choose_share, sample
+from gptlite.data.overlap import Overlap, OverlapMeter, choose_share, sample
 from gptlite.data.shards import SHARD_TOKENS, Count, Shard, ShardWriter, verified_ids, verify_ids
 from gptlite.data.split import SPLITS, SplitName
 from gptlite.errors import DataError
@@ -98,16 +98,6 @@ class _SplitWriter:
         return True
 
 
-@dataclass(frozen=True, eq=False)
-class _Measured:
-    """A block with its text in UTF-8, its ids unless they were written before, and a sample for the overlap."""
-
-    block: Block
-    raw: tuple[bytes, ...]
-    encoded: EncodedBlock | None
-    sample: Hashes
-
-
 def encode_corpus(
     folder: Path, corpus: Corpus, tokenizer: Tokenizer, *, workers: int = 1, shard_tokens: int = SHARD_TOKENS
 ) -> EncodedCorpus:
@@ -122,11 +112,10 @@ def encode_corpus(
     meter, overlap, unseen = BaselineMeter(), OverlapMeter(), UnseenCharacters(corpus.characters)
     text_bytes, forced_cuts = Counter[SplitName](), 0
 
-    def work(block: Block) -> _Measured:
-        written, marked = splits[block.split].is_written(block), corpus.has_several_documents
-        encoded = None if written else encode_block(block, tokenizer, mark_documents=marked)
-        raw = tuple(text.encode() for text in block.texts)
-        return _Measured(block, raw, encoded, sample(raw, share))
+    def encode(block: Block) -> tuple[Block, EncodedBlock | None]:
+        if splits[block.split].is_written(block):
+            return block, None
+        return block, encode_block(block, tokenizer, mark_documents=corpus.has_several_documents)
 
     with ExitStack() as opened:
         for split in splits.values():
@@ -136,16 +125,15 @@ def encode_corpus(
         compressed: list[Future[None]] = []
         cut = blocks(corpus.parts(), tokenizer.last_cut)
         # Looking characters up takes less time than waiting for other threads.
-        measured = map(work, cut) if tokenizer.kind == "char" else in_order(pool, work, cut, workers * _AHEAD)
-        for done in measured:
-            block = done.block
-            if done.encoded is not None and splits[block.split].add(block, done.encoded):
+        in_turn = map(encode, cut) if tokenizer.kind == "char" else in_order(pool, encode, cut, workers * _AHEAD)
+        for block, encoded in in_turn:
+            if encoded is not None and splits[block.split].add(block, encoded):
                 write_progress(folder, {name: split.progress for name, split in splits.items()})
-            text_bytes[block.split] += sum(map(len, done.raw))
-            overlap.add(block.split, done.sample)
+            text_bytes[block.split] += sum(map(len, block.utf8))
+            overlap.add(block.split, sample(block.utf8, share))
             forced_cuts += block.forced
             if block.split == "val":
-                compressed.append(compressing.submit(meter.feed, b"".join(done.raw)))
+                compressed.append(compressing.submit(meter.feed, b"".join(block.utf8)))
             else:
                 unseen.remove(block.texts)
         for each in compressed:

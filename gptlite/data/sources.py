@@ -94,7 +94,7 @@ class Source:
         if self.card is not None:
             return self.card.n_bytes  # it may not be on the disk yet
         if any(compression_of(path) or self.reading.kind(path) not in ("text", "lines") for path in self.files):
-            return sum(len(piece.encode()) for document in self.documents() for piece in document.pieces)
+            return sum(len(piece) for document in self.documents() for piece in document.pieces)
         sizes = 0
         for path in self.files:
             try:

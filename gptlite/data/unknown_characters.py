@@ -33,7 +33,7 @@ def _find(characters: set[str], sources: Iterable[Source]) -> dict[str, str]:
     for source in sources:
         for document in source.documents():
             line = 1
-            for piece in document.pieces:
+            for piece in map(bytes.decode, document.pieces):
                 for character in characters.intersection(piece) - places.keys():
                     before = piece.count("\n", 0, piece.index(character))
                     places[character] = f"{document.file}:{line + before if document.line is None else document.line}"

@@ -28,8 +28,8 @@ def write_text(folder: Path, megabytes: int, others: list[Path]) -> None:
     """Python's standard library and other files, over and over, each time with other letters: a file per copy."""
     folder.mkdir()
     texts = [piece for document in open_source("python-stdlib").documents() for piece in document.pieces]
-    texts += [path.read_text("utf-8") for path in others]
-    original = np.frombuffer("".join(texts).encode(), np.uint8)
+    texts += [path.read_bytes() for path in others]
+    original = np.frombuffer(b"".join(texts), np.uint8)
     rng, written = np.random.default_rng(0), 0
     while written < megabytes * MEGABYTE:
         copy = original.copy()

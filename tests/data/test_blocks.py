@@ -14,11 +14,11 @@ from gptlite.tokenizers.cuts import last_cut
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from(["train", "val"]), st.lists(st.text("ab \n", min_size=1), min_size=1))),
+    st.lists(st.tuples(st.sampled_from(["train", "val"]), st.lists(st.text("aé \n", min_size=1), min_size=1))),
     st.integers(1, 12),
 )
 def test_blocks_have_all_documents_of_each_split_in_order(documents: list[tuple], size: int) -> None:
-    parts = [Part(split, at == 0, piece) for split, pieces in documents for at, piece in enumerate(pieces)]
+    parts = [Part(split, at == 0, piece.encode()) for split, pieces in documents for at, piece in enumerate(pieces)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "BLOCK_CHARACTERS", size)
         found = list(blocks(parts, last_cut))
@@ -27,6 +27,7 @@ def test_blocks_have_all_documents_of_each_split_in_order(documents: list[tuple]
         assert [block.number for block in mine] == list(range(len(mine)))
         joined: list[str] = []
         for block in mine:
+            assert [text.encode() for text in block.texts] == list(block.utf8)
             for text, begins in zip(block.texts, block.begins, strict=True):
                 if begins:
                     joined.append("")
@@ -38,16 +39,16 @@ def test_blocks_have_all_documents_of_each_split_in_order(documents: list[tuple]
 def test_text_without_a_place_to_cut_is_cut_anyway_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BLOCK_CHARACTERS", 5)
     monkeypatch.setattr(module, "LONGEST", 10)
-    parts = [Part("train", True, "abcdef"), Part("train", False, "ghijkl"), Part("train", False, "mn")]
+    parts = [Part("train", True, b"abcdef"), Part("train", False, b"ghijkl"), Part("train", False, b"mn")]
     first, second, val = blocks(parts, last_cut)
     assert (first.texts, first.begins, first.forced) == (("abcdefghijkl",), (True,), True)
     assert (second.texts, second.begins, second.forced) == (("mn",), (False,), False)
-    assert val == Block("val", 0, (), ())
+    assert val == Block("val", 0, (), (), ())
     assert not any(block.forced for block in blocks(parts, CharTokenizer("abcdefghijklmn").last_cut))
 
 
 def test_end_of_text_comes_before_each_document_that_begins() -> None:
-    block = Block("train", 3, ("b", "ab", "a"), (False, True, True))
+    block = Block("train", 3, ("b", "ab", "a"), (b"b", b"ab", b"a"), (False, True, True))
     marked = encode_block(block, CharTokenizer("ab"), mark_documents=True)
     assert (marked.ids.tolist(), marked.starts.tolist()) == ([1, 2, 0, 1, 2, 0], [1, 4])
     plain = encode_block(block, CharTokenizer("ab"), mark_documents=False)

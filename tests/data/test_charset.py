@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gptlite.data.charset import BinaryFile, decode, decode_pieces, is_binary, likely_encoding
+from gptlite.data.charset import BinaryFile, decode, decode_pieces, is_binary, likely_encoding, utf8_pieces
 from gptlite.errors import DataError
 
 
@@ -146,8 +146,10 @@ def test_text_in_pieces_is_the_text_of_the_whole_file() -> None:
             expected = bytes(raw).decode(encoding, errors).removeprefix("\ufeff")
         except UnicodeDecodeError as error:
             place = f"at byte {error.start} "
-            with pytest.raises(DataError, match=f"{place}|is NUL"):
+            with pytest.raises(DataError, match=f"{place}|is NUL") as refused:
                 list(decode_pieces(pieces, encoding, normalize))
+            with pytest.raises(DataError, match=re.escape(str(refused.value))):
+                list(utf8_pieces(pieces, encoding, normalize))
             continue
         if any(character == "\0" or "\ud800" <= character <= "\udfff" for character in expected):
             continue  # refused
