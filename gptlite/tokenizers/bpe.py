@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -133,8 +134,19 @@ class BpeTokenizer:
     def files(self) -> dict[str, bytes]:
         return dict(self._files)
 
-    @cached_property
+    @property
     def _encoding(self) -> tiktoken.Encoding:
+        """One for each thread: with one for all they would wait for each other in tiktoken's regular expressions."""
+        if not hasattr(self._of_thread, "encoding"):
+            self._of_thread.encoding = self._new_encoding()
+        encoding: tiktoken.Encoding = self._of_thread.encoding
+        return encoding
+
+    @cached_property
+    def _of_thread(self) -> threading.local:
+        return threading.local()
+
+    def _new_encoding(self) -> tiktoken.Encoding:
         import tiktoken
 
         ranks = {token: rank for rank, token in enumerate(self.ranks)}
