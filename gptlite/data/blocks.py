@@ -99,8 +99,7 @@ def blocks(parts: Iterable[Part], cut: Callable[[str], int]) -> Iterator[Block]:
 
 def training_texts(corpus: Corpus) -> Iterator[str]:
     """The training text for a BPE to learn from: cut only where that changes nothing for it."""
-    parts = (part for part in corpus.parts() if part.split == "train")
-    return (text for block in blocks(parts, last_cut) for text in block.texts)
+    return (text for block in blocks(corpus.parts("train"), last_cut) for text in block.texts)
 
 
 @dataclass(frozen=True, eq=False)

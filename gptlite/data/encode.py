@@ -109,7 +109,7 @@ def encode_corpus(
     _remove_unfinished(folder, progress.values())
     splits = {name: _SplitWriter(folder, name, tokenizer, shard_tokens, progress[name]) for name in SPLITS}
     share = choose_share(int(corpus.sizes.sum()))
-    meter, overlap, unseen = BaselineMeter(), OverlapMeter(), UnseenCharacters(corpus.characters)
+    overlap, unseen = OverlapMeter(), UnseenCharacters(corpus.characters)
     text_bytes, forced_cuts = Counter[SplitName](), 0
 
     def encode(block: Block) -> tuple[Block, EncodedBlock | None]:
@@ -122,7 +122,7 @@ def encode_corpus(
             opened.enter_context(split.writer)
         pool = opened.enter_context(ThreadPoolExecutor(workers))
         compressing = opened.enter_context(ThreadPoolExecutor(1))
-        compressed: list[Future[None]] = []
+        baselines = compressing.submit(_baselines, corpus)
         cut = blocks(corpus.parts(), tokenizer.last_cut)
         # Looking characters up takes less time than waiting for other threads.
         in_turn = map(encode, cut) if tokenizer.kind == "char" else in_order(pool, encode, cut, workers * _AHEAD)
@@ -132,14 +132,18 @@ def encode_corpus(
             text_bytes[block.split] += sum(map(len, block.utf8))
             overlap.add(block.split, sample(block.utf8, share))
             forced_cuts += block.forced
-            if block.split == "val":
-                compressed.append(compressing.submit(meter.feed, b"".join(block.utf8)))
-            else:
+            if block.split == "train":
                 unseen.remove(block.texts)
-        for each in compressed:
-            each.result()
         train, val = (EncodedSplit(splits[name].writer.finish(), text_bytes[name]) for name in SPLITS)
-    return EncodedCorpus(train, val, unseen.sorted(), meter.finish(), overlap.finish(), forced_cuts)
+    return EncodedCorpus(train, val, unseen.sorted(), baselines.result(), overlap.finish(), forced_cuts)
+
+
+def _baselines(corpus: Corpus) -> Baselines:
+    """Those of the validation text, which is read for them once more: it may come last, and xz takes a second."""
+    meter = BaselineMeter()
+    for part in corpus.parts("val"):
+        meter.feed(part.text)
+    return meter.finish()
 
 
 def count_ids(folder: Path, shards: Iterable[Shard], vocab_size: int) -> npt.NDArray[np.int64]:

@@ -18,9 +18,12 @@ from gptlite import files
 from gptlite.config.schema import DataSection, TokenizerSection
 from gptlite.data import blocks, encode
 from gptlite.data import prepare as module
+from gptlite.data.corpus import scan
 from gptlite.data.encode import in_order
+from gptlite.data.fingerprint import open_sources
 from gptlite.data.prepare import prepare
 from gptlite.data.prepared import Prepared
+from gptlite.data.split import SplitName
 from gptlite.errors import DataError, StorageError
 
 Section = Callable[..., DataSection]
@@ -52,6 +55,18 @@ def test_any_number_of_workers_writes_the_same_bytes(
         assert len(prepared.manifest.train.shards) > 3
         made.append(tree(prepared.path))
     assert made[0] == made[1] == made[2]
+
+
+@pytest.mark.parametrize("only", ["train", "val"])
+@pytest.mark.parametrize("texts", [TEXTS, {"one.txt": "".join(TEXTS.values())}], ids=["many", "one"])
+def test_the_parts_of_one_split_are_those_of_all(
+    tmp_path: Path, section: Section, texts: dict[str, str], only: SplitName
+) -> None:
+    sources = open_sources(section(tmp_path, texts))
+    corpus = scan(sources, 0.1, 10**6)
+    found = list(corpus.parts(only))
+    assert found == [part for part in corpus.parts() if part.split == only]
+    assert found != []
 
 
 @pytest.fixture
