@@ -12,7 +12,7 @@ from gptlite.data.corpus import Corpus, Part
 from gptlite.data.shards import dtype_for
 from gptlite.data.split import SPLITS, SplitName
 from gptlite.tokenizers.base import Tokenizer
-from gptlite.tokenizers.cuts import last_cut
+from gptlite.tokenizers.cuts import REACH, last_cut
 from gptlite.tokenizers.folder import Ids
 
 BLOCK_CHARACTERS = 1 << 17  # larger ones leave the caches of a core, and take three times as long
@@ -45,11 +45,13 @@ class _Pending:
         self._utf8: list[list[bytes]] = []  # the same
         self._begins: list[bool] = []
         self._size = 0  # characters
+        self._searched = 0  # characters of the last text, which were found to have no place for a cut
 
     def add(self, part: Part) -> bool:
         """Add a piece of text. Returns whether there is enough for a block."""
         if part.begins or not self._texts:
             self._append([], [], begins=part.begins)
+            self._searched = 0
         text = part.text.decode()
         self._texts[-1].append(text)
         self._utf8[-1].append(part.text)
@@ -59,14 +61,17 @@ class _Pending:
     def take(self, cut: Callable[[str], int]) -> Block | None:
         """All but the end of the last text, which may continue. None if that is all there is and it cannot be cut."""
         text, utf8, begins = "".join(self._texts.pop()), b"".join(self._utf8.pop()), self._begins.pop()
-        at = cut(text)
+        searched = max(self._searched - 2 * REACH, 0)  # of the last of them, too little was known
+        at = cut(text[searched:])
+        at = searched + at if at else 0
         forced = at == 0 and len(text) >= LONGEST
         at = len(text) if forced else at
         at_byte = len(utf8) if at == len(text) else len(text[:at].encode())
         if at:
             self._append([text[:at]], [utf8[:at_byte]], begins=begins)
         block = self.rest(forced=forced) if self._texts else None
-        self._texts, self._utf8, self._begins, self._size = [], [], [], len(text) - at
+        self._texts, self._utf8, self._begins = [], [], []
+        self._size = self._searched = len(text) - at
         self._append([text[at:]], [utf8[at_byte:]], begins=begins and at == 0)
         return block
 

@@ -18,6 +18,7 @@ CUT = re.compile(
         )
     )
 )
+REACH = 2  # characters before and behind a place decide whether it is a cut
 _NEAR = (1 << 8, 1 << 12)  # characters at the end of a text: the first often have a cut, the second nearly always
 
 

@@ -36,6 +36,21 @@ def test_blocks_have_all_documents_of_each_split_in_order(documents: list[tuple]
         assert joined == ["".join(pieces) for of, pieces in documents if of == split]
 
 
+@given(st.lists(st.text("aé \n。", min_size=1), min_size=1), st.integers(1, 12))
+def test_a_document_is_cut_at_the_last_place_of_what_was_read(pieces: list[str], size: int) -> None:
+    expected, left = [], ""
+    for piece in pieces:
+        left += piece
+        at = last_cut(left) if len(left) >= size else 0
+        expected += [left[:at]] if at else []
+        left = left[at:]
+    parts = [Part("train", at == 0, piece.encode()) for at, piece in enumerate(pieces)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "BLOCK_CHARACTERS", size)
+        found = list(blocks(parts, last_cut))[:-1]  # the last one is that of the validation text
+    assert [block.texts for block in found] == [(text,) for text in [*expected, left]]
+
+
 def test_text_without_a_place_to_cut_is_cut_anyway_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BLOCK_CHARACTERS", 5)
     monkeypatch.setattr(module, "LONGEST", 10)
