@@ -23,15 +23,14 @@ LONGEST = 1 << 20  # characters without a place for a cut
 class Block:
     """Some text of one split: short documents together, or a piece of a long one.
 
-    number: among the blocks of the split. texts: each a document's, or a piece of it. utf8: the same as bytes. begins:
-    for each, whether its document begins with it. forced: whether the last text was cut where that may change ids, for
-    want of another place.
+    number: among the blocks of the split. texts: each a document's, or a piece of it, in UTF-8. begins: for each,
+    whether its document begins with it. forced: whether the last text was cut where that may change ids, for want of
+    another place.
     """
 
     split: SplitName
     number: int
-    texts: tuple[str, ...]
-    utf8: tuple[bytes, ...]
+    texts: tuple[bytes, ...]
     begins: tuple[bool, ...]
     forced: bool = False
 
@@ -41,54 +40,53 @@ class _Pending:
 
     def __init__(self, split: SplitName) -> None:
         self._split, self._number = split, 0
-        self._texts: list[list[str]] = []  # each in the pieces that came; only the last one may continue
-        self._utf8: list[list[bytes]] = []  # the same
+        self._texts: list[list[bytes]] = []  # each in the pieces that came; only the last one may continue
         self._begins: list[bool] = []
         self._size = 0  # characters
-        self._searched = 0  # characters of the last text, which were found to have no place for a cut
+        self._searched = 0  # bytes of the last text, which were found to have no place for a cut
 
     def add(self, part: Part) -> bool:
         """Add a piece of text. Returns whether there is enough for a block."""
         if part.begins or not self._texts:
-            self._append([], [], begins=part.begins)
+            self._texts.append([])
+            self._begins.append(part.begins)
             self._searched = 0
-        text = part.text.decode()
-        self._texts[-1].append(text)
-        self._utf8[-1].append(part.text)
-        self._size += len(text)
+        self._texts[-1].append(part.text)
+        self._size += _count_characters(part.text)
         return self._size >= BLOCK_CHARACTERS
 
-    def take(self, cut: Callable[[str], int]) -> Block | None:
+    def take(self, cut: Callable[[bytes], int]) -> Block | None:
         """All but the end of the last text, which may continue. None if that is all there is and it cannot be cut."""
-        text, utf8, begins = "".join(self._texts.pop()), b"".join(self._utf8.pop()), self._begins.pop()
+        last = b"".join(self._texts.pop())
+        begins = self._begins.pop()
         searched = max(self._searched - 2 * REACH, 0)  # of the last of them, too little was known
-        at = cut(text[searched:])
+        at = cut(last[searched:])
         at = searched + at if at else 0
-        forced = at == 0 and len(text) >= LONGEST
-        at = len(text) if forced else at
-        at_byte = len(utf8) if at == len(text) else len(text[:at].encode())
+        forced = at == 0 and _count_characters(last) >= LONGEST
+        at = len(last) if forced else at
+        block = None
         if at:
-            self._append([text[:at]], [utf8[:at_byte]], begins=begins)
-        block = self.rest(forced=forced) if self._texts else None
-        self._texts, self._utf8, self._begins = [], [], []
-        self._size = self._searched = len(text) - at
-        self._append([text[at:]], [utf8[at_byte:]], begins=begins and at == 0)
+            self._texts.append([last[:at]])
+            self._begins.append(begins)
+        if self._texts:
+            block = self.rest(forced=forced)
+        left = last[at:]
+        self._texts, self._begins = [[left]], [begins and at == 0]
+        self._size, self._searched = _count_characters(left), len(left)
         return block
-
-    def _append(self, text: list[str], utf8: list[bytes], *, begins: bool) -> None:
-        self._texts.append(text)
-        self._utf8.append(utf8)
-        self._begins.append(begins)
 
     def rest(self, *, forced: bool = False) -> Block:
         """All of it."""
-        texts, utf8 = tuple(map("".join, self._texts)), tuple(map(b"".join, self._utf8))
-        block = Block(self._split, self._number, texts, utf8, tuple(self._begins), forced)
+        block = Block(self._split, self._number, tuple(map(b"".join, self._texts)), tuple(self._begins), forced)
         self._number += 1
         return block
 
 
-def blocks(parts: Iterable[Part], cut: Callable[[str], int]) -> Iterator[Block]:
+def _count_characters(text: bytes) -> int:
+    return len(text) if text.isascii() else len(text.decode())
+
+
+def blocks(parts: Iterable[Part], cut: Callable[[bytes], int]) -> Iterator[Block]:
     """The text of both splits in blocks of about BLOCK_CHARACTERS, those of each split in order.
 
     cut: Tokenizer.last_cut. Where the text has no such place in LONGEST characters, it is cut anyway.
@@ -104,7 +102,7 @@ def blocks(parts: Iterable[Part], cut: Callable[[str], int]) -> Iterator[Block]:
 
 def training_texts(corpus: Corpus) -> Iterator[str]:
     """The training text for a BPE to learn from: cut only where that changes nothing for it."""
-    return (text for block in blocks(corpus.parts("train"), last_cut) for text in block.texts)
+    return (text.decode() for block in blocks(corpus.parts("train"), last_cut) for text in block.texts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +125,7 @@ def encode_block(block: Block, tokenizer: Tokenizer, *, mark_documents: bool) ->
     for text, begins in zip(block.texts, block.begins, strict=True):
         if begins:
             starts.append(size)
-        encoded = [end_of_text] * (begins and mark_documents) + [tokenizer.encode(text).astype(dtype, copy=False)]
+        encoded = [end_of_text] * (begins and mark_documents) + [tokenizer.encode_utf8(text).astype(dtype, copy=False)]
         ids += encoded
         size += sum(map(len, encoded))
     if not ids:

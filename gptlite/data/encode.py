@@ -129,8 +129,8 @@ def encode_corpus(
         for block, encoded in in_turn:
             if encoded is not None and splits[block.split].add(block, encoded):
                 write_progress(folder, {name: split.progress for name, split in splits.items()})
-            text_bytes[block.split] += sum(map(len, block.utf8))
-            overlap.add(block.split, sample(block.utf8, share))
+            text_bytes[block.split] += sum(map(len, block.texts))
+            overlap.add(block.split, sample(block.texts, share))
             forced_cuts += block.forced
             if block.split == "train":
                 unseen.remove(block.texts)

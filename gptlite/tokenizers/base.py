@@ -53,8 +53,11 @@ class Tokenizer(Protocol):
         surrogates.
         """
 
-    def last_cut(self, text: str) -> int:
-        """The last place where the ids of both halves of a text, joined, are those of the text. 0 if none is found."""
+    def encode_utf8(self, text: bytes) -> Ids:
+        """The same for a text in UTF-8."""
+
+    def last_cut(self, text: bytes) -> int:
+        """The last byte where both halves of a text in UTF-8 have the ids of the whole. 0 if none is found."""
 
     def known(self, text: str) -> str:
         """The text without the characters that `encode` refuses."""

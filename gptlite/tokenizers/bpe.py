@@ -115,7 +115,10 @@ class BpeTokenizer:
                 "Shorten it, or set tokenizer.kind to bpe."
             ) from error
 
-    def last_cut(self, text: str) -> int:
+    def encode_utf8(self, text: bytes) -> npt.NDArray[np.uint32]:
+        return self.encode(text.decode())
+
+    def last_cut(self, text: bytes) -> int:
         return last_cut(text)
 
     def known(self, text: str) -> str:

@@ -59,15 +59,15 @@ class UnseenCharacters:
     def __init__(self, characters: str) -> None:
         self._left = set(characters)
 
-    def remove(self, texts: Iterable[str]) -> None:
-        """Remove those of some texts."""
+    def remove(self, texts: Iterable[bytes]) -> None:
+        """Remove those of some texts in UTF-8."""
         for text in texts:
             if len(self._left) > _FEW:
                 found = CharacterSet()
-                found.add(text.encode())
+                found.add(text)
                 self._left -= set(found.sorted())
             elif self._left:
-                self._left = {character for character in self._left if character not in text}
+                self._left = {character for character in self._left if character.encode() not in text}
 
     def sorted(self) -> str:
         """Those that are left, by code point."""
@@ -122,23 +122,30 @@ class CharTokenizer:
         >>> CharTokenizer("abc").encode("cab").tolist()
         [2, 0, 1]
         """
-        ids = self._encode_ascii(text) if text.isascii() else self._look_up(_code_points(text))
+        ids = self._encode_ascii(text.encode()) if text.isascii() else self._look_up(_code_points(text))
         if ids.max(initial=0) >= self.vocab_size:
             raise self._unknown(text, np.flatnonzero(ids >= self.vocab_size))
         return ids
+
+    def encode_utf8(self, text: bytes) -> Ids:
+        if text.isascii():  # which need not become a str
+            ids = self._encode_ascii(text)
+            if ids.max(initial=0) < self.vocab_size:
+                return ids
+        return self.encode(text.decode())
 
     def _look_up(self, code_points: npt.NDArray[Any]) -> Ids:
         """The ids of code points, in their shape. Unknown ones get the largest number of their type."""
         # mode="clip": code points above the highest known one get the last entry, which is unknown.
         return self._id_of_code_point.take(code_points, mode="clip")
 
-    def _encode_ascii(self, text: str) -> Ids:
+    def _encode_ascii(self, text: bytes) -> Ids:
         """The ids of ASCII characters, (n,), looked up two at a time."""
-        pairs = np.frombuffer(text.encode() + b"\0" * (len(text) % 2), "<u2")
+        pairs = np.frombuffer(text + b"\0" * (len(text) % 2), "<u2")
         ids = self._ids_of_pair.take(pairs, mode="wrap")  # mode="raise" takes longer
         return ids.view(self._dtype)[: len(text)]
 
-    def last_cut(self, text: str) -> int:
+    def last_cut(self, text: bytes) -> int:
         return len(text)
 
     def known(self, text: str) -> str:

@@ -18,14 +18,15 @@ CUT = re.compile(
         )
     )
 )
-REACH = 2  # characters before and behind a place decide whether it is a cut
-_NEAR = (1 << 8, 1 << 12)  # characters at the end of a text: the first often have a cut, the second nearly always
+REACH = 8  # bytes, two characters, before and behind a place decide whether it is a cut
+_NEAR = (1 << 8, 1 << 12)  # bytes at the end of a text: the first often have a cut, the second nearly always
 
 
-def last_cut(text: str) -> int:
-    """The last place where a text can be cut. 0 if there is none."""
-    for start in (*(max(0, len(text) - near) for near in _NEAR), 0):
-        places = [found.start() for found in CUT.finditer(text, start)]
+def last_cut(text: bytes) -> int:
+    """The last place where a text in UTF-8 can be cut, in bytes. 0 if there is none."""
+    for near in (*_NEAR, len(text)):
+        end = text[max(0, len(text) - near) :].decode(errors="ignore")  # it may begin inside a character
+        places = [found.start() for found in CUT.finditer(end)]
         if places:
-            return places[-1]
+            return len(text) - len(end[places[-1] :].encode())
     return 0

@@ -67,6 +67,18 @@ def test_code_points_beside_and_far_from_the_known_ones_and_lone_surrogates_are_
         CharTokenizer("ab").encode(f"a{chr(code_point)}")
 
 
+@pytest.mark.parametrize("text", ["", "a", "ba", "abé", "bz", "zé", "\u2603"])
+def test_utf8_has_the_ids_and_the_errors_of_its_text(text: str) -> None:
+    tokenizer = CharTokenizer("abé")
+    try:
+        expected = tokenizer.encode(text).tolist()
+    except DataError as error:
+        with pytest.raises(DataError, match=re.escape(str(error))):
+            tokenizer.encode_utf8(text.encode())
+    else:
+        assert tokenizer.encode_utf8(text.encode()).tolist() == expected == ["abé".index(each) for each in text]
+
+
 def test_of_many_unknown_characters_five_are_named() -> None:
     with pytest.raises(DataError, match=r"'1'.*'5'.* and 4 more are unknown") as caught:
         CharTokenizer("ab").encode("a123456789987654321")

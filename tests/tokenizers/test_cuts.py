@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from pathlib import Path
 
@@ -79,8 +80,9 @@ def test_the_named_encoding_sees_no_cut(gpt2_cache: Path) -> None:
     rng = random.Random(2)
     for _ in range(5000):
         text = awkward(rng, 12)
-        at = tokenizer.last_cut(text)
-        halves = tokenizer.encode(text[:at]).tolist() + tokenizer.encode(text[at:]).tolist()
+        utf8 = text.encode()
+        at = tokenizer.last_cut(utf8)
+        halves = tokenizer.encode_utf8(utf8[:at]).tolist() + tokenizer.encode_utf8(utf8[at:]).tolist()
         assert halves == tokenizer.encode(text).tolist(), (text, at)
 
 
@@ -97,12 +99,19 @@ def test_the_named_encoding_sees_no_cut(gpt2_cache: Path) -> None:
     ],
 )
 def test_the_last_cut_is_between_words_lines_and_clauses(text: str, at: int) -> None:
-    assert last_cut(text) == at
+    assert last_cut(text.encode()) == len(text[:at].encode())
+
+
+def test_the_last_cut_is_found_wherever_it_is() -> None:
+    for before, behind in itertools.product(range(4), (0, 1, 253, 254, 255, 256, 4094, 4095, 4096, 9000)):
+        text = "é" * before + "an\u00ef bé" + "é" * (behind // 2) + "x" * (behind % 2)
+        assert last_cut(text.encode()) == len(("é" * before + "anï").encode()), (before, behind)
 
 
 def test_a_bpe_learns_the_same_from_text_in_blocks() -> None:
     text = awkward(random.Random(3), 3000)
     whole = train_bpe([text], 500)
-    at = last_cut(text[: len(text) // 2])
-    assert train_bpe([text[:at], text[at:]], 500).ranks == whole.ranks
+    at = last_cut(text[: len(text) // 2].encode())
+    halves = text.encode()[:at].decode(), text.encode()[at:].decode()
+    assert train_bpe(halves, 500).ranks == whole.ranks
     assert len(whole.ranks) > 400
