@@ -35,7 +35,7 @@ SHARD_TOKENS = 100_000_000
 _HEADER = struct.Struct("<8sIIQQ32s")
 _DTYPES: dict[int, np.dtype[np.unsignedinteger[Any]]] = {1: np.dtype("<u2"), 2: np.dtype("<u4")}
 _BUFFER_BYTES = 4 << 20
-_MAX_CACHED = 64 << 20  # written bytes that the system keeps in memory: more would take it from other programs
+_MAX_CACHED = 16 << 20  # written bytes that the system keeps in memory: more would take it from other programs
 
 Count = Annotated[int, Field(ge=0, le=1 << 48)]  # sums of larger ones would overflow
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]

@@ -39,6 +39,7 @@ def write_text(folder: Path, megabytes: int, others: list[Path]) -> None:
         copy[at] = rng.integers(ord("a"), ord("z") + 1, size=len(at))
         (folder / f"{written:012}.txt").write_bytes(copy.tobytes()[: megabytes * MEGABYTE - written])
         written += len(copy)
+    os.sync()  # nothing of this is left to write while a preparation is measured
 
 
 def measure(folder: Path, megabytes: list[int], others: list[Path]) -> list[Figure]:
