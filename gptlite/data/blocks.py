@@ -102,7 +102,8 @@ def blocks(parts: Iterable[Part], cut: Callable[[bytes], int]) -> Iterator[Block
 
 def training_texts(corpus: Corpus) -> Iterator[str]:
     """The training text for a BPE to learn from: cut only where that changes nothing for it."""
-    return (text.decode() for block in blocks(corpus.parts("train"), last_cut) for text in block.texts)
+    parts = (part for part in corpus.parts(having="train") if part.split == "train")
+    return (text.decode() for block in blocks(parts, last_cut) for text in block.texts)
 
 
 @dataclass(frozen=True, eq=False)

@@ -70,10 +70,10 @@ class Corpus:
         """If so, each document gets an end-of-text token before it."""
         return len(self.sizes) > 1
 
-    def parts(self, only: SplitName | None = None) -> Iterator[Part]:
+    def parts(self, *, having: SplitName | None = None) -> Iterator[Part]:
         """Every document's training and validation part, in order; empty parts are left out.
 
-        only: the split that is wanted. Documents without a part of it are not read.
+        having: the split that is wanted. Documents without a part of it are not read.
         """
         documents = (document for source in self.sources for document in source.documents())
         kept = itertools.chain(self.kept.tolist(), itertools.repeat(True))
@@ -82,14 +82,14 @@ class Corpus:
             if index >= len(self.sizes):
                 raise changed_meanwhile(self.sources)
             unread = {"train": 0, "val": self.sizes[index]}  # if the cut is there, the document has no such part
-            if only is not None and self.plan.cuts[index] == unread[only]:
+            if having is not None and self.plan.cuts[index] == unread[having]:
                 continue
             size, begun = 0, set[SplitName]()
             for piece in document.pieces:
                 halves = self.plan.parts(index, piece, before=size)
                 size += len(piece)
                 for split, half in zip(SPLITS, halves, strict=True):
-                    if half and only in (None, split):
+                    if half:
                         yield Part(split, split not in begun, half)
                         begun.add(split)
             if size != self.sizes[index]:

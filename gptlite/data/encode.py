@@ -7,9 +7,10 @@ PROGRESS_FILE is replaced: it lists the shards and says in which block of its sp
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,7 +123,9 @@ def encode_corpus(
             opened.enter_context(split.writer)
         pool = opened.enter_context(ThreadPoolExecutor(workers))
         compressing = opened.enter_context(ThreadPoolExecutor(1))
-        baselines = compressing.submit(_baselines, corpus)
+        stopped = threading.Event()
+        opened.callback(stopped.set)  # before the threads are waited for
+        baselines = compressing.submit(_baselines, corpus, stopped)
         cut = blocks(corpus.parts(), tokenizer.last_cut)
         # Looking characters up takes less time than waiting for other threads.
         in_turn = map(encode, cut) if tokenizer.kind == "char" else in_order(pool, encode, cut, workers * _AHEAD)
@@ -134,15 +137,19 @@ def encode_corpus(
             forced_cuts += block.forced
             if block.split == "train":
                 unseen.remove(block.texts)
+        found = baselines.result()
         train, val = (EncodedSplit(splits[name].writer.finish(), text_bytes[name]) for name in SPLITS)
-    return EncodedCorpus(train, val, unseen.sorted(), baselines.result(), overlap.finish(), forced_cuts)
+    return EncodedCorpus(train, val, unseen.sorted(), found, overlap.finish(), forced_cuts)
 
 
-def _baselines(corpus: Corpus) -> Baselines:
+def _baselines(corpus: Corpus, stopped: threading.Event) -> Baselines:
     """Those of the validation text, which is read for them once more: it may come last, and xz takes a second."""
     meter = BaselineMeter()
-    for part in corpus.parts("val"):
-        meter.feed(part.text)
+    for part in corpus.parts(having="val"):
+        if stopped.is_set():  # nobody waits for the result, and the text may be long
+            raise CancelledError
+        if part.split == "val":
+            meter.feed(part.text)
     return meter.finish()
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import random
+import threading
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -19,12 +22,15 @@ from gptlite.config.schema import DataSection, TokenizerSection
 from gptlite.data import blocks, encode
 from gptlite.data import prepare as module
 from gptlite.data.corpus import scan
+from gptlite.data.documents import Document
 from gptlite.data.encode import in_order
 from gptlite.data.fingerprint import open_sources
 from gptlite.data.prepare import prepare
 from gptlite.data.prepared import Prepared
-from gptlite.data.split import SplitName
+from gptlite.data.sources import Source
+from gptlite.data.split import SPLITS, SplitName
 from gptlite.errors import DataError, StorageError
+from gptlite.tokenizers.char import CharTokenizer
 
 Section = Callable[..., DataSection]
 Tree = Callable[[Path], dict[str, str]]
@@ -57,16 +63,50 @@ def test_any_number_of_workers_writes_the_same_bytes(
     assert made[0] == made[1] == made[2]
 
 
-@pytest.mark.parametrize("only", ["train", "val"])
-@pytest.mark.parametrize("texts", [TEXTS, {"one.txt": "".join(TEXTS.values())}], ids=["many", "one"])
-def test_the_parts_of_one_split_are_those_of_all(
-    tmp_path: Path, section: Section, texts: dict[str, str], only: SplitName
+@pytest.mark.parametrize("split", ["train", "val"])
+@pytest.mark.parametrize(
+    "texts",
+    [{f"{i}.txt": f"text {i}\n" for i in range(200)}, TEXTS, {"one.txt": "".join(TEXTS.values())}],
+    ids=["documents", "tails", "one"],
+)
+def test_documents_without_a_part_of_a_split_can_be_left_unread(
+    tmp_path: Path, section: Section, texts: dict[str, str], split: SplitName
 ) -> None:
-    sources = open_sources(section(tmp_path, texts))
-    corpus = scan(sources, 0.1, 10**6)
-    found = list(corpus.parts(only))
-    assert found == [part for part in corpus.parts() if part.split == only]
-    assert found != []
+    corpus = scan(open_sources(section(tmp_path, texts)), 0.1, 10**6)
+    found, every = list(corpus.parts(having=split)), list(corpus.parts())
+    wanted = [part for part in every if part.split == split]
+    assert [part for part in found if part.split == split] == wanted != []
+    if corpus.plan.rule.rule == "document_hash":
+        assert found == wanted
+
+
+def test_after_an_error_the_rest_of_the_text_is_not_read(
+    tmp_path: Path, section: Section, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = 0
+
+    def fail(*_: object, **__: object) -> None:
+        raise DataError("no ids")
+
+    def documents(self: Source, skipped: Counter[str] | None = None) -> Iterator[Document]:
+        def pieces() -> Iterator[bytes]:
+            nonlocal read
+            for piece in [b"one two\n"] * 1000:
+                if threading.current_thread() is not threading.main_thread():
+                    read += 1
+                    time.sleep(0.002)
+                yield piece
+
+        yield Document("one.txt", pieces())
+
+    monkeypatch.setattr(Source, "documents", documents)
+    monkeypatch.setattr(encode, "encode_block", fail)
+    corpus = scan(open_sources(section(tmp_path, {"one.txt": "text\n"})), 0.1, 10**6)
+    (tmp_path / "made").mkdir()
+    encode.write_progress(tmp_path / "made", {name: encode.Progress() for name in SPLITS})
+    with pytest.raises(DataError, match="no ids"):
+        encode.encode_corpus(tmp_path / "made", corpus, CharTokenizer.of([corpus.characters]))
+    assert read < 1000
 
 
 @pytest.fixture
