@@ -165,7 +165,7 @@ class OutFile(contextlib.AbstractContextManager["OutFile"]):
             )
 
     def sync(self, *, keep_cached: bool = True) -> None:
-        """Return when the content is durable. keep_cached: otherwise the system may forget it where it takes advice."""
+        """Return when the content is durable. keep_cached: if not, the system may drop it from its cache of files."""
         with storage_errors(self.path, "sync"):
             syscall(_fsync, self._fd)
             if not keep_cached and hasattr(os, "posix_fadvise"):

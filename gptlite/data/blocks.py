@@ -59,7 +59,7 @@ class _Pending:
         """All but the end of the last text, which may continue. None if that is all there is and it cannot be cut."""
         last = b"".join(self._texts.pop())
         begins = self._begins.pop()
-        searched = max(self._searched - 2 * REACH, 0)  # of the last of them, too little was known
+        searched = max(self._searched - 2 * REACH, 0)  # whether there is a cut near their end depends on what follows
         at = cut(last[searched:])
         at = searched + at if at else 0
         forced = at == 0 and _count_characters(last) >= LONGEST

@@ -85,21 +85,11 @@ def decode_pieces(
     yield from (text for text in (_composed(texts) if normalize == "nfc" else texts) if text)
 
 
-def utf8_pieces(
-    pieces: Iterable[bytes],
-    encoding: str,
-    normalize: str,
-    where: str | None = None,
-    *,
-    errors: Literal["strict", "replace"] = "strict",
-) -> Iterator[bytes]:
-    """The text of `decode_pieces` in UTF-8. No piece ends inside a character.
+def valid_utf8(pieces: Iterable[bytes], where: str | None = None) -> Iterator[bytes]:
+    """The same for UTF-8 that stays UTF-8 and is only checked. No piece ends inside a character.
 
-    A text that is UTF-8 already is only checked: of that, ASCII takes a tenth of the time for decoding and encoding.
+    For ASCII that takes a fifth of the time of decoding and encoding it.
     """
-    if codecs.lookup(encoding).name != "utf-8" or normalize != "none" or errors != "strict":
-        yield from (text.encode() for text in decode_pieces(pieces, encoding, normalize, where, errors=errors))
-        return
     head, left, n_bytes, begun = b"", b"", 0, False
     for piece in _with_end(pieces):
         head = head or piece
@@ -107,13 +97,13 @@ def utf8_pieces(
         raw = left + piece
         used = len(raw)
         if b"\0" in piece:
-            raise _nul(head, sample, encoding, n_bytes + piece.index(b"\0"), where)
+            raise _nul(head, sample, "utf-8", n_bytes + piece.index(b"\0"), where)
         if not raw.isascii():
             try:
                 _, used = codecs.utf_8_decode(raw, "strict", not piece)
             except UnicodeDecodeError as error:
                 at = n_bytes - len(left) + error.start
-                raise _invalid(sample, encoding, at, raw[error.start], where) from None
+                raise _invalid(sample, "utf-8", at, raw[error.start], where) from None
         text, left = raw[:used], raw[used:]
         if not begun:
             text = text.removeprefix(codecs.BOM_UTF8)

@@ -73,7 +73,7 @@ class Corpus:
     def parts(self, *, having: SplitName | None = None) -> Iterator[Part]:
         """Every document's training and validation part, in order; empty parts are left out.
 
-        having: the split that is wanted. Documents without a part of it are not read.
+        having: leave out documents without a part of this split, and do not read them to their end.
         """
         documents = (document for source in self.sources for document in source.documents())
         kept = itertools.chain(self.kept.tolist(), itertools.repeat(True))

@@ -29,7 +29,7 @@ from gptlite.data.charset import (
     in_normal_form,
     is_binary,
     is_wide,
-    utf8_pieces,
+    valid_utf8,
 )
 from gptlite.data.compression import compression_of, open_plain, plain_suffix
 from gptlite.data.named_datasets import Card
@@ -180,7 +180,7 @@ def _texts(
         return
     raw = itertools.chain([first], raw)
     if reading.separator is None:
-        pieces = utf8_pieces(raw, reading.encoding, reading.normalize, str(path), errors=reading.errors)
+        pieces = valid_utf8(raw, str(path)) if reading.keeps_bytes else map(str.encode, _decode(raw, path, reading))
         if (piece := next(pieces, None)) is None:
             skipped["empty file"] += 1
         else:

@@ -122,13 +122,13 @@ def encode_corpus(
         for split in splits.values():
             opened.enter_context(split.writer)
         pool = opened.enter_context(ThreadPoolExecutor(workers))
-        compressing = opened.enter_context(ThreadPoolExecutor(1))
+        measuring = opened.enter_context(ThreadPoolExecutor(1))
         stopped = threading.Event()
         opened.callback(stopped.set)  # before the threads are waited for
-        baselines = compressing.submit(_baselines, corpus, stopped)
-        cut = blocks(corpus.parts(), tokenizer.last_cut)
-        # Looking characters up takes less time than waiting for other threads.
-        in_turn = map(encode, cut) if tokenizer.kind == "char" else in_order(pool, encode, cut, workers * _AHEAD)
+        baselines = measuring.submit(_baselines, corpus, stopped)
+        plain = blocks(corpus.parts(), tokenizer.last_cut)
+        # Looking characters up costs less than handing blocks to other threads.
+        in_turn = map(encode, plain) if tokenizer.kind == "char" else in_order(pool, encode, plain, workers * _AHEAD)
         for block, encoded in in_turn:
             if encoded is not None and splits[block.split].add(block, encoded):
                 write_progress(folder, {name: split.progress for name, split in splits.items()})

@@ -1,6 +1,7 @@
 """Preparing a data set: text to token ids on disk. The folder appears complete under its name.
 
-The text is read three times: to hash it, to plan its split, to encode it; a BPE reads some of it once more to learn.
+The text is read three times: to hash it, to plan its split, to encode it. The baselines read the
+validation text once more, and a BPE some of the training text to learn.
 """
 
 from __future__ import annotations

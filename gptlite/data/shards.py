@@ -95,7 +95,7 @@ class ShardWriter(AbstractContextManager["ShardWriter"]):
         self._vocab_size, self._shard_tokens = vocab_size, shard_tokens
         self._done = list(done)
         self._file: files.OutFile | None = None
-        self._cached = 0  # bytes that were written since the system was last told to forget them
+        self._cached = 0  # bytes that were written since the cache was last dropped
 
     @property
     def done(self) -> tuple[Shard, ...]:

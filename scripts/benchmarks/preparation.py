@@ -111,7 +111,7 @@ def peak_of(command: list[str]) -> float:
 
 
 def _prepare(source: Path, folder: Path, kind: str, *, workers: int) -> dict[str, Any]:
-    """Prepare a text in a process of its own. A small one begins it: Linux hands a parent's peak memory down."""
+    """Prepare a text in a process of its own. A small one starts it: on Linux a peak includes that of the parent."""
     target = Path(tempfile.mkdtemp(dir=folder))
     command = [sys.executable, "-m", __name__, str(source), str(target), kind, str(workers)]
     begin = f"import subprocess; subprocess.run({command!r}, check=True)"

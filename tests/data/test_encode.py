@@ -69,7 +69,7 @@ def test_any_number_of_workers_writes_the_same_bytes(
     [{f"{i}.txt": f"text {i}\n" for i in range(200)}, TEXTS, {"one.txt": "".join(TEXTS.values())}],
     ids=["documents", "tails", "one"],
 )
-def test_documents_without_a_part_of_a_split_can_be_left_unread(
+def test_documents_without_a_part_of_a_split_can_be_left_out(
     tmp_path: Path, section: Section, texts: dict[str, str], split: SplitName
 ) -> None:
     corpus = scan(open_sources(section(tmp_path, texts)), 0.1, 10**6)
