@@ -12,14 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from gptlite import files
+from gptlite.config.yaml import Value, write
 from gptlite.loggers.events import EventFolder, Values, import_errors
 from gptlite.loggers.media import Embeddings, Histogram, Image, Media, encode_png
 from gptlite.loggers.metrics import Sink
-
-Setting: TypeAlias = str | bool | int | float | None
 
 NO_CURVES = ("tokens",)  # a straight line
 # The tag of every metric under `time`; None is not shown. A metric that is missing here is a KeyError.
@@ -44,7 +43,7 @@ class TensorBoardSink(Sink):
         folder: Path,
         *,
         config: str = "",
-        hparams: Mapping[str, Setting] | None = None,
+        hparams: Mapping[str, Value] | None = None,
         resume_step: int | None = None,
         resume_tokens: int = -1,
         resume_seconds: float = -1.0,
@@ -130,8 +129,8 @@ embeddings {{
     files.replace(folder / PROJECTOR, config.encode())
 
 
-def _hparams(settings: Mapping[str, Setting]) -> dict[str, Any]:
-    """The settings of a run for the HParams tab. None is a number that this run does not have.
+def _hparams(settings: Mapping[str, Value]) -> dict[str, Any]:
+    """The settings of a run for the HParams tab: a list as text; None is a number that this run does not have.
 
     Without a summary of the experiment, TensorBoard shows settings that differ first and sorts metrics by their tags,
     so that best/bits_per_byte is the first.
@@ -143,10 +142,10 @@ def _hparams(settings: Mapping[str, Setting]) -> dict[str, Any]:
     for name, value in settings.items():
         if isinstance(value, bool):
             session.hparams[name].bool_value = value
-        elif isinstance(value, str):
-            session.hparams[name].string_value = value
-        elif value is not None:
+        elif isinstance(value, int | float):
             session.hparams[name].number_value = value
+        elif value is not None:
+            session.hparams[name].string_value = value if isinstance(value, str) else write(value)
     summary = metadata.create_summary_metadata(plugin_data_pb2.HParamsPluginData(session_start_info=session))
     return {"tag": metadata.SESSION_START_INFO_TAG, "metadata": summary, "tensor": metadata.NULL_TENSOR}
 

@@ -119,9 +119,10 @@ def warn_about_warmup(warmup_steps: int, updates: int | None) -> Iterator[str]:
     """A learning rate that still rises when it should fall."""
     if updates is None or warmup_steps <= MAX_WARMUP * updates:
         return
+    most = int(MAX_WARMUP * updates)
     yield (
         f"The warm-up takes {warmup_steps} steps, which is {warmup_steps / updates:.0%} of {updates} updates. Set "
-        f"train.warmup_steps to {int(MAX_WARMUP * updates)} or less, so that most of the training uses the full "
+        f"train.warmup_steps to {most}{' or less' if most else ''}, so that most of the training uses the full "
         "learning rate."
     )
 

@@ -7,11 +7,12 @@ from pathlib import Path
 
 from gptlite.config.loading import dump_config
 from gptlite.config.schema import RunConfig
+from gptlite.config.yaml import Value
 from gptlite.data.manifest import Manifest
 from gptlite.loggers.baselines import FOLDER, BaselineSink
 from gptlite.loggers.log_files import NO_ENDS
 from gptlite.loggers.metrics import MetricLog
-from gptlite.loggers.tensorboard import Setting, TensorBoardSink
+from gptlite.loggers.tensorboard import TensorBoardSink
 from gptlite.runs.run import Run
 from gptlite.training.checkpointing import Restored
 from gptlite.training.listener import Listener
@@ -59,14 +60,14 @@ def name_of_text(manifest: Manifest) -> str:
     return f"{named}-{hashlib.sha256(repr(content).encode()).hexdigest()[:6]}"
 
 
-def settings_of(cfg: RunConfig, manifest: Manifest) -> dict[str, Setting]:
+def settings_of(cfg: RunConfig, manifest: Manifest) -> dict[str, Value]:
     """The hyperparameters that TensorBoard compares: tokenizer, model, training, text and seed."""
     values = cfg.model_dump()
-    settings: dict[str, Setting] = {"tokenizer.kind": cfg.tokenizer.kind, "vocab_size": manifest.tokenizer.vocab_size}
+    settings: dict[str, Value] = {"tokenizer.kind": cfg.tokenizer.kind, "vocab_size": manifest.tokenizer.vocab_size}
     for section in ("model", "train"):
         settings |= {f"{section}.{key}": value for key, value in values[section].items()}
     sources = " ".join(Path(spec).name for spec in cfg.data.sources)
-    text: dict[str, Setting] = {"data.source": sources, "data.order": cfg.data.order, "run.seed": cfg.run.seed}
+    text: dict[str, Value] = {"data.source": sources, "data.order": cfg.data.order, "run.seed": cfg.run.seed}
     return {key: value for key, value in (settings | text).items() if key not in NO_HPARAMS}
 
 
