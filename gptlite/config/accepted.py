@@ -37,7 +37,7 @@ def describe_accepted(section: str, key: str) -> str:
     """Describe the values that a key accepts.
 
     >>> describe_accepted("train", "micro_batch_size"), describe_accepted("model", "dropout")
-    ('auto or a whole number >= 1', 'a number >= 0 and < 1')
+    ('auto or a whole number >= 1', 'a number >= 0 and <= 0.99')
     """
     metadata = SECTIONS[section].fields()[key].metadata
     own = (item.description for item in metadata if isinstance(item, Accepted))

@@ -29,10 +29,10 @@ from gptlite.config.training import EvalSection, LogSection, SaveSection, TrainS
 from gptlite.config.values import (
     INT64_MAX,
     Auto,
-    BelowOne,
     Biases,
     BiasPlace,
     Count,
+    DropoutRate,
     Encoding,
     Name,
     Natural,
@@ -159,10 +159,10 @@ class ModelSection(Section):
     n_head: Count = key(4, "attention heads per block; must divide n_embd")
     n_embd: Count = key(128, "embedding width")
     block_size: Count = key(128, "context length in tokens")
-    dropout: BelowOne = key(0.0, "dropout probability, at every place that has none of its own")
-    embedding_dropout: BelowOne | None = key(None, "dropout of the embeddings; null means dropout")
-    attention_dropout: BelowOne | None = key(None, "dropout of the attention weights; null means dropout")
-    residual_dropout: BelowOne | None = key(
+    dropout: DropoutRate = key(0.0, "dropout probability, at every place that has none of its own")
+    embedding_dropout: DropoutRate | None = key(None, "dropout of the embeddings; null means dropout")
+    attention_dropout: DropoutRate | None = key(None, "dropout of the attention weights; null means dropout")
+    residual_dropout: DropoutRate | None = key(
         None, "dropout of the outputs of attention and feed-forward; null means dropout"
     )
     activation: Literal["relu", "gelu"] = key(

@@ -59,6 +59,7 @@ Epochs = Annotated[float, Field(gt=0, le=1_000_000)]  # so that the updates of a
 NonNegative = Annotated[float, Field(ge=0)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
+DropoutRate = Annotated[float, Field(ge=0, le=0.99)]  # what is kept is scaled up, at most a hundredfold
 Text = Annotated[str, AfterValidator(_utf8_text)]
 Name = Annotated[Text, Field(min_length=1)]
 PathText = Annotated[Text, AfterValidator(_usable_path), Accepted("the path of a folder")]

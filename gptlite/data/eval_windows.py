@@ -29,17 +29,25 @@ _BLOCK = 1 << 16  # windows that are sorted by length at a time
 class EvalWindows:
     """The windows of a text. end: the id of end-of-text; None for a single document.
 
-    Memory grows only with the number of documents. DataError for fewer than two tokens, ConfigError for a stride
-    outside 1 .. block_size (None: block_size).
+    padding: whether a batch may have windows of different lengths. Memory grows only with the number of documents.
+    DataError for fewer than two tokens, ConfigError for a stride outside 1 .. block_size (None: block_size).
     """
 
-    def __init__(self, tokens: Tokens, block_size: int, *, stride: int | None = None, end: int | None = None) -> None:
+    def __init__(
+        self,
+        tokens: Tokens,
+        block_size: int,
+        *,
+        stride: int | None = None,
+        end: int | None = None,
+        padding: bool = True,
+    ) -> None:
         check_scorable(tokens)
         if stride is not None and not 1 <= stride <= block_size:
             raise ConfigError(
                 f"a stride of {stride} is not possible. Use 1 to model.block_size ({block_size}).", where="stride"
             )
-        self._tokens, self._end = tokens, end
+        self._tokens, self._end, self._padding = tokens, end, padding
         self._block_size, self._stride = block_size, stride or block_size
         self._edges = _edges(tokens, end)
         overhang = np.maximum(0, np.diff(self._edges) - block_size)
@@ -47,12 +55,14 @@ class EvalWindows:
         self._firsts = np.concatenate([[0], np.cumsum(1 + -(-overhang // self._stride))])
 
     def batches(self, batch_size: int) -> Iterator[WindowRows]:
-        """All windows, `batch_size` at a time. Windows of equal length come together, which saves padding."""
+        """All windows, at most `batch_size` at a time. Windows of equal length come together, which saves padding."""
         n_windows, step = int(self._firsts[-1]), max(1, _BLOCK // batch_size) * batch_size
         for first in range(0, n_windows, step):
             rows = self._rows(np.arange(first, min(first + step, n_windows)))
             rows = rows[np.argsort(-rows[:, 1], kind="stable")]
-            yield from np.split(rows, range(batch_size, len(rows), batch_size))
+            changes = np.flatnonzero(np.diff(rows[:, 1])) + 1
+            for part in [rows] if self._padding else np.split(rows, changes):
+                yield from np.split(part, range(batch_size, len(part), batch_size))
 
     def read(self, start: int, length: int) -> Ids:
         """The inputs of a window and the target of its last one: (length + 1,)."""

@@ -230,9 +230,12 @@ class LanguageModel:
         return TokenArray(np.array([self.tokenizer.eot_id, *ids] if self.knows_end_of_text else ids, dtype=np.uint32))
 
     def windows(self, tokens: Tokens, stride: int | None = None) -> EvalWindows:
-        """The windows in which ids are scored, as EvalWindows describes them."""
-        end = self.tokenizer.eot_id if self.knows_end_of_text else None
-        return EvalWindows(tokens, self.info.model.block_size, stride=stride, end=end)
+        """The windows in which ids are scored, as EvalWindows describes them.
+
+        A model without a mask would attend to padding, so its batches have none.
+        """
+        cfg, end = self.info.model, self.tokenizer.eot_id if self.knows_end_of_text else None
+        return EvalWindows(tokens, cfg.block_size, stride=stride, end=end, padding=not cfg.sees_ahead)
 
     def score(self, text: str, *, batch_size: int = SCORE_BATCH_SIZE, stride: int | None = None) -> Score:
         """Score a text. A model that knows end-of-text scores every token and the end; others all but the first token.

@@ -50,7 +50,7 @@ class DropoutMasks:
         key = self._keys[self._drawn]
         self._drawn += 1
         n = math.prod(shape)
-        threshold = round(p * LEVELS) - LEVELS // 2  # each hash is two signed 16-bit numbers
+        threshold = min(round(p * LEVELS), LEVELS - 1) - LEVELS // 2  # each hash is two signed 16-bit numbers
         if key.device.type != "cpu" or torch.compiler.is_compiling():
             return (hashes(0, (n + 1) // 2, key).view(torch.int16)[:n] < threshold).view(tuple(shape))
         mask = torch.empty(n, dtype=torch.bool)
@@ -64,8 +64,8 @@ class DropoutMasks:
 def dropout(x: Tensor, p: float, dropout_masks: DropoutMasks | None) -> Tensor:
     """Zero each element with probability p and scale the others by 1 / (1 - p); without masks, the identity.
 
-    The probability is p rounded to a multiple of 1 / 65,536.
+    The probability is p rounded to a multiple of 1 / 65,536, at most the last one below 1.
     """
     if dropout_masks is None or p == 0.0:
         return x
-    return x.masked_fill(dropout_masks.dropped(x.shape, p), 0.0).mul_(1.0 / (1.0 - p))
+    return x.masked_fill(dropout_masks.dropped(x.shape, p), 0.0).mul_(min(1.0 / (1.0 - p), LEVELS))

@@ -81,20 +81,22 @@ def look_back(model: nn.Module, cfg: ModelSection) -> None:
     table = math.sqrt(2) * sign * sinusoids(cfg.block_size, cfg.n_embd)  # of root mean square 1
     model.get_parameter("position_embedding.weight").copy_(table)
     key = read_position(cfg)
+    n_rows = len(key)  # the others of a head keep what was drawn: rows of zeros, or equal ones, would never differ
     for layer in range(min(PREVIOUS_BLOCKS, cfg.n_layer)):
         qkv = model.get_parameter(f"blocks.{layer}.attn.qkv.weight")
         queries, keys, _ = qkv.view(3, cfg.n_head, cfg.head_size, cfg.n_embd)  # each (nh, hs, C)
         for head in range(cfg.n_head):
-            keys[head] = key
-            queries[head] = key @ rotation(-(head + 1), cfg.n_embd)
+            keys[head, :n_rows] = key
+            queries[head, :n_rows] = key @ rotation(-(head + 1), cfg.n_embd)
 
 
 def read_position(cfg: ModelSection) -> Tensor:
-    """A key of a position: hs / 2 pairs of its columns, those of wavelengths from 6 to 600 positions: (hs, C)."""
-    rows = torch.zeros(cfg.head_size, cfg.n_embd)
-    n_pairs = min(cfg.head_size, cfg.n_embd) // 2
+    """A key of a position: pairs of its columns, none twice, of wavelengths from 6 to 600 positions: (<= hs, C)."""
+    last = max(0, cfg.n_embd // 4 - 1)
+    pairs = torch.unique_consecutive(torch.linspace(0, last, cfg.head_size // 2).round().long())
+    n_pairs = len(pairs)
+    rows = torch.zeros(2 * n_pairs, cfg.n_embd)
     if n_pairs:
-        pairs = torch.linspace(0, max(0, cfg.n_embd // 4 - 1), n_pairs).round().long()
         row = torch.arange(n_pairs)
         scale = 1 / math.sqrt(cfg.head_size) if cfg.scale_attention else 1.0
         # In a normalised vector sin^2 + cos^2 of a pair is 2.

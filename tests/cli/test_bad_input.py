@@ -29,7 +29,7 @@ CASES = [
     (["--data", "short.txt"], "Set model.block_size to at most 8"),
     (set_("train.learning_rate", 1), "--set: train.learning_rate is not a key of the config. Did you mean train.lr?"),
     (set_("model.n_layer", "two"), "model.n_layer is two, but it must be a whole number >= 1."),
-    (set_("model.dropout", 1.5), "model.dropout is 1.5, but it must be a number >= 0 and < 1."),
+    (set_("model.dropout", 1.5), "model.dropout is 1.5, but it must be a number >= 0 and <= 0.99."),
     (
         set_("model.bias", "qkv"),
         "model.bias is qkv, but it must be true, false or a list of qkv, proj, mlp and norm. Write [qkv].",

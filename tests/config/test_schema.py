@@ -87,8 +87,8 @@ def test_every_key_has_a_description_and_accepted_values(section, key):
         ("data.val_fraction", [0.5, 1e-9], [0, 0.0, 0.51, "0.1", None]),
         ("tokenizer.kind", ["char", "o200k_base"], ["Char", "gpt4", None]),
         ("tokenizer.vocab_size", [257, None], [256, 0, "257", 300.0]),
-        ("model.dropout", [0, 0.0, 0.999], [1, 1.0, -0.1, float("nan")]),
-        ("model.residual_dropout", [None, 0, 0.999], [1, -0.1]),
+        ("model.dropout", [0, 0.0, 0.99], [1, 1.0, 0.999999999999, -0.1, float("nan")]),
+        ("model.residual_dropout", [None, 0, 0.99], [1, 0.991, -0.1]),
         ("model.bias", [True, False, ["qkv"], ["norm", "mlp"]], [[], "qkv", ["qkv", "qkv"], ["head"], None, 1]),
         ("model.init", ["zero", "gpt2", "torch"], ["xavier", None, 0]),
         ("train.lr", [1, 3e-4], [0, 0.0, -1.0, float("nan"), float("inf"), True, "3e-4", 10**400]),
@@ -121,7 +121,7 @@ def test_a_key_takes_its_range_and_nothing_else(name, good, bad):
         ("train.grad_clip", "a number > 0 or null"),
         ("eval.prompt", "text"),
         ("model.bias", "true, false or a list of qkv, proj, mlp and norm"),
-        ("model.attention_dropout", "a number >= 0 and < 1 or null"),
+        ("model.attention_dropout", "a number >= 0 and <= 0.99 or null"),
     ],
 )
 def test_accepted_values_are_described_with_their_range(name, text):

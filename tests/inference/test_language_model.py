@@ -11,6 +11,7 @@ import torch
 from gptlite.compute.device import Compute
 from gptlite.config.sampling import SampleSection
 from gptlite.config.schema import ModelSection
+from gptlite.data.tokens import TokenArray
 from gptlite.errors import ConfigError
 from gptlite.inference.language_model import LanguageModel, ModelInfo
 from gptlite.model.gpt import GPT
@@ -77,3 +78,20 @@ def test_a_search_returns_the_n_best_texts_and_refuses_more_beams_than_fit(model
     ]
     with pytest.raises(ConfigError, match="beams: at most 64 beams of this model fit in memory, not 65"):
         model.search("abc", SampleSection(beams=65))
+
+
+@pytest.mark.parametrize("variant", ["no_mask", None])
+def test_the_score_of_documents_does_not_depend_on_the_batch_size(variant):
+    cfg = ModelSection(n_layer=2, n_head=1, n_embd=8, block_size=8, variant=variant, init="torch")
+    gpt = GPT(cfg, TOKENIZER.vocab_size, rng=torch.Generator().manual_seed(0)).requires_grad_(False)
+    model = LanguageModel(
+        gpt, TOKENIZER, ModelInfo(cfg, TOKENIZER.eot_id, "none"), Compute(torch.device("cpu"), "fp32", "fused", 1)
+    )
+    rng = np.random.default_rng(0)
+    documents = [rng.integers(0, 7, rng.integers(1, 20)).tolist() for _ in range(40)]
+    ids = TokenArray(np.array([i for each in documents for i in (TOKENIZER.eot_id, *each)], np.uint32), "val")
+    one_by_one = model.score_tokens(ids, batch_size=1)
+    for batch_size in (2, 7, 200):
+        score = model.score_tokens(ids, batch_size=batch_size)
+        assert (score.tokens, score.bytes) == (one_by_one.tokens, one_by_one.bytes)
+        assert score.loss == pytest.approx(one_by_one.loss, rel=1e-5)

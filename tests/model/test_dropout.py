@@ -70,6 +70,14 @@ def test_what_is_kept_is_scaled_up_and_gradients_go_through_it_alone():
     assert torch.equal(before, torch.random.get_rng_state())
 
 
+@pytest.mark.parametrize("p", [0.2, 0.99, 1 - 2**-16, 1 - 2**-17, 0.9999999, 0.999999999999])
+def test_the_expectation_stays_for_every_probability(p):
+    n, kept = 1 << 22, max(1 - p, 2**-16)  # the least that 16 bits can tell from nothing
+    y = dropout(torch.ones(n), p, DropoutMasks(5))
+    assert y.isfinite().all()
+    assert abs(y.double().mean().item() - 1) < 4 * math.sqrt((1 - kept) / (kept * n)) + 1e-5
+
+
 def test_no_masks_or_no_probability_change_nothing():
     x = torch.randn(5)
     assert dropout(x, 0.5, None) is x
