@@ -7,6 +7,7 @@ PROGRESS_FILE is replaced: it lists the shards and says in which block of its sp
 from __future__ import annotations
 
 import dataclasses
+import shutil
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,9 +26,10 @@ from gptlite.data.baselines import BaselineMeter, Baselines
 from gptlite.data.blocks import Block, EncodedBlock, blocks, encode_block
 from gptlite.data.corpus import Corpus
 from gptlite.data.overlap import Overlap, OverlapMeter, choose_share, sample
-from gptlite.data.shards import SHARD_TOKENS, Count, Shard, ShardWriter, verified_ids, verify_ids
+from gptlite.data.shards import SHARD_TOKENS, Count, Shard, ShardWriter, dtype_for, verified_ids, verify_ids
 from gptlite.data.split import SPLITS, SplitName
-from gptlite.errors import DataError
+from gptlite.errors import DataError, StorageError
+from gptlite.formatting import size
 from gptlite.json_files import SEALED_VERSION, check_version, read_sealed, write_sealed
 from gptlite.tokenizers.base import Tokenizer
 from gptlite.tokenizers.char import UnseenCharacters
@@ -97,6 +99,28 @@ class _SplitWriter:
             return False
         self.progress = Progress(self.writer.done, block.number, before)
         return True
+
+
+def free_bytes(folder: Path) -> int:
+    """Free space on the disk that holds, or will hold, `folder`."""
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    return shutil.disk_usage(existing).free
+
+
+def check_space(folder: Path, corpus: Corpus, tokenizer: Tokenizer) -> None:
+    """StorageError where the ids of a corpus will not fit on the disk of `folder`: a small file may unpack to a large
+    text. How many ids a byte of text has is taken from the first piece of it."""
+    free, most = free_bytes(folder), int(corpus.sizes.sum()) * dtype_for(tokenizer.vocab_size).itemsize
+    if most <= free:
+        return
+    text = next(corpus.parts(having="train")).text
+    needed = most * len(tokenizer.encode(text.decode(errors="ignore"))) // len(text)
+    if needed > free:
+        raise StorageError(
+            f"the ids of this text will take about {size(needed)}, and {size(free)} are free here. Free some space, or "
+            "set data.dir to a folder on another disk.",
+            str(folder),
+        )
 
 
 def encode_corpus(

@@ -29,6 +29,7 @@ from gptlite.data.encode import (
     EncodedCorpus,
     EncodedSplit,
     Progress,
+    check_space,
     count_ids,
     encode_corpus,
     read_progress,
@@ -136,6 +137,7 @@ def _build(
             temp, tokenizer = unfinished
             report("continuing where an earlier preparation of this text was stopped")
         else:
+            check_space(folder, corpus, tokenizer)
             temp = _begin(folder, tokenizer)
         try:
             _finish(temp, tokenizer, sources, corpus, data, workers)

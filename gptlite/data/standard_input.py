@@ -17,6 +17,8 @@ _SHORT = 12  # hex digits of the text's sha256 in the file's name
 def keep_standard_input(stream: BinaryIO, folder: Path = FOLDER) -> Path:
     """Write all that the stream has to a file named by its content, and return it. Equal text is kept once.
 
+    The folder is ignored by git: what was piped into a program is seldom meant to be published.
+
     DataError where there is nothing, StorageError where it cannot be written.
     """
     files.make_dirs(folder)
@@ -28,6 +30,7 @@ def keep_standard_input(stream: BinaryIO, folder: Path = FOLDER) -> Path:
         path = folder / f"stdin-{sha256[:_SHORT]}.txt"
         if not path.is_file() or files.file_sha256(path) != sha256:
             files.remove_tree(path)
+            files.replace(folder / ".gitignore", b"*\n")
             files.publish(temp, path)
         return path
     finally:

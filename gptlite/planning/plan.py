@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from gptlite.config.schema import RunConfig
+from gptlite.data.encode import free_bytes
 from gptlite.data.manifest import Manifest
 from gptlite.data.prepared import Prepared
 from gptlite.formatting import size
@@ -63,15 +62,9 @@ def plan_run(
         *warn_about_block_size(cfg.model.block_size, prepared.document_lengths("train")),
         *warn_about_warmup(cfg.train.effective_warmup_steps, cfg.train.updates),
         *warn_about_memory(cfg, estimate.memory.peak, available_memory),
-        *warn_about_disk(cfg, estimate, free_bytes(runs_folder(cfg.run.dir).absolute())),
+        *warn_about_disk(cfg, estimate, free_bytes(runs_folder(cfg.run.dir))),
     )
     return RunPlan(estimate, tuple(f"warning: {line}" for line in warnings))
-
-
-def free_bytes(folder: Path) -> int:
-    """Free space on the disk that holds, or will hold, `folder`."""
-    existing = next(path for path in (folder, *folder.parents) if path.exists())
-    return shutil.disk_usage(existing).free
 
 
 def warn_about_epochs(cfg: RunConfig, estimate: Estimate) -> Iterator[str]:

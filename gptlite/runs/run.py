@@ -161,10 +161,12 @@ class Run:
 
     @property
     def has_trained(self) -> bool:
-        """Whether there is something that is only written after the first checkpoint."""
+        """Whether there is something that is only written after the first checkpoint, such as the loss of an update."""
         marks = (self.path / "finished.json", self.checkpoints / "latest.json", self.checkpoints / "best.json")
         metrics = self.path / "metrics.jsonl"
-        return any(os.path.lexists(mark) for mark in marks) or (metrics.is_file() and metrics.stat().st_size > 0)
+        with files.storage_errors(metrics, "read"):
+            has_updates = metrics.is_file() and b'"split": "train"' in metrics.read_bytes()
+        return has_updates or any(os.path.lexists(mark) for mark in marks)
 
     @property
     def finished(self) -> bool:

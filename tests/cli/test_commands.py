@@ -21,7 +21,7 @@ import gptlite as package
 from gptlite.cli import app
 from gptlite.cli.terminal import Console, wrapped
 from gptlite.config.loading import load_config
-from gptlite.errors import Interrupted
+from gptlite.errors import Interrupted, StorageError
 from gptlite.inference.language_model import LanguageModel
 from gptlite.runs.run import runs_folder
 
@@ -431,3 +431,24 @@ def test_continue_with_only_a_name_continues_the_run_unchanged(gptlite, trained)
     result = gptlite("train", "--name", "nano", "--continue")
     assert result.code == 0
     assert "nano is finished after 6 updates. To train on, raise train.max_steps." in result.err
+
+
+def test_a_run_that_ended_at_its_first_checkpoint_can_be_continued(gptlite, monkeypatch):
+    wanted = ["--set", "log.attention=true", "--set", "log.tensorboard=true"]  # which is logged before that checkpoint
+
+    def full(*_: object, **__: object) -> None:
+        raise StorageError("cannot write: no space left on device.", "checkpoints")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("gptlite.training.trainer.save_checkpoint", full)
+        assert gptlite("train", "-c", "nano.yaml", "--name", "y", *wanted).code == 4
+    assert Path("runs/y/metrics.jsonl").stat().st_size > 0
+    again = gptlite("train", "-c", "nano.yaml", "--name", "y", "--continue", *wanted)
+    assert again.code == 0, again.err
+    assert gptlite("train", "-c", "nano.yaml", "--name", "z", *wanted).code == 0
+    y, z = ([strip_time(line) for line in Path(f"runs/{name}/metrics.jsonl").read_text().splitlines()] for name in "yz")
+    assert y == z
+
+
+def strip_time(line: str) -> dict[str, object]:
+    return {key: value for key, value in json.loads(line).items() if key != "time"}

@@ -45,7 +45,7 @@ def test_standard_input_is_a_text(gptlite, tmp_path: Path, monkeypatch: pytest.M
 
     send(STORY * 40)
     assert gptlite("train", "-c", "nano.yaml", "--data", "-", "--name", "b").code == 0
-    (kept,) = (tmp_path / "data/stdin").iterdir()
+    (kept,) = (tmp_path / "data/stdin").glob("*.txt")
     assert kept.read_text() == STORY * 40
     send("")
     assert gptlite("prepare", "--data", "-").refuses("--data -: standard input has no text")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import hashlib
 import os
 import re
@@ -18,7 +19,7 @@ from file_faults import Killed, stop_after
 
 from gptlite import files, locks
 from gptlite.config.schema import DataSection, TokenizerSection
-from gptlite.data import fingerprint, named_datasets, shards
+from gptlite.data import encode, fingerprint, named_datasets, shards
 from gptlite.data import prepare as module
 from gptlite.data.corpus import scan
 from gptlite.data.prepare import prepare
@@ -53,6 +54,21 @@ def test_a_kill_at_any_file_operation_leaves_no_partial_folder(
         assert not final.exists() or tree(final) == tree(undisturbed.path)
         assert tree(prepare(data, CHAR).path) == tree(undisturbed.path)
         assert [path.name for path in final.parent.iterdir() if path.is_dir()] == [final.name]
+
+
+def test_a_small_file_that_unpacks_to_more_than_the_disk_holds_is_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: Section
+) -> None:
+    data = section(tmp_path, {"a.txt": ""})
+    packed = Path(str(data.source)).with_suffix(".txt.gz")
+    packed.write_bytes(gzip.compress(b"the same line again\n" * 50_000))  # a megabyte
+    data = data.model_copy(update={"source": str(packed)})
+    assert packed.stat().st_size < 10_000
+    monkeypatch.setattr(encode, "free_bytes", lambda folder: 1_999_999)  # each character is two bytes
+    with pytest.raises(StorageError, match=r"will take about 1\.9 MiB, and 1\.9 MiB are free here"):
+        prepare(data, CHAR)
+    assert list(data.folder.rglob("*.bin")) == []
+    assert prepare(data, TokenizerSection(kind="bpe", vocab_size=300)).manifest.train.tokens < 500_000
 
 
 def test_an_error_while_writing_removes_the_unfinished_folder(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,16 @@ def test_standard_input_becomes_a_file_named_by_its_content(tmp_path: Path) -> N
     path.write_bytes(b"something else")
     assert keep_standard_input(io.BytesIO(b"text\n"), path.parent) == path
     assert path.read_bytes() == b"text\n"
-    assert list(path.parent.iterdir()) == [path]
+    assert sorted(path.parent.iterdir()) == [path.parent / ".gitignore", path]
+
+
+def test_git_does_not_add_it(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    keep_standard_input(io.BytesIO(b"a letter\n"), tmp_path / "data/stdin")
+    seen = subprocess.run(
+        ["git", "-C", tmp_path, "add", "--dry-run", "--all", "."], check=True, capture_output=True, text=True
+    )
+    assert seen.stdout == ""
 
 
 def test_a_broken_or_empty_stream_leaves_nothing(tmp_path: Path) -> None:
