@@ -1,8 +1,9 @@
-"""Compare runs: groups that differ only in their seed, config keys that differ, validation curves."""
+"""Compare runs: groups that differ only in their seed, their means, config keys that differ, validation curves."""
 
 from __future__ import annotations
 
 import bisect
+import math
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +17,16 @@ Axis = Literal["step", "tokens", "seconds"]
 
 SEED = "run.seed"
 FOLDERS = ("run.dir", "data.dir")  # they do not affect training
+
+# Two-sided 95 % quantiles of Student's t by degrees of freedom: R. A. Fisher and F. Yates, Statistical Tables for
+# Biological, Agricultural and Medical Research, table III. Nothing is rounded down to its last row, of infinity.
+T_ROWS = (*range(1, 31), 40, 60, 120)
+T_QUANTILES = (
+    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
+    *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
+    *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
+    *(2.021, 2.000, 1.980),
+)
 
 
 @dataclass(frozen=True)
@@ -43,11 +54,14 @@ class RunGroup:
         return self.mean(lambda run: run.best_bits_per_byte)
 
     @property
+    def scores(self) -> list[float]:
+        """The best bits per byte of the runs that have any."""
+        return [run.best_bits_per_byte for run in self.runs if run.best_bits_per_byte is not None]
+
+    @property
     def deviation(self) -> float | None:
         """Sample standard deviation (n - 1) of the best bits per byte; None for a single run."""
-        values = [run.best_bits_per_byte for run in self.runs]
-        known = [value for value in values if value is not None]
-        return statistics.stdev(known) if len(known) == len(values) > 1 else None
+        return statistics.stdev(self.scores) if len(self.scores) == len(self.runs) > 1 else None
 
     def value(self, key: str) -> Value:
         """Return the group's value of a config key; None for the seed of several runs."""
@@ -68,9 +82,39 @@ def group_seeds(runs: Sequence[Summary]) -> list[RunGroup]:
 
 
 def find_seed_group(run: Summary, others: Sequence[Summary]) -> RunGroup:
-    """Return the finished runs that differ from `run` only in their seed, itself included; else the run alone."""
-    groups = group_seeds([other for other in others if _config_without_seed(other) == _config_without_seed(run)])
+    """Return the finished runs of the setting of `run`, one of each seed; where it is unfinished, the run alone."""
+    groups = group_seeds(_same_setting(run, others)) if run.state == "finished" else []
     return max(groups, key=lambda group: len(group.runs), default=RunGroup([run]))
+
+
+def unused_seeds(run: Summary, others: Sequence[Summary], n: int) -> list[int]:
+    """Return the `n` smallest seeds from 1 on that no run of the setting of `run` has."""
+    used = {other.config.get(SEED) for other in [run, *_same_setting(run, others)]}
+    return [seed for seed in range(1, n + len(used) + 1) if seed not in used][:n]
+
+
+@dataclass(frozen=True)
+class MeanDifference:
+    """The mean of some values minus that of others, its standard error, and the degrees of freedom of its t."""
+
+    value: float
+    error: float
+    df: float
+
+    @classmethod
+    def of(cls, a: Sequence[float], b: Sequence[float]) -> MeanDifference:
+        """By Welch's t and the degrees of freedom of Satterthwaite, from at least two values each."""
+        of_a, of_b = (statistics.variance(values) / len(values) for values in (a, b))
+        share = of_a / (of_a + of_b) if of_a + of_b else 0.0  # without variance, any df gives an interval of no width
+        df = 1 / (share**2 / (len(a) - 1) + (1 - share) ** 2 / (len(b) - 1))
+        return cls(statistics.mean(a) - statistics.mean(b), math.sqrt(of_a + of_b), df)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % confidence interval, by the row of the table at or below the degrees of freedom."""
+        row = bisect.bisect_right(T_ROWS, self.df + 1e-9) - 1  # 1.9999999999999998 is 2
+        margin = T_QUANTILES[row] * self.error
+        return self.value - margin, self.value + margin
 
 
 def find_differing_keys(groups: Sequence[RunGroup]) -> list[str]:
@@ -133,6 +177,10 @@ def shared_positions(a: Sequence[tuple[float, float]], b: Sequence[tuple[float, 
     if len(places) <= most:
         return places
     return [places[round(i * (len(places) - 1) / (most - 1))] for i in range(most)]
+
+
+def _same_setting(run: Summary, others: Sequence[Summary]) -> list[Summary]:
+    return [other for other in others if _config_without_seed(other) == _config_without_seed(run)]
 
 
 def _config_without_seed(run: Summary) -> object:

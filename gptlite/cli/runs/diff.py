@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 from collections.abc import Iterator, Sequence
+from statistics import mean
 
 from gptlite.cli.runs.table import row_cells
 from gptlite.cli.tables import PAGE_WIDTH, format_table, side_by_side, terminal_width
-from gptlite.cli.terminal import on_one_line
+from gptlite.cli.terminal import on_one_line, shell_name
 from gptlite.config.yaml import write
 from gptlite.formatting import clock_time, counted
 from gptlite.runs.compare import (
+    SEED,
     Axis,
+    MeanDifference,
     RunGroup,
     curve_points,
     differences,
     find_seed_group,
     interpolate,
     shared_positions,
+    unused_seeds,
 )
+from gptlite.runs.run import CONFIG, DEFAULT_FOLDER, runs_folder
 from gptlite.runs.summary import Summary, read_curve, read_samples
 
 HEADERS = ("", "config", "difference")  # that no run's column may have
 N_PLACES = 5  # at which curves are compared
 SMALLEST_COLUMN = 12
+MORE_SEEDS = 3  # to train where a setting has one
 
 
 def describe_differences(a: Summary, b: Summary, others: Sequence[Summary]) -> Iterator[str]:
@@ -92,27 +99,53 @@ def _format_place(x: float, axis: Axis) -> str:
 
 
 def _compare_with_seeds(a: Summary, b: Summary, names: Sequence[str], others: Sequence[Summary]) -> Iterator[str]:
-    """Yield whether the runs differ by more than the seeds of one of them, if there are several seeds.
+    """Yield which run's setting has the better mean over its seeds, or why that cannot be told.
 
-    Nothing where only one of the scores is a prediction.
+    Nothing where only one of the scores is a prediction, or where a finished run has no score.
     """
     if a.sees_ahead != b.sees_ahead:
         return
     groups = [find_seed_group(run, others) for run in (a, b)]
-    known = [
-        (group.deviation, name, len(group.runs))
-        for group, name in zip(groups, names, strict=True)
-        if group.deviation is not None
-    ]
-    if a.best_bits_per_byte is None or b.best_bits_per_byte is None or not known:
-        return
-    difference = abs(b.best_bits_per_byte - a.best_bits_per_byte)
-    deviation, name, n_seeds = max(known)
-    verdict = "clearly different" if difference > deviation else "not clearly different"
-    yield "\n" + _wrapped(
-        f"{verdict}: the best bits per byte differ by {difference:.4f}; the standard deviation over "
-        f"{counted(n_seeds, 'seed')} of {name} is {deviation:.4f}"
+    scores = [group.scores for group in groups]
+    seeds = " and ".join(f"{counted(len(each), 'seed')} of {name}" for each, name in zip(scores, names, strict=True))
+    states = dict(zip(names, (a.state, b.state), strict=True))
+    unfinished = [f"{name} is not finished ({state})" for name, state in states.items() if state != "finished"]
+    if unfinished:
+        yield "\n" + _wrapped(f"cannot tell which is better: {' and '.join(unfinished)}")
+    elif groups[0] == groups[1]:
+        yield "\n" + _wrapped("both are seeds of one setting: their scores differ by chance only")
+    elif all(len(each) > 1 for each in scores):
+        yield "\n" + _wrapped(_judge(scores, names, seeds))
+    elif all(scores):
+        yield "\n" + _wrapped(f"cannot tell which is better from {seeds}: seeds differ, too. To train more seeds:")
+        yield from (_command_for_seeds(run, others) for run, each in zip((a, b), scores, strict=True) if len(each) == 1)
+
+
+def _judge(scores: Sequence[Sequence[float]], names: Sequence[str], seeds: str) -> str:
+    """Return which mean of best bits per byte is lower, if the 95 % interval of the difference does not hold zero."""
+    (name, better), (_, worse) = sorted(zip(names, scores, strict=True), key=lambda each: mean(each[1]))
+    difference = MeanDifference.of(worse, better)
+    low, high = difference.interval
+    if low > 0:
+        return (
+            f"{name} is better: its mean best bits per byte is lower by {difference.value:.4f} (95 % interval "
+            f"{low:.4f} to {high:.4f}; {seeds})"
+        )
+    return (
+        f"cannot tell which is better: the mean best bits per byte differ by {difference.value:.4f}, and the 95 % "
+        f"interval of the difference, {low:.4f} to {high:.4f}, holds zero ({seeds})"
     )
+
+
+def _command_for_seeds(run: Summary, others: Sequence[Summary]) -> str:
+    """Return the command that trains more seeds of a run's setting, in its folder."""
+    seeds = unused_seeds(run, others, MORE_SEEDS)
+    folder = run.run.path.resolve().parent
+    is_default = runs_folder(str(run.config.get("run.dir", DEFAULT_FOLDER))).resolve() == folder
+    words = ["--config", str(run.run.path / CONFIG), "--sweep", f"{SEED}={','.join(map(str, seeds))}"]
+    words += ["--name", f"{run.name}-seeds-{seeds[0]}"]
+    words += [] if is_default else ["--set", f"run.dir={write(str(folder))}"]
+    return on_one_line(f"  {shell_name('gptlite')} train {shlex.join(words)}") + "\n"
 
 
 def _wrapped(text: str) -> str:
