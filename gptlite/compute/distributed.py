@@ -7,7 +7,7 @@ environment; with `-m` in place of `--no-python`, Python would import modules fr
 
 from __future__ import annotations
 
-import os
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -15,8 +15,10 @@ import torch
 import torch.distributed as tdist
 from torch import Tensor
 
-from gptlite.compute.processes import world_size
-from gptlite.errors import ConfigError
+from gptlite.compute.processes import rank, world_size
+from gptlite.compute.rendezvous import meet, peer_errors
+
+_groups = itertools.count()  # joined by this process, one after the other: a store is used once
 
 
 @dataclass(frozen=True)
@@ -28,27 +30,29 @@ class Dist:
     device: str = "cpu"
 
     @classmethod
+    @peer_errors()
     def from_environment(cls, device: torch.device) -> Dist:
-        """Join the group that torchrun set up; a single process where there is none. ConfigError for half of one."""
+        """Join the group of the run's processes; a single process where there is none. Errors as of `meet`."""
         if world_size() == 1:
             return cls()
-        if missing := [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if name not in os.environ]:
-            raise ConfigError(
-                f"there are to be {world_size()} processes, but {', '.join(missing)} are not set. Start them with "
-                "torchrun, or unset this variable.",
-                "WORLD_SIZE",
-            )
-        if device.type == "cuda":
+        store = tdist.PrefixStore(f"group {next(_groups)}", meet())  # type: ignore[attr-defined]
+        on_gpu = device.type == "cuda"
+        if on_gpu:
             torch.cuda.set_device(device)  # collectives of objects use the current one
-            tdist.init_process_group("nccl", device_id=device)
-        else:
-            tdist.init_process_group("gloo")
+        tdist.init_process_group(
+            "nccl" if on_gpu else "gloo",
+            store=store,
+            rank=rank(),
+            world_size=world_size(),
+            device_id=device if on_gpu else None,
+        )
         return cls(tdist.get_rank(), tdist.get_world_size(), str(device))
 
     @property
     def is_main(self) -> bool:
         return self.rank == 0
 
+    @peer_errors()
     def sum(self, tensor: Tensor) -> Tensor:
         """The sum of `tensor` over all processes, in place."""
         if self.world_size > 1:
@@ -65,6 +69,7 @@ class Dist:
         for gradient, part in zip(gradients, parts, strict=True):
             gradient.copy_(part.view_as(gradient))
 
+    @peer_errors()
     def largest(self, number: int) -> int:
         """The largest of a number over all processes, so that all processes take the same branch."""
         if self.world_size == 1:
@@ -84,6 +89,7 @@ class Dist:
         """The main process's number, on every process: of clocks, so that all processes take the same branch."""
         return self.sum_numbers([number if self.is_main else 0.0])[0]
 
+    @peer_errors()
     def from_main(self, text: str) -> str:
         """Broadcast `text` from rank 0."""
         texts = [text]
@@ -91,6 +97,7 @@ class Dist:
             tdist.broadcast_object_list(texts, src=0)
         return texts[0]
 
+    @peer_errors()
     def barrier(self) -> None:
         if self.world_size > 1:
             tdist.barrier()

@@ -22,9 +22,19 @@ def local_rank() -> int:
     return _number("LOCAL_RANK", 0)
 
 
+def rank() -> int:
+    """The number of this process among all."""
+    return 0 if world_size() == 1 else _number("RANK", 0)
+
+
 def is_main() -> bool:
     """Whether this process is the one that writes."""
-    return world_size() == 1 or _number("RANK", 0) == 0
+    return rank() == 0
+
+
+def slurm_tasks() -> int:
+    """Tasks that Slurm started and that know nothing of each other; 1 without Slurm, or where torchrun started them."""
+    return _number("SLURM_STEP_NUM_TASKS", 1) if world_size() == 1 and "SLURM_PROCID" in os.environ else 1
 
 
 def _number(name: str, least: int) -> int:

@@ -28,7 +28,7 @@ from gptlite.runs.names import check_name
 from gptlite.runs.run import TOKENIZER, TOKENIZER_FROM, Run, runs_folder
 from gptlite.tokenizers.base import fingerprint_inputs
 from gptlite.training.listener import Listener, SilentListener
-from gptlite.training.reconcile import reconcile, saved_config
+from gptlite.training.reconcile import facts_of_process, reconcile, saved_config
 
 if TYPE_CHECKING:
     from gptlite.training.dry_run import DryRun
@@ -124,6 +124,8 @@ def resume(run: Run, wanted: RunConfig | None = None, *, listener: Listener | No
             )
         saved = saved_config(run)
         cfg = reconcile(saved, wanted, run.name) if wanted is not None else saved
+        if world_size() > 1:
+            check_processes(cfg, run.recorded("data", str), f"{run.name}, continued")
         prepared = _prepared_of(run, cfg, listener)
         from gptlite.training.session import start_resumed
 
@@ -155,10 +157,19 @@ def _prepare(cfg: RunConfig, listener: Listener) -> Prepared:
         from gptlite.compute.device import Hardware, choose_device
 
         choose_device(cfg.run.device, Hardware.detect())
+    if world_size() > 1:
+        check_processes(cfg, compute_fingerprint(cfg.data, cfg.tokenizer), "new")
     prepared = prepare(cfg.data, cfg.tokenizer, listener.say)
     prepared.check_block_size(cfg.model.block_size)
     prepared.verify()
     return prepared
+
+
+def check_processes(cfg: RunConfig, text: str, run: str) -> None:
+    """ConfigError in all processes unless all were started alike. text: its fingerprint. run: new or continued."""
+    from gptlite.compute.rendezvous import check_same  # imports torch
+
+    check_same(facts_of_process(cfg, run=run, text=text[:12]))
 
 
 def _start(cfg: RunConfig, create: Callable[[], Run], listener: Listener, facts: Mapping[str, Any]) -> Outcome:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -28,6 +29,9 @@ WITHOUT_EFFECT = (
     *("data.source", "data.val_source", "data.dir", "tokenizer.from", "run.dir"),
     "train.micro_batch_size",
 )
+
+# Of each process: where its files lie, and its threads, which change the rounding of sums but not what is exchanged.
+OF_EACH_PROCESS = ("data.source", "data.val_source", "data.dir", "tokenizer.from", "run.dir", "run.threads")
 
 
 def saved_config(run: Run) -> RunConfig:
@@ -73,6 +77,12 @@ def reconcile(saved: RunConfig, wanted: RunConfig, name: str) -> RunConfig:
     return saved.with_values(changes)
 
 
+def facts_of_process(cfg: RunConfig, **more: str) -> dict[str, str]:
+    """What must be the same in all processes of a run: the config, the versions, and more, such as fingerprints."""
+    versions = {name: importlib.metadata.version(name) for name in ("gptlite", "torch")}
+    return {**more, **versions, **{key: str(value) for key, value in flat(cfg) if key not in OF_EACH_PROCESS}}
+
+
 def deciding_values(cfg: RunConfig) -> dict[str, Any]:
     """The keys that decide the result and may not change, as a checkpoint records them."""
     return {key: value for key, value in flat(cfg) if not key.startswith(MAY_CHANGE + WITHOUT_EFFECT)}
@@ -89,11 +99,12 @@ def contradictions(recorded: Mapping[str, Any], cfg: RunConfig) -> list[str]:
 
 
 def inexact_because(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """A warning where run.json has another torch, processor or number of threads than before; None where it has not."""
+    """A warning where run.json has another torch, processor, number of threads or of processes than before, or None."""
     pairs = {
         "torch": [info.get("versions", {}).get("torch") for info in (before, now)],
         "processor": [info.get("processor") for info in (before, now)],
         "threads": [info.get("threads") for info in (before, now)],
+        "processes": [info.get("world_size") for info in (before, now)],
     }
     changed = [f"{what} {new} (before: {old})" for what, (old, new) in pairs.items() if old not in (None, new)]
     if not changed:

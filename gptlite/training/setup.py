@@ -14,6 +14,7 @@ from gptlite.compute.device import Compute, Hardware, choose_compute, torch_devi
 from gptlite.compute.distributed import Dist
 from gptlite.compute.memory import memory_of, resident_bytes
 from gptlite.compute.processes import local_rank, world_size
+from gptlite.compute.rendezvous import check_same
 from gptlite.config.schema import RunConfig
 from gptlite.data.batches import Batches
 from gptlite.data.prepared import Prepared
@@ -29,6 +30,7 @@ from gptlite.planning.estimate import advise_less_memory
 from gptlite.tokenizers.base import Tokenizer
 from gptlite.training.checkpointing import Identity
 from gptlite.training.optim.build import build_optimizers, choose_optimizer
+from gptlite.training.reconcile import facts_of_process
 from gptlite.training.schedule import choose_adamw_lr, choose_lr
 from gptlite.training.step import choose_micro_batch_size, choose_vocab_sample
 from gptlite.training.trainer import Trainer
@@ -107,9 +109,14 @@ def check_without_mask(cfg: RunConfig) -> None:
 
 
 def resolve_here(cfg: RunConfig, prepared: Prepared) -> Setup:
-    """`resolve` for this machine, this process and the vocabulary of a prepared text."""
+    """`resolve` for this machine, this process and the vocabulary of a prepared text.
+
+    ConfigError where other processes of the run come to something else.
+    """
     tokenizer, train = prepared.manifest.tokenizer, prepared.manifest.train
-    return resolve(cfg, tokenizer.vocab_size, train.tokens, Hardware.detect(local_rank()), world_size())
+    setup = resolve(cfg, tokenizer.vocab_size, train.tokens, Hardware.detect(local_rank()), world_size())
+    check_same(facts_of_process(setup.cfg, tokenizer=tokenizer.fingerprint[:12]))
+    return setup
 
 
 def build(cfg: RunConfig, prepared: Prepared) -> Trainer:

@@ -46,9 +46,3 @@ def test_an_environment_that_is_no_speed_is_refused(monkeypatch, text):
     monkeypatch.setenv("GPTLITE_SPEED", text)
     with pytest.raises(ConfigError, match=r"^GPTLITE_SPEED: .*Set it to GFLOP/s as a whole number"):
         speed.find_speed(RunSection())
-
-
-def test_several_processes_need_the_environment(monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "4")
-    with pytest.raises(ConfigError, match=r"^GPTLITE_SPEED: .* there are 4\. Set"):
-        speed.find_speed(RunSection())

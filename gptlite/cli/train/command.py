@@ -19,7 +19,7 @@ from gptlite.cli.options import (
 )
 from gptlite.cli.terminal import Console, emit, next_commands
 from gptlite.cli.train.options import TrainOptions
-from gptlite.compute.processes import is_main
+from gptlite.compute.processes import is_main, slurm_tasks, world_size
 from gptlite.errors import ConfigError, located
 from gptlite.formatting import counted
 
@@ -91,6 +91,7 @@ def train(
     from gptlite.training.listener import SilentListener
 
     listener = Console(quiet=quiet) if is_main() else SilentListener()
+    wait_for_others(listener)
     if dry_run:
         print_dry_run(options, listener)
         return
@@ -98,6 +99,19 @@ def train(
     if is_main():
         lines = [*([] if quiet else show_samples(outcome)), *summarize(outcome)]
         emit("".join(f"{line}\n" for line in lines))
+
+
+def wait_for_others(listener: Listener) -> None:
+    """Return once all processes of the run have come; whoever is missing is named before anything else happens."""
+    if world_size() > 1:
+        from gptlite.compute.rendezvous import gather
+
+        gather("here", Console().say)
+    elif slurm_tasks() > 1:
+        listener.say(
+            f"warning: Slurm started {slurm_tasks()} tasks, and each trains a run of its own. For one run, start "
+            "one task on each machine, and torchrun in it."
+        )
 
 
 def print_dry_run(options: TrainOptions, listener: Listener) -> None:

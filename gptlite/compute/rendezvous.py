@@ -1,0 +1,137 @@
+"""How the processes of a run find each other, and whether all of them were started alike, before they share tensors.
+
+They meet at a key-value store, which torchrun or the process of rank 0 keeps at MASTER_ADDR:MASTER_PORT.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import os
+import re
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from time import monotonic, sleep
+from typing import Any, TypeAlias
+
+import torch
+import torch.distributed as tdist
+
+from gptlite.compute.processes import rank, world_size
+from gptlite.errors import ConfigError, StorageError
+
+PATIENCE, SILENCE = 600.0, 5.0  # seconds that a process waits for others, and how long it does so without a word
+_exchanges = itertools.count()  # every process makes the same ones in the same order, so its number names each
+
+Say: TypeAlias = Callable[[str], None]
+Store: TypeAlias = Any  # torch.distributed.Store, which its stubs do not name
+
+
+def meet(say: Say = lambda line: None) -> Store:
+    """The store of this run. say: gets a line where others are waited for. ConfigError where the environment lacks an
+    address, StorageError where its port is taken or nobody answers there."""
+    if missing := [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if name not in os.environ]:
+        raise ConfigError(
+            f"there are to be {world_size()} processes, but {', '.join(missing)} are not set. Start them with "
+            "torchrun, or unset this variable.",
+            "WORLD_SIZE",
+        )
+    host, port = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
+    if not (port.isdecimal() and int(port) < 1 << 16):
+        raise ConfigError(
+            f"the environment variable is {port[:40]!r}, and a port is a number below 65536.", "MASTER_PORT"
+        )
+    is_host = rank() == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+    if not is_host:
+        wait_for(lambda: _answers(host, int(port)), f"process 0 at {host}:{port} (MASTER_ADDR and MASTER_PORT)", say)
+    return _store(host, int(port), is_host)
+
+
+@functools.cache
+def _store(host: str, port: int, is_host: bool) -> Store:
+    try:  # whoever listens has answered before, so what takes longer now is no store
+        return tdist.TCPStore(  # type: ignore[attr-defined]
+            host, port, world_size(), is_host, timedelta(seconds=30), wait_for_workers=False, multi_tenant=is_host
+        )
+    except tdist.DistError as error:
+        what = "another program uses this port" if "EADDRINUSE" in str(error) else _reason(error)
+        raise StorageError(
+            f"the processes cannot meet there: {what}. Set another MASTER_PORT.", f"{host}:{port}"
+        ) from None
+
+
+def _answers(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def wait_for(come: Callable[[], bool], whom: str, say: Say) -> None:
+    """Return once `come` does, with a line after a while; StorageError when it never does."""
+    started_at, silent = monotonic(), True
+    while not come():
+        waited = monotonic() - started_at
+        if waited > PATIENCE:
+            raise StorageError(
+                f"{whom} did not come within {PATIENCE / 60:g} minutes. Start all processes.", "WORLD_SIZE"
+            )
+        if silent and waited > SILENCE:
+            say(f"waiting for {whom}")
+            silent = False
+        sleep(0.02)
+
+
+def gather(text: str, say: Say = lambda line: None) -> list[str]:
+    """The text of every process, by rank."""
+    if world_size() == 1:
+        return [text]
+    store, number, ranks = meet(say), next(_exchanges), range(world_size())
+    with peer_errors():
+        store.set(f"{number}/{rank()}", text)
+        for each in ranks:
+            key = f"{number}/{each}"
+            wait_for(lambda key=key: store.check([key]), f"process {each} of {world_size()} (RANK)", say)  # type: ignore[misc]
+        texts = [store.get(f"{number}/{each}").decode() for each in ranks]
+        store.add(f"{number}/read", 1)
+        if rank() == 0:  # the store may be ours, and end with us
+            wait_for(lambda: store.add(f"{number}/read", 0) == world_size(), "the other processes", say)
+    return texts
+
+
+def check_same(facts: Mapping[str, str], say: Say = lambda line: None) -> None:
+    """ConfigError, in all processes, where a fact about one is not that about the first."""
+    first, *others = (json.loads(text) for text in gather(json.dumps(dict(facts)), say))
+    problems = [
+        f"{name} is {first.get(name, 'missing')} in process 0 and {other.get(name, 'missing')} in process {number}. "
+        "Start all of them with the same command, text and versions."
+        for number, other in enumerate(others, start=1)
+        for name in {**first, **other}
+        if first.get(name) != other.get(name)
+    ]
+    if problems:
+        raise ConfigError(problems, f"WORLD_SIZE {world_size()}")
+
+
+@contextmanager
+def peer_errors() -> Iterator[None]:
+    """Turn what torch raises where another process has ended into a StorageError."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:
+        raise StorageError(
+            f"another process of this run has ended, or cannot be reached ({_reason(error)}). What was saved "
+            "is kept. See what the others say, and start all of them again.",
+            f"process {rank()} of {world_size()}",
+        ) from error
+
+
+def _reason(error: Exception) -> str:
+    """The first sentence of an error of torch, without the place in its source."""
+    return re.sub(r"^\[\S*\] ", "", str(error).partition("\n")[0]).partition(". ")[0].rstrip(".")
