@@ -210,7 +210,7 @@ def summarize(outcome: Outcome) -> list[str]:
 
 
 def show_samples(outcome: Outcome) -> list[str]:
-    """What the model wrote before training, and a longer sample of what the best checkpoint writes."""
+    """Return what the model wrote before training, and a longer sample of what the best checkpoint writes."""
     from gptlite.inference.load import load
     from gptlite.runs.summary import read_run, read_samples
 
