@@ -39,12 +39,12 @@ _BUSY = (408, 429, 500, 502, 503, 504)  # HTTP statuses that may pass
 
 
 class _WrongContentError(Exception):
-    """What arrived cannot be the file."""
+    """The bytes that arrived cannot be the file."""
 
 
 @dataclass(frozen=True)
 class _Download:
-    """What is to be downloaded. give_up_at: on the monotonic clock."""
+    """A file to download. give_up_at: on the monotonic clock."""
 
     path: Path
     sha256: str
@@ -54,7 +54,7 @@ class _Download:
 
     @property
     def partial(self) -> Path:
-        """What has arrived. Its name is hidden, so that it is no text of a folder or a glob."""
+        """The file of what has arrived. Its name is hidden, so that it is no text of a folder or a glob."""
         return self.path.with_name(f".{self.path.name}.part")
 
     def arrived(self) -> int:
@@ -120,7 +120,7 @@ def _check_online(url: str, path: Path, where: str) -> None:
 
 @contextlib.contextmanager
 def _alone(path: Path, report: Report) -> Iterator[None]:
-    """Be the only process that downloads this file. Of the lock and of new folders nothing stays that is not needed."""
+    """Hold the download lock; remove it, and folders left empty."""
     new = [folder for folder in path.parents if not folder.exists()]
     lock = path.with_name(f".{path.name}.lock")
     try:
@@ -168,7 +168,7 @@ def _try(url: str, wanted: _Download) -> tuple[str, str] | None:
 
 
 def _describe(error: Exception) -> str:
-    """What went wrong, in a few words: some messages of requests run over a hundred, about pools and retries."""
+    """Say what went wrong, in a few words: some messages of requests run over a hundred, about pools and retries."""
     import requests
     import urllib3
 

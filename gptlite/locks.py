@@ -37,10 +37,14 @@ def lock(path: Path, holder: str) -> Iterator[None]:
     """Hold an exclusive lock. `holder` tells others which command has it.
 
     Raise HeldError at once when any process has it, even this one; StorageError where the file system has no locks,
-    RunError where the whole system has none.
+    RunError on Windows, whose locks gptlite does not use yet.
     """
     if sys.platform == "win32":
-        raise RunError("training needs file locks, which Windows lacks. Use Linux or macOS; WSL works.", str(path))
+        raise RunError(
+            "gptlite does not lock files on Windows yet, so it prepares and trains nothing there. Use Linux or macOS; "
+            "WSL works.",
+            str(path),
+        )
     fd = _open_locked(path)
     try:
         since = datetime.now().astimezone().isoformat(timespec="seconds")
@@ -87,7 +91,7 @@ def _open_locked(path: Path) -> int:
 
 
 def _lock(fd: int, path: Path) -> None:
-    """Take the exclusive lock. One who only asks has a shared lock for an instant, and is waited for."""
+    """Take the exclusive lock. `locked()` takes a shared lock briefly; wait for it."""
     give_up_at = time.monotonic() + _READER_SECONDS
     while not _flock(fd, fcntl.LOCK_EX, path):
         if not _flock(fd, fcntl.LOCK_SH, path):

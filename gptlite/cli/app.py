@@ -62,7 +62,7 @@ def complain(error: UserError) -> None:
 
 
 def limit_reached(error: OSError | MemoryError | RuntimeError) -> UserError | None:
-    """What the system refused or had too little of, as an error of one line; None for a bug."""
+    """Turn what the system refused or had too little of into an error of one line; None for a bug."""
     if isinstance(error, OSError):
         from gptlite.files import storage_errors
 
@@ -73,7 +73,7 @@ def limit_reached(error: OSError | MemoryError | RuntimeError) -> UserError | No
         except StorageError as found:
             return found
     if isinstance(error, RecursionError):
-        return DataError("the input is nested too deeply. No file that gptlite writes is: look for a damaged one.")
+        return DataError("the input is nested too deeply. Probably a damaged file.")
     # torch raises a RuntimeError, on a GPU a subclass of it.
     if isinstance(error, MemoryError) or re.search("allocate memory|out of memory", str(error)):
         return ConfigError(

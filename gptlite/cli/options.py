@@ -98,7 +98,7 @@ def read_config(config: str | None, sets: Sequence[str] | None, data: Sequence[s
 
 
 def forbid_downloads() -> None:
-    """What --offline asks for, in this process and in those that it starts."""
+    """Do what --offline asks for, in this process and in those that it starts."""
     os.environ[OFFLINE] = "1"
 
 

@@ -47,7 +47,7 @@ def prepare(
         typer.Option("--name", metavar="NAME", help="First part of the folder's name. Default: the name of the text."),
     ] = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Read every byte of the prepared folder, and say which files are whole.")
+        bool, typer.Option("--verify", help="Read every byte of the prepared folder, and say which files are damaged.")
     ] = False,
     list_: Annotated[
         bool, typer.Option("--list", help="List the named data sets, and whether their texts are on this disk.")
@@ -106,7 +106,7 @@ def show_check(cfg: RunConfig) -> None:
     emit(f"{folder}\n")
     damaged = []
     for name, error in states:
-        emit(f"{name:<36}  {'whole' if error is None else _reason(error)}\n")
+        emit(f"{name:<36}  {'ok' if error is None else _reason(error)}\n")
         damaged += [name] if error is not None else []
     if damaged:
         files = counted(len(damaged), "damaged file")
@@ -142,7 +142,7 @@ def summarize(manifest: Manifest) -> list[str]:
 
 
 def summarize_report(report: TextReport, manifest: Manifest) -> Iterator[str]:
-    """What is worth knowing of a text before training on it, one line each."""
+    """Say what is worth knowing of a text before training on it, one line each."""
     from gptlite.data.overlap import LENGTH
 
     if manifest.train.documents > 1:
@@ -164,7 +164,7 @@ def summarize_report(report: TextReport, manifest: Manifest) -> Iterator[str]:
             "validation text are in the training text, too"
         )
     if report.withheld:
-        yield f"withheld        {counted(report.withheld, 'document')} that the validation text has, too, from training"
+        yield f"skipped         {counted(report.withheld, 'training document')} also found in the validation text"
     if report.forced_cuts:
         yield (
             f"cuts            {counted(report.forced_cuts, 'piece')} of a million characters without a blank or line "

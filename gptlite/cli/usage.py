@@ -157,8 +157,8 @@ def _unknown_option(where: str, name: str, args: list[str], known: Collection[st
 
 
 def _meant(command: str, typed: str, value: str, known: Collection[str]) -> list[str]:
-    """What an unknown option may stand for: one with a similar spelling, else a key of the config by any of its names
-    (as an option or behind --set), else a less similar one."""
+    """Return what an unknown option may stand for: one with a similar spelling, else a key of the config by any of its
+    names (as an option or behind --set), else a less similar one."""
     from gptlite.config.suggest import suggest_key
 
     similar = difflib.get_close_matches(typed, known, n=1, cutoff=0.8)

@@ -25,7 +25,7 @@ def folders(root: Path, controller: str) -> Iterator[Path]:
 
 
 def lines(path: Path) -> list[str]:
-    """Of a file of the system; none where it is missing."""
+    """Return the lines of a system file; [] if it is missing."""
     try:
         return path.read_text("utf-8", "replace").splitlines()
     except OSError:  # not this system, not this controller: nothing there limits us

@@ -30,7 +30,7 @@ LONGEST_BATCHED = 512  # tokens; with 1,024 the fused kernel measured alike, and
 
 @dataclass(frozen=True)
 class Hardware:
-    """What the choices depend on."""
+    """The hardware, as far as choices depend on it."""
 
     devices: tuple[str, ...]  # those of DEVICES that torch finds
     multiply_bf16: frozenset[str]  # those that multiply bf16 in hardware

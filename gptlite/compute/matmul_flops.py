@@ -1,4 +1,4 @@
-"""How fast a device multiplies matrices: the peak that model FLOPs utilisation (mfu) is relative to."""
+"""The speed at which a device multiplies matrices: the peak that model FLOPs utilisation (mfu) is relative to."""
 
 from __future__ import annotations
 

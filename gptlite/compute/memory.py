@@ -1,4 +1,4 @@
-"""How much memory this process holds, and how much there is."""
+"""The memory that this process holds, and that of the machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gptlite.compute.processes import local_world_size
 
 
 def resident_bytes() -> int:
-    """What this process holds in memory now; outside Linux, the most it has held so far."""
+    """Return the bytes that this process holds in memory; outside Linux, the most it has held so far."""
     statm = Path("/proc/self/statm")
     if statm.is_file():
         return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

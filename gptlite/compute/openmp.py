@@ -1,4 +1,4 @@
-"""How OpenMP's threads wait for each other. OpenMP runs torch's CPU operations on several threads.
+"""The waiting of OpenMP's threads for each other. OpenMP runs torch's CPU operations on several threads.
 
 It reads its environment variables once, when torch is loaded; this module must run before that and imports no torch.
 
@@ -53,7 +53,7 @@ def set_short_spin(environment: MutableMapping[str, str], modules: Container[str
 
 
 def describe_spin(environment: Mapping[str, str] = os.environ) -> Choice:
-    """How threads wait and why, for run.json."""
+    """Describe how threads wait and why, for run.json."""
     found = {name: environment[name] for name in (POLICY, *ALONE) if name in environment}
     value = ", ".join(f"{name}={each}" for name, each in found.items()) or "default"
     if found == ALONE:

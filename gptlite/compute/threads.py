@@ -1,4 +1,4 @@
-"""How many threads `run.threads: auto` takes: the cores that this process may use, by affinity and by its cgroups.
+"""The number of threads of `run.threads: auto`: the cores that this process may use, by affinity and by its cgroups.
 
 A container is often given a share of a large machine's time instead of some of its cores. The system stops threads
 beyond that share in the middle of a step, and the others wait for them.

@@ -46,7 +46,7 @@ from gptlite.config.values import (
 
 
 class RunSection(Section):
-    """How and where the run is computed and stored; nothing here changes the model's function."""
+    """Device, precision, threads, seed and folder of a run; nothing here but the seed changes what is learned."""
 
     device: Literal["auto", "cpu", "cuda", "mps"] = key(
         "auto", "device to compute on; auto prefers cuda, then mps, then cpu"
@@ -83,7 +83,8 @@ class DataSection(Section):
     normalize: Literal["none", "nfc"] = key("none", "Unicode normalization of the text")
     documents: Literal["files", "lines", "records"] | None = key(
         None,
-        "what one document is; null means each record where all files are .jsonl, .json, .csv or .tsv, else each file",
+        "what one document is; null means each record where all files are .jsonl, .ndjson, .json, .csv or .tsv, else "
+        "each file",
     )
     field: Name = key("text", "field of a JSON record that holds the text; a dot goes into a nested record")
     column: Name = key("text", "column of a CSV or TSV file that holds the text")
@@ -120,7 +121,7 @@ class DataSection(Section):
 
 
 class TokenizerSection(Section):
-    """How text is converted to token ids."""
+    """The conversion of text to token ids."""
 
     rules = TOKENIZER_RULES
     decides = MappingProxyType({"from": ("kind", "vocab_size")})

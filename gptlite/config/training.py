@@ -42,8 +42,8 @@ class TrainSection(Section):
     lr: Auto | Positive = key("auto", "peak learning rate; auto depends on optimizer, n_embd and init")
     adamw_lr: Auto | Positive | None = key(
         "auto",
-        "peak learning rate of AdamW next to muon, for embeddings and norms; auto depends on the vocabulary, null "
-        "means lr",
+        "peak learning rate of AdamW next to muon, for all but the hidden matrices; auto depends on the vocabulary, "
+        "null means lr",
     )
     warmup_steps: Natural = key(50, "updates of linear learning rate warm-up, at most all updates")
     schedule: Literal["cosine", "linear", "constant"] = key("linear", "learning rate schedule after the warm-up")
@@ -51,7 +51,9 @@ class TrainSection(Section):
     decay_fraction: Fraction | None = key(
         None, f"final fraction of training in which schedule constant decays lr; null means {DEFAULT_DECAY_FRACTION}"
     )
-    weight_decay: NonNegative = key(0.1, "decoupled weight decay of the hidden matrices")
+    weight_decay: NonNegative = key(
+        0.1, "decoupled weight decay of the hidden matrices, and of a head that is not tied"
+    )
     beta1: Auto | BelowOne = key(
         "auto", "AdamW: decay rate of the gradient's running mean; auto is 0.8 next to muon, else 0.9"
     )

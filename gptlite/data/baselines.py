@@ -56,7 +56,7 @@ class ByteMeter:
         del self._uncounted[:-1]
 
     def counts(self) -> np.ndarray:
-        """How often each byte occurs: (256,)."""
+        """Count how often each byte occurs: (256,)."""
         self._count()
         counts: np.ndarray = self._pairs.sum(0)
         counts[list(self._first)] += 1

@@ -99,7 +99,7 @@ class Corpus:
 
 
 class _Scanned:
-    """What a first pass finds: for each document its size, its hash, and whether it is for validation."""
+    """The result of a first pass: for each document its size, its hash, and whether it is for validation."""
 
     def __init__(self) -> None:
         self.sizes, self.hashes, self.for_validation = array("q"), array("d"), array("b")

@@ -1,4 +1,4 @@
-"""What prepare says about how it read the text, where that is not obvious."""
+"""Lines for the user about how prepare read the text, where that is not obvious."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SEVERAL, _SHORT = 100, 40  # lines, and characters of each: a list, such as one
 
 
 def describe_reading(files: Sequence[Path], reading: Reading, *, asked: str | None) -> Iterator[str]:
-    """What was understood where it is not obvious, and the key that changes it. asked: data.documents as it is set."""
+    """Say what is not obvious of how a text was understood, and which key changes it. asked: data.documents as set."""
     if reading.documents == "records":
         kinds = sorted({reading.kind(path) for path in files})
         tables = {"CSV", "TSV"}
@@ -38,7 +38,7 @@ def describe_reading(files: Sequence[Path], reading: Reading, *, asked: str | No
 
 
 def _doubts(files: Sequence[Path], reading: Reading) -> Iterator[str]:
-    """What was taken as text and may be something else."""
+    """Name what was taken as text and may be something else."""
     records = [path.name for path in files if holds_records(path)]
     if records:
         yield (

@@ -68,7 +68,7 @@ class Document:
 
 @dataclass(frozen=True)
 class Reading:
-    """How files become documents: the keys of `data:` that decide it."""
+    """The keys of `data:` that decide how files become documents."""
 
     encoding: str = "utf-8"
     errors: Literal["strict", "replace"] = "strict"
@@ -97,7 +97,7 @@ class Reading:
 
     @property
     def more_than_text(self) -> dict[str, str]:
-        """What makes other documents than whole files would be, by key."""
+        """The keys that make other documents than whole files, with their values."""
         if self.documents == "records":
             keys = ["documents", "field", "column"]
         else:
@@ -106,7 +106,7 @@ class Reading:
         return {key: value for key, value in found.items() if value is not None}
 
     def kind(self, path: Path) -> Kind:
-        """How a file is read. DataError for records that are asked for where the ending does not say which."""
+        """Return how a file is read. DataError for records that are asked for where the ending does not say which."""
         assert self.documents is not None, "of_files comes first"
         if self.documents == "files":
             return "text"

@@ -43,7 +43,7 @@ U = TypeVar("U")
 
 @dataclass(frozen=True)
 class Progress:
-    """What is finished of a split. The next shard begins in `block`, before which the split had `tokens_before` ids."""
+    """The finished part of a split. The next shard begins in `block`, before which there are `tokens_before` ids."""
 
     shards: tuple[Shard, ...] = ()
     block: Annotated[int, Field(ge=0)] = 0
@@ -52,7 +52,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class EncodedSplit:
-    """What was written of a split. text_bytes: of its text."""
+    """The files that were written of a split. text_bytes: of its text."""
 
     shards: tuple[Shard, ...]
     text_bytes: int
@@ -178,7 +178,7 @@ def _baselines(corpus: Corpus, stopped: threading.Event) -> Baselines:
 
 
 def count_ids(folder: Path, shards: Iterable[Shard], vocab_size: int) -> npt.NDArray[np.int64]:
-    """How often each id occurs in the shards of a split: (vocab_size,)."""
+    """Count how often each id occurs in the shards of a split: (vocab_size,)."""
     counts = np.zeros(vocab_size, np.int64)
     for shard in shards:
         for ids in verified_ids(folder, shard, vocab_size):
@@ -210,7 +210,7 @@ def in_order(pool: ThreadPoolExecutor, work: Callable[[T], U], items: Iterable[T
 
 
 def read_progress(folder: Path) -> dict[SplitName, Progress]:
-    """What is finished in a folder. DataError if its PROGRESS_FILE is damaged."""
+    """Read what is finished in a folder. DataError if its PROGRESS_FILE is damaged."""
     path = folder / PROGRESS_FILE
     fields = read_sealed(path, DataError)
     check_version(path, fields, SEALED_VERSION, error=DataError)

@@ -60,7 +60,7 @@ class FingerprintedSources:
 
 
 def plain_name(source: Source) -> str:
-    """What people call a text: the name of its file without the ending, or of its folder."""
+    """Return what people call a text: the name of its file without the ending, or of its folder."""
     return Path(source.name).stem if source.is_one_file else Path(source.name).parts[0]
 
 
@@ -155,7 +155,7 @@ class HashCache:
         return digest
 
     def text_sha256(self, path: Path) -> str | None:
-        """The same, but None for a binary file, of which only the beginning is read."""
+        """The same, but None for a binary file, which is no part of the text; only its beginning is read."""
         kind = "text" if compression_of(path) is None else "compressed text"  # which counted as binary before
         return self._look_up(path, kind, _hash_text_file)
 

@@ -141,7 +141,7 @@ def _read_fields(path: Path) -> dict[str, Any]:
 
 
 def _contradictions(manifest: Manifest) -> Iterator[str]:
-    """What cannot be true of a folder that gptlite wrote, though each value alone could be."""
+    """Find what cannot be true of a folder that gptlite wrote, though each value alone could be."""
     ids = manifest.tokenizer.vocab_size
     if manifest.start_id >= ids:
         yield f"start_id is {manifest.start_id}, and the vocabulary has {ids} ids"

@@ -32,7 +32,7 @@ class Card:
 
     @property
     def reading(self) -> dict[str, str]:
-        """What the card says of its documents, by key of `data:`."""
+        """The keys of `data:` that the card sets for its documents."""
         found = {"documents": self.documents, "separator": self.separator}
         return {key: value for key, value in found.items() if value is not None}
 

@@ -1,4 +1,4 @@
-"""How much of the validation text is in the training text, too: strings of LENGTH bytes, a sample chosen by content.
+"""The share of the validation text that is also in the training text: strings of LENGTH bytes, sampled by content.
 
 A string is chosen by a hash of its first 32 bytes, and kept if the hash of the whole is small. So each split is sampled
 on its own, in one pass, and a string in both is chosen in both or in neither. The first hash is computed at every place

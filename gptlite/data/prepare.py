@@ -250,7 +250,7 @@ def _start_id(encoded: EncodedCorpus, tokenizer: Tokenizer, count: Callable[[], 
 
 
 def _describe(corpus: Corpus, data: DataSection) -> Iterator[str]:
-    """What was read, and how."""
+    """Say what was read, and how."""
     names = ", ".join(source.name for source in corpus.sources[:3])
     skipped = describe_skipped(corpus.skipped)
     files, documents = sum(corpus.files), len(corpus.sizes)

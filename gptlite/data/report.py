@@ -32,7 +32,7 @@ class Merge:
 
 @dataclass(frozen=True)
 class TextReport:
-    """What was found.
+    """The findings about a text.
 
     copies: documents that equal an earlier one and were kept. longest: documents, the longest first. used_ids: how many
     ids the training text has. val_only: the first characters that only the validation text has; n_val_only: how many

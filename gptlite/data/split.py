@@ -30,7 +30,7 @@ SPLITS: tuple[SplitName, ...] = get_args(SplitName)
 
 @dataclass(frozen=True)
 class SplitRule:
-    """How the text was split, for the manifest."""
+    """The rule by which the text was split, for the manifest."""
 
     rule: RuleName
     threshold: float  # hashes below it are validation; for tails, the fraction of each document

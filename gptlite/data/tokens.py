@@ -50,7 +50,7 @@ class TokenArray:
 
 
 def count_ids(tokens: Tokens, vocab_size: int) -> npt.NDArray[np.int64]:
-    """How often each id occurs, in all of a short text and in blocks at equal distances of a long one: (V,)."""
+    """Count how often each id occurs, in all of a short text and in blocks at equal distances of a long one: (V,)."""
     bounds = [i * tokens.n_tokens // COUNTED_BLOCKS for i in range(COUNTED_BLOCKS + 1)]
     counts = np.zeros(vocab_size, np.int64)
     for start, end in itertools.pairwise(bounds):

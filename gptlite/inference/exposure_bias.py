@@ -52,7 +52,7 @@ class Difference:
 
     @classmethod
     def of(cls, a: Floats, b: Floats) -> Difference:
-        """How much larger a is than b, on average: (N, any number), at least two windows."""
+        """Return how much larger a is than b, on average: (N, any number), at least two windows."""
         each = (a - b).mean(-1)
         return cls(float(each.mean()), 1.96 * float(each.std(ddof=1)) / math.sqrt(len(each)))
 
@@ -89,7 +89,7 @@ def read_windows(tokens: Tokens, length: int) -> Integers:
 
 
 def write(model: LanguageModel, firsts: list[int], n_tokens: int) -> Integers:
-    """What the model writes after each of these tokens: (N, n_tokens). Where a document ends, another begins."""
+    """Let the model write after each of these tokens: (N, n_tokens). Where a document ends, another begins."""
     params = SampleSection(max_new_tokens=n_tokens, temperature=TEMPERATURE)
     prompts, written = [[token] for token in firsts], list[Integers]()
     size = rows_at_once(model.info.model)

@@ -28,7 +28,7 @@ _SEPARATOR = b"\xff"  # between documents: not a character, so that no match cro
 
 @dataclass(frozen=True)
 class Copied:
-    """How much of some passages occurs in the training text."""
+    """The part of some passages that occurs in the training text."""
 
     characters: int  # in all
     verbatim: int  # in stretches that occur in the training text

@@ -24,7 +24,7 @@ IGNORE_INDEX = -100  # a target that is not scored
 
 
 def sinusoid_scale(cfg: ModelSection) -> float:
-    """What the sinusoidal table is multiplied by.
+    """Return the factor of the sinusoidal table.
 
     1, as in the paper, beside token embeddings times sqrt(C). Without that factor a fresh token embedding is small, and
     the table, whose root mean square is 1 / sqrt(2), would drown it: then the table takes the embedding's size.

@@ -1,4 +1,4 @@
-"""How large a model is: parameters by part, and the activation memory of training and scoring per token.
+"""The size of a model: parameters by part, and the activation memory of training and scoring per token.
 
 C = n_embd, T = block_size, V = vocab_size, nh = n_head. Memory is in bytes per token of a batch. `word` is the size of
 a number in matrix products: 4 bytes in fp32, 2 in bf16. Arithmetic only, without torch.
@@ -86,7 +86,7 @@ def largest_block_product_flops(cfg: ModelSection, tokens: float) -> float:
 
 
 def default_sample_size(cfg: ModelSection, vocab_size: int) -> int | None:
-    """How many ids `train.vocab_sample: auto` takes on a CPU; None: all.
+    """Return how many ids `train.vocab_sample: auto` takes on a CPU; None: all.
 
     It costs some quality, and pays where the head is a third of the work or more.
     """

@@ -1,4 +1,4 @@
-"""What to train in the minutes that there are: `gptlite train --minutes`.
+"""The model and training that suit the minutes that there are: `gptlite train --minutes`.
 
 A model and its training are chosen from three numbers: the bytes of the text, the minutes, and the speed of the
 machine. Every figure here comes from the measurements in docs/decisions.md ("What to train in given minutes").
@@ -29,14 +29,14 @@ CHOSEN = (
 VOCAB_SIZES = (6144, 4096, 2048, 1024, 512)
 TOKENS_PER_ID = 30  # of the training text; an id that occurs more rarely is hardly learned
 CHARACTERS = 100  # about as many different ones as a text has
-CHARACTERS_FROM = 20e12  # operations from which on characters beat BPE, for texts of these sizes
+CHARACTERS_FROM = 20e12  # from this many operations on characters beat BPE, for texts of these sizes
 CHARACTERS_TEXTS = 300_000, 3_000_000  # bytes
 VAL_FRACTION = DataSection().val_fraction
 VAL_MAX_BYTES = DataSection().val_max_bytes
-LOOK_BACK_FROM = 500  # updates, from which on model.init: previous helps BPE; characters are better without
+LOOK_BACK_FROM = 500  # from this many updates on model.init: previous helps BPE; characters are better without
 WEIGHT_DECAY = TrainSection().weight_decay
 MORE_WEIGHT_DECAY = 0.3
-MORE_WEIGHT_DECAY_FROM = 4.0  # epochs, from which on it helps BPE
+MORE_WEIGHT_DECAY_FROM = 4.0  # from this many epochs on it helps BPE
 MIN_TEXT = 1000  # bytes; less is not enough to see that anything was learned
 MIN_UPDATES = 20  # in less, nothing is learned
 MUON_FLOPS = 220  # operations of Muon, per block and cube of the width: training/optim/muon.py
@@ -74,11 +74,11 @@ class Shape:
         return update_flops(self.model, vocab_size, self.tokens) + MUON_FLOPS * self.n_layer * self.n_embd**3
 
 
-# The shape with the best score, from so many operations (times 10^12) and bytes of text on: the last row that both
-# reach. Short contexts and many different sequences per update learn faster at first; a context of 128 overtakes 64
-# after 1.4 million tokens, 256 overtakes 128 after 2.5 million in code and later in prose, 512 overtakes 256 after 5
-# million in code. Measured with texts of 40 KB, 200 KB, 1.1 MB and 11 MB. The last row, and where a row begins, follow
-# the trend.
+# Operations (times 10^12), bytes of text, and the shape with the best score from there on: the last row whose
+# operations and bytes are both reached (neither column is sorted). Short contexts and many different sequences per
+# update learn faster at first; a context of 128 overtakes 64 after 1.4 million tokens, 256 overtakes 128 after 2.5
+# million in code and later in prose, 512 overtakes 256 after 5 million in code. Measured with texts of 40 KB, 200 KB,
+# 1.1 MB and 11 MB. The last row, and where a row begins, follow the trend.
 SHAPES = (
     (0.0, 0, Shape(2, 64, 64, 16)),
     (1.0, 0, Shape(3, 96, 64, 16)),
@@ -98,7 +98,7 @@ SHAPES = (
 
 @dataclass(frozen=True)
 class Budget:
-    """What there is to train with. speed: GFLOP/s of the machine in training."""
+    """The text, the time and the machine that there are. speed: GFLOP/s of the machine in training."""
 
     text_bytes: int
     minutes: float
@@ -120,7 +120,7 @@ class Budget:
         return self.speed >= GPU_SPEED
 
     def count_updates(self, flops: float) -> float:
-        """How many updates of so many operations the time allows."""
+        """Return how many updates of so many operations the time allows."""
         seconds = flops / (1e9 * self.speed) + (GPU_SECONDS if self.on_gpu else CPU_SECONDS)
         return UPDATES_SHARE * 60 * self.minutes / seconds
 
@@ -150,6 +150,7 @@ def choose_sizes(text_bytes: int, minutes: float, speed: int) -> dict[str, Value
     most = most_epochs(budget.training_bytes, vocab_size)
     updates = min(affordable, max(MIN_UPDATES, most * budget.training_bytes / per_update))
     epochs = updates * per_update / budget.training_bytes
+    # A token is scored in a third of the time in which it is trained on: there is no backward pass.
     val_bytes = choose_val_bytes(budget, LAST_EVALUATION * updates * 3 * per_update)
     scored = min(val_bytes, VAL_FRACTION * text_bytes)
     every = updates / (count_evaluations(updates, scored / 3 / per_update) + 0.5)  # none just before the last
@@ -212,8 +213,8 @@ def bytes_per_token(vocab_size: int) -> float:
 
 
 def most_epochs(training_bytes: float, vocab_size: int) -> float:
-    """How often a text can be read before a model with dropout only learns it by heart: longer texts more often, and
-    characters, of which each says less, three times as often.
+    """Return how often a text can be read before a model with dropout only learns it by heart: longer texts more often,
+    and characters, of which each says less, three times as often.
     """
     epochs = min(24.0, 12.0 * math.pow(training_bytes / 36_000, 0.2))
     return epochs if vocab_size else 3 * epochs

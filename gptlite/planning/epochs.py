@@ -55,7 +55,7 @@ class TextUse:
 
     @property
     def epochs(self) -> float | None:
-        """How often each window is trained on, with replacement on average."""
+        """The number of times that each window is trained on, with replacement on average."""
         return None if self.trained is None else self.trained / self.epoch_tokens
 
     @property

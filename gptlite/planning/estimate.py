@@ -135,8 +135,8 @@ def expected_memory(cfg: RunConfig, vocab_size: int, val_tokens: int, *, n_proce
 def advise_less_memory(
     cfg: RunConfig, vocab_size: int, val_tokens: int, *, available: int, n_processes: int, libraries: int
 ) -> str:
-    """What to lower in a run that has filled its memory: the micro-batch to the largest size below that is expected to
-    fit into `available` bytes, else the size that takes most."""
+    """Say what to lower in a run that has filled its memory: the micro-batch to the largest size below that is expected
+    to fit into `available` bytes, else the size that takes most."""
 
     def expect(micro: int, scored: int) -> Memory:
         lowered = cfg.with_values({"train.micro_batch_size": micro, "eval.batch_size": scored})
@@ -192,7 +192,7 @@ def kept_checkpoints(cfg: RunConfig, updates: int | None) -> int:
 
 
 def count_evaluations(cfg: RunConfig, updates: int) -> int:
-    """How many evaluations there are: every eval.every steps, and at the end."""
+    """Count the evaluations: every eval.every steps, and at the end."""
     return (updates - 1) // cfg.eval.every + 1
 
 

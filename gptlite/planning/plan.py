@@ -1,4 +1,4 @@
-"""What is known about a run before it starts: its estimate, and warnings about what is out of proportion."""
+"""The plan of a run before it starts: its estimate, and warnings about what is out of proportion."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RunPlan:
     warnings: tuple[str, ...]
 
     def lines(self) -> Iterator[str]:
-        """What a person reads when training starts."""
+        """Yield the lines that a person reads when training starts."""
         yield f"plan: {self.estimate}"
         yield from self.warnings
 

@@ -1,4 +1,4 @@
-"""What the scores of a run say at its end: beside compressors, and whether it overfitted or was still falling."""
+"""The verdict on a run at its end: its score beside compressors, and whether it overfitted or was still falling."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ class Run:
 
     @property
     def handle(self) -> str:
-        """How commands find the run: its name if it is in the default folder of runs, else its path."""
+        """The run as commands find it: its name if it is in the default folder of runs, else its path."""
         return self.name if self.path.resolve().parent == runs_folder().resolve() else str(self.path)
 
     @property
@@ -153,7 +153,7 @@ class Run:
 
     @property
     def sorts_at(self) -> float:
-        """What runs are ordered by: the start, or a later time where the clock was set back."""
+        """The key that orders runs: the start, or a later time where the clock was set back."""
         with contextlib.suppress(RunError):
             if isinstance(recorded := self.info.get("sorts_at"), float) and math.isfinite(recorded):
                 return recorded

@@ -26,7 +26,7 @@ from gptlite.training.state import TrainState
 
 @dataclass(frozen=True)
 class Identity:
-    """What must be the same in a checkpoint and in the run that resumes from it: two fingerprints, the optimizer."""
+    """Two fingerprints and the optimizer: they must be the same in a checkpoint and in the run that resumes from it."""
 
     tokenizer: str
     data: str
@@ -82,7 +82,7 @@ def first_non_finite(model: GPT, optimizers: Optimizers) -> str | None:
 
 @dataclass(frozen=True)
 class Restored:
-    """What a checkpoint restores: where training and its logs stood. logs: none where they were not sealed."""
+    """The part of a checkpoint that says where training and its logs stood. logs: none where they were not sealed."""
 
     state: TrainState
     logs: Mapping[str, LogEnd]

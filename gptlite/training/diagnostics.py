@@ -18,7 +18,7 @@ MAX_NUMBERS = 4096  # sampled of each parameter: enough for the norm of an updat
 
 
 class UpdateRatio:
-    """How far an update moves the parameters: the norm of the change over the norm of the parameters before.
+    """The relative size of an update: the norm of the change of the parameters over their norm before.
 
     Large parameters are sampled at even spacing, over all columns alike, so that no copy of the model is made.
     """
@@ -49,7 +49,7 @@ def spacing(parameter: Tensor) -> int:
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """What to measure in one update besides its loss."""
+    """The measurements of one update besides its loss."""
 
     update_ratio: UpdateRatio | None = None
     layers: bool = False  # norms of the gradient by layer

@@ -47,7 +47,7 @@ class Times:
 
 @dataclass(frozen=True)
 class DryRun:
-    """What a run would do and need. seconds: from its first update to its last checkpoint."""
+    """The result of a dry run. seconds: from its first update to its last checkpoint."""
 
     setup: Setup
     plan: RunPlan

@@ -1,4 +1,4 @@
-"""What evaluations log besides scores: the entropy of attention; for TensorBoard attention, embeddings, histograms."""
+"""Metrics of evaluations besides scores: entropy of attention; for TensorBoard attention, embeddings, histograms."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_EMBEDDINGS = 10_000  # keeps the files small; the first ids of a BPE are the
 
 
 def eval_media(model: LanguageModel, cfg: RunConfig, validation: Tokens, dist: Dist) -> dict[str, Media]:
-    """What the config asks for, by tag; nothing without TensorBoard or on other processes than the main one."""
+    """Return what the config asks for, by tag; nothing without TensorBoard or on other processes than the main one."""
     if not (cfg.log.tensorboard and dist.is_main):
         return {}
     shown: dict[str, Media] = {"embeddings": token_embeddings(model)}

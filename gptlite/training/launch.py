@@ -78,7 +78,7 @@ def start(
 def dry_run(
     cfg: RunConfig, *, base: str, name: str | None = None, root: Path | None = None, listener: Listener | None = None
 ) -> DryRun:
-    """What `start` would do and need; refuses what it would refuse. The text is prepared, but no run is created."""
+    """Say what `start` would do and need; refuse what it would refuse. The text is prepared, but no run is created."""
     if world_size() > 1:
         raise ConfigError(f"A dry run times one process, and there are {world_size()}. Start it without torchrun.")
     Run.check_free(root or runs_folder(cfg.run.dir), name, base)

@@ -151,14 +151,14 @@ def elapsed_fraction(state: TrainState, cfg: TrainSection) -> float | None:
 
 
 def describe_progress(state: TrainState, cfg: TrainSection) -> str:
-    """How far training is: step 40 of 100; step 40, 0.5 of 3 minutes."""
+    """Say how far training is: step 40 of 100; step 40, 0.5 of 3 minutes."""
     if cfg.max_minutes is None:
         return f"step {state.step} of {cfg.updates}"
     return f"step {state.step}, {state.elapsed / 60:.1f} of {cfg.max_minutes:g} minutes"
 
 
 def diagnostics_for(step: int, cfg: RunConfig, update_ratio: UpdateRatio) -> Diagnostics:
-    """What to measure in the update that ends at `step`. An end by the clock cannot be foreseen here."""
+    """Choose what to measure in the update that ends at `step`. An end by the clock cannot be foreseen here."""
     ends = step == cfg.train.updates
     log_due, eval_due = is_due(step, cfg.log.every, ends), is_due(step, cfg.eval.every, ends)
     return Diagnostics(

@@ -1,4 +1,4 @@
-"""What a resumed run may change, what must be as it was, and what another machine makes inexact."""
+"""The keys that a resumed run may change, those that must be as they were, and what another machine makes inexact."""
 
 from __future__ import annotations
 

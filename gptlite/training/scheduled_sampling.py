@@ -39,11 +39,13 @@ def replaced_fraction_at(step: int, cfg: TrainSection, elapsed_fraction: float |
     """Probability that an input of update `step` (the first is 0) is replaced. It rises from scheduled_sampling_start
     and would reach cfg.scheduled_sampling one update after the last, or earlier by scheduled_sampling_until.
 
-    The curves are those of the paper for 1 minus this, the probability of the text's own token after i updates:
+    1 minus this is the probability of the text's own token after i updates. Linear in i is, as in the paper's curves,
 
-    linear            max(floor, k - c i)
-    exponential       k^i: its logarithm is linear
-    inverse_sigmoid   k / (k + exp(i / k)): its logit, log k - i / k, is linear
+    linear            the probability     max(floor, k - c i)
+    exponential       its logarithm       k^i
+    inverse_sigmoid   its logit           k / (k + exp(i / k))
+
+    Start and end are keys here; in the paper's last two curves k decides both.
 
     elapsed_fraction: under max_minutes, how much of the time has passed; the probability follows it instead.
     """

@@ -1,4 +1,4 @@
-"""How fast this machine trains, from one short timing: what `--minutes` needs to know of it."""
+"""The speed at which this machine trains, from one short timing, for `--minutes`."""
 
 from __future__ import annotations
 

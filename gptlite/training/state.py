@@ -13,7 +13,7 @@ RECENT = 10  # updates that `update_seconds` is averaged over
 
 @dataclass(frozen=True)
 class TrainState:
-    """What training resumes from. No random state is kept: batches and dropout masks follow from seed and step."""
+    """The state that training resumes from. No random state is kept: batches and masks follow from seed and step."""
 
     step: int = 0  # updates done
     tokens: int = 0  # trained on so far, each epoch counted

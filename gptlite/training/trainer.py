@@ -33,7 +33,7 @@ SAMPLE_SEED = 0
 
 @dataclass(frozen=True)
 class Trainer:
-    """What `build` in training/setup.py makes from a resolved config and a prepared text."""
+    """The parts that `build` in training/setup.py makes from a resolved config and a prepared text."""
 
     cfg: RunConfig  # without `auto`
     model: GPT

@@ -20,7 +20,7 @@ from gptlite.runs.run import CONFIG, Run
 
 @dataclass(frozen=True)
 class Check:
-    """A file, and what is wrong with it; None where it is whole. note: what could not be checked."""
+    """A file, and what is wrong with it; None where it is as it was written. note: what could not be checked."""
 
     path: Path
     problem: str | None = None
@@ -53,7 +53,7 @@ def _check(path: Path, read: Callable[[], object], note: str | None = None) -> C
 
 
 def _check_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[Check]]:
-    """The checkpoint in a folder if it is whole, and a check of each file."""
+    """The checkpoint in a folder if it is valid, and a check of each file."""
     try:
         opened = open_step(folder, check_hashes=False)
     except UserError as error:

@@ -37,7 +37,7 @@ def test_a_whole_folder_is_listed_and_nothing_is_written(gptlite, folder):
     before = everything()
     result = gptlite(*VERIFY)
     assert (result.code, result.out.splitlines()[0]) == (0, str(folder))
-    assert states(result.out) == dict.fromkeys(FILES, "whole")
+    assert states(result.out) == dict.fromkeys(FILES, "ok")
     assert everything() == before
 
 
@@ -61,7 +61,7 @@ def test_damaged_files_are_named_with_what_to_do(gptlite, folder):
     result = gptlite(*VERIFY)
     found = states(result.out)
     assert list(found) == FILES[:-1]
-    assert found["train-00000.bin"] == "whole"
+    assert found["train-00000.bin"] == "ok"
     assert found["train-00000.idx"] == "the prepared data is damaged: the file is missing"
     assert found["val-00000.bin"].startswith("the prepared data is damaged: its sha256 is ")
     assert found["tokenizer/tokenizer.json"].startswith("the prepared data is damaged: the file has 2 bytes instead of")

@@ -86,7 +86,9 @@ def test_without_the_other_run_it_is_resumed_continued_and_repeated(gptlite):
     assert gptlite("train", "-c", "runs/second/config.yaml", "--name", "again").code == 0
     assert tokenizer_of("again").fingerprint == expected
     assert Run(Path("runs/again")).info["data"] == Run(Path("runs/second")).info["data"]
-    assert gptlite("runs", "verify", "second").code == 0
+    *files, result = gptlite("runs", "verify", "second").out.splitlines()
+    assert all(line.endswith("  ok") for line in files)
+    assert ", 0 damaged; a resume uses step 9" in result
     assert gptlite("sample", "second", "--set", "sample.max_new_tokens=3").code == 0
 
 

@@ -91,7 +91,9 @@ def test_documents_of_the_validation_text_are_withheld_from_training(
     }
     assert (made.manifest.report.withheld, made.manifest.report.copies) == (3, 0 if deduplicate else 2)
     assert "3 documents of data.source left out of training, because data.val_source has the same" in said
-    assert "withheld        3 documents that the validation text has" in "\n".join(summarize(made.manifest))
+    assert "skipped         3 training documents also found in the validation text" in "\n".join(
+        summarize(made.manifest)
+    )
 
 
 def test_a_training_text_that_is_all_in_the_validation_text_is_refused(tmp_path: Path, section: Section) -> None:

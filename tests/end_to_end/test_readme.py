@@ -61,7 +61,7 @@ def small_command(line: str) -> list[str]:
         return words
     clock = any("minutes" in word for word in words)
     extra = [*SMALL, "train.max_minutes=0.01" if clock else "train.max_steps=4"]
-    if "tokenizer.kind=char" not in words and "tiny" not in line and "lesson" not in line and "my.yaml" not in line:
+    if not any(name in line for name in ("kind=char", "char.yaml", "tiny", "lesson", "my.yaml")):
         extra.append("tokenizer.vocab_size=300")
     data = [] if "--data" in words or "--resume" in words or "--continue" in words else ["--data", "book.txt"]
     return [*words, *data, *(word for value in extra for word in ("--set", value))]

@@ -102,7 +102,7 @@ class SweepProgress(AbstractContextManager["SweepProgress"]):
 
 
 def describe_end(run: SweepRun, code: int) -> str:
-    """How a run ended, with its best score."""
+    """Say how a run ended, with its best score."""
     if not run.started:
         return f"failed with exit code {code}"
     summary, _ = read_run(run)

@@ -97,8 +97,7 @@ def train(
         return
     outcome = start_run(options, listener) if resume is None else resume_run(resume, options, listener)
     if is_main():
-        lines = [*([] if quiet else show_samples(outcome)), *summarize(outcome)]
-        emit("".join(f"{line}\n" for line in lines))
+        emit("".join(f"{line}\n" for line in [*([] if quiet else show_samples(outcome)), *summarize(outcome)]))
 
 
 def wait_for_others(listener: Listener) -> None:
@@ -224,7 +223,7 @@ def summarize(outcome: Outcome) -> list[str]:
 
 
 def show_samples(outcome: Outcome) -> list[str]:
-    """What the model wrote before training, and a longer sample of what the best checkpoint writes."""
+    """Return what the model wrote before training, and a longer sample of what the best checkpoint writes."""
     from gptlite.inference.load import load
     from gptlite.runs.summary import read_run, read_samples
 

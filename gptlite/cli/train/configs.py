@@ -38,7 +38,7 @@ class Configs:
 
     @classmethod
     def of(cls, options: TrainOptions) -> Configs:
-        """What the options ask for. With --minutes, the speed is still unknown."""
+        """Read what the options ask for. With --minutes, the speed is still unknown."""
         overrides = build_overrides(options.sets, options.data)
         if options.minutes is None:
             return cls(find_config_file(options.config), overrides, None)
@@ -88,7 +88,7 @@ class Configs:
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What run.json records."""
+        """The facts that run.json records."""
         return {} if self.speed is None else {SPEED: self.speed.value, MINUTES: self.minutes}
 
     @property
@@ -97,7 +97,7 @@ class Configs:
         return {} if self.speed is None else {SPEED_VARIABLE: str(self.speed.value)}
 
     def base(self, cfg: RunConfig) -> str:
-        """What a run is called without --name: as its config or, without one, as its text."""
+        """Return the name of a run without --name: as its config or, without one, as its text."""
         if self.path is not None:
             return self.path.stem
         from gptlite.data.fingerprint import clean_name, open_sources, plain_name
