@@ -131,7 +131,9 @@ class TrainSection(Section):
 class EvalSection(Section):
     """Evaluation on the validation text."""
 
-    every: Count = key(250, "updates between evaluations")
+    every: Auto | Count = key(
+        "auto", "updates between evaluations; auto evaluates at least eight times, and at least once in two epochs"
+    )
     batch_size: Count = key(32, "sequences per forward pass")
     prompt: Text = key("", "prompt of the sample shown at each evaluation")
 

@@ -38,6 +38,11 @@ class Batches:
         sampler = ShuffledSampler if order == "shuffle" else RandomSampler
         self._sampler: Sampler = sampler(split.n_tokens, block_size, seed)
 
+    @property
+    def n_tokens(self) -> int:
+        """Tokens of the split."""
+        return self._split.n_tokens
+
     def rows(self, step: int, first_row: int = 0, n_rows: int | None = None) -> Batch:
         """Rows first_row .. first_row + n_rows - 1 of the batch of `step`: x, y, each (n_rows, T) int64.
 

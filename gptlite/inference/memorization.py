@@ -54,11 +54,20 @@ def measure_memorisation(model: LanguageModel, prepared: Prepared) -> Memorised:
     samples = [sample.whole().text for sample in model.samples("", params)]
     tokenizer = prepared.tokenizer()
     excerpts = list(take_excerpts(prepared.split("val"), tokenizer, [len(sample) for sample in samples]))
-    search = VerbatimSearch([*samples, *excerpts])
-    for piece in detokenize(prepared.split("train"), tokenizer, separator=_SEPARATOR):
-        search.feed(piece)
-    lengths = search.lengths()
+    lengths = _search_training_text([*samples, *excerpts], prepared)
     return Memorised(_count(samples, lengths[: len(samples)]), _count(excerpts, lengths[len(samples) :]))
+
+
+def find_copied(passages: Sequence[str], prepared: Prepared) -> Copied:
+    """Search for passages in the training split."""
+    return _count(passages, _search_training_text(passages, prepared))
+
+
+def _search_training_text(passages: Sequence[str], prepared: Prepared) -> list[npt.NDArray[np.int64]]:
+    search = VerbatimSearch(passages)
+    for piece in detokenize(prepared.split("train"), prepared.tokenizer(), separator=_SEPARATOR):
+        search.feed(piece)
+    return search.lengths()
 
 
 def take_excerpts(text: Tokens, tokenizer: Tokenizer, sizes: Sequence[int]) -> Iterator[str]:

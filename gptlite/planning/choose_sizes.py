@@ -17,6 +17,7 @@ from gptlite.config.yaml import Value
 from gptlite.errors import ConfigError, DataError
 from gptlite.formatting import counted
 from gptlite.model.sizes import default_sample_size, update_flops
+from gptlite.planning.epochs import EPOCHS_PER_EVALUATION
 
 SPEED_VARIABLE = "GPTLITE_SPEED"  # the speed class, instead of a timing
 CHOSEN = (
@@ -154,6 +155,7 @@ def choose_sizes(text_bytes: int, minutes: float, speed: int) -> dict[str, Value
     val_bytes = choose_val_bytes(budget, LAST_EVALUATION * updates * 3 * per_update)
     scored = min(val_bytes, VAL_FRACTION * text_bytes)
     every = updates / (count_evaluations(updates, scored / 3 / per_update) + 0.5)  # none just before the last
+    every = min(every, EPOCHS_PER_EVALUATION * budget.training_bytes / per_update)  # where the text is short
     return {
         "data.val_max_bytes": val_bytes,
         "tokenizer.kind": "bpe" if vocab_size else "char",
@@ -166,11 +168,11 @@ def choose_sizes(text_bytes: int, minutes: float, speed: int) -> dict[str, Value
         "model.dropout": choose_dropout(epochs / most),
         "train.max_minutes": minutes if updates == affordable else float(f"{minutes * updates / affordable:.2g}"),
         "train.batch_size": shape.batch_size,
-        "train.warmup_steps": max(5, min(100, round(updates / 20))),
+        "train.warmup_steps": choose_warmup(updates),
         "train.weight_decay": choose_weight_decay(epochs, vocab_size),
         "eval.batch_size": shape.batch_size,  # so that evaluation takes no more memory than training
-        "eval.every": math.ceil(every),
-        "save.every": math.ceil(every),
+        "eval.every": max(1, int(every)),
+        "save.every": max(1, int(every)),
     }
 
 
@@ -225,6 +227,11 @@ def choose_dropout(used: float) -> float:
     return next(p for least, p in ((0.4, 0.2), (0.2, 0.1), (0.0, 0.0)) if used >= least)
 
 
+def choose_warmup(updates: float) -> int:
+    """A twentieth of the updates, 5 to 100."""
+    return max(5, min(100, round(updates / 20)))
+
+
 def choose_weight_decay(epochs: float, vocab_size: int) -> float:
     """More of it for BPE that is read often; vocab_size is 0 for characters, which it does not help."""
     return MORE_WEIGHT_DECAY if vocab_size and epochs >= MORE_WEIGHT_DECAY_FROM else WEIGHT_DECAY
@@ -244,6 +251,11 @@ def count_evaluations(updates: float, evaluation: float) -> int:
 def fit_to(sizes: Mapping[str, Value], given: Mapping[str, Value]) -> dict[str, Value]:
     """The sizes without what was given, and those that depend on it made to agree with it."""
     fitted = {key: value for key, value in sizes.items() if key not in given}
+    if given.get("train.max_steps") is not None or given.get("train.epochs") is not None:
+        for key in ("train.max_minutes", "eval.every", "save.every"):
+            fitted.pop(key, None)  # they follow from the clock
+    if isinstance(steps := given.get("train.max_steps"), int) and "train.warmup_steps" in fitted:
+        fitted["train.warmup_steps"] = choose_warmup(steps)
     if given.get("data.val_source") is not None:
         fitted.pop("data.val_max_bytes", None)  # all of it is used
     if given.get("tokenizer.from") is not None:

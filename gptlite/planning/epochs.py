@@ -15,6 +15,8 @@ from gptlite.config.schema import RunConfig
 from gptlite.data.sampler import windows_per_epoch
 from gptlite.formatting import amount, counted
 
+EVALUATIONS, EPOCHS_PER_EVALUATION = 8, 2  # of a run, at least, and between two of its evaluations, at most
+
 
 def choose_max_steps(cfg: RunConfig, train_tokens: int) -> Choice:
     """The updates that train.epochs asks for, the last batch filled up; else train.max_steps as it was given.
@@ -29,6 +31,25 @@ def choose_max_steps(cfg: RunConfig, train_tokens: int) -> Choice:
     # The decimal number that was written: 1.1 epochs of 100 windows are 110, not 110.00000000000001.
     steps = math.ceil(Fraction(str(epochs)) * windows / cfg.train.batch_size)
     return Choice(steps, f"{epochs:g} {_noun(epochs)} of {counted(windows, 'window')}")
+
+
+def choose_eval_every(cfg: RunConfig, train_tokens: int) -> Choice:
+    """Updates between evaluations: at least eight in the run, and one in two epochs. train.max_steps comes first.
+
+    Where the clock ends the run its updates are not known: `auto` stays, and the loop evaluates by the clock.
+    """
+    if cfg.eval.every != "auto":
+        return Choice(cfg.eval.every, GIVEN)
+    if cfg.train.updates is None:
+        return Choice("auto", f"{EVALUATIONS} times by the clock, and once in {EPOCHS_PER_EVALUATION} epochs")
+    every = min(cfg.train.updates // EVALUATIONS, updates_per_evaluation(cfg, train_tokens))
+    return Choice(max(1, every), f"{EVALUATIONS} times or more, and once in {EPOCHS_PER_EVALUATION} epochs")
+
+
+def updates_per_evaluation(cfg: RunConfig, train_tokens: int) -> int:
+    """Updates that read the text as often as it may be read between two evaluations."""
+    windows = windows_per_epoch(train_tokens, cfg.model.block_size)
+    return max(1, EPOCHS_PER_EVALUATION * windows // cfg.train.batch_size)
 
 
 def with_max_steps(cfg: RunConfig, train_tokens: int) -> RunConfig:

@@ -20,7 +20,7 @@ from gptlite.model.sizes import (
     held_by_scoring,
     held_by_training,
 )
-from gptlite.planning.epochs import TextUse
+from gptlite.planning.epochs import EVALUATIONS, TextUse
 
 # Bytes that a process takes with its first update, beyond one that has only loaded torch: more pages of the libraries.
 FIRST_UPDATE = 40 * 2**20
@@ -193,11 +193,16 @@ def kept_checkpoints(cfg: RunConfig, updates: int | None) -> int:
 
 def count_evaluations(cfg: RunConfig, updates: int) -> int:
     """Count the evaluations: every eval.every steps, and at the end."""
-    return (updates - 1) // cfg.eval.every + 1
+    return (updates - 1) // updates_between_evaluations(cfg, updates) + 1
+
+
+def updates_between_evaluations(cfg: RunConfig, updates: int) -> int:
+    """eval.every; where the clock decides, the updates of one of EVALUATIONS parts of the run."""
+    return max(1, updates // EVALUATIONS) if isinstance(cfg.eval.every, str) else cfg.eval.every
 
 
 def count_saves(cfg: RunConfig, updates: int) -> int:
     """The most checkpoints that are written: at the start, every save.every steps, at the end and at each evaluation,
     which may be the best so far."""
-    before_end, evals, saves = updates - 1, cfg.eval.every, cfg.save.every
+    before_end, evals, saves = updates - 1, updates_between_evaluations(cfg, updates), cfg.save.every
     return before_end // evals + before_end // saves - before_end // math.lcm(evals, saves) + 2

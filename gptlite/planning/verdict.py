@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from gptlite.formatting import counted
@@ -11,8 +12,11 @@ RISEN = 0.01  # above the best score; the evaluations of a small validation text
 FALLING = 0.001  # per minute
 
 
-def judge(evaluations: Sequence[Evaluation]) -> list[str]:
-    """Return lines about a finished run; none where its evaluations, which are sorted by step, say nothing."""
+def judge(evaluations: Sequence[Evaluation], *, val_tokens: int, ends_early: bool = False) -> list[str]:
+    """Return lines about a finished run; none where its evaluations, which are sorted by step, say nothing.
+
+    val_tokens: of the validation text. ends_early: whether training ended because its text is short.
+    """
     if len(evaluations) < 2:
         return []
     best = min(evaluations, key=lambda each: each.bits_per_byte)
@@ -24,14 +28,22 @@ def judge(evaluations: Sequence[Evaluation]) -> list[str]:
             f"{best.step}. More text, a larger model.dropout or fewer steps help.",
             f"checkpoint best, which `sample` and `eval` use, is that of step {best.step}; latest is for training on",
         ]
+    if ends_early:
+        return ["more text would make it better, more time would not: so short a text is soon learned by heart"]
     if before.seconds is None or last.seconds is None or last.seconds <= before.seconds:
         return []
     fallen, seconds = 1 - last.bits_per_byte / before.bits_per_byte, last.seconds - before.seconds
-    if fallen * 60 / seconds <= FALLING:
+    if fallen <= noise(val_tokens) or fallen * 60 / seconds <= FALLING:
         return []
     if seconds < 60:
         return [f"the score still fell by {fallen:.1%} in the last {seconds:.0f} s: training longer may pay"]
     return [f"the score still fell by {fallen * 60 / seconds:.1%} per minute at the end: training longer may pay"]
+
+
+def noise(val_tokens: int) -> float:
+    """The standard error of a score as a fraction of it: the nats of a token scatter about as widely as their mean
+    is large (docs/decisions.md)."""
+    return 1 / math.sqrt(val_tokens)
 
 
 def compare(bits_per_byte: float, compressors: Mapping[str, float]) -> str:

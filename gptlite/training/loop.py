@@ -12,6 +12,7 @@ from gptlite.config.schema import RunConfig
 from gptlite.config.training import TrainSection
 from gptlite.loggers.media import Media
 from gptlite.loggers.metrics import MetricLog
+from gptlite.planning.epochs import EVALUATIONS, updates_per_evaluation
 from gptlite.runs.run import Run
 from gptlite.training.diagnostics import Diagnostics, UpdateRatio
 from gptlite.training.listener import Listener
@@ -34,13 +35,15 @@ def train(
     clock = clock_for(trainer, state.elapsed)
     throughput = Throughput(trainer.model.cfg, trainer.scored_ids, trainer.compute, dist) if dist.is_main else None
     update_ratio = UpdateRatio(trainer.model)
+    evaluations = Evaluations(trainer, state)
     logged_step, update_seconds = state.step, 0.0  # since the last log line
     if state.evaluation_due:
         state = make_up_evaluation(trainer, run, state, log, listener)
     done = is_done(state, cfg.train)
     while not done:
         started_at = perf_counter()
-        diagnostics = diagnostics_for(state.step + 1, cfg, update_ratio)
+        eval_follows = evaluations.follow(state)
+        diagnostics = diagnostics_for(state.step + 1, cfg, update_ratio, eval_follows)
         stats = train_step(trainer, state.step, elapsed_fraction(state, cfg.train), diagnostics)
         update_seconds += perf_counter() - started_at
         state = state.after_update(stats.loss, trainer.tokens_per_update, clock())
@@ -53,7 +56,7 @@ def train(
             log.write(state.step, "train", {**values, **stats.more}, {"elapsed": state.elapsed, **speed})
             state, logged_step, update_seconds = state.after_log(), state.step, 0.0
         request = dist.largest(signals.take_request())
-        eval_due = is_due(state.step, cfg.eval.every, done)
+        eval_due = eval_follows or done
         if eval_due and request > SAVE:  # whoever stops us may not wait for an evaluation
             state = replace(state, evaluation_due=True)
         elif eval_due:
@@ -157,12 +160,31 @@ def describe_progress(state: TrainState, cfg: TrainSection) -> str:
     return f"step {state.step}, {state.elapsed / 60:.1f} of {cfg.max_minutes:g} minutes"
 
 
-def diagnostics_for(step: int, cfg: RunConfig, update_ratio: UpdateRatio) -> Diagnostics:
-    """Choose what to measure in the update that ends at `step`. An end by the clock cannot be foreseen here."""
-    ends = step == cfg.train.updates
-    log_due, eval_due = is_due(step, cfg.log.every, ends), is_due(step, cfg.eval.every, ends)
+class Evaluations:
+    """Decides which updates an evaluation follows: every eval.every; where the clock has left `auto`, when another one
+    of EVALUATIONS parts of the time is over, and when the text was read EPOCHS_PER_EVALUATION times."""
+
+    def __init__(self, trainer: Trainer, state: TrainState) -> None:
+        cfg, n_tokens = trainer.cfg, trainer.batches.n_tokens
+        every = cfg.eval.every
+        self._train_cfg, self._by_clock = cfg.train, every == "auto"
+        self._every = every if isinstance(every, int) else updates_per_evaluation(cfg, n_tokens)
+        self._part = self._part_of(state)
+
+    def follow(self, state: TrainState) -> bool:
+        """Return whether one follows the update after `state`. An end by the clock cannot be foreseen here."""
+        step, before, self._part = state.step + 1, self._part, self._part_of(state)
+        return is_due(step, self._every, step == self._train_cfg.updates) or (self._by_clock and self._part > before)
+
+    def _part_of(self, state: TrainState) -> int:
+        return int(EVALUATIONS * (elapsed_fraction(state, self._train_cfg) or 0.0))
+
+
+def diagnostics_for(step: int, cfg: RunConfig, update_ratio: UpdateRatio, eval_follows: bool) -> Diagnostics:
+    """Choose what to measure in the update that ends at `step`. eval_follows: whether its score is taken then."""
+    log_due = is_due(step, cfg.log.every, step == cfg.train.updates)
     return Diagnostics(
-        update_ratio if log_due else None, log_due and cfg.log.grad_norms, eval_due and cfg.log.histograms
+        update_ratio if log_due else None, log_due and cfg.log.grad_norms, eval_follows and cfg.log.histograms
     )
 
 

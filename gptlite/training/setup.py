@@ -25,7 +25,7 @@ from gptlite.inference.language_model import LanguageModel, ModelInfo
 from gptlite.model.gpt import GPT
 from gptlite.model.sampled_softmax import VocabSampler
 from gptlite.model.sizes import largest_block_product_flops, update_flops
-from gptlite.planning.epochs import choose_max_steps
+from gptlite.planning.epochs import choose_eval_every, choose_max_steps
 from gptlite.planning.estimate import advise_less_memory
 from gptlite.tokenizers.base import Tokenizer
 from gptlite.training.checkpointing import Identity
@@ -85,6 +85,7 @@ def resolve(cfg: RunConfig, vocab_size: int, train_tokens: int, hardware: Hardwa
         minutes=cfg.train.max_minutes,
     )
     cfg = cfg.with_values({"train.epochs": None, **{key: choice.value for key, choice in reasons.items()}})
+    reasons["eval.every"] = choose_eval_every(cfg, train_tokens)
     reasons["train.lr"] = choose_lr(cfg)
     reasons["train.adamw_lr"] = choose_adamw_lr(cfg, vocab_size)
     for key, value in zip(("beta1", "beta2"), cfg.train.betas, strict=True):

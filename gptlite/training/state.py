@@ -73,10 +73,11 @@ class TrainState:
 
     def after_pause(self, evaluation: float, save: float) -> TrainState:
         """After an evaluation, a save or both; the seconds they took, 0 for what did not happen."""
+        is_timed = evaluation > 0 and self.update_seconds > 0  # the first update is not
         return replace(
             self,
             elapsed=self.elapsed + evaluation + save,
-            evaluation_updates=evaluation / self.update_seconds if evaluation else self.evaluation_updates,
+            evaluation_updates=evaluation / self.update_seconds if is_timed else self.evaluation_updates,
             save_seconds=save or self.save_seconds,
         )
 

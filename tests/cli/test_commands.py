@@ -50,7 +50,7 @@ def test_resolved_settings_are_one_line_and_their_reasons_are_in_run_json(gptlit
     assert reasons["train.micro_batch_size"] == {"value": 8, "reason": "at most 4,096 tokens per forward pass"}
     keys = ["device", "precision", "attention", "threads", "compile"]
     of_training = ["max_steps", "optimizer", "lr", "adamw_lr", "beta1", "beta2", "micro_batch_size", "vocab_sample"]
-    others = {"waiting threads", *(f"train.{key}" for key in of_training)}
+    others = {"waiting threads", "eval.every", *(f"train.{key}" for key in of_training)}
     assert set(reasons) == {f"run.{key}" for key in keys} | others
 
 

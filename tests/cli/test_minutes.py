@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -85,3 +87,93 @@ def test_a_dry_run_shows_the_choice(gptlite):
     assert result.code == 0, result.err
     assert "for 0.03 min: " in result.err
     assert not Path("runs").exists()
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """Without --config and --minutes, a text is trained on for two seconds instead of three minutes."""
+    monkeypatch.setattr("gptlite.cli.train.configs.DEFAULT_MINUTES", 0.03)
+
+
+OWN = ["train", "--data", "story.txt", "--set", "run.threads=1"]
+
+
+@pytest.mark.usefixtures("short")
+def test_a_text_without_a_config_gets_sizes_as_by_minutes_and_says_so_in_one_line(gptlite):
+    result = gptlite(*OWN)
+    assert result.code == 0, result.err
+    found, sizes = saved("story"), choose_sizes(Path("story.txt").stat().st_size, 0.03, 64)
+    assert {key: found[key] for key in sizes} == sizes
+    (line,) = [line for line in result.err.splitlines() if line.startswith("no --config: ")]
+    assert line == (
+        "no --config: sizes are chosen for this text, as by --minutes 0.03; a run by the clock does not repeat "
+        "exactly, --set train.max_steps=N or train.epochs=E counts instead"
+    )
+    assert gptlite(*OWN, "--name", "again", "--continue").code == 0
+    before = saved("again")
+    finished = gptlite(*OWN, "--name", "again", "--continue")
+    assert "again is finished after " in finished.err, finished.err
+    assert saved("again") == before
+
+
+@pytest.mark.parametrize("setting", ["train.max_steps=5", "train.epochs=0.05"])
+def test_updates_that_are_counted_turn_the_clock_off(gptlite, setting):
+    result = gptlite(*OWN, "--set", setting, "--name", "counted", "--continue")
+    assert result.code == 0, result.err
+    assert "no --config: sizes are chosen for this text, as by --minutes 3\n" in result.err
+    found, sizes = saved("counted"), choose_sizes(Path("story.txt").stat().st_size, 3.0, 64)
+    follow = {"train.max_minutes", "train.warmup_steps", "eval.every", "save.every"}
+    assert {key: found[key] for key in sizes.keys() - follow} == {key: sizes[key] for key in sizes.keys() - follow}
+    assert found["train.max_minutes"] is None
+    assert found["train.max_steps"] > 0
+    assert found["train.warmup_steps"] <= sizes["train.warmup_steps"]
+    again = gptlite(*OWN, "--set", setting, "--name", "counted", "--continue")
+    assert "counted is finished after " in again.err, again.err
+
+
+def test_minutes_of_the_config_key_are_those_that_sizes_are_chosen_for(gptlite):
+    result = gptlite(*OWN, "--set", "train.max_minutes=0.02")
+    assert result.code == 0, result.err
+    assert "sizes are chosen for this text, as by --minutes 0.02" in result.err
+    assert saved("story")["train.max_minutes"] == 0.02
+
+
+@pytest.mark.usefixtures("sweeps_in_this_process", "short")
+def test_a_sweep_over_a_text_without_a_config_chooses_sizes_for_each_run(gptlite):
+    result = gptlite(*OWN, "--sweep", "train.max_steps=3,4", "--name", "s")
+    assert result.code == 0, result.err
+    runs = sorted(path.parent.name for path in Path("runs").glob("*/run.json"))
+    assert [(saved(run)["train.max_steps"], saved(run)["train.max_minutes"]) for run in runs] == [(3, None), (4, None)]
+
+
+@pytest.mark.usefixtures("short")
+def test_a_config_that_reads_the_text_too_often_ends_with_a_command_that_does_better(gptlite):
+    Path("my notes.txt").write_text("a line of a diary, and another one. " * 60)
+    often = ["--set", "train.epochs=17", "--set", "data.normalize=nfc"]
+    result = gptlite("train", "-c", "nano.yaml", "--data", "my notes.txt", *often)
+    assert result.code == 0, result.err
+    at = result.out.splitlines().index("the text was read 17 times. Sizes chosen for it do better:")
+    program, *command = shlex.split(result.out.splitlines()[at + 1])
+    assert program.endswith("gptlite")
+    assert command == ["train", "--data", "my notes.txt", "--set", "data.normalize=nfc"]
+    better = gptlite(*command)
+    assert better.code == 0, better.err
+    assert "Sizes chosen" not in better.out
+    assert "Sizes chosen" not in gptlite("train", "-c", "nano.yaml").out
+
+
+def test_a_sample_that_is_mostly_copied_says_how_much(gptlite):
+    Path("drill.txt").write_text("abcdefghijklmnopqrstuvwxyz " * 300)
+    result = gptlite("train", "-c", "nano.yaml", "--data", "drill.txt", "--set", "train.max_steps=150")
+    assert result.code == 0, result.err
+    assert re.search(r"^\d+% of this sample is copied word for word from the training text$", result.out, re.M)
+    assert "copied" not in gptlite("train", "-c", "nano.yaml").out  # six updates of another text
+
+
+def test_where_the_text_ends_the_training_more_of_it_is_advised_and_not_more_time(gptlite):
+    Path("page.txt").write_text(Path("story.txt").read_text()[:1100])
+    result = gptlite("train", "--minutes", "0.1", "--data", "page.txt", "--set", "run.threads=1")
+    assert result.code == 0, result.err
+    assert re.search(r"training ends after 0\.0\d+ min, because after that it would only learn", result.err), result.err
+    assert "training longer may pay" not in result.out
+    assert "more text would make it better" in result.out or "overfitted" in result.out

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gptlite.compute.choice import Choice
 from gptlite.config.schema import RunConfig
 from gptlite.data.sampler import ShuffledSampler
-from gptlite.planning.epochs import TextUse, choose_max_steps, with_max_steps
+from gptlite.planning.epochs import TextUse, choose_eval_every, choose_max_steps, with_max_steps
 
 
 def asked(epochs: float | None, batch_size: int = 10, block_size: int = 8) -> RunConfig:
@@ -67,3 +67,17 @@ def test_epochs_are_windows_trained_on_over_those_of_the_text():
     assert str(TextUse.of(101 * 8, 250 * 8, block_size=8, order="random")) == "2.5 epochs (drawn with replacement)"
     unknown = TextUse.of(101 * 8, None, block_size=8, order="shuffle")
     assert (unknown.epochs, unknown.repeated, str(unknown)) == (None, None, "")
+
+
+@given(st.integers(1, 5000), st.integers(1, 3000), st.integers(1, 64))
+def test_auto_evaluates_eight_times_and_once_in_two_epochs(updates, windows, batch_size):
+    values = {"train.max_steps": updates, "train.batch_size": batch_size, "model.block_size": 8}
+    every = choose_eval_every(RunConfig().with_values(values), windows * 8 + 1).value
+    evaluated = {step for step in range(1, updates + 1) if step % every == 0} | {updates}
+    assert len(evaluated) >= min(8, updates)
+    assert every == 1 or every * batch_size <= 2 * windows
+
+
+def test_a_written_number_of_updates_between_evaluations_is_kept():
+    cfg = RunConfig().with_values({"train.max_steps": 100, "eval.every": 77})
+    assert choose_eval_every(cfg, 10**6) == Choice(77, "given")

@@ -13,8 +13,11 @@ def curve(*points: tuple[int, float | None, float]) -> list[Evaluation]:
     return [Evaluation(step, None, seconds, score) for step, seconds, score in points]
 
 
+LARGE = 10**9  # tokens of validation text, which leave no noise
+
+
 def test_a_diary_that_is_learned_by_heart_overfits_from_its_best_step_on() -> None:
-    lines = judge(curve((25, 6.0, 2.5), (100, 24.0, 3.1), (203, 50.0, 5.15)))
+    lines = judge(curve((25, 6.0, 2.5), (100, 24.0, 3.1), (203, 50.0, 5.15)), val_tokens=LARGE)
     assert lines == [
         "overfitted: the score rose by 106% in the 178 steps since step 25. More text, a larger model.dropout or fewer "
         "steps help.",
@@ -24,9 +27,22 @@ def test_a_diary_that_is_learned_by_heart_overfits_from_its_best_step_on() -> No
 
 def test_a_score_that_still_falls_is_said_with_how_much() -> None:
     in_seconds = "the score still fell by 5.0% in the last 30 s: training longer may pay"
-    assert judge(curve((10, 30.0, 3.0), (20, 60.0, 2.0), (30, 90.0, 1.9))) == [in_seconds]
+    assert judge(curve((10, 30.0, 3.0), (20, 60.0, 2.0), (30, 90.0, 1.9)), val_tokens=LARGE) == [in_seconds]
     per_minute = "the score still fell by 2.5% per minute at the end: training longer may pay"
-    assert judge(curve((10, 30.0, 3.0), (20, 60.0, 2.0), (30, 180.0, 1.9))) == [per_minute]
+    assert judge(curve((10, 30.0, 3.0), (20, 60.0, 2.0), (30, 180.0, 1.9)), val_tokens=LARGE) == [per_minute]
+
+
+def test_a_fall_within_the_noise_of_the_validation_text_is_none() -> None:
+    falls = curve((10, 30.0, 3.0), (20, 60.0, 2.0), (30, 90.0, 1.99))  # by 0.5 %
+    assert judge(falls, val_tokens=2_000) == []  # 1 / sqrt(2,000) is 2.2 %
+    assert len(judge(falls, val_tokens=1_000_000)) == 1  # 0.1 %
+
+
+def test_where_training_ended_because_the_text_is_short_more_of_it_is_named_instead() -> None:
+    falls = curve((10, 30.0, 3.0), (20, 60.0, 2.0), (30, 90.0, 1.5))
+    (line,) = judge(falls, val_tokens=LARGE, ends_early=True)
+    assert line.startswith("more text would make it better, more time would not")
+    assert "longer" not in line
 
 
 @pytest.mark.parametrize(
@@ -55,4 +71,4 @@ def test_a_score_is_told_beside_the_compressors(score: float, line: str) -> None
     ids=["none", "one", "flat", "noise", "slow", "no clock", "no time"],
 )
 def test_nothing_is_said_without_grounds(points: list[tuple[int, float | None, float]]) -> None:
-    assert judge(curve(*points)) == []
+    assert judge(curve(*points), val_tokens=LARGE) == []

@@ -48,9 +48,9 @@ def test_only_updates_that_are_written_down_are_looked_at():
     everything = cfg.with_values({"log.grad_norms": True})
     update_ratio = UpdateRatio(model())
     for step, logs, looks in ((2, 0, 0), (3, 1, 0), (4, 0, 1), (10, 1, 1), (12, 1, 1)):
-        expected = Diagnostics(update_ratio if logs else None, layers=False, gradients=looks)
-        assert diagnostics_for(step, cfg, update_ratio) == expected
-        assert diagnostics_for(step, everything, update_ratio).layers == logs
+        expected = Diagnostics(update_ratio if logs else None, layers=False, gradients=bool(looks))
+        assert diagnostics_for(step, cfg, update_ratio, bool(looks)) == expected
+        assert diagnostics_for(step, everything, update_ratio, bool(looks)).layers == logs
 
 
 def test_gradients_are_counted_by_parameter():

@@ -40,6 +40,20 @@ def test_updates_and_evaluations_fill_the_minutes_and_the_rate_falls_with_the_cl
     assert rates(run) == pytest.approx([1 - (2 * i + 4 * (i // 10)) / (60 if i == 1 else 56) for i in range(24)])
 
 
+def evaluated(run: Run) -> list[int]:
+    lines = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
+    return [line["step"] for line in lines if line["split"] == "val"]
+
+
+def test_auto_evaluates_in_every_eighth_of_the_time_and_in_two_epochs(one_minute, tmp_path, hands):
+    hands.update = 0.1
+    cfg = one_minute.with_values({"eval.every": "auto"})
+    assert len(evaluated(launch.start(cfg, root=tmp_path, base="tiny", name="a").run)) == 8
+    # 19 kB of characters are about 1,175 windows of 16 tokens: two epochs are four updates and a half of 512 windows.
+    wide = cfg.with_values({"train.batch_size": 512})
+    assert evaluated(launch.start(wide, root=tmp_path, base="tiny", name="b").run)[:2] == [4, 8]
+
+
 # Evaluations were timed on the idle machine, and one of the busy machine ends with less time left than the last takes;
 # or there is none before the last.
 @pytest.mark.parametrize(("every", "within"), [(20, 3), (1000, 1)])

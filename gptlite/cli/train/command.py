@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
@@ -17,11 +16,10 @@ from gptlite.cli.options import (
     located_text,
     with_standard_input,
 )
-from gptlite.cli.terminal import Console, emit, next_commands
+from gptlite.cli.terminal import Console, emit
 from gptlite.cli.train.options import TrainOptions
 from gptlite.compute.processes import is_main, slurm_tasks, world_size
 from gptlite.errors import ConfigError, located
-from gptlite.formatting import counted
 
 if TYPE_CHECKING:
     from gptlite.cli.train.configs import Configs
@@ -44,8 +42,6 @@ SweepOption = Annotated[
         help="Train a run for each value of a key and print a table. Repeated: for each combination.",
     ),
 ]
-
-SAMPLED_TOKENS, SAMPLED_CHARACTERS = 200, 300  # at most, at the end of training
 
 
 def train(
@@ -88,20 +84,22 @@ def train(
         return
     if problems := options.problems():
         raise ConfigError(problems)
-    from gptlite.training.listener import SilentListener
-
-    listener = Console(quiet=quiet) if is_main() else SilentListener()
-    wait_for_others(listener)
+    listener = wait_for_others(quiet=quiet)
     if dry_run:
         print_dry_run(options, listener)
         return
     outcome = start_run(options, listener) if resume is None else resume_run(resume, options, listener)
     if is_main():
-        emit("".join(f"{line}\n" for line in [*([] if quiet else show_samples(outcome)), *summarize(outcome)]))
+        from gptlite.cli.train.result import print_result
+
+        print_result(outcome, quiet=quiet)
 
 
-def wait_for_others(listener: Listener) -> None:
-    """Return once all processes of the run have come; whoever is missing is named before anything else happens."""
+def wait_for_others(*, quiet: bool) -> Listener:
+    """Wait until all processes of the run have come, of which the main one speaks. Whoever is missing is named."""
+    from gptlite.training.listener import SilentListener
+
+    listener = Console(quiet=quiet) if is_main() else SilentListener()
     if world_size() > 1:
         from gptlite.compute.rendezvous import gather
 
@@ -111,6 +109,7 @@ def wait_for_others(listener: Listener) -> None:
             f"warning: Slurm started {slurm_tasks()} tasks, and each trains a run of its own. For one run, start "
             "one task on each machine, and torchrun in it."
         )
+    return listener
 
 
 def print_dry_run(options: TrainOptions, listener: Listener) -> None:
@@ -162,21 +161,27 @@ def continue_or_start(name: str, configs: Configs, listener: Listener) -> Outcom
 
 
 def announce(configs: Configs, cfg: RunConfig, listener: Listener) -> None:
-    """Say where the config comes from, and what --minutes chose."""
+    """Say where the config comes from, and which sizes were chosen."""
     from gptlite.cli.train.configs import LENGTH
     from gptlite.planning.choose_sizes import describe_sizes
 
     if configs.path is not None:
         listener.say(f"config: {configs.path}")
-    if configs.speed is not None:
-        listener.say(f"speed: about {configs.speed.value} GFLOP/s ({configs.speed.reason})")
-    if configs.minutes is not None:
-        listener.say(f"for {configs.minutes:g} min: {describe_sizes(cfg)}")
-        if cfg.train.max_minutes is not None and cfg.train.max_minutes < configs.minutes:
-            listener.say(
-                f"training ends after {cfg.train.max_minutes:g} min, because after that it would only learn so short a "
-                f"text by heart. Give more text, or --set {LENGTH}={configs.minutes:g} to train on."
-            )
+    if configs.speed is None:
+        return
+    minutes, length = configs.minutes_for(configs.asked()), cfg.train.max_minutes
+    if configs.minutes is None:
+        clock = "; a run by the clock does not repeat exactly, --set train.max_steps=N or train.epochs=E counts instead"
+        listener.say(
+            f"no --config: sizes are chosen for this text, as by --minutes {minutes:g}{'' if length is None else clock}"
+        )
+    listener.say(f"speed: about {configs.speed.value} GFLOP/s ({configs.speed.reason})")
+    listener.say(f"for {minutes:g} min: {describe_sizes(cfg)}")
+    if length is not None and length < minutes:
+        listener.say(
+            f"training ends after {length:g} min, because after that it would only learn so short a text by heart. "
+            f"Give more text, or --set {LENGTH}={minutes:g} to train on."
+        )
 
 
 def resume_run(name: str, options: TrainOptions, listener: Listener) -> Outcome:
@@ -190,52 +195,3 @@ def resume_run(name: str, options: TrainOptions, listener: Listener) -> Outcome:
     listener.say(f"run: {run.path}")
     cfg = load_config(run.path / CONFIG, options.sets) if options.sets else None
     return resume(run, cfg, listener=listener)
-
-
-def summarize(outcome: Outcome) -> list[str]:
-    """The result of a run: where it is saved, its best scores, what its curve says, and the next commands."""
-    from gptlite.planning.epochs import TextUse
-    from gptlite.planning.verdict import compare, judge
-    from gptlite.runs.summary import read_curve, read_run
-    from gptlite.training.reconcile import saved_config
-
-    run, state, cfg = outcome.run, outcome.state, saved_config(outcome.run)
-    manifest = outcome.prepared.manifest
-    sees_ahead = cfg.model.sees_ahead
-    text = TextUse.of(manifest.train.tokens, state.tokens, block_size=cfg.model.block_size, order=cfg.data.order)
-    trained = f"{counted(state.step, 'update')} in {state.elapsed:.0f} s"
-    lines = ["", f"{run.name}: {trained}, trained on {counted(state.tokens, 'token')}: {text}; saved in {run.path}"]
-    if state.best_loss is not None and state.best_bits_per_byte is not None:
-        lines.append(
-            f"best at step {state.best_step}: {state.best_bits_per_byte:.3f} bits per byte, loss {state.best_loss:.4f}"
-        )
-        if sees_ahead:
-            lines.append(
-                "this model has no mask: it reads the tokens that it is scored on, so these are no predictions"
-            )
-        elif manifest.compressors_meaningful:
-            compressors = {"xz -9": manifest.baselines.xz, "gzip -9": manifest.baselines.gzip}
-            lines.append(compare(state.best_bits_per_byte, compressors))
-    lines += judge(read_curve(read_run(run)[0]))
-    handle = shlex.quote(run.handle)
-    sample = [] if sees_ahead else [f'sample {handle} --prompt "..."']
-    return lines + next_commands([*sample, f"eval {handle}"], run.path.parent)
-
-
-def show_samples(outcome: Outcome) -> list[str]:
-    """Return what the model wrote before training, and a longer sample of what the best checkpoint writes."""
-    from gptlite.inference.load import load
-    from gptlite.runs.summary import read_run, read_samples
-
-    samples = read_samples(outcome.run)
-    summary = read_run(outcome.run)[0]
-    if not samples or summary.sees_ahead:
-        return []
-    prompt = str(summary.config["eval.prompt"])
-    text = load(outcome.run.path).generate(prompt, max_new_tokens=SAMPLED_TOKENS)[:SAMPLED_CHARACTERS]
-    return ["", "before training:", *indented(samples[0][1]), "now:", *indented(text)]
-
-
-def indented(text: str) -> list[str]:
-    """The lines of a text, two columns to the right."""
-    return [f"  {line}" for line in text.splitlines()]

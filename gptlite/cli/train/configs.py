@@ -1,9 +1,10 @@
-"""The config that a command line asks for: a file or, with --minutes, sizes that fit the time, and changes to it."""
+"""The config that a command line asks for: a file, or sizes chosen for the text and the time, and changes to it."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,13 +23,15 @@ if TYPE_CHECKING:
 
 SPEED, MINUTES = "speed_class", "minutes"  # in run.json
 LENGTH = "train.max_minutes"
+DEFAULT_MINUTES = 3.0  # for a text of the user's own, where nothing else is said
 
 
 @dataclass(frozen=True)
 class Configs:
     """Loads what a command line asks for, as often as a sweep needs it.
 
-    path: None under --minutes without --config. speed: with --minutes, the GFLOP/s that sizes are chosen for.
+    path: None where sizes are chosen for the text and no file is given. minutes: of --minutes. speed: where sizes are
+    chosen, the GFLOP/s that they are chosen for; None before it is known.
     """
 
     path: Path | None
@@ -38,15 +41,19 @@ class Configs:
 
     @classmethod
     def of(cls, options: TrainOptions) -> Configs:
-        """Read what the options ask for. With --minutes, the speed is still unknown."""
+        """What the options ask for. Sizes are chosen with --minutes, and for a text without --config."""
         overrides = build_overrides(options.sets, options.data)
-        if options.minutes is None:
-            return cls(find_config_file(options.config), overrides, None)
-        path = None if options.config is None else find_config_file(options.config)
+        chooses = options.minutes is not None or "data.source" in options.keys_set
+        path = None if chooses and options.config is None else find_config_file(options.config)
         return cls(path, overrides, options.minutes)
 
+    @property
+    def chooses(self) -> bool:
+        """Whether sizes are chosen for the text."""
+        return self.path is None or self.minutes is not None
+
     def asked(self, more: Sequence[str | Override] = ()) -> RunConfig:
-        """The config without what --minutes chooses. Raises ConfigError with every problem."""
+        """The config without what is chosen. Raises ConfigError with every problem."""
         with located("--set"):
             return load_config(self.path, self.changes(self.minutes, more))
 
@@ -55,31 +62,46 @@ class Configs:
         length = [] if minutes is None else [Override("--minutes", LENGTH, minutes)]
         return [*length, *self.overrides, *more]
 
+    def minutes_for(self, asked: RunConfig) -> float:
+        """The minutes that sizes are chosen for."""
+        return self.minutes or asked.train.max_minutes or DEFAULT_MINUTES
+
     def load(self, more: Sequence[str | Override] = ()) -> RunConfig:
         """Load the config with further overrides. Raises ConfigError with every problem."""
         asked = self.asked(more)
-        if self.minutes is None or self.speed is None:
+        if self.speed is None:
             return asked
-        with located(f"--minutes {self.minutes:g}"):
-            sizes = choose_sizes(count_bytes(asked), self.minutes, self.speed.value)
-        given = {key: value for key, value in asked.given().items() if key != LENGTH}
+        minutes, given = self.minutes_for(asked), asked.given()
+        with self.located(minutes):
+            sizes = choose_sizes(count_bytes(asked), minutes, self.speed.value)
+        if self.minutes is None:
+            return load_config(self.path, self.changes(None, more), fit_to(sizes, given))
+        del given[LENGTH]
         return load_config(self.path, self.changes(sizes[LENGTH], more), fit_to(sizes, given))
 
     def load_like(self, run: Run) -> RunConfig:
-        """Load the config to continue a run with: sizes that --minutes chose stay as they were."""
-        saved = parse_config(run.config_text(), str(run.path / CONFIG)).given()
-        if self.minutes is None:
+        """Load the config to continue a run with: sizes that were chosen stay as they were."""
+        if not self.chooses:
             return load_config(self.path, self.overrides)
-        sizes = {key: saved[key] for key in CHOSEN if key in saved and key != LENGTH}
+        saved = parse_config(run.config_text(), str(run.path / CONFIG)).given()
+        sizes = {key: saved[key] for key in CHOSEN if key in saved}
+        length = sizes.pop(LENGTH)
+        if self.minutes is None:
+            sizes[LENGTH] = length or DEFAULT_MINUTES
+            return load_config(self.path, self.overrides, fit_to(sizes, self.asked().given()))
         same = run.info.get(MINUTES) == self.minutes  # then it may have been chosen to end earlier
-        return load_config(self.path, self.changes(saved[LENGTH] if same else self.minutes), sizes)
+        return load_config(self.path, self.changes(length if same else self.minutes), sizes)
+
+    def located(self, minutes: float) -> AbstractContextManager[None]:
+        """Let errors of the choice name the option that asks for it."""
+        return located("--data" if self.minutes is None else f"--minutes {minutes:g}")
 
     def timed(self, existing: Sequence[Run] = ()) -> Configs:
-        """With --minutes: the same for the speed of this machine, or that for which existing runs were started."""
-        if self.minutes is None:
+        """The same for the speed of this machine, or that for which existing runs were started, if sizes are chosen."""
+        if not self.chooses:
             return self
         asked = self.asked()
-        with located(f"--minutes {self.minutes:g}"):
+        with self.located(self.minutes_for(asked)):
             check_text(count_bytes(asked))  # before torch is loaded
         from gptlite.training.speed import find_speed
 
@@ -88,12 +110,12 @@ class Configs:
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """The facts that run.json records."""
-        return {} if self.speed is None else {SPEED: self.speed.value, MINUTES: self.minutes}
+        """What run.json records."""
+        return {} if self.speed is None else {SPEED: self.speed.value, MINUTES: self.minutes_for(self.asked())}
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """With --minutes: the variable by which other processes choose for the same speed."""
+        """The variable by which other processes choose for the same speed."""
         return {} if self.speed is None else {SPEED_VARIABLE: str(self.speed.value)}
 
     def base(self, cfg: RunConfig) -> str:
@@ -113,6 +135,6 @@ def count_bytes(cfg: RunConfig) -> int:
 
 
 def recorded_speed(run: Run) -> Choice | None:
-    """The speed for which --minutes started a run."""
+    """The speed that the sizes of a run were chosen for."""
     found = run.info.get(SPEED) if run.started else None
     return Choice(found, f"as for {run.name}") if isinstance(found, int) else None

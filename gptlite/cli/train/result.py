@@ -1,0 +1,93 @@
+"""The end of `gptlite train`: samples, scores beside compressors, what the curve says, and the next commands."""
+
+from __future__ import annotations
+
+import os
+import shlex
+
+from gptlite.cli.options import as_arguments
+from gptlite.cli.terminal import emit, next_commands, shell_name
+from gptlite.cli.train.configs import MINUTES
+from gptlite.config.schema import DataSection, RunConfig
+from gptlite.config.yaml import write
+from gptlite.formatting import counted
+from gptlite.planning.choose_sizes import MIN_TEXT
+from gptlite.planning.epochs import TextUse
+from gptlite.planning.plan import MAX_EPOCHS
+from gptlite.planning.verdict import compare, judge
+from gptlite.runs.summary import read_curve, read_run, read_samples
+from gptlite.training.launch import Outcome
+from gptlite.training.reconcile import saved_config
+
+SAMPLED_TOKENS, SAMPLED_CHARACTERS = 200, 300  # at most
+MOSTLY, SEARCHED = 0.5, 50_000_000  # of a sample, copied; bytes of training text that are searched for it in a second
+
+
+def print_result(outcome: Outcome, *, quiet: bool) -> None:
+    """Print samples, unless `quiet`, and the summary."""
+    emit("".join(f"{line}\n" for line in [*([] if quiet else show_samples(outcome)), *summarize(outcome)]))
+
+
+def summarize(outcome: Outcome) -> list[str]:
+    """The result of a run: where it is saved, its best scores, what its curve says, and the next commands."""
+    run, state, cfg = outcome.run, outcome.state, saved_config(outcome.run)
+    manifest = outcome.prepared.manifest
+    sees_ahead = cfg.model.sees_ahead
+    text = TextUse.of(manifest.train.tokens, state.tokens, block_size=cfg.model.block_size, order=cfg.data.order)
+    trained = f"{counted(state.step, 'update')} in {state.elapsed:.0f} s"
+    lines = ["", f"{run.name}: {trained}, trained on {counted(state.tokens, 'token')}: {text}; saved in {run.path}"]
+    if state.best_loss is not None and state.best_bits_per_byte is not None:
+        lines.append(
+            f"best at step {state.best_step}: {state.best_bits_per_byte:.3f} bits per byte, loss {state.best_loss:.4f}"
+        )
+        if sees_ahead:
+            lines.append(
+                "this model has no mask: it reads the tokens that it is scored on, so these are no predictions"
+            )
+        elif manifest.compressors_meaningful:
+            compressors = {"xz -9": manifest.baselines.xz, "gzip -9": manifest.baselines.gzip}
+            lines.append(compare(state.best_bits_per_byte, compressors))
+    asked, ended = run.info.get(MINUTES), cfg.train.max_minutes
+    ends_early = asked is not None and ended is not None and ended < asked
+    lines += judge(read_curve(read_run(run)[0]), val_tokens=manifest.val.tokens, ends_early=ends_early)
+    has_chosen_sizes = asked is not None or sees_ahead or manifest.train.bytes < MIN_TEXT
+    if text.epochs is not None and text.epochs > MAX_EPOCHS and not has_chosen_sizes:
+        lines.append(f"the text was read {text.epochs:,.0f} times. Sizes chosen for it do better:")
+        lines.append(f"  {shell_name('gptlite')} {command_for_text(cfg)}")
+    handle = shlex.quote(run.handle)
+    sample = [] if sees_ahead else [f'sample {handle} --prompt "..."']
+    return lines + next_commands([*sample, f"eval {handle}"], run.path.parent)
+
+
+def command_for_text(cfg: RunConfig) -> str:
+    """The arguments that train on the text of a config with sizes chosen for it."""
+    sources = [os.path.relpath(each) if os.path.exists(each) else each for each in cfg.data.sources]
+    data, usual = cfg.data.model_dump(), DataSection().model_dump()
+    sets = [
+        f"data.{key}={write(data[key])}" for key in usual if key not in ("source", "dir") and data[key] != usual[key]
+    ]
+    return shlex.join(["train", *as_arguments("--data", sources), *as_arguments("--set", sets)])
+
+
+def show_samples(outcome: Outcome) -> list[str]:
+    """Return what the model wrote before training, and a longer sample of what the best checkpoint writes."""
+    from gptlite.inference.load import load  # imports torch, as training has done
+    from gptlite.inference.memorization import find_copied
+
+    samples = read_samples(outcome.run)
+    summary = read_run(outcome.run)[0]
+    if not samples or summary.sees_ahead:
+        return []
+    prompt = str(summary.config["eval.prompt"])
+    text = load(outcome.run.path).generate(prompt, max_new_tokens=SAMPLED_TOKENS)[:SAMPLED_CHARACTERS]
+    lines = ["", "before training:", *indented(samples[0][1]), "now:", *indented(text)]
+    if outcome.prepared.manifest.train.bytes <= SEARCHED:
+        copied = find_copied([text], outcome.prepared)
+        if copied.share >= MOSTLY:
+            lines.append(f"{copied.share:.0%} of this sample is copied word for word from the training text")
+    return lines
+
+
+def indented(text: str) -> list[str]:
+    """The lines of a text, two columns to the right."""
+    return [f"  {line}" for line in text.splitlines()]
