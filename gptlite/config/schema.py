@@ -27,7 +27,6 @@ from gptlite.config.sampling import SampleSection
 from gptlite.config.saved import DEFAULT_BPE_VOCAB_SIZE
 from gptlite.config.training import EvalSection, LogSection, SaveSection, TrainSection
 from gptlite.config.values import (
-    INT64_MAX,
     Auto,
     Biases,
     BiasPlace,
@@ -43,6 +42,9 @@ from gptlite.config.values import (
     TokenizerSource,
     key,
 )
+
+
+MAX_BPE_VOCAB_SIZE = 1_000_000  # its trainer reserves memory for all of it; the largest known ones have 260,000
 
 
 class RunSection(Section):
@@ -129,7 +131,7 @@ class TokenizerSection(Section):
     kind: Literal["char", "bpe", "gpt2", "cl100k_base", "o200k_base"] = key(
         "bpe", "char has one id per character, bpe is trained on the text, the others are pretrained"
     )
-    vocab_size: Annotated[int, Field(ge=257, le=INT64_MAX)] | None = key(
+    vocab_size: Annotated[int, Field(ge=257, le=MAX_BPE_VOCAB_SIZE)] | None = key(
         None, f"vocabulary size of bpe, special token included; null means {DEFAULT_BPE_VOCAB_SIZE}"
     )
 

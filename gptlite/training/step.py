@@ -75,8 +75,9 @@ def choose_micro_batch_size(cfg: RunConfig, n_processes: int) -> Choice:
             )
         return Choice(wanted, GIVEN)
     budget = CPU_MICRO_TOKENS if cfg.run.device == "cpu" else GPU_MICRO_TOKENS
-    fitting = [n for n in range(1, rows + 1) if rows % n == 0 and n * cfg.model.block_size <= budget]
-    return Choice(max(fitting, default=1), f"at most {budget:,} tokens per forward pass")
+    most = min(rows, max(1, budget // cfg.model.block_size))
+    fitting = next(n for n in range(most, 0, -1) if rows % n == 0)
+    return Choice(fitting, f"at most {budget:,} tokens per forward pass")
 
 
 def choose_vocab_sample(cfg: RunConfig, vocab_size: int) -> Choice:

@@ -65,13 +65,16 @@ def _check_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[Check]]:
 
 
 def _check_logs(run: Run, newest: Checkpoint | None) -> Iterator[Check]:
-    """The logs, up to where they were when the newest checkpoint was saved."""
+    """The logs, up to where they were when the newest checkpoint was saved; of a finished run nothing came after it."""
     if newest is None:
         return
-    for name, end in newest.state.get("logs", {}).items():
-        whole = starts_with(run.path / name, LogEnd(**end))
-        lost = f"it changed after it was written, or lacks lines that were there at step {newest.step}"
-        yield Check(run.path / name, None if whole else lost)
+    for name, fields in newest.state.get("logs", {}).items():
+        path, end, problem = run.path / name, LogEnd(**fields), None
+        if not starts_with(path, end):
+            problem = f"it changed after it was written, or lacks lines that were there at step {newest.step}"
+        elif run.finished and path.stat().st_size > end.size:
+            problem = f"something was appended after the run was finished at step {newest.step}"
+        yield Check(path, problem)
 
 
 def _check_text(run: Run) -> Iterator[Check]:
