@@ -251,6 +251,6 @@ def _invalid(sample: bytes, encoding: str, at: int, value: int | None, where: st
     guess = likely_encoding(sample)
     advice = "Correct the text, or set data.encoding to its encoding."
     if guess is not None and codecs.lookup(guess).name != codecs.lookup(encoding).name:
-        advice = f"It looks like {guess}: set data.encoding to {guess}."
+        advice = f"It looks like {guess}: use data.encoding={guess}."
     shown = "" if value is None else f" (0x{value:02x})"
     return DataError(f"the text is not valid {encoding} at byte {at}{shown}. {advice}", where)

@@ -266,5 +266,5 @@ def _describe(corpus: Corpus, data: DataSection) -> Iterator[str]:
     if corpus.copies:
         yield (
             f"{counted(corpus.copies, 'document')} of {documents:,} equal an earlier one; "
-            "data.deduplicate=true leaves them out"
+            "use data.deduplicate=true to leave them out"
         )

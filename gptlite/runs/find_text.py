@@ -62,8 +62,8 @@ def check_given(asked: TokenizerSection, found: TokenizerSection, name: str) -> 
         given, own = asked.given().get(key), getattr(found, key)
         if given is not None and given != own:
             problems.append(
-                f"tokenizer.{key} is {given}, but in the tokenizer of {name} it is {shown(own)}. Set it to "
-                f"{shown(own)}, leave it out, or set tokenizer.from to null."
+                f"tokenizer.{key} is {given}, but in the tokenizer of {name} it is {shown(own)}. Leave it "
+                f"out, or use tokenizer.{key}={shown(own)} or tokenizer.from=null."
             )
     if problems:
         raise ConfigError(problems)

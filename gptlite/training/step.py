@@ -187,8 +187,8 @@ def diverged(step: int, what: str, lr: float | None) -> Diverged:
     facts = {"step": step, "lr": lr}
     if lr is None:
         return Diverged(
-            f"{what}. Nothing was trained yet, so the arithmetic of this machine is the likely cause: try "
-            "run.precision=fp32, run.attention=plain or another version of torch.",
+            f"{what}. Nothing was trained yet, so the arithmetic of this machine is the likely cause: use "
+            "run.precision=fp32 or run.attention=plain, or another version of torch.",
             f"step {step}",
             facts,
         )

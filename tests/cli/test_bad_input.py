@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,7 +27,7 @@ CASES = [
     (["--data", "empty.txt"], "empty.txt: the file is empty. Choose a file with text."),
     (["--data", "binary.txt"], "binary.txt: this is not text but binary data: byte 3 is NUL. "),
     (["--data", "latin.txt"], "latin.txt: the text is not valid utf-8 at byte 3"),
-    (["--data", "short.txt"], "Set model.block_size to at most 8"),
+    (["--data", "short.txt"], "Use --set model.block_size=8 or less"),
     (set_("train.learning_rate", 1), "--set: train.learning_rate is not a key of the config. Did you mean train.lr?"),
     (set_("model.n_layer", "two"), "model.n_layer is two, but it must be a whole number >= 1."),
     (set_("model.dropout", 1.5), "model.dropout is 1.5, but it must be a number >= 0 and < 1."),
@@ -41,7 +42,7 @@ CASES = [
             *set_("model.dropout", 0.1),
             *(f"--set=model.{place}_dropout=0" for place in ("embedding", "attention", "residual")),
         ],
-        "model.dropout is 0.1, but every place has a dropout of its own. Set dropout to 0, or one of",
+        "model.dropout is 0.1, but every place has a dropout of its own. Use --set model.dropout=0, or",
     ),
     (set_("train.lr", ".nan"), "train.lr is .nan, but it must be auto or a number > 0."),
     (set_("model.n_embd", 15), "model.n_embd is 15, which is not a multiple of n_head (2). Use 14 or 16."),
@@ -93,6 +94,30 @@ def test_train_refuses_it_in_one_line_and_writes_no_run(gptlite, arguments, mess
     assert message in f"error: {result.errors[0]}"
     assert "Traceback" not in result.err
     assert not Path("runs").exists()
+
+
+ADVISED = [
+    ["prepare", "-c", "nano.yaml", "--data", "latin.txt"],
+    ["prepare", "-c", "nano.yaml", "--data", "records.jsonl"],
+    ["prepare", "-c", "nano.yaml", *set_("tokenizer.vocab_size", 300)],
+    ["prepare", "-c", "nano.yaml", *set_("data.separator", "x"), *set_("data.documents", "lines")],
+    ["prepare", "-c", "nano.yaml", *set_("model.variant", "no_residual")],
+    ["sample", "--prompt-file", "latin.txt", "--unknown", "skip"],
+    ["eval", "--file", "wide.txt"],
+]
+
+
+@pytest.mark.parametrize("arguments", ADVISED, ids=" ".join)
+def test_each_value_that_a_refusal_advises_can_be_pasted_behind_the_command(gptlite, trained, arguments):
+    Path("latin.txt").write_bytes(b"caf\xe9 au lait, the cat sat on the mat. " * 40)
+    Path("wide.txt").write_bytes("the cat sat on the mat. ".encode("utf-16"))
+    Path("records.jsonl").write_text("{the cat sat on the mat}\n" * 40)
+    refused = gptlite(*arguments)
+    assert refused.code == 2
+    advised = re.findall(r"(?<=--set )\S+\w", refused.err)
+    assert advised
+    for value in advised:
+        assert gptlite(*arguments, "--set", value).code == 0
 
 
 def test_every_problem_of_a_config_is_reported_at_once_with_its_line(gptlite):

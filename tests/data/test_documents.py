@@ -154,7 +154,7 @@ def test_it_is_said_how_records_are_read_and_what_is_in_doubt(tmp_path: Path) ->
     (line,) = said(write(tmp_path / "a.txt", LINES.replace("\n\n", "\n")))
     assert "looks like JSON Lines, but is read as text" in line
     (line,) = said(write(tmp_path / "names.txt", "Ada\nBob\n" * 100))
-    assert "set data.documents to lines" in line
+    assert "use data.documents=lines" in line
     assert said(tmp_path / "names.txt", documents="files") == []
     prose = "A line that is longer than forty characters, as in prose.\n"
     assert said(write(tmp_path / "prose.txt", prose * 200)) == []
