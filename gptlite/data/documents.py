@@ -32,6 +32,7 @@ from gptlite.data.charset import (
     valid_utf8,
 )
 from gptlite.data.compression import compression_of, open_plain, plain_suffix
+from gptlite.data.file_formats import kind_of
 from gptlite.data.named_datasets import Card
 from gptlite.errors import DataError
 
@@ -44,6 +45,7 @@ _KIND_BY_SUFFIX: dict[str, Kind] = {
     ".csv": "CSV",
     ".tsv": "TSV",
 }
+BINARY = "binary file"  # of no known format
 _PIECE = 1 << 17  # bytes of a text that are read at a time
 
 
@@ -160,7 +162,7 @@ def read_documents(
     with open_plain(path) as file:
         head = file.read(HEAD_BYTES)
         if skip_binary and is_binary(head, reading.encoding):  # without reading the rest, which may be large
-            skipped["binary file", name] += 1
+            skipped[kind_of(head) or BINARY, name] += 1
             return
         for line, text in _records(kind, path, reading, _lines(path, reading, head, file)):
             if text.strip():
@@ -177,7 +179,7 @@ def _texts(
     raw = _read_pieces(path)
     first = next(raw, b"")
     if skip_binary and _is_binary(path, reading, first):
-        skipped["binary file", name] += 1
+        skipped[kind_of(first) or BINARY, name] += 1
         return
     raw = itertools.chain([first], raw)
     if reading.separator is None:

@@ -16,8 +16,9 @@ from pathlib import Path
 from gptlite.config.yaml import shown
 from gptlite.data import named_datasets
 from gptlite.data.charset import HEAD_BYTES, is_binary
-from gptlite.data.compression import compression_of, unreadable
+from gptlite.data.compression import compression_of, open_plain, unreadable
 from gptlite.data.documents import PLAIN, Document, Reading, Skipped, read_documents
+from gptlite.data.file_formats import advice_for, refuse_format
 from gptlite.download import Report, ignore
 from gptlite.errors import DataError
 from gptlite.formatting import and_more, counted
@@ -107,11 +108,14 @@ class Source:
                     sizes += os.fstat(file.fileno()).st_size * is_text
             except OSError as error:
                 raise unreadable(path, error) from error
+        if sizes == 0:
+            next(self.documents())  # raises: it knows what there is instead of text
         return sizes
 
     def no_text(self, skipped: Skipped) -> DataError:
         """The error for a source without any text."""
-        return DataError(f"there is no text file here{describe_skipped(skipped)}. Check the path.", self.spec)
+        advice = advice_for([kind for kind, _ in skipped]) or "Check the path."
+        return DataError(f"there is no text file here{describe_skipped(skipped)}. {advice}", self.spec)
 
 
 def describe_skipped(skipped: Skipped) -> str:
@@ -178,6 +182,8 @@ def _absolute_path(spec: str) -> str:
 def _one_file(path: Path, reading: Reading) -> Source:
     if not path.is_file():
         raise DataError("this is a pipe or device, and text is read more than once. Save it to a file.", str(path))
+    with open_plain(path) as file:
+        refuse_format(file.read(HEAD_BYTES), str(path))
     return Source(str(path), path.name, path.parent, (path,), reading.of_files([path]), is_one_file=True)
 
 

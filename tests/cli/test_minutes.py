@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -85,3 +86,19 @@ def test_a_dry_run_shows_the_choice(gptlite):
     assert result.code == 0, result.err
     assert "for 0.03 min: " in result.err
     assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize("where", ["book.txt", "books"])
+def test_a_word_file_is_refused_before_the_speed_is_measured(gptlite, monkeypatch, where):
+    Path("books").mkdir()
+    for path in (Path("book.txt"), Path("books/book.docx")):
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("[Content_Types].xml", "<Types/>")
+            archive.writestr("word/document.xml", "<document/>")
+    monkeypatch.delenv("GPTLITE_SPEED")
+    monkeypatch.setattr("gptlite.training.speed.measure_speed", lambda _: pytest.fail("the speed was measured"))
+    for command in (["train"], ["train", "--dry-run"]):
+        result = gptlite(*command, "--minutes", "1", "--data", where)
+        assert result.refuses("Word file")
+        assert "Save the text as a .txt file first." in result.err
+    assert not Path("data").exists()

@@ -103,7 +103,7 @@ def test_compressed_text_in_a_folder_is_not_a_binary_file(tmp_path: Path) -> Non
     write(tmp_path / "d.txt", "plain")
     skipped = Skipped()
     assert [each.text for each in open_source(str(tmp_path)).documents(skipped)] == ["text", "plain"]
-    assert skipped == {("binary file", "b.gz"): 1, ("binary file", "c.bz2"): 1}
+    assert skipped == {("binary file", "b.gz"): 1, ("bzip2 file", "c.bz2"): 1}
 
 
 @pytest.mark.parametrize(
