@@ -254,7 +254,16 @@ def test_all_mistakes_on_a_command_line_are_reported_at_once(gptlite):
 def test_training_that_diverges_ends_with_exit_3_and_one_line(gptlite):
     result = gptlite("train", "-c", "nano.yaml", "--set", "train.lr=1e30", "--set", "train.optimizer=adamw")
     assert (result.code, len(result.errors)) == (3, 1)
-    assert "lower train.lr" in result.errors[0]
+    assert "lower train.lr (it was 1e+30)" in result.errors[0]
+
+
+def test_divergence_in_the_warm_up_names_the_rate_that_was_given(gptlite):
+    wild = ["train.lr=1e30", "train.warmup_steps=5", "train.optimizer=adamw"]
+    result = gptlite("train", "-c", "nano.yaml", *(word for value in wild for word in ("--set", value)))
+    assert result.code == 3
+    # The second of five updates of warm-up: two fifths of the rate.
+    assert result.errors[0].startswith("step 2: ")
+    assert "lower train.lr (it was 4e+29 in the warm-up to 1e+30) or" in result.errors[0]
 
 
 def test_a_model_that_is_no_longer_finite_at_an_evaluation_ends_with_exit_3(gptlite):
