@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from gptlite.config.accepted import is_accepted
 from gptlite.config.loading import parse_config
 from gptlite.config.schema import RunConfig, TokenizerSection
 from gptlite.config.yaml import shown
@@ -41,6 +42,10 @@ def with_tokenizer(cfg: RunConfig, say: Report = ignore) -> RunConfig:
             folder = _find_folder(asked, cfg)
             found = load(folder)
         except RunError as error:
+            if is_accepted("tokenizer", "kind", asked):
+                raise ConfigError(
+                    f"this is a kind of tokenizer, and no run. Use tokenizer.kind={asked} instead."
+                ) from None
             raise DataError(error.problems) from error
         section = _section_of(found, str(folder.absolute()))
         check_given(cfg.tokenizer, section, asked)

@@ -246,6 +246,7 @@ def test_the_last_of_two_overrides_counts():
         ("train.lr", "train.lr is not of the form section.key=value, such as train.lr=3e-4."),
         ("=3", "=3 is not of the form section.key=value, such as train.lr=3e-4."),
         ("train=3", "train is a whole section. Set one of its keys: section.key=value."),
+        ("tokenizer=gpt2", "tokenizer is a whole section. Did you mean tokenizer.kind?"),
         ("lr=3", "lr is not a key of the config. Did you mean train.lr?"),
         ("trian.lr=3", "trian.lr is not a key of the config. Did you mean train.lr?"),
         ("train.=3", "train. is not a key of the config. The built-in small.yaml lists every key."),
