@@ -25,3 +25,12 @@ assert "torch._dynamo" not in sys.modules
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_text_that_is_none_is_refused_before_torch_is_loaded(tmp_path: Path) -> None:
+    (tmp_path / "book.pdf").write_bytes(b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n")
+    program = "import sys; sys.modules['torch'] = None; from gptlite.__main__ import main; main()"
+    arguments = ["train", "--minutes", "1", "--data", "book.pdf"]
+    done = subprocess.run([sys.executable, "-c", program, *arguments], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stderr == f"error: {tmp_path / 'book.pdf'}: this is a PDF file. Save the text as a .txt file first.\n"
+    assert done.returncode == 2

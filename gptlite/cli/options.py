@@ -28,7 +28,7 @@ STANDARD_INPUT = "-"  # in place of a text's path
 
 # The keys that --set accepts in commands that use only some; "sample.*" is the whole section.
 SETTABLE = {
-    "sample": ("sample.*", "run.device", "run.threads", "run.attention"),
+    "sample": ("sample.*", "data.encoding", "run.device", "run.threads", "run.attention"),
     "eval": (
         *("eval.batch_size", "data.dir", "data.encoding", "data.normalize"),
         *("run.device", "run.precision", "run.attention", "run.threads", "run.deterministic"),

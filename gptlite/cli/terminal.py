@@ -24,10 +24,22 @@ if TYPE_CHECKING:
 # separators, bidirectional embeddings, overrides and isolates, and lone surrogates.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
+# After these words, other layers write the keys and values that they advise.
+_ADVISED_KEY = re.compile(r"(?:(?<=\b[Uu]se )|(?<=\bor )|(?<=\band ))(?=[a-z]+\.[a-z]\w*=)")
+
 
 def escaped(text: str) -> str:
     r"""Return a text that cannot control a terminal: `\x1b` for the character ESC. Newlines and tabs stay."""
     return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def pasteable(line: str) -> str:
+    """Return a line of another layer with the option for the keys that it advises.
+
+    >>> pasteable("Use run.device=auto or run.device=cpu.")
+    'Use --set run.device=auto or --set run.device=cpu.'
+    """
+    return _ADVISED_KEY.sub("--set ", line)
 
 
 def on_one_line(text: str) -> str:
@@ -46,7 +58,7 @@ class Console:
         """Print a line, above the progress bar if there is one. On a terminal, long lines break between words."""
         if self._quiet:
             return
-        for part in wrapped(escaped(line), sys.stderr):
+        for part in wrapped(escaped(pasteable(line)), sys.stderr):
             if self._sink is not None:
                 self._sink.say(part)
                 continue

@@ -6,7 +6,7 @@ import difflib
 import shlex
 import typing
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from gptlite.cli.options import option_name, settable
+from gptlite.cli.terminal import on_one_line
 from gptlite.errors import ConfigError, Problem
 from gptlite.formatting import and_more
 
@@ -33,9 +34,76 @@ _OTHER_COMMANDS = {
     "list ls compare": "Use gptlite runs.",
     "init configs": "gptlite config lists the shipped configs and prints one.",
 }
-_OTHER_TRAIN_OPTIONS = {
-    "init-from from-pretrained pretrained finetune finetune-from": "Every run starts from random weights. --resume RUN "
-    "continues a run.",
+_WEIGHTS = "Every run starts from random weights. --resume RUN continues a run."
+_RUN = "Name the run without an option: gptlite {command} {value}."
+_KEPT = "Leave it out: a run keeps its config. --set changes a key."
+# By command. In place of a sentence: the option or the key that is meant. {value} is what was given.
+_OTHER_OPTIONS: dict[str, dict[str, str]] = {
+    "train": {
+        "init-from from-pretrained pretrained finetune finetune-from": _WEIGHTS,
+        "model model-name model-name-or-path": f"{_WEIGHTS} The keys of section model give its size.",
+        "resume-from resume-from-checkpoint load checkpoint ckpt": "--resume",
+        "run-name experiment exp-name n": "--name",
+        "config-name config-file cfg": "--config",
+        "text": "--data",
+        "time hours": "Use --minutes M.",
+        "gpus devices n-gpu n-gpus num-gpus nproc-per-node num-processes ddp backend": "torchrun starts a process for "
+        "each of N GPUs: torchrun --nproc-per-node N --no-python gptlite train.",
+        "max-length": "model.block_size",
+        "eval-only do-eval": "Use gptlite eval RUN. Training evaluates every eval.every updates.",
+        "do-train verbose v": "Leave it out: training is what this command does, and it shows its progress.",
+        "overwrite overwrite-output-dir force": "No run is overwritten. Choose another --name, or remove the run with "
+        "gptlite runs rm RUN.",
+        "push-to-hub hub-model-id": "A checkpoint folder opens in Hugging Face transformers as it is.",
+    },
+    "prepare": {
+        "text": "--data",
+        "out output out-dir output-dir": "data.dir",
+        "split": "data.val_fraction",
+        "lines": "Use data.documents=lines.",
+        "threads workers num-workers num-proc": "It uses all cores. GPTLITE_THREADS=N in the environment limits them.",
+        "max-length": "model.block_size",
+        "force overwrite": "A text is prepared once for the same keys. To prepare it again, remove its folder.",
+        "streaming": "Leave it out: text of any size is read in pieces.",
+        "append-eod": "Leave it out: where there are several documents, each gets an end-of-text token.",
+    },
+    "sample": {
+        "start": "Use --prompt {value}; instead of FILE:NAME, use --prompt-file NAME.",
+        "text input": "--prompt",
+        "file f": "--prompt-file",
+        "length N": "--max-new-tokens",
+        "min-length min-new-tokens": "No least length can be asked for; --max-new-tokens is the largest.",
+        "count": "-n",
+        "eos-token-id stop-token-ids": "--stop-token",
+        "logprobs top-logprobs": "Use --explain: it shows the five likeliest tokens at each step.",
+        "c ctx-size n-ctx context-length max-seq-len": "--context",
+        "ckpt": "--checkpoint",
+        "output": "--out",
+        "model m run out-dir model-path ckpt-path": _RUN,
+        "init-from": "gptlite sample RUN takes a run of gptlite. No other weights are loaded.",
+        "do-sample": "Leave it out: tokens are drawn unless the temperature is 0.",
+        "greedy": "Use --temperature 0.",
+        "chat instruct conversation": "Use --interactive. The model continues your text; it is not trained to answer.",
+        "typical mirostat frequency-penalty presence-penalty repeat-last-n no-repeat-ngram-size": "What is drawn "
+        "depends on --temperature, --top-k, --top-p, --min-p and --repetition-penalty.",
+        "dtype precision fp16 compile": "Leave it out: a run is sampled as it was trained, without a compiler.",
+        "quiet verbose color": "Leave it out: the text alone goes to standard output.",
+        "config": _KEPT,
+    },
+    "eval": {
+        "text input data dataset eval-file input-file": "--file",
+        "ctx-size n-ctx context-length max-length block-size": "--context",
+        "ckpt": "--checkpoint",
+        "output": "--out",
+        "html": "--per-token",
+        "config c": _KEPT,
+        "model m run out-dir model-path": _RUN,
+        "perplexity ppl": "Leave it out: perplexity is part of what is shown.",
+        "eval-iters limit split": "All of the validation text is scored, or a text that --file names.",
+        "tasks num-fewshot": "Use --file TEXT. Texts are scored; there are no other tasks.",
+    },
+    "list": {"dir out-dir": "Name the folder without an option: gptlite runs {value}."},
+    "config": {"list": "Leave it out: without a NAME all are listed."},
 }
 
 
@@ -83,7 +151,7 @@ def check_arguments(command: TyperCommand | TyperGroup, ctx: Any, args: Sequence
     """Raise ConfigError with every mistake in the arguments of a command."""
     problems: list[Problem] = []
     left = list(args)
-    known = [option for param in command.params if param.param_type_name == "option" for option in param.opts]
+    known = {option: param for param in command.params if param.param_type_name == "option" for option in param.opts}
     while True:
         try:
             values, extra, order = command.make_parser(ctx).parse_args(list(left))
@@ -121,22 +189,28 @@ def _bad_value(param: Any, value: Any, error: TyperException, context: Any) -> P
     return Problem(f"{value} is not {expected}.", param.opts[0])
 
 
-def _unexpected(where: str, words: Sequence[str], known: Collection[str]) -> str:
+def _unexpected(where: str, words: Sequence[str], known: Mapping[str, Any]) -> str:
     """The sentence about words that belong to no option."""
     from gptlite.config.loading import SUFFIXES
 
+    key, equals, value = words[0].partition("=")
+    named = _meant(where.rpartition(" ")[2], f"--{key}", known) if equals and "--set" in known else []
     meant = next((option for option in _TEXT_OPTIONS if option in known), None)
     if "--config" in known and Path(words[0]).suffix in SUFFIXES:
         meant = "--config"
-    advice = f"Did you mean {meant} {shlex.quote(words[0])}?" if meant else f"See {where} --help."
-    if meant == "--data" and len(words) > 1:
+    advice = f"Did you mean {meant} {_quoted(words[0])}?" if meant else f"See {where} --help."
+    if named:
+        advice = f"Did you mean {_with_value(named[0], value, known)}?"
+    elif "--config" in known and Path(words[0]).suffix == ".py":
+        advice = "A config is YAML: --config FILE.yaml (gptlite config lists those there are). A text needs --data."
+    elif meant == "--data" and len(words) > 1:
         advice = "Put --data before each of them, or give one --data with a glob in quotes."
-    shown = and_more([shlex.quote(word) for word in words], 3)
+    shown = and_more([_quoted(word) for word in words], 3)
     return f"unexpected argument{'' if len(words) == 1 else 's'} {shown}. {advice}"
 
 
-def _unknown_option(where: str, name: str, args: list[str], known: Collection[str]) -> str:
-    """The sentence about an unknown option, which is removed from `args` with its value."""
+def _unknown_option(where: str, name: str, args: list[str], known: Mapping[str, Any]) -> str:
+    """The sentence about an unknown option, which is removed from `args` with its value. known: options by name."""
     at = next((i for i, arg in enumerate(args) if arg.startswith(name)), None)
     if at is None:  # one letter among others, as in -qx
         at = next(i for i, arg in enumerate(args) if arg[:1] == "-" and arg[:2] != "--" and name[1:] in arg)
@@ -144,33 +218,57 @@ def _unknown_option(where: str, name: str, args: list[str], known: Collection[st
     typed, equals, value = args.pop(at).partition("=")
     if not equals and at < len(args) and (not args[at].startswith("-") or args[at][1:2].isdigit()):
         value = args.pop(at)
-    command = where.rpartition(" ")[2]
-    if command == "train":
-        from gptlite.config.suggest import explain_key
+    from gptlite.config.suggest import explain_key
 
-        word = typed.lstrip("-").replace("_", "-")
-        if (advice := advice_for(word, _OTHER_TRAIN_OPTIONS) or explain_key(word)) is not None:
-            return f"there is no option {typed}. {advice}"
-    meant = _meant(command, typed, value, [option for option in known if option != "--help"])
-    advice = f"Did you mean {' or '.join(meant)}?" if meant else f"See {where} --help."
+    command, name = where.rpartition(" ")[2], typed.replace("_", "-")
+    word = name.lstrip("-")
+    advice = advice_for(word, _OTHER_OPTIONS.get(command, {})) or (explain_key(word) if command == "train" else None)
+    if advice is None and word.startswith("no-") and not value and f"--{word[3:]}" not in known:
+        name, value = f"--{word[3:]}", "false"
+    if advice is None or " " not in advice:
+        meant = _meant(command, name, known) if advice is None else [advice]
+        choice = " or ".join(_with_value(each, value, known) for each in meant)
+        advice = f"Did you mean {choice}?" if meant else f"See {where} --help."
+    advice = advice.replace("{command}", command).replace("{value}", _quoted(value) if value else "VALUE")
     return f"there is no option {typed}. {advice}"
 
 
-def _meant(command: str, typed: str, value: str, known: Collection[str]) -> list[str]:
-    """Return what an unknown option may stand for: one with a similar spelling, else a key of the config by any of its
-    names (as an option or behind --set), else a less similar one."""
+def _meant(command: str, typed: str, known: Collection[str]) -> list[str]:
+    """The options or keys that an unknown option may stand for: an option that it begins or that is spelled alike, else
+    keys of the config by any of their names."""
     from gptlite.config.suggest import suggest_key
 
-    similar = difflib.get_close_matches(typed, known, n=1, cutoff=0.8)
+    options = [option for option in known if option != "--help"]
+    begun = [option for option in options if len(typed) > 4 and option.startswith(typed)]
+    similar = begun or difflib.get_close_matches(typed, options, n=1, cutoff=0.8)
     if similar or "--set" not in known:
-        return similar or difflib.get_close_matches(typed, known, n=1)
-    word = typed.lstrip("-").replace("-", "_")
-    keys = [key for key in suggest_key(None, word) if settable(command, key)]
-    own = [option for key in keys if (option := _option_of_key(key)) in known]
-    # Another program's name for a key may be counted in another unit, so its value is not repeated.
-    values = {key: shlex.quote(value) if value and key.endswith(f".{word}") else "VALUE" for key in keys}
-    as_set = [f"--set {key}={values[key]}" for key in keys]
-    return own or as_set or difflib.get_close_matches(typed, known, n=1, cutoff=0.7)
+        return similar
+    keys = [key for key in suggest_key(None, typed.strip("-").replace("-", "_")) if settable(command, key)]
+    own = [key for key in keys if key.startswith(f"{command}.")] or [key for key in keys if key[:7] != "sample."]
+    return own or keys
+
+
+def _with_value(meant: str, value: str, known: Mapping[str, Any]) -> str:
+    """An option or a key with the value that was given to another one, as far as it takes it."""
+    from gptlite.config.accepted import accepted_repairs, describe_accepted, is_accepted
+    from gptlite.config.yaml import parse_scalar, write
+
+    option = meant if meant.startswith("-") else _option_of_key(meant)
+    if option in known:
+        return f"{option} {_quoted(value)}" if value and not getattr(known[option], "is_flag", False) else option
+    section, _, key = meant.partition(".")
+    given = parse_scalar(value) if value else True
+    if is_accepted(section, key, given):
+        return f"--set {meant}={_quoted(value or 'true')}"
+    repair = next(accepted_repairs(section, key, given), None) if value else None
+    if repair is not None:
+        return f"--set {meant}={_quoted(write(repair))}"
+    return f"--set {meant}=VALUE ({describe_accepted(section, key)})"
+
+
+def _quoted(word: str) -> str:
+    """A word as a shell takes it, on one line."""
+    return on_one_line(shlex.quote(word))
 
 
 def _option_of_key(key: str) -> str:

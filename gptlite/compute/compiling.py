@@ -40,7 +40,7 @@ def choose_compile(
     if wanted is True and problem:
         raise ConfigError(
             f"run.compile is true, but {problem}. Install what is missing (a C++ compiler and Python's headers, on a "
-            "GPU Triton), or set run.compile to auto."
+            "GPU Triton), or use run.compile=auto."
         )
     return Choice(not problem, GIVEN if wanted is True else problem or "torch can compile for this GPU")
 

@@ -105,7 +105,9 @@ def choose_device(wanted: str, hardware: Hardware) -> Choice:
         return Choice(hardware.devices[0], f"the first of {', '.join(DEVICES)} that torch finds")
     if wanted not in hardware.devices:
         there = ", ".join(hardware.devices)
-        raise ConfigError(f"run.device is {wanted}, and torch finds no such device here. Use auto or one of {there}.")
+        raise ConfigError(
+            f"run.device is {wanted}, and torch finds no such device here. Use run.device=auto, or one of {there}."
+        )
     return Choice(wanted, GIVEN)
 
 

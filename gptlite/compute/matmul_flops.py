@@ -41,5 +41,5 @@ def warn_of_emulation(compute: Compute) -> Iterator[str]:
     bf16, fp32 = (matmul_flops_per_second(replace(compute, precision=each)) / 1e9 for each in ("bf16", "fp32"))
     yield (
         f"warning: run.precision is bf16, which this {compute.device.type} only emulates: {bf16:.3g} GFLOP/s instead "
-        f"of {fp32:.3g} in fp32. A new run with run.precision=fp32 is faster."
+        f"of {fp32:.3g} in fp32. Use run.precision=fp32 in a new run, which is faster."
     )

@@ -22,6 +22,16 @@ NAMES = {
     "string": "text",
 }
 BOUNDS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
+# Values of other programs, and the nearest of ours.
+OTHER_VALUES = {
+    "float16 bfloat16 half 16-mixed bf16-mixed": "bf16",
+    "float32 float full": "fp32",
+    "gpu": "cuda",
+    "tiktoken": "gpt2",
+    "character chars": "char",
+    "gelu_new gelu_pytorch_tanh": "gelu",
+    "adam adamw_torch adamw_torch_fused": "adamw",
+}
 
 
 def is_accepted(section: str, key: str, value: object) -> bool:
@@ -47,9 +57,13 @@ def describe_accepted(section: str, key: str) -> str:
 def explain_refusal(section: str, key: str, value: Value) -> str:
     """Say which values a key accepts instead of `value`, and which one the user may have meant."""
     limit = " The largest number is 2**63 - 1." if isinstance(value, int) and value > INT64_MAX else ""
-    meant = (repair for repair in _repairs(section, key, value) if is_accepted(section, key, repair))
-    advice = next((f" Write {shown(repair)}." for repair in meant), "")
+    advice = next((f" Write {shown(repair)}." for repair in accepted_repairs(section, key, value)), "")
     return f"{section}.{key} is {shown(value)}, but it must be {describe_accepted(section, key)}.{limit}{advice}"
+
+
+def accepted_repairs(section: str, key: str, value: Value) -> Iterator[Value]:
+    """Yield values that the key accepts and that may be meant by `value`, likeliest first."""
+    return (repair for repair in _repairs(section, key, value) if is_accepted(section, key, repair))
 
 
 @functools.cache
@@ -88,5 +102,6 @@ def _repairs(section: str, key: str, value: Value) -> Iterator[Value]:
     yield parse_scalar(re.sub(r"(?<=\d)_(?=\d{3})", "", word))  # "3e-4", 1_000
     yield {"yes": True, "on": True, "no": False, "off": False, "none": None}.get(word, value)  # YAML 1.1, Python
     yield [value]
+    yield from (ours for names, ours in OTHER_VALUES.items() if word in names.split())
     choices = [choice for schema in _alternatives(section, key) for choice in _choices(schema)]
     yield from difflib.get_close_matches(word, choices, n=1, cutoff=0.7)

@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from gptlite.config import yaml
 from gptlite.config.accepted import explain_refusal
 from gptlite.config.schema import SECTIONS, RunConfig
-from gptlite.config.suggest import explain_key, suggest_key, suggest_section
+from gptlite.config.suggest import SYNONYMS, explain_key, suggest_key, suggest_section
 from gptlite.config.yaml import Value, YamlError, shown
 from gptlite.errors import ConfigError, Problem
 
@@ -215,7 +215,9 @@ def check_key(name: str) -> None:
     if section not in SECTIONS:
         raise ConfigError(_unknown_key(name, suggest_section(section) if dot else section))
     if not dot:
-        raise ConfigError(f"{section} is a whole section. Set one of its keys: section.key=value.")
+        meant = next((key for key, names in SYNONYMS.items() if section in names.split()), None)
+        advice = f"Did you mean {meant}?" if meant else "Set one of its keys: section.key=value."
+        raise ConfigError(f"{section} is a whole section. {advice}")
     if key not in SECTIONS[section].fields():
         raise ConfigError(_unknown_key(name, section))
 

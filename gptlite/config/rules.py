@@ -88,14 +88,14 @@ def requires(
 
     unset: the values that count as not set.
     """
-    key = name.partition(".")[2]
+    section, _, key = name.partition(".")
 
     def sentence(value: Any, found: Any) -> str:
         unset = "false" if value is True else "null"
-        return (
-            f"{name} is {shown(value)}, but {other} is {shown(found)}, {reason}. "
-            f"Set {key} to {unset}, or {other} to {instead}."
-        )
+        advice = f"Use {name}={unset} or {section}.{other}={instead}."
+        if section == "sample":  # where another override does not replace what the user gave
+            advice = f"Set {key} to {unset}, or {other} to {instead}."
+        return f"{name} is {shown(value)}, but {other} is {shown(found)}, {reason}. {advice}"
 
     def holds(value: Any, found: Any) -> bool:
         return allowed(found) or any(type(value) is type(each) and value == each for each in unset)
@@ -133,7 +133,7 @@ DATA_RULES = (
         lambda source, *part: source is None or part == (DEFAULT_VAL_FRACTION, DEFAULT_VAL_MAX_BYTES),
         lambda source, fraction, most: (
             f"data.val_source is {shown(source)}, and all of it is used, so val_fraction ({fraction}) and "
-            f"val_max_bytes ({most}) do nothing. Leave these two out, or set val_source to null."
+            f"val_max_bytes ({most}) do nothing. Leave these two out, or use data.val_source=null."
         ),
     ),
 )
@@ -159,8 +159,8 @@ MODEL_RULES = (
         ("dropout", *DROPOUT_PLACES),
         lambda everywhere, *places: everywhere == 0 or None in places,
         lambda everywhere, *_: (
-            f"model.dropout is {everywhere}, but every place has a dropout of its own. Set dropout to 0, or one of "
-            f"{', '.join(DROPOUT_PLACES)} to null."
+            f"model.dropout is {everywhere}, but every place has a dropout of its own. Use model.dropout=0, or set one "
+            f"of {', '.join(DROPOUT_PLACES)} to null."
         ),
     ),
     requires("model.variant", "norm", lambda norm: norm == "pre", "and the variants are those of pre-LN", "pre"),
@@ -169,7 +169,7 @@ MODEL_RULES = (
         lambda variant, init: variant != "no_residual" or init not in ("zero", "previous"),
         lambda _, init: (
             f"model.variant is no_residual, but init is {init}, so every block would put out zeros and learn nothing. "
-            "Set init to gpt2 or torch."
+            "Use model.init=gpt2 or model.init=torch."
         ),
     ),
     Rule(
@@ -194,7 +194,7 @@ TRAIN_RULES = (
         lambda micro, batch: micro == "auto" or batch % micro == 0,
         lambda micro, batch: (
             f"train.batch_size is {batch}, which is not a multiple of micro_batch_size ({micro}). "
-            f"Use a multiple of {micro}, or set micro_batch_size to auto."
+            f"Use a multiple of {micro} or train.micro_batch_size=auto."
         ),
     ),
     only_one("train", ("max_steps", "epochs", "max_minutes"), "end the training"),

@@ -43,7 +43,6 @@ from gptlite.config.values import (
     key,
 )
 
-
 MAX_BPE_VOCAB_SIZE = 1_000_000  # its trainer reserves memory for all of it; the largest known ones have 260,000
 
 

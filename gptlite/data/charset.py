@@ -14,6 +14,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
+from gptlite.data.file_formats import kind_of
 from gptlite.errors import DataError
 
 HEAD_BYTES = 8192  # of a file are enough to see whether it is binary
@@ -45,11 +46,13 @@ def is_wide(encoding: str) -> bool:
 
 
 def is_binary(head: bytes, encoding: str, *, has_nul: bool | None = None) -> bool:
-    """Whether a file that begins with `head` is binary. Text in another encoding is not.
+    """Whether a file that begins with `head` is binary, or of a format that is no plain text. Text in another encoding
+    is not.
 
     has_nul: whether there is NUL in the file, where that is known; otherwise the head decides.
     """
-    return (b"\0" in head if has_nul is None else has_nul) and not is_wide(encoding) and _wide_encoding(head) is None
+    has_nul = b"\0" in head if has_nul is None else has_nul
+    return kind_of(head) is not None or (has_nul and not is_wide(encoding) and _wide_encoding(head) is None)
 
 
 def decode(
@@ -251,6 +254,6 @@ def _invalid(sample: bytes, encoding: str, at: int, value: int | None, where: st
     guess = likely_encoding(sample)
     advice = "Correct the text, or set data.encoding to its encoding."
     if guess is not None and codecs.lookup(guess).name != codecs.lookup(encoding).name:
-        advice = f"It looks like {guess}: set data.encoding to {guess}."
+        advice = f"It looks like {guess}: use data.encoding={guess}."
     shown = "" if value is None else f" (0x{value:02x})"
     return DataError(f"the text is not valid {encoding} at byte {at}{shown}. {advice}", where)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 import itertools
 from array import array
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from gptlite.data.documents import Document
+from gptlite.data.documents import Document, Skipped
 from gptlite.data.sources import Source
 from gptlite.data.split import SPLITS, SplitName, SplitPlan, document_hash, plan_split, split_as_given
 from gptlite.errors import DataError
@@ -47,7 +46,7 @@ class LongDocument:
 class Corpus:
     """The result of a first pass over the text: the sizes of the documents and the split that follows from them.
 
-    files, text_bytes: per source. skipped: number of files without text, by kind. kept: for each document that the
+    files, text_bytes: per source. skipped: what had no text. kept: for each document that the
     sources have, whether it is one of the corpus; sizes: of those that are, in bytes. copies: documents of the corpus
     that equal an earlier one. withheld: documents of data.source that are left out, because data.val_source has them.
     characters: all that occur, in order. longest: the longest documents, longest first.
@@ -56,7 +55,7 @@ class Corpus:
     sources: tuple[Source, ...]
     files: tuple[int, ...]
     text_bytes: tuple[int, ...]
-    skipped: Counter[str]
+    skipped: Skipped
     plan: SplitPlan
     sizes: npt.NDArray[np.int64]
     kept: npt.NDArray[np.bool_]
@@ -152,7 +151,7 @@ def scan(sources: tuple[Source, ...], val_fraction: float, val_max_bytes: int, *
     deduplicate: leave out documents that equal an earlier one, too.
     """
     files, ends = [], []
-    skipped, found = Counter[str](), _Scanned()
+    skipped, found = Skipped(), _Scanned()
     for source in sources:
         names = 0
         last = None
@@ -172,7 +171,7 @@ def scan(sources: tuple[Source, ...], val_fraction: float, val_max_bytes: int, *
     is_first = found.is_first(~is_withheld)
     kept = is_first if deduplicate else ~is_withheld
     if deduplicate and (copies := int((~is_first & ~is_withheld).sum())):
-        skipped["duplicate document"] += copies
+        skipped["duplicate document", ""] += copies
     every_size = np.array(found.sizes, np.int64)
     sizes, for_validation = every_size[kept], np.array(found.for_validation, np.bool_)[kept]
     if any(source.is_for_validation for source in sources):

@@ -23,7 +23,7 @@ def describe_reading(files: Sequence[Path], reading: Reading, *, asked: str | No
         places += [f"the column {reading.column} (data.column)"] * (not tables.isdisjoint(kinds))
         yield (
             f"each record of {' and '.join(kinds)} is a document, with its text in {' or '.join(places)}; "
-            "set data.documents to files to train on the file as it is"
+            "use data.documents=files to train on the file as it is"
         )
         return
     for key in ("field", "column"):
@@ -58,7 +58,7 @@ def _doubts(files: Sequence[Path], reading: Reading) -> Iterator[str]:
     elif len(lines) >= _SEVERAL and all(0 < len(line) <= _SHORT for line in lines):
         yield (
             f"{files[0].name} is one document of many short lines. If each line is a text of its own, such as a name, "
-            "set data.documents to lines"
+            "use data.documents=lines"
         )
 
 

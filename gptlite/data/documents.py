@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import BinaryIO, Literal, TypeAlias
 
 from gptlite.config.schema import DataSection
 from gptlite.data import records
@@ -32,9 +32,11 @@ from gptlite.data.charset import (
     valid_utf8,
 )
 from gptlite.data.compression import compression_of, open_plain, plain_suffix
+from gptlite.data.file_formats import kind_of
 from gptlite.data.named_datasets import Card
 from gptlite.errors import DataError
 
+Skipped: TypeAlias = Counter[tuple[str, str]]  # what has no text, by kind and, of files, name
 Kind = Literal["text", "lines", "JSON Lines", "JSON", "CSV", "TSV"]
 _KIND_BY_SUFFIX: dict[str, Kind] = {
     ".jsonl": "JSON Lines",
@@ -43,6 +45,7 @@ _KIND_BY_SUFFIX: dict[str, Kind] = {
     ".csv": "CSV",
     ".tsv": "TSV",
 }
+BINARY = "binary file"  # of no known format
 _PIECE = 1 << 17  # bytes of a text that are read at a time
 
 
@@ -142,7 +145,7 @@ def read_documents(
     path: Path,
     name: str,
     reading: Reading,
-    skipped: Counter[str],
+    skipped: Skipped,
     *,
     skip_binary: bool,
     sha256: str | None = None,
@@ -159,30 +162,30 @@ def read_documents(
     with open_plain(path) as file:
         head = file.read(HEAD_BYTES)
         if skip_binary and is_binary(head, reading.encoding):  # without reading the rest, which may be large
-            skipped["binary file"] += 1
+            skipped[kind_of(head) or BINARY, name] += 1
             return
         for line, text in _records(kind, path, reading, _lines(path, reading, head, file)):
             if text.strip():
                 normal = in_normal_form(text, reading.normalize)  # JSON escapes characters
                 yield Document(name, (normal.encode(),), line)
             else:
-                skipped["empty line" if kind == "lines" else "empty record"] += 1
+                skipped["empty line" if kind == "lines" else "empty record", ""] += 1
 
 
 def _texts(
-    path: Path, name: str, reading: Reading, skipped: Counter[str], *, skip_binary: bool, sha256: str | None
+    path: Path, name: str, reading: Reading, skipped: Skipped, *, skip_binary: bool, sha256: str | None
 ) -> Iterator[Document]:
     """The whole text of a file, or what the separator cuts it into."""
     raw = _read_pieces(path)
     first = next(raw, b"")
     if skip_binary and _is_binary(path, reading, first):
-        skipped["binary file"] += 1
+        skipped[kind_of(first) or BINARY, name] += 1
         return
     raw = itertools.chain([first], raw)
     if reading.separator is None:
         pieces = valid_utf8(raw, str(path)) if reading.keeps_bytes else map(str.encode, _decode(raw, path, reading))
         if (piece := next(pieces, None)) is None:
-            skipped["empty file"] += 1
+            skipped["empty file", name] += 1
         else:
             same = reading.keeps_bytes and compression_of(path) is None and not first.startswith(codecs.BOM_UTF8)
             yield Document(name, itertools.chain([piece], pieces), sha256=sha256 if same else None)
@@ -192,8 +195,9 @@ def _texts(
         if begun := _read_until_text(part):
             yield Document(name, map(str.encode, itertools.chain([begun], part)), number)
         else:
-            skipped["empty part"] += 1
-    skipped["empty file"] += number == 0
+            skipped["empty part", ""] += 1
+    if number == 0:
+        skipped["empty file", name] += 1
 
 
 def _read_pieces(path: Path) -> Iterator[bytes]:

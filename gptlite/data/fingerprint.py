@@ -18,7 +18,7 @@ from typing import Any
 from gptlite import files, locks
 from gptlite.config.schema import DataSection, TokenizerSection
 from gptlite.data.charset import HEAD_BYTES, is_binary, is_wide
-from gptlite.data.compression import compression_of, open_plain, unreadable
+from gptlite.data.compression import open_plain, unreadable
 from gptlite.data.documents import Reading
 from gptlite.data.sources import Source, open_source
 from gptlite.errors import RunError, UserError, located
@@ -155,9 +155,9 @@ class HashCache:
         return digest
 
     def text_sha256(self, path: Path) -> str | None:
-        """The same, but None for a binary file, which is no part of the text; only its beginning is read."""
-        kind = "text" if compression_of(path) is None else "compressed text"  # which counted as binary before
-        return self._look_up(path, kind, _hash_text_file)
+        """The same, but None for a binary file, of which only the beginning is read."""
+        # Before, entries named "text" were those of some files that count as binary now, and the other way round.
+        return self._look_up(path, "plain text", _hash_text_file)
 
     def _look_up(self, path: Path, kind: str, hash_file: Callable[[Path], str | None]) -> str | None:
         key = f"{kind}:{path}"

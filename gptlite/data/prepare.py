@@ -46,7 +46,7 @@ from gptlite.data.split import SPLITS
 from gptlite.data.unknown_characters import check_characters
 from gptlite.download import Report, ignore
 from gptlite.errors import DataError, RunError, StorageError
-from gptlite.formatting import and_more, counted
+from gptlite.formatting import counted
 from gptlite.json_files import SEALED_VERSION
 from gptlite.tokenizers.base import Tokenizer, build, load
 
@@ -258,8 +258,6 @@ def _describe(corpus: Corpus, data: DataSection) -> Iterator[str]:
     yield f"{names}: {', '.join(found)}, {sum(corpus.text_bytes):,} bytes of text{skipped}"
     for source in corpus.sources:
         yield from describe_reading(source.files, source.reading, asked=data.documents)
-    if excluded := [name for source in corpus.sources for name in source.excluded]:
-        yield f"left out, because gptlite wrote it: {and_more(excluded, 3)}"
     if corpus.withheld:
         yield (
             f"{counted(corpus.withheld, 'document')} of data.source left out of training, because data.val_source has "
@@ -268,5 +266,5 @@ def _describe(corpus: Corpus, data: DataSection) -> Iterator[str]:
     if corpus.copies:
         yield (
             f"{counted(corpus.copies, 'document')} of {documents:,} equal an earlier one; "
-            "data.deduplicate=true leaves them out"
+            "use data.deduplicate=true to leave them out"
         )

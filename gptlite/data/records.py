@@ -60,8 +60,8 @@ def _parse(text: str, where: str) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         raise DataError(
-            f"this is not valid JSON ({error.msg} at character {error.pos}). Correct it, or set data.documents to "
-            "files to take the file as plain text.",
+            f"this is not valid JSON ({error.msg} at character {error.pos}). Correct it, or use data.documents=files "
+            "to take the file as plain text.",
             where,
         ) from None
     except (RecursionError, ValueError):  # a number of thousands of digits

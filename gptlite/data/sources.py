@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import difflib
 import glob
+import itertools
 import os
 import platform
 import re
 import sysconfig
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gptlite.config.yaml import shown
 from gptlite.data import named_datasets
 from gptlite.data.charset import HEAD_BYTES, is_binary
-from gptlite.data.compression import compression_of, unreadable
-from gptlite.data.documents import PLAIN, Document, Reading, read_documents
+from gptlite.data.compression import compression_of, open_plain, unreadable
+from gptlite.data.documents import PLAIN, Document, Reading, Skipped, read_documents
+from gptlite.data.file_formats import advice_for, refuse_format
 from gptlite.download import Report, ignore
 from gptlite.errors import DataError
-from gptlite.formatting import counted
+from gptlite.formatting import and_more, counted
 
 PYTHON_STDLIB = "python-stdlib"
 DOWNLOADS = Path("data/downloads")
+_NAMED = 3  # of the files of a kind that are skipped
 
 # Not the library itself: its tests (other encodings, errors on purpose), installed packages, one huge table of help.
 _NOT_LIBRARY = frozenset(
@@ -31,6 +34,7 @@ _NOT_LIBRARY = frozenset(
 
 # Files that mark a run and a prepared data set.
 _OUTPUT_MARKS = (("config.yaml", "run.json"), ("manifest.json", "train-00000.bin", "train-00000.idx"))
+_OUTPUT = "gptlite output folder"
 _ESCAPED = re.compile(r"\[([*?[])\]")  # a special character, as glob.escape writes it
 
 
@@ -42,7 +46,7 @@ class Source:
     name: without the location, so that it is the same wherever the text is.
     is_one_file: the user named this very file, so it is never skipped.
     is_for_validation: all of it, as data.val_source asks.
-    excluded: folders left out because gptlite wrote them.
+    left_out: hidden files, and folders that gptlite wrote, which are not among the files.
     sha256s: of the bytes of files, as far as they are known.
     """
 
@@ -55,7 +59,7 @@ class Source:
     is_for_validation: bool = False
     card: named_datasets.Card | None = None
     python: str | None = None
-    excluded: tuple[str, ...] = ()
+    left_out: Skipped = field(default_factory=Skipped)
     sha256s: Mapping[Path, str] = field(default_factory=dict)
 
     def fetch(self, report: Report = ignore) -> None:
@@ -64,13 +68,14 @@ class Source:
             where = "data.val_source" if self.is_for_validation else "data.source"
             self.card.fetch(self.root, report, where=where)
 
-    def documents(self, skipped: Counter[str] | None = None) -> Iterator[Document]:
-        """Yield the documents of each file, in order. What has no text is skipped and counted by kind.
+    def documents(self, skipped: Skipped | None = None) -> Iterator[Document]:
+        """Yield the documents of each file, in order. What has no text is skipped and counted.
 
         DataError for a file that cannot be read or decoded, for a single file without text, and at the end if there
         was no text at all.
         """
-        counts = Counter[str]() if skipped is None else skipped
+        counts = Skipped() if skipped is None else skipped
+        counts.update(self.left_out)
         found = False
         for path in self.files:
             name, sha256 = self.name_of(path), self.sha256s.get(path)
@@ -81,8 +86,8 @@ class Source:
                 yield document
         if found:
             return
-        if self.is_one_file and counts["empty file"]:
-            raise DataError("the file is empty. Choose a file with text.", str(self.files[0]))
+        if self.is_one_file and counts["empty file", name]:
+            raise DataError("the file is empty. Choose a file with text.", str(path))
         raise self.no_text(counts)
 
     def name_of(self, path: Path) -> str:
@@ -103,19 +108,25 @@ class Source:
                     sizes += os.fstat(file.fileno()).st_size * is_text
             except OSError as error:
                 raise unreadable(path, error) from error
+        if sizes == 0:
+            next(self.documents())  # raises: it knows what there is instead of text
         return sizes
 
-    def no_text(self, skipped: Mapping[str, int]) -> DataError:
+    def no_text(self, skipped: Skipped) -> DataError:
         """The error for a source without any text."""
-        remark = describe_skipped(skipped, len(self.excluded))
-        return DataError(f"there is no text file here{remark}. Check the path.", self.spec)
+        advice = advice_for([kind for kind, _ in skipped]) or "Check the path."
+        return DataError(f"there is no text file here{describe_skipped(skipped)}. {advice}", self.spec)
 
 
-def describe_skipped(files: Mapping[str, int], folders: int = 0) -> str:
-    """A remark such as " (skipped: 2 binary files, 1 empty file)"; empty if nothing was skipped."""
-    skipped = [counted(count, kind) for kind, count in sorted(files.items())]
-    skipped += [f"{counted(folders, 'folder')} that gptlite wrote"] if folders else []
-    return f" (skipped: {', '.join(skipped)})" if skipped else ""
+def describe_skipped(skipped: Skipped) -> str:
+    """A remark such as " (skipped: 2 binary files: a.png, b.zip; 3 empty lines)"; empty if nothing was skipped."""
+    parts = []
+    for kind, each in itertools.groupby(sorted(skipped), key=lambda found: found[0]):
+        found = list(each)
+        names = [shown(name) for _, name in found if name]
+        count = counted(sum(skipped[key] for key in found), kind)
+        parts.append(f"{count}: {and_more(names, _NAMED)}" if names else count)
+    return f" (skipped: {'; '.join(parts)})" if parts else ""
 
 
 def open_source(
@@ -136,9 +147,9 @@ def open_source(
             return _standard_library(reading)
         path = Path(_absolute_path(spec))
         if path.is_dir():
-            files, excluded = _find_files(path, lambda name: name.startswith("."), exclude)
+            files, left_out = _find_files(path, lambda name: name.startswith("."), exclude)
             name = path.name or "root"
-            return _not_empty(Source(str(path), name, path, files, reading.of_files(files), excluded=excluded))
+            return _not_empty(Source(str(path), name, path, files, reading.of_files(files), left_out=left_out))
         if path.exists():
             return _one_file(path, reading)
         if glob.has_magic(spec):
@@ -171,6 +182,8 @@ def _absolute_path(spec: str) -> str:
 def _one_file(path: Path, reading: Reading) -> Source:
     if not path.is_file():
         raise DataError("this is a pipe or device, and text is read more than once. Save it to a file.", str(path))
+    with open_plain(path) as file:
+        refuse_format(file.read(HEAD_BYTES), str(path))
     return Source(str(path), path.name, path.parent, (path,), reading.of_files([path]), is_one_file=True)
 
 
@@ -185,8 +198,8 @@ def _glob(pattern: Path, exclude: Collection[Path], reading: Reading) -> Source:
         excluded |= {folder for folder in folders if root in folder.parents and _is_output(folder)}
     files = _sorted(root, [path for path in found if path.is_file() and excluded.isdisjoint(path.parents)])
     name = Path(root.name, *pattern.parts[fixed:]).as_posix()
-    excluded_names = _relative_names(root, excluded)
-    return Source(str(pattern), name, root, files, reading.of_files(files), excluded=excluded_names)
+    left_out = _left_out(_OUTPUT, root, excluded)
+    return Source(str(pattern), name, root, files, reading.of_files(files), left_out=left_out)
 
 
 def _standard_library(reading: Reading) -> Source:
@@ -199,16 +212,17 @@ def _standard_library(reading: Reading) -> Source:
 
 def _find_files(
     root: Path, skip: Callable[[str], bool], exclude: Collection[Path] = ()
-) -> tuple[tuple[Path, ...], tuple[str, ...]]:
+) -> tuple[tuple[Path, ...], Skipped]:
     """Regular files under `root`, also through links, each folder once. `skip` decides by a file's or folder's name.
 
-    The second result names the folders left out: those in `exclude`, and those that gptlite wrote.
+    The second result: what `skip` left out, the folders in `exclude`, and those that gptlite wrote.
     """
     found: list[Path] = []
-    excluded: list[Path] = []
+    excluded, hidden = set[Path](), set[Path]()
     visited, to_exclude = {os.path.realpath(root)}, {os.path.realpath(folder) for folder in exclude}
     for here, folders, names in os.walk(root, onerror=_raise, followlinks=True):
         found += [path for name in names if not skip(name) and (path := Path(here, name)).is_file()]
+        hidden.update(Path(here, name) for name in [*names, *folders] if skip(name))
         enter = []
         for name in sorted(folders):
             folder = Path(here, name)
@@ -217,11 +231,11 @@ def _find_files(
                 continue
             visited.add(real)
             if real in to_exclude or _is_output(folder):
-                excluded.append(folder)
+                excluded.add(folder)
             else:
                 enter.append(name)
         folders[:] = enter
-    return _sorted(root, found), _relative_names(root, excluded)
+    return _sorted(root, found), _left_out(_OUTPUT, root, excluded) + _left_out("hidden file", root, hidden)
 
 
 def _is_output(folder: Path) -> bool:
@@ -229,9 +243,10 @@ def _is_output(folder: Path) -> bool:
     return any(all((folder / name).is_file() for name in names) for names in _OUTPUT_MARKS)
 
 
-def _relative_names(root: Path, folders: Collection[Path]) -> tuple[str, ...]:
-    """The folders by their path within `root`, without those inside another of them."""
-    return tuple(sorted(f.relative_to(root).as_posix() for f in folders if not any(p in folders for p in f.parents)))
+def _left_out(kind: str, root: Path, paths: Collection[Path]) -> Skipped:
+    """Files and folders by their path within `root`, without those inside another of them."""
+    outermost = (path for path in paths if not any(parent in paths for parent in path.parents))
+    return Skipped((kind, path.relative_to(root).as_posix()) for path in outermost)
 
 
 def _raise(error: OSError) -> None:
@@ -245,7 +260,7 @@ def _sorted(root: Path, files: Collection[Path]) -> tuple[Path, ...]:
 
 def _not_empty(source: Source) -> Source:
     if not source.files:
-        raise source.no_text({})
+        raise source.no_text(source.left_out)
     return source
 
 

@@ -69,7 +69,7 @@ def check_trainable(tokens: Tokens, block_size: int) -> None:
     if tokens.n_tokens > block_size:
         return
     largest = tokens.n_tokens - 1
-    advice = f"Set model.block_size to at most {largest}, or give more text." if largest > 0 else "Give more text."
+    advice = f"Use model.block_size={largest} or less, or give more text." if largest > 0 else "Give more text."
     raise DataError(
         f"the text has {counted(tokens.n_tokens, 'token')}, but model.block_size {block_size} needs at least "
         f"{block_size + 1}. {advice}",

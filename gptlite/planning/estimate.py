@@ -147,7 +147,7 @@ def advise_less_memory(
     smaller = (n for n in range(micro - 1, 0, -1) if rows % n == 0)
     fitting = next((n for n in smaller if expect(n, cfg.eval.batch_size).peak <= available), None)
     if fitting is not None:
-        return f"Set train.micro_batch_size to {fitting}, which is expected to fit into {size(available)}."
+        return f"Use train.micro_batch_size={fitting}, which is expected to fit into {size(available)}."
     least = expect(1, 1)
     if least.peak <= available:
         return "Lower eval.batch_size."

@@ -86,11 +86,11 @@ def warn_about_vocabulary(manifest: Manifest) -> Iterator[str]:
     if tokenizer.kind == "char" or tokens >= MIN_TOKENS_PER_ID * tokenizer.vocab_size:
         return
     fitting = 2 ** (max(1, tokens // MIN_TOKENS_PER_ID).bit_length() - 1)
-    smaller = f"bpe with vocab_size={fitting}" if fitting > 256 else "char"
+    kind, n_ids = ("bpe", fitting) if fitting > 256 else ("char", "null")
     yield (
         f"tokenizer.vocab_size is {tokenizer.vocab_size}, and the text has {tokens / tokenizer.vocab_size:.3g} tokens "
-        f"per id. Set tokenizer.kind to {smaller}: below {MIN_TOKENS_PER_ID} tokens per id, the rare ids occur too "
-        "seldom to be learned."
+        f"per id. Use tokenizer.kind={kind} and tokenizer.vocab_size={n_ids}: below {MIN_TOKENS_PER_ID} tokens per id, "
+        "the rare ids occur too seldom to be learned."
     )
 
 
@@ -103,8 +103,8 @@ def warn_about_block_size(block_size: int, lengths: npt.NDArray[np.int64]) -> It
     ordered = np.sort(lengths)
     fitting = ordered[np.searchsorted(np.cumsum(ordered), total / 2)]
     yield (
-        f"model.block_size is {block_size}, but {short / total:.0%} of the text is in shorter documents. Set it to "
-        f"{fitting} or less: the text of other documents does not help to predict."
+        f"model.block_size is {block_size}, but {short / total:.0%} of the text is in shorter documents. Use "
+        f"model.block_size={fitting} or less: the text of other documents does not help to predict."
     )
 
 
@@ -114,8 +114,8 @@ def warn_about_warmup(warmup_steps: int, updates: int | None) -> Iterator[str]:
         return
     most = int(MAX_WARMUP * updates)
     yield (
-        f"The warm-up takes {warmup_steps} steps, which is {warmup_steps / updates:.0%} of {updates} updates. Set "
-        f"train.warmup_steps to {most}{' or less' if most else ''}, so that most of the training uses the full "
+        f"The warm-up takes {warmup_steps} steps, which is {warmup_steps / updates:.0%} of {updates} updates. Use "
+        f"train.warmup_steps={most}{' or less' if most else ''}, so that most of the training uses the full "
         "learning rate."
     )
 

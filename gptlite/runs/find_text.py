@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from gptlite.config.accepted import is_accepted
 from gptlite.config.loading import parse_config
 from gptlite.config.schema import RunConfig, TokenizerSection
 from gptlite.config.yaml import shown
@@ -41,6 +42,10 @@ def with_tokenizer(cfg: RunConfig, say: Report = ignore) -> RunConfig:
             folder = _find_folder(asked, cfg)
             found = load(folder)
         except RunError as error:
+            if is_accepted("tokenizer", "kind", asked):
+                raise ConfigError(
+                    f"this is a kind of tokenizer, and no run. Use tokenizer.kind={asked} instead."
+                ) from None
             raise DataError(error.problems) from error
         section = _section_of(found, str(folder.absolute()))
         check_given(cfg.tokenizer, section, asked)
@@ -62,8 +67,8 @@ def check_given(asked: TokenizerSection, found: TokenizerSection, name: str) -> 
         given, own = asked.given().get(key), getattr(found, key)
         if given is not None and given != own:
             problems.append(
-                f"tokenizer.{key} is {given}, but in the tokenizer of {name} it is {shown(own)}. Set it to "
-                f"{shown(own)}, leave it out, or set tokenizer.from to null."
+                f"tokenizer.{key} is {given}, but in the tokenizer of {name} it is {shown(own)}. Leave it "
+                f"out, or use tokenizer.{key}={shown(own)} or tokenizer.from=null."
             )
     if problems:
         raise ConfigError(problems)

@@ -112,7 +112,7 @@ class BpeTokenizer:
         except ValueError as error:
             raise DataError(
                 f"the tokenizer {self.kind} cannot read a run of a million or more white-space characters. "
-                "Shorten it, or set tokenizer.kind to bpe."
+                "Shorten it, or use tokenizer.kind=bpe."
             ) from error
 
     def encode_utf8(self, text: bytes) -> npt.NDArray[np.uint32]:

@@ -84,7 +84,7 @@ def save(
     if (name := trainer.find_non_finite()) is not None:
         train_cfg = trainer.cfg.train
         lr = lr_at(state.step - 1, train_cfg, elapsed_fraction(state, train_cfg)) if state.step else None
-        raise diverged(state.step, f"{name} has values that are not finite", lr)
+        raise diverged(state.step, f"{name} has values that are not finite", lr, train_cfg)
     log.sync()
     trainer.save(run, state, log.ends, listener.say, replace=again)
 
@@ -120,7 +120,7 @@ def evaluate_and_log(trainer: Trainer, state: TrainState, log: MetricLog, gradie
     if not math.isfinite(score.loss):
         train_cfg = trainer.cfg.train
         lr = lr_at(state.step - 1, train_cfg, elapsed_fraction(state, train_cfg))
-        raise diverged(state.step, f"the validation loss is {score.loss}", lr)
+        raise diverged(state.step, f"the validation loss is {score.loss}", lr, train_cfg)
     values = {"loss": score.loss, "bits_per_byte": score.bits_per_byte, "perplexity": score.perplexity}
     values |= trainer.attention_entropies()
     log.write(state.step, "val", {**values, "tokens": state.tokens}, {"elapsed": state.elapsed})

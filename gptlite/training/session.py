@@ -123,7 +123,7 @@ def check_length(epochs: float | None, cfg: RunConfig, restored: Restored | None
         return
     state = restored.state
     if cfg.train.updates is not None and cfg.train.updates < state.step:
-        wanted, advice = f"train.max_steps is {cfg.train.updates}", f"Set it to {state.step} or more."
+        wanted, advice = f"train.max_steps is {cfg.train.updates}", f"Use train.max_steps={state.step} or more."
         if epochs is not None:
             wanted, advice = f"train.epochs is {epochs:g}, which is {counted(cfg.train.updates, 'update')}", "Raise it."
         raise ConfigError(f"{wanted}, but {run.name} has already made {state.step} updates. {advice}")

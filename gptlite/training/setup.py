@@ -101,7 +101,7 @@ def check_without_mask(cfg: RunConfig) -> None:
     asked = {"train.scheduled_sampling": cfg.train.scheduled_sampling > 0.0, "log.attention": cfg.log.attention}
     problems = [
         f"{key} is set, but model.variant is no_mask, and a model that reads the next token does not predict it. Leave "
-        f"{key} out, or set variant to null."
+        f"{key} out, or use model.variant=null."
         for key, is_set in asked.items()
         if is_set and cfg.model.sees_ahead
     ]

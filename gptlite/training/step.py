@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gptlite.compute.choice import GIVEN, Choice
 from gptlite.config.schema import RunConfig
+from gptlite.config.training import TrainSection
 from gptlite.errors import ConfigError, Diverged
 from gptlite.formatting import counted
 from gptlite.loggers.media import Histogram
@@ -171,7 +172,7 @@ def train_step(
     stats = StepStats(loss.item(), grad_norm.item(), lr, more, gradients)
     if not (math.isfinite(stats.loss) and math.isfinite(stats.grad_norm)):
         what = f"the loss is {stats.loss:.4g} and the norm of the gradient {stats.grad_norm:.4g}"
-        raise diverged(step + 1, what, lr if step else None)
+        raise diverged(step + 1, what, lr if step else None, cfg.train)
     set_lr(optimizers, lr)
     ratio = diagnostics.update_ratio
     before = None if ratio is None else ratio.numbers()
@@ -183,18 +184,19 @@ def train_step(
     return replace(stats, more={**more, **learning_rates(optimizers), "update_ratio": ratio.ratio(before)})
 
 
-def diverged(step: int, what: str, lr: float | None) -> Diverged:
+def diverged(step: int, what: str, lr: float | None, train: TrainSection) -> Diverged:
     """The error for numbers of `step` that are not finite. lr: of the updates before; None where there were none."""
     facts = {"step": step, "lr": lr}
     if lr is None:
         return Diverged(
-            f"{what}. Nothing was trained yet, so the arithmetic of this machine is the likely cause: try "
-            "run.precision=fp32, run.attention=plain or another version of torch.",
+            f"{what}. Nothing was trained yet, so the arithmetic of this machine is the likely cause: use "
+            "run.precision=fp32 or run.attention=plain, or another version of torch.",
             f"step {step}",
             facts,
         )
+    peak = f" in the warm-up to {train.highest_lr:g}" if step < train.effective_warmup_steps else ""
     return Diverged(
-        f"{what}. Start a new run with a lower train.lr (it was {lr:.3g}) or more train.warmup_steps.",
+        f"{what}. Start a new run with a lower train.lr (it was {lr:.3g}{peak}) or more train.warmup_steps.",
         f"step {step}",
         facts,
     )

@@ -5,12 +5,18 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
 from gptlite import files
+from gptlite.cli import app, usage
+from gptlite.config.loading import load_config
+from gptlite.config.suggest import KEYS
 from gptlite.json_files import dump_json
 from gptlite.runs.checkpoint import Checkpoint
 from gptlite.runs.checkpoint_manifest import MANIFEST, dump_manifest
@@ -26,7 +32,7 @@ CASES = [
     (["--data", "empty.txt"], "empty.txt: the file is empty. Choose a file with text."),
     (["--data", "binary.txt"], "binary.txt: this is not text but binary data: byte 3 is NUL. "),
     (["--data", "latin.txt"], "latin.txt: the text is not valid utf-8 at byte 3"),
-    (["--data", "short.txt"], "Set model.block_size to at most 8"),
+    (["--data", "short.txt"], "Use --set model.block_size=8 or less"),
     (set_("train.learning_rate", 1), "--set: train.learning_rate is not a key of the config. Did you mean train.lr?"),
     (set_("model.n_layer", "two"), "model.n_layer is two, but it must be a whole number >= 1."),
     (set_("model.dropout", 1.5), "model.dropout is 1.5, but it must be a number >= 0 and <= 0.99."),
@@ -41,7 +47,7 @@ CASES = [
             *set_("model.dropout", 0.1),
             *(f"--set=model.{place}_dropout=0" for place in ("embedding", "attention", "residual")),
         ],
-        "model.dropout is 0.1, but every place has a dropout of its own. Set dropout to 0, or one of",
+        "model.dropout is 0.1, but every place has a dropout of its own. Use --set model.dropout=0, or",
     ),
     (set_("train.lr", ".nan"), "train.lr is .nan, but it must be auto or a number > 0."),
     (set_("model.n_embd", 15), "model.n_embd is 15, which is not a multiple of n_head (2). Use 14 or 16."),
@@ -93,6 +99,30 @@ def test_train_refuses_it_in_one_line_and_writes_no_run(gptlite, arguments, mess
     assert message in f"error: {result.errors[0]}"
     assert "Traceback" not in result.err
     assert not Path("runs").exists()
+
+
+ADVISED = [
+    ["prepare", "-c", "nano.yaml", "--data", "latin.txt"],
+    ["prepare", "-c", "nano.yaml", "--data", "records.jsonl"],
+    ["prepare", "-c", "nano.yaml", *set_("tokenizer.vocab_size", 300)],
+    ["prepare", "-c", "nano.yaml", *set_("data.separator", "x"), *set_("data.documents", "lines")],
+    ["prepare", "-c", "nano.yaml", *set_("model.variant", "no_residual")],
+    ["sample", "--prompt-file", "latin.txt", "--unknown", "skip"],
+    ["eval", "--file", "wide.txt"],
+]
+
+
+@pytest.mark.parametrize("arguments", ADVISED, ids=" ".join)
+def test_each_value_that_a_refusal_advises_can_be_pasted_behind_the_command(gptlite, trained, arguments):
+    Path("latin.txt").write_bytes(b"caf\xe9 au lait, the cat sat on the mat. " * 40)
+    Path("wide.txt").write_bytes("the cat sat on the mat. ".encode("utf-16"))
+    Path("records.jsonl").write_text("{the cat sat on the mat}\n" * 40)
+    refused = gptlite(*arguments)
+    assert refused.code == 2
+    advised = re.findall(r"(?<=--set )\S+\w", refused.err)
+    assert advised
+    for value in advised:
+        assert gptlite(*arguments, "--set", value).code == 0
 
 
 def test_every_problem_of_a_config_is_reported_at_once_with_its_line(gptlite):
@@ -159,7 +189,7 @@ def test_a_read_only_folder_ends_with_exit_4(gptlite, monkeypatch):
         (["serve"], "gptlite: there is no command serve. From Python, gptlite.load(RUN).generate(PROMPT)"),
         (["frobnicate"], "gptlite: there is no command frobnicate. See gptlite --help."),
         (["config", "smal"], "gptlite config smal: there is no shipped config of this name. Did you mean small?"),
-        (["train", "--nmae", "x"], "gptlite train: there is no option --nmae. Did you mean --name?"),
+        (["train", "--nmae", "x"], "gptlite train: there is no option --nmae. Did you mean --name x?"),
         (["train", "--hlep"], "gptlite train: there is no option --hlep. See gptlite train --help."),
         (["train", "--lr", "0.01"], "gptlite train: there is no option --lr. Did you mean --set train.lr=0.01?"),
         (
@@ -175,14 +205,19 @@ def test_a_read_only_folder_ends_with_exit_4(gptlite, monkeypatch):
             "gptlite train: there is no option --init_from. Every run starts from random weights. "
             "--resume RUN continues a run.",
         ),
-        (["train", "--file", "x"], "gptlite train: there is no option --file. Did you mean --data?"),
+        (["train", "--file", "x"], "gptlite train: there is no option --file. Did you mean --data x?"),
         (["train", "-x"], "gptlite train: there is no option -x. See gptlite train --help."),
         (["train", "-qx"], "gptlite train: there is no option -x. See gptlite train --help."),
-        (["sample", "--n-samples", "3"], "gptlite sample: there is no option --n-samples. Did you mean -n?"),
+        (["sample", "--n-samples", "3"], "gptlite sample: there is no option --n-samples. Did you mean -n 3?"),
         (["sample", "--lr", "3"], "gptlite sample: there is no option --lr. See gptlite sample --help."),
         (["--verison"], "gptlite: there is no option --verison. Did you mean --version?"),
         (["train", "--name"], "gptlite train: option '--name' requires an argument. See gptlite train --help."),
         (["train", "a b"], "gptlite train: unexpected argument 'a b'. Did you mean --data 'a b'?"),
+        (
+            ["train", "config/x.py"],
+            "gptlite train: unexpected argument config/x.py. A config is YAML: --config FILE.yaml (gptlite config",
+        ),
+        (["train", "lr=3", "x"], "gptlite train: unexpected arguments lr=3, x. Did you mean --set train.lr=3?"),
         (["train", "a.yaml"], "gptlite train: unexpected argument a.yaml. Did you mean --config a.yaml?"),
         (["prepare", *"abcd"], "gptlite prepare: unexpected arguments a, b, c and 1 more. Put --data before each"),
         (["train", "--config", "a", "-c", "b"], "--config: this option takes one value and is given 2 times."),
@@ -196,6 +231,119 @@ def test_usage_errors_take_the_same_form(gptlite, arguments, message):
     assert result.code == 2
     assert result.err.startswith(f"error: {message}")
     assert result.err.count("\n") == 1
+
+
+# What users of nanoGPT, Hugging Face and llama.cpp write, and what it is here.
+MEANT = [
+    ("train --out_dir=out", "--set run.dir=out"),
+    ("train --compile=False", "--set run.compile=False"),
+    ("train --no-compile", "--set run.compile=false"),
+    ("train --eval_interval=10", "--set eval.every=10"),
+    ("train --log_interval=1", "--set log.every=1"),
+    ("train --max_iters=10", "--set train.max_steps=10"),
+    ("train --iters 10", "--set train.max_steps=10"),
+    ("train --device=cpu", "--set run.device=cpu"),
+    ("train --dtype=float16", "--set run.precision=bf16"),
+    ("train --dtype=bfloat16", "--set run.precision=bf16"),
+    ("train --dtype=float32", "--set run.precision=fp32"),
+    ("train --learning_rate=1e-3", "--set train.lr=1e-3"),
+    ("train --warmup_iters=100", "--set train.warmup_steps=100"),
+    ("train --batch_size=12", "--set train.batch_size=12"),
+    ("train --block_size=64", "--set model.block_size=64"),
+    ("train --seed=1", "--set run.seed=1"),
+    ("train --dataset=plays", "--data plays"),
+    ("train --train_file 'my book.txt'", "--data 'my book.txt'"),
+    ("train --text x.txt", "--data x.txt"),
+    ("train --validation_file x.txt", "--set data.val_source=x.txt"),
+    ("train --output_dir=out", "--set run.dir=out"),
+    ("train --run_name=x", "--name x"),
+    ("train --num_train_epochs 3", "--set train.epochs=3"),
+    ("train --per_device_train_batch_size 8", "--set train.micro_batch_size=8"),
+    ("train --lr_scheduler_type cosine", "--set train.schedule=cosine"),
+    ("train --lr_scheduler wsd", "--set train.schedule=VALUE (cosine, linear or constant)"),
+    ("train --optim adamw_torch", "--set train.optimizer=adamw"),
+    ("train --resume_from_checkpoint x", "--resume x"),
+    ("train --tokenizer bpe", "--set tokenizer.kind=bpe"),
+    ("train --max-length 64", "--set model.block_size=64"),
+    ("train --tensorboard", "--set log.tensorboard=true"),
+    ("prepare --input x.txt", "--data x.txt"),
+    ("prepare --output_dir x", "--set data.dir=x"),
+    ("prepare --tokenizer_type bpe", "--set tokenizer.kind=bpe"),
+    ("prepare --text_column body", "--set data.column=body"),
+    ("sample --temp 0.7", "--temperature 0.7"),
+    ("sample --length 100", "--max-new-tokens 100"),
+    ("sample --n-predict 100", "--max-new-tokens 100"),
+    ("sample --top_k 5", "--top-k 5"),
+    ("sample --top 5", "--top-k 5 or --top-p 5"),
+    ("sample --num_samples=3", "-n 3"),
+    ("sample --count 3", "-n 3"),
+    ("sample --repeat-penalty 1.1", "--repetition-penalty 1.1"),
+    ("sample --ctx-size 64", "--context 64"),
+    ("sample --text 'the cat'", "--prompt 'the cat'"),
+    ("sample --file x.txt", "--prompt-file x.txt"),
+    ("sample --device=cpu", "--set run.device=cpu"),
+    ("sample --eos_token_id 3", "--stop-token 3"),
+    ("eval --data x.txt", "--file x.txt"),
+    ("eval --dtype bfloat16", "--set run.precision=bf16"),
+    ("eval --max_length 64", "--context 64"),
+]
+
+
+@pytest.mark.parametrize(("line", "meant"), MEANT, ids=[line for line, _ in MEANT])
+def test_an_option_of_another_program_suggests_ours_with_its_value(gptlite, line, meant):
+    command, typed, *_ = re.split("[ =]", line)
+    assert gptlite(*shlex.split(line)).err == f"error: gptlite {command}: there is no option {typed}. " + (
+        f"Did you mean {meant}?\n"
+    )
+    for override in re.findall(r"--set (\S+)$", meant):
+        load_config(None, [override])  # it is accepted
+
+
+@pytest.mark.parametrize(
+    ("line", "advice"),
+    [
+        ("train --fp16", "Use --set run.precision=bf16 or --set run.precision=fp32. There is no fp16."),
+        (
+            "train --wandb_log=True",
+            "Metrics go to TensorBoard, which is on by default (log.tensorboard), and to metrics",
+        ),
+        ("train --gradient_accumulation_steps=4", "train.batch_size counts the sequences of an update, "),
+        ("train --eval_iters=20", "Each evaluation reads all of the validation text"),
+        ("train --min_lr=1e-4", "train.min_lr_ratio is the final rate as a fraction of train.lr"),
+        ("train --decay_lr=False", "Use --set train.schedule=constant and --set train.decay_fraction=0 for"),
+        ("train --no_cuda", "Use --set run.device=cpu."),
+        ("train --gpus 2", "torchrun starts a process for each of N GPUs"),
+        ("train --model gpt2", "Every run starts from random weights."),
+        ("train --version", "See gptlite train --help."),
+        ("prepare --lines", "Use --set data.documents=lines."),
+        ("prepare --num_proc 4", "It uses all cores. GPTLITE_THREADS=N"),
+        ("sample --start 'the cat'", "Use --prompt 'the cat'; instead of FILE:NAME, use --prompt-file NAME."),
+        ("sample --start 'a\nerror: b'", r"Use --prompt 'a\nerror: b'; "),
+        ("sample --out_dir=x", "Name the run without an option: gptlite sample x."),
+        ("sample --compile=False", "Leave it out: "),
+        ("sample --greedy", "Use --temperature 0."),
+        ("sample --min_length 3", "No least length can be asked for; "),
+        ("eval --run x", "Name the run without an option: gptlite eval x."),
+        ("eval --perplexity", "Leave it out: perplexity is part of what is shown."),
+        ("runs --dir x", "Name the folder without an option: gptlite runs x."),
+    ],
+)
+def test_an_option_without_an_equivalent_gets_a_sentence(gptlite, line, advice):
+    result = gptlite(*shlex.split(line))
+    assert f"{shlex.split(line)[1].partition('=')[0]}. {advice}" in result.err
+    assert (result.code, result.err.count("\n")) == (2, 1)
+
+
+def test_what_is_said_about_options_of_other_programs_names_options_and_keys_that_exist():
+    commands = get_command(app.app).commands
+    every = {**commands, "list": commands["runs"].commands["list"]}
+    options = {name: {option for param in each.params for option in param.opts} for name, each in every.items()}
+    for name, table in usage._OTHER_OPTIONS.items():
+        for names, advice in table.items():
+            assert not options[name] & {f"--{each}" for each in names.split()}
+            named = set(re.findall(r"(?<!\S)--?[a-z][a-z-]*", advice.partition(": torchrun")[0]))
+            assert named <= options[name], (name, advice)
+            assert set(re.findall(r"\b[a-z]+\.[a-z_]+\b", advice)) <= set(KEYS), advice
 
 
 @pytest.mark.parametrize(
@@ -229,7 +377,16 @@ def test_all_mistakes_on_a_command_line_are_reported_at_once(gptlite):
 def test_training_that_diverges_ends_with_exit_3_and_one_line(gptlite):
     result = gptlite("train", "-c", "nano.yaml", "--set", "train.lr=1e30", "--set", "train.optimizer=adamw")
     assert (result.code, len(result.errors)) == (3, 1)
-    assert "lower train.lr" in result.errors[0]
+    assert "lower train.lr (it was 1e+30)" in result.errors[0]
+
+
+def test_divergence_in_the_warm_up_names_the_rate_that_was_given(gptlite):
+    wild = ["train.lr=1e30", "train.warmup_steps=5", "train.optimizer=adamw"]
+    result = gptlite("train", "-c", "nano.yaml", *(word for value in wild for word in ("--set", value)))
+    assert result.code == 3
+    # The second of five updates of warm-up: two fifths of the rate.
+    assert result.errors[0].startswith("step 2: ")
+    assert "lower train.lr (it was 4e+29 in the warm-up to 1e+30) or" in result.errors[0]
 
 
 def test_a_model_that_is_no_longer_finite_at_an_evaluation_ends_with_exit_3(gptlite):

@@ -141,7 +141,10 @@ def test_runs_and_prepared_data_inside_a_text_folder_are_left_out(gptlite, train
     assert result.code == 0
     name = next(Path("old/prepared").glob("story-*")).name
     assert f": 2 files, {sum(Path(file).stat().st_size for file in ('nano.yaml', 'story.txt')):,} bytes" in result.err
-    assert f"left out, because gptlite wrote it: data/prepared, old/prepared/{name}, runs/nano\n" in result.err
+    assert (
+        f"(skipped: 3 gptlite output folders: data/prepared, old/prepared/{name}, runs/nano; 1 hidden file: "
+        in result.err
+    )
     assert gptlite("prepare", "-c", "nano.yaml", "--data", "**/*").code == 0
 
 

@@ -59,7 +59,10 @@ def test_training_starts_with_a_one_line_estimate_and_times_nothing(gptlite, mon
     assert line.endswith(" per parameter), trained on 768: 0.054 epochs (no repeated text)")
     assert [line for line in shown if line.startswith("warning: ")] == []
     shown = gptlite("train", "-c", "nano.yaml").err
-    assert "\nwarning: The warm-up takes 2 steps, which is 33% of 6 updates." in shown
+    assert (
+        "\nwarning: The warm-up takes 2 steps, which is 33% of 6 updates. Use --set train.warmup_steps=1 or less"
+        in shown
+    )
 
 
 def test_under_max_minutes_it_estimates_the_number_of_updates(gptlite):

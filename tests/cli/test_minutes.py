@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -177,3 +178,19 @@ def test_where_the_text_ends_the_training_more_of_it_is_advised_and_not_more_tim
     assert re.search(r"training ends after 0\.0\d+ min, because after that it would only learn", result.err), result.err
     assert "training longer may pay" not in result.out
     assert "more text would make it better" in result.out or "overfitted" in result.out
+
+
+@pytest.mark.parametrize("where", ["book.txt", "books"])
+def test_a_word_file_is_refused_before_the_speed_is_measured(gptlite, monkeypatch, where):
+    Path("books").mkdir()
+    for path in (Path("book.txt"), Path("books/book.docx")):
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("[Content_Types].xml", "<Types/>")
+            archive.writestr("word/document.xml", "<document/>")
+    monkeypatch.delenv("GPTLITE_SPEED")
+    monkeypatch.setattr("gptlite.training.speed.measure_speed", lambda _: pytest.fail("the speed was measured"))
+    for command in (["train"], ["train", "--dry-run"]):
+        result = gptlite(*command, "--minutes", "1", "--data", where)
+        assert result.refuses("Word file")
+        assert "Save the text as a .txt file first." in result.err
+    assert not Path("data").exists()

@@ -75,7 +75,7 @@ LR = ["--sweep", "train.lr=1e-3,3e-3"]
             "Affected: nano-sweep-02-kind=char.",
         ),
         (["--sweep", "data.source=story.txt,gone.txt"], "there is no file, folder or data set named gone.txt. "),
-        (["--sweep", "model.block_size=16,99999"], "Set model.block_size to at most"),
+        (["--sweep", "model.block_size=16,99999"], "Use --set model.block_size=14122 or less"),
     ],
 )
 def test_it_is_refused_before_any_run_is_made(gptlite, words, message):

@@ -108,7 +108,7 @@ def test_copies_of_documents_are_counted_and_left_out_where_asked_for(gptlite, t
     (tmp_path / "lines.txt").write_text("\n".join(lines))
     by_line = ["prepare", "-c", "nano.yaml", "--data", "lines.txt", "--set", "data.documents=lines"]
     result = gptlite(*by_line)
-    assert "20 documents of 60 equal an earlier one; data.deduplicate=true leaves them out" in result.err
+    assert "20 documents of 60 equal an earlier one; use --set data.deduplicate=true to leave them out" in result.err
     result = gptlite(*by_line, "--set", "data.deduplicate=true")
     assert "1 file, 40 documents, 3,070 bytes of text (skipped: 20 duplicate documents)" in result.err
 

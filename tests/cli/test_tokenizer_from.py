@@ -148,6 +148,10 @@ def test_sweeps_are_continued_and_repeated_after_the_other_run_was_deleted(gptli
             ["tokenizer.from=nana"],
             "tokenizer.from=nana: there is no run of this name in runs, and no such folder. Did you",
         ),
+        (
+            ["tokenizer.from=gpt2"],
+            "tokenizer.from=gpt2: this is a kind of tokenizer, and no run. Use --set tokenizer.kind=gpt2 instead.",
+        ),
         (["tokenizer.from=runs"], "error: runs: this is not the folder of a run, since it has no config.yaml."),
         (["tokenizer.from=~nobody-at-all/x"], "tokenizer.from=~nobody-at-all/x: there is no run of this name"),
     ],

@@ -95,8 +95,8 @@ def test_a_problem_of_several_points_is_named_once_with_its_points(tmp_path: Pat
         load_points(lambda own: load_config(path, own), points(axes, "s"), "--sweep")
     assert [str(problem) for problem in refused.value.problems] == [
         f"{path}:1: model.n_layer is none, but it must be a whole number >= 1.",
-        "--sweep: tokenizer.vocab_size is 300, but kind is char, which determines its own size. Set vocab_size to null,"
-        " or kind to bpe. Affected: s-02-lr=1-kind=char-vocab_size=300 and 1 more.",
+        "--sweep: tokenizer.vocab_size is 300, but kind is char, which determines its own size. Use "
+        "tokenizer.vocab_size=null or tokenizer.kind=bpe. Affected: s-02-lr=1-kind=char-vocab_size=300 and 1 more.",
         "--sweep: train.lr is x, but it must be auto or a number > 0. "
         "Affected: s-05-lr=x-kind=char-vocab_size=null and 3 more.",
     ]

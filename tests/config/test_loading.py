@@ -77,7 +77,7 @@ optim:
         "my.yaml:5: train.micro_batch_size is x, but it must be auto or a whole number >= 1.",
         "my.yaml:7: train.lr was given before, in line 6. Keep one of them.",
         "my.yaml:8: train.decay_fraction is 0.1, but schedule is linear, which does not use it. "
-        "Set decay_fraction to null, or schedule to constant.",
+        "Use train.decay_fraction=null or train.schedule=constant.",
         "my.yaml:9: optim is not a section of the config. Did you mean train?",
         "log.every is 0, but it must be a whole number >= 1.",
     ]
@@ -143,18 +143,18 @@ optim:
         ("model:\nrun:\nmodel:\n", "3: model was given before, in line 1. Keep one of them."),
         (
             "tokenizer: {kind: gpt2, vocab_size: 300}",
-            "1: tokenizer.vocab_size is 300, but kind is gpt2, which determines its own size. Set vocab_size to null, "
-            "or kind to bpe.",
+            "1: tokenizer.vocab_size is 300, but kind is gpt2, which determines its own size. Use "
+            "tokenizer.vocab_size=null or tokenizer.kind=bpe.",
         ),
         (
             "train: {decay_fraction: 0}",
-            "1: train.decay_fraction is 0, but schedule is linear, which does not use it. Set decay_fraction to "
-            "null, or schedule to constant.",
+            "1: train.decay_fraction is 0, but schedule is linear, which does not use it. Use "
+            "train.decay_fraction=null or train.schedule=constant.",
         ),
         (
             "train: {micro_batch_size: 3}",
-            "1: train.batch_size is 16, which is not a multiple of micro_batch_size (3). Use a multiple of 3, or set "
-            "micro_batch_size to auto.",
+            "1: train.batch_size is 16, which is not a multiple of micro_batch_size (3). Use a multiple of 3 or "
+            "train.micro_batch_size=auto.",
         ),
         (
             "train: {max_steps: 9, max_minutes: 0.5}",
@@ -177,8 +177,8 @@ optim:
         ),
         (
             "log: {histograms: true, tensorboard: false}",
-            "1: log.histograms is true, but tensorboard is false, and only TensorBoard can show them. Set histograms "
-            "to false, or tensorboard to true.",
+            "1: log.histograms is true, but tensorboard is false, and only TensorBoard can show them. Use "
+            "log.histograms=false or log.tensorboard=true.",
         ),
         ("model: {n_embd: 1}", "1: model.n_embd is 1, which is not a multiple of n_head (4). Use 4."),
         ("run: {dir:}", "1: run.dir is null, but it must be the path of a folder."),
@@ -246,6 +246,7 @@ def test_the_last_of_two_overrides_counts():
         ("train.lr", "train.lr is not of the form section.key=value, such as train.lr=3e-4."),
         ("=3", "=3 is not of the form section.key=value, such as train.lr=3e-4."),
         ("train=3", "train is a whole section. Set one of its keys: section.key=value."),
+        ("tokenizer=gpt2", "tokenizer is a whole section. Did you mean tokenizer.kind?"),
         ("lr=3", "lr is not a key of the config. Did you mean train.lr?"),
         ("trian.lr=3", "trian.lr is not a key of the config. Did you mean train.lr?"),
         ("train.=3", "train. is not a key of the config. The built-in small.yaml lists every key."),

@@ -1,5 +1,9 @@
+import re
+
 import pytest
 
+from gptlite.config.loading import load_config
+from gptlite.config.schema import SECTIONS
 from gptlite.config.suggest import (
     EXPLAINED,
     KEYS,
@@ -32,6 +36,10 @@ from gptlite.config.suggest import (
         ("train", "learnig_rate", ["train.lr"]),
         ("run", "droput", ["model.dropout"]),
         ("model", "xyzzy", []),
+        ("tokenizer", "type", ["tokenizer.kind"]),
+        ("train", "iters", ["train.max_steps"]),
+        ("sample", "temp", ["sample.temperature"]),
+        (None, "val_file", ["data.val_source"]),
     ],
 )
 def test_an_unknown_key_suggests_what_was_meant(section, key, meant):
@@ -53,6 +61,13 @@ def test_the_opposite_of_a_key_is_explained_and_not_suggested(key):
     assert explain_key("train.lr") is None
     names = {name for names in EXPLAINED for name in names.split()}
     assert not names & ({name for names in SYNONYMS.values() for name in names.split()} | set(KEYS.values()))
+
+
+@pytest.mark.parametrize("sentence", EXPLAINED.values())
+def test_an_explanation_names_keys_that_exist_and_values_that_they_accept(sentence):
+    named = re.findall(rf"\b(?:{'|'.join(SECTIONS)})\.[a-z_0-9]+", sentence)
+    assert set(named) <= set(KEYS)
+    load_config(None, re.findall(r"[a-z]+\.\w+=[\w.]*\w", sentence))
 
 
 def test_every_synonym_names_an_existing_key_and_stands_once():

@@ -150,7 +150,7 @@ def test_a_batch_may_be_larger_than_the_text() -> None:
         (
             64,
             "train: the text has 64 tokens, but model.block_size 64 needs at least 65. "
-            "Set model.block_size to at most 63, or give more text.",
+            "Use model.block_size=63 or less, or give more text.",
         ),
         (1, "train: the text has 1 token, but model.block_size 64 needs at least 65. Give more text."),
     ],

@@ -29,27 +29,27 @@ def test_nfc_composes_and_none_does_not() -> None:
         (
             "na\u00efve\n".encode("cp1252"),
             "utf-8",
-            "f: the text is not valid utf-8 at byte 2 (0xef). It looks like cp1252: set data.encoding to cp1252.",
+            "f: the text is not valid utf-8 at byte 2 (0xef). It looks like cp1252: use data.encoding=cp1252.",
         ),
         (
             b"x\x81y",
             "utf-8",
-            "f: the text is not valid utf-8 at byte 1 (0x81). It looks like latin-1: set data.encoding to latin-1.",
+            "f: the text is not valid utf-8 at byte 1 (0x81). It looks like latin-1: use data.encoding=latin-1.",
         ),
         (
             "hello".encode("utf-16"),
             "utf-8",
-            "f: the text is not valid utf-8 at byte 3 (0x00). It looks like utf-16: set data.encoding to utf-16.",
+            "f: the text is not valid utf-8 at byte 3 (0x00). It looks like utf-16: use data.encoding=utf-16.",
         ),
         (
             "hello".encode("utf-16-be"),
             "utf-8",
-            "f: the text is not valid utf-8 at byte 0 (0x00). It looks like utf-16-be: set data.encoding to utf-16-be.",
+            "f: the text is not valid utf-8 at byte 0 (0x00). It looks like utf-16-be: use data.encoding=utf-16-be.",
         ),
         (
             "\u00e9t\u00e9".encode(),
             "ascii",
-            "f: the text is not valid ascii at byte 0 (0xc3). It looks like utf-8: set data.encoding to utf-8.",
+            "f: the text is not valid ascii at byte 0 (0xc3). It looks like utf-8: use data.encoding=utf-8.",
         ),
         (
             "\u0421\u0442\u0430\u043b\u044c".encode("cp1251"),
@@ -64,7 +64,7 @@ def test_nfc_composes_and_none_does_not() -> None:
         (
             b"abc",
             "utf-16",
-            "f: the text is not valid utf-16 at byte 2 (0x63). It looks like utf-8: set data.encoding to utf-8.",
+            "f: the text is not valid utf-16 at byte 2 (0x63). It looks like utf-8: use data.encoding=utf-8.",
         ),
         (
             b"\x89PNG\r\n\x1a\n\0\0\0\r",

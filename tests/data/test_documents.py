@@ -7,7 +7,6 @@ import gzip
 import json
 import lzma
 import random
-from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import pytest
 import zstandard
 
 from gptlite.data.describe_reading import describe_reading
-from gptlite.data.documents import Reading, split_at
+from gptlite.data.documents import Reading, Skipped, split_at
 from gptlite.data.sources import open_source
 from gptlite.errors import DataError
 
@@ -38,10 +37,10 @@ LINES = '{"text": "one", "n": 1}\n\n{"text": "two\\nlines"}\r\n{"text": null}\n{
 
 
 def test_the_records_of_json_lines_are_documents_without_empty_ones(tmp_path: Path) -> None:
-    path, skipped = write(tmp_path / "a.jsonl", LINES), Counter[str]()
+    path, skipped = write(tmp_path / "a.jsonl", LINES), Skipped()
     found = [(each.file, each.line, each.text) for each in open_source(str(path)).documents(skipped)]
     assert found == [("a.jsonl", 1, "one"), ("a.jsonl", 3, "two\nlines"), ("a.jsonl", 6, "three")]
-    assert skipped == {"empty record": 2}
+    assert skipped == {("empty record", ""): 2}
 
 
 def test_a_field_may_lie_in_a_nested_record(tmp_path: Path) -> None:
@@ -102,9 +101,9 @@ def test_compressed_text_in_a_folder_is_not_a_binary_file(tmp_path: Path) -> Non
     write(tmp_path / "b.gz", gzip.compress(b"\0\1\0\0"))
     write(tmp_path / "c.bz2", bz2.compress(b"not read"))
     write(tmp_path / "d.txt", "plain")
-    skipped = Counter[str]()
+    skipped = Skipped()
     assert [each.text for each in open_source(str(tmp_path)).documents(skipped)] == ["text", "plain"]
-    assert skipped == {"binary file": 2}
+    assert skipped == {("binary file", "b.gz"): 1, ("bzip2 file", "c.bz2"): 1}
 
 
 @pytest.mark.parametrize(
@@ -154,7 +153,7 @@ def test_it_is_said_how_records_are_read_and_what_is_in_doubt(tmp_path: Path) ->
     (line,) = said(write(tmp_path / "a.txt", LINES.replace("\n\n", "\n")))
     assert "looks like JSON Lines, but is read as text" in line
     (line,) = said(write(tmp_path / "names.txt", "Ada\nBob\n" * 100))
-    assert "set data.documents to lines" in line
+    assert "use data.documents=lines" in line
     assert said(tmp_path / "names.txt", documents="files") == []
     prose = "A line that is longer than forty characters, as in prose.\n"
     assert said(write(tmp_path / "prose.txt", prose * 200)) == []
@@ -223,10 +222,10 @@ def test_parts_between_separators_are_those_of_the_whole_text(separator: str) ->
 def test_nul_far_behind_the_head_makes_a_file_of_a_folder_binary(tmp_path: Path, encoding: str) -> None:
     (tmp_path / "long.txt").write_bytes(("text\n" * 700_000 + "\0" + "text\n" * 10).encode(encoding))
     (tmp_path / "good.txt").write_bytes("good".encode(encoding))
-    skipped = Counter[str]()
+    skipped = Skipped()
     source = open_source(str(tmp_path), Reading(encoding=encoding))
     assert [each.text for each in source.documents(skipped)] == ["good"]
-    assert skipped == {"binary file": 1}
+    assert skipped == {("binary file", "long.txt"): 1}
     with pytest.raises(DataError, match="NUL"):
         next(open_source(str(tmp_path / "long.txt"), Reading(encoding=encoding)).documents()).text  # noqa: B018
 

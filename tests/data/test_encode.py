@@ -7,7 +7,6 @@ import os
 import random
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -22,7 +21,7 @@ from gptlite.config.schema import DataSection, TokenizerSection
 from gptlite.data import blocks, encode
 from gptlite.data import prepare as module
 from gptlite.data.corpus import scan
-from gptlite.data.documents import Document
+from gptlite.data.documents import Document, Skipped
 from gptlite.data.encode import in_order
 from gptlite.data.fingerprint import open_sources
 from gptlite.data.prepare import prepare
@@ -88,7 +87,7 @@ def test_after_an_error_the_rest_of_the_text_is_not_read(
     def fail(*_: object, **__: object) -> None:
         raise DataError("no ids")
 
-    def documents(self: Source, skipped: Counter[str] | None = None) -> Iterator[Document]:
+    def documents(self: Source, skipped: Skipped | None = None) -> Iterator[Document]:
         def pieces() -> Iterator[bytes]:
             nonlocal read
             for piece in [b"one two\n"] * 1000:

@@ -234,7 +234,7 @@ def test_the_report_counts_what_was_read_and_what_was_skipped(tmp_path: Path, se
     lines: list[str] = []
     prepare(data, CHAR, lines.append)
     size = sum(len(text.encode()) for text in POEMS.values())
-    assert lines == [f"texts: 60 files, {size:,} bytes of text (skipped: 1 binary file)"]
+    assert lines == [f"texts: 60 files, {size:,} bytes of text (skipped: 1 binary file: x.png)"]
 
 
 def test_a_tokenizer_with_fewer_merges_than_asked_is_recorded_and_warned_about(

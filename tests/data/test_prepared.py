@@ -100,7 +100,7 @@ def test_block_sizes_that_do_not_fit_name_the_largest_that_does(prepared: Prepar
     prepared.check_block_size(179)
     with pytest.raises(
         DataError,
-        match=r"\(train\): the text has 180 tokens, but model.block_size 180 needs .* 181. Set .* at most 179, or",
+        match=r"\(train\): the text has 180 tokens, but model.block_size 180 needs .* 181. Use .*=179 or less, or",
     ):
         prepared.check_block_size(180)
     assert Batches(prepared.split("train"), 179, 2, seed=0).rows(0)[0].shape == (2, 179)

@@ -4,13 +4,12 @@ import os
 import platform
 import re
 import sysconfig
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from gptlite.data.documents import Reading
-from gptlite.data.sources import absolute_spec, open_source
+from gptlite.data.documents import Reading, Skipped
+from gptlite.data.sources import absolute_spec, describe_skipped, open_source
 from gptlite.errors import DataError
 
 
@@ -33,11 +32,21 @@ def test_a_folder_is_searched_in_sorted_order_without_hidden_binary_and_empty_fi
         {"b/2.txt": "two", "b.txt": "b", "a.txt": "a\r\n", ".git/x": "no", ".hidden": "no", "c.png": b"\0\1", "e": ""}
         | {"late.bin": b"x" * 9000 + b"\0"},
     )
-    source, skipped = open_source(str(tmp_path)), Counter[str]()
+    source, skipped = open_source(str(tmp_path)), Skipped()
     found = [(document.file, document.text) for document in source.documents(skipped)]
     assert found == [("a.txt", "a\r\n"), ("b.txt", "b"), ("b/2.txt", "two")]
-    assert skipped == {"binary file": 2, "empty file": 1}
+    binary, hidden = [("binary file", "c.png"), ("binary file", "late.bin")], [("hidden file", ".git")]
+    assert sorted(skipped) == [*binary, ("empty file", "e"), *hidden, ("hidden file", ".hidden")]
     assert (source.spec, source.name) == (str(tmp_path), tmp_path.name)
+
+
+def test_of_the_files_that_are_skipped_three_of_a_kind_are_named_on_one_line() -> None:
+    names = [("binary file", name) for name in ("d.png", "c.png", "b\n.png", "a.png")]
+    skipped = Skipped([*names, ("empty file", "x, y"), *[("empty line", "")] * 1200])
+    assert describe_skipped(skipped) == (
+        r' (skipped: 4 binary files: a.png, "b\x0a.png", c.png and 1 more; 1 empty file: x, y; 1,200 empty lines)'
+    )
+    assert describe_skipped(Skipped()) == ""
 
 
 def test_a_linked_folder_is_searched_once_even_in_a_circle(tmp_path: Path) -> None:
@@ -52,9 +61,10 @@ def test_folders_to_leave_out_are_not_searched(tmp_path: Path) -> None:
     for spec in (tmp_path, tmp_path / "**/*"):
         source = open_source(str(spec), exclude=[tmp_path / "prepared"])
         assert [path.name for path in source.files] == ["a.txt"]
-        assert source.excluded == ("prepared",)
+        assert list(source.left_out) == [(OUTPUT, "prepared")]
 
 
+OUTPUT = "gptlite output folder"
 RUN = {"config.yaml": "x", "run.json": "{}", "checkpoints/step-1/state.json": "{}"}
 PREPARED = {"manifest.json": "{}", "train-00000.bin": "x", "train-00000.idx": "x", "tokenizer/tokenizer.json": "{}"}
 
@@ -66,7 +76,7 @@ def test_runs_and_prepared_data_are_left_out(tmp_path: Path) -> None:
     write(tmp_path / "story-1234", PREPARED)
     for spec in (tmp_path, tmp_path / "**/*"):
         assert texts(spec) == files
-        assert open_source(str(spec)).excluded == ("b/runs/small", "story-1234")
+        assert set(open_source(str(spec)).left_out) == {(OUTPUT, "b/runs/small"), (OUTPUT, "story-1234")}
 
 
 def test_a_run_that_is_named_is_read(tmp_path: Path) -> None:
@@ -74,7 +84,7 @@ def test_a_run_that_is_named_is_read(tmp_path: Path) -> None:
     assert texts(tmp_path / "runs/small") == RUN
     assert texts(tmp_path / "runs/*/run.json", documents="files") == {"small/run.json": "{}"}
     with pytest.raises(
-        DataError, match=r"there is no text file here \(skipped: 1 folder that gptlite wrote\)\. Check the path\."
+        DataError, match=r"there is no text file here \(skipped: 1 gptlite output folder: small\)\. Check the path\."
     ):
         open_source(str(tmp_path / "runs"))
 
@@ -145,9 +155,9 @@ def test_encoding_and_normal_form_apply(tmp_path: Path) -> None:
         (
             {"t/b": b"\0", "t/c": b"\0", "t/d": ""},
             "t",
-            "{}/t: there is no text file here (skipped: 2 binary files, 1 empty file). Check the path.",
+            "{}/t: there is no text file here (skipped: 2 binary files: b, c; 1 empty file: d). Check the path.",
         ),
-        ({"t/.a": "x"}, "t", "{}/t: there is no text file here. Check the path."),
+        ({"t/.a": "x"}, "t", "{}/t: there is no text file here (skipped: 1 hidden file: .a). Check the path."),
         ({"book.txt": "x"}, "bok.txt", "data.source: there is no file, folder or data set named {}/bok.txt. "
             "Did you mean book.txt?"),
         ({"a": "x"}, "*.txt", "{}/*.txt: there is no text file here. Check the path."),

@@ -108,9 +108,9 @@ def test_the_largest_micro_batch_that_fits_is_named(tiny):
     for smaller, larger in zip(divisors, [*divisors[1:], 48], strict=True):
         for available in (peak(smaller), peak(larger) - 1):
             said = advice(cfg, available)
-            assert said == f"Set train.micro_batch_size to {smaller}, which is expected to fit into {size(available)}."
+            assert said == f"Use train.micro_batch_size={smaller}, which is expected to fit into {size(available)}."
     # Where the machine should have had room for it, the estimate was too low: less is advised all the same.
-    assert advice(cfg, 10 * peak(48)).startswith("Set train.micro_batch_size to 24, ")
+    assert advice(cfg, 10 * peak(48)).startswith("Use train.micro_batch_size=24, ")
 
 
 @pytest.mark.parametrize(

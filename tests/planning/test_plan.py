@@ -52,10 +52,10 @@ def test_a_vocabulary_needs_twenty_tokens_of_text_for_each_id():
     assert list(warn_about_vocabulary(manifest("bpe", 4096, 81_920))) == []
     (line,) = warn_about_vocabulary(manifest("bpe", 4096, 81_919))
     assert line.startswith("tokenizer.vocab_size is 4096, and the text has 20 tokens per id. ")
-    assert "Set tokenizer.kind to bpe with vocab_size=2048:" in line
+    assert "Use tokenizer.kind=bpe and tokenizer.vocab_size=2048:" in line
     assert list(warn_about_vocabulary(manifest("bpe", 2048, 81_919))) == []
     (line,) = warn_about_vocabulary(manifest("gpt2", 50_257, 4_000))
-    assert "Set tokenizer.kind to char:" in line
+    assert "Use tokenizer.kind=char and tokenizer.vocab_size=null:" in line
     assert list(warn_about_vocabulary(manifest("char", 4096, 20_000))) == []
 
 
@@ -64,7 +64,7 @@ def test_a_block_is_too_long_where_more_than_half_of_the_text_is_shorter_documen
     assert list(warn_about_block_size(256, lengths)) == []
     (line,) = warn_about_block_size(256, np.append(lengths, 10))
     assert line.startswith("model.block_size is 256, but 50% of the text is in shorter documents. ")
-    assert "Set it to 10 or less:" in line
+    assert "Use model.block_size=10 or less:" in line
     assert list(warn_about_block_size(10, np.append(lengths, 10))) == []
     assert list(warn_about_block_size(256, np.array([20]))) == []
 
@@ -73,7 +73,7 @@ def test_a_warm_up_is_at_most_a_quarter_of_the_run():
     assert list(warn_about_warmup(25, 100)) == []
     (line,) = warn_about_warmup(26, 100)
     assert line.startswith("The warm-up takes 26 steps, which is 26% of 100 updates. ")
-    assert "Set train.warmup_steps to 25 or less," in line
+    assert "Use train.warmup_steps=25 or less," in line
     assert list(warn_about_warmup(26, None)) == []
 
 

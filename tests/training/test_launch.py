@@ -49,7 +49,7 @@ def test_a_run_from_before_vocab_sample_goes_on_with_all_ids(tmp_path):
 @pytest.mark.parametrize(
     ("available", "advice"),
     [
-        (2**40, "Set train.micro_batch_size to 4, which is expected to fit into 1024 GiB."),
+        (2**40, "Use train.micro_batch_size=4, which is expected to fit into 1024 GiB."),
         (2**20, "not even one sequence at a time is expected to fit into 1.0 MiB."),
     ],
 )

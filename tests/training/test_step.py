@@ -108,7 +108,7 @@ def test_dropout_masks_follow_from_seed_step_micro_step_and_rank_alone():
 @pytest.mark.parametrize(
     ("poison", "step", "advice"),
     [
-        (math.nan, 2, r"step 3: the loss is nan.*lower train\.lr \(it was 0\.006\)"),
+        (math.nan, 2, r"step 3: the loss is nan.*lower train\.lr \(it was 0\.006 in the warm-up to 0\.01\)"),
         (math.inf, 2, r"step 3: the loss is nan.*lower train\.lr"),
         (math.nan, 0, r"step 1: the loss is nan.*Nothing was trained yet.*run\.precision=fp32"),  # no rate has acted
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from gptlite.cli.terminal import pasteable
 from gptlite.formatting import amount, counted, duration, size
 from gptlite.model.sizes import Parameters
 from gptlite.planning.estimate import Memory, count_evaluations, count_saves
@@ -30,7 +31,7 @@ def describe_dry_run(found: DryRun) -> list[str]:
         f"time        {duration(found.seconds)}: {counted(found.updates, 'update')} of {duration(times.update)}, "
         f"{counted(evals, 'evaluation')} of {duration(times.evaluation)}, "
         f"{counted(saves, 'checkpoint')} of {duration(times.save)}",
-        *found.plan.warnings,
+        *map(pasteable, found.plan.warnings),
         f"No run was made. The text {prepared} in {found.prepared}.",
     ]
 

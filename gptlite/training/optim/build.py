@@ -43,7 +43,7 @@ def choose_optimizer(cfg: RunConfig, vocab_size: int) -> Choice:
             [
                 Problem(
                     f"{key} is {value}, but `train.optimizer: auto` takes adamw here, because Muon would cost {cost}. "
-                    f"Set {key} to null or train.optimizer to muon."
+                    f"Use {key}=null or train.optimizer=muon."
                 )
                 for key, value in given.items()
             ]
