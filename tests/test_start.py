@@ -14,7 +14,7 @@ import sys
 from gptlite.__main__ import main
 tiny = "model.n_layer=1 model.n_head=1 model.n_embd=8 model.block_size=8 train.max_steps=1 train.warmup_steps=0"
 sets = [word for value in f"{tiny} train.optimizer=muon tokenizer.kind=char".split() for word in ("--set", value)]
-for line in (["train", "--data", "story.txt", *sets], ["sample", "--max-new-tokens", "2"], ["eval"]):
+for line in (["train", "--data", "story.txt", "-c", "tiny", *sets], ["sample", "--max-new-tokens", "2"], ["eval"]):
     sys.argv = ["gptlite", *line]
     try:
         main()

@@ -53,7 +53,7 @@ CASES = [
     (set_("model.n_embd", 15), "model.n_embd is 15, which is not a multiple of n_head (2). Use 14 or 16."),
     (
         [*set_("tokenizer.kind", "bpe"), *set_("tokenizer.vocab_size", 256)],
-        "tokenizer.vocab_size is 256, but it must be a whole number >= 257 or null.",
+        "tokenizer.vocab_size is 256, but it must be a whole number >= 257 and <= 1000000 or null.",
     ),
     (["-c", "gone.yaml"], "error: --config gone.yaml: there is no such config here"),
     (set_("data.source", "gone.txt"), "error: data.source: there is no file, folder or data set named gone.txt. "),

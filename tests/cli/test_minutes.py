@@ -108,7 +108,7 @@ def test_a_text_without_a_config_gets_sizes_as_by_minutes_and_says_so_in_one_lin
     (line,) = [line for line in result.err.splitlines() if line.startswith("no --config: ")]
     assert line == (
         "no --config: sizes are chosen for this text, as by --minutes 0.03; a run by the clock does not repeat "
-        "exactly, --set train.max_steps=N or train.epochs=E counts instead"
+        "exactly, --set train.max_steps=N or --set train.epochs=E counts instead"
     )
     assert gptlite(*OWN, "--name", "again", "--continue").code == 0
     before = saved("again")

@@ -115,7 +115,7 @@ def test_a_key_takes_its_range_and_nothing_else(name, good, bad):
         ("run.compile", "auto, true or false"),
         ("run.seed", "a whole number >= 0"),
         ("train.micro_batch_size", "auto or a whole number >= 1"),
-        ("tokenizer.vocab_size", "a whole number >= 257 or null"),
+        ("tokenizer.vocab_size", "a whole number >= 257 and <= 1000000 or null"),
         ("data.val_fraction", "a number > 0 and <= 0.5"),
         ("train.min_lr_ratio", "a number from 0 to 1"),
         ("train.grad_clip", "a number > 0 or null"),

@@ -387,3 +387,15 @@ def test_the_metric_log_reads_no_line_of_more_than_a_mebibyte_at_once(tmp_path, 
         pass
     assert path.read_bytes() == b'{"step": 1}\n{"step": 2}\n'
     assert lines == [f"{path}: removed 2 damaged lines."]
+
+
+def test_a_byte_after_the_end_of_a_finished_log_is_found(whole, tmp_path):
+    run = Run(shutil.copytree(whole.path, tmp_path / "run"))
+    assert [check for check in check_run(run)[0] if check.problem is not None] == []
+    for name in ("metrics.jsonl", "samples.jsonl"):
+        with (run.path / name).open("ab") as file:
+            file.write(b"\n")
+    found = {check.path.name: check.problem for check in check_run(run)[0] if check.problem is not None}
+    assert found == dict.fromkeys(
+        ("metrics.jsonl", "samples.jsonl"), "something was appended after the run was finished at step 12"
+    )

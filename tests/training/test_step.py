@@ -199,6 +199,11 @@ def test_micro_batch_size_is_the_largest_divisor_that_fits_4096_tokens(batch_siz
     assert choose_micro_batch_size(cfg, world_size).value == expected
 
 
+def test_the_micro_batch_of_a_billion_sequences_is_found_at_once():
+    cfg = config(**{"train.batch_size": 10**9, "model.block_size": 128, "train.micro_batch_size": "auto"})
+    assert choose_micro_batch_size(cfg, 1).value == 32  # 4,096 tokens; 10**9 is a multiple
+
+
 def test_a_batch_that_the_processes_cannot_share_is_refused():
     cfg = config(**{"train.micro_batch_size": "auto"})
     with pytest.raises(ConfigError, match=r"train\.batch_size is 8, which is not a multiple of the 3 processes"):

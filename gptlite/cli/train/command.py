@@ -171,10 +171,9 @@ def announce(configs: Configs, cfg: RunConfig, listener: Listener) -> None:
         return
     minutes, length = configs.minutes_for(configs.asked()), cfg.train.max_minutes
     if configs.minutes is None:
-        clock = "; a run by the clock does not repeat exactly, --set train.max_steps=N or train.epochs=E counts instead"
-        listener.say(
-            f"no --config: sizes are chosen for this text, as by --minutes {minutes:g}{'' if length is None else clock}"
-        )
+        instead = "--set train.max_steps=N or --set train.epochs=E counts instead"
+        clock = "" if length is None else f"; a run by the clock does not repeat exactly, {instead}"
+        listener.say(f"no --config: sizes are chosen for this text, as by --minutes {minutes:g}{clock}")
     listener.say(f"speed: about {configs.speed.value} GFLOP/s ({configs.speed.reason})")
     listener.say(f"for {minutes:g} min: {describe_sizes(cfg)}")
     if length is not None and length < minutes:
