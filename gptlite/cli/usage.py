@@ -46,15 +46,11 @@ _OTHER_OPTIONS: dict[str, dict[str, str]] = {
         "run-name experiment exp-name n": "--name",
         "config-name config-file cfg": "--config",
         "text": "--data",
-        "time hours": "Use --minutes M.",
         "gpus devices n-gpu n-gpus num-gpus nproc-per-node num-processes ddp backend": "torchrun starts a process for "
         "each of N GPUs: torchrun --nproc-per-node N --no-python gptlite train.",
-        "max-length": "model.block_size",
         "eval-only do-eval": "Use gptlite eval RUN. Training evaluates every eval.every updates.",
-        "do-train verbose v": "Leave it out: training is what this command does, and it shows its progress.",
         "overwrite overwrite-output-dir force": "No run is overwritten. Choose another --name, or remove the run with "
         "gptlite runs rm RUN.",
-        "push-to-hub hub-model-id": "A checkpoint folder opens in Hugging Face transformers as it is.",
     },
     "prepare": {
         "text": "--data",
@@ -62,19 +58,13 @@ _OTHER_OPTIONS: dict[str, dict[str, str]] = {
         "split": "data.val_fraction",
         "lines": "Use data.documents=lines.",
         "threads workers num-workers num-proc": "It uses all cores. GPTLITE_THREADS=N in the environment limits them.",
-        "max-length": "model.block_size",
-        "force overwrite": "A text is prepared once for the same keys. To prepare it again, remove its folder.",
-        "streaming": "Leave it out: text of any size is read in pieces.",
-        "append-eod": "Leave it out: where there are several documents, each gets an end-of-text token.",
     },
     "sample": {
         "start": "Use --prompt {value}; instead of FILE:NAME, use --prompt-file NAME.",
         "text input": "--prompt",
         "file f": "--prompt-file",
         "length N": "--max-new-tokens",
-        "min-length min-new-tokens": "No least length can be asked for; --max-new-tokens is the largest.",
         "count": "-n",
-        "eos-token-id stop-token-ids": "--stop-token",
         "logprobs top-logprobs": "Use --explain: it shows the five likeliest tokens at each step.",
         "c ctx-size n-ctx context-length max-seq-len": "--context",
         "ckpt": "--checkpoint",
@@ -82,12 +72,8 @@ _OTHER_OPTIONS: dict[str, dict[str, str]] = {
         "model m run out-dir model-path ckpt-path": _RUN,
         "init-from": "gptlite sample RUN takes a run of gptlite. No other weights are loaded.",
         "do-sample": "Leave it out: tokens are drawn unless the temperature is 0.",
-        "greedy": "Use --temperature 0.",
         "chat instruct conversation": "Use --interactive. The model continues your text; it is not trained to answer.",
-        "typical mirostat frequency-penalty presence-penalty repeat-last-n no-repeat-ngram-size": "What is drawn "
-        "depends on --temperature, --top-k, --top-p, --min-p and --repetition-penalty.",
         "dtype precision fp16 compile": "Leave it out: a run is sampled as it was trained, without a compiler.",
-        "quiet verbose color": "Leave it out: the text alone goes to standard output.",
         "config": _KEPT,
     },
     "eval": {
@@ -95,15 +81,10 @@ _OTHER_OPTIONS: dict[str, dict[str, str]] = {
         "ctx-size n-ctx context-length max-length block-size": "--context",
         "ckpt": "--checkpoint",
         "output": "--out",
-        "html": "--per-token",
         "config c": _KEPT,
         "model m run out-dir model-path": _RUN,
-        "perplexity ppl": "Leave it out: perplexity is part of what is shown.",
         "eval-iters limit split": "All of the validation text is scored, or a text that --file names.",
-        "tasks num-fewshot": "Use --file TEXT. Texts are scored; there are no other tasks.",
     },
-    "list": {"dir out-dir": "Name the folder without an option: gptlite runs {value}."},
-    "config": {"list": "Leave it out: without a NAME all are listed."},
 }
 
 

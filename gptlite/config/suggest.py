@@ -69,12 +69,10 @@ EXPLAINED = {
     "run.precision=fp32. There is no fp16.",
     "cpu use_cpu no_cuda": "Use run.device=cpu.",
     "cuda use_cuda gpu use_gpu": "Use run.device=cuda.",
-    "mps use_mps": "Use run.device=mps.",
     "wandb wandb_log wandb_project wandb_run_name use_wandb report_to": "Metrics go to TensorBoard, which is on by "
     "default (log.tensorboard), and to metrics.jsonl.",
     "gradient_accumulation_steps grad_accum_steps grad_accum accumulate_grad_batches": "train.batch_size counts the "
     "sequences of an update, train.micro_batch_size those of a forward pass, and accumulation follows from the two.",
-    "gradient_checkpointing activation_checkpointing": "A smaller train.micro_batch_size takes less memory.",
     "betas adam_betas": "Use train.beta1=0.9 and train.beta2=0.95, say.",
     "min_lr eta_min": "train.min_lr_ratio is the final rate as a fraction of train.lr, such as 0.1.",
     "decay_lr lr_decay": "Use train.schedule=constant and train.decay_fraction=0 for a rate that does not fall.",
@@ -82,14 +80,9 @@ EXPLAINED = {
     "warmup_ratio warmup_fraction": "train.warmup_steps counts updates: a ratio of 0.1 is a tenth of train.max_steps.",
     "eval_iters limit_val_batches max_eval_samples": "Each evaluation reads all of the validation text, which "
     "data.val_max_bytes limits.",
-    "evaluation_strategy eval_strategy save_strategy logging_strategy": "eval.every, save.every and log.every count "
-    "updates.",
     "always_save_checkpoint": "A checkpoint is saved every save.every updates and at each best score.",
-    "lora peft": "All weights are trained, from random ones.",
     "n_inner d_ff ffn_dim ffn_mult mlp_ratio intermediate_size dim_feedforward": "The feed-forward layers are four "
     "times as wide as model.n_embd.",
-    "n_kv_head n_kv_heads num_key_value_heads": "Each of the model.n_head heads has its own keys and values.",
-    "head_dim d_head": "The size of a head is model.n_embd / model.n_head.",
     "rope rotary rope_theta alibi": "model.position is learned, sinusoidal or none.",
 }
 SECTION_SYNONYMS = {
