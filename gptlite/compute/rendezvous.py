@@ -17,7 +17,6 @@ from datetime import timedelta
 from time import monotonic, sleep
 from typing import Any, TypeAlias
 
-import torch
 import torch.distributed as tdist
 
 from gptlite.compute.processes import rank, world_size
@@ -103,9 +102,9 @@ def gather(text: str, say: Say = lambda line: None) -> list[str]:
     return texts
 
 
-def check_same(facts: Mapping[str, str], say: Say = lambda line: None) -> None:
+def check_same(facts: Mapping[str, str]) -> None:
     """ConfigError, in all processes, where a fact about one is not that about the first."""
-    first, *others = (json.loads(text) for text in gather(json.dumps(dict(facts)), say))
+    first, *others = (json.loads(text) for text in gather(json.dumps(dict(facts))))
     problems = [
         f"{name} is {first.get(name, 'missing')} in process 0 and {other.get(name, 'missing')} in process {number}. "
         "Start all of them with the same command, text and versions."
@@ -119,12 +118,12 @@ def check_same(facts: Mapping[str, str], say: Say = lambda line: None) -> None:
 
 @contextmanager
 def peer_errors() -> Iterator[None]:
-    """Turn what torch raises where another process has ended into a StorageError."""
+    """Turn what torch's exchanges raise where another process has ended into a StorageError."""
     try:
         yield
-    except torch.OutOfMemoryError:
-        raise
     except RuntimeError as error:
+        if not (isinstance(error, tdist.DistError) or re.search("gloo|NCCL", str(error))):
+            raise
         raise StorageError(
             f"another process of this run has ended, or cannot be reached ({_reason(error)}). What was saved "
             "is kept. See what the others say, and start all of them again.",
