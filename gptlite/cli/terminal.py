@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 # After these words, other layers write the keys and values that they advise.
-_ADVISED_KEY = re.compile(r"(?:(?<=\b[Uu]se )|(?<=\bor )|(?<=\band ))(?=[a-z]+\.[a-z]\w*=)")
+SECTION_NAMES = ("run", "data", "tokenizer", "model", "train", "eval", "save", "log", "sample")
+_ADVISED_KEY = re.compile(rf"(?:(?<=\b[Uu]se )|(?<=\bor )|(?<=\band ))(?=(?:{'|'.join(SECTION_NAMES)})\.[a-z]\w*=)")
 
 
 def escaped(text: str) -> str:

@@ -7,7 +7,7 @@ environment; with `-m` in place of `--no-python`, Python would import modules fr
 
 from __future__ import annotations
 
-import itertools
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -16,9 +16,7 @@ import torch.distributed as tdist
 from torch import Tensor
 
 from gptlite.compute.processes import rank, world_size
-from gptlite.compute.rendezvous import meet, peer_errors
-
-_groups = itertools.count()  # joined by this process, one after the other: a store is used once
+from gptlite.compute.rendezvous import gather, meet, peer_errors
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,8 @@ class Dist:
         """Join the group of the run's processes; a single process where there is none. Errors as of `meet`."""
         if world_size() == 1:
             return cls()
-        store = tdist.PrefixStore(f"group {next(_groups)}", meet())  # type: ignore[attr-defined]
+        name = gather(os.urandom(8).hex())[0]  # a new one each time, since a store is used once
+        store = tdist.PrefixStore(name, meet())  # type: ignore[attr-defined]
         on_gpu = device.type == "cuda"
         if on_gpu:
             torch.cuda.set_device(device)  # collectives of objects use the current one

@@ -22,7 +22,7 @@ import torch.distributed as tdist
 from gptlite.compute.processes import rank, world_size
 from gptlite.errors import ConfigError, StorageError
 
-PATIENCE, SILENCE = 600.0, 5.0  # seconds that a process waits for others, and how long it does so without a word
+PATIENCE, SILENCE = 1800.0, 5.0  # seconds that a process waits for others, and how long it does so without a word
 _exchanges = itertools.count()  # every process makes the same ones in the same order, so its number names each
 
 Say: TypeAlias = Callable[[str], None]
@@ -52,9 +52,11 @@ def meet(say: Say = lambda line: None) -> Store:
 @functools.cache
 def _store(host: str, port: int, is_host: bool) -> Store:
     try:  # whoever listens has answered before, so what takes longer now is no store
-        return tdist.TCPStore(  # type: ignore[attr-defined]
+        store = tdist.TCPStore(  # type: ignore[attr-defined]
             host, port, world_size(), is_host, timedelta(seconds=30), wait_for_workers=False, multi_tenant=is_host
         )
+        store.set_timeout(timedelta(seconds=PATIENCE))
+        return store
     except tdist.DistError as error:
         what = "another program uses this port" if "EADDRINUSE" in str(error) else _reason(error)
         raise StorageError(
@@ -77,7 +79,7 @@ def wait_for(come: Callable[[], bool], whom: str, say: Say) -> None:
         waited = monotonic() - started_at
         if waited > PATIENCE:
             raise StorageError(
-                f"{whom} did not come within {PATIENCE / 60:g} minutes. Start all processes.", "WORLD_SIZE"
+                f"{whom} did not come this far within {PATIENCE / 60:g} minutes. Start all processes.", "WORLD_SIZE"
             )
         if silent and waited > SILENCE:
             say(f"waiting for {whom}")
@@ -99,6 +101,8 @@ def gather(text: str, say: Say = lambda line: None) -> list[str]:
         store.add(f"{number}/read", 1)
         if rank() == 0:  # the store may be ours, and end with us
             wait_for(lambda: store.add(f"{number}/read", 0) == world_size(), "the other processes", say)
+            for key in (*ranks, "read"):  # torchrun's store outlives processes, and those it starts again count from 0
+                store.delete_key(f"{number}/{key}")
     return texts
 
 

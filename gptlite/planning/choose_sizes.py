@@ -46,8 +46,7 @@ EVALUATION_SHARE = 0.05  # of the time, for all evaluations but the last
 LAST_EVALUATION = 0.1  # of the time, at most
 GPU_SPEED = 8192  # GFLOP/s; only a GPU is as fast, and only with large matrices
 GPU_FLOPS = 1e15  # a GPU gets at least the model for so many operations
-GPU_SECONDS = 0.01  # of an update, to start its kernels
-CPU_SECONDS = 0.02  # of an update, for what is not a matrix product
+GPU_SECONDS, CPU_SECONDS = 0.01, 0.02  # of an update: to start its kernels; for what is not a matrix product
 
 
 @dataclass(frozen=True)
@@ -126,10 +125,13 @@ class Budget:
         return UPDATES_SHARE * 60 * self.minutes / seconds
 
 
-def choose_sizes(text_bytes: int, minutes: float, speed: int) -> dict[str, Value]:
+def choose_sizes(
+    text_bytes: int, minutes: float, speed: int, *, max_steps: int | None = None, epochs: float | None = None
+) -> dict[str, Value]:
     """Values by "section.key" for a text, the minutes to train, and the speed class of the machine in GFLOP/s.
 
-    The minutes among them are fewer than those that there are if the text is learned by heart before.
+    The minutes among them are fewer than those that there are if the text is learned by heart before. max_steps or
+    epochs: what ends the training instead of the clock; the model is still that for the minutes.
     DataError for a text that is too short for any model, ConfigError for minutes that end before anything is learned.
 
     >>> sizes = choose_sizes(1_000_000, 3.0, 64)
@@ -141,21 +143,17 @@ def choose_sizes(text_bytes: int, minutes: float, speed: int) -> dict[str, Value
     shape = choose_shape(budget)
     vocab_size = choose_vocab_size(budget, shape.most_ids)
     per_update = shape.tokens * bytes_per_token(vocab_size)  # bytes of text
-    scored_ids = (None if budget.on_gpu else default_sample_size(shape.model, vocab_size)) or vocab_size or CHARACTERS
-    affordable = budget.count_updates(shape.update_flops(scored_ids))
-    if affordable < MIN_UPDATES:
-        raise ConfigError(
-            f"{minutes:g} minutes are {affordable:.0f} updates of the smallest model on this machine, too few to learn "
-            f"from. Give {minutes * MIN_UPDATES / affordable:.2g} or more."
-        )
+    affordable = count_affordable_updates(budget, shape, vocab_size)
     most = most_epochs(budget.training_bytes, vocab_size)
-    updates = min(affordable, max(MIN_UPDATES, most * budget.training_bytes / per_update))
-    epochs = updates * per_update / budget.training_bytes
+    per_epoch = budget.training_bytes / per_update
+    updates = min(affordable, max(MIN_UPDATES, most * per_epoch))
     # A token is scored in a third of the time in which it is trained on: there is no backward pass.
     val_bytes = choose_val_bytes(budget, LAST_EVALUATION * updates * 3 * per_update)
-    scored = min(val_bytes, VAL_FRACTION * text_bytes)
-    every = updates / (count_evaluations(updates, scored / 3 / per_update) + 0.5)  # none just before the last
-    every = min(every, EPOCHS_PER_EVALUATION * budget.training_bytes / per_update)  # where the text is short
+    if max_steps is not None or epochs is not None:
+        updates = max_steps or max(1.0, (epochs or 0.0) * per_epoch)
+    epochs = updates / per_epoch
+    evaluation = min(val_bytes, VAL_FRACTION * text_bytes) / 3 / per_update  # in updates
+    every = max(1, int(updates / (count_evaluations(updates, epochs, evaluation) + 0.5)))  # none just before the last
     return {
         "data.val_max_bytes": val_bytes,
         "tokenizer.kind": "bpe" if vocab_size else "char",
@@ -168,12 +166,24 @@ def choose_sizes(text_bytes: int, minutes: float, speed: int) -> dict[str, Value
         "model.dropout": choose_dropout(epochs / most),
         "train.max_minutes": minutes if updates == affordable else float(f"{minutes * updates / affordable:.2g}"),
         "train.batch_size": shape.batch_size,
-        "train.warmup_steps": choose_warmup(updates),
+        "train.warmup_steps": min(max(5, min(100, round(updates / 20))), int(updates / 4)),
         "train.weight_decay": choose_weight_decay(epochs, vocab_size),
         "eval.batch_size": shape.batch_size,  # so that evaluation takes no more memory than training
-        "eval.every": max(1, int(every)),
-        "save.every": max(1, int(every)),
+        "eval.every": every,
+        "save.every": every,
     }
+
+
+def count_affordable_updates(budget: Budget, shape: Shape, vocab_size: int) -> float:
+    """The updates that fit into the time. ConfigError for too few."""
+    scored_ids = (None if budget.on_gpu else default_sample_size(shape.model, vocab_size)) or vocab_size or CHARACTERS
+    affordable = budget.count_updates(shape.update_flops(scored_ids))
+    if affordable < MIN_UPDATES:
+        raise ConfigError(
+            f"{budget.minutes:g} minutes are {affordable:.0f} updates of the smallest model on this machine, too few "
+            f"to learn from. Give {budget.minutes * MIN_UPDATES / affordable:.2g} or more."
+        )
+    return affordable
 
 
 def check_text(text_bytes: int) -> None:
@@ -227,11 +237,6 @@ def choose_dropout(used: float) -> float:
     return next(p for least, p in ((0.4, 0.2), (0.2, 0.1), (0.0, 0.0)) if used >= least)
 
 
-def choose_warmup(updates: float) -> int:
-    """A twentieth of the updates, 5 to 100."""
-    return max(5, min(100, round(updates / 20)))
-
-
 def choose_weight_decay(epochs: float, vocab_size: int) -> float:
     """More of it for BPE that is read often; vocab_size is 0 for characters, which it does not help."""
     return MORE_WEIGHT_DECAY if vocab_size and epochs >= MORE_WEIGHT_DECAY_FROM else WEIGHT_DECAY
@@ -243,19 +248,18 @@ def choose_val_bytes(budget: Budget, affordable: float) -> int:
     return VAL_MAX_BYTES if affordable >= most else 1 << int(math.log2(affordable))
 
 
-def count_evaluations(updates: float, evaluation: float) -> int:
-    """Before the last one, as many as fit their share of the time, 1 to 10. evaluation: the updates that one costs."""
-    return max(1, min(10, int(EVALUATION_SHARE * updates / evaluation)))
+def count_evaluations(updates: float, epochs: float, evaluation: float) -> int:
+    """Before the last one: what fits its share of the time, 1 to 10, and one in two epochs. evaluation: in updates."""
+    in_time = min(10, int(EVALUATION_SHARE * updates / evaluation))
+    return max(1, in_time, math.ceil(epochs / EPOCHS_PER_EVALUATION - 0.5))
 
 
 def fit_to(sizes: Mapping[str, Value], given: Mapping[str, Value]) -> dict[str, Value]:
     """The sizes without what was given, and those that depend on it made to agree with it."""
     fitted = {key: value for key, value in sizes.items() if key not in given}
-    if given.get("train.max_steps") is not None or given.get("train.epochs") is not None:
+    if given.get("train.max_steps") or given.get("train.epochs") or given.get("train.max_minutes", 1) is None:
         for key in ("train.max_minutes", "eval.every", "save.every"):
             fitted.pop(key, None)  # they follow from the clock
-    if isinstance(steps := given.get("train.max_steps"), int) and "train.warmup_steps" in fitted:
-        fitted["train.warmup_steps"] = choose_warmup(steps)
     if given.get("data.val_source") is not None:
         fitted.pop("data.val_max_bytes", None)  # all of it is used
     if given.get("tokenizer.from") is not None:

@@ -42,8 +42,12 @@ def choose_eval_every(cfg: RunConfig, train_tokens: int) -> Choice:
         return Choice(cfg.eval.every, GIVEN)
     if cfg.train.updates is None:
         return Choice("auto", f"{EVALUATIONS} times by the clock, and once in {EPOCHS_PER_EVALUATION} epochs")
-    every = min(cfg.train.updates // EVALUATIONS, updates_per_evaluation(cfg, train_tokens))
-    return Choice(max(1, every), f"{EVALUATIONS} times or more, and once in {EPOCHS_PER_EVALUATION} epochs")
+    updates = cfg.train.updates
+    every = math.ceil(updates / EVALUATIONS)  # so that none comes just before the last, which is at the end
+    if math.ceil(updates / every) < EVALUATIONS:
+        every = max(1, updates // EVALUATIONS)
+    every = min(every, updates_per_evaluation(cfg, train_tokens))
+    return Choice(every, f"{EVALUATIONS} times or more, and once in {EPOCHS_PER_EVALUATION} epochs")
 
 
 def updates_per_evaluation(cfg: RunConfig, train_tokens: int) -> int:

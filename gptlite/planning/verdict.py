@@ -12,17 +12,20 @@ RISEN = 0.01  # above the best score; the evaluations of a small validation text
 FALLING = 0.001  # per minute
 
 
-def judge(evaluations: Sequence[Evaluation], *, val_tokens: int, ends_early: bool = False) -> list[str]:
+def judge(
+    evaluations: Sequence[Evaluation], *, val_tokens: int, epochs: float = math.inf, ends_early: bool = False
+) -> list[str]:
     """Return lines about a finished run; none where its evaluations, which are sorted by step, say nothing.
 
-    val_tokens: of the validation text. ends_early: whether training ended because its text is short.
+    val_tokens: of the validation text. epochs: for which the text was read; in the first nothing can be overfitted.
+    ends_early: whether training ended because its text is short.
     """
     if len(evaluations) < 2:
         return []
     best = min(evaluations, key=lambda each: each.bits_per_byte)
     before, last = evaluations[-2:]
     risen = last.bits_per_byte / best.bits_per_byte - 1
-    if risen > RISEN:
+    if risen > max(RISEN, noise(val_tokens)) and epochs > 1:
         return [
             f"overfitted: the score rose by {risen:.0%} in the {counted(last.step - best.step, 'step')} since step "
             f"{best.step}. More text, a larger model.dropout or fewer steps help.",

@@ -12,6 +12,7 @@ import contextlib
 import difflib
 import math
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -165,7 +166,7 @@ class Run:
         marks = (self.path / "finished.json", self.checkpoints / "latest.json", self.checkpoints / "best.json")
         metrics = self.path / "metrics.jsonl"
         with files.storage_errors(metrics, "read"):
-            has_updates = metrics.is_file() and b'"split": "train"' in metrics.read_bytes()
+            has_updates = metrics.is_file() and re.search(rb'"step": [1-9]', metrics.read_bytes()) is not None
         return has_updates or any(os.path.lexists(mark) for mark in marks)
 
     @property

@@ -35,10 +35,10 @@ def train(
     clock = clock_for(trainer, state.elapsed)
     throughput = Throughput(trainer.model.cfg, trainer.scored_ids, trainer.compute, dist) if dist.is_main else None
     update_ratio = UpdateRatio(trainer.model)
-    evaluations = Evaluations(trainer, state)
     logged_step, update_seconds = state.step, 0.0  # since the last log line
     if state.evaluation_due:
         state = make_up_evaluation(trainer, run, state, log, listener)
+    evaluations = Evaluations(trainer, state)
     done = is_done(state, cfg.train)
     while not done:
         started_at = perf_counter()
@@ -162,19 +162,26 @@ def describe_progress(state: TrainState, cfg: TrainSection) -> str:
 
 class Evaluations:
     """Decides which updates an evaluation follows: every eval.every; where the clock has left `auto`, when another one
-    of EVALUATIONS parts of the time is over, and when the text was read EPOCHS_PER_EVALUATION times."""
+    of EVALUATIONS parts of the time is over, and when the text was read EPOCHS_PER_EVALUATION times, as far as
+    evaluations take no more than a fifth of the time."""
 
     def __init__(self, trainer: Trainer, state: TrainState) -> None:
         cfg, n_tokens = trainer.cfg, trainer.batches.n_tokens
         every = cfg.eval.every
         self._train_cfg, self._by_clock = cfg.train, every == "auto"
         self._every = every if isinstance(every, int) else updates_per_evaluation(cfg, n_tokens)
-        self._part = self._part_of(state)
+        self._part, self._newest = self._part_of(state), state.step
 
     def follow(self, state: TrainState) -> bool:
         """Return whether one follows the update after `state`. An end by the clock cannot be foreseen here."""
-        step, before, self._part = state.step + 1, self._part, self._part_of(state)
-        return is_due(step, self._every, step == self._train_cfg.updates) or (self._by_clock and self._part > before)
+        step, part = state.step + 1, self._part_of(state)
+        if not self._by_clock:
+            return is_due(step, self._every, step == self._train_cfg.updates)
+        is_new = part > self._part or step // self._every > self._newest // self._every
+        if not is_new or step - self._newest < 4 * state.evaluation_updates:
+            return False
+        self._part, self._newest = part, step
+        return True
 
     def _part_of(self, state: TrainState) -> int:
         return int(EVALUATIONS * (elapsed_fraction(state, self._train_cfg) or 0.0))

@@ -12,7 +12,7 @@ import torch
 
 from gptlite.compute.choice import Choice
 from gptlite.compute.device import Compute, Hardware, choose_compute, choose_device, settings
-from gptlite.compute.processes import is_main, world_size
+from gptlite.compute.rendezvous import gather
 from gptlite.config.schema import ModelSection, RunSection
 from gptlite.errors import ConfigError
 from gptlite.model.gpt import GPT, nll_sum
@@ -29,17 +29,13 @@ WARM_UP, TIMED = 3, 8  # passes, a second or so
 def find_speed(run: RunSection) -> Choice:
     """The speed class of this machine: GFLOP/s in training, rounded to a power of two so that it hardly ever changes.
 
-    GPTLITE_SPEED sets it without a timing; ConfigError if it is no positive number. Of several processes the main one
-    measures, while the others wait, and tells them the speed of all together.
+    GPTLITE_SPEED sets it without a timing; ConfigError if it is no positive number. Several processes measure at the
+    same time, as they will train, and each learns the speed of all together.
     """
     given = os.environ.get(SPEED_VARIABLE)
     if given:
         return Choice(read_speed(given), f"{SPEED_VARIABLE} says so")
-    measured = world_size() * measure_speed(run) if is_main() else math.nan
-    if world_size() > 1:
-        from gptlite.compute.rendezvous import gather
-
-        measured = float(gather(repr(measured))[0])
+    measured = sum(float(speed) for speed in gather(repr(measure_speed(run))))
     return Choice(speed_class(measured), f"measured {measured:.0f} GFLOP/s")
 
 

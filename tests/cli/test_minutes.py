@@ -123,11 +123,12 @@ def test_updates_that_are_counted_turn_the_clock_off(gptlite, setting):
     assert result.code == 0, result.err
     assert "no --config: sizes are chosen for this text, as by --minutes 3\n" in result.err
     found, sizes = saved("counted"), choose_sizes(Path("story.txt").stat().st_size, 3.0, 64)
-    follow = {"train.max_minutes", "train.warmup_steps", "eval.every", "save.every"}
-    assert {key: found[key] for key in sizes.keys() - follow} == {key: sizes[key] for key in sizes.keys() - follow}
+    of_model = [key for key in sizes if key.startswith("tokenizer.") or key in ("model.n_layer", "model.n_embd")]
+    assert {key: found[key] for key in of_model} == {key: sizes[key] for key in of_model}
     assert found["train.max_minutes"] is None
-    assert found["train.max_steps"] > 0
-    assert found["train.warmup_steps"] <= sizes["train.warmup_steps"]
+    assert 0 <= found["train.warmup_steps"] <= found["train.max_steps"] / 4
+    assert found["model.dropout"] == 0.0  # a text that is read once
+    assert "warning: " not in result.err
     again = gptlite(*OWN, "--set", setting, "--name", "counted", "--continue")
     assert "counted is finished after " in again.err, again.err
 
@@ -194,3 +195,19 @@ def test_a_word_file_is_refused_before_the_speed_is_measured(gptlite, monkeypatc
         assert result.refuses("Word file")
         assert "Save the text as a .txt file first." in result.err
     assert not Path("data").exists()
+
+
+@pytest.mark.usefixtures("short")
+def test_a_counted_run_that_is_continued_without_its_length_keeps_it(gptlite):
+    assert gptlite(*OWN, "--set", "train.max_steps=5", "--name", "c").code == 0
+    again = gptlite(*OWN, "--name", "c", "--continue")
+    assert "c is finished after 5 updates" in again.err, again.err
+    assert (saved("c")["train.max_steps"], saved("c")["train.max_minutes"]) == (5, None)
+
+
+@pytest.mark.usefixtures("short")
+def test_a_run_that_the_user_ended_sooner_is_not_said_to_lack_text(gptlite):
+    assert gptlite(*OWN, "--name", "d", "--set", "train.max_steps=5").code == 0
+    sooner = gptlite(*OWN, "--name", "d", "--continue", "--set", "train.max_minutes=0.02")
+    assert sooner.code == 0, sooner.err
+    assert "more text would make it better" not in sooner.out

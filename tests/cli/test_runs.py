@@ -277,6 +277,14 @@ def test_finished_runs_without_a_score_are_compared_as_far_as_possible(gptlite, 
 
 
 @pytest.mark.usefixtures("sweeps_in_this_process")
+def test_runs_on_different_texts_are_no_verdict_and_the_command_that_compares_them_is_printed(gptlite, trained):
+    Path("other.txt").write_text(Path("story.txt").read_text()[::-1])
+    assert gptlite("train", "-c", "nano.yaml", "--data", "other.txt", "--name", "b").code == 0
+    said, command = verdict(gptlite("runs", "diff", "nano", "b").out)
+    assert said == "cannot tell which is better: they were scored on different texts. Score them on one:"
+    assert gptlite(*shlex.split(command.replace("FILE", "story.txt"))[1:]).code == 0
+
+
 def test_the_command_for_more_seeds_trains_the_setting_of_a_single_run_beside_it(gptlite, trained):
     rate = ("--set", "train.lr=0.01", "--set", "run.dir=away", "--name", "it's b")
     assert gptlite("train", "-c", "nano.yaml", *rate).code == 0

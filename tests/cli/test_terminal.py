@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from gptlite.cli.tables import format_table
-from gptlite.cli.terminal import Console, emit, escaped
+from gptlite.cli.terminal import SECTION_NAMES, Console, emit, escaped, pasteable
+from gptlite.config.schema import SECTIONS
 
 
 class Terminal(io.TextIOWrapper):
@@ -116,3 +117,9 @@ def test_the_progress_bar_still_moves_the_cursor(monkeypatch):
     assert "\x1b[2K" in screen.shown
     assert "\\x1b[31m\n" in screen.shown
     assert "\x1b[31m" not in screen.shown
+
+
+def test_only_keys_of_the_config_are_advised_as_options():
+    assert pasteable("we use a.b=c or x.y=1") == "we use a.b=c or x.y=1"
+    assert pasteable("Use train.lr=0.1 or model.n_layer=2.") == "Use --set train.lr=0.1 or --set model.n_layer=2."
+    assert set(SECTION_NAMES) == set(SECTIONS)

@@ -30,7 +30,7 @@ def test_whoever_never_comes_is_named(monkeypatch):
     monkeypatch.setattr(rendezvous, "SILENCE", 0.0)
     monkeypatch.setattr(rendezvous, "PATIENCE", 0.05)
     said: list[str] = []
-    with pytest.raises(StorageError, match=r"process 1 of 2 \(RANK\) did not come within"):
+    with pytest.raises(StorageError, match=r"process 1 of 2 \(RANK\) did not come this far within"):
         rendezvous.wait_for(lambda: False, "process 1 of 2 (RANK)", said.append)
     assert said == ["waiting for process 1 of 2 (RANK)"]
 

@@ -38,6 +38,12 @@ def test_a_fall_within_the_noise_of_the_validation_text_is_none() -> None:
     assert len(judge(falls, val_tokens=1_000_000)) == 1  # 0.1 %
 
 
+def test_what_was_read_once_is_not_overfitted() -> None:
+    rises = curve((4, 2.0, 3.0), (5, 3.0, 3.2))
+    assert judge(rises, val_tokens=LARGE, epochs=0.3) == []
+    assert judge(rises, val_tokens=LARGE, epochs=2.0)[0].startswith("overfitted: the score rose by 7%")
+
+
 def test_where_training_ended_because_the_text_is_short_more_of_it_is_named_instead() -> None:
     falls = curve((10, 30.0, 3.0), (20, 60.0, 2.0), (30, 90.0, 1.5))
     (line,) = judge(falls, val_tokens=LARGE, ends_early=True)

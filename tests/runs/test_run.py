@@ -267,3 +267,13 @@ def test_finding_and_locking_runs_never_loads_torch(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True)
     assert done.stdout == "None\n"
+
+
+def test_what_is_logged_before_the_first_checkpoint_is_no_proof_of_one(tmp_path):
+    run = Run(tmp_path)
+    metrics = tmp_path / "metrics.jsonl"
+    assert not run.has_trained
+    metrics.write_text('{"step": 0, "split": "val", "attention_entropy/block_1": 1.5, "tokens": 0}\n')
+    assert not run.has_trained
+    metrics.write_text(metrics.read_text() + '{"step": 5, "split": "val", "loss": 3.0}\n')
+    assert run.has_trained

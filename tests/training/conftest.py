@@ -9,7 +9,7 @@ class Hands:
     """A clock that stands still unless something takes time."""
 
     def __init__(self) -> None:
-        self.seconds, self.update, self.busy_from = 0.0, 2.0, float("inf")
+        self.seconds, self.update, self.look, self.busy_from = 0.0, 2.0, 4.0, float("inf")
 
     def take(self, seconds: float) -> None:
         """Work on an idle machine; once another program takes half of it, the work takes twice as long."""
@@ -30,11 +30,11 @@ def hands(monkeypatch: pytest.MonkeyPatch) -> Hands:
         return real_step(*args)
 
     def look(*args):
-        hands.take(4)
+        hands.take(hands.look)
         return real_look(*args)
 
     monkeypatch.setattr(loop, "perf_counter", hands)
     monkeypatch.setattr(loop, "train_step", step)
     monkeypatch.setattr(loop, "evaluate_and_log", look)
-    monkeypatch.setattr(session, "expected_evaluation_updates", lambda *_: 4 / hands.update)
+    monkeypatch.setattr(session, "expected_evaluation_updates", lambda *_: hands.look / hands.update)
     return hands

@@ -198,3 +198,32 @@ def test_slurm_tasks_that_know_nothing_of_each_other_are_told_so(monkeypatch, ca
     monkeypatch.setenv("SLURM_PROCID", "2")
     assert app.run(["train", "-c", "nano.yaml", "--set", "train.max_steps=1"]) == 0
     assert "warning: Slurm started 4 tasks, and each trains a run of its own." in capsys.readouterr().err
+
+
+RESTARTED = """
+import os, signal, sys, threading, time
+from pathlib import Path
+from gptlite.cli import app
+
+def die() -> None:
+    while not any(Path("runs").glob("r/checkpoints/step-*6")):
+        time.sleep(0.02)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+if os.environ["RANK"] == "1" and not Path("died").exists():
+    Path("died").touch()
+    threading.Thread(target=die, daemon=True).start()
+sys.exit(app.run(["train", "-c", "nano.yaml", "--name", "r", "--continue", "--set", "train.max_steps=300"]))
+"""
+
+
+@pytest.mark.slow
+def test_torchrun_starts_processes_again_and_they_go_on_from_the_last_checkpoint():
+    Path("program.py").write_text(RESTARTED)
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--max-restarts=1", "--nproc-per-node=2", "program.py"]
+    done = subprocess.run(
+        [sys.executable, *launcher], env=environment(), capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert Path("died").exists()
+    assert json.loads(Path("runs/r/finished.json").read_text())["step"] == 300

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import textwrap
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from statistics import mean
 
 from gptlite.cli.runs.table import row_cells
@@ -110,7 +111,11 @@ def _compare_with_seeds(a: Summary, b: Summary, names: Sequence[str], others: Se
     seeds = " and ".join(f"{counted(len(each), 'seed')} of {name}" for each, name in zip(scores, names, strict=True))
     states = dict(zip(names, (a.state, b.state), strict=True))
     unfinished = [f"{name} is not finished ({state})" for name, state in states.items() if state != "finished"]
-    if unfinished:
+    if _names_of_texts(a) != _names_of_texts(b):
+        handles = " ".join(shlex.quote(run.run.handle) for run in (a, b))
+        yield "\n" + _wrapped("cannot tell which is better: they were scored on different texts. Score them on one:")
+        yield f"  {shell_name('gptlite')} eval {handles} --file FILE\n"
+    elif unfinished:
         yield "\n" + _wrapped(f"cannot tell which is better: {' and '.join(unfinished)}")
     elif groups[0] == groups[1]:
         yield "\n" + _wrapped("both are seeds of one setting: their scores differ by chance only")
@@ -119,6 +124,12 @@ def _compare_with_seeds(a: Summary, b: Summary, names: Sequence[str], others: Se
     elif all(scores):
         yield "\n" + _wrapped(f"cannot tell which is better from {seeds}: seeds differ, too. To train more seeds:")
         yield from (_command_for_seeds(run, others) for run, each in zip((a, b), scores, strict=True) if len(each) == 1)
+
+
+def _names_of_texts(run: Summary) -> list[str]:
+    """The sources of a run without their folders: a project may have been moved."""
+    given = [run.config.get(f"data.{key}") for key in ("source", "val_source")]
+    return [Path(str(spec)).name for each in given for spec in (each if isinstance(each, list) else [each])]
 
 
 def _judge(scores: Sequence[Sequence[float]], names: Sequence[str], seeds: str) -> str:

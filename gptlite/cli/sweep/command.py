@@ -72,7 +72,7 @@ def validate_sweep(options: TrainOptions) -> Sweep:
         axes = read_axes(options.sweep, options.keys_set)
     with gathered(problems):
         configs = Configs.of(options)
-        stem = "minutes" if configs.path is None else configs.path.stem
+        stem = configs.base(configs.asked()) if configs.path is None else configs.path.stem
         name = f"{stem}-sweep" if options.name is None else options.name
         grid = points(axes, name)
         with gathered(problems), located(f"--name {name}", at=f"run {name}"):

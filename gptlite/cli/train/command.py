@@ -145,7 +145,7 @@ def start_run(options: TrainOptions, listener: Listener) -> Outcome:
         announce(configs, cfg, listener)
         from gptlite.training.launch import start
 
-        return start(cfg, base=configs.base(cfg), name=name, listener=listener, facts=configs.facts)
+        return start(cfg, base=configs.base(cfg), name=name, listener=listener, facts=configs.facts(cfg))
 
 
 def continue_or_start(name: str, configs: Configs, listener: Listener) -> Outcome:
@@ -157,7 +157,7 @@ def continue_or_start(name: str, configs: Configs, listener: Listener) -> Outcom
     configs = configs if run.started else configs.timed()
     cfg = configs.load_like(run) if run.started else configs.load()
     announce(configs, cfg, listener)
-    return resume_or_start(cfg, name=name, listener=listener, facts=configs.facts)
+    return resume_or_start(cfg, name=name, listener=listener, facts=configs.facts(cfg))
 
 
 def announce(configs: Configs, cfg: RunConfig, listener: Listener) -> None:

@@ -21,7 +21,7 @@ from gptlite.runs.run import CONFIG, Run
 if TYPE_CHECKING:
     from gptlite.cli.train.options import TrainOptions
 
-SPEED, MINUTES = "speed_class", "minutes"  # in run.json
+SPEED, MINUTES, CHOSEN_MINUTES = "speed_class", "minutes", "chosen_minutes"  # in run.json
 LENGTH = "train.max_minutes"
 DEFAULT_MINUTES = 3.0  # for a text of the user's own, where nothing else is said
 
@@ -73,7 +73,11 @@ class Configs:
             return asked
         minutes, given = self.minutes_for(asked), asked.given()
         with self.located(minutes):
-            sizes = choose_sizes(count_bytes(asked), minutes, self.speed.value)
+            sizes = choose_sizes(
+                *(count_bytes(asked), minutes, self.speed.value),
+                max_steps=asked.train.max_steps,
+                epochs=asked.train.epochs,
+            )
         if self.minutes is None:
             return load_config(self.path, self.changes(None, more), fit_to(sizes, given))
         del given[LENGTH]
@@ -87,8 +91,10 @@ class Configs:
         sizes = {key: saved[key] for key in CHOSEN if key in saved}
         length = sizes.pop(LENGTH)
         if self.minutes is None:
-            sizes[LENGTH] = length or DEFAULT_MINUTES
-            return load_config(self.path, self.overrides, fit_to(sizes, self.asked().given()))
+            given, lengths = self.asked().given(), ("train.max_steps", "train.epochs", LENGTH)
+            if not any(key in given for key in lengths):
+                sizes |= {key: saved.get(key) for key in lengths}
+            return load_config(self.path, self.overrides, fit_to(sizes, given))
         same = run.info.get(MINUTES) == self.minutes  # then it may have been chosen to end earlier
         return load_config(self.path, self.changes(length if same else self.minutes), sizes)
 
@@ -108,10 +114,13 @@ class Configs:
         known = next((found for run in existing if (found := recorded_speed(run)) is not None), None)
         return dataclasses.replace(self, speed=known or find_speed(asked.run))
 
-    @property
-    def facts(self) -> Mapping[str, Any]:
-        """What run.json records."""
-        return {} if self.speed is None else {SPEED: self.speed.value, MINUTES: self.minutes_for(self.asked())}
+    def facts(self, cfg: RunConfig) -> Mapping[str, Any]:
+        """What run.json records of the choice that led to a config."""
+        if self.speed is None:
+            return {}
+        asked, chosen = self.asked(), cfg.train.max_minutes
+        clock = {} if chosen is None else {MINUTES: self.minutes_for(asked), CHOSEN_MINUTES: chosen}
+        return {SPEED: self.speed.value, **clock}
 
     @property
     def environment(self) -> Mapping[str, str]:

@@ -7,7 +7,7 @@ import shlex
 
 from gptlite.cli.options import as_arguments
 from gptlite.cli.terminal import emit, next_commands, shell_name
-from gptlite.cli.train.configs import MINUTES
+from gptlite.cli.train.configs import CHOSEN_MINUTES, MINUTES, SPEED
 from gptlite.config.schema import DataSection, RunConfig
 from gptlite.config.yaml import write
 from gptlite.formatting import counted
@@ -47,12 +47,13 @@ def summarize(outcome: Outcome) -> list[str]:
         elif manifest.compressors_meaningful:
             compressors = {"xz -9": manifest.baselines.xz, "gzip -9": manifest.baselines.gzip}
             lines.append(compare(state.best_bits_per_byte, compressors))
-    asked, ended = run.info.get(MINUTES), cfg.train.max_minutes
-    ends_early = asked is not None and ended is not None and ended < asked
-    lines += judge(read_curve(read_run(run)[0]), val_tokens=manifest.val.tokens, ends_early=ends_early)
-    has_chosen_sizes = asked is not None or sees_ahead or manifest.train.bytes < MIN_TEXT
-    if text.epochs is not None and text.epochs > MAX_EPOCHS and not has_chosen_sizes:
-        lines.append(f"the text was read {text.epochs:,.0f} times. Sizes chosen for it do better:")
+    asked, chosen = run.info.get(MINUTES), run.info.get(CHOSEN_MINUTES)
+    ends_early = asked is not None and chosen is not None and chosen == cfg.train.max_minutes < asked
+    curve, epochs = read_curve(read_run(run)[0]), text.epochs or 0.0
+    lines += judge(curve, val_tokens=manifest.val.tokens, epochs=epochs, ends_early=ends_early)
+    has_chosen_sizes = SPEED in run.info or sees_ahead or manifest.train.bytes < MIN_TEXT
+    if epochs > MAX_EPOCHS and not has_chosen_sizes:
+        lines.append(f"the text was read {epochs:,.0f} times. Sizes chosen for it do better:")
         lines.append(f"  {shell_name('gptlite')} {command_for_text(cfg)}")
     handle = shlex.quote(run.handle)
     sample = [] if sees_ahead else [f'sample {handle} --prompt "..."']
