@@ -72,10 +72,10 @@ def _answers(host: str, port: int) -> bool:
     return True
 
 
-def wait_for(come: Callable[[], bool], whom: str, say: Say) -> None:
-    """Return once `come` does, with a line after a while; StorageError when it never does."""
+def wait_for(has_come: Callable[[], bool], whom: str, say: Say) -> None:
+    """Return once `has_come` is true, with a line after a while; StorageError when it never is."""
     started_at, silent = monotonic(), True
-    while not come():
+    while not has_come():
         waited = monotonic() - started_at
         if waited > PATIENCE:
             raise StorageError(

@@ -96,7 +96,7 @@ def train(
 
 
 def wait_for_others(*, quiet: bool) -> Listener:
-    """Wait until all processes of the run have come, of which the main one speaks. Whoever is missing is named."""
+    """Wait until all processes of the run have come, and return the listener of this one: only the main one prints."""
     from gptlite.training.listener import SilentListener
 
     listener = Console(quiet=quiet) if is_main() else SilentListener()

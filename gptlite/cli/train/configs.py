@@ -72,7 +72,7 @@ class Configs:
         if self.speed is None:
             return asked
         minutes, given = self.minutes_for(asked), asked.given()
-        with self.located(minutes):
+        with self.naming_option(minutes):
             sizes = choose_sizes(
                 *(count_bytes(asked), minutes, self.speed.value),
                 max_steps=asked.train.max_steps,
@@ -98,7 +98,7 @@ class Configs:
         same = run.info.get(MINUTES) == self.minutes  # then it may have been chosen to end earlier
         return load_config(self.path, self.changes(length if same else self.minutes), sizes)
 
-    def located(self, minutes: float) -> AbstractContextManager[None]:
+    def naming_option(self, minutes: float) -> AbstractContextManager[None]:
         """Let errors of the choice name the option that asks for it."""
         return located("--data" if self.minutes is None else f"--minutes {minutes:g}")
 
@@ -107,7 +107,7 @@ class Configs:
         if not self.chooses:
             return self
         asked = self.asked()
-        with self.located(self.minutes_for(asked)):
+        with self.naming_option(self.minutes_for(asked)):
             check_text(count_bytes(asked))  # before torch is loaded
         from gptlite.training.speed import find_speed
 
