@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urljoin
 
-from gptlite import files, locks
 from gptlite.errors import ConfigError, StorageError
 from gptlite.formatting import size
+from gptlite.storage import files, locks
 
 if TYPE_CHECKING:
     import requests

@@ -62,7 +62,7 @@ def unsynced(monkeypatch: pytest.MonkeyPatch) -> set[int]:
             inodes.discard(os.fstat(args[0]).st_ino)
         return result
 
-    monkeypatch.setattr("gptlite.files.syscall", syscall)
+    monkeypatch.setattr("gptlite.storage.files.syscall", syscall)
     return inodes
 
 

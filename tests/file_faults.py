@@ -1,4 +1,4 @@
-"""Faults of operations on files, as gptlite.files makes them."""
+"""Faults of operations on files, as gptlite.storage.files makes them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gptlite import files
+from gptlite.storage import files
 
 
 class Killed(BaseException):

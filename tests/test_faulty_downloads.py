@@ -25,9 +25,9 @@ import pytest
 from file_faults import Killed, stop_after
 
 from gptlite import download as module
-from gptlite import files
 from gptlite.download import download
 from gptlite.errors import ConfigError, StorageError
+from gptlite.storage import files
 
 CONTENT = random.Random(0).randbytes(200_000)  # nowhere like itself, so that a wrong offset shows
 SIZE = len(CONTENT)

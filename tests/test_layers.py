@@ -22,9 +22,7 @@ PACKAGES = (
         "version",
         "errors",
         "formatting",
-        "files",
-        "locks",
-        "json_files",
+        "storage",
         "download",
         "seeds",
         "config",
@@ -36,7 +34,7 @@ PACKAGES = (
     *("loggers", "runs", "inference", "planning", "training", "views", "cli"),
 )
 TORCH_PACKAGES = {"compute", "model", "inference", "training"}
-TORCH_FILES = {"gptlite/data/batches.py", "gptlite/runs/checkpoint.py"}
+TORCH_FILES = {"gptlite/data/dataset/batches.py", "gptlite/runs/checkpoint.py"}
 MODEL_IMPORTS = {"config", "seeds", "model"}  # so that the model can be lifted out and read alone
 ENTRY_POINTS = {"gptlite/__init__.py", "gptlite/__main__.py"}  # these may import any package
 
@@ -46,7 +44,7 @@ NAMES_WITHOUT_A_PURPOSE = re.compile(r"(^|_)(utils?|helpers?|common|misc)(_|$)")
 
 
 def package_of(path: str) -> str:
-    """The package of a file: gptlite/files.py -> files, gptlite/model/gpt.py -> model."""
+    """The package of a file: gptlite/storage/files.py -> files, gptlite/model/gpt.py -> model."""
     return PurePosixPath(path).parts[1].removesuffix(".py")
 
 
@@ -155,18 +153,18 @@ def test_the_file_follows_the_rules(path: str) -> None:
 @pytest.mark.parametrize(
     ("path", "source", "complaint"),
     [
-        ("gptlite/config/x.py", "from gptlite.data.shards import verify", "config imports data"),
+        ("gptlite/config/x.py", "from gptlite.data.dataset.shards import verify", "config imports data"),
         ("gptlite/config/x.py", "def f():\n    import gptlite.model", "config imports model"),
         ("gptlite/runs/x.py", "from ..training import loop", "runs imports training"),
         ("gptlite/model/x.py", "from gptlite.compute.device import settings", "model imports compute"),
-        ("gptlite/errors.py", "from . import files", "errors imports files"),
-        ("gptlite/errors.py", "from gptlite import files", "errors imports files"),
+        ("gptlite/errors.py", "from .storage import files", "errors imports storage"),
+        ("gptlite/errors.py", "from gptlite.storage import files", "errors imports storage"),
         ("gptlite/model/x.py", "import importlib\nimportlib.import_module('gptlite.cli')", "model imports cli"),
         ("gptlite/model/x.py", "from importlib import import_module\nimport_module(f'gptlite.{x}')", "computed"),
         ("gptlite/cli/x.py", "from gptlite import load", "no package"),
         ("gptlite/runs/x.py", "import torch.utils.tensorboard", "imports torch"),
         ("gptlite/cli/x.py", "def f():\n    from torch import Tensor", "imports torch"),
-        ("gptlite/data/shards.py", "from safetensors.torch import save", "imports safetensors.torch"),
+        ("gptlite/data/dataset/shards.py", "from safetensors.torch import save", "imports safetensors.torch"),
         ("gptlite/model/gpt.py", "class A:\n    def f(self):\n        print(1)", "print"),
         ("gptlite/views/x.py", "import sys\nsys.stderr.write('')", "sys.stderr.write"),
         ("gptlite/model/tensor_utils.py", "", "without a purpose"),
@@ -183,7 +181,7 @@ def test_a_violation_is_found(path: str, source: str, complaint: str) -> None:
     ("path", "source"),
     [
         ("gptlite/__init__.py", "def __getattr__(name):\n    from gptlite.training import loop"),
-        ("gptlite/data/batches.py", "import torch\nfrom gptlite.data.shards import map_shard"),
+        ("gptlite/data/dataset/batches.py", "import torch\nfrom gptlite.data.dataset.shards import map_shard"),
         ("gptlite/runs/metrics.py", "class ConsoleSink:\n    def log(self):\n        print(1)"),
         ("gptlite/cli/app.py", "from gptlite import __version__\nprint(__version__)"),
         ("gptlite/model/x.py", "\n" * 300),

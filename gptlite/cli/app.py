@@ -64,7 +64,7 @@ def complain(error: UserError) -> None:
 def limit_reached(error: OSError | MemoryError | RuntimeError) -> UserError | None:
     """Turn what the system refused or had too little of into an error of one line; None for a bug."""
     if isinstance(error, OSError):
-        from gptlite.files import storage_errors
+        from gptlite.storage.files import storage_errors
 
         where = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "gptlite"
         try:

@@ -38,7 +38,7 @@ def write_output(path: Path, text: str) -> None:
 
     A pipe or a device such as /dev/stdout is written into.
     """
-    from gptlite import files
+    from gptlite.storage import files
 
     data = text.encode()
     if path.exists() and not path.is_file():

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gptlite.config.schema import RunConfig
-    from gptlite.data.corpus import LongDocument
-    from gptlite.data.manifest import Manifest
-    from gptlite.data.report import TextReport
-    from gptlite.data.split import RuleName
+    from gptlite.data.dataset.manifest import Manifest
+    from gptlite.data.preparing.corpus import LongDocument
+    from gptlite.data.preparing.report import TextReport
+    from gptlite.data.preparing.split import RuleName
 
 
 SPLIT_RULES: dict[RuleName, str] = {
@@ -73,7 +73,7 @@ def prepare(
         with located_text(data):
             show_check(cfg)
         return
-    from gptlite.data.prepare import prepare as prepare_text
+    from gptlite.data.preparing.prepare import prepare as prepare_text
 
     with located_text(data):
         prepared = prepare_text(cfg.data, cfg.tokenizer, console.say, name=name)
@@ -83,8 +83,8 @@ def prepare(
 
 def show_named_texts(*others: object, verify: bool) -> None:
     """Print each named data set with its size, its licence and where it is. ConfigError beside another option."""
-    from gptlite.data.named_datasets import cards
-    from gptlite.data.sources import DOWNLOADS, PYTHON_STDLIB
+    from gptlite.data.sources.named_datasets import cards
+    from gptlite.data.sources.sources import DOWNLOADS, PYTHON_STDLIB
 
     if verify or any(others):
         raise ConfigError("it lists names and prepares nothing. Leave out the other options.", "--list")
@@ -100,7 +100,7 @@ def show_named_texts(*others: object, verify: bool) -> None:
 
 def show_check(cfg: RunConfig) -> None:
     """Print the state of each file of a prepared data set. DataError if one is damaged or there is no such data set."""
-    from gptlite.data.find import check_prepared
+    from gptlite.data.preparing.find import check_prepared
 
     folder, states = check_prepared(cfg.data, cfg.tokenizer)
     emit(f"{folder}\n")
@@ -143,7 +143,7 @@ def summarize(manifest: Manifest) -> list[str]:
 
 def summarize_report(report: TextReport, manifest: Manifest) -> Iterator[str]:
     """Say what is worth knowing of a text before training on it, one line each."""
-    from gptlite.data.overlap import LENGTH
+    from gptlite.data.preparing.overlap import LENGTH
 
     if manifest.train.documents > 1:
         longest = [f"{_place(document)} ({document.bytes:,} bytes)" for document in report.longest]

@@ -121,7 +121,7 @@ def emit(text: str, *, styled: bool = False) -> None:
         drop(sys.stdout)
         if isinstance(error, BrokenPipeError):  # Typer would make it exit code 1
             raise typer.Exit(0) from None
-        from gptlite.files import storage_errors
+        from gptlite.storage.files import storage_errors
 
         with storage_errors(Path("standard output"), "write"):
             raise

@@ -18,7 +18,7 @@ from gptlite.config.accepted import describe_accepted
 from gptlite.config.loading import builtin_folder, load_config
 from gptlite.config.schema import SECTIONS, RunConfig
 from gptlite.config.yaml import write
-from gptlite.files import replace
+from gptlite.storage.files import replace
 
 WIDTH = 118  # of a comment line
 

@@ -15,7 +15,7 @@ from gptlite.config.saved import shortened
 from gptlite.config.schema import RunConfig
 from gptlite.config.yaml import Value, YamlError, shown, write
 from gptlite.errors import ConfigError, Problem, gathered
-from gptlite.files import TEMP_MARK
+from gptlite.storage.files import TEMP_MARK
 
 MAX_POINTS = 1000  # more are a typing error
 MAX_NAME_BYTES = 200  # of a run

@@ -12,8 +12,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gptlite.data.batches import read_batch
-from gptlite.data.tokens import Tokens
+from gptlite.data.dataset.batches import read_batch
+from gptlite.data.dataset.tokens import Tokens
 from gptlite.inference.language_model import SCORE_BATCH_SIZE, LanguageModel
 from gptlite.model.attention import AttentionSteps, CausalSelfAttention, reference_attention
 from gptlite.model.gpt import GPT, IGNORE_INDEX

@@ -17,9 +17,9 @@ from gptlite.compute.device import Compute
 from gptlite.config.loading import Override, load_config
 from gptlite.config.sampling import SampleSection
 from gptlite.config.schema import ModelSection
-from gptlite.data.batches import eval_batches
-from gptlite.data.eval_windows import EvalWindows
-from gptlite.data.tokens import TokenArray, Tokens
+from gptlite.data.dataset.batches import eval_batches
+from gptlite.data.dataset.eval_windows import EvalWindows
+from gptlite.data.dataset.tokens import TokenArray, Tokens
 from gptlite.errors import ConfigError
 from gptlite.formatting import counted
 from gptlite.inference.beam import Candidate, Hypothesis, beam_search

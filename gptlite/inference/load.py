@@ -17,13 +17,13 @@ from gptlite.config.schema import ModelSection, RunSection
 from gptlite.errors import ConfigError, RunError
 from gptlite.inference.engine import store_for_decoding
 from gptlite.inference.language_model import LanguageModel, ModelInfo
-from gptlite.json_files import check_version
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import FORMAT_VERSION, from_gpt2
 from gptlite.model.sizes import count_parameters, count_tensors
 from gptlite.runs.checkpoint import Checkpoint, Damaged
 from gptlite.runs.find import choose_checkpoint, load_checkpoint_config
 from gptlite.runs.run import runs_folder
+from gptlite.storage.json_files import check_version
 
 MOST_CONTEXT = 2**20  # tokens; a table of more positions may not fit in memory
 

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gptlite.config.sampling import SampleSection
-from gptlite.data.prepared import Prepared
-from gptlite.data.tokens import TokenArray, Tokens, detokenize
-from gptlite.data.verbatim import VerbatimSearch, covered, stretches
+from gptlite.data.dataset.prepared import Prepared
+from gptlite.data.dataset.tokens import TokenArray, Tokens, detokenize
+from gptlite.data.preparing.verbatim import VerbatimSearch, covered, stretches
 from gptlite.inference.language_model import LanguageModel
 from gptlite.tokenizers.base import Tokenizer
 

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gptlite.compute.device import Compute
-from gptlite.data.batches import Batch
+from gptlite.data.dataset.batches import Batch
 from gptlite.model.gpt import GPT, IGNORE_INDEX, nll_sum
 from gptlite.tokenizers.base import Tokenizer
 

@@ -13,9 +13,9 @@ import time as clock
 from collections.abc import Mapping
 from pathlib import Path
 
-from gptlite import files
 from gptlite.loggers.events import encode_event
 from gptlite.loggers.metrics import Sink
+from gptlite.storage import files
 
 FOLDER = ".baselines"  # beside the runs, whose names cannot begin with a dot
 TAG = "val/bits_per_byte"

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gptlite import files
+from gptlite.storage import files
 
 Values = Sequence[dict[str, Any]]  # the fields of Summary.Value: tag, and what it holds
 

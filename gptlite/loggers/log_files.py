@@ -12,8 +12,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from gptlite import files
 from gptlite.formatting import counted
+from gptlite.storage import files
 
 MAX_LINE = 1 << 20  # bytes
 

@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gptlite import files
 from gptlite.config.yaml import Value, write
 from gptlite.loggers.events import EventFolder, Values, import_errors
 from gptlite.loggers.media import Embeddings, Histogram, Image, Media, encode_png
 from gptlite.loggers.metrics import Sink
+from gptlite.storage import files
 
 NO_CURVES = ("tokens",)  # a straight line
 # The tag of every metric under `time`; None is not shown. A metric that is missing here is a KeyError.

@@ -1,7 +1,7 @@
 """Epochs: how often training visits every window of the text, from updates and to updates.
 
-One epoch is W windows of block_size tokens, as `data.sampler` has them: all that fit into the text side by side. An
-order with replacement draws as many, and may draw a window twice.
+One epoch is W windows of block_size tokens, as `data.dataset.sampler` has them: all that fit into the text side by
+side. An order with replacement draws as many, and may draw a window twice.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from gptlite.compute.choice import GIVEN, Choice
 from gptlite.config.schema import RunConfig
-from gptlite.data.sampler import windows_per_epoch
+from gptlite.data.dataset.sampler import windows_per_epoch
 from gptlite.formatting import amount, counted
 
 EVALUATIONS, EPOCHS_PER_EVALUATION = 8, 2  # of a run, at least, and between two of its evaluations, at most

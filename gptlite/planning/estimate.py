@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from gptlite.config.schema import ModelSection, RunConfig
-from gptlite.data.prepared import TOKENIZER_FOLDER, Prepared
+from gptlite.data.dataset.prepared import TOKENIZER_FOLDER, Prepared
 from gptlite.formatting import abbreviated, amount, size
 from gptlite.model.sizes import (
     BF16,

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gptlite.config.schema import RunConfig
-from gptlite.data.encode import free_bytes
-from gptlite.data.manifest import Manifest
-from gptlite.data.prepared import Prepared
+from gptlite.data.dataset.manifest import Manifest
+from gptlite.data.dataset.prepared import Prepared
+from gptlite.data.preparing.encode import free_bytes
 from gptlite.formatting import size
 from gptlite.planning.estimate import Estimate, estimate_run
 from gptlite.runs.run import runs_folder

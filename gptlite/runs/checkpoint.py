@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gptlite import files
 from gptlite.errors import RunError, StorageError
-from gptlite.json_files import parse_json, read_facts, seal, write_sealed
 from gptlite.runs.checkpoint_manifest import MANIFEST, dump_manifest, read_manifest
 from gptlite.runs.checkpoint_manifest import Damaged as Damaged
+from gptlite.storage import files
+from gptlite.storage.json_files import parse_json, read_facts, seal, write_sealed
 
 if TYPE_CHECKING:
     from torch import Tensor

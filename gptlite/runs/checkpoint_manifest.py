@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gptlite.errors import RunError, StorageError
-from gptlite.json_files import FORMAT_VERSION, check_version, dump_sealed, read_sealed
+from gptlite.storage.json_files import FORMAT_VERSION, check_version, dump_sealed, read_sealed
 
 MANIFEST = "MANIFEST.json"
 

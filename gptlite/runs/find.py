@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from gptlite import files
 from gptlite.config.loading import Override, load_config
 from gptlite.config.schema import RunConfig
 from gptlite.errors import RunError
@@ -14,6 +13,7 @@ from gptlite.formatting import counted
 from gptlite.runs.checkpoint import Checkpoint, open_step, read_pointer, scan_checkpoints, sort_key, step_folders
 from gptlite.runs.checkpoint_manifest import MANIFEST, Damaged
 from gptlite.runs.run import CONFIG, Run
+from gptlite.storage import files
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from gptlite.config.accepted import is_accepted
 from gptlite.config.loading import parse_config
 from gptlite.config.schema import RunConfig, TokenizerSection
 from gptlite.config.yaml import shown
-from gptlite.data.prepared import TOKENIZER_FOLDER, Prepared
+from gptlite.data.dataset.prepared import TOKENIZER_FOLDER, Prepared
 from gptlite.download import Report, ignore
 from gptlite.errors import ConfigError, DataError, RunError, located
 from gptlite.runs.checkpoint import Checkpoint

@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from gptlite import files
 from gptlite.errors import RunError
+from gptlite.storage import files
 
 INFO = "run.json"  # written before config.yaml
 _MAX_NAME_BYTES = 200  # file systems allow 255, and unfinished files have a suffix

@@ -21,11 +21,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gptlite import files, locks
 from gptlite.errors import Diverged, RunError
-from gptlite.json_files import read_facts, write_sealed
 from gptlite.runs.checkpoint import read_pointer
 from gptlite.runs.names import INFO, check_name, is_free, numbered, taken
+from gptlite.storage import files, locks
+from gptlite.storage.json_files import read_facts, write_sealed
 
 T = TypeVar("T")
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from gptlite import files
 from gptlite.config.saved import DEFAULT_BPE_VOCAB_SIZE, DEFAULT_MAX_STEPS, saved_values
 from gptlite.config.yaml import Value, YamlError
 from gptlite.errors import RunError, UserError
 from gptlite.formatting import counted
-from gptlite.json_files import read_facts
 from gptlite.runs.run import CONFIG, Run
+from gptlite.storage import files
+from gptlite.storage.json_files import read_facts
 
 State = Literal["running", "finished", "stopped", "diverged"]
 

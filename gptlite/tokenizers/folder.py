@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gptlite.errors import DataError
-from gptlite.files import read_own, storage_errors
-from gptlite.json_files import check_version
+from gptlite.storage.files import read_own, storage_errors
+from gptlite.storage.json_files import check_version
 
 Ids: TypeAlias = npt.NDArray[np.unsignedinteger[Any]]
 

@@ -11,9 +11,9 @@ import os
 import tempfile
 from pathlib import Path
 
-from gptlite import files
 from gptlite.download import Report, download, ignore
 from gptlite.errors import Problem, StorageError
+from gptlite.storage import files
 from gptlite.tokenizers.bpe import BpeTokenizer
 from gptlite.tokenizers.folder import END_OF_TEXT
 

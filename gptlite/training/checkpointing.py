@@ -14,11 +14,11 @@ from gptlite.config.schema import RunConfig
 from gptlite.errors import RunError
 from gptlite.inference.language_model import LanguageModel
 from gptlite.inference.load import read_model_info
-from gptlite.json_files import FORMAT_VERSION, check_version
 from gptlite.loggers.log_files import LogEnd
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import from_gpt2, generation_config, hf_config, to_gpt2
 from gptlite.runs.checkpoint import Checkpoint, Damaged
+from gptlite.storage.json_files import FORMAT_VERSION, check_version
 from gptlite.training.optim.build import Optimizers, load_named_state, named_state
 from gptlite.training.reconcile import contradictions, deciding_values
 from gptlite.training.state import TrainState

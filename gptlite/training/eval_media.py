@@ -8,7 +8,7 @@ import torch
 
 from gptlite.compute.distributed import Dist
 from gptlite.config.schema import RunConfig
-from gptlite.data.tokens import Tokens
+from gptlite.data.dataset.tokens import Tokens
 from gptlite.inference.inspect import Floats, attention_steps
 from gptlite.inference.language_model import LanguageModel
 from gptlite.loggers.media import Embeddings, Media, attention_image

@@ -18,10 +18,10 @@ from gptlite.compute.processes import is_main, world_size
 from gptlite.compute.threads import check_threads
 from gptlite.config.loading import find_config, load_config
 from gptlite.config.schema import RunConfig
-from gptlite.data.fingerprint import compute_fingerprint
-from gptlite.data.prepare import prepare
-from gptlite.data.prepared import Prepared
-from gptlite.data.sources import absolute_spec
+from gptlite.data.dataset.prepared import Prepared
+from gptlite.data.preparing.fingerprint import compute_fingerprint
+from gptlite.data.preparing.prepare import prepare
+from gptlite.data.sources.sources import absolute_spec
 from gptlite.errors import ConfigError, DataError, RunError
 from gptlite.runs.find_text import check_given, find_text, tokenizer_of, with_tokenizer
 from gptlite.runs.names import check_name

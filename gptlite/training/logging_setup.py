@@ -8,7 +8,7 @@ from pathlib import Path
 from gptlite.config.loading import dump_config
 from gptlite.config.schema import RunConfig
 from gptlite.config.yaml import Value
-from gptlite.data.manifest import Manifest
+from gptlite.data.dataset.manifest import Manifest
 from gptlite.loggers.baselines import FOLDER, BaselineSink
 from gptlite.loggers.log_files import NO_ENDS
 from gptlite.loggers.metrics import MetricLog

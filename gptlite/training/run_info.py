@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from gptlite.compute.openmp import describe_spin
-from gptlite.data.prepared import Prepared
+from gptlite.data.dataset.prepared import Prepared
 from gptlite.runs.run import TOKENIZER
 from gptlite.training.setup import Setup
 from gptlite.training.trainer import Trainer

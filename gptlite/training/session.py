@@ -15,7 +15,7 @@ from gptlite.compute.memory import memory_of, resident_bytes
 from gptlite.compute.processes import world_size
 from gptlite.config.loading import dump_config
 from gptlite.config.schema import RunConfig
-from gptlite.data.prepared import Prepared
+from gptlite.data.dataset.prepared import Prepared
 from gptlite.errors import ConfigError, RunError, UserError
 from gptlite.formatting import counted
 from gptlite.loggers.metrics import MetricLog

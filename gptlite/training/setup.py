@@ -16,9 +16,9 @@ from gptlite.compute.memory import memory_of, resident_bytes
 from gptlite.compute.processes import local_rank, world_size
 from gptlite.compute.rendezvous import check_same
 from gptlite.config.schema import RunConfig
-from gptlite.data.batches import Batches
-from gptlite.data.prepared import Prepared
-from gptlite.data.tokens import Tokens, count_ids
+from gptlite.data.dataset.batches import Batches
+from gptlite.data.dataset.prepared import Prepared
+from gptlite.data.dataset.tokens import Tokens, count_ids
 from gptlite.errors import ConfigError, located
 from gptlite.formatting import counted
 from gptlite.inference.language_model import LanguageModel, ModelInfo

@@ -12,8 +12,8 @@ from gptlite.compute.device import Compute
 from gptlite.compute.distributed import Dist
 from gptlite.config.sampling import SampleSection
 from gptlite.config.schema import RunConfig
-from gptlite.data.batches import Batches
-from gptlite.data.tokens import Tokens
+from gptlite.data.dataset.batches import Batches
+from gptlite.data.dataset.tokens import Tokens
 from gptlite.inference.language_model import LanguageModel
 from gptlite.inference.score import Score
 from gptlite.loggers.log_files import LogEnd

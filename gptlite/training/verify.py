@@ -9,13 +9,13 @@ from pathlib import Path
 
 from gptlite.config.loading import parse_config
 from gptlite.errors import UserError
-from gptlite.json_files import read_facts
 from gptlite.loggers.log_files import LogEnd, starts_with
 from gptlite.runs.checkpoint import Checkpoint, open_step, step_folders
 from gptlite.runs.checkpoint_manifest import MANIFEST
 from gptlite.runs.find_text import find_text
 from gptlite.runs.names import INFO
 from gptlite.runs.run import CONFIG, Run
+from gptlite.storage.json_files import read_facts
 
 
 @dataclass(frozen=True)

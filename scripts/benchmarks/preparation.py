@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.figures import Figure, Spread
-from gptlite.data.sources import open_source
+from gptlite.data.sources.sources import open_source
 
 MEGABYTE = 1_000_000
 _CHANGED = 30  # one byte of so many is another letter in each copy, so that no line repeats
@@ -122,7 +122,7 @@ def _prepare(source: Path, folder: Path, kind: str, *, workers: int) -> dict[str
 
 def _tiktoken_rate(source: Path, prepared: str, threads: int) -> float:
     """MB/s of threads that each encode a part of the text a megabyte at a time, and do nothing else."""
-    from gptlite.data.prepared import Prepared
+    from gptlite.data.dataset.prepared import Prepared
 
     encode = Prepared(Path(prepared)).tokenizer().encode
     text = next(iter(sorted(source.iterdir()))).read_text("utf-8")[:_SAMPLE]
@@ -137,7 +137,7 @@ def _tiktoken_rate(source: Path, prepared: str, threads: int) -> float:
 def main() -> None:
     """Prepare sys.argv's text, and print what it took as JSON."""
     from gptlite.config.schema import DataSection, RunConfig
-    from gptlite.data import prepare as module
+    from gptlite.data.preparing import prepare as module
 
     source, target, kind, workers = sys.argv[1:]
     building = [0.0]

@@ -95,7 +95,7 @@ def gptlite(optimizer: str, precision: str, **shape: int) -> Contender:
     """What `gptlite train` does: every other `auto` decided by the program, its own train_step on its own batches."""
     from gptlite.compute.device import Hardware, settings
     from gptlite.config.schema import RunConfig
-    from gptlite.data.tokens import TokenArray
+    from gptlite.data.dataset.tokens import TokenArray
     from gptlite.model.sizes import update_flops
     from gptlite.tokenizers.char import CharTokenizer
     from gptlite.training.checkpointing import Identity

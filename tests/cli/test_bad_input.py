@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from gptlite import files
 from gptlite.cli import app, usage
 from gptlite.config.loading import load_config
 from gptlite.config.suggest import KEYS
-from gptlite.json_files import dump_json
 from gptlite.runs.checkpoint import Checkpoint
 from gptlite.runs.checkpoint_manifest import MANIFEST, dump_manifest
 from gptlite.runs.run import Run
+from gptlite.storage import files
+from gptlite.storage.json_files import dump_json
 
 
 def set_(key: str, value: object) -> list[str]:

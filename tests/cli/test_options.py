@@ -16,8 +16,8 @@ from gptlite.cli.sweep.sweep_runs import SweepRun
 from gptlite.cli.train.command import train
 from gptlite.cli.train.options import TrainOptions
 from gptlite.compute.choice import Choice
-from gptlite.data import named_datasets
-from gptlite.data.named_datasets import Card
+from gptlite.data.sources import named_datasets
+from gptlite.data.sources.named_datasets import Card
 from gptlite.errors import Interrupted
 
 # For each parameter two command lines that differ in its option, and a text that only the first one leaves: on the

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gptlite.data import named_datasets
+from gptlite.data.sources import named_datasets
 
 FILES = [
     "manifest.json",

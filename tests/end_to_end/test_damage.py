@@ -19,11 +19,11 @@ from training_runs import Crash, assert_same_end, crash_at, final, numbers, star
 
 from gptlite.config.schema import RunConfig
 from gptlite.errors import Diverged, RunError, StorageError
-from gptlite.json_files import read_facts
 from gptlite.loggers import metrics
 from gptlite.runs.checkpoint import valid_checkpoints
 from gptlite.runs.checkpoint_manifest import dump_manifest
 from gptlite.runs.run import Run
+from gptlite.storage.json_files import read_facts
 from gptlite.training import launch, loop, run_info, session, verify
 from gptlite.training.listener import SilentListener
 from gptlite.training.trainer import Trainer
@@ -358,7 +358,7 @@ def test_every_damage_to_every_file_is_found_or_has_no_effect(cut, other, monkey
     """Truncated, deleted, swapped, 200 flipped bits each. `check_run` reads as a resume does."""
     newest = final(cut).path
     assert not [check for check in check_run(cut)[0] if check.problem]
-    monkeypatch.setattr(verify, "_check_text", lambda run: [])  # tests/data/test_damage.py
+    monkeypatch.setattr(verify, "_check_text", lambda run: [])  # tests/data/dataset/test_damage.py
     shutil.rmtree(cut.checkpoints / "step-00000004")
     files = [cut.path / name for name in (*DECIDING, *LOGS, "checkpoints/latest.json", "checkpoints/best.json")]
     files += sorted(newest.iterdir())

@@ -16,7 +16,7 @@ KILLS = """
 import json, os, random, shutil, signal, sys, time, traceback
 from pathlib import Path
 import gptlite.training.session
-from gptlite import files
+from gptlite.storage import files
 from gptlite.compute import matmul_flops
 from gptlite.config.schema import RunConfig
 from gptlite.training import launch, trainer

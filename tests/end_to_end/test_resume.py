@@ -13,7 +13,7 @@ from training_runs import Crash, assert_same_end, crash_at, final, numbers, sign
 from gptlite.compute.threads import available_threads
 from gptlite.config.loading import load_config
 from gptlite.config.schema import RunConfig
-from gptlite.data.prepared import Prepared
+from gptlite.data.dataset.prepared import Prepared
 from gptlite.errors import ConfigError, Diverged, Interrupted, RunError
 from gptlite.runs.run import Run
 from gptlite.training import launch, loop

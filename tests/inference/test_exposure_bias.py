@@ -8,7 +8,7 @@ import torch
 
 from gptlite.compute.device import resolve_compute
 from gptlite.config.schema import ModelSection, RunSection
-from gptlite.data.tokens import TokenArray
+from gptlite.data.dataset.tokens import TokenArray
 from gptlite.errors import ConfigError, DataError
 from gptlite.inference import exposure_bias
 from gptlite.inference.exposure_bias import Difference, measure_exposure_bias, read_windows

@@ -11,7 +11,7 @@ import torch
 from gptlite.compute.device import Compute
 from gptlite.config.sampling import SampleSection
 from gptlite.config.schema import ModelSection
-from gptlite.data.tokens import TokenArray
+from gptlite.data.dataset.tokens import TokenArray
 from gptlite.errors import ConfigError
 from gptlite.inference.language_model import LanguageModel, ModelInfo
 from gptlite.model.gpt import GPT

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from gptlite.config.schema import DataSection, TokenizerSection
-from gptlite.data.prepare import prepare
-from gptlite.data.tokens import TokenArray
+from gptlite.data.dataset.tokens import TokenArray
+from gptlite.data.preparing.prepare import prepare
 from gptlite.inference.memorization import Copied, measure_memorisation, take_excerpts
 from gptlite.tokenizers.bpe import train_bpe
 from gptlite.tokenizers.char import CharTokenizer

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from gptlite.compute.device import Compute
 from gptlite.config.schema import ModelSection
-from gptlite.data.batches import eval_batches
-from gptlite.data.eval_windows import EvalWindows
-from gptlite.data.tokens import TokenArray
+from gptlite.data.dataset.batches import eval_batches
+from gptlite.data.dataset.eval_windows import EvalWindows
+from gptlite.data.dataset.tokens import TokenArray
 from gptlite.inference.score import ByPosition, Score, bytes_and_chars_per_token, score, score_by_position, token_nats
 from gptlite.model.gpt import GPT
 from gptlite.tokenizers.bpe import train_bpe

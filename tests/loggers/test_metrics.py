@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gptlite import files
 from gptlite.errors import StorageError
 from gptlite.loggers.metrics import MetricLog, Sink
+from gptlite.storage import files
 
 
 def lines(path: Path) -> list[Any]:

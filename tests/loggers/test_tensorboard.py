@@ -16,11 +16,11 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator as PluginEventAccumulator
 
-from gptlite import files
 from gptlite.loggers.baselines import BaselineSink
 from gptlite.loggers.media import Histogram, Image, encode_png
 from gptlite.loggers.metrics import MetricLog
 from gptlite.loggers.tensorboard import TensorBoardSink
+from gptlite.storage import files
 
 
 def read(folder: Path) -> EventAccumulator:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gptlite.compute.choice import Choice
 from gptlite.config.schema import RunConfig
-from gptlite.data.sampler import ShuffledSampler
+from gptlite.data.dataset.sampler import ShuffledSampler
 from gptlite.planning.epochs import TextUse, choose_eval_every, choose_max_steps, with_max_steps
 
 

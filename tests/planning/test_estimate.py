@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gptlite.config.loading import load_config
-from gptlite.data.prepare import prepare
+from gptlite.data.preparing.prepare import prepare
 from gptlite.formatting import amount, size
 from gptlite.planning.estimate import (
     advise_less_memory,

@@ -15,11 +15,11 @@ import pytest
 import safetensors
 import torch
 
-from gptlite import files
 from gptlite.errors import RunError
 from gptlite.runs.checkpoint import Checkpoint, Damaged, prune, save_checkpoint, valid_checkpoints
 from gptlite.runs.checkpoint_manifest import dump_manifest
 from gptlite.runs.find import find_latest
+from gptlite.storage import files
 
 Save = Callable[..., Checkpoint]
 FILES = ["MANIFEST.json", "config.json", "model.safetensors", "optimizer.safetensors", "state.json"]

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from gptlite import files
 from gptlite.errors import StorageError
-from gptlite.json_files import read_facts
 from gptlite.runs.checkpoint import prune, save_checkpoint, valid_checkpoints, write_pointer
 from gptlite.runs.find import find_best, find_latest
+from gptlite.storage import files
+from gptlite.storage.json_files import read_facts
 
 SIZE = 3000
 FILES = {"model.safetensors": b"\4" * SIZE, "optimizer.safetensors": b"o" * SIZE, "state.json": b"{}"}
@@ -80,7 +80,7 @@ KILLS = f"""
 import os, shutil, signal, sys
 from pathlib import Path
 sys.path.insert(0, {str(Path(__file__).parent)!r})
-from gptlite import files
+from gptlite.storage import files
 from test_checkpoint_faults import begin, save_and_prune
 
 root, n_calls = Path(sys.argv[1]), int(sys.argv[2])

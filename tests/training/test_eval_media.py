@@ -14,7 +14,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from gptlite.compute.device import Compute
 from gptlite.compute.distributed import Dist
 from gptlite.config.schema import RunConfig
-from gptlite.data.tokens import TokenArray
+from gptlite.data.dataset.tokens import TokenArray
 from gptlite.inference.inspect import attention_steps
 from gptlite.inference.language_model import LanguageModel, ModelInfo
 from gptlite.loggers.media import attention_image

@@ -15,7 +15,7 @@ from tensorboard.backend.event_processing.plugin_event_accumulator import EventA
 
 from gptlite.compute.device import Compute
 from gptlite.config.schema import RunConfig
-from gptlite.data.prepared import Prepared
+from gptlite.data.dataset.prepared import Prepared
 from gptlite.runs.run import Run
 from gptlite.training import launch, loop
 from gptlite.training.logging_setup import baselines_of, settings_of

@@ -9,7 +9,7 @@ import pytest
 
 from gptlite.config.loading import find_config, load_config
 from gptlite.config.schema import RunConfig
-from gptlite.data.prepare import prepare
+from gptlite.data.preparing.prepare import prepare
 from gptlite.errors import ConfigError, Interrupted
 from gptlite.runs.checkpoint import valid_checkpoints
 from gptlite.runs.run import Run

@@ -13,8 +13,8 @@ from gptlite.compute.device import Compute
 from gptlite.compute.distributed import Dist
 from gptlite.config.schema import RunConfig
 from gptlite.config.training import TrainSection
-from gptlite.data.batches import Batches
-from gptlite.data.tokens import TokenArray
+from gptlite.data.dataset.batches import Batches
+from gptlite.data.dataset.tokens import TokenArray
 from gptlite.errors import Diverged
 from gptlite.model.gpt import GPT, nll_sum
 from gptlite.tokenizers.char import CharTokenizer

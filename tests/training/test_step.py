@@ -9,8 +9,8 @@ import torch
 from gptlite.compute.choice import GIVEN, Choice
 from gptlite.compute.distributed import Dist
 from gptlite.config.schema import RunConfig
-from gptlite.data.batches import Batch, Batches
-from gptlite.data.tokens import TokenArray
+from gptlite.data.dataset.batches import Batch, Batches
+from gptlite.data.dataset.tokens import TokenArray
 from gptlite.errors import ConfigError, Diverged
 from gptlite.model.gpt import GPT
 from gptlite.tokenizers.char import CharTokenizer

@@ -14,9 +14,9 @@ from gptlite.cli.files import check_text_file
 from gptlite.errors import DataError, Problem, RunError, gathered, located
 
 if TYPE_CHECKING:
-    from gptlite.data.baselines import Baselines
-    from gptlite.data.prepared import Prepared
-    from gptlite.data.tokens import Tokens
+    from gptlite.data.dataset.prepared import Prepared
+    from gptlite.data.dataset.tokens import Tokens
+    from gptlite.data.preparing.baselines import Baselines
     from gptlite.inference.language_model import LanguageModel
 
 
@@ -64,7 +64,7 @@ def find_texts(files: Sequence[str] | None, runs: Sequence[SelectedModel]) -> li
 
 def read_files(files: Sequence[str], runs: Sequence[SelectedModel]) -> list[Text]:
     """Read files in the encoding and normal form of the runs' data. DataError with every problem."""
-    from gptlite.data.baselines import BaselineMeter
+    from gptlite.data.preparing.baselines import BaselineMeter
 
     twice = [file for file in dict.fromkeys(files) if files.count(file) > 1]
     problems = [Problem("this file is given twice. Leave one out.", f"--file {file}") for file in twice]
@@ -82,8 +82,8 @@ def read_files(files: Sequence[str], runs: Sequence[SelectedModel]) -> list[Text
 
 def read_file(file: str, runs: Sequence[SelectedModel]) -> str:
     """Read a text file. DataError if it is none, or if the runs' encodings make different texts of it."""
-    from gptlite.data.documents import Reading, holds_records
-    from gptlite.data.sources import open_source
+    from gptlite.data.sources.documents import Reading, holds_records
+    from gptlite.data.sources.sources import open_source
 
     check_text_file(file, f"--file {file}")
     if holds_records(Path(file)):
@@ -105,7 +105,7 @@ def read_file(file: str, runs: Sequence[SelectedModel]) -> str:
 
 def validation_text(runs: Sequence[SelectedModel]) -> Text:
     """Return the validation text that the runs share. RunError with every problem if it is damaged or not the same."""
-    from gptlite.data.baselines import ByteMeter
+    from gptlite.data.preparing.baselines import ByteMeter
 
     prepared = find_prepared(runs, " Or score a text with --file.")
     first = prepared[runs[0].label]
@@ -128,7 +128,7 @@ def validation_text(runs: Sequence[SelectedModel]) -> Text:
 
 def validation_bytes(prepared: Prepared) -> Iterator[bytes]:
     """Yield the validation text in pieces."""
-    from gptlite.data.tokens import detokenize
+    from gptlite.data.dataset.tokens import detokenize
 
     return detokenize(prepared.split("val"), prepared.tokenizer())
 

@@ -11,7 +11,7 @@ from gptlite.cli.eval.models import SelectedModel
 from gptlite.formatting import counted
 
 if TYPE_CHECKING:
-    from gptlite.data.prepared import Prepared
+    from gptlite.data.dataset.prepared import Prepared
     from gptlite.inference.memorization import Copied, Memorised
 
 N_SHOWN = 10  # passages of a run
@@ -39,7 +39,7 @@ def memorization_lines(models: Sequence[SelectedModel], *, as_json: bool) -> Ite
 
 def as_lines(found: Sequence[tuple[SelectedModel, Prepared, Memorised]]) -> Iterator[str]:
     """Yield lines for the terminal: the copied fractions and the longest passages."""
-    from gptlite.data.verbatim import SHORTEST
+    from gptlite.data.preparing.verbatim import SHORTEST
     from gptlite.inference.memorization import N_SAMPLES, SAMPLE_TOKENS, TEMPERATURE
     from gptlite.loggers.progress_bar import preview
 
@@ -68,7 +68,7 @@ def as_values(found: Sequence[tuple[SelectedModel, Prepared, Memorised]]) -> dic
      "runs": [{"run", "checkpoint", "step", "searched": {"prepared", "bytes", "documents"},
                "samples": {"characters", "copied_characters", "copied_fraction", "passages"}, "validation": {...}}]}
     """
-    from gptlite.data.verbatim import SHORTEST
+    from gptlite.data.preparing.verbatim import SHORTEST
     from gptlite.inference.memorization import N_SAMPLES, SAMPLE_TOKENS, SEED, TEMPERATURE
 
     def values_of(copied: Copied) -> dict[str, Any]:

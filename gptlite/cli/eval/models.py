@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gptlite.cli.eval.eval_texts import Text
     from gptlite.config.loading import Override
     from gptlite.config.schema import RunConfig
-    from gptlite.data.tokens import Tokens
+    from gptlite.data.dataset.tokens import Tokens
     from gptlite.inference.language_model import LanguageModel
     from gptlite.runs.checkpoint import Checkpoint
 

@@ -14,7 +14,7 @@ from gptlite.errors import DataError, RunError, located
 from gptlite.formatting import counted
 
 if TYPE_CHECKING:
-    from gptlite.data.tokens import Tokens
+    from gptlite.data.dataset.tokens import Tokens
     from gptlite.inference.language_model import LanguageModel
 
 MOST_TOKENS = 4000  # on the page of --per-token, which then takes a third of a megabyte
@@ -124,7 +124,7 @@ def per_token_page_of(
     model: LanguageModel, tokens: Tokens, batch_size: int, title: str, say: Callable[[str], None]
 ) -> str:
     """Return the page of --per-token, with at most the first MOST_TOKENS tokens. DataError if nothing can be scored."""
-    from gptlite.data.tokens import TokenArray
+    from gptlite.data.dataset.tokens import TokenArray
     from gptlite.inference.inspect import score_each_token
     from gptlite.views.per_token import per_token_page
 

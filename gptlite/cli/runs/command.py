@@ -229,7 +229,7 @@ def check_removable(runs: Sequence[Run]) -> None:
 
 def check_is_ours(folder: Path) -> None:
     """RunError unless a folder has a run.json, which may be damaged, and nothing in it but what gptlite writes."""
-    from gptlite import files
+    from gptlite.storage import files
 
     with files.storage_errors(folder, "read"):
         names = sorted(os.listdir(folder))
@@ -243,7 +243,7 @@ def check_is_ours(folder: Path) -> None:
 
 def describe_size(run: Run) -> str:
     """Return the number of a run's checkpoints and files, and their bytes."""
-    from gptlite import files
+    from gptlite.storage import files
 
     with files.storage_errors(run.path, "read"):
         sizes = [(Path(folder) / name).lstat().st_size for folder, _, names in os.walk(run.path) for name in names]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gptlite.cli.files import check_text_file
-from gptlite.data.charset import decode
+from gptlite.data.sources.charset import decode
 from gptlite.errors import ConfigError, StorageError, located
 from gptlite.formatting import counted
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gptlite.compute.threads import available_threads
 from gptlite.config.grid import Point, names_of
 from gptlite.config.schema import RunConfig
-from gptlite.data.prepare import prepare
+from gptlite.data.preparing.prepare import prepare
 from gptlite.errors import DataError, Diverged, Problem, RunError, gathered
 from gptlite.formatting import and_more
 from gptlite.planning.epochs import with_max_steps

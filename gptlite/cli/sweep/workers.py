@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from gptlite import files
 from gptlite.cli.options import as_arguments
 from gptlite.cli.sweep.sweep_runs import STOPPED, SweepRun
 from gptlite.compute.threads import VARIABLE
 from gptlite.errors import Interrupted, StorageError
+from gptlite.storage import files
 from gptlite.training.signals import SAVE, Signals
 
 if TYPE_CHECKING:

@@ -131,14 +131,14 @@ class Configs:
         """Return the name of a run without --name: as its config or, without one, as its text."""
         if self.path is not None:
             return self.path.stem
-        from gptlite.data.fingerprint import clean_name, open_sources, plain_name
+        from gptlite.data.preparing.fingerprint import clean_name, open_sources, plain_name
 
         return clean_name(plain_name(open_sources(cfg.data)[0])) or "minutes"
 
 
 def count_bytes(cfg: RunConfig) -> int:
     """The bytes of the text, without that of data.val_source."""
-    from gptlite.data.fingerprint import open_sources
+    from gptlite.data.preparing.fingerprint import open_sources
 
     return sum(each.count_bytes() for each in open_sources(cfg.data) if not each.is_for_validation)
 

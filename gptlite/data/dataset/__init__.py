@@ -1,0 +1,1 @@
+"""What training and evaluation read of a prepared data set."""

@@ -1,0 +1,95 @@
+"""Sequences of token ids that are read piece by piece; the checks of their length, and their text."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from gptlite.errors import DataError
+from gptlite.formatting import counted
+from gptlite.tokenizers.base import Tokenizer
+from gptlite.tokenizers.folder import Ids
+
+_PIECE = 1 << 20  # ids that are decoded at a time
+COUNTED_BLOCKS, COUNTED_BLOCK = 64, 1 << 17  # ids are counted in at most 8 million
+
+
+class Tokens(Protocol):
+    """`prepared.Split` is one. `where` is the place that errors name; None if it is not known here."""
+
+    @property
+    def where(self) -> str | None: ...
+
+    @property
+    def n_tokens(self) -> int: ...
+
+    def read(self, start: int, length: int) -> Ids:
+        """Ids start .. start + length - 1: (length,). IndexError outside."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class TokenArray:
+    """Ids in memory, (n,)."""
+
+    ids: Ids
+    where: str | None = None
+
+    @property
+    def n_tokens(self) -> int:
+        return len(self.ids)
+
+    def read(self, start: int, length: int) -> Ids:
+        check_range(start, length, self.n_tokens)
+        return self.ids[start : start + length]
+
+
+def count_ids(tokens: Tokens, vocab_size: int) -> npt.NDArray[np.int64]:
+    """Count how often each id occurs, in all of a short text and in blocks at equal distances of a long one: (V,)."""
+    bounds = [i * tokens.n_tokens // COUNTED_BLOCKS for i in range(COUNTED_BLOCKS + 1)]
+    counts = np.zeros(vocab_size, np.int64)
+    for start, end in itertools.pairwise(bounds):
+        counts += np.bincount(tokens.read(start, min(end - start, COUNTED_BLOCK)), minlength=vocab_size)
+    return counts
+
+
+def check_range(start: int, length: int, n_tokens: int) -> None:
+    """IndexError unless `length` ids from `start` on are inside."""
+    if start < 0 or length < 0 or start + length > n_tokens:
+        raise IndexError(f"ids {start} to {start + length} of {n_tokens}")
+
+
+def check_trainable(tokens: Tokens, block_size: int) -> None:
+    """DataError, naming the largest block_size that works, unless a window of block_size + 1 ids fits."""
+    if tokens.n_tokens > block_size:
+        return
+    largest = tokens.n_tokens - 1
+    advice = f"Use model.block_size={largest} or less, or give more text." if largest > 0 else "Give more text."
+    raise DataError(
+        f"the text has {counted(tokens.n_tokens, 'token')}, but model.block_size {block_size} needs at least "
+        f"{block_size + 1}. {advice}",
+        tokens.where,
+    )
+
+
+def check_scorable(tokens: Tokens) -> None:
+    """DataError unless there is a token with another before it."""
+    if tokens.n_tokens < 2:
+        raise DataError(
+            f"the text has {counted(tokens.n_tokens, 'token')}, but scoring needs at least 2. Give more text.",
+            tokens.where,
+        )
+
+
+def detokenize(tokens: Tokens, tokenizer: Tokenizer, *, separator: bytes = b"") -> Iterator[bytes]:
+    """The text of ids in UTF-8, in pieces that may end inside a character. End-of-text becomes `separator`."""
+    token_bytes = list(tokenizer.token_bytes())
+    token_bytes[tokenizer.eot_id] = separator
+    for start in range(0, tokens.n_tokens, _PIECE):
+        ids = tokens.read(start, min(_PIECE, tokens.n_tokens - start))
+        yield b"".join(map(token_bytes.__getitem__, ids.tolist()))

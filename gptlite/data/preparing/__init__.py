@@ -1,0 +1,1 @@
+"""From documents to a prepared data set on disk."""

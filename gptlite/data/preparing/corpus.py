@@ -1,0 +1,217 @@
+"""The documents of all sources and their split, read in several passes with one piece of text in memory at a time."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from gptlite.data.preparing.split import SPLITS, SplitName, SplitPlan, document_hash, plan_split, split_as_given
+from gptlite.data.sources.documents import Document, Skipped
+from gptlite.data.sources.sources import Source
+from gptlite.errors import DataError
+from gptlite.formatting import counted
+from gptlite.tokenizers.char import CharacterSet
+
+_LONGEST = 3  # documents that are named
+_DIGEST_BYTES = 16  # of a document's sha256, enough to tell documents apart
+_CHARACTER_BYTES = 4  # at most, in UTF-8
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece of the training or the validation part of a document, in UTF-8. begins: whether it is the first one."""
+
+    split: SplitName
+    begins: bool
+    text: bytes
+
+
+@dataclass(frozen=True)
+class LongDocument:
+    """The size of a document in bytes, and where it is: the name of the source, the file in it, the line in that."""
+
+    bytes: int
+    source: str
+    file: str
+    line: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """The result of a first pass over the text: the sizes of the documents and the split that follows from them.
+
+    files, text_bytes: per source. skipped: what had no text. kept: for each document that the
+    sources have, whether it is one of the corpus; sizes: of those that are, in bytes. copies: documents of the corpus
+    that equal an earlier one. withheld: documents of data.source that are left out, because data.val_source has them.
+    characters: all that occur, in order. longest: the longest documents, longest first.
+    """
+
+    sources: tuple[Source, ...]
+    files: tuple[int, ...]
+    text_bytes: tuple[int, ...]
+    skipped: Skipped
+    plan: SplitPlan
+    sizes: npt.NDArray[np.int64]
+    kept: npt.NDArray[np.bool_]
+    copies: int
+    withheld: int
+    characters: str
+    longest: tuple[LongDocument, ...]
+
+    @property
+    def has_several_documents(self) -> bool:
+        """If so, each document gets an end-of-text token before it."""
+        return len(self.sizes) > 1
+
+    def parts(self, *, having: SplitName | None = None) -> Iterator[Part]:
+        """Every document's training and validation part, in order; empty parts are left out.
+
+        having: leave out documents without a part of this split, and do not read them to their end.
+        """
+        documents = (document for source in self.sources for document in source.documents())
+        kept = itertools.chain(self.kept.tolist(), itertools.repeat(True))
+        index = -1
+        for index, document in enumerate(itertools.compress(documents, kept)):
+            if index >= len(self.sizes):
+                raise changed_meanwhile(self.sources)
+            unread = {"train": 0, "val": self.sizes[index]}  # if the cut is there, the document has no such part
+            if having is not None and self.plan.cuts[index] == unread[having]:
+                continue
+            size, begun = 0, set[SplitName]()
+            for piece in document.pieces:
+                halves = self.plan.parts(index, piece, before=size)
+                size += len(piece)
+                for split, half in zip(SPLITS, halves, strict=True):
+                    if half:
+                        yield Part(split, split not in begun, half)
+                        begun.add(split)
+            if size != self.sizes[index]:
+                raise changed_meanwhile(self.sources)
+        if index + 1 != len(self.sizes):
+            raise changed_meanwhile(self.sources)
+
+
+class _Scanned:
+    """The result of a first pass: for each document its size, its hash, and whether it is for validation."""
+
+    def __init__(self) -> None:
+        self.sizes, self.hashes, self.for_validation = array("q"), array("d"), array("b")
+        self._digests = bytearray()
+        self.characters = CharacterSet()
+        self.longest: list[LongDocument] = []
+
+    def add(self, document: Document, source: Source) -> None:
+        """Read a document."""
+        hashed, size = hashlib.sha256(), 0
+        for piece in document.pieces:
+            if document.sha256 is None:
+                hashed.update(piece)
+            size += len(piece)
+            self.characters.add(piece)
+        digest = hashed.digest() if document.sha256 is None else bytes.fromhex(document.sha256)
+        self.sizes.append(size)
+        self.hashes.append(document_hash(digest))
+        self.for_validation.append(source.is_for_validation)
+        self._digests += digest[:_DIGEST_BYTES]
+        if len(self.longest) < _LONGEST or size > self.longest[-1].bytes:
+            found = LongDocument(size, source.name, document.file, document.line)
+            self.longest = sorted([*self.longest, found], key=lambda document: -document.bytes)[:_LONGEST]
+
+    def is_withheld(self) -> npt.NDArray[np.bool_]:
+        """For each document, whether it is for training and equals one for validation."""
+        for_validation = np.array(self.for_validation, np.bool_)
+        if not for_validation.any():
+            return for_validation
+        distinct, which = np.unique(self._all_digests(), return_inverse=True)
+        in_validation = np.zeros(len(distinct), np.bool_)
+        in_validation[which[for_validation]] = True
+        return in_validation[which] & ~for_validation
+
+    def is_first(self, of: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """For each document, whether it is one `of` these, none of which equals it and comes before it."""
+        places = np.flatnonzero(of)
+        is_first = np.zeros_like(of)
+        is_first[places[np.unique(self._all_digests()[places], return_index=True)[1]]] = True
+        return is_first
+
+    def _all_digests(self) -> npt.NDArray[np.void]:
+        return np.frombuffer(self._digests, np.dtype((np.void, _DIGEST_BYTES)))
+
+
+def scan(sources: tuple[Source, ...], val_fraction: float, val_max_bytes: int, *, deduplicate: bool = False) -> Corpus:
+    """Read all text once and plan the split. DataError as in Source.documents, and for text too short to be split.
+
+    Where the validation text is a source of its own, documents of the others that equal one of it are left out.
+    deduplicate: leave out documents that equal an earlier one, too.
+    """
+    files, ends = [], []
+    skipped, found = Skipped(), _Scanned()
+    for source in sources:
+        names = 0
+        last = None
+        for document in source.documents(skipped):
+            names += document.file != last
+            last = document.file
+            found.add(document, source)
+        files.append(names)
+        ends.append(len(found.sizes))
+    is_withheld = found.is_withheld()
+    if is_withheld.any() and (is_withheld | np.array(found.for_validation, np.bool_)).all():
+        raise DataError(
+            "data.val_source has every document of this text, so none is left to train on. Choose another text for one "
+            "of them.",
+            _where(tuple(source for source in sources if not source.is_for_validation)),
+        )
+    is_first = found.is_first(~is_withheld)
+    kept = is_first if deduplicate else ~is_withheld
+    if deduplicate and (copies := int((~is_first & ~is_withheld).sum())):
+        skipped["duplicate document", ""] += copies
+    every_size = np.array(found.sizes, np.int64)
+    sizes, for_validation = every_size[kept], np.array(found.for_validation, np.bool_)[kept]
+    if any(source.is_for_validation for source in sources):
+        plan = split_as_given(for_validation, sizes, val_fraction, val_max_bytes)
+    else:
+        plan = plan_split(np.array(found.hashes)[kept], sizes, val_fraction, val_max_bytes)
+    corpus = Corpus(
+        sources=sources,
+        files=tuple(files),
+        text_bytes=tuple(int(part.sum()) for part in np.split(every_size * kept, ends[:-1])),
+        skipped=skipped,
+        plan=plan,
+        sizes=sizes,
+        kept=kept,
+        copies=int(kept.sum() - is_first.sum()),
+        withheld=int(is_withheld.sum()),
+        characters=found.characters.sorted(),
+        longest=tuple(found.longest),
+    )
+    _check_both_parts(corpus)
+    return corpus
+
+
+def _check_both_parts(corpus: Corpus) -> None:
+    cuts = corpus.plan.cuts
+    if (cuts > 0).any() and (corpus.sizes - cuts > _CHARACTER_BYTES).any():
+        return  # wherever the cuts move, to the next character
+    found = {part.split for part in corpus.parts()}
+    if len(found) < 2:
+        raise DataError(
+            f"the text has {counted(int(corpus.sizes.sum()), 'byte')}, too few for a training and a validation part. "
+            "Give more text.",
+            _where(corpus.sources),
+        )
+
+
+def changed_meanwhile(sources: tuple[Source, ...]) -> DataError:
+    """The error for text that is no longer what was split."""
+    return DataError("the text changed while it was being prepared. Run the command again.", _where(sources))
+
+
+def _where(sources: tuple[Source, ...]) -> str:
+    return ", ".join(source.spec for source in sources[:3])

@@ -1,0 +1,1 @@
+"""From files, folders, links and named data sets to documents."""

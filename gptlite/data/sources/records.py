@@ -1,0 +1,112 @@
+"""The texts in records: rows of CSV and TSV, objects of JSON and JSON Lines. Each has its line, or its number."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from gptlite.data.sources.charset import check_text
+from gptlite.errors import DataError
+from gptlite.formatting import and_more, counted
+
+_SHOWN = 8  # fields of a record that an error names
+
+
+def json_lines(path: Path, field: str, lines: Iterator[str]) -> Iterator[tuple[int, str]]:
+    """The record of each line that is not blank. DataError where it is not JSON or has no such text."""
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            where = f"{path}:{number}"
+            yield number, _text_of(_parse(line, where), field, where)
+
+
+def json_records(path: Path, field: str, lines: Iterator[str]) -> Iterator[tuple[int, str]]:
+    """The only record of a file, or each of a list. DataError as for `json_lines`."""
+    found = _parse("".join(lines), str(path))
+    for number, record in enumerate(found if isinstance(found, list) else [found], 1):
+        yield number, _text_of(record, field, f"{path}, record {number}")
+
+
+def rows(path: Path, column: str, lines: Iterator[str], delimiter: str) -> Iterator[tuple[int, str]]:
+    """The values of a column. DataError where the first row does not name it once, or for a row of another length."""
+    csv.field_size_limit(sys.maxsize)  # of the whole process; its default refuses a long text
+    table = csv.reader(lines, delimiter=delimiter, strict=True)
+    try:
+        names = next(table, [])
+        if names.count(column) != 1:
+            found = f"The first row names {and_more(names, _SHOWN)}" if names else "The file is empty"
+            raise DataError(f"there is no single column {column}. {found}; set data.column to one of them.", str(path))
+        at = names.index(column)
+        for row in table:
+            if not row:
+                continue
+            if len(row) != len(names):
+                raise DataError(
+                    f"the row has {counted(len(row), 'value')}, and the first row names "
+                    f"{counted(len(names), 'column')}. Correct the row.",
+                    f"{path}:{table.line_num}",
+                )
+            yield table.line_num, row[at]
+    except csv.Error as error:
+        raise DataError(f"the row is not valid ({error}). Correct it.", f"{path}:{table.line_num}") from None
+
+
+def _parse(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise DataError(
+            f"this is not valid JSON ({error.msg} at character {error.pos}). Correct it, or use data.documents=files "
+            "to take the file as plain text.",
+            where,
+        ) from None
+    except (RecursionError, ValueError):  # a number of thousands of digits
+        raise DataError("this JSON is nested too deeply or has too long a number. Correct it.", where) from None
+
+
+def _text_of(record: Any, field: str, where: str) -> str:
+    """The text of a record: the record if it is a string, its field, or its messages as lines of `role: content`."""
+    if isinstance(record, str):
+        return check_text(record, where)
+    if isinstance(record, dict) and field == "text" and "text" not in record and "messages" in record:
+        return check_text(_conversation(record["messages"], where), where)
+    found, reached = record, ""
+    for key in field.split("."):
+        if not isinstance(found, dict) or key not in found:
+            has = f"{f'its {reached}' if reached else 'it'} {_contents(found)}"
+            raise DataError(f"the record has no field {field}: {has}. Set data.field to the one with the text.", where)
+        found, reached = found[key], f"{reached}.{key}".removeprefix(".")
+    if found is None:
+        return ""
+    if not isinstance(found, str):
+        raise DataError(f"the field {field} is {_type_name(found)}, not a text. Set data.field to another.", where)
+    return check_text(found, where)
+
+
+def _conversation(messages: Any, where: str) -> str:
+    lines = []
+    for message in messages if isinstance(messages, list) else [messages]:
+        role, content = (message.get(key) if isinstance(message, dict) else None for key in ("role", "content"))
+        if not isinstance(role, str) or not isinstance(content, str):
+            raise DataError(
+                "`messages` is not a list of objects with role and content, each a text. Correct it, or set "
+                "data.field to another field.",
+                where,
+            )
+        lines.append(f"{role}: {content}\n")
+    return "".join(lines)
+
+
+def _contents(value: Any) -> str:
+    if not isinstance(value, dict):
+        return f"is {_type_name(value)}"
+    return f"has the fields {and_more(list(value), _SHOWN)}" if value else "is empty"
+
+
+def _type_name(value: Any) -> str:
+    names = {dict: "an object", list: "a list", bool: "true or false", int: "a number", float: "a number"}
+    return "null" if value is None else names.get(type(value), "a text")

@@ -1,0 +1,277 @@
+"""The sources of text: a file, a folder, a glob, a named data set, Python's standard library."""
+
+from __future__ import annotations
+
+import difflib
+import glob
+import itertools
+import os
+import platform
+import re
+import sysconfig
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gptlite.config.yaml import shown
+from gptlite.data.sources import named_datasets
+from gptlite.data.sources.charset import HEAD_BYTES, is_binary
+from gptlite.data.sources.compression import compression_of, open_plain, unreadable
+from gptlite.data.sources.documents import PLAIN, Document, Reading, Skipped, read_documents
+from gptlite.data.sources.file_formats import advice_for, refuse_format
+from gptlite.download import Report, ignore
+from gptlite.errors import DataError
+from gptlite.formatting import and_more, counted
+
+PYTHON_STDLIB = "python-stdlib"
+DOWNLOADS = Path("data/downloads")
+_NAMED = 3  # of the files of a kind that are skipped
+
+# Not the library itself: its tests (other encodings, errors on purpose), installed packages, one huge table of help.
+_NOT_LIBRARY = frozenset(
+    {"test", "tests", "idle_test", "pydoc_data", "site-packages", "dist-packages", "__pycache__", "lib-dynload"}
+)
+
+# Files that mark a run and a prepared data set.
+_OUTPUT_MARKS = (("config.yaml", "run.json"), ("manifest.json", "train-00000.bin", "train-00000.idx"))
+_OUTPUT = "gptlite output folder"
+_ESCAPED = re.compile(r"\[([*?[])\]")  # a special character, as glob.escape writes it
+
+
+@dataclass(frozen=True)
+class Source:
+    """An opened `data.source`: its files in order, not yet read.
+
+    spec: as it can be written into a config used from another folder: an absolute path, or a data set's name.
+    name: without the location, so that it is the same wherever the text is.
+    is_one_file: the user named this very file, so it is never skipped.
+    is_for_validation: all of it, as data.val_source asks.
+    left_out: hidden files, and folders that gptlite wrote, which are not among the files.
+    sha256s: of the bytes of files, as far as they are known.
+    """
+
+    spec: str
+    name: str
+    root: Path
+    files: tuple[Path, ...]
+    reading: Reading
+    is_one_file: bool = False
+    is_for_validation: bool = False
+    card: named_datasets.Card | None = None
+    python: str | None = None
+    left_out: Skipped = field(default_factory=Skipped)
+    sha256s: Mapping[Path, str] = field(default_factory=dict)
+
+    def fetch(self, report: Report = ignore) -> None:
+        """Download the text of a data set if it is missing; `report` gets the progress. StorageError if that fails."""
+        if self.card is not None:
+            where = "data.val_source" if self.is_for_validation else "data.source"
+            self.card.fetch(self.root, report, where=where)
+
+    def documents(self, skipped: Skipped | None = None) -> Iterator[Document]:
+        """Yield the documents of each file, in order. What has no text is skipped and counted.
+
+        DataError for a file that cannot be read or decoded, for a single file without text, and at the end if there
+        was no text at all.
+        """
+        counts = Skipped() if skipped is None else skipped
+        counts.update(self.left_out)
+        found = False
+        for path in self.files:
+            name, sha256 = self.name_of(path), self.sha256s.get(path)
+            for document in read_documents(
+                path, name, self.reading, counts, skip_binary=not self.is_one_file, sha256=sha256
+            ):
+                found = True
+                yield document
+        if found:
+            return
+        if self.is_one_file and counts["empty file", name]:
+            raise DataError("the file is empty. Choose a file with text.", str(path))
+        raise self.no_text(counts)
+
+    def name_of(self, path: Path) -> str:
+        """The path of a file within the source."""
+        return path.relative_to(self.root).as_posix()
+
+    def count_bytes(self) -> int:
+        """The size of the text, as it is on the disk unless it has to be read: bytes."""
+        if self.card is not None:
+            return self.card.n_bytes  # it may not be on the disk yet
+        if any(compression_of(path) or self.reading.kind(path) not in ("text", "lines") for path in self.files):
+            return sum(len(piece) for document in self.documents() for piece in document.pieces)
+        sizes = 0
+        for path in self.files:
+            try:
+                with path.open("rb") as file:
+                    is_text = self.is_one_file or not is_binary(file.read(HEAD_BYTES), self.reading.encoding)
+                    sizes += os.fstat(file.fileno()).st_size * is_text
+            except OSError as error:
+                raise unreadable(path, error) from error
+        if sizes == 0:
+            next(self.documents())  # raises: it knows what there is instead of text
+        return sizes
+
+    def no_text(self, skipped: Skipped) -> DataError:
+        """The error for a source without any text."""
+        advice = advice_for([kind for kind, _ in skipped]) or "Check the path."
+        return DataError(f"there is no text file here{describe_skipped(skipped)}. {advice}", self.spec)
+
+
+def describe_skipped(skipped: Skipped) -> str:
+    """A remark such as " (skipped: 2 binary files: a.png, b.zip; 3 empty lines)"; empty if nothing was skipped."""
+    parts = []
+    for kind, each in itertools.groupby(sorted(skipped), key=lambda found: found[0]):
+        found = list(each)
+        names = [shown(name) for _, name in found if name]
+        count = counted(sum(skipped[key] for key in found), kind)
+        parts.append(f"{count}: {and_more(names, _NAMED)}" if names else count)
+    return f" (skipped: {'; '.join(parts)})" if parts else ""
+
+
+def open_source(
+    spec: str,
+    reading: Reading = PLAIN,
+    *,
+    downloads: Path = DOWNLOADS,
+    exclude: Collection[Path] = (),
+) -> Source:
+    """Find the files of `spec`, except those in the folders `exclude`.
+
+    Files are sorted by their path within the source. A folder and a `**` glob leave out hidden files, runs and prepared
+    data sets. A path that exists has priority over the name of a data set. DataError when there is nothing of that
+    name or no file in it. The file of a data set may be missing until it is fetched (`Source.fetch`).
+    """
+    try:
+        if spec == PYTHON_STDLIB:
+            return _standard_library(reading)
+        path = Path(_absolute_path(spec))
+        if path.is_dir():
+            files, left_out = _find_files(path, lambda name: name.startswith("."), exclude)
+            name = path.name or "root"
+            return _not_empty(Source(str(path), name, path, files, reading.of_files(files), left_out=left_out))
+        if path.exists():
+            return _one_file(path, reading)
+        if glob.has_magic(spec):
+            return _not_empty(_glob(path, exclude, reading))
+        card = named_datasets.find_card(spec)
+        if card is not None:
+            file = card.file_in(downloads)
+            reading = reading.of_card(card).of_files([file])
+            return Source(spec, spec, file.parent, (file,), reading, is_one_file=True, card=card)
+        raise _missing(spec, path)
+    except OSError as error:
+        raise DataError(f"{spec[:80]} cannot be read ({error.strerror}). Check the path.", "data.source") from error
+
+
+def absolute_spec(spec: str) -> str:
+    """`spec` as it can be written into a config used from another folder, whether it exists or not."""
+    path = _absolute_path(spec)
+    is_name = spec == PYTHON_STDLIB or (not os.path.exists(path) and named_datasets.find_card(spec) is not None)
+    return spec if is_name else path
+
+
+def _absolute_path(spec: str) -> str:
+    """The absolute path or glob. The part added to a relative glob is escaped."""
+    spec = os.path.expanduser(spec)
+    path = os.path.abspath(spec)
+    is_glob = glob.has_magic(spec) and not os.path.exists(path)
+    return os.path.abspath(os.path.join(glob.escape(os.getcwd()), spec)) if is_glob else path
+
+
+def _one_file(path: Path, reading: Reading) -> Source:
+    if not path.is_file():
+        raise DataError("this is a pipe or device, and text is read more than once. Save it to a file.", str(path))
+    with open_plain(path) as file:
+        refuse_format(file.read(HEAD_BYTES), str(path))
+    return Source(str(path), path.name, path.parent, (path,), reading.of_files([path]), is_one_file=True)
+
+
+def _glob(pattern: Path, exclude: Collection[Path], reading: Reading) -> Source:
+    is_fixed = [not glob.has_magic(_ESCAPED.sub("", part)) for part in pattern.parts[:-1]]
+    fixed = [*is_fixed, False].index(False)
+    root = Path(*(_ESCAPED.sub(r"\1", part) for part in pattern.parts[:fixed]))
+    found = {Path(name) for name in glob.glob(str(pattern), recursive=True)}
+    folders = {folder for path in found for folder in path.parents}
+    excluded = folders & {Path(os.path.abspath(folder)) for folder in exclude}
+    if "**" in pattern.parts:  # a search; other globs may name a run's files on purpose
+        excluded |= {folder for folder in folders if root in folder.parents and _is_output(folder)}
+    files = _sorted(root, [path for path in found if path.is_file() and excluded.isdisjoint(path.parents)])
+    name = Path(root.name, *pattern.parts[fixed:]).as_posix()
+    left_out = _left_out(_OUTPUT, root, excluded)
+    return Source(str(pattern), name, root, files, reading.of_files(files), left_out=left_out)
+
+
+def _standard_library(reading: Reading) -> Source:
+    root = Path(sysconfig.get_path("stdlib"))
+    files, _ = _find_files(root, _NOT_LIBRARY.__contains__)
+    python = tuple(path for path in files if path.suffix == ".py")
+    version = platform.python_version()
+    return _not_empty(Source(PYTHON_STDLIB, PYTHON_STDLIB, root, python, reading.of_files(python), python=version))
+
+
+def _find_files(
+    root: Path, skip: Callable[[str], bool], exclude: Collection[Path] = ()
+) -> tuple[tuple[Path, ...], Skipped]:
+    """Regular files under `root`, also through links, each folder once. `skip` decides by a file's or folder's name.
+
+    The second result: what `skip` left out, the folders in `exclude`, and those that gptlite wrote.
+    """
+    found: list[Path] = []
+    excluded, hidden = set[Path](), set[Path]()
+    visited, to_exclude = {os.path.realpath(root)}, {os.path.realpath(folder) for folder in exclude}
+    for here, folders, names in os.walk(root, onerror=_raise, followlinks=True):
+        found += [path for name in names if not skip(name) and (path := Path(here, name)).is_file()]
+        hidden.update(Path(here, name) for name in [*names, *folders] if skip(name))
+        enter = []
+        for name in sorted(folders):
+            folder = Path(here, name)
+            real = os.path.realpath(folder)
+            if skip(name) or real in visited:
+                continue
+            visited.add(real)
+            if real in to_exclude or _is_output(folder):
+                excluded.add(folder)
+            else:
+                enter.append(name)
+        folders[:] = enter
+    return _sorted(root, found), _left_out(_OUTPUT, root, excluded) + _left_out("hidden file", root, hidden)
+
+
+def _is_output(folder: Path) -> bool:
+    """Whether gptlite wrote the folder: a run or a prepared data set."""
+    return any(all((folder / name).is_file() for name in names) for names in _OUTPUT_MARKS)
+
+
+def _left_out(kind: str, root: Path, paths: Collection[Path]) -> Skipped:
+    """Files and folders by their path within `root`, without those inside another of them."""
+    outermost = (path for path in paths if not any(parent in paths for parent in path.parents))
+    return Skipped((kind, path.relative_to(root).as_posix()) for path in outermost)
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _sorted(root: Path, files: Collection[Path]) -> tuple[Path, ...]:
+    # By the relative path as text: the same on every system and in every location.
+    return tuple(sorted(files, key=lambda path: path.relative_to(root).as_posix()))
+
+
+def _not_empty(source: Source) -> Source:
+    if not source.files:
+        raise source.no_text(source.left_out)
+    return source
+
+
+def _missing(spec: str, path: Path) -> DataError:
+    known = [PYTHON_STDLIB, *named_datasets.card_names()]
+    problem = "no file matches" if glob.has_magic(spec) else "there is no file, folder or data set named"
+    beside = os.listdir(path.parent) if path.parent.is_dir() else []
+    if spec == "-":
+        return DataError(
+            "standard input is no data.source in a config. Use --data - on the command line.", "data.source"
+        )
+    near = difflib.get_close_matches(Path(spec).name, [*known, *beside], n=1)
+    advice = f"Did you mean {near[0]}?" if near else f"Check the path; the data sets are {', '.join(known)}."
+    return DataError(f"{problem} {spec[:80]}. {advice}", "data.source")

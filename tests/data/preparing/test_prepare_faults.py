@@ -1,0 +1,273 @@
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from file_faults import Killed, stop_after
+
+from gptlite.config.schema import DataSection, TokenizerSection
+from gptlite.data.dataset import shards
+from gptlite.data.dataset.prepared import Prepared
+from gptlite.data.preparing import encode, fingerprint
+from gptlite.data.preparing import prepare as module
+from gptlite.data.preparing.corpus import scan
+from gptlite.data.preparing.prepare import prepare
+from gptlite.data.sources import named_datasets
+from gptlite.data.sources.sources import open_source
+from gptlite.errors import DataError, RunError, StorageError
+from gptlite.storage import files, locks
+
+Section = Callable[..., DataSection]
+Tree = Callable[[Path], dict[str, str]]
+CHAR = TokenizerSection(kind="char")
+POEMS = {f"poem {i}.txt": f"Poem number {i}\n{'la ' * (i % 7)}\n" for i in range(60)}
+
+
+def test_a_kill_at_any_file_operation_leaves_no_partial_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: Section, tree: Tree
+) -> None:
+    files = {"a.txt": "one text\n" * 20, "b.txt": "and another\n" * 20}
+    (tmp_path / "undisturbed").mkdir()
+    with monkeypatch.context() as patch:
+        operations = stop_after(10**9, patch)
+        undisturbed = prepare(section(tmp_path / "undisturbed", files), CHAR)
+    assert len(operations) > 30
+    for call in range(0, len(operations), 3):
+        folder = tmp_path / str(call)
+        folder.mkdir()
+        data = section(folder, files)
+        with monkeypatch.context() as patch:
+            stop_after(call, patch)
+            with pytest.raises(Killed):
+                prepare(data, CHAR)
+        final = folder / "prepared" / undisturbed.path.name
+        assert not final.exists() or tree(final) == tree(undisturbed.path)
+        assert tree(prepare(data, CHAR).path) == tree(undisturbed.path)
+        assert [path.name for path in final.parent.iterdir() if path.is_dir()] == [final.name]
+
+
+def test_a_small_file_that_unpacks_to_more_than_the_disk_holds_is_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: Section
+) -> None:
+    data = section(tmp_path, {"a.txt": ""})
+    packed = Path(str(data.source)).with_suffix(".txt.gz")
+    packed.write_bytes(gzip.compress(b"the same line again\n" * 50_000))  # a megabyte
+    data = data.model_copy(update={"source": str(packed)})
+    assert packed.stat().st_size < 10_000
+    monkeypatch.setattr(encode, "free_bytes", lambda folder: 1_999_999)  # each character is two bytes
+    with pytest.raises(StorageError, match=r"will take about 1\.9 MiB, and 1\.9 MiB are free here"):
+        prepare(data, CHAR)
+    assert list(data.folder.rglob("*.bin")) == []
+    assert prepare(data, TokenizerSection(kind="bpe", vocab_size=300)).manifest.train.tokens < 500_000
+
+
+def test_an_error_while_writing_removes_the_unfinished_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: Section
+) -> None:
+    def full(*_: object) -> Any:
+        raise StorageError("disk: write = No space left on device: the disk is full")
+
+    monkeypatch.setattr(shards.ShardWriter, "finish", full)
+    with pytest.raises(StorageError, match="No space left"):
+        prepare(section(tmp_path, POEMS), CHAR)
+    assert [path for path in (tmp_path / "prepared").iterdir() if path.is_dir()] == []
+
+
+def test_a_folder_without_its_manifest_is_made_again(tmp_path: Path, section: Section, tree: Tree) -> None:
+    first = prepare(section(tmp_path, POEMS), CHAR)
+    before = tree(first.path)
+    (first.path / "manifest.json").unlink()
+    (first.path / "train-00000.bin").write_bytes(b"half")
+    assert tree(prepare(section(tmp_path, POEMS), CHAR).path) == before
+
+
+def test_what_killed_processes_left_of_other_texts_is_removed_unless_someone_works_on_it(
+    tmp_path: Path, section: Section
+) -> None:
+    data = section(tmp_path, POEMS)
+    parent = tmp_path / "prepared"
+    left = parent / "book-0123456789ab.tmp-7-0a1b2c3d"
+    busy = parent / "book-ba9876543210.tmp-7-0a1b2c3d"
+    foreign = parent / "notes.tmp-7-0a1b2c3d"
+    for folder in (left, busy, foreign):
+        folder.mkdir(parents=True)
+        (folder / "train-00000.bin").write_bytes(b"half")
+    cache = parent / ".source-hashes.json.tmp-7-0a1b2c3d"
+    cache.write_bytes(b"half")
+    with locks.lock(parent / ".book-ba9876543210.lock", "gptlite prepare"):
+        made = prepare(data, CHAR).path
+    assert {path for path in parent.iterdir() if not path.name.endswith((".lock", ".json"))} == {made, busy, foreign}
+    assert (busy / "train-00000.bin").exists()
+
+
+def test_a_folder_that_has_the_name_of_another_text_is_refused(tmp_path: Path, section: Section) -> None:
+    one = prepare(section(tmp_path, {"a.txt": "0123456789" * 20}), CHAR)
+    two = prepare(section(tmp_path, {"a.txt": "9876543210" * 20}), CHAR)
+    shutil.rmtree(two.path)
+    one.path.rename(two.path)
+    message = (
+        f"{two.path}: this folder is named after the text {two.manifest.fingerprint[:12]}, but holds the text "
+        f"{one.manifest.fingerprint[:12]}. Rename or remove it, and prepare the text again."
+    )
+    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
+        prepare(section(tmp_path, {"a.txt": "9876543210" * 20}), CHAR)
+
+
+def test_text_in_a_folder_whose_name_is_not_utf_8_is_prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = os.fsencode(tmp_path) + b"/caf\xe9"
+    os.mkdir(folder)
+    monkeypatch.chdir(os.fsdecode(folder))
+    Path("a.txt").write_text("0123456789" * 20)
+    prepared = prepare(DataSection(source=".", dir=str(tmp_path / "prepared")), CHAR)
+    assert Prepared(prepared.path).manifest.sources[0].name == "caf\\udce9"
+
+
+def test_two_processes_at_once_make_one_folder(tmp_path: Path, section: Section) -> None:
+    data = section(tmp_path, POEMS)
+    code = (
+        "import sys\nfrom gptlite.config.schema import DataSection, TokenizerSection\n"
+        "from gptlite.data.preparing.prepare import prepare\n"
+        "data = DataSection(source=sys.argv[1], dir=sys.argv[2])\n"
+        "print(prepare(data, TokenizerSection(kind='char')).path)"
+    )
+    arguments = [sys.executable, "-c", code, str(data.source), data.dir]
+    racers = [subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    one, two = (racer.communicate(timeout=60)[0].strip() for racer in racers)
+    assert one == two
+    assert [racer.returncode for racer in racers] == [0, 0]
+    Prepared(Path(one)).verify()
+    assert [path.name for path in Path(data.dir).iterdir() if path.is_dir()] == [Path(one).name]
+
+
+def test_a_second_process_waits_for_the_first_and_takes_its_folder(tmp_path: Path, section: Section) -> None:
+    data = section(tmp_path, POEMS)
+    made = prepare(data, CHAR).path
+    aside = made.rename(made.with_name("aside"))
+    lines: list[str] = []
+    with locks.lock(made.with_name(f".{made.name}.lock"), "the first"):
+        thread = threading.Thread(target=lambda: prepare(data, CHAR, lines.append))
+        thread.start()
+        while not any(line.startswith("waiting: ") for line in lines):
+            assert thread.is_alive()
+            time.sleep(0.01)
+        aside.rename(made)
+        (made / "mark").touch()
+    thread.join(10)
+    assert (made / "mark").exists()  # it was not made again
+    assert "held by the first, pid " in next(line for line in lines if line.startswith("waiting: "))
+
+
+@pytest.mark.parametrize("change", ["Poem number 7, longer", "meoP number 7\n\n"])
+def test_text_that_changes_while_it_is_prepared_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, section: Section
+) -> None:
+    data = section(tmp_path, POEMS)
+    build = module.build
+
+    def meddle(*arguments: Any) -> Any:
+        tokenizer = build(*arguments)
+        (tmp_path / "texts" / "poem 7.txt").write_bytes(change.encode())
+        return tokenizer
+
+    monkeypatch.setattr(module, "build", meddle)
+    with pytest.raises(
+        DataError, match=r"texts: the text changed while it was being prepared\. Run the command again\.$"
+    ):
+        prepare(data, CHAR)
+    assert [path for path in (tmp_path / "prepared").iterdir() if path.is_dir()] == []
+
+
+def test_a_file_added_or_removed_while_text_is_prepared_is_noticed(tmp_path: Path, section: Section) -> None:
+    section(tmp_path, POEMS)
+    corpus = scan((open_source(str(tmp_path / "texts")),), 0.1, 10**6)
+    fewer = dataclasses.replace(corpus.sources[0], files=corpus.sources[0].files[:-1])
+    for changed in (fewer, dataclasses.replace(fewer, files=(*corpus.sources[0].files, corpus.sources[0].files[-1]))):
+        with pytest.raises(DataError, match="changed while it was being prepared"):
+            list(dataclasses.replace(corpus, sources=(changed,)).parts())
+
+
+def test_a_system_without_locks_is_reported_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: Section
+) -> None:
+    def refuse(path: Path, holder: str) -> Any:
+        raise RunError(f"{path}: platform = win32: training needs file locks")
+
+    monkeypatch.setattr(locks, "lock", refuse)
+    with pytest.raises(RunError, match="needs file locks"):
+        prepare(section(tmp_path, POEMS), CHAR)
+
+
+def test_a_data_set_whose_text_was_edited_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "to be or not to be\n" * 20
+    card = named_datasets.Card(
+        "plays", "plays", ("file:///nowhere",), hashlib.sha256(text.encode()).hexdigest(), len(text), "none"
+    )
+    monkeypatch.setattr(named_datasets, "find_card", {"plays": card}.get)
+    monkeypatch.chdir(tmp_path)
+    downloaded = tmp_path / "data/downloads/plays.txt"
+    downloaded.parent.mkdir(parents=True)
+    downloaded.write_text(text)
+    data = DataSection(source="plays", dir="prepared")
+    assert prepare(data, CHAR).path.name.startswith("plays-")
+    downloaded.write_text(text.replace("not", "yes"))
+    with pytest.raises(DataError, match=r"plays\.txt: this is not the text of plays: its sha256 begins with "):
+        prepare(data, CHAR)
+
+
+@pytest.mark.parametrize("text", ["a", "\u20ac", "a\u20ac"])
+def test_a_document_too_short_to_be_split_is_refused(tmp_path: Path, text: str, section: Section) -> None:
+    size = {1: "1 byte", 3: "3 bytes", 4: "4 bytes"}[len(text.encode())]
+    message = f"{tmp_path}/texts/a.txt: the text has {size}, too few for a training and a validation part. Give more"
+    with pytest.raises(DataError, match=f"^{re.escape(message)} text.$"):
+        prepare(section(tmp_path, {"a.txt": text}, val_fraction=0.1), CHAR)
+    assert not (tmp_path / "prepared").exists()
+
+
+def test_a_bad_text_is_refused_before_anything_is_written(tmp_path: Path, section: Section) -> None:
+    data = section(tmp_path, {"a.txt": "x"}, source=str(tmp_path / "texts"))
+    (tmp_path / "texts" / "b.txt").write_bytes(b"caf\xe9 au lait")
+    with pytest.raises(
+        DataError, match=r"b\.txt: the text is not valid utf-8 at byte 3 \(0xe9\)\. It looks like cp1252"
+    ):
+        prepare(data, CHAR)
+    assert not (tmp_path / "prepared").exists()
+
+
+def test_a_shared_folder_that_cannot_be_written_to_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: Section
+) -> None:
+    first = prepare(section(tmp_path, POEMS), CHAR)
+    (tmp_path / "prepared" / fingerprint.CACHE_FILE).unlink(missing_ok=True)
+    monkeypatch.setattr(fingerprint, "_SETTLED_NS", -1)
+
+    def refuse(path: Path, data: bytes) -> None:
+        raise StorageError(f"{path}: replace = Read-only file system: a writable place is needed")
+
+    monkeypatch.setattr(files, "replace", refuse)
+    lines: list[str] = []
+    assert prepare(section(tmp_path, POEMS), CHAR, lines.append).path == first.path
+    assert len(lines) == 1
+    assert lines[0].startswith(
+        "warning: the text will be read again next time, because its hashes could not be saved: "
+    )
+    assert lines[0].endswith("Read-only file system: a writable place is needed")
+
+
+def test_output_folders_that_cannot_be_made_are_storage_errors(tmp_path: Path, section: Section) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(
+        StorageError, match=f"{re.escape(str(tmp_path / 'file'))}.*cannot create this folder: Not a directory"
+    ):
+        prepare(section(tmp_path, POEMS, dir=os.fspath(tmp_path / "file" / "x")), CHAR)

@@ -1,0 +1,176 @@
+# ruff: noqa: RUF001 - other scripts have characters that look like those of ours
+from __future__ import annotations
+
+import random
+import re
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gptlite.data.sources.charset import BinaryFile, decode, decode_pieces, is_binary, likely_encoding, valid_utf8
+from gptlite.errors import DataError
+
+
+def test_a_byte_order_mark_is_dropped_and_newlines_stay() -> None:
+    assert decode(b"\xef\xbb\xbfa\r\nb\rc\n", "utf-8", "none", "f") == "a\r\nb\rc\n"
+    assert decode("\ufeffa\ufeff".encode("utf-16-le"), "utf-16-le", "none", "f") == "a\ufeff"
+
+
+def test_nfc_composes_and_none_does_not() -> None:
+    assert decode("e\u0301".encode(), "utf-8", "nfc", "f") == "\u00e9"
+    assert decode("e\u0301".encode(), "utf-8", "none", "f") == "e\u0301"
+
+
+@pytest.mark.parametrize(
+    ("raw", "encoding", "message"),
+    [
+        (
+            "na\u00efve\n".encode("cp1252"),
+            "utf-8",
+            "f: the text is not valid utf-8 at byte 2 (0xef). It looks like cp1252: use data.encoding=cp1252.",
+        ),
+        (
+            b"x\x81y",
+            "utf-8",
+            "f: the text is not valid utf-8 at byte 1 (0x81). It looks like latin-1: use data.encoding=latin-1.",
+        ),
+        (
+            "hello".encode("utf-16"),
+            "utf-8",
+            "f: the text is not valid utf-8 at byte 3 (0x00). It looks like utf-16: use data.encoding=utf-16.",
+        ),
+        (
+            "hello".encode("utf-16-be"),
+            "utf-8",
+            "f: the text is not valid utf-8 at byte 0 (0x00). It looks like utf-16-be: use data.encoding=utf-16-be.",
+        ),
+        (
+            "\u00e9t\u00e9".encode(),
+            "ascii",
+            "f: the text is not valid ascii at byte 0 (0xc3). It looks like utf-8: use data.encoding=utf-8.",
+        ),
+        (
+            "\u0421\u0442\u0430\u043b\u044c".encode("cp1251"),
+            "utf-8",
+            "f: the text is not valid utf-8 at byte 0 (0xd1). Correct the text, or set data.encoding to its encoding.",
+        ),
+        (
+            "\u00e9t\u00e9 \u00e0 No\u00ebl".encode() + b"\xff",
+            "utf-8",
+            "f: the text is not valid utf-8 at byte 14 (0xff). Correct the text, or set data.encoding to its encoding.",
+        ),
+        (
+            b"abc",
+            "utf-16",
+            "f: the text is not valid utf-16 at byte 2 (0x63). It looks like utf-8: use data.encoding=utf-8.",
+        ),
+        (
+            b"\x89PNG\r\n\x1a\n\0\0\0\r",
+            "utf-8",
+            "f: this is not text but binary data: byte 8 is NUL. Choose a text file.",
+        ),
+        (b"a+2AA-", "utf-7", "f: character 1 (U+D800) is half of a surrogate pair. Correct the text."),
+    ],
+)
+def test_invalid_text_is_refused_with_its_first_invalid_byte_and_advice(
+    raw: bytes, encoding: str, message: str
+) -> None:
+    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
+        decode(raw, encoding, "none", "f")
+
+
+def test_nul_in_a_wide_encoding_is_binary_only_as_a_character() -> None:
+    assert decode("ab".encode("utf-16-le"), "utf-16-le", "none", "f") == "ab"
+    with pytest.raises(BinaryFile, match="byte 1 is NUL"):
+        decode("a\0b".encode("utf-16-le"), "utf-16-le", "none", "f")
+
+
+def test_numbers_in_two_bytes_are_binary_and_utf16_is_text() -> None:
+    numbers = b"".join(i.to_bytes(2, "little") for i in range(1, 200))
+    assert is_binary(numbers, "utf-8")
+    assert not is_binary("two words\n".encode("utf-16-le"), "utf-8")
+    assert not is_binary("\u0441\u043b\u043e\u0432\u043e \u0438 \u0434\u0435\u043b\u043e".encode("utf-16-le"), "utf-8")
+
+
+@given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
+def test_utf8_text_is_decoded_unchanged(text: str) -> None:
+    assert decode(text.encode(), "utf-8", "none", "f") == text.removeprefix("\ufeff")
+
+
+OTHER_SCRIPTS = {
+    "cp1251": "Однажды весною, в час небывало жаркого заката, в Москве, на прудах, появились два гражданина. "
+    "Первый из них, одетый в летнюю серенькую пару, был маленького роста, упитан, лыс.",
+    "koi8_r": "Все счастливые семьи похожи друг на друга, каждая несчастливая семья несчастлива по-своему. "
+    "Все смешалось в доме Облонских. Жена узнала, что муж был в связи с бывшею в их доме француженкою.",
+    "gb18030": "满纸荒唐言，一把辛酸泪。都云作者痴，谁解其中味。此开卷第一回也。作者自云：因曾历过一番梦幻之后，"
+    "故将真事隐去，而借通灵之说，撰此石头记一书也。",
+    "cp932": "吾輩は猫である。名前はまだ無い。どこで生れたかとんと見当がつかぬ。何でも薄暗いじめじめした所で"
+    "ニャーニャー泣いていた事だけは記憶している。",
+}
+
+
+@pytest.mark.parametrize("encoding", OTHER_SCRIPTS)
+def test_the_encoding_of_another_script_is_guessed(encoding: str) -> None:
+    text = OTHER_SCRIPTS[encoding]
+    guess = likely_encoding(text.encode(encoding))
+    assert guess is not None
+    assert text.encode(encoding).decode(guess) == text
+
+
+@given(st.text(st.characters(max_codepoint=0xFF)).map(lambda text: text.encode("latin-1")))
+def test_a_guessed_8_bit_encoding_can_encode_the_text_again(raw: bytes) -> None:
+    guess = likely_encoding(raw)
+    if guess is not None and not guess.startswith("utf-"):
+        assert raw.decode(guess).encode(guess) == raw
+
+
+ENCODINGS = ("utf-8", "utf-16", "utf-16-le", "utf-32", "utf-7", "cp1252", "cp1251", "gbk", "gb18030", "shift_jis")
+
+
+def test_text_in_pieces_is_the_text_of_the_whole_file() -> None:
+    rng = random.Random(0)
+    for _ in range(4000):
+        encoding, errors = rng.choice(ENCODINGS), rng.choice(["strict", "replace"])
+        text = "".join(
+            rng.choice("abc \n日本é😀яü\u0301\u1100\u1161e\u0300\ufeff") for _ in range(rng.randrange(1, 12))
+        )
+        raw = bytearray(text.encode(encoding, "ignore"))
+        if raw and rng.random() < 0.4:
+            raw[rng.randrange(len(raw))] = rng.randrange(1, 256)
+        ends = sorted(rng.randrange(4, len(raw)) for _ in range(rng.randrange(4))) if len(raw) > 4 else []
+        pieces = [bytes(raw[a:b]) for a, b in zip([0, *ends], [*ends, len(raw)], strict=True)]
+        normalize = rng.choice(["none", "nfc"])
+        try:
+            expected = bytes(raw).decode(encoding, errors).removeprefix("\ufeff")
+        except UnicodeDecodeError as error:
+            place = f"at byte {error.start} "
+            with pytest.raises(DataError, match=f"{place}|is NUL") as refused:
+                list(decode_pieces(pieces, encoding, normalize))
+            if encoding == "utf-8":
+                with pytest.raises(DataError, match=re.escape(str(refused.value))):
+                    list(valid_utf8(pieces))
+            continue
+        if any(character == "\0" or "\ud800" <= character <= "\udfff" for character in expected):
+            continue  # refused
+        expected = unicodedata.normalize("NFC", expected) if normalize == "nfc" else expected
+        found = list(decode_pieces(pieces, encoding, normalize, errors=errors))
+        assert "".join(found) == expected
+        assert "" not in found
+        if (encoding, normalize, errors) == ("utf-8", "none", "strict"):
+            checked = list(valid_utf8(pieces))
+            assert "".join(piece.decode() for piece in checked) == expected  # none ends inside a character
+            assert b"" not in checked
+
+
+@pytest.mark.parametrize(
+    "pieces", [[b"text\0"], [b"one ", b"two \0"], ["text".encode("utf-16")], [b"caf", b"\xe9 ", b"a\0"], [b"a\xc3"]]
+)
+def test_text_that_stays_utf8_is_refused_with_the_same_words(pieces: list[bytes]) -> None:
+    with pytest.raises(DataError) as decoding:
+        list(decode_pieces(pieces, "utf-8", "none", "a.txt"))
+    with pytest.raises(DataError) as checking:
+        list(valid_utf8(pieces, "a.txt"))
+    assert type(checking.value) is type(decoding.value)
+    assert str(checking.value) == str(decoding.value)

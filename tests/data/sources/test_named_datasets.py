@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gptlite.cli.prepare import show_named_texts
+from gptlite.config.schema import DataSection, TokenizerSection
+from gptlite.data.preparing.fingerprint import compute_fingerprint, open_sources
+from gptlite.data.preparing.prepare import prepare
+from gptlite.data.sources import named_datasets
+from gptlite.data.sources.documents import Reading
+from gptlite.data.sources.sources import open_source
+from gptlite.errors import DataError, StorageError
+
+TEXT = "To be, or not to be\n"
+
+
+@pytest.fixture
+def plays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serve: Callable[[dict[str, bytes]], str]) -> Path:
+    """A card "plays", whose text is served from the file that is returned."""
+    url = serve({"plays.txt": TEXT.encode()}) + "plays.txt"
+    folder = tmp_path / "cards"
+    folder.mkdir()
+    card = {"name": "plays", "about": "plays", "urls": f"[{url}]", "licence": "none", "bytes": len(TEXT)}
+    card["sha256"] = hashlib.sha256(TEXT.encode()).hexdigest()
+    (folder / "plays.yaml").write_text("".join(f"{key}: {value}\n" for key, value in card.items()))
+    monkeypatch.setattr(named_datasets, "builtin_folder", lambda kind: folder)
+    return tmp_path / "served/plays.txt"
+
+
+def test_a_data_set_is_downloaded_once(plays: Path, tmp_path: Path) -> None:
+    source = open_source("plays", downloads=tmp_path / "d/downloads")
+    assert not (tmp_path / "d").exists()
+    source.fetch()
+    plays.unlink()
+    again = open_source("plays", downloads=tmp_path / "d/downloads")
+    again.fetch()
+    assert [document.text for document in again.documents()] == [TEXT]
+    assert (source.spec, source.name) == ("plays", "plays")
+    assert source == again
+
+
+def test_a_failed_download_names_the_url_and_the_place_for_the_file(plays: Path, tmp_path: Path) -> None:
+    plays.unlink()
+    place = re.escape(str(tmp_path / "d/plays.txt"))
+    message = rf"^data\.source: downloading http.*/plays\.txt failed .*, or put the file at {place} yourself\.$"
+    with pytest.raises(StorageError, match=message):
+        open_source("plays", downloads=tmp_path / "d").fetch()
+
+
+def test_of_several_addresses_the_first_that_has_the_text_is_taken(plays: Path, tmp_path: Path) -> None:
+    card = tmp_path / "cards/plays.yaml"
+    url = f"{yaml.safe_load(card.read_text())['urls'][0]}"
+    card.write_text(card.read_text().replace(url, f"{url}.gone, {url}"))
+    lines: list[str] = []
+    open_source("plays", downloads=tmp_path / "d").fetch(lines.append)
+    assert (tmp_path / "d/plays.txt").read_text() == TEXT
+    assert lines == [f"downloading {url}.gone", f"downloading {url}"]
+
+
+def test_what_arrived_of_a_text_is_no_text(plays: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "d"
+    folder.mkdir()
+    (folder / ".plays.txt.part").write_text(TEXT[:10])
+    for spec in (folder, folder / "*", folder / "**"):
+        with pytest.raises(DataError, match="there is no text file here"):
+            open_source(str(spec))
+    assert not open_source("plays", downloads=folder).files[0].exists()
+
+
+def test_a_prepared_data_set_needs_no_download(
+    plays: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serve: Callable[[dict[str, bytes]], str]
+) -> None:
+    text = "".join(f"line {number}\n" for number in range(99))
+    card = tmp_path / "cards/plays.yaml"
+    sha256 = hashlib.sha256(TEXT.encode()).hexdigest()
+    new = card.read_text().replace(sha256, hashlib.sha256(text.encode()).hexdigest())
+    card.write_text(new.replace(f"bytes: {len(TEXT)}", f"bytes: {len(text)}"))
+    plays.write_text(text)
+    monkeypatch.chdir(tmp_path)
+    data, tokenizer, lines = DataSection(source="plays", dir="prepared"), TokenizerSection(kind="char"), list[str]()
+    made = prepare(data, tokenizer, lines.append)
+    assert lines[0].startswith("downloading http://")
+    Path("data/downloads/plays.txt").unlink()
+    monkeypatch.setenv("GPTLITE_OFFLINE", "1")
+    assert prepare(data, tokenizer).path == made.path
+    assert compute_fingerprint(data, tokenizer) == made.manifest.fingerprint
+    assert [source.count_bytes() for source in open_sources(data)] == [len(text)]
+    made.path.rename("elsewhere")
+    with pytest.raises(
+        StorageError, match=r"^data\.source: downloads are forbidden .* at data/downloads/plays\.txt\.$"
+    ):
+        prepare(data, tokenizer)
+    (tmp_path / "own.txt").write_text(TEXT)
+    with pytest.raises(StorageError, match=r"^data\.val_source: downloads are forbidden"):
+        prepare(DataSection(source="own.txt", val_source="plays", dir="prepared"), tokenizer)
+
+
+@pytest.mark.parametrize("sent", [TEXT + "more", TEXT[:-1] + "!", ""])
+def test_another_text_is_refused_and_not_kept(plays: Path, tmp_path: Path, sent: str) -> None:
+    plays.write_text(sent)
+    with pytest.raises(StorageError, match="sent another file"):
+        open_source("plays", downloads=tmp_path / "d").fetch()
+    assert not (tmp_path / "d").exists()
+
+
+def test_a_file_put_there_by_hand_must_be_the_text(plays: Path, tmp_path: Path) -> None:
+    (tmp_path / "plays.txt").write_text("short")
+    with pytest.raises(
+        DataError, match=r"plays\.txt: this is not the text of plays: it has 5 bytes, not 20\. Delete it"
+    ):
+        open_source("plays", downloads=tmp_path).fetch()
+    card = named_datasets.find_card("plays")
+    assert card is not None
+    with pytest.raises(DataError, match=r"its sha256 begins with f{12}, not with [0-9a-f]{12}\. Delete it"):
+        card.check_sha256(tmp_path / "plays.txt", "f" * 64)
+
+
+@pytest.mark.parametrize(
+    ("said", "given", "expected"),
+    [
+        ({}, {}, [TEXT]),
+        ({"documents": "lines"}, {}, [TEXT.strip()]),
+        ({"separator": '", "'}, {}, ["To be", "or not to be\n"]),
+        ({"separator": '", "'}, {"documents": "files"}, [TEXT]),
+        ({"documents": "lines"}, {"separator": "or"}, ["To be, ", " not to be\n"]),
+    ],
+)
+def test_a_card_says_what_a_document_is_unless_the_config_does(
+    plays: Path, tmp_path: Path, said: dict[str, str], given: dict[str, Any], expected: list[str]
+) -> None:
+    card = tmp_path / "cards/plays.yaml"
+    plain = compute_fingerprint(DataSection(source="plays", dir=str(tmp_path)), TokenizerSection())
+    card.write_text(card.read_text() + "".join(f"{key}: {value}\n" for key, value in said.items()))
+    data = DataSection(source="plays", dir=str(tmp_path), **given)
+    source = open_source("plays", Reading.of(data), downloads=tmp_path)
+    source.fetch()
+    assert [document.text for document in source.documents()] == expected
+    assert (compute_fingerprint(data, TokenizerSection()) == plain) == (expected == [TEXT])
+
+
+def test_what_a_card_says_of_documents_is_listed(
+    plays: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    card = tmp_path / "cards/plays.yaml"
+    card.write_text(card.read_text() + "documents: lines\n")
+    show_named_texts(verify=False)
+    assert "plays (0.0 KiB, none, documents: lines), downloaded" in capsys.readouterr().out
+
+
+def test_shipped_cards_are_complete() -> None:
+    for name in named_datasets.card_names():
+        card = named_datasets.find_card(name)
+        assert card is not None
+        assert card.name == name
+        assert re.fullmatch("[0-9a-f]{64}", card.sha256)
+        assert card.urls
+        assert card.reading in ({}, {"documents": "lines"}) or list(card.reading) == ["separator"]
+        assert all(url.startswith("https://") for url in card.urls)
+    assert "tinyshakespeare" in named_datasets.card_names()

@@ -1,0 +1,136 @@
+"""Locks: one holder at a time, named to the others, whatever happens to the file."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gptlite.errors import RunError, StorageError
+from gptlite.storage import locks
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from gptlite.storage import locks
+with locks.lock(Path(sys.argv[1]), "gptlite train"):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_lock_of_another_process_is_refused_at_once_and_released_when_it_dies(tmp_path: Path) -> None:
+    path = tmp_path / ".lock"
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, path], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None
+    with holder:
+        assert holder.stdout.readline() == "held\n"
+        started_at = time.perf_counter()
+        who = rf"\.lock: held by gptlite train, pid {holder.pid} on {os.uname().nodename} since 20\d\d-.*\. Wait for it"
+        with pytest.raises(RunError, match=who), locks.lock(path, "gptlite train"):
+            pass
+        assert time.perf_counter() - started_at < 1
+        holder.send_signal(signal.SIGKILL)
+    with locks.lock(path, "gptlite train"):
+        pass
+
+
+def test_a_process_cannot_take_a_lock_twice(tmp_path: Path) -> None:
+    with (
+        locks.lock(tmp_path / "l", "first"),
+        pytest.raises(RunError, match=f"held by first, pid {os.getpid()}"),
+        locks.lock(tmp_path / "l", "second"),
+    ):
+        pass
+
+
+def test_asking_whether_a_lock_is_held_does_not_hold_it(tmp_path: Path) -> None:
+    path = tmp_path / ".lock"
+    assert not locks.locked(path)
+    assert not path.exists()
+    with locks.lock(path, "first"):
+        assert locks.locked(path)
+    assert not locks.locked(path)
+
+
+def test_a_slow_asker_is_waited_for_and_never_named_as_the_holder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / ".lock"
+    with locks.lock(path, "a trainer that has ended"):
+        pass
+    naps: list[float] = []
+    with path.open("rb") as asking:
+        fcntl.flock(asking, fcntl.LOCK_SH)
+
+        def sleep(seconds: float) -> None:
+            naps.append(seconds)
+            if len(naps) == 100:
+                fcntl.flock(asking, fcntl.LOCK_UN)
+
+        monkeypatch.setattr("time.sleep", sleep)
+        with locks.lock(path, "second"):
+            assert len(naps) == 100
+        fcntl.flock(asking, fcntl.LOCK_SH)
+        monkeypatch.setattr(locks, "_READER_SECONDS", 0.0)
+        with pytest.raises(RunError, match="another program has this file locked for reading"), locks.lock(path, "x"):
+            pass
+
+
+def test_a_lock_whose_file_was_removed_before_it_was_locked_is_taken_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, flock = tmp_path / ".lock", fcntl.flock
+
+    def remove_first(fd: int, kind: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", flock)
+        path.unlink()
+        flock(fd, kind)
+
+    monkeypatch.setattr(fcntl, "flock", remove_first)
+    with locks.lock(path, "first"):
+        assert locks.locked(path)  # a lock on the removed file would not be found here
+
+
+def test_a_lock_that_is_a_link_is_refused_and_what_it_points_to_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "victim").write_text("precious")
+    (tmp_path / ".lock").symlink_to(tmp_path / "victim")
+    with (
+        pytest.raises(StorageError, match=r"\.lock: cannot lock: it is a symbolic link\. Put the file itself"),
+        locks.lock(tmp_path / ".lock", "x"),
+    ):
+        pass
+    with pytest.raises(StorageError, match="it is a symbolic link"):
+        locks.locked(tmp_path / ".lock")
+    assert (tmp_path / "victim").read_text() == "precious"
+
+
+def test_a_file_system_without_locks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(fd: int, kind: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.raises(StorageError, match="this file system has no file locks"), locks.lock(tmp_path / ".lock", "x"):
+        pass
+
+
+def test_a_lock_in_a_missing_folder_is_a_storage_error(tmp_path: Path) -> None:
+    with (
+        pytest.raises(StorageError, match=r"a/b: cannot lock: No such file or directory\. Check the path"),
+        locks.lock(tmp_path / "a/b", "x"),
+    ):
+        pass
+
+
+def test_windows_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(RunError, match=r"not lock files on Windows yet, .* Use Linux"), locks.lock(tmp_path / "l", "x"):
+        pass
+    assert list(tmp_path.iterdir()) == []
