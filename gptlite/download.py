@@ -20,14 +20,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urljoin
 
 from gptlite.errors import ConfigError, StorageError
-from gptlite.formatting import size
+from gptlite.formatting import Say, say_nothing, size
 from gptlite.storage import files, locks
 
 if TYPE_CHECKING:
     import requests
 
 T = TypeVar("T")
-Report = Callable[[str], None]  # gets lines for the user
 
 OFFLINE = "GPTLITE_OFFLINE"  # in the environment
 TIMEOUT = 30.0  # seconds without a byte
@@ -50,7 +49,7 @@ class _Download:
     sha256: str
     max_bytes: int
     give_up_at: float
-    report: Report
+    say: Say
 
     @property
     def partial(self) -> Path:
@@ -81,12 +80,8 @@ class _Download:
         return result.result(max(0.0, self.give_up_at - time.monotonic()))
 
 
-def ignore(line: str) -> None:
-    """A report that nobody reads."""
-
-
 def download(
-    urls: Sequence[str], path: Path, sha256: str, *, max_bytes: int, where: str, report: Report = ignore
+    urls: Sequence[str], path: Path, sha256: str, *, max_bytes: int, where: str, say: Say = say_nothing
 ) -> None:
     """Save the file that is at each of `urls`, tried in this order, as `path`. A wrong file of that name is replaced.
 
@@ -95,8 +90,8 @@ def download(
     is redirected. Another process that downloads the same file is waited for.
     """
     _check_online(urls[0], path, where)
-    wanted = _Download(path, sha256, max_bytes, time.monotonic() + TOTAL_TIMEOUT, report)
-    with _alone(path, report):
+    wanted = _Download(path, sha256, max_bytes, time.monotonic() + TOTAL_TIMEOUT, say)
+    with _alone(path, say):
         if path.is_file() and files.file_sha256(path) == sha256:
             return  # another process has downloaded it meanwhile
         failures = []
@@ -119,12 +114,12 @@ def _check_online(url: str, path: Path, where: str) -> None:
 
 
 @contextlib.contextmanager
-def _alone(path: Path, report: Report) -> Iterator[None]:
+def _alone(path: Path, say: Say) -> Iterator[None]:
     """Hold the download lock; remove it, and folders left empty."""
     new = [folder for folder in path.parents if not folder.exists()]
     lock = path.with_name(f".{path.name}.lock")
     try:
-        with locks.wait_for_lock(lock, "a download", report):
+        with locks.wait_for_lock(lock, "a download", say):
             try:
                 yield
             finally:
@@ -158,12 +153,12 @@ def _try(url: str, wanted: _Download) -> tuple[str, str] | None:
             wanted.discard()
             if not start:
                 return f"{url} sent another file than the one expected (sha256 {wanted.sha256[:12]}...)", "Try again"
-            wanted.report("the parts that arrived do not make the file; beginning again")
+            wanted.say("the parts that arrived do not make the file; beginning again")
         except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
             reason, pause = _describe(error), next(pauses, None)
             if pause is None or not _may_pass(error):
                 return f"downloading {url} failed ({reason})", "Go online"
-            wanted.report(f"{reason}; trying again")
+            wanted.say(f"{reason}; trying again")
             time.sleep(min(pause, max(0.0, wanted.give_up_at - time.monotonic())))
 
 
@@ -197,7 +192,7 @@ def _receive(url: str, start: int, wanted: _Download) -> None:
     """Ask for what follows the first `start` bytes and append it to the partial file, where it stays after an error."""
     if start >= wanted.max_bytes:
         return
-    wanted.report(f"downloading {url}" + f", of which {size(start)} are here" * bool(start))
+    wanted.say(f"downloading {url}" + f", of which {size(start)} are here" * bool(start))
     response = wanted.in_time(lambda: _ask(url, start))
     try:
         if start and response.status_code == 416:
@@ -245,7 +240,7 @@ def _append(response: requests.Response, start: int, wanted: _Download) -> None:
             file.write(piece)
             if time.monotonic() >= next_line:
                 next_line = time.monotonic() + LINE_INTERVAL
-                wanted.report(f"downloaded {size(arrived)}{of_all}")
+                wanted.say(f"downloaded {size(arrived)}{of_all}")
 
 
 def _put_in_place(wanted: _Download) -> None:

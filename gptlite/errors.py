@@ -4,6 +4,7 @@
     ├── ConfigError      2   a config file, --set, or a command-line option
     ├── DataError        2   text, tokenizers, prepared data sets
     ├── RunError         2   run folders, locks, checkpoints
+    │   └── Damaged      2   what gptlite wrote, and something changed
     ├── Diverged         3   training that went non-finite
     ├── StorageError     4   disk and network
     └── Interrupted    128+n  stopped by signal n
@@ -56,6 +57,10 @@ class DataError(UserError):
 
 class RunError(UserError):
     """Run folders, locks or checkpoints."""
+
+
+class Damaged(RunError):
+    """A file or folder that is not what gptlite wrote."""
 
 
 class Diverged(UserError):

@@ -1,8 +1,15 @@
-"""Numbers as people read them: counts with their nouns, sizes, ratios."""
+"""Lines for people: who shows them, and numbers as people read them: counts with their nouns, sizes, ratios."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+Say: TypeAlias = Callable[[str], None]  # shows a line to the user
+
+
+def say_nothing(line: str) -> None:
+    """A `Say` that shows nothing."""
 
 
 def counted(number: int, noun: str) -> str:

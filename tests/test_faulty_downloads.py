@@ -293,7 +293,7 @@ def test_what_arrived_is_kept_for_the_next_command(
     kept = left.stat().st_size
     assert left.read_bytes() == CONTENT[:kept]
     lines: list[str] = []
-    get(server.url(good), tmp_path / "text", report=lines.append)
+    get(server.url(good), tmp_path / "text", say=lines.append)
     assert server.starts == [None, kept]
     assert lines == [f"downloading {server.url(good)}, of which {kept / 1024:.0f} KiB are here"]
     assert [path.name for path in tmp_path.iterdir()] == ["text"]
@@ -319,7 +319,7 @@ def test_what_another_process_left_is_only_a_beginning(
 def test_the_next_address_is_asked_and_continues_the_file(server: Server, tmp_path: Path) -> None:
     url = server.url(cut(HALF), *[raw()] * 3, good)
     lines: list[str] = []
-    download([url, url + "2"], tmp_path / "text", SHA256, max_bytes=SIZE, where="a", report=lines.append)
+    download([url, url + "2"], tmp_path / "text", SHA256, max_bytes=SIZE, where="a", say=lines.append)
     assert (tmp_path / "text").read_bytes() == CONTENT
     assert server.paths == ["/text"] * 4 + ["/text2"]
     assert server.starts == [None] + [HALF // PIECE * PIECE] * 4
@@ -434,7 +434,7 @@ def test_two_at_once_download_the_file_one_after_the_other(
 
     def run() -> None:
         with contextlib.suppress(StorageError):
-            get(url, path, report=report)
+            get(url, path, say=report)
 
     url = server.url(slow, good)
     threads = [threading.Thread(target=run) for _ in range(2)]
@@ -451,7 +451,7 @@ def test_two_at_once_download_the_file_one_after_the_other(
 def test_the_progress_is_reported(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LINE_INTERVAL", 0.0)
     lines: list[str] = []
-    get(server.url(good), tmp_path / "text", report=lines.append)
+    get(server.url(good), tmp_path / "text", say=lines.append)
     assert lines[0] == f"downloading {server.url(good)}"
     assert lines[1] == "downloaded 16 KiB of 195 KiB"  # 2^14 bytes of 200,000
     assert lines[-1] == "downloaded 195 KiB of 195 KiB"

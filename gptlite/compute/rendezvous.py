@@ -21,11 +21,12 @@ import torch.distributed as tdist
 
 from gptlite.compute.processes import rank, world_size
 from gptlite.errors import ConfigError, StorageError
+from gptlite.formatting import Say
 
 PATIENCE, SILENCE = 1800.0, 5.0  # seconds that a process waits for others, and how long it does so without a word
 _exchanges = itertools.count()  # every process makes the same ones in the same order, so its number names each
 
-Say: TypeAlias = Callable[[str], None]
+Say: TypeAlias = Say
 Store: TypeAlias = Any  # torch.distributed.Store, which its stubs do not name
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from gptlite.compute.device import resolve_compute
 from gptlite.config.loading import Override
 from gptlite.config.schema import ModelSection, RunSection
 from gptlite.errors import ConfigError, RunError
+from gptlite.formatting import Say
 from gptlite.inference.engine import store_for_decoding
 from gptlite.inference.language_model import LanguageModel, ModelInfo
 from gptlite.model.gpt import GPT
@@ -40,7 +41,7 @@ def load(
     root: Path | None = None,
     decoding: bool = False,
     context: int | None = None,
-    warn: Callable[[str], None] = ignore_warning,
+    warn: Say = ignore_warning,
 ) -> LanguageModel:
     """Load the model of a run (a folder, or a name under `root`, else $GPTLITE_RUNS, else ./runs) or checkpoint folder.
 

@@ -6,13 +6,13 @@ import contextlib
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from gptlite.formatting import counted
+from gptlite.formatting import Say, counted
 from gptlite.storage import files
 
 MAX_LINE = 1 << 20  # bytes
@@ -61,7 +61,7 @@ def _line(fields: Mapping[str, Any]) -> bytes:
     return (json.dumps(fields, ensure_ascii=False, allow_nan=False) + "\n").encode(errors="backslashreplace")
 
 
-def cut_log(path: Path, end: LogEnd | None, last_step: int | None, warn: Callable[[str], None]) -> None:
+def cut_log(path: Path, end: LogEnd | None, last_step: int | None, warn: Say) -> None:
     """Cut a log back to where it ended at a checkpoint.
 
     end: as the checkpoint has it. Where the file is not what it says, that is one line to `warn`, and what is whole is
@@ -82,7 +82,7 @@ def starts_with(path: Path, end: LogEnd) -> bool:
     return LogEnd(size, digest.hexdigest()) == end
 
 
-def keep_lines(path: Path, last_step: int | None, warn: Callable[[str], None]) -> None:
+def keep_lines(path: Path, last_step: int | None, warn: Say) -> None:
     """Remove the lines after `last_step` (None: all), the incomplete last line that a kill leaves, and damaged lines.
 
     Damaged lines are one line to `warn`. A file that needs no change is not written.

@@ -20,6 +20,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from gptlite.errors import StorageError
+from gptlite.formatting import Say
 from gptlite.loggers.log_files import NO_ENDS, LogEnd, LogFile, cut_log
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class JsonlSink(Sink):
         self,
         folder: Path,
         resume_step: int | None,
-        warn: Callable[[str], None],
+        warn: Say,
         ends: Mapping[str, LogEnd] = NO_ENDS,
     ) -> None:
         for name in LOGS:
@@ -100,7 +101,7 @@ class MetricLog(AbstractContextManager["MetricLog"]):
     Raises StorageError when an essential sink fails. An extra sink that fails is removed, with one line to `warn`.
     """
 
-    def __init__(self, essential: Sequence[Sink], extras: Sequence[Sink], warn: Callable[[str], None]) -> None:
+    def __init__(self, essential: Sequence[Sink], extras: Sequence[Sink], warn: Say) -> None:
         self._essential, self._extras, self._warn = list(essential), list(extras), warn
 
     @classmethod
@@ -111,7 +112,7 @@ class MetricLog(AbstractContextManager["MetricLog"]):
         resume_step: int | None,
         ends: Mapping[str, LogEnd] = NO_ENDS,
         extras: Sequence[Sink] = (),
-        warn: Callable[[str], None],
+        warn: Say,
     ) -> MetricLog:
         """Open the log of the run in `folder`: new, or to continue after `resume_step`, where it had `ends`."""
         return cls([JsonlSink(folder, resume_step, warn, ends)], extras, warn)

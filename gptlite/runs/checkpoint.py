@@ -16,12 +16,13 @@ import hashlib
 import math
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gptlite.errors import RunError, StorageError
+from gptlite.formatting import Say
 from gptlite.runs.checkpoint_manifest import MANIFEST, dump_manifest, read_manifest
 from gptlite.runs.checkpoint_manifest import Damaged as Damaged
 from gptlite.storage import files
@@ -241,7 +242,7 @@ def sort_key(each: Checkpoint, hint: int | None) -> tuple[float, bool, int]:
     return math.inf, each.step != hint, -each.step
 
 
-def prune(folder: Path, keep: int, protect: Collection[int] = (), *, newest: int, warn: Callable[[str], None]) -> None:
+def prune(folder: Path, keep: int, protect: Collection[int] = (), *, newest: int, warn: Say) -> None:
     """Remove valid checkpoints up to step `newest`, the one just saved. Keep the last `keep`, the best and `protect`.
 
     Damaged folders, and later ones that a resume rejected, are neither counted nor removed. A failure is a line to

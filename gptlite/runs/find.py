@@ -9,7 +9,7 @@ from typing import TypeVar
 from gptlite.config.loading import Override, load_config
 from gptlite.config.schema import RunConfig
 from gptlite.errors import RunError
-from gptlite.formatting import counted
+from gptlite.formatting import Say, counted
 from gptlite.runs.checkpoint import Checkpoint, open_step, read_pointer, scan_checkpoints, sort_key, step_folders
 from gptlite.runs.checkpoint_manifest import MANIFEST, Damaged
 from gptlite.runs.run import CONFIG, Run
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 def find_latest(
     folder: Path,
-    warn: Callable[[str], None],
+    warn: Say,
     use: Callable[[Checkpoint], T] = Checkpoint.verified,  # type: ignore[assignment]
 ) -> T | None:
     """Return what `use` makes of the checkpoint of the highest step; None when nothing was saved.
@@ -53,7 +53,7 @@ def find_latest(
 
 def find_best(
     folder: Path,
-    warn: Callable[[str], None],
+    warn: Say,
     use: Callable[[Checkpoint], T] = Checkpoint.verified,  # type: ignore[assignment]
 ) -> T | None:
     """Return what `use` makes of the checkpoint of the lowest score, the earliest of equals; None if nothing was saved.
@@ -81,9 +81,7 @@ def find_best(
     return None
 
 
-def _explain_best(
-    folder: Path, choice: Checkpoint, hint: int | None, damaged: list[Damaged], warn: Callable[[str], None]
-) -> None:
+def _explain_best(folder: Path, choice: Checkpoint, hint: int | None, damaged: list[Damaged], warn: Say) -> None:
     lost = hint is not None and not (folder / f"step-{hint:08d}").exists()
     if damaged:
         warn(_fallback(folder, choice, damaged))
@@ -93,7 +91,7 @@ def _explain_best(
         warn(f"{folder}: using the newest checkpoint, step {choice.step}, since none was evaluated.")
 
 
-def find_checkpoint(folder: Path, which: str, warn: Callable[[str], None]) -> Checkpoint:
+def find_checkpoint(folder: Path, which: str, warn: Say) -> Checkpoint:
     """Return the checkpoint "best", "latest" or of a step, for its model: what only training needs is not checked.
 
     Raise RunError when there is none.
@@ -125,7 +123,7 @@ def none_left(folder: Path) -> RunError:
     )
 
 
-def choose_checkpoint(root: Path, run: str, which: str | None, warn: Callable[[str], None]) -> Checkpoint:
+def choose_checkpoint(root: Path, run: str, which: str | None, warn: Say) -> Checkpoint:
     """Return a checkpoint of a run, which is a name under `root` or a folder; or the one whose own folder `run` is.
 
     which: best (None too), latest or a step. Raise RunError when there is none that is valid.

@@ -10,8 +10,8 @@ from gptlite.config.loading import parse_config
 from gptlite.config.schema import RunConfig, TokenizerSection
 from gptlite.config.yaml import shown
 from gptlite.data.dataset.prepared import TOKENIZER_FOLDER, Prepared
-from gptlite.download import Report, ignore
 from gptlite.errors import ConfigError, DataError, RunError, located
+from gptlite.formatting import Say, say_nothing
 from gptlite.runs.checkpoint import Checkpoint
 from gptlite.runs.checkpoint_manifest import MANIFEST
 from gptlite.runs.find import find_latest
@@ -29,7 +29,7 @@ def find_text(run: Run, cfg: RunConfig) -> Prepared | None:
     return next((Prepared(place) for place in places if (place / "manifest.json").is_file()), None)
 
 
-def with_tokenizer(cfg: RunConfig, say: Report = ignore) -> RunConfig:
+def with_tokenizer(cfg: RunConfig, say: Say = say_nothing) -> RunConfig:
     """The config with the folder that holds the tokenizer of `tokenizer.from`, and with its kind and size.
 
     DataError if it cannot be found or read, ConfigError if kind or vocab_size are given and differ.
@@ -98,7 +98,7 @@ def _folder_of(run: Run, cfg: RunConfig) -> Path:
     if prepared is not None and prepared.manifest.fingerprint == run.recorded("data", str):
         prepared.tokenizer()
         return prepared.path / TOKENIZER_FOLDER
-    checkpoint = find_latest(run.checkpoints, ignore, _with_tokenizer)
+    checkpoint = find_latest(run.checkpoints, say_nothing, _with_tokenizer)
     if checkpoint is None:
         raise DataError("its prepared text is gone, and it has no checkpoint, so its tokenizer is lost.", str(run.path))
     return checkpoint.path

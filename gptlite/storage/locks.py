@@ -10,11 +10,12 @@ import random
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
 from gptlite.errors import RunError, StorageError
+from gptlite.formatting import Say
 from gptlite.storage import files
 from gptlite.storage.files import open_own, storage_errors
 
@@ -58,7 +59,7 @@ def lock(path: Path, holder: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def wait_for_lock(path: Path, holder: str, report: Callable[[str], None]) -> Iterator[None]:
+def wait_for_lock(path: Path, holder: str, report: Say) -> Iterator[None]:
     """As `lock`, but wait while another process has it; `report` gets a line about that. Its folder is made."""
     with contextlib.ExitStack() as held:
         waiting = False

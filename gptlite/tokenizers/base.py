@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gptlite.download import Report, ignore
 from gptlite.errors import DataError
+from gptlite.formatting import Say, say_nothing
 from gptlite.tokenizers.bpe import PATTERN, BpeTokenizer, train_bpe
 from gptlite.tokenizers.char import CharTokenizer
 from gptlite.tokenizers.folder import END_OF_TEXT, FORMAT_VERSION, META_FILE, Ids, read_meta
@@ -75,12 +75,12 @@ class Tokenizer(Protocol):
         """Name -> content of the files that `load` and transformers' AutoTokenizer read; the same on every call."""
 
 
-def build(section: TokenizerSection, characters: str, train_texts: Texts, report: Report = ignore) -> Tokenizer:
+def build(section: TokenizerSection, characters: str, train_texts: Texts, say: Say = say_nothing) -> Tokenizer:
     """Build the tokenizer that a config asks for, or load the one in the folder `from`, which reads no text.
 
     char takes the `characters` of all text, so that none of the validation text is unknown; bpe learns from
     `train_texts` alone. A named encoding reads neither, and is downloaded if it is missing (StorageError);
-    `report` gets the progress of that.
+    `say` gets the progress of that.
     """
     if section.from_ is not None:
         return load(Path(section.from_))
@@ -88,7 +88,7 @@ def build(section: TokenizerSection, characters: str, train_texts: Texts, report
         return CharTokenizer.of([characters])
     if section.kind == "bpe":
         return train_bpe(train_texts(), section.bpe_vocab_size)
-    return load_named(section.kind, report)
+    return load_named(section.kind, say)
 
 
 def fingerprint_inputs(section: TokenizerSection) -> dict[str, Any]:

@@ -11,8 +11,9 @@ import os
 import tempfile
 from pathlib import Path
 
-from gptlite.download import Report, download, ignore
+from gptlite.download import download
 from gptlite.errors import Problem, StorageError
+from gptlite.formatting import Say, say_nothing
 from gptlite.storage import files
 from gptlite.tokenizers.bpe import BpeTokenizer
 from gptlite.tokenizers.folder import END_OF_TEXT
@@ -34,22 +35,22 @@ _MAX_BYTES = 16 << 20  # the largest file has 4 MB
 _WHERE = "tokenizer.kind"
 
 
-def load_named(kind: str, report: Report = ignore) -> BpeTokenizer:
+def load_named(kind: str, say: Say = say_nothing) -> BpeTokenizer:
     """One of NAMES, with tiktoken's ids. Of its special tokens only end-of-text is kept, so that this is the last id.
 
-    StorageError, a line per missing file, when they are neither cached nor downloadable. `report` gets the progress of
+    StorageError, a line per missing file, when they are neither cached nor downloadable. `say` gets the progress of
     downloads.
     """
     from tiktoken_ext.openai_public import ENCODING_CONSTRUCTORS  # type: ignore[import-untyped]
 
-    _fill_cache(kind, report)
+    _fill_cache(kind, say)
     parts = ENCODING_CONSTRUCTORS[kind]()
     ranks = sorted(parts["mergeable_ranks"], key=parts["mergeable_ranks"].__getitem__)
     vocab_size = parts["special_tokens"][END_OF_TEXT] + 1
     return BpeTokenizer(kind, parts["pat_str"], tuple(ranks), vocab_size, vocab_size)
 
 
-def _fill_cache(kind: str, report: Report) -> None:
+def _fill_cache(kind: str, say: Say) -> None:
     """Put the encoding's files into tiktoken's cache folder, checked, so that tiktoken itself downloads nothing."""
     default = str(Path(tempfile.gettempdir()) / "data-gym-cache")
     folder = os.environ.get("TIKTOKEN_CACHE_DIR", os.environ.get("DATA_GYM_CACHE_DIR", default))
@@ -64,7 +65,7 @@ def _fill_cache(kind: str, report: Report) -> None:
         if os.path.isfile(path) and files.file_sha256(path) == sha256:
             continue
         try:
-            download([url], path, sha256, max_bytes=_MAX_BYTES, where=_WHERE, report=report)
+            download([url], path, sha256, max_bytes=_MAX_BYTES, where=_WHERE, say=say)
         except StorageError as error:
             problems += error.problems
     if problems:

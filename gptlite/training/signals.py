@@ -7,11 +7,12 @@ SIGUSR1                    save and go on
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 from gptlite.errors import Interrupted
+from gptlite.formatting import Say
 
 STOPPING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 SAVING = getattr(signal, "SIGUSR1", None)
@@ -33,7 +34,7 @@ class Signals:
         self,
         where: str,
         handle: str | None,
-        tell: Callable[[str], None],
+        tell: Say,
         answer: str = "stopping after this update",
     ) -> None:
         self.received = 0

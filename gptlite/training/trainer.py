@@ -14,6 +14,7 @@ from gptlite.config.sampling import SampleSection
 from gptlite.config.schema import RunConfig
 from gptlite.data.dataset.batches import Batches
 from gptlite.data.dataset.tokens import Tokens
+from gptlite.formatting import Say
 from gptlite.inference.language_model import LanguageModel
 from gptlite.inference.score import Score
 from gptlite.loggers.log_files import LogEnd
@@ -98,7 +99,7 @@ class Trainer:
         run: Run,
         state: TrainState,
         logs: Mapping[str, LogEnd],
-        warn: Callable[[str], None],
+        warn: Say,
         *,
         replace: bool = False,
     ) -> None:

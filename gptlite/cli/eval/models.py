@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gptlite.cli.options import open_each
 from gptlite.errors import DataError, Problem, RunError, gathered, located
+from gptlite.formatting import Say
 
 if TYPE_CHECKING:
     from gptlite.cli.eval.eval_texts import Text
@@ -40,7 +41,7 @@ class SelectedModel:
 
 
 def select_models(
-    names: Sequence[str], which: str | None, sets: Sequence[str], context: int | None, say: Callable[[str], None]
+    names: Sequence[str], which: str | None, sets: Sequence[str], context: int | None, say: Say
 ) -> list[SelectedModel]:
     """Open a checkpoint of each run, or of the newest if none is named. RunError with every problem.
 

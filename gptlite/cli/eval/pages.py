@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from gptlite.cli.eval.eval_texts import Text, find_texts
 from gptlite.cli.eval.models import Evaluator, SelectedModel, load_evaluators
 from gptlite.cli.files import output_path, write_output
 from gptlite.errors import DataError, RunError, located
-from gptlite.formatting import counted
+from gptlite.formatting import Say, counted
 
 if TYPE_CHECKING:
     from gptlite.data.dataset.tokens import Tokens
@@ -32,7 +32,7 @@ def write_page(
     files: Sequence[str] | None,
     text: str | None,
     out: str | None,
-    say: Callable[[str], None],
+    say: Say,
 ) -> Path:
     """Write the plot or page of a mode and return its path. text: the value of --attention or --follow."""
     path = output_path([model.name for model in models], out, SUFFIXES[mode])
@@ -120,9 +120,7 @@ def ids_of_page(model: LanguageModel, text: str, option: str, most_on_page: int)
     return ids
 
 
-def per_token_page_of(
-    model: LanguageModel, tokens: Tokens, batch_size: int, title: str, say: Callable[[str], None]
-) -> str:
+def per_token_page_of(model: LanguageModel, tokens: Tokens, batch_size: int, title: str, say: Say) -> str:
     """Return the page of --per-token, with at most the first MOST_TOKENS tokens. DataError if nothing can be scored."""
     from gptlite.data.dataset.tokens import TokenArray
     from gptlite.inference.inspect import score_each_token

@@ -14,7 +14,7 @@ from gptlite.cli.tables import format_table
 from gptlite.config.saved import shortened
 from gptlite.config.yaml import Value, parse_scalar, write
 from gptlite.errors import ConfigError
-from gptlite.formatting import abbreviated, clock_time, counted
+from gptlite.formatting import Say, abbreviated, clock_time, counted
 from gptlite.runs.compare import RunGroup, find_differing_keys, uncommon_values
 from gptlite.runs.run import Run
 from gptlite.runs.summary import Summary, read_run
@@ -48,7 +48,7 @@ SHORT_NAMES = {"best": "best_bits_per_byte", "speed": "tokens_per_second", "star
 SORT_NAMES = ("name", "state", "step", "tokens", "parameters", "best", "speed", "elapsed")
 
 
-def read_summaries(runs: Iterable[Run], say: Callable[[str], None]) -> list[Summary]:
+def read_summaries(runs: Iterable[Run], say: Say) -> list[Summary]:
     """Read the summaries of runs. say: called with a line for each damaged file."""
     summaries = []
     for run in runs:

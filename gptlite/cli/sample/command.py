@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from gptlite.cli.sample.output import SampleWriter
 from gptlite.cli.sample.prompts import known_text, read_prompts, usable_prompt
 from gptlite.cli.terminal import Console, emit
 from gptlite.errors import ConfigError, located
+from gptlite.formatting import Say
 
 if TYPE_CHECKING:
     from gptlite.config.schema import RunConfig
@@ -80,7 +81,7 @@ def write_all(
     *,
     interactive: bool,
     skip: bool,
-    say: Callable[[str], None],
+    say: Say,
 ) -> None:
     """Answer the prompts, each with its name. logprob: the values of --logprob. skip: leave out unknown characters."""
     usable = partial(usable_prompt, writer.model, skip=skip, say=say)
@@ -103,7 +104,7 @@ def page_path(found: Checkpoint, n_prompts: int, out: str | None) -> Path:
 
 
 def select_model(
-    context: typer.Context, run: str | None, which: str | None, sets: list[str] | None, say: Callable[[str], None]
+    context: typer.Context, run: str | None, which: str | None, sets: list[str] | None, say: Say
 ) -> tuple[Checkpoint, RunConfig]:
     """Return the checkpoint and its config, changed by the options. ConfigError for options without effect.
 
@@ -124,7 +125,7 @@ def select_model(
 def open_writer(
     found: Checkpoint,
     cfg: RunConfig,
-    put: Callable[[str], None],
+    put: Say,
     context: int | None,
     *,
     stream: bool,

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from gptlite.errors import UserError
+from gptlite.formatting import Say
 
 PROMPT_MARK = "> "
 MAX_HISTORY = 1000  # lines
 
 
-def answer_prompts(answer: Callable[[str, int], None], say: Callable[[str], None]) -> None:
+def answer_prompts(answer: Callable[[str, int], None], say: Say) -> None:
     """Answer each line until the input ends. Ctrl-C stops an answer; an empty line repeats the prompt.
 
     answer: takes the prompt and how often it was repeated.
@@ -47,7 +48,7 @@ def answer_prompts(answer: Callable[[str, int], None], say: Callable[[str], None
 
 
 @contextlib.contextmanager
-def line_history(say: Callable[[str], None]) -> Iterator[None]:
+def line_history(say: Say) -> Iterator[None]:
     """On a terminal, recall earlier lines with the arrow keys, also those of the last session.
 
     A history file that cannot be read or written costs one message.

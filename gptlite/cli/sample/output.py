@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gptlite.errors import located
-from gptlite.formatting import counted
+from gptlite.formatting import Say, counted
 
 if TYPE_CHECKING:
     from gptlite.config.sampling import SampleSection
@@ -33,7 +33,7 @@ class SampleWriter:
     model: LanguageModel
     title: str
     section: SampleSection
-    put: Callable[[str], None]
+    put: Say
     stream: bool
     explain: bool
     as_json: bool
@@ -151,7 +151,7 @@ def token_name(tokenizer: Tokenizer, token: int) -> str:
 
 
 @contextmanager
-def ended_line(put: Callable[[str], None]) -> Iterator[None]:
+def ended_line(put: Say) -> Iterator[None]:
     """End the line that was begun inside, also after Ctrl-C, so that messages start on a new line."""
     try:
         yield

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gptlite.cli.files import check_text_file
 from gptlite.data.sources.charset import decode
 from gptlite.errors import ConfigError, StorageError, located
-from gptlite.formatting import counted
+from gptlite.formatting import Say, counted
 
 if TYPE_CHECKING:
     from gptlite.inference.language_model import LanguageModel
@@ -47,7 +47,7 @@ def _decode(data: bytes, where: str, encoding: str) -> str:
     return text.removesuffix("\r\n") if text.endswith("\r\n") else text.removesuffix("\n")
 
 
-def known_text(model: LanguageModel, where: str, text: str, *, skip: bool, say: Callable[[str], None]) -> str:
+def known_text(model: LanguageModel, where: str, text: str, *, skip: bool, say: Say) -> str:
     """Return the text, with `skip` without the characters that the model has no id for.
 
     DataError if there are such characters and they are not to be skipped.
@@ -63,7 +63,7 @@ def known_text(model: LanguageModel, where: str, text: str, *, skip: bool, say: 
     return text
 
 
-def usable_prompt(model: LanguageModel, where: str, prompt: str, *, skip: bool, say: Callable[[str], None]) -> str:
+def usable_prompt(model: LanguageModel, where: str, prompt: str, *, skip: bool, say: Say) -> str:
     """Return the prompt as `known_text` does. A message says if the model does not see all of it."""
     prompt = known_text(model, where, prompt, skip=skip, say=say)
     length, context = len(model.encode_prompt(prompt)), model.info.model.block_size

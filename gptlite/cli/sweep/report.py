@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gptlite.cli.runs.table import STATE_STYLES, read_summaries, row_cells, short_value, sort_rows
@@ -11,6 +11,7 @@ from gptlite.cli.sweep.sweep_runs import STOPPED
 from gptlite.cli.tables import format_table, terminal_width
 from gptlite.cli.terminal import next_commands
 from gptlite.config.saved import shortened
+from gptlite.formatting import Say
 from gptlite.runs.compare import SEED, RunGroup, group_seeds
 from gptlite.runs.summary import Summary, read_curve
 
@@ -24,7 +25,7 @@ SHRINKABLE = {"run": 16}
 DROPPED = ("loss", "at", "state")  # the order in which columns leave a narrow terminal
 
 
-def report(runs: Sequence[SweepRun], codes: Mapping[str, int], say: Callable[[str], None]) -> str:
+def report(runs: Sequence[SweepRun], codes: Mapping[str, int], say: Say) -> str:
     """The table and the next commands. Runs that differ only in their seed are one row.
 
     No figure depends on the clock, so a sweep that was killed and continued has the same table.

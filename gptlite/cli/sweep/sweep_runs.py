@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gptlite.compute.threads import available_threads
@@ -10,7 +10,7 @@ from gptlite.config.grid import Point, names_of
 from gptlite.config.schema import RunConfig
 from gptlite.data.preparing.prepare import prepare
 from gptlite.errors import DataError, Diverged, Problem, RunError, gathered
-from gptlite.formatting import and_more
+from gptlite.formatting import Say, and_more
 from gptlite.planning.epochs import with_max_steps
 from gptlite.runs.find_text import find_text, with_tokenizer
 from gptlite.runs.run import Run, runs_folder
@@ -71,7 +71,7 @@ def check_runs(sweep: str, runs: Sequence[SweepRun], *, continue_: bool) -> None
         raise RunError([Problem(sentence, f"run {and_more(names, 1)}") for sentence, names in found.items()])
 
 
-def prepare_texts(runs: Sequence[SweepRun], say: Callable[[str], None]) -> None:
+def prepare_texts(runs: Sequence[SweepRun], say: Say) -> None:
     """Prepare every text that a new run needs, once for all that share it. Raises DataError with every problem."""
     problems: list[Problem] = []
     for same_text in _by_text(runs):

@@ -43,9 +43,8 @@ from gptlite.data.preparing.split import SPLITS
 from gptlite.data.preparing.unknown_characters import check_characters
 from gptlite.data.sources.describe_reading import describe_reading
 from gptlite.data.sources.sources import describe_skipped
-from gptlite.download import Report, ignore
 from gptlite.errors import DataError, RunError, StorageError
-from gptlite.formatting import counted
+from gptlite.formatting import Say, counted, say_nothing
 from gptlite.storage import files, locks
 from gptlite.storage.json_files import SEALED_VERSION
 from gptlite.tokenizers.base import Tokenizer, build, load
@@ -58,7 +57,7 @@ _LEFTOVER = re.compile(rf"(.+-[0-9a-f]{{12}}|{re.escape(CACHE_FILE)}){re.escape(
 def prepare(
     data: DataSection,
     tokenizer: TokenizerSection,
-    report: Report = ignore,
+    say: Say = say_nothing,
     *,
     name: str | None = None,
     workers: int | None = None,
@@ -66,7 +65,7 @@ def prepare(
     """Return the prepared data set of this text and these keys, made now or earlier.
 
     The fingerprint at the end of a folder's name identifies it; before it is `name` or the name of the text. Beside the
-    folders, data.dir has hidden files: a cache of hashes, and locks of the cache and of each folder. `report`
+    folders, data.dir has hidden files: a cache of hashes, and locks of the cache and of each folder. `say`
     gets lines for the user. workers: threads that encode a BPE, which change nothing in the result; None takes the
     cores that this process may use.
 
@@ -79,29 +78,29 @@ def prepare(
     prepared = find_finished(sources, data.folder)
     if prepared is None:
         for source in sources.sources:
-            source.fetch(report)
+            source.fetch(say)
         workers = workers or available_threads().value
-        prepared = _build(data.folder / sources.folder_name(name), sources, data, tokenizer, cache, report, workers)
+        prepared = _build(data.folder / sources.folder_name(name), sources, data, tokenizer, cache, say, workers)
     if not prepared.sealed:
-        prepared = _seal(prepared, report)
+        prepared = _seal(prepared, say)
     if name is not None and prepared.path.name != sources.folder_name(name):
-        report(f"this text is already prepared as {prepared.path.name}; the name {name} is not used")
+        say(f"this text is already prepared as {prepared.path.name}; the name {name} is not used")
     try:
         cache.save()
     except StorageError as error:  # data.dir may be shared and read-only
-        report(f"warning: the text will be read again next time, because its hashes could not be saved: {error}")
+        say(f"warning: the text will be read again next time, because its hashes could not be saved: {error}")
     return prepared
 
 
-def _seal(prepared: Prepared, report: Report) -> Prepared:
+def _seal(prepared: Prepared, say: Say) -> Prepared:
     prepared.verify()
     outcome = "and it has one now"
     try:
-        with locks.wait_for_lock(_lock_path(prepared.path), _HOLDER, report):
+        with locks.wait_for_lock(_lock_path(prepared.path), _HOLDER, say):
             prepared = seal(prepared)
     except (StorageError, RunError) as error:  # data.dir may be shared and read-only
         outcome = f"and it could not get one: {error}"
-    report(f"warning: {prepared.path} had no seal against changes; all of it was checked, {outcome}")
+    say(f"warning: {prepared.path} had no seal against changes; all of it was checked, {outcome}")
     return prepared
 
 
@@ -111,31 +110,31 @@ def _build(
     data: DataSection,
     section: TokenizerSection,
     cache: HashCache,
-    report: Report,
+    say: Say,
     workers: int,
 ) -> Prepared:
     corpus = scan(sources.sources, data.val_fraction, data.val_max_bytes, deduplicate=data.deduplicate)
     for line in _describe(corpus, data):
-        report(line)
+        say(line)
     if (unfinished := _unfinished(folder)) is not None:
         _, tokenizer = unfinished
     else:
-        tokenizer = build(section, corpus.characters, partial(training_texts, corpus), report)
+        tokenizer = build(section, corpus.characters, partial(training_texts, corpus), say)
     if section.from_ is not None:
         check_characters(tokenizer, corpus)
     elif tokenizer.vocab_size < tokenizer.requested_vocab_size:
-        report(
+        say(
             f"warning: tokenizer.vocab_size is {tokenizer.requested_vocab_size}, but the training text has only merges "
             f"for {tokenizer.vocab_size} ids. Give more text to get more."
         )
-    with locks.wait_for_lock(_lock_path(folder), _HOLDER, report):
+    with locks.wait_for_lock(_lock_path(folder), _HOLDER, say):
         if (finished := find_finished(sources, folder.parent)) is not None:
             return finished  # by the process that had the lock
         files.remove_tree(folder)
         _remove_other_leftovers(folder.parent)
         if (unfinished := _unfinished(folder)) is not None:
             temp, tokenizer = unfinished
-            report("continuing where an earlier preparation of this text was stopped")
+            say("continuing where an earlier preparation of this text was stopped")
         else:
             check_space(folder, corpus, tokenizer)
             temp = _begin(folder, tokenizer)

@@ -10,8 +10,9 @@ from typing import Literal
 import yaml
 
 from gptlite.config.loading import builtin_folder
-from gptlite.download import Report, download, ignore
+from gptlite.download import download
 from gptlite.errors import DataError
+from gptlite.formatting import Say, say_nothing
 
 
 @dataclass(frozen=True)
@@ -40,15 +41,15 @@ class Card:
         """Where the text is, or would be."""
         return folder / f"{self.name}.txt"
 
-    def fetch(self, folder: Path, report: Report = ignore, *, where: str = "data.source") -> Path:
+    def fetch(self, folder: Path, say: Say = say_nothing, *, where: str = "data.source") -> Path:
         """The text as a file in `folder`, downloaded if it is missing. StorageError, about `where`, when that fails.
 
-        `report` gets the progress. The download is checked by sha256. Later only the size is checked here; code that
+        `say` gets the progress. The download is checked by sha256. Later only the size is checked here; code that
         hashes the file calls `check_sha256`.
         """
         path = self.file_in(folder)
         if not path.exists():
-            download(self.urls, path, self.sha256, max_bytes=self.n_bytes, where=where, report=report)
+            download(self.urls, path, self.sha256, max_bytes=self.n_bytes, where=where, say=say)
         if (size := path.stat().st_size) != self.n_bytes:
             raise self._changed(path, f"it has {size} bytes, not {self.n_bytes}")
         return path

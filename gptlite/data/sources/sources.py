@@ -19,9 +19,8 @@ from gptlite.data.sources.charset import HEAD_BYTES, is_binary
 from gptlite.data.sources.compression import compression_of, open_plain, unreadable
 from gptlite.data.sources.documents import PLAIN, Document, Reading, Skipped, read_documents
 from gptlite.data.sources.file_formats import advice_for, refuse_format
-from gptlite.download import Report, ignore
 from gptlite.errors import DataError
-from gptlite.formatting import and_more, counted
+from gptlite.formatting import Say, and_more, counted, say_nothing
 
 PYTHON_STDLIB = "python-stdlib"
 DOWNLOADS = Path("data/downloads")
@@ -62,11 +61,11 @@ class Source:
     left_out: Skipped = field(default_factory=Skipped)
     sha256s: Mapping[Path, str] = field(default_factory=dict)
 
-    def fetch(self, report: Report = ignore) -> None:
-        """Download the text of a data set if it is missing; `report` gets the progress. StorageError if that fails."""
+    def fetch(self, say: Say = say_nothing) -> None:
+        """Download the text of a data set if it is missing; `say` gets the progress. StorageError if that fails."""
         if self.card is not None:
             where = "data.val_source" if self.is_for_validation else "data.source"
-            self.card.fetch(self.root, report, where=where)
+            self.card.fetch(self.root, say, where=where)
 
     def documents(self, skipped: Skipped | None = None) -> Iterator[Document]:
         """Yield the documents of each file, in order. What has no text is skipped and counted.

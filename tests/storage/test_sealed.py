@@ -1,0 +1,82 @@
+"""Every byte of a sealed folder counts, and nothing else is read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from gptlite.errors import Damaged, RunError
+from gptlite.storage.sealed import MANIFEST, SealedFolder, write_file, write_manifest
+from gptlite.storage.sealed_json import FORMAT_VERSION, dump_json
+
+ADVICE = "Make it anew."
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "below").mkdir()
+    written = {name: write_file(tmp_path, name, data) for name, data in (("a.bin", b"abc"), ("below/b.json", b"{}"))}
+    write_manifest(tmp_path, {"step": 3}, written)
+    return tmp_path
+
+
+def test_a_folder_is_read_as_it_was_written(folder: Path) -> None:
+    opened = SealedFolder.open(folder, ADVICE)
+    assert opened.fields == {"step": 3}
+    assert opened.read("a.bin") == b"abc"
+    assert opened.read_json("below/b.json") == {}
+    assert opened.files["a.bin"].sha256 == hashlib.sha256(b"abc").hexdigest()
+    for name in opened.files:
+        opened.check(name)
+
+
+def test_each_changed_byte_is_found(folder: Path) -> None:
+    for path in (folder / MANIFEST, folder / "a.bin", folder / "below/b.json"):
+        content = path.read_bytes()
+        for at in range(len(content)):
+            path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+            with pytest.raises(Damaged):
+                check(folder)
+        path.write_bytes(content)
+        check(folder)
+
+
+@pytest.mark.parametrize("change", [os.unlink, lambda path: os.truncate(path, 1), lambda path: replace_by_link(path)])
+@pytest.mark.parametrize("name", [MANIFEST, "a.bin", "below/b.json"])
+def test_a_missing_a_cut_and_a_linked_file_are_found_at_once(folder: Path, name: str, change: object) -> None:
+    change(folder / name)  # type: ignore[operator]
+    with pytest.raises(Damaged) as error:
+        SealedFolder.open(folder, ADVICE)
+    assert error.value.problems[0].where == str(folder / name)
+
+
+def test_another_version_is_refused_by_name_even_if_its_seal_is_right(folder: Path) -> None:
+    fields = json.loads((folder / MANIFEST).read_bytes()) | {"format_version": FORMAT_VERSION + 1}
+    del fields["sha256"]
+    fields["sha256"] = hashlib.sha256(dump_json(fields)).hexdigest()
+    (folder / MANIFEST).write_bytes(dump_json(fields))
+    with pytest.raises(RunError, match=f"its format is {FORMAT_VERSION + 1}") as error:
+        SealedFolder.open(folder, ADVICE)
+    assert not isinstance(error.value, Damaged), "so that nobody falls back to an older folder"
+
+
+@pytest.mark.parametrize("name", ["../a", "/a", "a/../b", ".a", "a//b", "", "a/"])
+def test_a_name_that_leads_out_of_the_folder_is_refused(tmp_path: Path, name: str) -> None:
+    write_manifest(tmp_path, {}, {name: write_file(tmp_path, "a", b"")})
+    with pytest.raises(Damaged, match="size and sha256"):
+        SealedFolder.open(tmp_path, ADVICE)
+
+
+def check(folder: Path) -> None:
+    opened = SealedFolder.open(folder, ADVICE)
+    for name in opened.files:
+        opened.check(name)
+
+
+def replace_by_link(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to("elsewhere")
