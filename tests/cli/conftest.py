@@ -137,6 +137,8 @@ class InThisProcess:
     def poll(self) -> int:
         return self.code
 
+    wait = poll
+
 
 @pytest.fixture
 def sweeps_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:

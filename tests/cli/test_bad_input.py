@@ -455,8 +455,7 @@ WITH_LONG_NAMES = [
     *(["train", "--resume", LONG], ["train", "-c", "nano.yaml", "--continue", "--name", LONG]),
     *(["sample", LONG], ["sample", "--prompt-file", LONG], ["sample", "--out", LONG]),
     *(["eval", LONG], ["eval", "--file", LONG]),
-    *(["runs", LONG], ["runs", "diff", "nano", LONG], ["runs", "plot", LONG], ["runs", "rm", LONG]),
-    *(["runs", "verify", LONG], ["runs", "plot", "nano", "-o", LONG]),
+    *(["runs", LONG], ["runs", "diff", "nano", LONG], ["runs", "rm", LONG], ["runs", "verify", LONG]),
     ["prepare", "-c", "nano.yaml", "--set", f"data.dir={LONG}"],
 ]
 

@@ -75,11 +75,6 @@ EFFECTS = {
         "as_csv": ([], ["--csv"]),
     },
     ("runs", "diff"): {"a": (["nano"], ["other"]), "b": (["nano"], ["other"])},
-    ("runs", "plot"): {
-        "names": (["nano"], ["other"]),
-        "x": (["nano"], ["--x", "step"]),
-        "out": (["nano"], ["--out", "written.svg"]),
-    },
     ("runs", "rm"): {"names": (["other", "--yes"], ["seed"]), "yes": (["other"], ["--yes"])},
 }
 

@@ -62,14 +62,14 @@ def test_every_parameter_has_a_case():
 @pytest.mark.parametrize(("command", "case"), [pytest.param(c, case, id=f"{c}-{name}") for c, name, case in CASES])
 @pytest.mark.parametrize("has_option", [True, False])
 def test_the_option_acts(gptlite, trained, monkeypatch, command, case, has_option):
-    def start(run: SweepRun, *_: object, threads: int, to_terminal: bool) -> None:
-        raise Interrupted(signal.SIGTERM, f"{threads} threads")
+    def start(run: SweepRun, arguments: object, environment: dict[str, str], *, to_terminal: bool) -> None:
+        raise Interrupted(signal.SIGTERM, f"{environment['GPTLITE_THREADS']} threads")
 
-    monkeypatch.setattr("gptlite.cli.sweep.workers.start", start)
+    monkeypatch.setattr("gptlite.cli.sweep.command.start", start)
     plays = Card("plays", "by Shakespeare", ("ftp://nowhere.test/plays",), "0" * 64, 9, "none")
     monkeypatch.setattr(named_datasets, "cards", lambda: [plays])
     monkeypatch.setattr(named_datasets, "find_card", {"plays": plays}.get)
-    monkeypatch.setattr("gptlite.cli.sweep.sweep_runs.available_threads", lambda: Choice(4, ""))
+    monkeypatch.setattr("gptlite.cli.sweep.workers.available_threads", lambda: Choice(4, ""))
     if command == "prepare":
         Path("data/prepared").rename("data/before")
     Path("more.txt").write_text("the cat sat on the hill.\n" * 40)

@@ -1,4 +1,4 @@
-"""`gptlite runs`: list, diff, plot and rm."""
+"""`gptlite runs`: list, diff and rm."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
@@ -125,8 +124,6 @@ def test_runs_are_sorted_and_filtered(gptlite, trained, words, names):
         (["diff", "nano"], "error: gptlite runs diff: missing argument 'B'. See gptlite runs diff --help."),
         (["diff", "nano", "none"], "run none: there is no run of this name in runs"),
         (["diff", "nano", "nano"], "nano: this run is given twice. Leave one out."),
-        (["plot", "nano", "--x", "epochs"], "--x: epochs is not one of step, tokens, seconds."),
-        (["plot", "nano", "-o", "missing/a.svg"], "--out missing/a.svg: there is no folder missing"),
         (["rm", "data", "--yes"], "data: this is not the folder of a run, since it has no config.yaml."),
         (["rm", "nano", "runs/nano", "--yes"], "runs/nano: this run is given twice."),
     ],
@@ -332,23 +329,6 @@ def test_diff_marks_values_interpolated_between_evaluations(gptlite, trained):
     assert "~ interpolated between two evaluations" in result.out
 
 
-@pytest.mark.parametrize(("axis", "last"), [("step", 6.0), ("tokens", 768.0)])
-def test_plot_draws_a_curve_for_each_run(gptlite, trained, axis, last):
-    varied("a")
-    result = gptlite("runs", "plot", "nano", "a", "--x", axis, "--out", "curves.svg")
-    assert (result.code, result.out) == (0, "curves.svg\n")
-    svg = ElementTree.parse("curves.svg").getroot()
-    words = [element.text for element in svg.iter("{http://www.w3.org/2000/svg}text")]
-    assert {"nano", "a", "bits per byte"} <= set(words)
-    marks = [float(word) for word in words if word and re.fullmatch(r"\d+", word)]
-    assert max(marks) >= last
-
-
-def test_plot_refuses_a_run_without_evaluations(gptlite, trained):
-    (trained / "metrics.jsonl").unlink()
-    assert gptlite("runs", "plot", "nano").refuses("runs/nano: this run has no evaluations to plot.")
-
-
 def answer(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(text))
 
@@ -434,13 +414,13 @@ def test_names_cannot_break_lines_or_control_the_terminal(gptlite, trained):
     assert [row[0] for row in rows(gptlite("runs").out)] == ["run", r"a\nb\x1b[31m", "nano"]
 
 
-def test_list_diff_and_plot_need_neither_torch_nor_the_slow_part_of_rich(gptlite, trained):
+def test_list_and_diff_need_neither_torch_nor_the_slow_part_of_rich(gptlite, trained):
     varied("a")
     program = """
 import sys
 sys.modules["torch"] = sys.modules["rich.console"] = None
 from gptlite.cli import app
-for line in ("", "diff nano a", "plot nano a"):
+for line in ("", "diff nano a"):
     assert app.run(["runs", *line.split()]) == 0
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

@@ -18,10 +18,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from gptlite.cli.sweep.command import validate_sweep
-from gptlite.cli.sweep.progress import SweepProgress
-from gptlite.cli.sweep.report import report
+from gptlite.cli.sweep.command import plan_sweep, report
 from gptlite.cli.sweep.sweep_runs import SweepRun
+from gptlite.cli.sweep.workers import Progress
 from gptlite.cli.terminal import Console
 from gptlite.cli.train.options import TrainOptions
 from gptlite.config.loading import dump_config, load_config
@@ -199,21 +198,18 @@ def test_failed_points_have_rows_whether_or_not_their_run_started(gptlite, capfd
 
 
 def layers_1_to_3() -> Sequence[SweepRun]:
-    return validate_sweep(TrainOptions(config="nano.yaml", sweep=["model.n_layer=1,2,3"])).runs
+    return plan_sweep(TrainOptions(config="nano.yaml", sweep=["model.n_layer=1,2,3"]))[-1]
 
 
 def test_with_several_jobs_errors_new_warnings_and_ends_are_printed(gptlite, capfd):
     for quiet in (False, True):
         runs = layers_1_to_3()
-        progress = SweepProgress("s", runs, 3, quiet=quiet)
+        progress = Progress("s", runs, 3, quiet=quiet)
         for run in runs[:2]:
-            for line in ("config: nano.yaml", "warning: short", f"run {run.name}: stopped", "interrupted"):
-                progress.wrote(run, line)
-        progress.wrote(runs[1], "error: no such device")
-        progress.ended(runs[1], 2)
-        progress.wrote(runs[2], "Traceback")
-        progress.wrote(runs[2], "AssertionError")
-        progress.ended(runs[2], 1)
+            progress.wrote(run, ["config: nano.yaml", "warning: short", f"run {run.name}: stopped", "interrupted"])
+        progress.wrote(runs[1], ["error: no such device"])
+        progress.ended(runs[1], 2, ["error: no such device"])
+        progress.ended(runs[2], 1, ["Traceback", "AssertionError"])
         # (line, whether it is printed under --quiet)
         expected = [
             ("sweep s: 3 runs in runs", False),
@@ -243,24 +239,22 @@ class Bar(Console):
         self.moves.append(step)
 
 
-def test_one_bar_counts_the_updates_of_all_runs(gptlite, capfd, monkeypatch):
+@pytest.mark.parametrize(("quiet", "moves"), [(True, []), (False, [18, 10, 10, 11, "closed"])])
+def test_one_bar_counts_the_updates_of_all_runs(gptlite, monkeypatch, quiet, moves):
     finished("nano-sweep-01-n_layer=1", 2.0, 6)
     log = begun("nano-sweep-02-n_layer=2", "model.n_layer=2").path / "metrics.jsonl"
     log.write_text('{"step": 4, "split": "train"}\n')
-    monkeypatch.setattr("gptlite.cli.sweep.progress.INTERVAL", 0)
-    monkeypatch.setattr("gptlite.cli.sweep.progress.Console", Bar)
+    monkeypatch.setattr("gptlite.cli.sweep.workers.BAR_INTERVAL", 0)
+    monkeypatch.setattr("gptlite.cli.sweep.workers.Console", Bar)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
-    with SweepProgress("s", layers_1_to_3(), 2, quiet=True) as progress:
-        progress.update()
-    assert Bar.moves == []
-    assert capfd.readouterr().err == ""
-    with SweepProgress("s", layers_1_to_3(), 2, quiet=False) as progress:
-        progress.update()
-        log.write_text('{"step": 5, "split": "train"}\n')
-        progress.update()
-    assert Bar.moves == [18, 10, 10, 11, "closed"]
-    assert capfd.readouterr().err == "sweep s: 3 runs in runs, 1 of them finished\n"
+    Bar.moves.clear()
+    progress = Progress("s", layers_1_to_3(), 2, quiet=quiet)
+    progress.move_bar()
+    log.write_text('{"step": 5, "split": "train"}\n')
+    progress.move_bar()
+    progress.close()
+    assert Bar.moves == moves
 
 
 def test_a_diverged_point_does_not_stop_the_others_and_sets_the_exit_code(gptlite, monkeypatch):
@@ -372,19 +366,18 @@ def test_a_sweep_killed_twice_ends_with_the_table_and_the_metrics_of_one_left_al
     assert sorted(metrics(alone)) == [row[0] for row in sorted(cells(table)[1:])]
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("sweeps_in_this_process")
-def test_runs_that_a_killed_sweep_left_in_training_are_not_trained_twice(gptlite, tmp_path, monkeypatch):
-    folder = folder_of(tmp_path, "orphans")
-    words = ["--sweep", "train.max_steps=600,3", "--set", "eval.every=300", "--set", "save.every=100"]
-    with sweep(folder, *words) as first:
-        wait_for_updates(first, folder, 5)
-        first.kill()
-    monkeypatch.chdir(folder)
-    command = ["train", "-c", "nano.yaml", *words, "--continue"]
-    assert "waiting" in gptlite(*command).err
-    assert [row[1] for row in cells(gptlite(*command).out)[1:]] == ["finished"] * 2
-    assert "resumed_by" not in json.loads(Path("runs/nano-sweep-01-max_steps=600/run.json").read_text())
+def test_a_run_that_another_process_trains_is_an_error_of_that_run_and_the_others_go_on(gptlite):
+    words = ["train", "-c", "nano.yaml", *LR]
+    assert gptlite(*words).code == 0
+    longer = [*words, "--continue", "--set", "train.max_steps=8"]
+    with Run(Path("runs/nano-sweep-01-lr=0.001")).lock():
+        result = gptlite(*longer)
+    assert (result.code, len(result.errors)) == (2, 1)
+    assert "[1/2] nano-sweep-01-lr=0.001 failed with exit code 2" in result.err
+    assert [row[1] for row in cells(result.out)[1:]] == ["finished", "running"]
+    again = gptlite(*longer)
+    assert (again.code, [row[1] for row in cells(again.out)[1:]]) == (0, ["finished", "finished"])
 
 
 @pytest.mark.slow

@@ -41,14 +41,11 @@ def describe_differences(a: Summary, b: Summary, others: Sequence[Summary]) -> I
         names = [on_one_line(str(run.run.path.absolute())) for run in (a, b)]
     cells = [row_cells(RunGroup([run])) for run in (a, b)]
     headers = [header for header in cells[0] if header != "run"]
-    yield _two_columns("", headers, names, [[each[header] for header in headers] for each in cells])
+    yield _two_columns("", headers, names, [[row[header] for header in headers] for row in cells])
     yield "\n"
     keys = differences(a.config, b.config)
-    if keys:
-        values = [[write(run.config[key]) if key in run.config else "-" for key in keys] for run in (a, b)]
-        yield _two_columns("config", keys, names, values)
-    else:
-        yield "config: the same\n"
+    values = [[write(run.config[key]) if key in run.config else "-" for key in keys] for run in (a, b)]
+    yield _two_columns("config", keys, names, values) if keys else "config: the same\n"
     same_sources = not any(key.startswith(("data.", "tokenizer.")) for key in keys)
     if same_sources and None not in (a.text, b.text) and a.text != b.text:
         yield "text: not the same. It was changed between the two runs.\n"
@@ -60,7 +57,13 @@ def describe_differences(a: Summary, b: Summary, others: Sequence[Summary]) -> I
             )
     yield from _compare_curves(a, b, names)
     yield from _compare_with_seeds(a, b, names, others)
-    yield from _compare_samples(a, b, names)
+    samples = {}
+    for run, name in zip((a, b), names, strict=True):
+        step, text = next(reversed(read_samples(run.run)), (None, ""))
+        samples[f"{name}, no sample" if step is None else f"{name}, sample at step {step}"] = text
+    if any(samples.values()):
+        yield "\n"
+        yield side_by_side(samples, terminal_width())
 
 
 def _two_columns(title: str, keys: Sequence[str], names: Sequence[str], values: Sequence[Sequence[str]]) -> str:
@@ -108,33 +111,37 @@ def _compare_with_seeds(a: Summary, b: Summary, names: Sequence[str], others: Se
         return
     groups = [find_seed_group(run, others) for run in (a, b)]
     scores = [group.scores for group in groups]
-    seeds = " and ".join(f"{counted(len(each), 'seed')} of {name}" for each, name in zip(scores, names, strict=True))
+    seeds = " and ".join(f"{counted(len(own), 'seed')} of {name}" for own, name in zip(scores, names, strict=True))
     states = dict(zip(names, (a.state, b.state), strict=True))
     unfinished = [f"{name} is not finished ({state})" for name, state in states.items() if state != "finished"]
+    commands: list[str] = []
     if _names_of_texts(a) != _names_of_texts(b):
-        handles = " ".join(shlex.quote(run.run.handle) for run in (a, b))
-        yield "\n" + _wrapped("cannot tell which is better: they were scored on different texts. Score them on one:")
-        yield f"  {shell_name('gptlite')} eval {handles} --file FILE\n"
+        said = "cannot tell which is better: they were scored on different texts. Score them on one:"
+        commands = [f"eval {' '.join(shlex.quote(run.run.handle) for run in (a, b))} --file FILE"]
     elif unfinished:
-        yield "\n" + _wrapped(f"cannot tell which is better: {' and '.join(unfinished)}")
+        said = f"cannot tell which is better: {' and '.join(unfinished)}"
     elif groups[0] == groups[1]:
-        yield "\n" + _wrapped("both are seeds of one setting: their scores differ by chance only")
-    elif all(len(each) > 1 for each in scores):
-        yield "\n" + _wrapped(_judge(scores, names, seeds))
+        said = "both are seeds of one setting: their scores differ by chance only"
+    elif all(len(own) > 1 for own in scores):
+        said = _judge(scores, names, seeds)
     elif all(scores):
-        yield "\n" + _wrapped(f"cannot tell which is better from {seeds}: seeds differ, too. To train more seeds:")
-        yield from (_command_for_seeds(run, others) for run, each in zip((a, b), scores, strict=True) if len(each) == 1)
+        said = f"cannot tell which is better from {seeds}: seeds differ, too. To train more seeds:"
+        commands = [_train_seeds(run, others) for run, own in zip((a, b), scores, strict=True) if len(own) == 1]
+    else:
+        return
+    yield "\n" + _wrapped(said)
+    yield from (f"  {shell_name('gptlite')} {on_one_line(command)}\n" for command in commands)
 
 
 def _names_of_texts(run: Summary) -> list[str]:
-    """The sources of a run without their folders: a project may have been moved."""
+    """Return the sources of a run without their folders: a project may have been moved."""
     given = [run.config.get(f"data.{key}") for key in ("source", "val_source")]
-    return [Path(str(spec)).name for each in given for spec in (each if isinstance(each, list) else [each])]
+    return [Path(str(spec)).name for specs in given for spec in (specs if isinstance(specs, list) else [specs])]
 
 
 def _judge(scores: Sequence[Sequence[float]], names: Sequence[str], seeds: str) -> str:
     """Return which mean of best bits per byte is lower, if the 95 % interval of the difference does not hold zero."""
-    (name, better), (_, worse) = sorted(zip(names, scores, strict=True), key=lambda each: mean(each[1]))
+    (name, better), (_, worse) = sorted(zip(names, scores, strict=True), key=lambda pair: mean(pair[1]))
     difference = MeanDifference.of(worse, better)
     low, high = difference.interval
     if low > 0:
@@ -148,28 +155,16 @@ def _judge(scores: Sequence[Sequence[float]], names: Sequence[str], seeds: str) 
     )
 
 
-def _command_for_seeds(run: Summary, others: Sequence[Summary]) -> str:
-    """Return the command that trains more seeds of a run's setting, in its folder."""
+def _train_seeds(run: Summary, others: Sequence[Summary]) -> str:
+    """Return the arguments that train more seeds of a run's setting, in its folder."""
     seeds = unused_seeds(run, others, MORE_SEEDS)
     folder = run.run.path.resolve().parent
     is_default = runs_folder(str(run.config.get("run.dir", DEFAULT_FOLDER))).resolve() == folder
     words = ["--config", str(run.run.path / CONFIG), "--sweep", f"{SEED}={','.join(map(str, seeds))}"]
     words += ["--name", f"{run.name}-seeds-{seeds[0]}"]
     words += [] if is_default else ["--set", f"run.dir={write(str(folder))}"]
-    return on_one_line(f"  {shell_name('gptlite')} train {shlex.join(words)}") + "\n"
+    return f"train {shlex.join(words)}"
 
 
 def _wrapped(text: str) -> str:
     return textwrap.fill(text, terminal_width() or PAGE_WIDTH) + "\n"
-
-
-def _compare_samples(a: Summary, b: Summary, names: Sequence[str]) -> Iterator[str]:
-    samples = [next(reversed(read_samples(run.run)), None) for run in (a, b)]
-    if all(sample is None for sample in samples):
-        return
-    texts = {}
-    for name, sample in zip(names, samples, strict=True):
-        step, text = sample or (0, "")
-        texts[f"{name}, sample at step {step}" if sample else f"{name}, no sample"] = text
-    yield "\n"
-    yield side_by_side(texts, terminal_width())

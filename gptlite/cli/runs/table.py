@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from gptlite.cli.tables import format_table
+from gptlite.cli.tables import format_table, terminal_width
 from gptlite.config.saved import shortened
 from gptlite.config.yaml import Value, parse_scalar, write
 from gptlite.errors import ConfigError
@@ -20,14 +20,15 @@ from gptlite.runs.run import Run
 from gptlite.runs.summary import Summary, read_run
 
 LONGEST_VALUE = 24  # characters of a config value
+FAILED = "failed"
 
-NUMBERS = ("step", "tokens", "params", "bits/byte", "at", "tok/s", "elapsed")
+NUMBERS = ("step", "tokens", "params", "bits/byte", "at", "loss", "tok/s", "elapsed")
 # Columns that a narrow terminal leaves out, in this order.
-DROPPED = ("tokenizer", "elapsed", "tok/s", "params", "at", "tokens", "step", "state", "differs", "bits/byte")
+DROPPED = ("tokenizer", "elapsed", "tok/s", "params", "loss", "at", "tokens", "step", "state", "differs", "bits/byte")
 SHRINKABLE = {"run": 16, "differs": 22}
-STATE_STYLES = {"running": "cyan", "finished": "green", "stopped": "yellow", "diverged": "red"}
+STATE_STYLES = {"running": "cyan", "finished": "green", "stopped": "yellow", "diverged": "red", FAILED: "red"}
 
-# The columns of --csv and the keys of --json.
+# The columns of --csv and the keys of --json. Figures of runs that differ only in their seed are means.
 FIGURES: Mapping[str, Callable[[RunGroup], Any]] = {
     "name": lambda row: row.first.name,
     "seeds": lambda row: len(row.runs),
@@ -43,6 +44,19 @@ FIGURES: Mapping[str, Callable[[RunGroup], Any]] = {
     "tokens_per_second": lambda row: row.mean(lambda run: run.tokens_per_second),
     "elapsed": lambda row: row.mean(lambda run: run.elapsed),
     "started_at": lambda row: datetime.fromtimestamp(row.first.started_at, UTC).isoformat(),
+}
+# The columns of the table: a figure of each, and how it is written.
+COLUMNS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
+    "run": ("name", str),
+    "state": ("state", str),
+    "step": ("step", "{:.0f}".format),
+    "tokens": ("tokens", lambda x: abbreviated(round(x))),
+    "params": ("parameters", abbreviated),
+    "tokenizer": ("tokenizer", str),
+    "bits/byte": ("best_bits_per_byte", "{:.4f}".format),
+    "at": ("best_step", "{:.0f}".format),
+    "tok/s": ("tokens_per_second", lambda x: abbreviated(round(x))),
+    "elapsed": ("elapsed", clock_time),
 }
 SHORT_NAMES = {"best": "best_bits_per_byte", "speed": "tokens_per_second", "started": "started_at"}
 SORT_NAMES = ("name", "state", "step", "tokens", "parameters", "best", "speed", "elapsed")
@@ -61,8 +75,17 @@ def read_summaries(runs: Iterable[Run], say: Say) -> list[Summary]:
 
 def filter_runs(runs: Sequence[Summary], expressions: Sequence[str]) -> list[Summary]:
     """Return the runs that match every expression, KEY=VALUE or a part of the name. ConfigError for an unknown KEY."""
-    tests = [_test(expression, runs) for expression in expressions]
-    return [run for run in runs if all(test(run) for test in tests)]
+    matching = list(runs)
+    for expression in expressions:
+        name, equals, text = (part.strip() for part in expression.partition("="))
+        if not equals:
+            matching = [run for run in matching if name in run.name]
+        elif name == "state":
+            matching = [run for run in matching if run.state == text]
+        else:
+            key, accepted = _config_key("--filter", name, runs, ["state"]), (parse_scalar(text), text)
+            matching = [run for run in matching if key in run.config and run.config[key] in accepted]
+    return matching
 
 
 def sort_rows(rows: Sequence[RunGroup], name: str | None) -> list[RunGroup]:
@@ -73,24 +96,16 @@ def sort_rows(rows: Sequence[RunGroup], name: str | None) -> list[RunGroup]:
     if name is None or not rows:
         return list(rows)
     name = SHORT_NAMES.get(name, name)
-    if name == "best_bits_per_byte":
-        return sorted(rows, key=lambda row: _sort_key(None if row.first.sees_ahead else row.best))
-    figure = FIGURES.get(name)
-    if figure is not None:
-        return sorted(rows, key=lambda row: _sort_key(figure(row)))
-    key = _config_key("--sort", name, [row.first for row in rows], SORT_NAMES)
-    return sorted(rows, key=lambda row: _sort_key(row.value(key)))
+    key = "" if name in FIGURES else _config_key("--sort", name, [row.first for row in rows], SORT_NAMES)
 
+    def order(row: RunGroup) -> tuple[bool, bool, Any]:
+        value = row.value(key) if key else FIGURES[name](row)
+        if name == "best_bits_per_byte" and row.first.sees_ahead:
+            value = None
+        is_number = isinstance(value, int | float)
+        return value is None, not is_number, value if is_number else str(value)
 
-def _test(expression: str, runs: Sequence[Summary]) -> Callable[[Summary], bool]:
-    name, equals, text = (part.strip() for part in expression.partition("="))
-    if not equals:
-        return lambda run: name in run.name
-    if name == "state":
-        return lambda run: run.state == text
-    key = _config_key("--filter", name, runs, ["state"])
-    value = parse_scalar(text)
-    return lambda run: key in run.config and (run.config[key] == value or run.config[key] == text)
+    return sorted(rows, key=order)
 
 
 def _config_key(option: str, name: str, runs: Sequence[Summary], others: Sequence[str]) -> str:
@@ -108,46 +123,38 @@ def _config_key(option: str, name: str, runs: Sequence[Summary], others: Sequenc
     raise ConfigError(f"{name} is neither a key of the config nor one of {', '.join(others)}. {advice}", where=option)
 
 
-def _sort_key(value: Any) -> tuple[bool, bool, Any]:
-    """Order numbers before texts, and None last."""
-    is_number = isinstance(value, int | float)
-    return value is None, not is_number, value if is_number else str(value)
-
-
-def as_table(rows: Sequence[RunGroup], width: int | None) -> str:
-    """Return a line per row that fits into `width` columns, or in full width for None."""
+def as_table(rows: Sequence[RunGroup]) -> str:
+    """Return a line per row, which says in what its config differs from the others."""
     short_keys = shortened(find_differing_keys(rows))
-    columns: dict[str, list[str]] = {}
+    table = []
     for row, own in zip(rows, uncommon_values(rows), strict=True):
         differs = ", ".join(f"{short_keys[key]} {short_value(value)}" for key, value in own.items())
-        for header, cell in {**row_cells(row), "differs": differs}.items():
-            columns.setdefault(header, []).append(cell)
+        table.append({**row_cells(row), "differs": differs})
+    return format_rows(table, list(table[0]))
+
+
+def format_rows(rows: Sequence[Mapping[str, str]], headers: Sequence[str]) -> str:
+    """Return a table of runs that fits the terminal. Columns without any cell are left out."""
+    columns = {header: [row.get(header, "") for row in rows] for header in headers}
     filled = {header: cells for header, cells in columns.items() if any(cells)}
-    return format_table(filled, width, numbers=NUMBERS, shrinkable=SHRINKABLE, dropped=DROPPED, styles=STATE_STYLES)
+    return format_table(
+        filled, terminal_width(), numbers=NUMBERS, shrinkable=SHRINKABLE, dropped=DROPPED, styles=STATE_STYLES
+    )
 
 
 def row_cells(row: RunGroup) -> dict[str, str]:
     """Return the cells of a row by header."""
 
-    def number(name: str, form: Callable[[float], str]) -> str:
-        value = FIGURES[name](row)
-        return "" if value is None else form(value)
-
-    of_steps = "" if row.first.steps is None else f"/{row.first.steps}"
-    seeds = f" ({counted(len(row.runs), 'seed')})" if len(row.runs) > 1 else ""
-    deviation = "" if row.deviation is None else f" ±{row.deviation:.4f}"
-    no_mask = " (no mask)" if row.first.sees_ahead else ""  # which is no prediction
+    more = {
+        "run": f" ({counted(len(row.runs), 'seed')})" if len(row.runs) > 1 else "",
+        "step": "" if row.first.steps is None else f"/{row.first.steps}",
+        "bits/byte": ("" if row.deviation is None else f" ±{row.deviation:.4f}")
+        + (" (no mask)" if row.first.sees_ahead else ""),  # which is no prediction
+    }
+    values = {header: FIGURES[name](row) for header, (name, _) in COLUMNS.items()}
     return {
-        "run": row.first.name + seeds,
-        "state": row.first.state,
-        "step": number("step", lambda x: f"{x:.0f}{of_steps}"),
-        "tokens": number("tokens", lambda x: abbreviated(round(x))),
-        "params": number("parameters", lambda x: abbreviated(round(x))),
-        "tokenizer": row.first.tokenizer,
-        "bits/byte": number("best_bits_per_byte", lambda x: f"{x:.4f}{deviation}{no_mask}"),
-        "at": number("best_step", lambda x: f"{x:.0f}"),
-        "tok/s": number("tokens_per_second", lambda x: abbreviated(round(x))),
-        "elapsed": number("elapsed", clock_time),
+        header: "" if values[header] is None else form(values[header]) + more.get(header, "")
+        for header, (_, form) in COLUMNS.items()
     }
 
 
@@ -160,15 +167,12 @@ def short_value(value: Value) -> str:
 
 
 def as_json(rows: Sequence[RunGroup]) -> str:
-    """Return {"runs": [{the keys of FIGURES, "runs": [names], "config": {"train.lr": ...}}]}.
-
-    The figures of runs that differ only in their seed are means.
-    """
-    entries = []
-    for row in rows:
-        names = [run.name for run in row.runs]
-        config = {key: row.value(key) for key in row.first.config}
-        entries.append({**_figures(row), "runs": names, "config": config})
+    """Return {"runs": [{the keys of FIGURES, "runs": [names], "config": {"train.lr": ...}}]}."""
+    entries = [
+        {name: figure(row) for name, figure in FIGURES.items()}
+        | {"runs": [run.name for run in row.runs], "config": {key: row.value(key) for key in row.first.config}}
+        for row in rows
+    ]
     return json.dumps({"runs": entries}, ensure_ascii=False) + "\n"
 
 
@@ -178,10 +182,5 @@ def as_csv(rows: Sequence[RunGroup]) -> str:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow([*FIGURES, *keys])
-    for row in rows:
-        writer.writerow([*_figures(row).values(), *(row.value(key) for key in keys)])
+    writer.writerows([*(figure(row) for figure in FIGURES.values()), *map(row.value, keys)] for row in rows)
     return file.getvalue()
-
-
-def _figures(row: RunGroup) -> dict[str, Any]:
-    return {name: figure(row) for name, figure in FIGURES.items()}

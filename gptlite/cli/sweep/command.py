@@ -2,72 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import shlex
+from collections.abc import Mapping, Sequence
 
 import typer
 
 from gptlite.cli.options import located_text
-from gptlite.cli.terminal import emit
-from gptlite.errors import ConfigError, Interrupted, Problem, StorageError, gathered, located
-
-if TYPE_CHECKING:
-    from gptlite.cli.sweep.sweep_runs import SweepRun
-    from gptlite.cli.sweep.workers import Worker
-    from gptlite.cli.train.configs import Configs
-    from gptlite.cli.train.options import TrainOptions
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """A validated sweep."""
-
-    name: str
-    configs: Configs
-    runs: Sequence[SweepRun]
+from gptlite.cli.runs.table import FAILED, format_rows, read_summaries, row_cells, short_value, sort_rows
+from gptlite.cli.sweep.sweep_runs import (
+    STOPPED,
+    SweepRun,
+    check_runs,
+    check_unchanged,
+    exit_code,
+    prepare_texts,
+    sweep_runs,
+)
+from gptlite.cli.sweep.workers import Progress, Worker, environment_for, start, train_runs
+from gptlite.cli.terminal import emit, next_commands
+from gptlite.cli.train.configs import Configs
+from gptlite.cli.train.options import TrainOptions
+from gptlite.config.grid import Point, SweepAxis, load_points, points, read_axes
+from gptlite.config.saved import shortened
+from gptlite.errors import ConfigError, Interrupted, Problem, gathered, located
+from gptlite.formatting import Say
+from gptlite.runs.compare import SEED, RunGroup, group_seeds
+from gptlite.runs.names import check_name
+from gptlite.runs.summary import read_curve
+from gptlite.training.signals import Signals
 
 
 def run_sweep(options: TrainOptions) -> None:
-    """Train every point of the grid that is not trained yet, and print the table of all."""
-    sweep = validate_sweep(options)
-    from gptlite.cli.sweep.progress import SweepProgress
-    from gptlite.cli.sweep.report import report
-    from gptlite.cli.sweep.sweep_runs import check_runs, exit_code, prepare_texts, threads_per_run
-    from gptlite.cli.sweep.workers import WorkerPool
-    from gptlite.training.signals import Signals
-
-    jobs, runs, again = options.jobs or 1, sweep.runs, options.to_continue_sweep
-    threads = threads_per_run(jobs, len(runs))
+    """Train every point of the grid that is not trained yet, each in a process of its own; print the table of all."""
+    name, configs, runs = plan_sweep(options)
+    jobs = options.jobs or 1
     with located_text(options.data):
-        check_runs(sweep.name, runs, continue_=options.continue_)
-        progress = SweepProgress(sweep.name, runs, jobs, quiet=options.quiet)
+        check_runs(name, runs, continue_=options.continue_)
+        progress = Progress(name, runs, jobs, quiet=options.quiet)
         prepare_texts(runs, progress.say)
-    pool = WorkerPool(runs, lambda run: start_unchanged(run, sweep, options, threads), jobs, progress)
-    signals = Signals(f"sweep {sweep.name}", None, progress.answer_signal, "stopping all runs after their updates")
-    with progress:
-        pool.work(signals)
-    if pool.cut_short:
-        over = f"{sum(run.is_done for run in runs)} of {len(runs)} runs are finished. Continue with:\n  {again}"
-        if signals.received:
-            raise Interrupted(signals.received, f"stopped; every run is saved. {over}", where=f"sweep {sweep.name}")
-        raise StorageError(f"stopped after the disk or network error above. {over}", where=f"sweep {sweep.name}")
-    emit(report(runs, pool.codes, progress.say), styled=True)
-    if code := exit_code(runs, pool.codes):
+    environment = {**configs.environment, **environment_for(min(jobs, len(runs)))}
+
+    def start_run(run: SweepRun) -> Worker:
+        check_unchanged(run, runs, configs)
+        return start(run, options.of_every_run, environment, to_terminal=jobs == 1)
+
+    signals = Signals(f"sweep {name}", None, progress.answer_signal, "stopping all runs after their updates")
+    codes = train_runs(runs, start_run, jobs, progress, signals)
+    if signals.received and not all(run.is_done or codes.get(run.name, 0) not in (0, *STOPPED) for run in runs):
+        over = f"{sum(run.is_done for run in runs)} of {len(runs)} runs are finished"
+        sentence = f"stopped; every run is saved. {over}. Continue with:\n  {options.to_continue_sweep}"
+        raise Interrupted(signals.received, sentence, where=f"sweep {name}")
+    emit(report(runs, codes, progress.say), styled=True)
+    if code := exit_code(runs, codes):
         raise typer.Exit(code)
 
 
-def validate_sweep(options: TrainOptions) -> Sweep:
-    """Read the grid and the config of every point. Raises ConfigError with every problem of options and points."""
-    from gptlite.cli.sweep.sweep_runs import sweep_runs
-    from gptlite.cli.train.configs import Configs
-    from gptlite.config.grid import SweepAxis, load_points, points, read_axes
-    from gptlite.config.schema import RunConfig
-    from gptlite.runs.names import check_name
+def plan_sweep(options: TrainOptions) -> tuple[str, Configs, Sequence[SweepRun]]:
+    """Return the sweep's name, what loads its configs, and its runs.
 
+    Raises ConfigError with every problem of options and points.
+    """
     problems: list[Problem] = options.problems()
     axes: list[SweepAxis] = []
-    asked: list[RunConfig] = []
     with gathered(problems), located("--sweep"):
         axes = read_axes(options.sweep, options.keys_set)
     with gathered(problems):
@@ -78,25 +74,46 @@ def validate_sweep(options: TrainOptions) -> Sweep:
         with gathered(problems), located(f"--name {name}", at=f"run {name}"):
             check_name(options.name, name)
             check_name(grid[0].name, name)  # longer by a number
-        asked = load_points(configs.load, grid, "--sweep")
+        runs = sweep_runs(grid, load_points(configs.load, grid, "--sweep"))
     if problems:
         raise ConfigError(problems)
-    configs = configs.timed(sweep_runs(grid, asked))
-    return Sweep(name, configs, sweep_runs(grid, load_points(configs.load, grid, "--sweep")))
+    configs = configs.timed(runs)
+    return name, configs, sweep_runs(grid, load_points(configs.load, grid, "--sweep"))
 
 
-def start_unchanged(run: SweepRun, sweep: Sweep, options: TrainOptions, threads: int) -> Worker:
-    """Start a worker for a run. Raises UserError if its config or text has changed since the sweep began."""
-    from gptlite.cli.sweep.sweep_runs import check_same_text
-    from gptlite.cli.sweep.workers import start
-    from gptlite.config.grid import load_points
+def report(runs: Sequence[SweepRun], codes: Mapping[str, int], say: Say) -> str:
+    """Return the table and the next commands: the best run first, models without a mask last, seeds in one row.
 
-    if load_points(sweep.configs.load, [run.point]) != [run.cfg]:
-        raise ConfigError(
-            "this config was changed while the sweep was running. Change it back and add --continue, or start "
-            "another sweep under another --name.",
-            where=str(sweep.configs.path or "--minutes"),
-        )
-    check_same_text(run, sweep.runs)
-    to_terminal = (options.jobs or 1) == 1
-    return start(run, options.of_every_run, sweep.configs.environment, threads=threads, to_terminal=to_terminal)
+    No figure depends on the clock, so a sweep that was killed and continued has the same table.
+
+    codes: exit codes of the runs that were trained. say: called with a line for each damaged file.
+    """
+    groups = sort_rows(group_seeds(read_summaries([run for run in runs if run.started], say)), "best")
+    points = {run.name: run.point for run in runs}
+    rows = [_cells(group, points[group.first.name], codes) for group in groups]
+    rows += [{"run": run.name, "state": FAILED, **_values(run.point)} for run in runs if not run.started]
+    table = format_rows(rows, ("run", "state", *_values(runs[0].point), "bits/byte", "at", "loss"))
+    # One without a mask cannot write, and its score cannot be compared.
+    ranked = [group.first for group in groups if group.first.state == "finished" and not group.first.sees_ahead]
+    handles = [shlex.quote(run.run.handle) for run in ranked]
+    if not handles:
+        return table
+    compare = [f"runs diff {handles[0]} {handles[1]}"] if len(handles) > 1 else []
+    commands = next_commands([f'sample {handles[0]} --prompt "..."', *compare], runs[0].path.parent)
+    return table + "".join(f"{line}\n" for line in commands)
+
+
+def _cells(group: RunGroup, point: Point, codes: Mapping[str, int]) -> dict[str, str]:
+    """Return the cells of a row: those of `gptlite runs`, the loss at the best score, the values of the point."""
+    cells = row_cells(group) | _values(point, without_seed=len(group.runs) > 1)
+    if cells["state"] == "stopped" and codes.get(group.first.name, 0) not in (0, *STOPPED):
+        cells["state"] = FAILED
+    loss = group.mean(lambda run: next((e.loss for e in read_curve(run) if e.step == run.best_step), None))
+    return cells if loss is None else {**cells, "loss": f"{loss:.4f}"}
+
+
+def _values(point: Point, *, without_seed: bool = False) -> dict[str, str]:
+    """Return the values of a point by the shortest names of their keys."""
+    short = shortened(list(point.values))
+    shown = {key: value for key, value in point.values.items() if not (without_seed and key == SEED)}
+    return {short[key]: short_value(value) for key, value in shown.items()}
