@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import importlib
 import json
 from collections.abc import Iterator
@@ -12,11 +11,11 @@ from typing import Any
 
 import pytest
 from benchmarks import busy, lessons, logging_overhead, plan_accuracy, steps, trainers
-from benchmarks.figures import Figure, Spread, table
+from benchmarks.figures import Figure, Spread
 from benchmarks.interleaved import Interleaved
 from benchmarks.machine import Others
 from benchmarks.sizes import SIZES, Size
-from benchmarks.worker import Turn, Worker, WorkerFailed, timed
+from benchmarks.worker import Worker, WorkerFailed
 
 from gptlite.config.loading import find_config, load_config
 from gptlite.loggers.metrics import MetricLog
@@ -25,8 +24,6 @@ from gptlite.training.diagnostics import UpdateRatio
 from gptlite.training.throughput import Throughput
 
 TINY = Size(n_layer=1, n_head=2, n_embd=16, block_size=16, batch_size=2, vocab_size=33)
-ROOMY = dataclasses.replace(TINY, block_size=256)  # for a sample
-
 # As much of nanoGPT's interface as is used, with a model of its own.
 FAKE_NANOGPT = """
 from dataclasses import dataclass
@@ -69,45 +66,26 @@ class FakeWorker:
         return next(self.seconds)
 
 
-def test_a_spread_is_the_median_and_the_extremes_of_the_rounds() -> None:
+def test_ratios_are_taken_round_by_round_and_shown_as_median_and_extremes() -> None:
     assert Spread.of([3.0, 1.0, 2.0]) == Spread(2.0, 1.0, 3.0)
-
-
-def test_ratios_are_taken_round_by_round() -> None:
     # The second round is slow for both: 4/2, 40/10, 9/3. The ratio of the medians would be 9/3 too, of the means 53/15.
     assert Spread.of_ratios([4.0, 40.0, 6.0], [2.0, 10.0, 2.0]) == Spread(3.0, 2.0, 4.0)
 
 
 @pytest.mark.parametrize(
-    ("at_least", "at_most", "verdict"),
+    ("limits", "verdict"),
     [
-        (None, None, ""),
-        (1.5, None, "holds"),
-        (1.6, None, "MISSED"),
-        (None, 1.5, "holds"),
-        (None, 1.4, "MISSED"),
+        ({}, ""),
+        ({"at_least": 1.5}, "holds"),
+        ({"at_least": 1.6}, "MISSED"),
+        ({"at_most": 1.5}, "holds"),
+        ({"at_most": 1.4}, "MISSED"),
     ],
 )
-def test_a_figure_is_held_to_the_least_or_the_most_it_may_be(
-    at_least: float | None, at_most: float | None, verdict: str
-) -> None:
-    figure = Figure("speed", Spread(1.5, 1.0, 9.0), "x", at_least=at_least, at_most=at_most)
+def test_a_figure_is_held_to_the_least_or_the_most_it_may_be(limits: dict[str, float], verdict: str) -> None:
+    figure = Figure("speed", Spread(1.5, 1.0, 9.0), "x", **limits)
     assert figure.cells()[-1] == verdict
     assert figure.to_json()["holds"] is figure.holds is (verdict != "MISSED")
-
-
-def test_a_table_has_words_to_the_left_and_numbers_to_the_right() -> None:
-    assert table([["small", "ms", "x"], ["nanoGPT", "5.0", "1"]]) == "small    ms   x\nnanoGPT  5.0  1"
-    assert table([["a", "ms/step"], ["b", "5.0"]]) == "a  ms/step\nb      5.0"
-
-
-def test_a_turn_of_several_units_begins_with_one_that_does_not_count() -> None:
-    done: list[int] = []
-    turn: Turn = timed(lambda: done.append(1))
-    turn(1)
-    assert len(done) == 1
-    turn(4)
-    assert len(done) == 1 + 5
 
 
 def test_contenders_take_turns_forth_and_back_as_long_as_a_turn_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,29 +131,20 @@ def made_up(size: str, native: str) -> list[Figure]:
     return steps.figures_of(steps.rows_of(size, interleaved, "nanoGPT"), native)
 
 
-def test_speed_share_and_memory_follow_from_the_turns() -> None:
-    values = {figure.name: figure.value.median for figure in made_up("six", "bf16")}
-    assert values == {
-        "six adamw: times nanoGPT": 4.0,
-        "six adamw: peak memory": 1.0,
-        "six adamw: share of the peak": 0.75,  # 3 GFLOP at 0.5 s each, in 2 s
-        "six muon: times nanoGPT": 2.0,
-        "six muon: peak memory": 1.0,
-        "six muon: share of the peak": 0.5,  # 4 GFLOP at 0.5 s each, in 4 s
-    }
-
-
-def test_limits_are_those_of_the_arithmetic_that_the_machine_has() -> None:
-    assert [f.holds for f in made_up("six", "bf16")] == [False, True, False, False, True, False]  # 4.5, 3.2 and 85 %
-    assert all(f.holds for f in made_up("six", "fp32"))  # 1.3, and no share
-    assert all(f.holds for f in made_up("bpe", "bf16"))  # only memory is limited
+def test_speed_share_and_memory_follow_from_the_turns_and_limits_from_the_arithmetic_of_the_machine() -> None:
+    figures = made_up("six", "bf16")
+    # Times nanoGPT; peak memory; share of the peak: 3 and 4 GFLOP at 0.5 s each, in 2 and 4 s.
+    assert [figure.value.median for figure in figures] == [4.0, 1.0, 0.75, 2.0, 1.0, 0.5]
+    assert [figure.holds for figure in figures] == [False, True, False, False, True, False]  # 4.5, 3.2 and 85 %
+    assert all(figure.holds for figure in made_up("six", "fp32"))  # 1.3, and no share
+    assert all(figure.holds for figure in made_up("bpe", "bf16"))  # only memory is limited
 
 
 def test_a_lesson_is_told_by_its_first_tenth_and_last_update_and_its_last_evaluation() -> None:
     lines = [
         {
-            "step": s,
             "split": "train",
+            "step": s,
             "time": {"elapsed": float(s)},
             "grad_norm/block_1": 1.0 / s,
             "grad_norm/block_2": s,
@@ -274,12 +243,6 @@ def test_every_contender_trains_a_tiny_model(
     }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("function", "arguments"), [("samplers.hugging_face", {}), ("samplers.gptlite", {"n": 2})])
-def test_samplers_write_with_a_tiny_model(function: str, arguments: dict[str, Any]) -> None:
-    assert InThisProcess(function, **arguments, **ROOMY.shape()).turn() > 0
-
-
 def test_a_plan_is_held_to_what_was_taken_round_by_round() -> None:
     name = next(iter(plan_accuracy.SHAPES))
     rounds = [
@@ -329,12 +292,3 @@ def test_a_busy_machine_is_compared_with_an_idle_one_and_our_waiting_with_the_de
     medians = {figure.name: figure.value.median for figure in figures[:4]}
     assert list(medians.values()) == [2.0, 18.0, 3.0, 2.0]  # beside one, by default, beside two; alone over default
     assert [figure.holds for figure in figures] == [True, True, True, False, True, True, True, True]
-
-
-def test_the_seconds_of_each_call_are_kept_those_of_a_failure_too() -> None:
-    seconds: list[float] = []
-    assert logging_overhead.timed(divmod, seconds)(7, 2) == (3, 1)
-    with pytest.raises(ZeroDivisionError):
-        logging_overhead.timed(divmod, seconds)(1, 0)
-    assert len(seconds) == 2
-    assert min(seconds) > 0
