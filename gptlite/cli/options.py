@@ -74,7 +74,7 @@ CheckpointOption = Annotated[
 
 
 def with_standard_input(data: list[str] | None) -> list[str] | None:
-    """The values of --data, with the file that standard input was written to in place of "-"."""
+    """Return the values of --data, with the file that standard input was written to in place of "-"."""
     if not data or STANDARD_INPUT not in data:
         return data
     if world_size() > 1:
@@ -85,7 +85,7 @@ def with_standard_input(data: list[str] | None) -> list[str] | None:
 
     with located("--data -"):
         path = keep_standard_input(sys.stdin.buffer)
-    return [str(path) if each == STANDARD_INPUT else each for each in data]
+    return [str(path) if text == STANDARD_INPUT else text for text in data]
 
 
 def read_config(config: str | None, sets: Sequence[str] | None, data: Sequence[str] | None) -> tuple[RunConfig, Path]:
@@ -98,7 +98,7 @@ def read_config(config: str | None, sets: Sequence[str] | None, data: Sequence[s
 
 
 def forbid_downloads() -> None:
-    """Do what --offline asks for, in this process and in those that it starts."""
+    """Allow no downloads, as --offline asks for, in this process and in those that it starts."""
     os.environ[OFFLINE] = "1"
 
 
@@ -112,7 +112,7 @@ def find_config_file(config: str | None) -> Path:
 
 
 def build_overrides(sets: Sequence[str] | None, data: Sequence[str] | None) -> list[str | Override]:
-    """The changes to a config that --set and --data ask for."""
+    """Return the changes to a config that --set and --data ask for."""
     from gptlite.config.loading import Override
 
     overrides: list[str | Override] = list(sets or ())
@@ -129,36 +129,35 @@ def located_text(data: Sequence[str] | None) -> AbstractContextManager[None]:
 def open_each(names: Iterable[str], open_one: Callable[[str], Opened]) -> list[Opened]:
     """Open runs or checkpoints by their names or folders. RunError with every problem."""
     problems: list[Problem] = []
-    found: list[Opened] = []
+    opened: dict[Path, Opened] = {}
     for name in names:
         with gathered(problems):
-            opened = open_one(name)
-            if any(opened.path.resolve() == other.path.resolve() for other in found):
+            one = open_one(name)
+            if opened.setdefault(one.path.resolve(), one) is not one:
                 problems.append(Problem("this run is given twice. Leave one out.", name))
-            found.append(opened)
     if problems:
         raise RunError(problems)
-    return found
+    return list(opened.values())
 
 
 def option_name(param: Any) -> str:
-    """The long name of an option."""
+    """Return the long name of an option."""
     return str(max(param.opts, key=len))
 
 
 def given_options(context: Context) -> list[str]:
-    """The long names of the options that were given, in the order of --help; --no-... is not among them."""
+    """Return the long names of the options that were given, in the order of --help; --no-... is not among them."""
     unset: tuple[object, ...] = (None, False, (), [])
     return [option_name(param) for param in context.command.params if context.params.get(str(param.name)) not in unset]
 
 
 def as_arguments(option: str, values: Iterable[object]) -> list[str]:
-    """The arguments that give an option each of the values; None is left out."""
+    """Return the arguments that give an option each of the values; None is left out."""
     return [argument for value in values if value is not None for argument in (option, str(value))]
 
 
 def settable(command: str, key: str) -> bool:
-    """Whether `--set` of a command accepts a key."""
+    """Return whether `--set` of a command accepts a key."""
     return command not in SETTABLE or key.startswith(tuple(accepted.rstrip("*") for accepted in SETTABLE[command]))
 
 

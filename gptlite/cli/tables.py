@@ -5,6 +5,7 @@ rich.table has no columns to drop and no cells to shorten in the middle, and tak
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import sys
@@ -43,20 +44,15 @@ def format_table(
     """Return a table with one line per row, from cells by header.
 
     width: of the terminal, or None for full width. numbers: right-aligned columns. shrinkable, dropped: as for
-    `fit_columns`. styles: of cells, by their text. The first column is shortened in the middle, as numbered names
-    differ at their end; the others at the end.
+    `fit_columns`. styles: of cells, by their text.
     """
-    cells = {on_one_line(header): [on_one_line(cell) for cell in column] for header, column in columns.items()}
-    widths = fit_columns(cells, width, shrinkable or {}, dropped)
-    first = next(iter(cells))
-    if first in widths:
-        cells[first] = [shorten_middle(cell, widths[first]) for cell in cells[first]]
-    style_of, bold = (styles or {}, "bold") if wants_colour() else ({}, "")
+    cells = {on_one_line(header): [on_one_line(cell) for cell in (header, *cells)] for header, cells in columns.items()}
+    styles, bold = (styles or {}, "bold") if wants_colour() else ({}, "")
     aligned = []
-    for header, size in widths.items():
-        right = header in numbers
-        column = [_align(cell, size, right=right, style=style_of.get(cell, "")) for cell in cells[header]]
-        aligned.append([_align(shorten_middle(header, size), size, right=right, style=bold), *column])
+    for header, size in fit_columns(cells, width, shrinkable or {}, dropped).items():
+        style_of = [bold, *(styles.get(cell, "") for cell in cells[header][1:])]
+        shown = zip(cells[header], style_of, strict=True)
+        aligned.append([_align(cell, size, right=header in numbers, style=style) for cell, style in shown])
     return "".join((" " * GAP).join(line).rstrip() + "\n" for line in zip(*aligned, strict=True))
 
 
@@ -87,7 +83,7 @@ def _total(widths: Mapping[str, int]) -> int:
 
 
 def shorten_middle(text: str, width: int) -> str:
-    """Shorten a text to `width` columns, keeping its beginning and its end."""
+    """Shorten a text to `width` columns, keeping its beginning and its end, at which numbered names differ."""
     if cell_width(text) <= width:
         return text
     start = len(text)
@@ -100,10 +96,7 @@ def shorten_middle(text: str, width: int) -> str:
 
 
 def _align(cell: str, width: int, *, right: bool, style: str) -> str:
-    if cell_width(cell) > width:
-        from rich.cells import set_cell_size
-
-        cell = set_cell_size(cell, width - 1) + "…"
+    cell = shorten_middle(cell, width)
     space = " " * (width - cell_width(cell))
     shown = f"\x1b[{ANSI_CODES[style]}m{cell}\x1b[0m" if style else cell
     return space + shown if right else shown + space
@@ -118,11 +111,11 @@ def side_by_side(texts: Mapping[str, str], width: int | None) -> str:
     """Return texts of several lines next to each other, each under its title, wrapped to equal widths."""
     from rich.cells import chop_cells
 
-    each = max(1, ((width or PAGE_WIDTH) - GAP * (len(texts) - 1)) // len(texts))
-    columns = {
-        title: [piece for line in text.split("\n") for piece in chop_cells(on_one_line(line), each) or [""]]
-        for title, text in texts.items()
-    }
-    longest = max(map(len, columns.values()))
-    filled = {title: lines + [""] * (longest - len(lines)) for title, lines in columns.items()}
-    return format_table(filled, width, shrinkable=dict.fromkeys(filled, each))
+    size = max(1, ((width or PAGE_WIDTH) - GAP * (len(texts) - 1)) // len(texts))
+    columns = [
+        [piece for line in text.split("\n") for piece in chop_cells(on_one_line(line), size) or [""]]
+        for text in texts.values()
+    ]
+    rows = itertools.zip_longest(*columns, fillvalue="")
+    filled = dict(zip(texts, zip(*rows, strict=True), strict=True))
+    return format_table(filled, width, shrinkable=dict.fromkeys(filled, size))

@@ -44,7 +44,7 @@ def pasteable(line: str) -> str:
 
 
 def on_one_line(text: str) -> str:
-    r"""As `escaped`, with `\n` and `\t` for newlines and tabs."""
+    r"""Return what `escaped` does, with `\n` and `\t` for newlines and tabs."""
     return escaped(text).replace("\n", r"\n").replace("\t", r"\t")
 
 
@@ -92,7 +92,7 @@ class Console:
 
 
 def wrapped(text: str, stream: TextIO) -> list[str]:
-    """The lines of a text as wide as the terminal that `stream` is; as they are if it is none.
+    """Return the lines of a text as wide as the terminal that `stream` is; as they are if it is none.
 
     Lines that begin with a space stay whole: commands to copy and rows of tables.
     """
@@ -133,13 +133,13 @@ def drop(stream: TextIO) -> None:
 
 
 def next_commands(commands: Sequence[str], folder: Path) -> list[str]:
-    """Lines that name the commands to go on with: those of gptlite, and TensorBoard."""
+    """Return lines that name the commands to go on with: those of gptlite, and TensorBoard."""
     tensorboard = f"  {shell_name('tensorboard')} --logdir {shlex.quote(str(folder))}"
     lines = [*(f"  {shell_name('gptlite')} {command}" for command in commands), tensorboard]
     return ["next:", *map(on_one_line, lines)]
 
 
 def shell_name(program: str) -> str:
-    """A program of this environment as the calling shell finds it: its name if PATH has it, else its path."""
+    """Return a program of this environment as the calling shell finds it: its name if PATH has it, else its path."""
     beside_python = Path(sys.executable).parent / program
     return shlex.quote(str(beside_python)) if shutil.which(program) is None and beside_python.exists() else program

@@ -138,18 +138,14 @@ def test_mistakes_are_one_line_and_change_nothing(gptlite, trained, words, messa
 
 def test_an_unreadable_run_is_reported_and_the_rest_is_listed(gptlite, trained):
     Path("runs/broken").mkdir()
+    varied("a\nb\x1b[31m")  # a name cannot break lines or control the terminal
     result = gptlite("runs")
     assert result.code == 0
-    assert [row[0] for row in rows(result.out)] == ["run", "nano"]
-    assert result.err.splitlines() == [
-        "runs/broken: skipped, since it has no config.yaml: not a run, or killed at its start."
-    ]
-
-
-def test_an_empty_folder_has_no_run_and_says_so(gptlite):
-    Path("runs").mkdir()
-    result = gptlite("runs")
-    assert (result.code, result.out, result.err) == (0, "", "runs: no runs yet\n")
+    assert [row[0] for row in rows(result.out)] == ["run", r"a\nb\x1b[31m", "nano"]
+    assert result.err == "runs/broken: skipped, since it has no config.yaml: not a run, or killed at its start.\n"
+    Path("empty").mkdir()
+    result = gptlite("runs", "empty")
+    assert (result.code, result.out, result.err) == (0, "", "empty: no runs yet\n")
 
 
 def test_diff_shows_configs_curves_samples_and_seeds(gptlite, trained):
@@ -170,19 +166,14 @@ def test_diff_shows_configs_curves_samples_and_seeds(gptlite, trained):
     assert any(line[-1] == "second" for line in lines)
 
 
-def test_diff_of_a_run_named_like_a_heading_shows_paths(gptlite, trained):
-    varied("config", lr=0.5)
+def test_diff_of_a_run_named_like_a_heading_shows_paths_and_reports_a_text_that_changed(gptlite, trained):
+    run = Run(varied("config", lr=0.5))
     out = gptlite("runs", "diff", "config", "nano").out
-    assert f"config    {Path('runs/config').absolute()}" in out
+    assert f"config    {run.path.absolute()}" in out
     assert re.search(r"^train\.lr +0\.5 +0\.02$", out, re.MULTILINE)
-
-
-def test_diff_reports_a_text_that_changed_under_the_same_name(gptlite, trained):
-    other = varied("a")
-    assert "text: not the same" not in gptlite("runs", "diff", "nano", "a").out
-    run = Run(other)
+    assert "text: not the same" not in out
     run.write_setup(run.info | {"data": "0" * 64}, run.config_text())
-    assert "text: not the same." in gptlite("runs", "diff", "nano", "a").out
+    assert "text: not the same." in gptlite("runs", "diff", "nano", "config").out
 
 
 def read_log(path: Path) -> list[dict[str, object]]:
@@ -206,45 +197,42 @@ def seeds(name: str, *scores: float, **changes: object) -> None:
         varied(f"{name}-{seed}", best, seed=seed, **changes)
 
 
-def test_two_seeds_that_differ_as_much_as_their_settings_are_no_verdict(gptlite, trained):
-    seeds("a", 2.0000, 2.0182, lr=0.5)
-    seeds("b", 1.9998, 1.9944, lr=0.7)
-    # Variances 0.00016562 and 0.00001458: error sqrt(0.0000901) = 0.009492, 1.17 degrees of freedom, t_0.975 12.706.
-    assert verdict(gptlite("runs", "diff", "a-2", "b-1").out) == [
-        "cannot tell which is better: the mean best bits per byte differ by 0.0120, and the 95 % interval of the "
-        "difference, -0.1086 to 0.1326, holds zero (2 seeds of a-2 and 2 seeds of b-1)"
-    ]
-
-
-@pytest.mark.parametrize("order", [("a-1", "b-2"), ("b-2", "a-1")])
-def test_a_setting_is_better_where_the_interval_does_not_hold_zero(gptlite, trained, order):
-    seeds("a", 2.3, 2.4, 2.5, lr=0.5)
-    seeds("b", 2.0, 2.1, lr=0.7)
+NO_VERDICT = "cannot tell which is better: the mean best bits per byte differ by {}, holds zero ({})"
+BETTER = "b-2 is better: its mean best bits per byte is lower by 0.3500 (95 % interval 0.0214 to 0.6786; {})"
+# Best scores of the seeds of a and of b, two runs, and the verdict on them; t is the quantile 0.975 of Student's t.
+SCORES = [
+    # Variances 0.00016562 and 0.00001458: error sqrt(0.0000901) = 0.009492, 1.17 degrees of freedom, t 12.706.
+    (
+        *((2.0000, 2.0182), (1.9998, 1.9944), ("a-2", "b-1"), NO_VERDICT),
+        ("0.0120, and the 95 % interval of the difference, -0.1086 to 0.1326",),
+    ),
+    (
+        *((0.1, 0.1), (0.1, 0.1, 0.1), ("a-1", "b-1"), NO_VERDICT),
+        ("0.0000, and the 95 % interval of the difference, 0.0000 to 0.0000",),
+    ),
     # Means 2.4 and 2.05; variances 0.01 and 0.005: error sqrt(0.01 / 3 + 0.0025) = 0.076376; degrees of freedom
-    # 0.0058333^2 / (0.0033333^2 / 2 + 0.0025^2) = 2.88, of which 2: t_0.975 4.303. 0.35 -+ 0.3286
-    (said,) = verdict(gptlite("runs", "diff", *order).out)
-    counts = {"a-1": "3 seeds of a-1", "b-2": "2 seeds of b-2"}
-    assert said == (
-        "b-2 is better: its mean best bits per byte is lower by 0.3500 (95 % interval 0.0214 to 0.6786; "
-        f"{counts[order[0]]} and {counts[order[1]]})"
-    )
+    # 0.0058333^2 / (0.0033333^2 / 2 + 0.0025^2) = 2.88, of which 2: t 4.303. 0.35 -+ 0.3286
+    ((2.3, 2.4, 2.5), (2.0, 2.1), ("a-1", "b-2"), BETTER, ()),
+    ((2.3, 2.4, 2.5), (2.0, 2.1), ("b-2", "a-1"), BETTER, ()),
+    ((2.0, 3.0), (2.5,), ("a-1", "a-2"), "both are seeds of one setting: their scores differ by chance only", ()),
+]
 
 
-def test_equal_scores_are_no_verdict(gptlite, trained):
-    seeds("a", 0.1, 0.1, lr=0.5)
-    seeds("b", 0.1, 0.1, 0.1, lr=0.7)
-    (said,) = verdict(gptlite("runs", "diff", "a-1", "b-1").out)
-    assert "differ by 0.0000, and the 95 % interval of the difference, 0.0000 to 0.0000, holds zero" in said
+@pytest.mark.parametrize(("of_a", "of_b", "pair", "said", "figures"), SCORES)
+def test_a_setting_is_better_only_if_the_interval_does_not_hold_zero(gptlite, trained, of_a, of_b, pair, said, figures):
+    seeds("a", *of_a, lr=0.5)
+    seeds("b", *of_b, lr=0.7)
+    counts = " and ".join(f"{len(of_a if name[0] == 'a' else of_b)} seeds of {name}" for name in pair)
+    assert verdict(gptlite("runs", "diff", *pair).out) == [said.format(*figures, counts)]
 
 
-@pytest.mark.parametrize("other", ["a-2", "again", "b"])
-def test_runs_of_one_setting_get_no_verdict(gptlite, trained, other):
+@pytest.mark.parametrize("other", ["again", "b"])
+def test_another_run_of_one_setting_gets_no_verdict(gptlite, trained, other):
     seeds("a", 2.0, 3.0, lr=0.5)
     varied("again", 2.5, seed=1, lr=0.5)
     varied("b", 2.5, seed=3, lr=0.5)
-    assert verdict(gptlite("runs", "diff", "a-1", other).out) == [
-        "both are seeds of one setting: their scores differ by chance only"
-    ]
+    (said,) = verdict(gptlite("runs", "diff", "a-1", other).out)
+    assert said.startswith("both are seeds of one setting")
 
 
 def test_an_unfinished_run_gets_no_verdict(gptlite, trained):
@@ -329,41 +317,27 @@ def test_diff_marks_values_interpolated_between_evaluations(gptlite, trained):
     assert "~ interpolated between two evaluations" in result.out
 
 
-def answer(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO(text))
-
-
-@pytest.mark.parametrize(("reply", "stays"), [("y\n", False), ("n\n", True), ("\n", True)])
+@pytest.mark.parametrize(("reply", "stays"), [("y\n", False), ("n\n", True), ("\n", True), ("", True)])
 def test_rm_says_what_it_would_remove_and_asks(gptlite, trained, monkeypatch, reply, stays):
     varied("a")
-    answer(monkeypatch, reply)
+    monkeypatch.setattr("sys.stdin", io.StringIO(reply))
     size = sum(path.stat().st_size for path in Path("runs/a").rglob("*") if path.is_file())
     result = gptlite("runs", "rm", "a")
-    assert result.code == 0
+    assert result.code == (0 if reply else 2)
+    assert reply or result.refuses("there was no answer, so nothing was removed. Give --yes")
     assert re.search(rf"^runs/a: 2 checkpoints, \d+ files, {size:,} bytes$", result.out, re.MULTILINE)
     assert Path("runs/a").exists() == stays
     assert trained.exists()
 
 
-def test_rm_without_an_answer_removes_nothing(gptlite, trained, monkeypatch):
-    answer(monkeypatch, "")
-    assert gptlite("runs", "rm", "nano").refuses("there was no answer, so nothing was removed. Give --yes")
-    assert trained.exists()
-
-
-def test_rm_with_yes_does_not_ask(gptlite, trained):
+def test_rm_refuses_a_run_in_training_and_a_link_to_a_run(gptlite, trained):
     varied("a")
-    assert gptlite("runs", "rm", "nano", "a", "--yes").code == 0
-    assert os.listdir("runs") == []
-
-
-def test_rm_refuses_a_run_in_training(gptlite, trained):
-    varied("a")
+    Path("runs/link").symlink_to("nano")
     with Run(trained).lock():
         result = gptlite("runs", "rm", "a", "nano", "--yes")
     assert result.refuses("runs/nano: this run is in training. Stop it first.")
-    assert trained.exists()
-    assert Path("runs/a").exists()  # all or none
+    assert gptlite("runs", "rm", "link", "--yes").refuses("runs/link: this is a link to a run.")
+    assert sorted(os.listdir("runs")) == ["a", "link", "nano"]  # all or none
 
 
 def test_what_a_killed_removal_left_is_not_listed_as_a_run(gptlite, trained):
@@ -372,12 +346,6 @@ def test_what_a_killed_removal_left_is_not_listed_as_a_run(gptlite, trained):
     assert result.out == ""
     assert f"{left}: left over from a removal that was killed" in result.err
     assert "Train a run first." in gptlite("eval", "nano").err
-
-
-def test_rm_refuses_a_link_to_a_run(gptlite, trained):
-    Path("runs/link").symlink_to("nano")
-    assert gptlite("runs", "rm", "link", "--yes").refuses("runs/link: this is a link to a run.")
-    assert Path("runs/link").is_symlink()
 
 
 @pytest.mark.parametrize(
@@ -405,13 +373,8 @@ def test_rm_removes_everything_that_gptlite_writes_and_a_run_whose_run_json_is_d
     assert gptlite("train", "-c", "nano.yaml", *(word for value in wild for word in ("--set", value))).code == 3
     Path("runs/nano/metrics.jsonl.tmp-1-ab").touch()  # of a killed process
     Path("runs/nano/run.json").write_bytes(b"{")
-    assert gptlite("runs", "rm", "--yes", "nano", "nano-2").code == 0
+    assert gptlite("runs", "rm", "--yes", "nano", "nano-2").code == 0  # and does not ask
     assert os.listdir("runs") == [".baselines"]
-
-
-def test_names_cannot_break_lines_or_control_the_terminal(gptlite, trained):
-    varied("a\nb\x1b[31m")
-    assert [row[0] for row in rows(gptlite("runs").out)] == ["run", r"a\nb\x1b[31m", "nano"]
 
 
 def test_list_and_diff_need_neither_torch_nor_the_slow_part_of_rich(gptlite, trained):
