@@ -14,16 +14,17 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
+from unittest.mock import Mock, call
 
 import pytest
 
 from gptlite.cli.sweep.command import plan_sweep, report
-from gptlite.cli.sweep.sweep_runs import SweepRun
+from gptlite.cli.sweep.sweep_runs import SweepRun, check_unchanged
 from gptlite.cli.sweep.workers import Progress
-from gptlite.cli.terminal import Console
 from gptlite.cli.train.options import TrainOptions
 from gptlite.config.loading import dump_config, load_config
+from gptlite.errors import UserError
 from gptlite.runs.checkpoint import valid_checkpoints
 from gptlite.runs.run import Run
 from gptlite.training.launch import with_absolute_paths
@@ -115,20 +116,21 @@ def test_a_sweep_is_not_continued_with_another_config_and_all_runs_share_one_err
     assert result.errors[0].startswith(problem)
 
 
-@pytest.mark.usefixtures("no_processes")
-def test_no_run_starts_from_a_config_that_changed_during_the_sweep(gptlite, monkeypatch):
-    change = "from pathlib import Path; p = Path('nano.yaml'); p.write_text(p.read_text().replace('16}', '18}'))"
-    monkeypatch.setattr("gptlite.cli.sweep.sweep_runs.prepare", lambda *args: exec(change) or Anything())
-    result = gptlite("train", "-c", "nano.yaml", *LR)
-    assert result.code == 2
-    assert result.errors[0].startswith("nano.yaml: this config was changed while the sweep was running. ")
-
-
-class Anything:
-    """A prepared text that fits every config."""
-
-    def check_block_size(self, block_size: int) -> None:
-        pass
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("nano.yaml", "nano.yaml: this config was changed while the sweep was running. "),
+        ("story.txt", "the text or its"),
+    ],
+)
+def test_no_run_starts_from_a_config_or_a_text_that_changed_during_the_sweep(gptlite, path, message):
+    words = ["train", "-c", "nano.yaml", "--set", "train.max_steps=1"]
+    assert gptlite(*words, "--set", "train.lr=1e-3", "--name", "s-01-lr=0.001").code == 0
+    _, configs, runs = plan_sweep(TrainOptions(config="nano.yaml", sets=words[-1:], sweep=LR[1:], name="s"))
+    check_unchanged(runs[1], runs, configs)
+    Path(path).write_text(Path(path).read_text().replace("16}", "18}").replace("the cat", "the dog"))
+    with pytest.raises(UserError, match=message):
+        check_unchanged(runs[1], runs, configs)
 
 
 def finished(name: str, best: float, at: int, *sets: str) -> None:
@@ -186,7 +188,7 @@ def test_failed_points_have_rows_whether_or_not_their_run_started(gptlite, capfd
     runs = layers_1_to_3()
     finished("nano-sweep-03-n_layer=3", 2.0, 6, "model.n_layer=3")
     begun("nano-sweep-02-n_layer=2", "model.n_layer=2")
-    text = report(runs, {runs[0].name: code, runs[1].name: code, runs[2].name: 0}, print)
+    text = report(runs, dict(zip((run.name for run in runs), (code, code, 0), strict=True)), print)
     assert [row[:3] for row in cells(text)] == [
         ["run", "state", "n_layer"],
         ["nano-sweep-03-n_layer=3", "finished", "3"],
@@ -223,38 +225,23 @@ def test_with_several_jobs_errors_new_warnings_and_ends_are_printed(gptlite, cap
         assert capfd.readouterr().err.splitlines() == [line for line, always in expected if always or not quiet]
 
 
-class Bar(Console):
-    """A console that remembers how its progress bar moves."""
-
-    moves: ClassVar[list[float | str]] = []
-
-    def begin(self, total: float, start: float, *, in_seconds: bool) -> list[Any]:
-        self.moves += [total, start]
-        return [self]
-
-    def close(self) -> None:
-        self.moves.append("closed")
-
-    def progress(self, step: int, loss: float | None = None) -> None:
-        self.moves.append(step)
-
-
-@pytest.mark.parametrize(("quiet", "moves"), [(True, []), (False, [18, 10, 10, 11, "closed"])])
-def test_one_bar_counts_the_updates_of_all_runs(gptlite, monkeypatch, quiet, moves):
+@pytest.mark.parametrize("quiet", [True, False])
+def test_one_bar_counts_the_updates_of_all_runs(gptlite, monkeypatch, quiet):
     finished("nano-sweep-01-n_layer=1", 2.0, 6)
     log = begun("nano-sweep-02-n_layer=2", "model.n_layer=2").path / "metrics.jsonl"
-    log.write_text('{"step": 4, "split": "train"}\n')
+    console, bar = Mock(), Mock()
+    console.begin.return_value = [bar]
     monkeypatch.setattr("gptlite.cli.sweep.workers.BAR_INTERVAL", 0)
-    monkeypatch.setattr("gptlite.cli.sweep.workers.Console", Bar)
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    monkeypatch.setenv("TERM", "xterm")
-    Bar.moves.clear()
+    monkeypatch.setattr("gptlite.cli.sweep.workers.Console", Mock(return_value=console))
+    monkeypatch.setattr("gptlite.cli.sweep.workers.has_cursor", lambda stream: True)
     progress = Progress("s", layers_1_to_3(), 2, quiet=quiet)
-    progress.move_bar()
-    log.write_text('{"step": 5, "split": "train"}\n')
-    progress.move_bar()
+    for step in (4, 5):
+        log.write_text(f'{{"step": {step}, "split": "train"}}\n')
+        progress.move_bar()
     progress.close()
-    assert Bar.moves == moves
+    assert console.begin.mock_calls == ([] if quiet else [call(18, 10, in_seconds=False)])
+    assert console.progress.mock_calls == ([] if quiet else [call(10), call(11)])
+    assert bar.close.called is not quiet
 
 
 def test_a_diverged_point_does_not_stop_the_others_and_sets_the_exit_code(gptlite, monkeypatch):

@@ -14,7 +14,6 @@ from gptlite.cli.sweep.sweep_runs import (
     SweepRun,
     check_runs,
     check_unchanged,
-    exit_code,
     prepare_texts,
     sweep_runs,
 )
@@ -48,12 +47,12 @@ def run_sweep(options: TrainOptions) -> None:
 
     signals = Signals(f"sweep {name}", None, progress.answer_signal, "stopping all runs after their updates")
     codes = train_runs(runs, start_run, jobs, progress, signals)
-    if signals.received and not all(run.is_done or codes.get(run.name, 0) not in (0, *STOPPED) for run in runs):
+    if signals.received and (len(codes) < len(runs) or any(code in STOPPED for code in codes.values())):
         over = f"{sum(run.is_done for run in runs)} of {len(runs)} runs are finished"
         sentence = f"stopped; every run is saved. {over}. Continue with:\n  {options.to_continue_sweep}"
         raise Interrupted(signals.received, sentence, where=f"sweep {name}")
     emit(report(runs, codes, progress.say), styled=True)
-    if code := exit_code(runs, codes):
+    if code := next((codes[run.name] for run in runs if codes[run.name]), 0):
         raise typer.Exit(code)
 
 
@@ -86,7 +85,7 @@ def report(runs: Sequence[SweepRun], codes: Mapping[str, int], say: Say) -> str:
 
     No figure depends on the clock, so a sweep that was killed and continued has the same table.
 
-    codes: exit codes of the runs that were trained. say: called with a line for each damaged file.
+    codes: exit codes of the runs. say: called with a line for each damaged file.
     """
     groups = sort_rows(group_seeds(read_summaries([run for run in runs if run.started], say)), "best")
     points = {run.name: run.point for run in runs}
@@ -106,7 +105,7 @@ def report(runs: Sequence[SweepRun], codes: Mapping[str, int], say: Say) -> str:
 def _cells(group: RunGroup, point: Point, codes: Mapping[str, int]) -> dict[str, str]:
     """Return the cells of a row: those of `gptlite runs`, the loss at the best score, the values of the point."""
     cells = row_cells(group) | _values(point, without_seed=len(group.runs) > 1)
-    if cells["state"] == "stopped" and codes.get(group.first.name, 0) not in (0, *STOPPED):
+    if cells["state"] == "stopped" and codes[group.first.name] not in (0, *STOPPED):
         cells["state"] = FAILED
     loss = group.mean(lambda run: next((e.loss for e in read_curve(run) if e.step == run.best_step), None))
     return cells if loss is None else {**cells, "loss": f"{loss:.4f}"}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gptlite.config.grid import Point, load_points, names_of
 from gptlite.config.schema import RunConfig
 from gptlite.data.preparing.prepare import prepare
-from gptlite.errors import ConfigError, DataError, Diverged, Problem, RunError, gathered
+from gptlite.errors import ConfigError, DataError, Problem, RunError, gathered
 from gptlite.formatting import Say, and_more
 from gptlite.planning.epochs import with_max_steps
 from gptlite.runs.find_text import find_text, with_tokenizer
@@ -99,10 +99,3 @@ def check_unchanged(run: SweepRun, runs: Sequence[SweepRun], configs: Configs) -
             where=str(configs.path or "--minutes"),
         )
     check_text([other for other in run.same_text(runs) if other.started], run.cfg)
-
-
-def exit_code(runs: Sequence[SweepRun], codes: Mapping[str, int]) -> int:
-    """Return the exit code of the first run of the grid that diverged or failed; 0 if all finished."""
-    diverged = {run.name: Diverged.exit_code for run in runs if run.diverged}
-    failed = diverged | {name: code for name, code in codes.items() if code}
-    return next((failed[run.name] for run in runs if run.name in failed), 0)

@@ -166,12 +166,13 @@ class Progress:
 def train_runs(
     runs: Sequence[SweepRun], start: Callable[[SweepRun], Worker], jobs: int, progress: Progress, signals: Signals
 ) -> dict[str, int]:
-    """Train the runs that are not done, `jobs` at a time, and return their exit codes by name.
+    """Train the runs that are not done, `jobs` at a time, and return the exit codes of all by name.
 
-    A run that fails does not stop the others. A signal lets them save and exit, a second one kills them.
+    A run that fails does not stop the others. A signal lets them save and exit, and runs that were not started have no
+    code; a second one kills them.
     """
-    codes: dict[str, int] = {}
-    queue = [run for run in runs if not run.is_done]
+    codes = {run.name: Diverged.exit_code if run.diverged else 0 for run in runs if run.is_done}
+    queue = [run for run in runs if run.name not in codes]
     workers: list[Worker] = []
     with signals.watched():
         try:
