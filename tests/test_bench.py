@@ -17,7 +17,6 @@ from benchmarks.machine import Others
 from benchmarks.sizes import SIZES, Size
 from benchmarks.worker import Worker, WorkerFailed
 
-from gptlite.config.loading import find_config, load_config
 from gptlite.loggers.metrics import MetricLog
 from gptlite.training import loop
 from gptlite.training.diagnostics import UpdateRatio
@@ -256,19 +255,6 @@ def test_a_plan_is_held_to_what_was_taken_round_by_round() -> None:
     assert memory.value.median == 1.2
     assert not memory.holds
     assert rows[0]["seconds"] == [10.0, 8.0, 4.0]
-
-
-def test_every_training_that_is_planned_is_the_config_that_its_row_says_and_lies_in_the_scratch_folder(
-    tmp_path: Path,
-) -> None:
-    for name, (tokenizer, n_layer, _, n_embd, block_size, batch_size, updates, others) in plan_accuracy.SHAPES.items():
-        cfg = load_config(find_config("small.yaml"), plan_accuracy.settings_of(name, tmp_path))
-        assert (cfg.model.n_layer, cfg.model.n_embd, cfg.model.block_size) == (n_layer, n_embd, block_size)
-        assert (cfg.train.batch_size, cfg.train.updates) == (batch_size, updates)
-        assert tokenizer == ("char" if cfg.tokenizer.kind == "char" else cfg.tokenizer.vocab_size)
-        assert {cfg.run.dir, cfg.data.dir} == {str(tmp_path / "runs"), str(tmp_path / "prepared")}
-        values = cfg.model_dump()
-        assert {key: values[section][leaf] for key in others for section, leaf in [key.split(".")]} == others
 
 
 def test_what_logging_costs_is_measured_and_everything_is_put_back(

@@ -31,7 +31,7 @@ _ADVISED_KEY = re.compile(rf"(?:(?<=\b[Uu]se )|(?<=\bor )|(?<=\band ))(?=(?:{'|'
 
 def escaped(text: str) -> str:
     r"""Return a text that cannot control a terminal: `\x1b` for the character ESC. Newlines and tabs stay."""
-    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def pasteable(line: str) -> str:

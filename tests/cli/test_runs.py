@@ -9,8 +9,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -375,16 +373,3 @@ def test_rm_removes_everything_that_gptlite_writes_and_a_run_whose_run_json_is_d
     Path("runs/nano/run.json").write_bytes(b"{")
     assert gptlite("runs", "rm", "--yes", "nano", "nano-2").code == 0  # and does not ask
     assert os.listdir("runs") == [".baselines"]
-
-
-def test_list_and_diff_need_neither_torch_nor_the_slow_part_of_rich(gptlite, trained):
-    varied("a")
-    program = """
-import sys
-sys.modules["torch"] = sys.modules["rich.console"] = None
-from gptlite.cli import app
-for line in ("", "diff nano a"):
-    assert app.run(["runs", *line.split()]) == 0
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr

@@ -31,7 +31,7 @@ class SweepRun(Run):
     cfg: RunConfig
 
     def changes(self) -> bool:
-        """Whether the existing run is to train longer or otherwise than before. Raises ConfigError if it may not."""
+        """Return whether the existing run is to train longer or otherwise. Raises ConfigError if it may not."""
         saved, wanted = saved_config(self), as_recorded(self.cfg, self)
         if wanted.train.epochs is not None and (text := find_text(self, saved)) is not None:
             wanted = with_max_steps(wanted, text.manifest.train.tokens)
@@ -39,7 +39,7 @@ class SweepRun(Run):
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is left to train. A run that diverged would diverge again, at the same update."""
+        """Return whether nothing is left to train. A run that diverged would diverge again, at the same update."""
         return (self.finished or self.diverged) and not self.changes()
 
     def same_text(self, runs: Sequence[SweepRun]) -> list[SweepRun]:
