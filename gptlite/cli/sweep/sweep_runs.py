@@ -42,9 +42,10 @@ class SweepRun(Run):
         """Return whether nothing is left to train. A run that diverged would diverge again, at the same update."""
         return (self.finished or self.diverged) and not self.changes()
 
-    def same_text(self, runs: Sequence[SweepRun]) -> list[SweepRun]:
-        """Return those of the runs that train on the same token ids."""
-        return [run for run in runs if (run.cfg.data, run.cfg.tokenizer) == (self.cfg.data, self.cfg.tokenizer)]
+    @property
+    def text_keys(self) -> str:
+        """Return all keys that decide the token ids, in one string."""
+        return f"{self.cfg.data!r}{self.cfg.tokenizer!r}"
 
 
 def sweep_runs(grid: Sequence[Point], configs: Sequence[RunConfig]) -> list[SweepRun]:
@@ -76,16 +77,15 @@ def check_runs(sweep: str, runs: Sequence[SweepRun], *, continue_: bool) -> None
 def prepare_texts(runs: Sequence[SweepRun], say: Say) -> None:
     """Prepare every text that a new run needs, once for all that share it. Raises DataError with every problem."""
     problems: list[Problem] = []
-    for run in runs:
-        same_text = run.same_text(runs)
-        if run is not same_text[0]:
-            continue
+    by_text = {run.text_keys: run.cfg for run in runs}
+    for text_keys, cfg in by_text.items():
+        same_text = [run for run in runs if run.text_keys == text_keys]
         with gathered(problems):
-            check_text([other for other in same_text if other.started], run.cfg)
-            new = [other for other in same_text if not other.started]
-            if new:
-                prepared = prepare(run.cfg.data, with_tokenizer(run.cfg, say).tokenizer, say)
-                prepared.check_block_size(max(other.cfg.model.block_size for other in new))
+            check_text([run for run in same_text if run.started], cfg)
+            sizes = [run.cfg.model.block_size for run in same_text if not run.started]
+            if sizes:
+                prepared = prepare(cfg.data, with_tokenizer(cfg, say).tokenizer, say)
+                prepared.check_block_size(max(sizes))
     if problems:
         raise DataError(list(dict.fromkeys(problems)))
 
@@ -98,4 +98,4 @@ def check_unchanged(run: SweepRun, runs: Sequence[SweepRun], configs: Configs) -
             "another sweep under another --name.",
             where=str(configs.path or "--minutes"),
         )
-    check_text([other for other in run.same_text(runs) if other.started], run.cfg)
+    check_text([other for other in runs if other.started and other.text_keys == run.text_keys], run.cfg)
