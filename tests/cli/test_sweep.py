@@ -298,14 +298,17 @@ def sweep(folder: Path, *words: str) -> subprocess.Popen[str]:
     return shell(folder, shlex.join([sys.executable, "-m", "gptlite", "train", "-c", "nano.yaml", *words]))
 
 
-def updates(folder: Path) -> int:
-    """The number of updates logged in all runs."""
-    return sum(path.read_bytes().count(b'"train"') for path in folder.glob("runs/*/metrics.jsonl"))
+def updates(folder: Path) -> list[int]:
+    """The number of updates logged in each run."""
+    return [path.read_bytes().count(b'"train"') for path in folder.glob("runs/*/metrics.jsonl")]
 
 
-def wait_for_updates(process: subprocess.Popen[str], folder: Path, number: int) -> None:
+def wait_for_updates(process: subprocess.Popen[str], folder: Path, number: int, n_runs: int = 1) -> None:
+    """Wait until so many updates are logged, and at least one of so many runs."""
     deadline = time.monotonic() + 120
-    while updates(folder) < number and process.poll() is None and time.monotonic() < deadline:
+    while sum(logged := updates(folder)) < number or sum(map(bool, logged)) < n_runs:
+        if process.poll() is not None or time.monotonic() > deadline:
+            break
         time.sleep(0.002)
     assert process.poll() is None, "it ended too soon"
 
@@ -375,7 +378,7 @@ def test_a_signal_saves_every_run_and_prints_the_command_that_continues(gptlite,
     process = sweep(folder, "--sweep", "train.lr=0.01,0.03", "--name", "it's", *steps, "--jobs", "2")
     # As a batch system that knows one process, then as a terminal.
     for signum, code, send in ((signal.SIGTERM, 143, os.kill), (signal.SIGINT, 130, os.killpg)):
-        wait_for_updates(process, folder, updates(folder) + 20)
+        wait_for_updates(process, folder, sum(updates(folder)) + 20, n_runs=2)
         send(process.pid, signum)
         out, err = process.communicate(timeout=60)
         assert (process.returncode, out) == (code, "")
