@@ -13,9 +13,9 @@ from gptlite.data.dataset.prepared import TOKENIZER_FOLDER, Prepared
 from gptlite.errors import ConfigError, DataError, RunError, located
 from gptlite.formatting import Say, say_nothing
 from gptlite.runs.checkpoint import Checkpoint
-from gptlite.runs.checkpoint_manifest import MANIFEST
-from gptlite.runs.find import find_latest
+from gptlite.runs.find import find_valid
 from gptlite.runs.run import CONFIG, Run, runs_folder
+from gptlite.storage.sealed import MANIFEST
 from gptlite.tokenizers.base import Tokenizer, load
 from gptlite.tokenizers.folder import META_FILE
 
@@ -98,7 +98,7 @@ def _folder_of(run: Run, cfg: RunConfig) -> Path:
     if prepared is not None and prepared.manifest.fingerprint == run.recorded("data", str):
         prepared.tokenizer()
         return prepared.path / TOKENIZER_FOLDER
-    checkpoint = find_latest(run.checkpoints, say_nothing, _with_tokenizer)
+    checkpoint = find_valid(run.checkpoints, "latest", say_nothing, _with_tokenizer)
     if checkpoint is None:
         raise DataError("its prepared text is gone, and it has no checkpoint, so its tokenizer is lost.", str(run.path))
     return checkpoint.path
@@ -107,7 +107,7 @@ def _folder_of(run: Run, cfg: RunConfig) -> Path:
 def _checked(folder: Path) -> Path:
     """A folder of tokenizer files, those of a checkpoint checked against its manifest."""
     if (folder / MANIFEST).is_file():
-        _with_tokenizer(Checkpoint.open(folder, check_hashes=False))
+        _with_tokenizer(Checkpoint.open(folder))
     return folder
 
 

@@ -21,11 +21,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gptlite.errors import Diverged, RunError
+from gptlite.errors import Damaged, Diverged, RunError
 from gptlite.runs.checkpoint import read_pointer
 from gptlite.runs.names import INFO, check_name, is_free, numbered, taken
 from gptlite.storage import files, locks
-from gptlite.storage.json_files import read_facts, write_sealed
+from gptlite.storage.sealed_json import read_sealed, write_sealed
 
 T = TypeVar("T")
 
@@ -182,12 +182,7 @@ class Run:
     @property
     def info(self) -> dict[str, Any]:
         """The content of run.json."""
-        return read_facts(self.path / INFO)
-
-    @property
-    def is_sealed(self) -> bool:
-        """Whether changes to the run's files can be noticed; older runs have no digests."""
-        return CONFIG_DIGEST in self.info
+        return read_sealed(self.path / INFO)
 
     def recorded(self, key: str, kind: type[T]) -> T:
         """Return an entry of run.json. Raise RunError when it is missing or of another type."""
@@ -206,17 +201,11 @@ class Run:
             raise RunError(f"the run's config cannot be read: {reason}.", str(path)) from error
 
     def check_config(self) -> None:
-        """RunError unless config.yaml is what was written, or what it replaced in a resume that was killed.
-
-        That of a run without seals is not checked.
-        """
-        info = self.info
-        if CONFIG_DIGEST not in info:
-            return
-        found, written = sha256(self.config_text().encode()).hexdigest(), info.get(CONFIG_DIGEST)
-        if found not in (written, info.get(REPLACED_DIGEST)):
-            raise RunError(
-                f"this file changed after it was written: its sha256 was {str(written)[:12]} and is now {found[:12]}. "
+        """Raise Damaged unless config.yaml is what was written, or what it replaced in a resume that was killed."""
+        info, digest = self.info, sha256(self.config_text().encode()).hexdigest()
+        if digest not in (written := info.get(CONFIG_DIGEST), info.get(REPLACED_DIGEST)):
+            raise Damaged(
+                f"this file changed after it was written: its sha256 was {str(written)[:12]} and is now {digest[:12]}. "
                 "Restore it. To change a run, give the new values when you resume it.",
                 str(self.path / CONFIG),
             )

@@ -18,7 +18,7 @@ from gptlite.errors import RunError, UserError
 from gptlite.formatting import counted
 from gptlite.runs.run import CONFIG, Run
 from gptlite.storage import files
-from gptlite.storage.json_files import read_facts
+from gptlite.storage.sealed_json import read_sealed
 
 State = Literal["running", "finished", "stopped", "diverged"]
 
@@ -122,7 +122,7 @@ def read_run(run: Run) -> tuple[Summary, list[str]]:
     with _collected(problems):
         info = run.info
     with _collected(problems):
-        end = read_facts(run.path / "finished.json") if state == "finished" else {}
+        end = read_sealed(run.path / "finished.json") if state == "finished" else {}
     with _collected(problems):
         lines = _log_lines(run.path / "metrics.jsonl", problems, whole=not end)
     best: tuple[float | None, int | None] = _number(end, "best_bits_per_byte"), _count(end, "best_step")

@@ -117,11 +117,6 @@ def resume(run: Run, wanted: RunConfig | None = None, *, listener: Listener | No
     listener = listener or SilentListener()
     with run.lock() if is_main() else nullcontext():
         run.check_config()
-        if not run.is_sealed:
-            listener.say(
-                f"warning: run {run.name} was started by an earlier version of gptlite, so changes to its files since "
-                "then cannot be noticed"
-            )
         saved = saved_config(run)
         cfg = reconcile(saved, wanted, run.name) if wanted is not None else saved
         if world_size() > 1:
