@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from gptlite.errors import Damaged, Diverged, RunError
 from gptlite.runs.checkpoint import read_pointer
-from gptlite.runs.names import INFO, check_name, is_free, numbered, taken
+from gptlite.runs.names import INFO, check_name, is_free, numbered
 from gptlite.storage import files, locks
 from gptlite.storage.sealed_json import read_sealed, write_sealed
 
@@ -55,33 +55,26 @@ class Run:
     def create(cls, root: Path, name: str | None, base: str) -> Run:
         """Make the folder `root/name`, or without a name the first free one of base, base-2, base-3, ...
 
-        Processes that start at once get different names. Raise RunError when a given name is taken or invalid.
+        Processes that start at once without a name get different ones. A name can be given again after a kill between
+        making the folder and writing config.yaml. Raise RunError when a given name is taken or invalid.
         """
         cls.check_free(root, name, base)
         files.make_dirs(root)
         if name is None:
             return cls(next(path for path in numbered(root, base) if files.create_dir(path)))
-        return cls.claim(root, name)
+        files.create_dir(root / name)
+        return cls(root / name)
 
     @classmethod
     def check_free(cls, root: Path, name: str | None, base: str) -> None:
         """Raise the RunError that `create` would raise, without making a folder."""
         check_name(name, base)
         if name is not None and not is_free(root / name):
-            raise taken(root, name)
-
-    @classmethod
-    def claim(cls, root: Path, name: str) -> Run:
-        """Return the run `root/name`, with its folder made if it was missing; `started` says whether there is more.
-
-        Can be repeated after a kill between making the folder and writing config.yaml.
-        """
-        check_name(name, name)
-        files.make_dirs(root)
-        run = cls(root / name)
-        if not files.create_dir(run.path) and not run.started and not is_free(run.path):
-            raise _not_a_run(run.path)
-        return run
+            free = next(path.name for path in numbered(root, name) if not path.exists())
+            taken = "this name is taken. Continue that run, or choose"
+            if not cls(root / name).started:
+                taken = "a folder that is not a run has this name. Choose"
+            raise RunError(f"{taken} another name such as {free}.", f"run {name}")
 
     @classmethod
     def open(cls, root: Path, name_or_path: str, *, unfinished: bool = False) -> Run:
@@ -92,12 +85,12 @@ class Run:
         if name_or_path == "latest":
             return cls.newest(root, unfinished=unfinished)
         with files.storage_errors(root / name_or_path, "read"):
-            found = [path for path in (root / name_or_path, Path(name_or_path)) if name_or_path and path.exists()]
-            for path in found:
+            paths = [path for path in (root / name_or_path, Path(name_or_path)) if name_or_path and path.exists()]
+            for path in paths:
                 if (path / CONFIG).is_file():
                     return cls(path)
-        if found:
-            raise _not_a_run(found[0])
+        if paths:
+            raise _not_a_run(paths[0])
         names = [run.name for run in cls.all(root)]
         near = difflib.get_close_matches(name_or_path, names, n=1)
         advice = f"Did you mean {near[0]}?" if near else f"The newest runs are {', '.join(names[-5:])}."
@@ -111,8 +104,8 @@ class Run:
         """Return every run under `root`, oldest first; none when there is no such folder."""
         with files.storage_errors(root, "read"):
             paths = [path.parent for path in root.glob(f"*/{CONFIG}")]
-        found = [cls(path) for path in paths if files.TEMP_MARK not in path.name]  # which are half removed
-        return sorted(found, key=lambda run: (run.sorts_at, run.name))
+        runs = [cls(path) for path in paths if files.TEMP_MARK not in path.name]  # which are half removed
+        return sorted(runs, key=lambda run: (run.sorts_at, run.name))
 
     @classmethod
     def newest(cls, root: Path, *, unfinished: bool = False) -> Run:

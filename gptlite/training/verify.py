@@ -20,11 +20,10 @@ from gptlite.storage.sealed_json import read_sealed
 
 @dataclass(frozen=True)
 class Check:
-    """A file, and what is wrong with it; None where it is as it was written. note: what could not be checked."""
+    """A file, and what is wrong with it; None where it is as it was written."""
 
     path: Path
     problem: str | None = None
-    note: str | None = None
 
 
 def check_run(run: Run) -> tuple[list[Check], Checkpoint | None]:
@@ -36,24 +35,24 @@ def check_run(run: Run) -> tuple[list[Check], Checkpoint | None]:
     checks += [_check(path, partial(read_sealed, path)) for path in facts if path.exists()]
     newest = None
     for folder in step_folders(run.checkpoints)[::-1]:
-        found, more = _check_checkpoint(folder)
+        valid, more = _check_checkpoint(folder)
         checks += more
-        newest = found or newest
+        newest = valid or newest
     checks += _check_logs(run, newest)
     checks += _check_text(run)
     return checks, newest
 
 
-def _check(path: Path, read: Callable[[], object], note: str | None = None) -> Check:
+def _check(path: Path, read: Callable[[], object]) -> Check:
     try:
         read()
     except UserError as error:
         return Check(path, error.problems[0].sentence)
-    return Check(path, note=note)
+    return Check(path)
 
 
 def _check_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[Check]]:
-    """The checkpoint in a folder if it is valid, and a check of each file."""
+    """Return the checkpoint in a folder if it is valid, and a check of each file."""
     try:
         opened = open_step(folder)
     except UserError as error:
@@ -65,7 +64,7 @@ def _check_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[Check]]:
 
 
 def _check_logs(run: Run, newest: Checkpoint | None) -> Iterator[Check]:
-    """The logs, up to where they were when the newest checkpoint was saved; of a finished run nothing came after it."""
+    """Yield a check of each log, up to where it was when the newest checkpoint was saved; a finished run ends there."""
     if newest is None:
         return
     for name, fields in newest.read_json("state.json")["logs"].items():
@@ -78,7 +77,7 @@ def _check_logs(run: Run, newest: Checkpoint | None) -> Iterator[Check]:
 
 
 def _check_text(run: Run) -> Iterator[Check]:
-    """Every file of the prepared text."""
+    """Yield a check of the prepared text."""
     try:
         prepared = find_text(run, parse_config(run.config_text(), str(run.path / CONFIG)))
         if prepared is None:
