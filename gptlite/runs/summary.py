@@ -21,7 +21,7 @@ from gptlite.storage.sealed_json import read_sealed
 T = TypeVar("T")
 State = Literal["running", "finished", "stopped", "diverged"]
 
-TAIL_BYTES = 8192  # of metrics.jsonl
+TAIL_BYTES = 1 << 14  # of metrics.jsonl
 TAIL_LINES = 10
 EVALUATION = b'"split": "val"'
 
@@ -161,7 +161,7 @@ def read_curve(summary: Summary) -> list[Evaluation]:
 
 def read_samples(run: Run) -> list[tuple[int, str]]:
     """Return the step and the text of every sample, in the order in which they were written."""
-    lines = [_parse(line) for line in _whole_lines(run.path / "samples.jsonl", 0)]
+    lines = [_parse(line) for line in _read_lines(run.path / "samples.jsonl", math.inf)]
     return [(fields["step"], fields["text"]) for fields in lines if fields and isinstance(fields.get("text"), str)]
 
 
@@ -205,11 +205,8 @@ class _LogLine:
 
 def _log_lines(path: Path, problems: list[str], *, whole: bool) -> list[_LogLine]:
     """Return the newest lines of metrics.jsonl, and with `whole` every earlier evaluation."""
-    with files.storage_errors(path, "read"):
-        skipped = 0 if whole or not path.exists() else max(0, path.stat().st_size - TAIL_BYTES)
-    lines = _whole_lines(path, skipped)[1 if skipped else 0 :]
-    if skipped and all(EVALUATION in line for line in lines):  # long lines: log.grad_norms of a very deep model
-        return _log_lines(path, problems, whole=True)
+    lines = [] if whole else _read_lines(path, TAIL_BYTES)
+    lines = lines or _read_lines(path, math.inf)  # of a very deep model log.grad_norms makes long lines
     wanted = [line for line in lines[:-TAIL_LINES] if EVALUATION in line] + lines[-TAIL_LINES:]
     parsed = [fields for line in wanted if (fields := _parse(line)) is not None]
     if len(parsed) < len(wanted):
@@ -217,16 +214,17 @@ def _log_lines(path: Path, problems: list[str], *, whole: bool) -> list[_LogLine
     return [_LogLine.of(fields) for fields in parsed]
 
 
-def _whole_lines(path: Path, start: int) -> list[bytes]:
-    """Return the lines of a log from a byte on; none where it is missing.
+def _read_lines(path: Path, most: float) -> list[bytes]:
+    """Return the lines in the last `most` bytes of a log; none where it is missing.
 
     Text after the last newline is still being written, or its writer was killed.
     """
     with files.storage_errors(path, "read"):
         try:
+            skipped = max(0, path.stat().st_size - most)
             with path.open("rb") as file:
-                file.seek(start)
-                return file.read().split(b"\n")[:-1]
+                file.seek(int(skipped))
+                return file.read().split(b"\n")[1 if skipped else 0 : -1]
         except FileNotFoundError:
             return []
 
