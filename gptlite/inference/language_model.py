@@ -29,7 +29,6 @@ from gptlite.inference.sampling import TokenFlags, suppressed_ids
 from gptlite.inference.score import ByPosition, Score, bytes_and_chars_per_token, score, score_by_position
 from gptlite.inference.stop_strings import decode_until_stop
 from gptlite.model.gpt import GPT
-from gptlite.model.gpt2_layout import FORMAT_VERSION
 from gptlite.seeds import mix
 from gptlite.tokenizers.base import Tokenizer
 
@@ -45,12 +44,7 @@ class ModelInfo:
     normalize: Literal["none", "nfc"]  # Unicode normal form of the training text, so also of prompts
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "format_version": FORMAT_VERSION,
-            "model": self.model.model_dump(),
-            "start_id": self.start_id,
-            "normalize": self.normalize,
-        }
+        return {"model": self.model.model_dump(), "start_id": self.start_id, "normalize": self.normalize}
 
 
 @dataclass(frozen=True)

@@ -14,17 +14,16 @@ from gptlite import tokenizers
 from gptlite.compute.device import resolve_compute
 from gptlite.config.loading import Override
 from gptlite.config.schema import ModelSection, RunSection
-from gptlite.errors import ConfigError, RunError
+from gptlite.errors import ConfigError, Damaged, RunError
 from gptlite.formatting import Say
 from gptlite.inference.engine import store_for_decoding
 from gptlite.inference.language_model import LanguageModel, ModelInfo
 from gptlite.model.gpt import GPT
-from gptlite.model.gpt2_layout import FORMAT_VERSION, from_gpt2
+from gptlite.model.gpt2_layout import from_gpt2
 from gptlite.model.sizes import count_parameters, count_tensors
-from gptlite.runs.checkpoint import Checkpoint, Damaged
+from gptlite.runs.checkpoint import Checkpoint
 from gptlite.runs.find import choose_checkpoint, load_checkpoint_config
 from gptlite.runs.run import runs_folder
-from gptlite.storage.json_files import check_version
 
 MOST_CONTEXT = 2**20  # tokens; a table of more positions may not fit in memory
 
@@ -90,10 +89,8 @@ def with_context(info: ModelInfo, context: int) -> ModelInfo:
 
 
 def read_model_info(checkpoint: Checkpoint) -> ModelInfo:
-    """Read what a checkpoint's config.json says under "gptlite". RunError if it is missing, malformed or of another
-    version."""
+    """Read what a checkpoint's config.json says under "gptlite". RunError if it is missing or malformed."""
     path, values = checkpoint.path / "config.json", checkpoint.read_json("config.json").get("gptlite")
-    check_version(path, values if isinstance(values, dict) else {}, FORMAT_VERSION)
     match values:
         case {"model": dict(model), "start_id": int(start_id), "normalize": ("none" | "nfc") as normalize}:
             with contextlib.suppress(ValueError):

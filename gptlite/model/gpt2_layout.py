@@ -18,7 +18,6 @@ from gptlite.config.schema import ModelSection
 from gptlite.model.activations import ACTIVATIONS
 from gptlite.model.gpt import GPT
 
-FORMAT_VERSION = 1
 OUTSIDE_BLOCKS = {
     "token_embedding.weight": "transformer.wte.weight",
     "position_embedding.weight": "transformer.wpe.weight",

@@ -2,114 +2,103 @@
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from gptlite.config.loading import Override, load_config
 from gptlite.config.schema import RunConfig
-from gptlite.errors import RunError
+from gptlite.errors import Damaged, RunError
 from gptlite.formatting import Say, counted
-from gptlite.runs.checkpoint import Checkpoint, open_step, read_pointer, scan_checkpoints, sort_key, step_folders
-from gptlite.runs.checkpoint_manifest import MANIFEST, Damaged
+from gptlite.runs.checkpoint import Checkpoint, open_step, read_pointer, scan_checkpoints, step_folders
 from gptlite.runs.run import CONFIG, Run
 from gptlite.storage import files
+from gptlite.storage.sealed import MANIFEST
 
 T = TypeVar("T")
 
 
-def find_latest(
+def find_valid(
     folder: Path,
-    warn: Say,
+    which: str,
+    say: Say,
     use: Callable[[Checkpoint], T] = Checkpoint.verified,  # type: ignore[assignment]
 ) -> T | None:
-    """Return what `use` makes of the checkpoint of the highest step; None when nothing was saved.
+    """Return what `use` makes of the checkpoint of the highest step or of the best score; None if nothing was saved.
 
-    use: raises Damaged for one that it cannot use, and then gets the one before. Skipping damaged ones is one line to
-    `warn`. Raise RunError when all are damaged.
+    which: "latest" or "best". use: raises Damaged for one that it cannot use, and then gets the next. A line to `say`
+    tells that some are damaged, that the one in the pointer is lost, or that none was evaluated. Raise RunError when
+    all are damaged.
     """
-    damaged: list[Damaged] = []
-    for each in scan_checkpoints(folder, check_hashes=False):
-        if isinstance(each, Damaged):
-            damaged.append(each)
-            continue
+    hint, damaged = read_pointer(folder, which), []
+    for checkpoint in _in_order(folder, which, hint):
         try:
-            used = use(each)
+            if isinstance(checkpoint, Damaged):
+                raise checkpoint
+            used = use(checkpoint)
         except Damaged as damage:
-            if not each.path.exists():  # pruned meanwhile by the training of this run
-                return find_latest(folder, warn, use)
+            if isinstance(checkpoint, Checkpoint) and not os.path.lexists(checkpoint.path):
+                return find_valid(folder, which, say, use)  # pruned meanwhile by the training of this run
             damaged.append(damage)
             continue
-        hint = read_pointer(folder, "latest")
-        if damaged:
-            warn(_fallback(folder, each, damaged))
-        elif hint is not None and hint > each.step:
-            warn(_lost(folder, each, hint))
+        if reason := _why(folder, which, checkpoint, hint, damaged):
+            say(f"{folder}: using {reason}")
         return used
     if damaged:
-        raise _all_damaged(folder, damaged)
+        raise RunError(f"no checkpoint can be read. Train a new run. The first problem is {damaged[0]}", str(folder))
     return None
 
 
-def find_best(
-    folder: Path,
-    warn: Say,
-    use: Callable[[Checkpoint], T] = Checkpoint.verified,  # type: ignore[assignment]
-) -> T | None:
-    """Return what `use` makes of the checkpoint of the lowest score, the earliest of equals; None if nothing was saved.
+def _in_order(folder: Path, which: str, hint: int | None) -> Sequence[Checkpoint | Damaged]:
+    """Return the checkpoints to try, in this order, and where they come in it those that cannot be opened.
 
-    Where none has a score, it is the one in best.json, else the newest. `use` is as in `find_latest`. Raise RunError
-    when all are damaged. Send one line to `warn` when some are damaged, since any of them may be the best; when the one
-    in best.json is lost; and when nothing says which is the best.
+    The best is the one of the lowest score, the earliest of equals; without scores that of step `hint`, then the
+    newest. Any damaged one may have been the best.
     """
-    hint = read_pointer(folder, "best")
-    found = list(scan_checkpoints(folder, check_hashes=False))
-    damaged = [each for each in found if isinstance(each, Damaged)]
-    better: list[Damaged] = []  # by the score in their manifests
-    for each in sorted((each for each in found if isinstance(each, Checkpoint)), key=lambda each: sort_key(each, hint)):
-        try:
-            used = use(each)
-        except Damaged as damage:
-            if not each.path.exists():
-                return find_best(folder, warn, use)
-            better.append(damage)
-            continue
-        _explain_best(folder, each, hint, better or damaged, warn)
-        return used
-    if better or damaged:
-        raise _all_damaged(folder, better or damaged)
+    scanned = list(scan_checkpoints(folder))
+    if which == "latest":
+        return scanned
+
+    def rank(found: Checkpoint | Damaged) -> tuple[float, bool, int]:
+        if isinstance(found, Damaged):
+            return -math.inf, False, 0
+        if found.score is None:
+            return math.inf, found.step != hint, -found.step
+        return found.score, False, found.step
+
+    return sorted(scanned, key=rank)
+
+
+def _why(folder: Path, which: str, chosen: Checkpoint, hint: int | None, damaged: Sequence[Damaged]) -> str | None:
+    """Return what to say of a choice; None where it needs no explanation."""
+    if damaged:
+        return f"step {chosen.step}, since {counted(len(damaged), 'checkpoint')} cannot be read: {damaged[0]}"
+    if hint is None:
+        unscored = which == "best" and chosen.score is None
+        return f"the newest checkpoint, step {chosen.step}, since none was evaluated." if unscored else None
+    if not (folder / f"step-{hint:08d}").exists() and (which == "best" or hint > chosen.step):
+        return f"step {chosen.step}, since the checkpoint of step {hint} is missing."
     return None
 
 
-def _explain_best(folder: Path, choice: Checkpoint, hint: int | None, damaged: list[Damaged], warn: Say) -> None:
-    lost = hint is not None and not (folder / f"step-{hint:08d}").exists()
-    if damaged:
-        warn(_fallback(folder, choice, damaged))
-    elif hint is not None and lost:
-        warn(_lost(folder, choice, hint))
-    elif hint is None and choice.score is None:
-        warn(f"{folder}: using the newest checkpoint, step {choice.step}, since none was evaluated.")
-
-
-def find_checkpoint(folder: Path, which: str, warn: Say) -> Checkpoint:
+def find_checkpoint(folder: Path, which: str, say: Say) -> Checkpoint:
     """Return the checkpoint "best", "latest" or of a step, for its model: what only training needs is not checked.
 
     Raise RunError when there is none.
     """
     if which in ("best", "latest"):
-        found = (find_best if which == "best" else find_latest)(folder, warn, _with_model)
-        if found is None:
-            raise (
-                none_left(folder)
-                if read_pointer(folder, "latest") is not None
-                else RunError("there is no checkpoint yet. Train the run further.", str(folder))
-            )
-        return found
+        if (chosen := find_valid(folder, which, say, _with_model)) is not None:
+            return chosen
+        if read_pointer(folder, "latest") is not None:
+            raise none_left(folder)
+        raise RunError("there is no checkpoint yet. Train the run further.", str(folder))
     steps = {int(path.name[5:]): path for path in step_folders(folder)}
     if not (which.isascii() and which.isdigit() and int(which) in steps):
         saved = ", ".join(str(step) for step in sorted(steps)) or "none yet"
         raise RunError(f"there is no checkpoint {which[:40]}. Give best, latest or a saved step: {saved}.", str(folder))
-    return _with_model(open_step(steps[int(which)], check_hashes=False))
+    return _with_model(open_step(steps[int(which)]))
 
 
 def _with_model(checkpoint: Checkpoint) -> Checkpoint:
@@ -117,13 +106,13 @@ def _with_model(checkpoint: Checkpoint) -> Checkpoint:
 
 
 def none_left(folder: Path) -> RunError:
-    """The error for a run whose checkpoints are gone."""
+    """Return the error for a run whose checkpoints are gone."""
     return RunError(
         "the checkpoints of this run are gone, although it was trained. Put them back, or start a new run.", str(folder)
     )
 
 
-def choose_checkpoint(root: Path, run: str, which: str | None, warn: Say) -> Checkpoint:
+def choose_checkpoint(root: Path, run: str, which: str | None, say: Say) -> Checkpoint:
     """Return a checkpoint of a run, which is a name under `root` or a folder; or the one whose own folder `run` is.
 
     which: best (None too), latest or a step. Raise RunError when there is none that is valid.
@@ -133,13 +122,13 @@ def choose_checkpoint(root: Path, run: str, which: str | None, warn: Say) -> Che
     if is_checkpoint:
         if which is not None:
             raise RunError(f"this is the folder of one checkpoint, so no other can be chosen. Leave out {which}.", run)
-        return _with_model(Checkpoint.open(Path(run), check_hashes=False))
+        return _with_model(Checkpoint.open(Path(run)))
     opened = Run.open(root, run)
     try:
         opened.check_config()
     except RunError as problem:  # the model is that of the checkpoint; only how it is sampled and scored may differ
-        warn(f"warning: {problem}")
-    return find_checkpoint(opened.checkpoints, which or "best", warn)
+        say(f"warning: {problem}")
+    return find_checkpoint(opened.checkpoints, which or "best", say)
 
 
 def find_run(checkpoint: Checkpoint) -> Run | None:
@@ -169,17 +158,3 @@ def load_checkpoint_config(checkpoint: Checkpoint, overrides: Sequence[str | Ove
         automatic.append(Override("saved", "run.precision", "auto"))
         cfg = load_config(path, [*automatic, *overrides])
     return cfg
-
-
-def _fallback(folder: Path, chosen: Checkpoint, damaged: list[Damaged]) -> str:
-    return (
-        f"{folder}: using step {chosen.step}, since {counted(len(damaged), 'checkpoint')} cannot be read: {damaged[0]}"
-    )
-
-
-def _lost(folder: Path, chosen: Checkpoint, hint: int) -> str:
-    return f"{folder}: using step {chosen.step}, since the checkpoint of step {hint} is missing."
-
-
-def _all_damaged(folder: Path, damaged: list[Damaged]) -> RunError:
-    return RunError(f"no checkpoint can be read. Train a new run. The first problem is {damaged[0]}", str(folder))

@@ -13,9 +13,9 @@ from gptlite.data.dataset.prepared import TOKENIZER_FOLDER, Prepared
 from gptlite.errors import ConfigError, DataError, RunError, located
 from gptlite.formatting import Say, say_nothing
 from gptlite.runs.checkpoint import Checkpoint
-from gptlite.runs.checkpoint_manifest import MANIFEST
-from gptlite.runs.find import find_latest
+from gptlite.runs.find import find_valid
 from gptlite.runs.run import CONFIG, Run, runs_folder
+from gptlite.storage.sealed import MANIFEST
 from gptlite.tokenizers.base import Tokenizer, load
 from gptlite.tokenizers.folder import META_FILE
 
@@ -23,16 +23,16 @@ _KEY = "tokenizer.from"
 
 
 def find_text(run: Run, cfg: RunConfig) -> Prepared | None:
-    """The prepared folder of a run; None if it is neither where it was nor in the current data.dir."""
+    """Return the prepared folder of a run; None if it is neither where it was nor in the current data.dir."""
     recorded = Path(run.recorded("prepared", str))
     places = (recorded, cfg.data.folder / recorded.name, RunConfig().data.folder / recorded.name)
     return next((Prepared(place) for place in places if (place / "manifest.json").is_file()), None)
 
 
 def with_tokenizer(cfg: RunConfig, say: Say = say_nothing) -> RunConfig:
-    """The config with the folder that holds the tokenizer of `tokenizer.from`, and with its kind and size.
+    """Return the config with the folder that holds the tokenizer of `tokenizer.from`, and with its kind and size.
 
-    DataError if it cannot be found or read, ConfigError if kind or vocab_size are given and differ.
+    Raise DataError if it cannot be found or read, ConfigError if kind or vocab_size are given and differ.
     """
     asked = cfg.tokenizer.from_
     if asked is None:
@@ -40,28 +40,28 @@ def with_tokenizer(cfg: RunConfig, say: Say = say_nothing) -> RunConfig:
     with located(f"{_KEY}={asked}"), located(f"{_KEY}={asked}", at=f"run {asked}"):
         try:
             folder = _find_folder(asked, cfg)
-            found = load(folder)
+            tokenizer = load(folder)
         except RunError as error:
             if is_accepted("tokenizer", "kind", asked):
                 raise ConfigError(
                     f"this is a kind of tokenizer, and no run. Use tokenizer.kind={asked} instead."
                 ) from None
             raise DataError(error.problems) from error
-        section = _section_of(found, str(folder.absolute()))
+        section = _section_of(tokenizer, str(folder.absolute()))
         check_given(cfg.tokenizer, section, asked)
-    say(f"the tokenizer is that of {asked}: {found.kind}, {found.vocab_size:,} ids")
+    say(f"the tokenizer is that of {asked}: {tokenizer.kind}, {tokenizer.vocab_size:,} ids")
     return cfg.model_copy(update={"tokenizer": section})
 
 
 def tokenizer_of(run: Run, cfg: RunConfig) -> RunConfig:
-    """The config with the tokenizer that a run itself holds. DataError if it holds none."""
+    """Return the config with the tokenizer that a run itself holds. Raise DataError if it holds none."""
     with located(f"run {run.name}"):
         folder = _folder_of(run, cfg)
     return cfg.model_copy(update={"tokenizer": _section_of(load(folder), str(folder.absolute()))})
 
 
 def check_given(asked: TokenizerSection, found: TokenizerSection, name: str) -> None:
-    """ConfigError for values that were given beside `tokenizer.from`, and are not those of the tokenizer found."""
+    """Raise ConfigError for values that were given beside `tokenizer.from`, and are not those of its tokenizer."""
     problems = []
     for key in ("kind", "vocab_size"):
         given, own = asked.given().get(key), getattr(found, key)
@@ -80,11 +80,13 @@ def _section_of(found: Tokenizer, folder: str) -> TokenizerSection:
 
 
 def _find_folder(name: str, cfg: RunConfig) -> Path:
-    """The folder of tokenizer files that a name or path stands for. RunError or DataError if there is none."""
+    """Return the folder of tokenizer files of a name or path. Raise RunError or DataError if there is none."""
     path = Path(os.path.expanduser(name))
     for place in (path, cfg.data.folder / path.name):  # data.dir may have been moved
         if os.path.isfile(place / META_FILE):
-            return _checked(place)
+            if os.path.isfile(place / MANIFEST):
+                _with_tokenizer(Checkpoint.open(place))
+            return place
         if os.path.isfile(place / TOKENIZER_FOLDER / META_FILE):
             Prepared(place).tokenizer()
             return place / TOKENIZER_FOLDER
@@ -93,24 +95,17 @@ def _find_folder(name: str, cfg: RunConfig) -> Path:
 
 
 def _folder_of(run: Run, cfg: RunConfig) -> Path:
-    """Where a run's tokenizer lies: beside its prepared ids, else in its newest checkpoint that is whole."""
+    """Return where a run's tokenizer lies: beside its prepared ids, else in its newest valid checkpoint."""
     prepared = find_text(run, cfg)
     if prepared is not None and prepared.manifest.fingerprint == run.recorded("data", str):
         prepared.tokenizer()
         return prepared.path / TOKENIZER_FOLDER
-    checkpoint = find_latest(run.checkpoints, say_nothing, _with_tokenizer)
+    checkpoint = find_valid(run.checkpoints, "latest", say_nothing, _with_tokenizer)
     if checkpoint is None:
         raise DataError("its prepared text is gone, and it has no checkpoint, so its tokenizer is lost.", str(run.path))
     return checkpoint.path
 
 
-def _checked(folder: Path) -> Path:
-    """A folder of tokenizer files, those of a checkpoint checked against its manifest."""
-    if (folder / MANIFEST).is_file():
-        _with_tokenizer(Checkpoint.open(folder, check_hashes=False))
-    return folder
-
-
 def _with_tokenizer(checkpoint: Checkpoint) -> Checkpoint:
-    """The checkpoint, with all but the tensors checked, which are read for the model alone."""
+    """Return the checkpoint after checking all but its tensors, which are read for the model alone."""
     return checkpoint.verified(skip=("model.safetensors", "optimizer.safetensors"))

@@ -40,20 +40,16 @@ def _why_invalid(name: str) -> str | None:
 
 
 def numbered(root: Path, base: str) -> Iterator[Path]:
+    """Yield the folders base, base-2, base-3, ..."""
     yield root / base
     for number in itertools.count(2):
         yield root / f"{base}-{number}"
 
 
-def taken(root: Path, name: str) -> RunError:
-    free = next(path.name for path in numbered(root, name) if not path.exists())
-    return RunError(f"this name is taken. Continue that run, or choose another name such as {free}.", f"run {name}")
-
-
 def is_free(path: Path) -> bool:
-    """Whether a run can begin here: there is nothing, or what a start leaves that was killed before config.yaml."""
+    """Return whether a run can begin here: there is nothing, or what a start leaves that was killed early."""
     if not os.path.lexists(path):
         return True
     with files.storage_errors(path, "read"):
-        names = [each.name for each in path.iterdir()] if path.is_dir() else [path.name]
+        names = [entry.name for entry in path.iterdir()] if path.is_dir() else [path.name]
     return all(name.startswith(".") or files.TEMP_MARK in name or name == INFO for name in names)

@@ -21,11 +21,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gptlite.errors import Diverged, RunError
+from gptlite.errors import Damaged, Diverged, RunError
 from gptlite.runs.checkpoint import read_pointer
-from gptlite.runs.names import INFO, check_name, is_free, numbered, taken
+from gptlite.runs.names import INFO, check_name, is_free, numbered
 from gptlite.storage import files, locks
-from gptlite.storage.json_files import read_facts, write_sealed
+from gptlite.storage.sealed_json import read_sealed, write_sealed
 
 T = TypeVar("T")
 
@@ -55,33 +55,26 @@ class Run:
     def create(cls, root: Path, name: str | None, base: str) -> Run:
         """Make the folder `root/name`, or without a name the first free one of base, base-2, base-3, ...
 
-        Processes that start at once get different names. Raise RunError when a given name is taken or invalid.
+        Processes that start at once without a name get different ones. A name can be given again after a kill between
+        making the folder and writing config.yaml. Raise RunError when a given name is taken or invalid.
         """
         cls.check_free(root, name, base)
         files.make_dirs(root)
         if name is None:
             return cls(next(path for path in numbered(root, base) if files.create_dir(path)))
-        return cls.claim(root, name)
+        files.create_dir(root / name)
+        return cls(root / name)
 
     @classmethod
     def check_free(cls, root: Path, name: str | None, base: str) -> None:
         """Raise the RunError that `create` would raise, without making a folder."""
         check_name(name, base)
         if name is not None and not is_free(root / name):
-            raise taken(root, name)
-
-    @classmethod
-    def claim(cls, root: Path, name: str) -> Run:
-        """Return the run `root/name`, with its folder made if it was missing; `started` says whether there is more.
-
-        Can be repeated after a kill between making the folder and writing config.yaml.
-        """
-        check_name(name, name)
-        files.make_dirs(root)
-        run = cls(root / name)
-        if not files.create_dir(run.path) and not run.started and not is_free(run.path):
-            raise _not_a_run(run.path)
-        return run
+            free = next(path.name for path in numbered(root, name) if not path.exists())
+            taken = "this name is taken. Continue that run, or choose"
+            if not cls(root / name).started:
+                taken = "a folder that is not a run has this name. Choose"
+            raise RunError(f"{taken} another name such as {free}.", f"run {name}")
 
     @classmethod
     def open(cls, root: Path, name_or_path: str, *, unfinished: bool = False) -> Run:
@@ -92,12 +85,12 @@ class Run:
         if name_or_path == "latest":
             return cls.newest(root, unfinished=unfinished)
         with files.storage_errors(root / name_or_path, "read"):
-            found = [path for path in (root / name_or_path, Path(name_or_path)) if name_or_path and path.exists()]
-            for path in found:
+            paths = [path for path in (root / name_or_path, Path(name_or_path)) if name_or_path and path.exists()]
+            for path in paths:
                 if (path / CONFIG).is_file():
                     return cls(path)
-        if found:
-            raise _not_a_run(found[0])
+        if paths:
+            raise _not_a_run(paths[0])
         names = [run.name for run in cls.all(root)]
         near = difflib.get_close_matches(name_or_path, names, n=1)
         advice = f"Did you mean {near[0]}?" if near else f"The newest runs are {', '.join(names[-5:])}."
@@ -111,8 +104,8 @@ class Run:
         """Return every run under `root`, oldest first; none when there is no such folder."""
         with files.storage_errors(root, "read"):
             paths = [path.parent for path in root.glob(f"*/{CONFIG}")]
-        found = [cls(path) for path in paths if files.TEMP_MARK not in path.name]  # which are half removed
-        return sorted(found, key=lambda run: (run.sorts_at, run.name))
+        runs = [cls(path) for path in paths if files.TEMP_MARK not in path.name]  # which are half removed
+        return sorted(runs, key=lambda run: (run.sorts_at, run.name))
 
     @classmethod
     def newest(cls, root: Path, *, unfinished: bool = False) -> Run:
@@ -182,12 +175,7 @@ class Run:
     @property
     def info(self) -> dict[str, Any]:
         """The content of run.json."""
-        return read_facts(self.path / INFO)
-
-    @property
-    def is_sealed(self) -> bool:
-        """Whether changes to the run's files can be noticed; older runs have no digests."""
-        return CONFIG_DIGEST in self.info
+        return read_sealed(self.path / INFO)
 
     def recorded(self, key: str, kind: type[T]) -> T:
         """Return an entry of run.json. Raise RunError when it is missing or of another type."""
@@ -206,17 +194,11 @@ class Run:
             raise RunError(f"the run's config cannot be read: {reason}.", str(path)) from error
 
     def check_config(self) -> None:
-        """RunError unless config.yaml is what was written, or what it replaced in a resume that was killed.
-
-        That of a run without seals is not checked.
-        """
-        info = self.info
-        if CONFIG_DIGEST not in info:
-            return
-        found, written = sha256(self.config_text().encode()).hexdigest(), info.get(CONFIG_DIGEST)
-        if found not in (written, info.get(REPLACED_DIGEST)):
-            raise RunError(
-                f"this file changed after it was written: its sha256 was {str(written)[:12]} and is now {found[:12]}. "
+        """Raise Damaged unless config.yaml is what was written, or what it replaced in a resume that was killed."""
+        info, digest = self.info, sha256(self.config_text().encode()).hexdigest()
+        if digest not in (written := info.get(CONFIG_DIGEST), info.get(REPLACED_DIGEST)):
+            raise Damaged(
+                f"this file changed after it was written: its sha256 was {str(written)[:12]} and is now {digest[:12]}. "
                 "Restore it. To change a run, give the new values when you resume it.",
                 str(self.path / CONFIG),
             )

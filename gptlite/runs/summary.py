@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from gptlite.config.saved import DEFAULT_BPE_VOCAB_SIZE, DEFAULT_MAX_STEPS, saved_values
 from gptlite.config.yaml import Value, YamlError
@@ -18,11 +16,12 @@ from gptlite.errors import RunError, UserError
 from gptlite.formatting import counted
 from gptlite.runs.run import CONFIG, Run
 from gptlite.storage import files
-from gptlite.storage.json_files import read_facts
+from gptlite.storage.sealed_json import read_sealed
 
+T = TypeVar("T")
 State = Literal["running", "finished", "stopped", "diverged"]
 
-TAIL_BYTES = 8192  # of metrics.jsonl
+TAIL_BYTES = 1 << 14  # of metrics.jsonl
 TAIL_LINES = 10
 EVALUATION = b'"split": "val"'
 
@@ -90,17 +89,20 @@ def read_runs(folder: Path) -> tuple[list[Summary], list[str]]:
         if not folder.is_dir():
             raise RunError("there is no such folder. Train a run, or check the path.", str(folder))
         paths = sorted(path for path in folder.iterdir() if not path.name.startswith(".") and path.is_dir())
-    found: list[Summary] = []
     problems: list[str] = []
+    runs = []
     for path in paths:
-        with _collected(problems):
+        try:
             summary, damage = read_run(Run(path))
-            found.append(summary)
-            problems += damage
-    if not found and Run(folder).started:
+        except UserError as error:
+            problems += map(str, error.problems)
+            continue
+        runs.append(summary)
+        problems += damage
+    if not runs and Run(folder).started:
         parent = folder.absolute().parent
         raise RunError(f"this is a run, not a folder of runs. Did you mean {parent}?", str(folder))
-    return sorted(found, key=lambda each: (each.started_at, each.name)), problems
+    return sorted(runs, key=lambda summary: (summary.started_at, summary.name)), problems
 
 
 def read_run(run: Run) -> tuple[Summary, list[str]]:
@@ -116,32 +118,28 @@ def read_run(run: Run) -> tuple[Summary, list[str]]:
     except YamlError as error:
         raise RunError(f"skipped: {error.sentence}", f"{run.path / CONFIG}:{error.line}") from error
     problems: list[str] = []
-    info: Mapping[str, Any] = {}
-    end: Mapping[str, Any] = {}
-    lines: Sequence[Mapping[str, Any]] = ()
-    with _collected(problems):
-        info = run.info
-    with _collected(problems):
-        end = read_facts(run.path / "finished.json") if state == "finished" else {}
-    with _collected(problems):
-        lines = _log_lines(run.path / "metrics.jsonl", problems, whole=not end)
-    best: tuple[float | None, int | None] = _number(end, "best_bits_per_byte"), _count(end, "best_step")
-    if not end:
-        scores = ((each.bits_per_byte, each.step) for each in _evaluations(lines, config))
-        best = min(scores, default=best)
-    speeds = [speed for line in lines if (speed := _number(_time(line), "tokens_per_second")) is not None]
-    times = [seconds for line in lines if (seconds := _number(_time(line), "elapsed")) is not None]
+    info = _attempt(lambda: run.info, dict[str, Any](), problems)
+    end = dict[str, Any]()
+    if state == "finished":
+        end = _attempt(lambda: read_sealed(run.path / "finished.json"), end, problems)
+    lines = _attempt(
+        lambda: _log_lines(run.path / "metrics.jsonl", problems, whole=not end), list[_LogLine](), problems
+    )
+    scores = [(line.bits_per_byte, line.step) for line in lines if line.bits_per_byte is not None]
+    best = min(scores, default=(None, None))
+    speeds = [line.tokens_per_second for line in lines if line.tokens_per_second is not None]
+    times = [line.seconds for line in lines if line.seconds is not None]
     summary = Summary(
         run=run,
         name=run.name,
         state=state,
         config=config,
         started_at=run.started_at,
-        text=info["data"] if isinstance(info.get("data"), str) else None,
-        parameters=_count(info, "parameters"),
-        step=max((line["step"] for line in lines), default=_count(end, "step") or 0),
-        best_bits_per_byte=best[0],
-        best_step=best[1],
+        text=info.get("data"),
+        parameters=info.get("parameters"),
+        step=max((line.step for line in lines), default=end.get("step", 0)),
+        best_bits_per_byte=end.get("best_bits_per_byte", best[0]),
+        best_step=end.get("best_step", best[1]),
         tokens_per_second=statistics.median(speeds) if speeds else None,
         elapsed=times[-1] if times else None,
     )
@@ -151,16 +149,20 @@ def read_run(run: Run) -> tuple[Summary, list[str]]:
 def read_curve(summary: Summary) -> list[Evaluation]:
     """Return every evaluation of a run, by step."""
     lines = _log_lines(summary.run.path / "metrics.jsonl", [], whole=True)
-    return sorted(_evaluations(lines, summary.config), key=lambda each: each.step)
+    return sorted(
+        (
+            Evaluation(line.step, count_tokens(summary.config, line.step), line.seconds, line.bits_per_byte, line.loss)
+            for line in lines
+            if line.bits_per_byte is not None
+        ),
+        key=lambda evaluation: evaluation.step,
+    )
 
 
 def read_samples(run: Run) -> list[tuple[int, str]]:
     """Return the step and the text of every sample, in the order in which they were written."""
-    path = run.path / "samples.jsonl"
-    with files.storage_errors(path, "read"):
-        lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
-    samples = [line for line in map(_parse, lines) if line is not None and isinstance(line.get("text"), str)]
-    return [(line["step"], line["text"]) for line in samples]
+    lines = [_parse(line) for line in _read_lines(run.path / "samples.jsonl", math.inf)]
+    return [(fields["step"], fields["text"]) for fields in lines if fields and isinstance(fields.get("text"), str)]
 
 
 def count_tokens(config: Mapping[str, Value], step: int) -> int | None:
@@ -169,12 +171,12 @@ def count_tokens(config: Mapping[str, Value], step: int) -> int | None:
     return step * rows * length if isinstance(rows, int) and isinstance(length, int) else None
 
 
-@contextmanager
-def _collected(problems: list[str]) -> Iterator[None]:
+def _attempt(read: Callable[[], T], otherwise: T, problems: list[str]) -> T:
     try:
-        yield
+        return read()
     except UserError as error:
         problems += map(str, error.problems)
+        return otherwise
 
 
 def _state_of(run: Run) -> State:
@@ -183,54 +185,54 @@ def _state_of(run: Run) -> State:
     return "finished" if run.finished else "diverged" if run.diverged else "stopped"
 
 
-def _log_lines(path: Path, problems: list[str], *, whole: bool) -> list[Mapping[str, Any]]:
+@dataclass(frozen=True)
+class _LogLine:
+    """The numbers of a line of metrics.jsonl; None where it does not have them."""
+
+    step: int
+    bits_per_byte: float | None  # of the validation text
+    loss: float | None
+    seconds: float | None
+    tokens_per_second: float | None
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> _LogLine:
+        time = fields["time"] if isinstance(fields.get("time"), dict) else {}
+        values = fields.get("bits_per_byte"), fields.get("loss"), time.get("elapsed"), time.get("tokens_per_second")
+        score, *rest = (value if isinstance(value, int | float) and math.isfinite(value) else None for value in values)
+        return cls(fields["step"], score if fields.get("split") == "val" else None, *rest)
+
+
+def _log_lines(path: Path, problems: list[str], *, whole: bool) -> list[_LogLine]:
     """Return the newest lines of metrics.jsonl, and with `whole` every earlier evaluation."""
-    with files.storage_errors(path, "read"):
-        if not path.exists():
-            return []
-        with path.open("rb") as file:
-            skipped = 0 if whole else max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES)
-            file.seek(skipped)
-            # Text after the last newline is still being written, or its writer was killed.
-            lines = file.read().split(b"\n")[:-1]
-    if skipped:
-        lines = lines[1:]
-        if not any(EVALUATION not in line for line in lines):  # long lines: log.grad_norms of a very deep model
-            return _log_lines(path, problems, whole=True)
+    lines = [] if whole else _read_lines(path, TAIL_BYTES)
+    lines = lines or _read_lines(path, math.inf)  # of a very deep model log.grad_norms makes long lines
     wanted = [line for line in lines[:-TAIL_LINES] if EVALUATION in line] + lines[-TAIL_LINES:]
     parsed = [fields for line in wanted if (fields := _parse(line)) is not None]
     if len(parsed) < len(wanted):
         problems.append(f"{path}: skipped {counted(len(wanted) - len(parsed), 'damaged line')}.")
-    return parsed
+    return [_LogLine.of(fields) for fields in parsed]
 
 
-def _parse(line: bytes) -> Mapping[str, Any] | None:
+def _read_lines(path: Path, most: float) -> list[bytes]:
+    """Return the lines in the last `most` bytes of a log; none where it is missing.
+
+    Text after the last newline is still being written, or its writer was killed.
+    """
+    with files.storage_errors(path, "read"):
+        try:
+            skipped = max(0, path.stat().st_size - most)
+            with path.open("rb") as file:
+                file.seek(int(skipped))
+                return file.read().split(b"\n")[1 if skipped else 0 : -1]
+        except FileNotFoundError:
+            return []
+
+
+def _parse(line: bytes) -> dict[str, Any] | None:
     """Return the object in a line; None where it is damaged or has no step."""
     try:
         fields = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    return fields if isinstance(fields, dict) and _count(fields, "step") is not None else None
-
-
-def _evaluations(lines: Sequence[Mapping[str, Any]], config: Mapping[str, Value]) -> Iterator[Evaluation]:
-    for line in lines:
-        score = _number(line, "bits_per_byte")
-        if line.get("split") == "val" and score is not None:
-            tokens, seconds = count_tokens(config, line["step"]), _number(_time(line), "elapsed")
-            yield Evaluation(line["step"], tokens, seconds, score, _number(line, "loss"))
-
-
-def _time(line: Mapping[str, Any]) -> Mapping[str, Any]:
-    time = line.get("time")
-    return time if isinstance(time, dict) else {}
-
-
-def _count(fields: Mapping[str, Any], key: str) -> int | None:
-    value = fields.get(key)
-    return value if type(value) is int else None
-
-
-def _number(fields: Mapping[str, Any], key: str) -> float | None:
-    value = fields.get(key)
-    return value if isinstance(value, int | float) and math.isfinite(value) else None
+    return fields if isinstance(fields, dict) and type(fields.get("step")) is int else None

@@ -1,32 +1,30 @@
-"""Locks: one process at a time may change a run or a prepared folder. The kernel releases them when a process ends."""
+"""Locks: one process at a time may change a run or a prepared folder. The system releases them when a process ends."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import json
+import math
 import os
-import random
 import socket
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
 
 from gptlite.errors import RunError, StorageError
 from gptlite.formatting import Say
 from gptlite.storage import files
-from gptlite.storage.files import open_own, storage_errors
+from gptlite.storage.files import storage_errors
 
-if sys.platform != "win32":
-    import fcntl
-
-_OPEN = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_PLAIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS)
-_READER_SECONDS = 60.0  # how long a program that only reads the lock is waited for
+_RETRY_SECONDS = 1.0  # `locked()` has the lock for an instant
 _MAX_RECORD_BYTES = 4096
-_POLL_SECONDS = 0.2
+_POLL_SECONDS = 0.02
 
 
 class HeldError(RunError):
@@ -34,19 +32,19 @@ class HeldError(RunError):
 
 
 @contextlib.contextmanager
-def lock(path: Path, holder: str) -> Iterator[None]:
+def lock(path: Path, holder: str, say: Say | None = None) -> Iterator[None]:
     """Hold an exclusive lock. `holder` tells others which command has it.
 
-    Raise HeldError at once when any process has it, even this one; StorageError where the file system has no locks,
-    RunError on Windows, whose locks gptlite does not use yet.
+    Raise HeldError when any process has it for a second, even this one, but with `say` wait for it; StorageError where
+    the file system has no locks; RunError on Windows.
     """
     if sys.platform == "win32":
         raise RunError(
-            "gptlite does not lock files on Windows yet, so it prepares and trains nothing there. Use Linux or macOS; "
+            "gptlite prepares and trains nothing on Windows yet, since nobody has tested it there. Use Linux or macOS; "
             "WSL works.",
             str(path),
         )
-    fd = _open_locked(path)
+    fd = _open_locked(path, say)
     try:
         since = datetime.now().astimezone().isoformat(timespec="seconds")
         record = {"holder": holder, "pid": os.getpid(), "host": socket.gethostname(), "since": since}
@@ -58,58 +56,42 @@ def lock(path: Path, holder: str) -> Iterator[None]:
         os.close(fd)
 
 
-@contextlib.contextmanager
-def wait_for_lock(path: Path, holder: str, report: Say) -> Iterator[None]:
-    """As `lock`, but wait while another process has it; `report` gets a line about that. Its folder is made."""
-    with contextlib.ExitStack() as held:
-        waiting = False
-        while True:
-            try:
-                files.make_dirs(path.parent)  # each time: the process that has the lock may remove it at its end
-                held.enter_context(lock(path, holder))
-                break
-            except HeldError as error:
-                if not waiting:
-                    report(f"waiting: {error}")
-                waiting = True
-                time.sleep(_POLL_SECONDS)
-        yield
+def wait_for_lock(path: Path, holder: str, say: Say) -> AbstractContextManager[None]:
+    """As `lock`, but wait while another process has it; `say` gets a line about that. Its folder is made."""
+    return lock(path, holder, say)
 
 
-def _open_locked(path: Path) -> int:
+def _open_locked(path: Path, say: Say | None) -> int:
     """Open and lock the file of this name, again where it was removed or replaced before it was locked."""
+    give_up_at = time.monotonic() + _RETRY_SECONDS
     while True:
+        if say is not None:
+            files.make_dirs(path.parent)  # each time: the process that has the lock may remove it at its end
         with storage_errors(path, "lock"):
-            fd = files.syscall(os.open, path, _OPEN, 0o666)
+            fd = files.syscall(os.open, path, os.O_RDWR | os.O_CREAT | _PLAIN, 0o666)
         try:
-            _lock(fd, path)
-            if _has_name(fd, path):
-                return fd
+            if _take(fd, path):
+                if _has_name(fd, path):
+                    return fd
+            elif time.monotonic() > give_up_at:
+                held = HeldError(f"held by {_holder(fd)}. Wait for it, or stop it.", str(path))
+                if say is None:
+                    raise held
+                say(f"waiting: {held}")
+                give_up_at = math.inf
         except BaseException:
             os.close(fd)
             raise
         os.close(fd)
+        time.sleep(_POLL_SECONDS)
 
 
-def _lock(fd: int, path: Path) -> None:
-    """Take the exclusive lock. `locked()` takes a shared lock briefly; wait for it."""
-    give_up_at = time.monotonic() + _READER_SECONDS
-    while not _flock(fd, fcntl.LOCK_EX, path):
-        if not _flock(fd, fcntl.LOCK_SH, path):
-            raise HeldError(f"held by {_holder(fd)}. Wait for it, or stop it.", str(path))
-        fcntl.flock(fd, fcntl.LOCK_UN)
-        if time.monotonic() > give_up_at:
-            raise HeldError("another program has this file locked for reading. Wait for it, or stop it.", str(path))
-        time.sleep(random.uniform(0.001, 0.01))  # two that try at once must not stay in step
+def _take(fd: int, path: Path) -> bool:
+    """Take the lock of an open file if it is free. Raise StorageError where the file system has none."""
+    from filelock import lock_descriptor  # unlike FileLock it never makes do with a file that outlives its process
 
-
-def _flock(fd: int, kind: int, path: Path) -> bool:
-    """Whether a lock was free. Raise StorageError where the file system has none."""
     try:
-        fcntl.flock(fd, kind | fcntl.LOCK_NB)
-        return True
-    except BlockingIOError:
-        return False
+        return lock_descriptor(fd, blocking=False)
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             with storage_errors(path, "lock"):
@@ -138,12 +120,18 @@ def _holder(fd: int) -> str:
 
 
 def locked(path: Path) -> bool:
-    """Whether a process holds `lock(path)`. Asking takes a shared lock for an instant, which refuses nobody."""
+    """Return whether a process holds `lock(path)`. Asking takes the lock for an instant, for which `lock` waits."""
     if sys.platform == "win32":
         return False
-    with storage_errors(path, "read"):
+    with storage_errors(path, "read"), contextlib.ExitStack() as opened:
+        access = os.O_RDWR if os.access(path, os.W_OK) else os.O_RDONLY  # NFS locks only what is open for writing
         try:
-            with open_own(path) as file:
-                return not _flock(file.fileno(), fcntl.LOCK_SH, path)
+            fd = os.open(path, access | _PLAIN)
         except FileNotFoundError:
             return False
+        opened.callback(os.close, fd)
+        for wait in (_POLL_SECONDS, _POLL_SECONDS, 0):  # another that asks has the lock for an instant, too
+            if _take(fd, path):
+                return False
+            time.sleep(wait)
+        return True

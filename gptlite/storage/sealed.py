@@ -5,37 +5,31 @@ The manifest is a sealed JSON file and is written last: a folder without it is u
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from io import BufferedReader
 from pathlib import Path
-from typing import Annotated, Any, Self
-
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from typing import Any, Self
 
 from gptlite.errors import Damaged, StorageError
 from gptlite.storage import files
 from gptlite.storage.sealed_json import dump_sealed, parse_json, read_sealed, seal
 
 MANIFEST = "MANIFEST.json"
-Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 # Parts of a path below the folder, none of which is hidden or leads out of it.
-RelativeName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$")]
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*")
 
 
 @dataclass(frozen=True)
 class FileRecord:
     """Size in bytes and sha256 of a file."""
 
-    size: Annotated[int, Field(ge=0, le=1 << 60)]
-    sha256: Sha256
-
-
-_FILES = TypeAdapter(dict[RelativeName, FileRecord], config=ConfigDict(extra="forbid", strict=True))
+    size: int
+    sha256: str
 
 
 @dataclass(frozen=True)
@@ -54,33 +48,32 @@ class SealedFolder:
     @classmethod
     def open(cls, path: Path, advice: str) -> Self:
         """Read the manifest and check the size of each file. Raise Damaged, also where a file cannot be read."""
-        where = path / MANIFEST
         try:
-            fields = read_sealed(where, advice=advice)
-            records = _FILES.validate_json(json.dumps(fields.pop("files", None)))
+            fields = read_sealed(path / MANIFEST, advice=advice)
         except StorageError as error:  # such as a bad sector: another folder may be readable
             raise Damaged(error.problems) from error
-        except ValidationError:
-            raise Damaged(f"the size and sha256 of each file are expected. {advice}", str(where)) from None
-        found = cls(path, fields, records, advice)
-        for name in found.files:
-            with found.open_file(name):
+        opened = cls(path, fields, _read_records(fields.pop("files", None)), advice)
+        if not opened.files:
+            raise opened.damaged(MANIFEST, "the size and sha256 of each file are expected")
+        for name in opened.files:
+            with opened.open_file(name):
                 pass
-        return found
+        return opened
 
-    @contextmanager
+    @contextlib.contextmanager
     def open_file(self, name: str) -> Iterator[BufferedReader]:
         """Open a file of the right size. Raise Damaged where it is missing or unreadable, or has another size."""
-        path, size = self.path / name, self.files[name].size
+        if name not in self.files:
+            raise self.damaged(name, f"{MANIFEST} does not list this file")
         try:
-            file = files.open_own(path)
+            file = files.open_own(self.path / name)
         except FileNotFoundError:
             raise self.damaged(name, "this file is missing") from None
         except OSError as error:
             raise self.damaged(name, f"this file cannot be read: {error.strerror}") from error
         with file:
-            if (found := os.fstat(file.fileno()).st_size) != size:
-                raise self.damaged(name, f"the file has {found} bytes, and {MANIFEST} says {size}")
+            if (size := os.fstat(file.fileno()).st_size) != (written := self.files[name].size):
+                raise self.damaged(name, f"the file has {size} bytes, and {MANIFEST} says {written}")
             yield file
 
     def read(self, name: str) -> bytes:
@@ -102,10 +95,16 @@ class SealedFolder:
                 digest.update(piece)
         self._compare(name, digest.hexdigest())
 
+    def verified(self, skip: Collection[str] = ()) -> Self:
+        """Return this folder after checking all files but those to skip. Raise Damaged for the first that changed."""
+        for name in sorted(self.files.keys() - set(skip)):
+            self.check(name)
+        return self
+
     @property
     def digest(self) -> str:
         """A digest of all that the folder holds."""
-        return seal({**self.fields, "files": {name: vars(record) for name, record in self.files.items()}})
+        return seal({**self.fields, "files": _as_json(self.files)})
 
     def damaged(self, name: str, problem: str) -> Damaged:
         """Return the error for a file. problem: without the stop at its end."""
@@ -117,19 +116,56 @@ class SealedFolder:
         except OSError as error:  # such as a bad sector: another folder may be readable
             raise self.damaged(name, f"this file cannot be read: {error.strerror}") from error
 
-    def _compare(self, name: str, found: str) -> None:
-        if found != (written := self.files[name].sha256):
+    def _compare(self, name: str, now: str) -> None:
+        if now != (written := self.files[name].sha256):
             raise self.damaged(
-                name, f"this file changed after it was written: its sha256 was {written[:12]} and is now {found[:12]}"
+                name, f"this file changed after it was written: its sha256 was {written[:12]} and is now {now[:12]}"
             )
+
+
+def _read_records(value: object) -> dict[str, FileRecord]:
+    """Return the files that a manifest lists; none where it does not have the right form."""
+    try:
+        records = {name: FileRecord(**record) for name, record in value.items()}  # type: ignore[attr-defined]
+    except (AttributeError, TypeError):
+        return {}
+    well_formed = all(
+        _NAME.fullmatch(name) and type(record.size) is int and isinstance(record.sha256, str)
+        for name, record in records.items()
+    )
+    return records if well_formed else {}
+
+
+def _as_json(records: Mapping[str, FileRecord]) -> dict[str, Any]:
+    return {name: asdict(record) for name, record in records.items()}
+
+
+def write_file(folder: Path, name: str, data: files.Data | Iterable[files.Data]) -> FileRecord:
+    """Write a file of an unfinished folder durably, and return what its manifest says of it."""
+    return FileRecord(*files.write_new(folder / name, data))
 
 
 def write_manifest(folder: Path, fields: Mapping[str, Any], written: Mapping[str, FileRecord]) -> None:
     """Seal a folder whose files are written and synced; `written` has all of them by name."""
-    records = {name: vars(written[name]) for name in sorted(written)}
-    files.write_new(folder / MANIFEST, dump_sealed({**fields, "files": records}))
+    files.write_new(folder / MANIFEST, dump_sealed({**fields, "files": _as_json(written)}))
 
 
-def write_file(folder: Path, name: str, data: files.Data) -> FileRecord:
-    """Write a file of an unfinished folder durably, and return what its manifest says of it."""
-    return FileRecord(*files.write_new(folder / name, data))
+def write_folder(
+    path: Path, fields: Mapping[str, Any], contents: Iterable[tuple[str, files.Data]]
+) -> dict[str, FileRecord]:
+    """Write a sealed folder durably: all of it, or nothing and StorageError. It takes the place of one of its name.
+
+    contents: the name and the content of each file, in the order in which they are written.
+    """
+    temp = files.temp_name(path)
+    try:
+        files.create_dir(temp)
+        written = {name: write_file(temp, name, data) for name, data in contents}
+        write_manifest(temp, fields, written)
+        files.remove_tree(path)
+        files.publish(temp, path)
+    except BaseException:
+        with contextlib.suppress(StorageError):  # the first error is reported
+            files.remove_tree(temp)
+        raise
+    return written

@@ -11,14 +11,13 @@ import torch
 from torch import Tensor
 
 from gptlite.config.schema import RunConfig
-from gptlite.errors import RunError
+from gptlite.errors import Damaged, RunError
 from gptlite.inference.language_model import LanguageModel
 from gptlite.inference.load import read_model_info
 from gptlite.loggers.log_files import LogEnd
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import from_gpt2, generation_config, hf_config, to_gpt2
-from gptlite.runs.checkpoint import Checkpoint, Damaged
-from gptlite.storage.json_files import FORMAT_VERSION, check_version
+from gptlite.runs.checkpoint import Checkpoint
 from gptlite.training.optim.build import Optimizers, load_named_state, named_state
 from gptlite.training.reconcile import contradictions, deciding_values
 from gptlite.training.state import TrainState
@@ -48,7 +47,6 @@ def checkpoint_files(
     config = hf_config(info.model, tokenizer.vocab_size, tokenizer.eot_id)
     generation = generation_config(info.model, tokenizer.eot_id, model.suppressed.nonzero()[0].tolist())
     record = {
-        "format_version": FORMAT_VERSION,
         "train": state.to_json(),
         "identity": identity.to_json(),
         "config": deciding_values(cfg),
@@ -95,8 +93,7 @@ def restore(checkpoint: Checkpoint, model: GPT, optimizers: Optimizers, identity
     RunError, naming both sides, where text, tokenizer, optimizer or a key that decides the result differ from those of
     the run. Damaged where a file changed or a number is not finite.
     """
-    record = checkpoint.state
-    check_version(checkpoint.path / "state.json", record, FORMAT_VERSION)
+    record = checkpoint.read_json("state.json")
     problems = [
         f"the checkpoint was trained with {what} {saved[:12]}, and the run now has {identity.to_json()[what][:12]}. "
         "Restore what it was started with, or start a new run."
@@ -104,7 +101,7 @@ def restore(checkpoint: Checkpoint, model: GPT, optimizers: Optimizers, identity
         if saved != identity.to_json().get(what)
     ]
     saved_model = {f"model.{key}": value for key, value in read_model_info(checkpoint).model.model_dump().items()}
-    problems += contradictions({**saved_model, **record.get("config", {})}, cfg)
+    problems += contradictions({**saved_model, **record["config"]}, cfg)
     if problems:
         raise RunError(problems, where=str(checkpoint.path))
     try:
@@ -116,5 +113,5 @@ def restore(checkpoint: Checkpoint, model: GPT, optimizers: Optimizers, identity
         ) from error
     if (name := first_non_finite(model, optimizers)) is not None:
         raise Damaged(f"{name} has values that are not finite.", str(checkpoint.path))
-    logs = {name: LogEnd(**end) for name, end in record.get("logs", {}).items()}
+    logs = {name: LogEnd(**end) for name, end in record["logs"].items()}
     return Restored(TrainState.from_json(record["train"]), logs, checkpoint.digest)

@@ -24,7 +24,6 @@ from gptlite.data.preparing.prepare import prepare
 from gptlite.data.sources.sources import absolute_spec
 from gptlite.errors import ConfigError, DataError, RunError
 from gptlite.runs.find_text import check_given, find_text, tokenizer_of, with_tokenizer
-from gptlite.runs.names import check_name
 from gptlite.runs.run import TOKENIZER, TOKENIZER_FROM, Run, runs_folder
 from gptlite.tokenizers.base import fingerprint_inputs
 from gptlite.training.listener import Listener, SilentListener
@@ -105,8 +104,8 @@ def resume_or_start(
     if run.started:
         check_text([run], cfg)
         return resume(run, as_recorded(cfg, run), listener=listener)
-    check_name(name, name)
-    return _start(cfg, lambda: Run.claim(root, name), listener, facts or {})
+    Run.check_free(root, name, name)
+    return _start(cfg, lambda: Run.create(root, name, name), listener, facts or {})
 
 
 def resume(run: Run, wanted: RunConfig | None = None, *, listener: Listener | None = None) -> Outcome:
@@ -117,11 +116,6 @@ def resume(run: Run, wanted: RunConfig | None = None, *, listener: Listener | No
     listener = listener or SilentListener()
     with run.lock() if is_main() else nullcontext():
         run.check_config()
-        if not run.is_sealed:
-            listener.say(
-                f"warning: run {run.name} was started by an earlier version of gptlite, so changes to its files since "
-                "then cannot be noticed"
-            )
         saved = saved_config(run)
         cfg = reconcile(saved, wanted, run.name) if wanted is not None else saved
         if world_size() > 1:

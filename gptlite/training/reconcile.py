@@ -35,16 +35,8 @@ OF_EACH_PROCESS = ("data.source", "data.val_source", "data.dir", "tokenizer.from
 
 
 def saved_config(run: Run) -> RunConfig:
-    """The config of a run, as it was trained.
-
-    Before train.adamw_lr AdamW took half of Muon's learning rate, and before train.vocab_sample all ids were scored.
-    """
-    cfg = parse_config(run.config_text(), str(run.path / CONFIG))
-    if isinstance(cfg.train.lr, str):  # `auto`: edited by hand
-        return cfg
-    adamw_lr = cfg.train.highest_lr / 2 if cfg.train.optimizer == "muon" else None
-    before = {"train.adamw_lr": adamw_lr, "train.vocab_sample": None}
-    return cfg.with_values({key: value for key, value in before.items() if key not in cfg.given()})
+    """Return the config of a run, as it was trained."""
+    return parse_config(run.config_text(), str(run.path / CONFIG))
 
 
 def flat(cfg: RunConfig) -> Iterator[tuple[str, Any]]:

@@ -20,7 +20,7 @@ from gptlite.errors import ConfigError, RunError, UserError
 from gptlite.formatting import counted
 from gptlite.loggers.metrics import MetricLog
 from gptlite.planning.plan import plan_run
-from gptlite.runs.find import find_latest, none_left
+from gptlite.runs.find import find_valid, none_left
 from gptlite.runs.run import Run
 from gptlite.training.checkpointing import Restored, restore
 from gptlite.training.dry_run import expected_evaluation_updates
@@ -92,8 +92,9 @@ def restore_newest(trainer: Trainer, run: Run, listener: Listener) -> Restored |
     """
     restored, problem = None, None
     try:
-        restored = find_latest(
+        restored = find_valid(
             run.checkpoints,
+            "latest",
             listener.say,
             lambda each: restore(each, trainer.model, trainer.optimizers, trainer.identity, trainer.cfg),
         )

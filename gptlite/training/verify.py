@@ -11,64 +11,63 @@ from gptlite.config.loading import parse_config
 from gptlite.errors import UserError
 from gptlite.loggers.log_files import LogEnd, starts_with
 from gptlite.runs.checkpoint import Checkpoint, open_step, step_folders
-from gptlite.runs.checkpoint_manifest import MANIFEST
 from gptlite.runs.find_text import find_text
 from gptlite.runs.names import INFO
 from gptlite.runs.run import CONFIG, Run
-from gptlite.storage.json_files import read_facts
+from gptlite.storage.sealed import MANIFEST
+from gptlite.storage.sealed_json import read_sealed
 
 
 @dataclass(frozen=True)
 class Check:
-    """A file, and what is wrong with it; None where it is as it was written. note: what could not be checked."""
+    """A file, and what is wrong with it; None where it is as it was written."""
 
     path: Path
     problem: str | None = None
-    note: str | None = None
 
 
 def check_run(run: Run) -> tuple[list[Check], Checkpoint | None]:
     """Return a check of each file, and the checkpoint that a resume would use; None where there is none."""
     checks = [_check(run.path / INFO, lambda: run.info)]
     if checks[0].problem is None:
-        checks.append(_check(run.path / CONFIG, run.check_config, None if run.is_sealed else "without a seal"))
+        checks.append(_check(run.path / CONFIG, run.check_config))
     facts = (run.path / "finished.json", run.path / "diverged.json", *run.checkpoints.glob("*.json"))
-    checks += [_check(path, partial(read_facts, path)) for path in facts if path.exists()]
+    checks += [_check(path, partial(read_sealed, path)) for path in facts if path.exists()]
     newest = None
     for folder in step_folders(run.checkpoints)[::-1]:
-        found, more = _check_checkpoint(folder)
+        valid, more = _check_checkpoint(folder)
         checks += more
-        newest = found or newest
+        newest = valid or newest
     checks += _check_logs(run, newest)
     checks += _check_text(run)
     return checks, newest
 
 
-def _check(path: Path, read: Callable[[], object], note: str | None = None) -> Check:
+def _check(path: Path, read: Callable[[], object]) -> Check:
     try:
         read()
     except UserError as error:
         return Check(path, error.problems[0].sentence)
-    return Check(path, note=note)
+    return Check(path)
 
 
 def _check_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[Check]]:
-    """The checkpoint in a folder if it is valid, and a check of each file."""
+    """Return the checkpoint in a folder if it is valid, and a check of each file."""
     try:
-        opened = open_step(folder, check_hashes=False)
+        opened = open_step(folder)
     except UserError as error:
         problem = error.problems[0]
         return None, [Check(Path(problem.where or folder), problem.sentence)]
     checks = [Check(folder / MANIFEST)]
-    checks += [_check(folder / name, partial(opened.check_hash, name)) for name in sorted(opened.files)]
+    checks += [_check(folder / name, partial(opened.check, name)) for name in sorted(opened.files)]
     return opened if all(check.problem is None for check in checks) else None, checks
 
 
 def _check_logs(run: Run, newest: Checkpoint | None) -> Iterator[Check]:
-    """The logs, up to where they were when the newest checkpoint was saved; of a finished run nothing came after it."""
+    """Yield a check of each log, up to where it was when the newest checkpoint was saved; a finished run ends there."""
     if newest is None:
         return
-    for name, fields in newest.state.get("logs", {}).items():
+    for name, fields in newest.read_json("state.json")["logs"].items():
         path, end, problem = run.path / name, LogEnd(**fields), None
         if not starts_with(path, end):
             problem = f"it changed after it was written, or lacks lines that were there at step {newest.step}"
@@ -78,7 +77,7 @@ def _check_logs(run: Run, newest: Checkpoint | None) -> Iterator[Check]:
 
 
 def _check_text(run: Run) -> Iterator[Check]:
-    """Every file of the prepared text."""
+    """Yield a check of the prepared text."""
     try:
         prepared = find_text(run, parse_config(run.config_text(), str(run.path / CONFIG)))
         if prepared is None:

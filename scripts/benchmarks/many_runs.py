@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gptlite.config.loading import dump_config
 from gptlite.config.schema import RunConfig
+from gptlite.storage.sealed_json import write_sealed
 
 STEPS = 5000  # with a log line every ten and an evaluation every 250
 STARTED_AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -24,17 +25,13 @@ def make(folder: Path, number: int) -> None:
         (path / ".lock").write_text("{}")
         (path / "config.yaml").write_text(dump_config(RunConfig().with_values(values)))
         started_at = (STARTED_AT + timedelta(minutes=i)).isoformat()
-        _write(path / "run.json", {"started_at": started_at, "parameters": 812_544, "data": "f" * 64})
+        write_sealed(path / "run.json", {"started_at": started_at, "parameters": 812_544, "data": "f" * 64})
         stopped = i % 5 == 4
         lines = list(_lines(STEPS * 3 // 5 if stopped else STEPS, lr))
         (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         if not stopped:
             best = lines[-1]["bits_per_byte"]
-            _write(path / "finished.json", {"step": STEPS, "best_step": STEPS, "best_bits_per_byte": best})
-
-
-def _write(path: Path, fields: dict[str, object]) -> None:
-    path.write_text(json.dumps({"format_version": 1, **fields}, indent=2) + "\n")
+            write_sealed(path / "finished.json", {"step": STEPS, "best_step": STEPS, "best_bits_per_byte": best})
 
 
 def _lines(last: int, lr: float) -> list[dict[str, object]]:

@@ -17,10 +17,10 @@ from gptlite.cli import app, usage
 from gptlite.config.loading import load_config
 from gptlite.config.suggest import KEYS
 from gptlite.runs.checkpoint import Checkpoint
-from gptlite.runs.checkpoint_manifest import MANIFEST, dump_manifest
 from gptlite.runs.run import Run
 from gptlite.storage import files
-from gptlite.storage.json_files import dump_json
+from gptlite.storage.sealed import MANIFEST, FileRecord, write_manifest
+from gptlite.storage.sealed_json import dump_json
 
 
 def set_(key: str, value: object) -> list[str]:
@@ -399,7 +399,7 @@ def test_damaged_ids_are_refused_by_resume_and_eval_and_the_file_is_named(gptlit
         assert gptlite(*arguments).refuses("train-00000.bin")
 
 
-@pytest.mark.parametrize("content", ["{}", '{"format_version": 1}', '{"format_version": 1, "prepared": 3}', "rubbish"])
+@pytest.mark.parametrize("content", ["{}", "rubbish"])
 def test_a_damaged_run_json_is_one_line(gptlite, trained, content):
     (trained / "run.json").write_text(content)
     for arguments in (["train", "--resume", "nano"], ["eval"]):
@@ -550,8 +550,9 @@ def test_a_checkpoint_that_declares_what_it_does_not_hold_is_one_line_though_its
     own[key] = {**own[key], **value} if key == "model" else value
     content = dump_json(config)
     (folder / "config.json").write_bytes(content)
-    record = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    (folder / MANIFEST).write_bytes(dump_manifest(found.step, found.score, {**found.files, "config.json": record}))
+    record = FileRecord(len(content), hashlib.sha256(content).hexdigest())
+    (folder / MANIFEST).unlink()
+    write_manifest(folder, found.fields, {**found.files, "config.json": record})
     result = gptlite(command, str(folder))
     assert result.code == 2
     assert len(result.errors) == 1

@@ -21,9 +21,9 @@ from gptlite.config.schema import RunConfig
 from gptlite.errors import Diverged, RunError, StorageError
 from gptlite.loggers import metrics
 from gptlite.runs.checkpoint import valid_checkpoints
-from gptlite.runs.checkpoint_manifest import dump_manifest
 from gptlite.runs.run import Run
-from gptlite.storage.json_files import read_facts
+from gptlite.storage.sealed import FileRecord, write_manifest
+from gptlite.storage.sealed_json import read_sealed
 from gptlite.training import launch, loop, run_info, session, verify
 from gptlite.training.listener import SilentListener
 from gptlite.training.trainer import Trainer
@@ -135,8 +135,8 @@ def test_weights_that_are_not_finite_are_never_saved_and_the_last_good_state_sta
     with pytest.raises(Diverged, match=r"step 1: \S+ has values that are not finite. Start a new run with a lower"):
         start(cfg, tmp_path, "w")
     run = Run(tmp_path / "w")
-    assert [each.step for each in valid_checkpoints(run.checkpoints, check_hashes=True)] == [0]
-    facts = read_facts(run.path / "diverged.json")
+    assert [saved.verified().step for saved in valid_checkpoints(run.checkpoints)] == [0]
+    facts = read_sealed(run.path / "diverged.json")
     assert (facts["step"], facts["lr"], facts["last_checkpoint"]) == (1, 1e38, 0)
 
 
@@ -153,9 +153,9 @@ def test_a_checkpoint_that_is_not_finite_is_passed_over_for_the_one_before(tiny,
     tensors[name].view(-1)[-1] = torch.inf
     data = save(tensors, {"format": "pt"})
     (newest.path / "optimizer.safetensors").write_bytes(data)
-    record = {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-    files = {**newest.files, "optimizer.safetensors": record}
-    (newest.path / "MANIFEST.json").write_bytes(dump_manifest(newest.step, newest.score, files))
+    (newest.path / "MANIFEST.json").unlink()
+    record = FileRecord(len(data), hashlib.sha256(data).hexdigest())
+    write_manifest(newest.path, newest.fields, {**newest.files, "optimizer.safetensors": record})
     listener = Listener()
     launch.resume(cut, listener=listener)
     warning = f"using step {step_before}, since 1 checkpoint cannot be read: {newest.path}: {name} has values"
@@ -281,27 +281,6 @@ def test_another_torch_processor_or_number_of_threads_is_one_warning(tiny, cut, 
     assert cut.info["threads"] == 2
 
 
-def test_a_run_without_seals_is_resumed_with_one_line_and_sealed(cut, whole):
-    """As version 0.1 wrote it."""
-    for name in ("run.json", "checkpoints/latest.json", "checkpoints/best.json"):
-        fields = read_facts(cut.path / name)
-        fields = {key: value for key, value in fields.items() if "sha256" not in key and key != "sorts_at"}
-        (cut.path / name).write_text(json.dumps({**fields, "format_version": 1}))
-    for each in valid_checkpoints(cut.checkpoints):
-        state = {key: value for key, value in each.state.items() if key in ("format_version", "train", "identity")}
-        data = json.dumps(state).encode()
-        (each.path / "state.json").write_bytes(data)
-        files = {**each.files, "state.json": {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}}
-        (each.path / "MANIFEST.json").write_bytes(dump_manifest(each.step, each.score, files))
-    listener = Listener()
-    launch.resume(cut, listener=listener)
-    (warning,) = [line for line in listener.lines if "warning" in line]
-    assert "run run was started by an earlier version of gptlite" in warning
-    assert_same_end(whole, cut)
-    assert cut.is_sealed
-    assert not [check for check in check_run(cut)[0] if check.problem]
-
-
 class Ranks:
     """The second of two processes, whose first one found something else."""
 
@@ -367,7 +346,7 @@ def test_every_damage_to_every_file_is_found_or_has_no_effect(cut, other, monkey
         theirs = other.path / path.relative_to(cut.path) if path.parent != newest else final(other).path / path.name
         swapped = theirs.read_bytes() if theirs.exists() and theirs.read_bytes() != content else None
         before = contents(cut.path)
-        sealed = final(cut).state["logs"].get(path.name, {"size": len(content)})["size"]
+        sealed = final(cut).read_json("state.json")["logs"].get(path.name, {"size": len(content)})["size"]
         for damaged in damages(content, swapped, 200):
             path.unlink() if damaged is None else path.write_bytes(damaged)
             problems = [check for check in check_run(cut)[0] if check.problem]

@@ -107,7 +107,7 @@ def test_a_run_that_was_killed_and_stopped_by_signals_ends_bit_for_bit_as_one_le
             assert to_continue.endswith("gptlite train --resume cut")
     assert app.run(["train", "--resume", "cut"]) == 0
 
-    ends = [valid_checkpoints(Run(run).checkpoints, check_hashes=True)[-1] for run in (whole, cut)]
+    ends = [valid_checkpoints(Run(run).checkpoints)[-1] for run in (whole, cut)]
     for name in ("model.safetensors", "optimizer.safetensors"):
         alone, resumed = (end.read_tensors(name) for end in ends)
         assert alone.keys() == resumed.keys()

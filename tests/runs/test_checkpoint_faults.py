@@ -15,20 +15,20 @@ import pytest
 
 from gptlite.errors import StorageError
 from gptlite.runs.checkpoint import prune, save_checkpoint, valid_checkpoints, write_pointer
-from gptlite.runs.find import find_best, find_latest
+from gptlite.runs.find import find_valid
 from gptlite.storage import files
-from gptlite.storage.json_files import read_facts
+from gptlite.storage.sealed_json import read_sealed
 
 SIZE = 3000
 FILES = {"model.safetensors": b"\4" * SIZE, "optimizer.safetensors": b"o" * SIZE, "state.json": b"{}"}
 
 
-def save_and_prune(folder: Path, step: int, score: float, warn: Callable[[str], None] = pytest.fail) -> None:
+def save_and_prune(folder: Path, step: int, score: float, say: Callable[[str], None] = pytest.fail) -> None:
     """What training does at a step that is due and the best so far, in its order; two of three checkpoints stay."""
     save_checkpoint(folder, step, FILES, {}, score=score)
     write_pointer(folder, "latest", step)
     write_pointer(folder, "best", step)
-    prune(folder, 1, newest=step, warn=warn)
+    prune(folder, 1, newest=step, say=say)
 
 
 def begin(folder: Path) -> None:
@@ -63,16 +63,14 @@ def calls_of_a_save(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def check_survivors(folder: Path) -> int:
     """Assert that the newest or the one before loads, quietly, that pointers are readable, and name its step."""
-    found = find_latest(folder, pytest.fail)
+    found, best = (find_valid(folder, which, pytest.fail) for which in ("latest", "best"))
     assert found is not None
+    assert found == best
     assert found.step in (3, 4)
     assert (found.path / "model.safetensors").read_bytes() == bytes([found.step]) * SIZE
-    chosen = find_best(folder, pytest.fail)
-    assert chosen is not None
-    assert chosen.step == found.step
-    assert {read_facts(folder / f"{name}.json")["step"] for name in ("latest", "best")} <= {3, 4}
+    assert {read_sealed(folder / f"{name}.json")["step"] for name in ("latest", "best")} <= {3, 4}
     named = {path for path in folder.glob("step-*") if files.TEMP_MARK not in path.name}
-    assert named == {each.path for each in valid_checkpoints(folder, check_hashes=True)}  # none is half there
+    assert named == {checkpoint.verified().path for checkpoint in valid_checkpoints(folder)}  # none is half there
     return found.step
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import os
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from gptlite.config.loading import dump_config
@@ -159,19 +157,6 @@ def test_a_run_with_damaged_records_is_listed_and_they_are_named(tmp_path):
     ] * 2
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_folders_without_permission_are_a_line(tmp_path):
-    written(tmp_path, "good", 3.0)
-    closed = written(tmp_path, "closed", 3.0)
-    closed.path.chmod(0)
-    try:
-        runs, problems = read_runs(tmp_path)
-    finally:
-        closed.path.chmod(0o755)
-    assert [run.name for run in runs] == ["good"]
-    assert [str(closed.path) in problem for problem in problems] == [True]
-
-
 def test_a_folder_that_cannot_be_read_is_a_line(tmp_path, monkeypatch):
     written(tmp_path, "good", 3.0)
     written(tmp_path, "closed", 3.0)
@@ -239,22 +224,14 @@ def test_a_folder_of_runs_may_have_a_config_itself(tmp_path):
         read_runs(run.path)
 
 
-def test_the_seed_group_of_a_run_is_found(tmp_path):
-    for seed in (1, 2):
-        written(tmp_path, f"a-{seed}", 2.0, run__seed=seed)
-    written(tmp_path, "b", 2.0, train__lr=0.5)
-    runs = {run.name: run for run in read_runs(tmp_path)[0]}
-    assert [run.name for run in find_seed_group(runs["a-2"], list(runs.values())).runs] == ["a-1", "a-2"]
-    assert [run.name for run in find_seed_group(runs["b"], list(runs.values())).runs] == ["b"]
-
-
-def test_an_unfinished_run_is_in_no_group_and_its_seed_is_used(tmp_path):
+def test_the_seed_group_of_a_run_has_no_unfinished_run_whose_seed_is_used_all_the_same(tmp_path):
     for seed in (2, 5):
         written(tmp_path, f"a-{seed}", 2.0, run__seed=seed)
     written(tmp_path, "half", 2.0, run__seed=1, finished=False)
     written(tmp_path, "b", 2.0, run__seed=3, train__lr=0.5)
     runs = {run.name: run for run in read_runs(tmp_path)[0]}
-    assert [run.name for run in find_seed_group(runs["half"], list(runs.values())).runs] == ["half"]
+    groups = {name: [run.name for run in find_seed_group(runs[name], list(runs.values())).runs] for name in runs}
+    assert groups == {"a-2": ["a-2", "a-5"], "a-5": ["a-2", "a-5"], "half": ["half"], "b": ["b"]}
     assert unused_seeds(runs["a-2"], list(runs.values()), 3) == [3, 4, 6]
     assert unused_seeds(runs["b"], [], 3) == [1, 2, 4]
 
@@ -320,15 +297,6 @@ def test_equal_scores_have_an_interval_of_no_width():
     assert MeanDifference.of([3.0, 3.0], [1.0, 1.0, 1.0]).interval == (2.0, 2.0)
     one_varies = MeanDifference.of([2.0, 2.0, 2.0], [1.0, 3.0])
     assert (one_varies.error, one_varies.df) == pytest.approx((1.0, 1.0))
-
-
-@pytest.mark.parametrize("n", [2, 3])
-def test_equal_settings_are_told_apart_in_at_most_one_of_twenty_comparisons(n):
-    groups = np.random.default_rng(0).normal(1.8, 0.01, size=(2000, 2, n))
-    intervals = [MeanDifference.of(a.tolist(), b.tolist()).interval for a, b in groups]
-    assert np.mean([not low <= 0 <= high for low, high in intervals]) <= 0.05
-    apart = [MeanDifference.of(a.tolist(), (b + 0.5).tolist()).interval for a, b in groups[:200]]
-    assert np.mean([high < 0 for _, high in apart]) >= 0.95
 
 
 def test_differences_are_other_values_and_missing_keys():

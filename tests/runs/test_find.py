@@ -11,9 +11,9 @@ import pytest
 
 from gptlite.config.loading import dump_config
 from gptlite.config.schema import RunConfig
-from gptlite.errors import RunError
-from gptlite.runs.checkpoint import Checkpoint, Damaged, write_pointer
-from gptlite.runs.find import choose_checkpoint, find_best, find_checkpoint, find_latest, load_checkpoint_config
+from gptlite.errors import Damaged, RunError
+from gptlite.runs.checkpoint import Checkpoint, write_pointer
+from gptlite.runs.find import choose_checkpoint, find_checkpoint, find_valid, load_checkpoint_config
 from gptlite.runs.run import Run
 
 Save = Callable[..., Checkpoint]
@@ -24,100 +24,83 @@ def flip_last_bit(path: Path) -> None:
     path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
 
 
-def test_without_checkpoints_the_result_is_none_without_a_warning(folder: Path) -> None:
-    assert find_latest(folder, pytest.fail) is None
-    assert find_best(folder, pytest.fail) is None
+def choice(folder: Path, which: str) -> tuple[int | None, list[str]]:
+    """The step of the checkpoint that is chosen, and the lines about it."""
+    lines: list[str] = []
+    found = find_valid(folder, which, lines.append)
+    return found and found.step, lines
+
+
+@pytest.mark.parametrize("which", ["latest", "best"])
+def test_without_checkpoints_the_result_is_none_without_a_line(folder: Path, which: str) -> None:
+    assert choice(folder, which) == (None, [])
 
 
 def test_the_highest_step_is_the_latest_whatever_clocks_and_pointers_say(save: Save, folder: Path) -> None:
     for step in (30, 9, 100):
         os.utime(save(step).path, (1e9 - step, 1e9 - step))
     write_pointer(folder, "latest", 30)  # killed between the save and the pointer
-    found = find_latest(folder, pytest.fail)
-    assert found is not None
-    assert found.step == 100
+    assert choice(folder, "latest") == (100, [])
 
 
-def test_a_flipped_bit_falls_back_with_one_warning_that_names_the_file(save: Save, folder: Path) -> None:
+def test_a_flipped_bit_falls_back_with_one_line_that_names_the_file(save: Save, folder: Path) -> None:
     for step in (1, 2, 3):
         save(step)
     flip_last_bit(folder / "step-00000003" / "model.safetensors")
     (folder / "step-00000002" / "MANIFEST.json").unlink()
-    warnings: list[str] = []
-    found = find_latest(folder, warnings.append)
-    assert found is not None
-    assert found.step == 1
-    assert len(warnings) == 1
-    damage = f"{folder}/step-00000003/model.safetensors: the content of this file changed: its sha256 is "
-    assert warnings[0].startswith(f"{folder}: using step 1, since 2 checkpoints cannot be read: {damage}")
+    step, (line,) = choice(folder, "latest")
+    assert step == 1
+    damage = f"{folder}/step-00000003/model.safetensors: this file changed after it was written: its sha256 was "
+    assert line.startswith(f"{folder}: using step 1, since 2 checkpoints cannot be read: {damage}")
 
 
-def test_when_every_checkpoint_is_damaged_there_is_an_error_and_no_fresh_start(save: Save, folder: Path) -> None:
+@pytest.mark.parametrize("which", ["latest", "best"])
+def test_when_every_checkpoint_is_damaged_there_is_an_error_and_no_fresh_start(
+    save: Save, folder: Path, which: str
+) -> None:
     flip_last_bit(save(1, score=1.0).path / "state.json")
-    for choose in (find_latest, find_best):
-        with pytest.raises(
-            RunError, match=r"no checkpoint can be read\. .*state\.json: the content of this file changed"
-        ):
-            choose(folder, pytest.fail)
+    with pytest.raises(RunError, match=r"no checkpoint can be read\. .*state\.json: this file changed after it was"):
+        choice(folder, which)
 
 
-def test_a_missing_latest_is_noticed_by_its_pointer(save: Save, folder: Path) -> None:
-    save(1)
-    write_pointer(folder, "latest", 2)
-    warnings: list[str] = []
-    assert find_latest(folder, warnings.append) is not None
-    assert warnings == [f"{folder}: using step 1, since the checkpoint of step 2 is missing."]
+@pytest.mark.parametrize("which", ["latest", "best"])
+def test_one_that_is_missing_is_noticed_by_its_pointer(save: Save, folder: Path, which: str) -> None:
+    save(1, score=2.0)
+    write_pointer(folder, which, 2)
+    assert choice(folder, which) == (1, [f"{folder}: using step 1, since the checkpoint of step 2 is missing."])
 
 
 def test_best_is_the_lowest_score_and_the_earlier_of_equals_whatever_the_pointer_says(save: Save, folder: Path) -> None:
     for step, score in [(1, 2.0), (2, 1.5), (3, 1.5), (4, None)]:
         save(step, score=score)
     write_pointer(folder, "best", 1)  # killed between the save and the pointer
-    found = find_best(folder, pytest.fail)
-    assert found is not None
-    assert found.step == 2
+    assert choice(folder, "best") == (2, [])
 
 
-def test_a_damaged_best_falls_back_to_the_next_best(save: Save, folder: Path) -> None:
+@pytest.mark.parametrize("name", ["model.safetensors", "MANIFEST.json"])
+def test_a_damaged_best_falls_back_to_the_next_best(save: Save, folder: Path, name: str) -> None:
     for step, score in [(1, 2.0), (2, 1.5), (3, 1.7)]:
         save(step, score=score)
-    flip_last_bit(folder / "step-00000002" / "model.safetensors")
-    warnings: list[str] = []
-    found = find_best(folder, warnings.append)
-    assert found is not None
-    assert found.step == 3
-    assert len(warnings) == 1
-    assert warnings[0].startswith(f"{folder}: using step 3, since 1 checkpoint cannot be read: ")
-
-
-def test_a_missing_best_is_noticed_by_its_pointer(save: Save, folder: Path) -> None:
-    save(1, score=2.0)
-    write_pointer(folder, "best", 2, {"bits_per_byte": 1.5})
-    warnings: list[str] = []
-    assert find_best(folder, warnings.append) is not None
-    assert warnings == [f"{folder}: using step 1, since the checkpoint of step 2 is missing."]
+    flip_last_bit(folder / "step-00000002" / name)
+    step, (line,) = choice(folder, "best")
+    assert step == 3
+    assert line.startswith(f"{folder}: using step 3, since 1 checkpoint cannot be read: {folder}/step-00000002/{name}")
 
 
 def test_without_scores_the_pointer_decides_and_without_it_the_newest(save: Save, folder: Path) -> None:
     save(1), save(2)
-    warnings: list[str] = []
-    found = find_best(folder, warnings.append)
-    assert found is not None
-    assert found.step == 2
-    assert warnings == [f"{folder}: using the newest checkpoint, step 2, since none was evaluated."]
+    newest = f"{folder}: using the newest checkpoint, step 2, since none was evaluated."
+    assert choice(folder, "best") == (2, [newest])
     write_pointer(folder, "best", 1)
-    found = find_best(folder, pytest.fail)
-    assert found is not None
-    assert found.step == 1
+    assert choice(folder, "best") == (1, [])
 
 
-def test_a_damaged_pointer_is_ignored(save: Save, folder: Path) -> None:
+@pytest.mark.parametrize("which", ["latest", "best"])
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"format_version": 1, "step": "x"}', b"\xff"])
+def test_a_damaged_pointer_is_ignored(save: Save, folder: Path, which: str, content: bytes) -> None:
     save(1, score=1.0)
-    for data in (b"", b"[]", b'{"format_version": 1, "step": "x"}', b"\xff"):
-        (folder / "latest.json").write_bytes(data)
-        (folder / "best.json").write_bytes(data)
-        assert find_latest(folder, pytest.fail) is not None
-        assert find_best(folder, pytest.fail) is not None
+    (folder / f"{which}.json").write_bytes(content)
+    assert choice(folder, which) == (1, [])
 
 
 def test_a_step_is_found_by_its_number_and_a_wrong_one_is_an_error_with_the_saved_ones(
@@ -146,25 +129,18 @@ def test_a_run_without_checkpoints_says_that_nothing_is_saved(folder: Path) -> N
 
 
 def test_a_checkpoint_is_chosen_by_run_or_by_its_own_folder(save: Save, folder: Path, tmp_path: Path) -> None:
-    own = save(1).path
+    for step, score in [(1, 2.0), (2, 1.5), (3, 1.7)]:
+        own = save(step, score=score).path
     Run(folder.parent).write_setup({}, "run: {}\n")
-    assert choose_checkpoint(tmp_path, "small", "latest", pytest.fail).step == 1
+    chosen = [choose_checkpoint(tmp_path, "small", which, pytest.fail).step for which in ("latest", "1", None)]
+    assert chosen == [3, 1, 2]  # the best where none is named
     assert choose_checkpoint(tmp_path / "no", str(own), None, pytest.fail).path == own
     with pytest.raises(RunError, match=r"run other: there is no run of this name in .*The newest runs are small\."):
         choose_checkpoint(tmp_path, "other", "best", pytest.fail)
 
 
-def test_of_a_run_the_best_is_taken_where_none_is_named(save: Save, folder: Path, tmp_path: Path) -> None:
-    for step, score in [(1, 2.0), (2, 1.5), (3, 1.7)]:
-        save(step, score=score)
-    Run(folder.parent).write_setup({}, "run: {}\n")
-    assert choose_checkpoint(tmp_path, "small", None, pytest.fail).step == 2
-
-
-@pytest.mark.parametrize("find", [find_latest, find_best])
-def test_a_checkpoint_that_is_pruned_while_it_is_chosen_is_chosen_again(
-    save: Save, folder: Path, find: Callable[..., Checkpoint | None]
-) -> None:
+@pytest.mark.parametrize("which", ["latest", "best"])
+def test_a_checkpoint_that_is_pruned_while_it_is_chosen_is_chosen_again(save: Save, folder: Path, which: str) -> None:
     save(1, score=2.0)
     tried: list[int] = []
 
@@ -175,7 +151,7 @@ def test_a_checkpoint_that_is_pruned_while_it_is_chosen_is_chosen_again(
             shutil.rmtree(checkpoint.path)
         return checkpoint.verified()
 
-    found = find(folder, pytest.fail, use)
+    found = find_valid(folder, which, pytest.fail, use)
     assert found is not None
     assert (found.step, tried) == (2, [1, 2])
 
@@ -183,7 +159,7 @@ def test_a_checkpoint_that_is_pruned_while_it_is_chosen_is_chosen_again(
 def test_what_is_read_is_what_was_verified(save: Save) -> None:
     found = save(1)
     flip_last_bit(found.path / "model.safetensors")  # after it was opened
-    with pytest.raises(Damaged, match=r"model\.safetensors: the content of this file changed"):
+    with pytest.raises(Damaged, match=r"model\.safetensors: this file changed after it was written"):
         found.read_model()
     assert found.read_optimizer().keys() == {"wte.exp_avg", "wte.step"}
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import subprocess
 import sys
@@ -71,25 +69,6 @@ def test_the_name_of_a_config_can_be_invalid_too(tmp_path: Path) -> None:
         Run.create(tmp_path, None, "latest")
 
 
-def test_claim_makes_or_continues_a_run_and_can_be_repeated_after_a_kill(tmp_path: Path) -> None:
-    first = Run.claim(tmp_path, "y")
-    assert not first.started
-    (first.path / ".lock").touch()
-    (first.path / "run.json").write_text("{}")
-    (first.path / "config.yaml.tmp-1-abcd").touch()  # killed before config.yaml was there
-    again = Run.claim(tmp_path, "y")
-    assert (again, again.started) == (first, False)
-    again.write_setup({}, "run: {}\n")
-    assert Run.claim(tmp_path, "y").started
-
-
-def test_claim_refuses_a_folder_with_other_files(tmp_path: Path) -> None:
-    (tmp_path / "thesis").mkdir()
-    (tmp_path / "thesis" / "chapter.tex").touch()
-    with pytest.raises(RunError, match=r"thesis: this is not the folder of a run, since it has no config\.yaml\."):
-        Run.claim(tmp_path, "thesis")
-
-
 def test_a_run_opens_by_name_and_by_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = make(tmp_path / "runs", "small")
     monkeypatch.chdir(tmp_path)
@@ -141,44 +120,22 @@ def test_a_run_with_a_damaged_run_json_has_the_time_of_its_folder(tmp_path: Path
 def test_latest_can_mean_the_newest_unfinished_run(tmp_path: Path) -> None:
     make(tmp_path, "first", "2026-01-01T00:00:00+00:00")
     second = make(tmp_path, "second", "2026-01-02T00:00:00+00:00")
+    assert not second.finished
     second.finish({"step": 100})
+    assert second.finished
     assert Run.open(tmp_path, "latest").name == "second"
     assert Run.open(tmp_path, "latest", unfinished=True).name == "first"
     second.reopen()
     assert Run.open(tmp_path, "latest", unfinished=True).name == "second"
 
 
-def test_latest_without_runs_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"runs: there is no run in this folder\. Train one"):
-        Run.open(tmp_path / "runs", "latest")
-
-
-def test_a_run_is_finished_until_it_is_reopened(tmp_path: Path) -> None:
-    run = make(tmp_path, "small")
-    states = [run.finished]
-    run.finish({"step": 100, "reason": "max_steps"})
-    states.append(Run.open(tmp_path, "small").finished)
-    run.reopen()
-    assert [*states, run.finished] == [False, True, False]
-
-
-def test_run_json_reads_back_with_its_start_and_version(tmp_path: Path) -> None:
+def test_run_json_reads_back_with_its_start(tmp_path: Path) -> None:
     run = make(tmp_path, "small")
     run.write_setup({"argv": ["gptlite", "train", "\udce4"]}, "run: {}\n")
     info = run.info
     assert info["argv"] == ["gptlite", "train", "\udce4"]
     run.write_setup({**info, "resumed": 1}, "run: {}\n")
     assert run.info["started_at"] == info["started_at"]
-    assert run.info["format_version"] == 2
-
-
-def test_run_json_of_another_version_is_an_error_with_the_version(tmp_path: Path) -> None:
-    run = make(tmp_path, "small")
-    fields = {"format_version": 3}
-    digest = hashlib.sha256((json.dumps(fields, indent=2, sort_keys=True) + "\n").encode()).hexdigest()
-    (run.path / "run.json").write_text(json.dumps({**fields, "sha256": digest}))
-    with pytest.raises(RunError, match=r"run\.json: format_version is 3, and this gptlite reads 1 and 2"):
-        _ = run.info
 
 
 def test_the_newest_run_is_the_one_that_started_last_even_after_the_clock_was_set_back(tmp_path: Path) -> None:
@@ -198,7 +155,7 @@ def test_a_name_whose_start_was_killed_before_its_config_is_free(tmp_path: Path)
     assert not Run.create(tmp_path, "small", "base").started
     assert Run.create(tmp_path, None, "small").name == "small-2"
     (tmp_path / "small" / "notes.txt").touch()
-    with pytest.raises(RunError, match="this name is taken"):
+    with pytest.raises(RunError, match=r"a folder that is not a run has this name\. Choose .* such as small-3\."):
         Run.create(tmp_path, "small", "base")
 
 
@@ -213,18 +170,6 @@ def test_a_config_is_sealed_also_while_a_resume_replaces_it(tmp_path: Path) -> N
             continue
         with pytest.raises(RunError, match=r"this file changed after it was written: its sha256 was \w{12} and is now"):
             run.check_config()
-
-
-def test_a_run_json_nested_deeper_than_json_can_write_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def dumps(*args: object, **kwargs: object) -> str:
-        raise RecursionError
-
-    run = make(tmp_path, "small")
-    monkeypatch.setattr(json, "dumps", dumps)  # at which depth depends on the stack
-    with pytest.raises(RunError, match=r"run\.json: this is nested too deeply\. The file is damaged\."):
-        _ = run.info
 
 
 def test_the_config_reads_back_as_written(tmp_path: Path) -> None:
@@ -247,23 +192,13 @@ def test_leftovers_of_a_killed_training_are_removed_and_nothing_else(tmp_path: P
     assert sorted(path.name for path in run.path.rglob("*")) == left
 
 
-def test_a_locked_run_names_the_holder(tmp_path: Path) -> None:
-    run = make(tmp_path, "small")
-    with (
-        run.lock(),
-        pytest.raises(RunError, match=rf"small/\.lock: held by gptlite train, pid {os.getpid()}"),
-        run.lock(),
-    ):
-        pass
-
-
 def test_finding_and_locking_runs_never_loads_torch(tmp_path: Path) -> None:
     make(tmp_path, "small")
     code = (
         "import sys; from pathlib import Path; sys.modules['torch'] = sys.modules['tensorboard'] = None\n"
         "from gptlite.loggers import metrics, tensorboard\nfrom gptlite.runs import find, run\n"
         "run = run.Run.open(Path(sys.argv[1]), 'latest')\n"
-        "with run.lock(): print(find.find_latest(run.checkpoints, print))"
+        "with run.lock(): print(find.find_valid(run.checkpoints, 'latest', print))"
     )
     done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True)
     assert done.stdout == "None\n"

@@ -26,17 +26,18 @@ with locks.lock(Path(sys.argv[1]), "gptlite train"):
 """
 
 
-def test_a_lock_of_another_process_is_refused_at_once_and_released_when_it_dies(tmp_path: Path) -> None:
+def test_a_lock_of_another_process_is_refused_in_seconds_and_released_when_it_dies(tmp_path: Path) -> None:
     path = tmp_path / ".lock"
     holder = subprocess.Popen([sys.executable, "-c", HOLDER, path], stdout=subprocess.PIPE, text=True)
     assert holder.stdout is not None
     with holder:
         assert holder.stdout.readline() == "held\n"
+        assert locks.locked(path)
         started_at = time.perf_counter()
         who = rf"\.lock: held by gptlite train, pid {holder.pid} on {os.uname().nodename} since 20\d\d-.*\. Wait for it"
         with pytest.raises(RunError, match=who), locks.lock(path, "gptlite train"):
             pass
-        assert time.perf_counter() - started_at < 1
+        assert 1 <= time.perf_counter() - started_at < 5
         holder.send_signal(signal.SIGKILL)
     with locks.lock(path, "gptlite train"):
         pass
@@ -57,31 +58,20 @@ def test_asking_whether_a_lock_is_held_does_not_hold_it(tmp_path: Path) -> None:
     assert not path.exists()
     with locks.lock(path, "first"):
         assert locks.locked(path)
+    path.chmod(0o400)  # a run of somebody else
     assert not locks.locked(path)
 
 
-def test_a_slow_asker_is_waited_for_and_never_named_as_the_holder(
+def test_who_only_asks_keeps_no_start_away_and_is_not_taken_for_a_holder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / ".lock"
-    with locks.lock(path, "a trainer that has ended"):
-        pass
-    naps: list[float] = []
-    with path.open("rb") as asking:
-        fcntl.flock(asking, fcntl.LOCK_SH)
-
-        def sleep(seconds: float) -> None:
-            naps.append(seconds)
-            if len(naps) == 100:
-                fcntl.flock(asking, fcntl.LOCK_UN)
-
-        monkeypatch.setattr("time.sleep", sleep)
-        with locks.lock(path, "second"):
-            assert len(naps) == 100
-        fcntl.flock(asking, fcntl.LOCK_SH)
-        monkeypatch.setattr(locks, "_READER_SECONDS", 0.0)
-        with pytest.raises(RunError, match="another program has this file locked for reading"), locks.lock(path, "x"):
-            pass
+    path.touch()
+    for take in (lambda: locks.locked(path), lambda: locks.lock(path, "starts").__enter__()):
+        with path.open("rb") as asking:
+            fcntl.flock(asking, fcntl.LOCK_EX)
+            monkeypatch.setattr("time.sleep", lambda seconds, fd=asking: fcntl.flock(fd, fcntl.LOCK_UN))
+            assert not take()
 
 
 def test_a_lock_whose_file_was_removed_before_it_was_locked_is_taken_again(
@@ -112,9 +102,12 @@ def test_a_lock_that_is_a_link_is_refused_and_what_it_points_to_is_left_alone(tm
     assert (tmp_path / "victim").read_text() == "precious"
 
 
-def test_a_file_system_without_locks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_named_and_no_soft_lock_takes_their_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
     def flock(fd: int, kind: int) -> None:
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+        raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(fcntl, "flock", flock)
     with pytest.raises(StorageError, match="this file system has no file locks"), locks.lock(tmp_path / ".lock", "x"):
@@ -131,6 +124,6 @@ def test_a_lock_in_a_missing_folder_is_a_storage_error(tmp_path: Path) -> None:
 
 def test_windows_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
-    with pytest.raises(RunError, match=r"not lock files on Windows yet, .* Use Linux"), locks.lock(tmp_path / "l", "x"):
+    with pytest.raises(RunError, match=r"on Windows yet, since nobody has tested it"), locks.lock(tmp_path / "l", "x"):
         pass
     assert list(tmp_path.iterdir()) == []

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 from pathlib import Path
 
 import pytest
+from file_faults import stop_after
 
-from gptlite.errors import Damaged, RunError
-from gptlite.storage.sealed import MANIFEST, SealedFolder, write_file, write_manifest
-from gptlite.storage.sealed_json import FORMAT_VERSION, dump_json
+from gptlite.errors import Damaged, RunError, StorageError
+from gptlite.storage import files
+from gptlite.storage.sealed import MANIFEST, SealedFolder, write_file, write_folder, write_manifest
+from gptlite.storage.sealed_json import FORMAT_VERSION, dump_json, dump_sealed
 
 ADVICE = "Make it anew."
 
@@ -64,11 +67,41 @@ def test_another_version_is_refused_by_name_even_if_its_seal_is_right(folder: Pa
     assert not isinstance(error.value, Damaged), "so that nobody falls back to an older folder"
 
 
-@pytest.mark.parametrize("name", ["../a", "/a", "a/../b", ".a", "a//b", "", "a/"])
+@pytest.mark.parametrize("name", ["../a", "/a", "a/../b", ".a", "a//b", "", "a/", "a\\b", "a\n"])
 def test_a_name_that_leads_out_of_the_folder_is_refused(tmp_path: Path, name: str) -> None:
     write_manifest(tmp_path, {}, {name: write_file(tmp_path, "a", b"")})
     with pytest.raises(Damaged, match="size and sha256"):
         SealedFolder.open(tmp_path, ADVICE)
+
+
+@pytest.mark.parametrize(
+    "records", [None, [], {}, {"a": 1}, {"a": {}}, {"a": {"size": "1", "sha256": ""}}, {"a": {"size": 1, "sha": "0"}}]
+)
+def test_a_manifest_of_another_shape_is_refused(tmp_path: Path, records: object) -> None:
+    (tmp_path / MANIFEST).write_bytes(dump_sealed({"files": records}))
+    with pytest.raises(Damaged, match="the size and sha256 of each file are expected"):
+        SealedFolder.open(tmp_path, ADVICE)
+
+
+def test_a_file_that_the_manifest_does_not_list_is_not_read(folder: Path) -> None:
+    (folder / "c.bin").touch()
+    with pytest.raises(Damaged, match=r"c\.bin: MANIFEST\.json does not list this file"):
+        SealedFolder.open(folder, ADVICE).read("c.bin")
+
+
+def test_a_folder_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a kill and a power cut: tests/runs/test_checkpoint_faults.py."""
+    write_folder(tmp_path / "f", {"step": 1}, [("a", b"old")])
+    for operations in range(12):
+        with monkeypatch.context() as patch:
+            stop_after(operations, patch, OSError(errno.ENOSPC, "No space left on device"))
+            with pytest.raises(StorageError, match="No space left"):
+                write_folder(tmp_path / "f", {"step": 2}, [("a", b"new"), ("b", b"")])
+        files.remove_leftovers(tmp_path)
+        assert SealedFolder.open(tmp_path / "f", ADVICE).read("a") == b"old"
+    write_folder(tmp_path / "f", {"step": 2}, [("a", b"new")])
+    assert SealedFolder.open(tmp_path / "f", ADVICE).fields == {"step": 2}
+    assert [path.name for path in tmp_path.iterdir()] == ["f"]
 
 
 def check(folder: Path) -> None:

@@ -6,9 +6,7 @@ import pytest
 import torch
 
 from gptlite.errors import ConfigError, DataError
-from gptlite.runs.run import Run
 from gptlite.training import launch
-from gptlite.training.reconcile import saved_config
 
 
 def test_prepared_text_of_which_a_bit_was_flipped_is_refused_to_new_and_resumed_runs(tiny, tmp_path):
@@ -22,23 +20,6 @@ def test_prepared_text_of_which_a_bit_was_flipped_is_refused_to_new_and_resumed_
     assert not (tmp_path / "b").exists()
     with pytest.raises(DataError, match=r"train-00000\.bin: .* its sha256 is "):
         launch.resume(outcome.run)
-
-
-@pytest.mark.parametrize(("optimizer", "expected"), [("muon", 0.01), ("adamw", None)])
-def test_a_run_from_before_adamw_lr_goes_on_with_half_of_the_learning_rate(tmp_path, optimizer, expected):
-    (tmp_path / "config.yaml").write_text(f"train: {{optimizer: {optimizer}, lr: 0.02}}")
-    assert saved_config(Run(tmp_path)).train.adamw_lr == expected
-    (tmp_path / "config.yaml").write_text("train: {optimizer: muon, lr: 0.02, adamw_lr: 0.5}")
-    assert saved_config(Run(tmp_path)).train.adamw_lr == 0.5
-    (tmp_path / "config.yaml").write_text("train: {optimizer: muon}")
-    assert saved_config(Run(tmp_path)).train.adamw_lr == "auto"
-
-
-def test_a_run_from_before_vocab_sample_goes_on_with_all_ids(tmp_path):
-    (tmp_path / "config.yaml").write_text("train: {optimizer: adamw, lr: 0.02}")
-    assert saved_config(Run(tmp_path)).train.vocab_sample is None
-    (tmp_path / "config.yaml").write_text("train: {optimizer: adamw, lr: 0.02, vocab_sample: 9}")
-    assert saved_config(Run(tmp_path)).train.vocab_sample == 9
 
 
 @pytest.mark.parametrize(

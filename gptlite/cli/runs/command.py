@@ -167,7 +167,7 @@ def verify(
     for run in runs:
         checks, newest = check_run(run)
         for check in checks:
-            emit(f"{check.path}  {check.problem or check.note or 'ok'}\n")
+            emit(f"{check.path}  {check.problem or 'ok'}\n")
         damaged = [check for check in checks if check.problem is not None]
         resumes = "a resume finds no checkpoint" if newest is None else f"a resume uses step {newest.step}"
         emit(f"{run.name}: {counted(len(checks), 'file')}, {len(damaged)} damaged; {resumes}\n")

@@ -201,7 +201,7 @@ def test_a_file_added_or_removed_while_text_is_prepared_is_noticed(tmp_path: Pat
 def test_a_system_without_locks_is_reported_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: Section
 ) -> None:
-    def refuse(path: Path, holder: str) -> Any:
+    def refuse(path: Path, *_: object) -> Any:
         raise RunError(f"{path}: platform = win32: training needs file locks")
 
     monkeypatch.setattr(locks, "lock", refuse)
