@@ -9,8 +9,8 @@ import numpy as np
 
 from gptlite.config.sampling import SampleSection
 from gptlite.config.schema import ModelSection
+from gptlite.course.follow import FollowedToken, LayerOfToken, NormStep
 from gptlite.inference.beam import Candidate, Hypothesis
-from gptlite.inference.follow import FollowedToken, LayerOfToken, NormStep
 from gptlite.inference.inspect import LayerSteps, TokenScores
 from gptlite.views.attention import attention_page
 from gptlite.views.beams import beams_page

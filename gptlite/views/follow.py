@@ -14,7 +14,7 @@ from gptlite.tokenizers.readable import label, labels
 from gptlite.views.page import page, rounded
 
 if TYPE_CHECKING:
-    from gptlite.inference.follow import FollowedToken, LayerOfToken, NormStep
+    from gptlite.course.follow import FollowedToken, LayerOfToken, NormStep
 
 MOST_TOKENS = 96  # rows of scores
 CANDIDATES = 10  # next tokens with their logits

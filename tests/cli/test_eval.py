@@ -15,9 +15,10 @@ import pytest
 import gptlite as package
 from gptlite.cli import app
 from gptlite.cli.eval.exposure_bias import conclusion
+from gptlite.course import exposure_bias
+from gptlite.course.exposure_bias import Difference
 from gptlite.formatting import abbreviated
-from gptlite.inference import exposure_bias, memorization
-from gptlite.inference.exposure_bias import Difference
+from gptlite.inference import memorization
 
 from .conftest import Gptlite, Result, write_story
 

@@ -13,7 +13,7 @@ from gptlite.cli.terminal import on_one_line
 from gptlite.errors import located
 
 if TYPE_CHECKING:
-    from gptlite.inference.exposure_bias import Difference, PrefixScores
+    from gptlite.course.exposure_bias import Difference, PrefixScores
 
 HEADER = ("after the prefix", "true", "own", "other", "own - true", "own - other")
 
@@ -25,7 +25,7 @@ def exposure_lines(models: Sequence[SelectedModel], files: Sequence[str] | None,
     for evaluator in evaluators:
         with located(evaluator.run.label):
             evaluator.model.require_mask()
-    from gptlite.inference.exposure_bias import measure_exposure_bias
+    from gptlite.course.exposure_bias import measure_exposure_bias
 
     found = []
     for evaluator in evaluators:
@@ -44,7 +44,7 @@ def exposure_lines(models: Sequence[SelectedModel], files: Sequence[str] | None,
 def as_lines(title: str, scores: PrefixScores) -> Iterator[str]:
     """Yield the table of a model and a text, and what it shows."""
     from gptlite.cli import tables
-    from gptlite.inference.exposure_bias import Difference
+    from gptlite.course.exposure_bias import Difference
 
     n_windows, length = scores.true.shape
     lines = []
@@ -109,7 +109,7 @@ def as_values(scores: PrefixScores) -> dict[str, Any]:
     {"windows", "prefix_tokens", "temperature", "seed" of the model's prefixes, "true", "own", "other": the mean log p
      of each token after the prefix, "own_minus_true", "own_minus_other": {"mean", "margin"} over all of these}
     """
-    from gptlite.inference.exposure_bias import SEED, TEMPERATURE, Difference
+    from gptlite.course.exposure_bias import SEED, TEMPERATURE, Difference
 
     def difference(other: Any) -> dict[str, float]:
         found = Difference.of(scores.own, other)

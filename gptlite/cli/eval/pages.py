@@ -98,7 +98,7 @@ def attention_page_of(model: LanguageModel, text: str, title: str) -> str:
 
 def follow_page_of(model: LanguageModel, text: str, title: str) -> str:
     """Return the page of --follow. DataError for a text that is empty, or too long for the model or for a page."""
-    from gptlite.inference.follow import follow_last_token
+    from gptlite.course.follow import follow_last_token
     from gptlite.views.follow import MOST_TOKENS as MOST_ON_PAGE
     from gptlite.views.follow import follow_page
 

@@ -13,6 +13,7 @@ from gptlite.compute.device import Compute
 from gptlite.compute.distributed import Dist
 from gptlite.config.schema import RunConfig
 from gptlite.config.training import TrainSection
+from gptlite.course.scheduled_sampling import draw, mixed_inputs, random_bits, replaced_fraction_at
 from gptlite.data.dataset.batches import Batches
 from gptlite.data.dataset.tokens import TokenArray
 from gptlite.errors import Diverged
@@ -20,7 +21,6 @@ from gptlite.model.gpt import GPT, nll_sum
 from gptlite.tokenizers.char import CharTokenizer
 from gptlite.training.checkpointing import Identity
 from gptlite.training.optim.build import build_optimizers
-from gptlite.training.scheduled_sampling import draw, mixed_inputs, random_bits, replaced_fraction_at
 from gptlite.training.setup import assemble
 from gptlite.training.step import accumulate_gradients, dropout_masks_for, train_step
 from gptlite.training.trainer import Trainer

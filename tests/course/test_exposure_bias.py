@@ -8,10 +8,10 @@ import torch
 
 from gptlite.compute.device import resolve_compute
 from gptlite.config.schema import ModelSection, RunSection
+from gptlite.course import exposure_bias
+from gptlite.course.exposure_bias import Difference, measure_exposure_bias, read_windows
 from gptlite.data.dataset.tokens import TokenArray
 from gptlite.errors import ConfigError, DataError
-from gptlite.inference import exposure_bias
-from gptlite.inference.exposure_bias import Difference, measure_exposure_bias, read_windows
 from gptlite.inference.language_model import LanguageModel, ModelInfo
 from gptlite.model.gpt import GPT
 from gptlite.seeds import mix

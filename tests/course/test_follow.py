@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from gptlite.config.schema import ModelSection
-from gptlite.inference.follow import FollowedToken, NormStep, follow_last_token
+from gptlite.course.follow import FollowedToken, NormStep, follow_last_token
 from gptlite.model.gpt import GPT
 
 IDS = [1, 5, 0, 0, 6, 2]
