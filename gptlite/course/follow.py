@@ -6,7 +6,7 @@ Shapes: C = n_embd, T tokens of text, nh heads of size hs = C / nh, V = vocab_si
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -22,37 +22,26 @@ from gptlite.model.block import Block
 from gptlite.model.gpt import GPT
 
 Floats = npt.NDArray[np.floating[Any]]
-Calls = dict[nn.Module, tuple[Tensor, Tensor]]  # the input and the output of each module
+Calls = dict[nn.Module, tuple[Floats, Floats]]  # the input and the output of each module for the last token
+
+ATTENTION, FEED_FORWARD = "attention", "feed-forward"
 
 
 @dataclass(frozen=True)
-class NormStep:
-    """LayerNorm on one vector."""
+class Step:
+    """One step of a layer for the last of T tokens, by its kind, with its vectors by name:
 
-    before: Floats  # (C,)
-    mean: float
-    deviation: float  # the square root of the mean squared distance from the mean
-    after: Floats  # (C,), with the learned gain and bias
+    norm         before, mean, deviation, after      a LayerNorm, with its learned gain and bias: (C,)
+    projections  query, key, value                   (nh, hs)
+    scores       scores, weights                     of the query with the key of every token: (nh, T)
+    mixed        heads (nh, hs), output (C,)         the weighted sums of the values; concatenated, times W^O
+    feed-forward hidden (4C,), output (C,)           after the activation; after the second matrix
+    residual     before, added, after                the residual stream around a sublayer: (C,)
+    """
 
-
-@dataclass(frozen=True)
-class LayerOfToken:
-    """The vectors of one token in one layer, the last of T tokens."""
-
-    before: Floats  # the residual stream that enters the layer: (C,)
-    norm_1: NormStep | None
-    query: Floats  # (nh, hs)
-    key: Floats  # (nh, hs)
-    value: Floats  # (nh, hs)
-    scores: Floats  # the query with the key of every token: (nh, T)
-    weights: Floats  # softmax of the scores: (nh, T)
-    heads: Floats  # the weighted sums of the values: (nh, hs)
-    attention: Floats  # the heads, concatenated, times W^O: (C,)
-    with_attention: Floats  # the residual stream after it, before a LayerNorm that follows: (C,)
-    norm_2: NormStep | None
-    hidden: Floats | None  # of the feed-forward, after the activation: (4C,); None without a feed-forward
-    feed_forward: Floats | None  # (C,)
-    with_feed_forward: Floats | None  # (C,)
+    kind: str
+    name: str  # the LayerNorm's number, or the sublayer's name
+    vectors: Mapping[str, Floats]
 
 
 @dataclass(frozen=True)
@@ -61,8 +50,9 @@ class FollowedToken:
 
     embedding: Floats  # as it is added: with the factor of scale_embeddings, if any: (C,)
     position: Floats | None  # the row of the position table: (C,)
-    layers: list[LayerOfToken]
-    norm_f: NormStep | None
+    stream: Floats  # what enters the first layer: (C,)
+    layers: Sequence[Sequence[Step]]  # in the order in which they are computed
+    norm_f: Step | None
     logits: Floats  # (V,)
 
 
@@ -73,13 +63,18 @@ def follow_last_token(gpt: GPT, ids: Sequence[int]) -> FollowedToken:
     with record_calls(gpt.modules()) as calls, record_attention(gpt) as attention:
         logits = gpt(idx)
     table = gpt.position_rows(slice(len(ids) - 1, len(ids)))
-    position = None if table is None else _last(table[None])
     factor = math.sqrt(gpt.cfg.n_embd) if gpt.cfg.scale_embeddings else 1.0
+    has_residual = gpt.cfg.variant != "no_residual"
+    blocks = [block for block in gpt.blocks if isinstance(block, Block)]
     return FollowedToken(
-        embedding=factor * _last(calls[gpt.token_embedding][1]),
-        position=position,
-        layers=[_layer(block, calls, steps) for block, (steps, _) in zip(_blocks(gpt), attention, strict=True)],
-        norm_f=_norm(gpt.ln_f, calls),
+        embedding=factor * calls[gpt.token_embedding][1],
+        position=None if table is None else _last(table[None]),
+        stream=calls[blocks[0]][0],
+        layers=[
+            list(_steps(block, calls, steps, has_residual=has_residual))
+            for block, (steps, _) in zip(blocks, attention, strict=True)
+        ],
+        norm_f=next(_norm(gpt.ln_f, calls, ""), None),
         logits=_last(logits),
     )
 
@@ -90,7 +85,7 @@ def record_calls(modules: Iterable[nn.Module]) -> Iterator[Calls]:
     calls: Calls = {}
 
     def record(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        calls[module] = inputs[0], output
+        calls[module] = _last(inputs[0]), _last(output)
 
     hooks = [module.register_forward_hook(record) for module in modules]
     try:
@@ -100,55 +95,48 @@ def record_calls(modules: Iterable[nn.Module]) -> Iterator[Calls]:
             hook.remove()
 
 
-def _blocks(gpt: GPT) -> list[Block]:
-    return [block for block in gpt.blocks if isinstance(block, Block)]
+def _steps(block: Block, calls: Calls, attention: AttentionSteps, *, has_residual: bool) -> Iterator[Step]:
+    """Yield the steps of a layer. A variant of the block may lack the feed-forward, the norms or the residual."""
+    x = calls[block][0]
+    sublayers: list[tuple[str, nn.Module, nn.LayerNorm]] = [(ATTENTION, block.attn, block.ln_1)]
+    if hasattr(block, "mlp"):
+        sublayers.append((FEED_FORWARD, block.mlp, block.ln_2))
+    for number, (name, sublayer, norm) in enumerate(sublayers, start=1):
+        norm_steps = list(_norm(norm, calls, str(number)))
+        if block.norm == "pre":
+            yield from norm_steps
+        yield from _attention(block, calls, attention) if name == ATTENTION else _feed_forward(block, calls)
+        added = calls[sublayer][1]
+        after = x + added if has_residual else added
+        yield Step("residual", name, {"before": x, "added": added, "after": after})
+        x = after
+        if block.norm == "post":
+            yield from norm_steps
+            x = calls[norm][1]
 
 
-def _layer(block: Block, calls: Calls, steps: AttentionSteps) -> LayerOfToken:
-    before, after = calls[block]
+def _attention(block: Block, calls: Calls, steps: AttentionSteps) -> Iterator[Step]:
     attn = block.attn
-    query, key, value = _last(calls[attn.qkv][1]).reshape(3, attn.n_head, attn.head_size)
-    mlp = getattr(block, "mlp", None)  # model.variant: no_feed_forward has none
-    norm_1, norm_2 = _norm(block.ln_1, calls), _norm(getattr(block, "ln_2", None), calls)
-    if mlp is None:
-        with_attention = _last(after)
-    elif block.norm == "post" and norm_1 is not None:
-        with_attention = norm_1.before
-    else:
-        with_attention = _last(calls[mlp.up][0]) if norm_2 is None else norm_2.before
-    with_feed_forward = norm_2.before if block.norm == "post" and norm_2 is not None else _last(after)
-    return LayerOfToken(
-        before=_last(before),
-        norm_1=norm_1,
-        query=query,
-        key=key,
-        value=value,
-        scores=_last_query(steps.scores),
-        weights=_last_query(steps.weights),
-        heads=_last_query(steps.heads),
-        attention=_last(calls[attn.proj][1]),
-        with_attention=with_attention,
-        norm_2=norm_2,
-        hidden=None if mlp is None else _last(calls[mlp.down][0]),
-        feed_forward=None if mlp is None else _last(calls[mlp.down][1]),
-        with_feed_forward=None if mlp is None else with_feed_forward,
-    )
+    projected = calls[attn.qkv][1].reshape(3, attn.n_head, attn.head_size)
+    scores, weights, heads = (x[0, :, -1].cpu().numpy() for x in (steps.scores, steps.weights, steps.heads))
+    yield Step("projections", ATTENTION, dict(zip(("query", "key", "value"), projected, strict=True)))
+    yield Step("scores", ATTENTION, {"scores": scores, "weights": weights})
+    yield Step("mixed", ATTENTION, {"heads": heads, "output": calls[attn.proj][1]})
 
 
-def _norm(module: nn.Module | None, calls: Calls) -> NormStep | None:
-    if not isinstance(module, nn.LayerNorm):
-        return None
-    before, after = (_last(x) for x in calls[module])
-    return NormStep(before, float(before.mean()), float(before.std()), after)
+def _feed_forward(block: Block, calls: Calls) -> Iterator[Step]:
+    yield Step("feed-forward", FEED_FORWARD, dict(zip(("hidden", "output"), calls[block.mlp.down], strict=True)))
+
+
+def _norm(module: nn.Module, calls: Calls, name: str) -> Iterator[Step]:
+    """Yield the step of a LayerNorm, nothing for a model without."""
+    if isinstance(module, nn.LayerNorm):
+        before, after = calls[module]
+        vectors = {"before": before, "mean": before.mean(), "deviation": before.std(), "after": after}
+        yield Step("norm", name, vectors)
 
 
 def _last(x: Tensor) -> npt.NDArray[Any]:
-    """(1, T, C) -> (C,)"""
+    """Return the vector of the last token: (1, T, C) -> (C,)."""
     array: npt.NDArray[Any] = x[0, -1].cpu().numpy()
-    return array
-
-
-def _last_query(x: Tensor) -> npt.NDArray[Any]:
-    """(1, nh, T, S) -> (nh, S)"""
-    array: npt.NDArray[Any] = x[0, :, -1].cpu().numpy()
     return array

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from gptlite.config.schema import ModelSection
-from gptlite.course.follow import FollowedToken, NormStep, follow_last_token
+from gptlite.course.follow import FollowedToken, Step, follow_last_token
 from gptlite.model.gpt import GPT
 
 IDS = [1, 5, 0, 0, 6, 2]
@@ -49,60 +49,55 @@ def followed(**values: Any) -> tuple[FollowedToken, dict[str, Any], dict[str, np
     return follow_last_token(gpt, IDS), keys, weights, seen
 
 
-def check_norm(step: NormStep | None, keys: dict[str, Any], before: np.ndarray) -> np.ndarray:
-    """Check a LayerNorm by its definition, and return its output, or the input for a model without norms."""
-    if keys["variant"] == "no_norm":
-        assert step is None
-        return before
-    assert step is not None
+def check_norm(step: Step, number: str, before: np.ndarray) -> np.ndarray:
+    """Check a LayerNorm by its definition, and return its output."""
+    assert (step.kind, step.name) == ("norm", number)
     mean = sum(before) / len(before)
     deviation = np.sqrt(sum((x - mean) ** 2 for x in before) / len(before))
-    np.testing.assert_allclose(step.before, before, **CLOSE)
-    np.testing.assert_allclose([step.mean, step.deviation], [mean, deviation], **CLOSE)
-    return np.asarray(step.after)
+    np.testing.assert_allclose(step.vectors["before"], before, **CLOSE)
+    np.testing.assert_allclose([step.vectors["mean"], step.vectors["deviation"]], [mean, deviation], **CLOSE)
+    return np.asarray(step.vectors["after"])
 
 
 @pytest.mark.parametrize("values", KINDS, ids=str)
 def test_every_vector_is_that_of_the_model_in_numpy(values):
     token, keys, w, (embedded, *rest, logits) = followed(**values)
-    position = 0.0 if token.position is None else token.position
     x = embedded[-1]
-    np.testing.assert_allclose(token.embedding + position, x, **CLOSE)
+    np.testing.assert_allclose(token.stream, x, **CLOSE)
+    np.testing.assert_allclose(token.embedding + (0.0 if token.position is None else token.position), x, **CLOSE)
     assert (token.position is None) is (keys["position"] == "none")
-    per_layer = 2 if keys["variant"] == "no_feed_forward" else 3
-    keeps_x = keys["variant"] != "no_residual"
-    is_post = keys["norm"] == "post"
+    names = ["attention"] if keys["variant"] == "no_feed_forward" else ["attention", "feed-forward"]
+    keeps_x, is_post, has_norm = keys["variant"] != "no_residual", keys["norm"] == "post", keys["variant"] != "no_norm"
+    expected = iter(rest)
     for i, layer in enumerate(token.layers):
-        weights, attention, *feed_forward = rest[i * per_layer :][:per_layer]
-        np.testing.assert_allclose(layer.before, x, **CLOSE)
-        into = x if is_post else check_norm(layer.norm_1, keys, x)
-        projected = into @ w[f"blocks.{i}.attn.qkv.weight"].T + w.get(f"blocks.{i}.attn.qkv.bias", 0.0)
-        np.testing.assert_allclose(np.ravel([layer.query, layer.key, layer.value]), projected, **CLOSE)
-        np.testing.assert_allclose(layer.weights, weights[:, -1], **CLOSE)
-        exponentials = np.exp(layer.scores - np.max(layer.scores, axis=-1, keepdims=True))
-        np.testing.assert_allclose(exponentials / exponentials.sum(-1, keepdims=True), weights[:, -1], **CLOSE)
-        output = layer.heads.ravel() @ w[f"blocks.{i}.attn.proj.weight"].T
-        np.testing.assert_allclose(output + w.get(f"blocks.{i}.attn.proj.bias", 0.0), attention[-1], **CLOSE)
-        np.testing.assert_allclose(layer.attention, attention[-1], **CLOSE)
-        x = attention[-1] + (x if keeps_x else 0.0)
-        np.testing.assert_allclose(layer.with_attention, x, **CLOSE)
-        if is_post:
-            x = check_norm(layer.norm_1, keys, x)
-        if not feed_forward:
-            assert (layer.hidden, layer.feed_forward, layer.with_feed_forward, layer.norm_2) == (None, None, None, None)
-            continue
-        into = x if is_post else check_norm(layer.norm_2, keys, x)
-        hidden = into @ w[f"blocks.{i}.mlp.up.weight"].T + w.get(f"blocks.{i}.mlp.up.bias", 0.0)
-        np.testing.assert_allclose(layer.hidden, numpy_gpt.ACTIVATIONS[keys["activation"]](hidden), **CLOSE)
-        np.testing.assert_allclose(layer.feed_forward, feed_forward[0][-1], **CLOSE)
-        x = feed_forward[0][-1] + (x if keeps_x else 0.0)
-        np.testing.assert_allclose(layer.with_feed_forward, x, **CLOSE)
-        if is_post:
-            x = check_norm(layer.norm_2, keys, x)
-    if is_post:
-        assert token.norm_f is None
-    else:
-        check_norm(token.norm_f, keys, x)
+        steps = iter(layer)
+        for number, name in enumerate(names, start=1):
+            into = check_norm(next(steps), str(number), x) if has_norm and not is_post else x
+            if name == "attention":
+                weights, output = next(expected), next(expected)[-1]
+                projections, scores, mixed = (next(steps).vectors for _ in range(3))
+                projected = into @ w[f"blocks.{i}.attn.qkv.weight"].T + w.get(f"blocks.{i}.attn.qkv.bias", 0.0)
+                np.testing.assert_allclose(np.ravel([*projections.values()]), projected, **CLOSE)
+                np.testing.assert_allclose(scores["weights"], weights[:, -1], **CLOSE)
+                exponentials = np.exp(scores["scores"] - np.max(scores["scores"], axis=-1, keepdims=True))
+                np.testing.assert_allclose(exponentials / exponentials.sum(-1, keepdims=True), weights[:, -1], **CLOSE)
+                product = mixed["heads"].ravel() @ w[f"blocks.{i}.attn.proj.weight"].T
+                np.testing.assert_allclose(product + w.get(f"blocks.{i}.attn.proj.bias", 0.0), output, **CLOSE)
+            else:
+                output, mixed = next(expected)[-1], next(steps).vectors
+                hidden = into @ w[f"blocks.{i}.mlp.up.weight"].T + w.get(f"blocks.{i}.mlp.up.bias", 0.0)
+                np.testing.assert_allclose(mixed["hidden"], numpy_gpt.ACTIVATIONS[keys["activation"]](hidden), **CLOSE)
+            np.testing.assert_allclose(mixed["output"], output, **CLOSE)
+            residual = next(steps)
+            assert (residual.kind, residual.name) == ("residual", name)
+            sums = [x, output, output + x if keeps_x else output]
+            for vector, wanted in zip(residual.vectors.values(), sums, strict=True):
+                np.testing.assert_allclose(vector, wanted, **CLOSE)
+            x = check_norm(next(steps), str(number), sums[2]) if is_post else sums[2]
+        assert not list(steps)
+    if token.norm_f is not None:
+        check_norm(token.norm_f, "", x)
+    assert (token.norm_f is None) is (is_post or not has_norm)
     np.testing.assert_allclose(token.logits, logits[-1], **CLOSE)
 
 

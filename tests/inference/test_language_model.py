@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-
 import numpy as np
 import pytest
 import torch
@@ -29,16 +27,6 @@ def model() -> LanguageModel:
     return LanguageModel(gpt, TOKENIZER, ModelInfo(cfg, start_id=0, normalize="none"), compute)
 
 
-def test_the_defaults_are_those_of_the_section():
-    arguments = dict(inspect.signature(LanguageModel.generate).parameters)
-    del arguments["self"], arguments["prompt"]
-    section = SampleSection().model_dump()
-    assert {name: list(x.default) if isinstance(x.default, tuple) else x.default for name, x in arguments.items()} == {
-        key: section[key] for key in arguments
-    }
-    assert set(section) - set(arguments) == {"n", "beams", "length_penalty"}
-
-
 def test_every_argument_acts_as_the_key_of_the_section(model):
     values = {**VALUES, "stop": ["ab"], "stop_tokens": [3], "seed": 7}
     [sample] = model.samples("abc", SampleSection(**values))
@@ -50,19 +38,24 @@ def test_every_argument_acts_as_the_key_of_the_section(model):
     assert not any("d" in model.generate("abc", **VALUES, seed=seed, stop_tokens=(3,)) for seed in range(50))
 
 
-def test_numpy_numbers_are_numbers(model):
+def test_numpy_numbers_are_numbers_and_the_defaults_are_those_of_the_section(model):
     plain = model.generate("abc", max_new_tokens=9, top_k=3, temperature=1.5, stop_tokens=[3])
     assert plain == model.generate(
         "abc", max_new_tokens=np.int64(9), top_k=np.int32(3), temperature=np.float32(1.5), stop_tokens=np.array([3])
     )
+    assert model.generate("abc") == next(model.samples("abc", SampleSection())).whole().text
+    best = model.search("abc", SampleSection(beams=4, max_new_tokens=5))[0][0]
+    assert model.generate("abc", beams=4, max_new_tokens=5) == best
 
 
 def test_all_refused_values_are_named_at_once(model):
     bad = {"max_new_tokens": 0, "temperature": -1.0, "top_k": 0, "top_p": 1.5, "min_p": 0.0, "repetition_penalty": -2.0}
-    bad |= {"stop": ("a", ""), "seed": -1}
+    bad |= {"stop": ("a", ""), "seed": -1, "temprature": 1.0}
     with pytest.raises(ConfigError) as refused:
         model.generate("abc", **bad)
-    assert [str(problem).partition(":")[0] for problem in refused.value.problems] == list(bad)
+    assert {str(problem).partition(":")[0] for problem in refused.value.problems} == set(bad)
+    with pytest.raises(ConfigError, match=r"^n: generate returns one text\."):
+        model.generate("abc", n=2)
 
 
 @pytest.mark.parametrize("token", [-1, TOKENIZER.vocab_size])

@@ -14,7 +14,6 @@ from gptlite.formatting import Say, counted
 
 if TYPE_CHECKING:
     from gptlite.config.sampling import SampleSection
-    from gptlite.inference.beam import Candidate
     from gptlite.inference.generate import Sample
     from gptlite.inference.language_model import LanguageModel
     from gptlite.tokenizers.base import Tokenizer
@@ -97,12 +96,12 @@ class SampleWriter:
 
     def _search_explained(self, prompt: str) -> None:
         """Write the HTML page of a search."""
+        from gptlite.course.explained_beams import explain_search
         from gptlite.views.beams import beams_page
 
-        steps: list[list[Candidate]] = []
-        found = self.model.search(prompt, self.section, record=steps)
+        search = explain_search(self.model, prompt, self.section)
         pieces, end = self.model.tokenizer.token_bytes(), self.model.tokenizer.eot_id
-        self.put(beams_page(self.title, prompt, pieces, end, steps, found, self.section))
+        self.put(beams_page(self.title, prompt, pieces, end, search, self.section))
 
     def _heading(self, i: int, total: int, details: str) -> None:
         if total > 1:

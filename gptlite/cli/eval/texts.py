@@ -1,11 +1,12 @@
-"""The texts that models are scored on: their validation text, or files."""
+"""The texts that models are scored on, their validation text or files, and the ids of these for each model."""
 
 from __future__ import annotations
 
 import hashlib
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -105,40 +106,30 @@ def read_file(file: str, runs: Sequence[SelectedModel]) -> str:
 
 def validation_text(runs: Sequence[SelectedModel]) -> Text:
     """Return the validation text that the runs share. RunError with every problem if it is damaged or not the same."""
-    from gptlite.data.preparing.baselines import ByteMeter
-
     prepared = find_prepared(runs, " Or score a text with --file.")
+    distinct = {data.manifest.fingerprint: data for data in prepared.values()}
+    contents = {fingerprint: read_validation(data) for fingerprint, data in distinct.items()}
     first = prepared[runs[0].label]
+    digest, characters = contents[first.manifest.fingerprint]
     for label, other in prepared.items():
-        if other.manifest.fingerprint != first.manifest.fingerprint and digest(other) != digest(first):
+        if contents[other.manifest.fingerprint][0] != digest:
             raise RunError(
                 f"{runs[0].label} and {label} have different validation texts ({first.path} and {other.path}). "
                 "Compare them on the same text with --file."
             )
-    meter, characters = ByteMeter(), 0
-    for piece in validation_bytes(first):
-        meter.feed(piece)
-        characters += len(piece.translate(None, delete=CONTINUATION_BYTES))
-    baselines = first.manifest.baselines
-    if baselines.bigram is None:
-        baselines = replace(baselines, bigram=round(meter.bigram(), 4))
     name = f"validation text of {', '.join(dict.fromkeys(run.name for run in runs))}"
-    return Text(name, first.manifest.val.bytes, characters, baselines, "", prepared)
+    return Text(name, first.manifest.val.bytes, characters, first.manifest.baselines, "", prepared)
 
 
-def validation_bytes(prepared: Prepared) -> Iterator[bytes]:
-    """Yield the validation text in pieces."""
+def read_validation(prepared: Prepared) -> tuple[str, int]:
+    """Return the sha256 of the validation text in hexadecimal, and its number of characters."""
     from gptlite.data.dataset.tokens import detokenize
 
-    return detokenize(prepared.split("val"), prepared.tokenizer())
-
-
-def digest(prepared: Prepared) -> str:
-    """Return the sha256 of the validation text in hexadecimal."""
-    sha256 = hashlib.sha256()
-    for piece in validation_bytes(prepared):
+    sha256, characters = hashlib.sha256(), 0
+    for piece in detokenize(prepared.split("val"), prepared.tokenizer()):
         sha256.update(piece)
-    return sha256.hexdigest()
+        characters += len(piece.translate(None, delete=CONTINUATION_BYTES))
+    return sha256.hexdigest(), characters
 
 
 def find_prepared(models: Sequence[SelectedModel], alternative: str = "") -> dict[str, Prepared]:
@@ -147,13 +138,13 @@ def find_prepared(models: Sequence[SelectedModel], alternative: str = "") -> dic
     alternative: advice to add to the errors.
     """
     problems: list[Problem] = []
-    found: dict[str, Prepared] = {}
+    prepared: dict[str, Prepared] = {}
     for model in models:
         with gathered(problems):
-            found[model.label] = find_one_prepared(model, alternative)
+            prepared[model.label] = find_one_prepared(model, alternative)
     if problems:
         raise RunError(problems)
-    return found
+    return prepared
 
 
 def find_one_prepared(model: SelectedModel, alternative: str) -> Prepared:
@@ -174,3 +165,50 @@ def find_one_prepared(model: SelectedModel, alternative: str) -> Prepared:
         )
     prepared.verify()
     return prepared
+
+
+@dataclass(frozen=True)
+class Evaluator:
+    """A loaded model, and the ids of each text."""
+
+    run: SelectedModel
+    model: LanguageModel
+    ids: Sequence[Tokens]
+
+    @property
+    def batch_size(self) -> int:
+        return self.run.cfg.eval.batch_size
+
+    def settings(self) -> AbstractContextManager[None]:
+        """Return the context in which the model computes."""
+        from gptlite.compute.device import settings
+
+        return settings(self.model.compute, deterministic=self.run.cfg.run.deterministic)
+
+
+def load_evaluators(
+    selected: Sequence[SelectedModel], texts: Sequence[Text], stride: int | None = None, *, needs_mask: bool = True
+) -> list[Evaluator]:
+    """Load the models and encode the texts for each. DataError with every problem."""
+    # Importing torch takes a second, so the command line is checked first.
+    from gptlite.inference.load import load_checkpoint
+
+    problems: list[Problem] = []
+    evaluators = []
+    for run in selected:
+        prefix = f"{run.label}: " if len(selected) > 1 else ""
+        with located(f"{prefix}--context", at="context"):
+            model = load_checkpoint(run.checkpoint, run.cfg.run, context=run.context)
+        ids = []
+        for text in texts:
+            with gathered(problems), located(prefix + text.name), located(f"{prefix}--stride", at="stride"):
+                tokens = text.tokens(run, model)
+                model.windows(tokens, stride)
+                ids.append(tokens)
+        evaluators.append(Evaluator(run, model, ids))
+    if problems:
+        raise DataError(list(dict.fromkeys(problems)))
+    for evaluator in evaluators if needs_mask else ():
+        with located(evaluator.run.label):
+            evaluator.model.require_mask()
+    return evaluators
