@@ -16,8 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from gptlite.inference.inspect import record_attention
-from gptlite.model.attention import AttentionSteps
+from gptlite.inference.inspect import LayerSteps, record_attention
 from gptlite.model.block import Block
 from gptlite.model.gpt import GPT
 
@@ -72,7 +71,7 @@ def follow_last_token(gpt: GPT, ids: Sequence[int]) -> FollowedToken:
         stream=calls[blocks[0]][0],
         layers=[
             list(_steps(block, calls, steps, has_residual=has_residual))
-            for block, (steps, _) in zip(blocks, attention, strict=True)
+            for block, steps in zip(blocks, attention, strict=True)
         ],
         norm_f=next(_norm(gpt.ln_f, calls, ""), None),
         logits=_last(logits),
@@ -95,7 +94,7 @@ def record_calls(modules: Iterable[nn.Module]) -> Iterator[Calls]:
             hook.remove()
 
 
-def _steps(block: Block, calls: Calls, attention: AttentionSteps, *, has_residual: bool) -> Iterator[Step]:
+def _steps(block: Block, calls: Calls, attention: LayerSteps, *, has_residual: bool) -> Iterator[Step]:
     """Yield the steps of a layer. A variant of the block may lack the feed-forward, the norms or the residual."""
     x = calls[block][0]
     sublayers: list[tuple[str, nn.Module, nn.LayerNorm]] = [(ATTENTION, block.attn, block.ln_1)]
@@ -115,10 +114,10 @@ def _steps(block: Block, calls: Calls, attention: AttentionSteps, *, has_residua
             x = calls[norm][1]
 
 
-def _attention(block: Block, calls: Calls, steps: AttentionSteps) -> Iterator[Step]:
+def _attention(block: Block, calls: Calls, steps: LayerSteps) -> Iterator[Step]:
     attn = block.attn
     projected = calls[attn.qkv][1].reshape(3, attn.n_head, attn.head_size)
-    scores, weights, heads = (x[0, :, -1].cpu().numpy() for x in (steps.scores, steps.weights, steps.heads))
+    scores, weights, heads = (x[:, -1] for x in (steps.scores, steps.weights, steps.heads))
     yield Step("projections", ATTENTION, dict(zip(("query", "key", "value"), projected, strict=True)))
     yield Step("scores", ATTENTION, {"scores": scores, "weights": weights})
     yield Step("mixed", ATTENTION, {"heads": heads, "output": calls[attn.proj][1]})

@@ -16,7 +16,7 @@ from gptlite.data.dataset.batches import read_batch
 from gptlite.data.dataset.tokens import Tokens
 from gptlite.inference.language_model import SCORE_BATCH_SIZE, LanguageModel
 from gptlite.inference.score import read_batches
-from gptlite.model.attention import AttentionSteps, CausalSelfAttention, reference_attention
+from gptlite.model.attention import CausalSelfAttention, reference_attention
 from gptlite.model.gpt import GPT, IGNORE_INDEX
 
 ALTERNATIVES = 5
@@ -39,22 +39,20 @@ class LayerSteps:
 @torch.no_grad()
 def attention_steps(gpt: GPT, ids: Sequence[int]) -> list[LayerSteps]:
     """Work out the attention of each layer for a text of at most block_size tokens, in fp32, as the equation says."""
-    with record_attention(gpt) as recorded:
+    with record_attention(gpt) as layers:
         gpt.hidden(torch.tensor([list(ids)], device=gpt.token_embedding.weight.device))
-    return [
-        LayerSteps(*(_numpy(x[0]) for x in (steps.scores, steps.masked, steps.weights, v, steps.heads)))
-        for steps, v in recorded
-    ]
+    return layers
 
 
 @contextmanager
-def record_attention(gpt: GPT) -> Iterator[list[tuple[AttentionSteps, Tensor]]]:
-    """Let every layer attend by `reference_attention` meanwhile, and record the steps and values, layer by layer."""
-    recorded: list[tuple[AttentionSteps, Tensor]] = []
+def record_attention(gpt: GPT) -> Iterator[list[LayerSteps]]:
+    """Let every layer attend by `reference_attention` meanwhile, and record the steps of the first text."""
+    recorded: list[LayerSteps] = []
 
     def attend(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
         steps = reference_attention(q, k, v, **options)
-        recorded.append((steps, v))
+        shown = (steps.scores, steps.masked, steps.weights, v, steps.heads)
+        recorded.append(LayerSteps(*(_numpy(x[0]) for x in shown)))
         return steps.heads
 
     layers = [module for module in gpt.modules() if isinstance(module, CausalSelfAttention)]

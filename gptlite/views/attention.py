@@ -45,14 +45,14 @@ def attention_page(
     model: ModelSection,
 ) -> str:
     """Return the page. title: a line about model and text. pieces: the bytes of each of T tokens. positions: (T, C)."""
-    scaled = model.scale_attention
+    scaled, (shown, size) = model.scale_attention, show_positions(positions)
     texts = {
         "score": SCALED if scaled else PRODUCT,
         "scale": (DIVIDED if scaled else NOT_DIVIDED).format(layers[0].values.shape[-1]),
         "position": INPUT
         + (SCALED_EMBEDDING if model.scale_embeddings else EMBEDDED)
         + ("" if positions is None else POSITION),
-        "where": f"{POSITIONS[model.position]}{describe_factor(model, positions)} {describe_table(positions)}",
+        "where": f"{POSITIONS[model.position]}{describe_factor(model, positions)} {size}",
     }
     data = {
         "tokens": [label(piece) for piece in pieces],
@@ -64,7 +64,7 @@ def attention_page(
             ]
             for layer in layers
         ],
-        "positions": None if positions is None else sample_table(positions),
+        "positions": shown,
     }
     return page("attention", "Attention, step by step", title, texts, data, paints_numbers=True)
 
@@ -77,23 +77,15 @@ def describe_factor(model: ModelSection, table: npt.NDArray[Any] | None) -> str:
     return "." if math.isclose(factor, 1.0, rel_tol=1e-3) else f", times {factor:.3g}, the size of token embeddings."
 
 
-def sample_table(table: npt.NDArray[Any]) -> dict[str, Any]:
-    """Return the position table, or every n-th row and column of a large one: averages would flatten its waves."""
-    every = strides(table)
-    return {"shape": table.shape, "every": every, "rows": rounded(table[:: every[0], :: every[1]], 3)}
+def show_positions(table: npt.NDArray[Any] | None) -> tuple[dict[str, Any] | None, str]:
+    """Return the position table for the page, and a sentence about it.
 
-
-def strides(table: npt.NDArray[Any]) -> tuple[int, int]:
-    """Return the n of every n-th row and of every n-th column that are shown."""
-    rows, columns = table.shape
-    return -(-rows // MOST_POSITIONS), -(-columns // MOST_CHANNELS)
-
-
-def describe_table(table: npt.NDArray[Any] | None) -> str:
-    """Say how large the table is and which part is shown."""
+    Of a large one every n-th row and column are shown: averages would flatten its waves.
+    """
     if table is None:
-        return ""
+        return None, ""
     rows, columns = table.shape
-    every_row, every_column = strides(table)
-    shown = f"; the picture shows one position in {every_row} and one channel in {every_column}"
-    return f"It has {rows} positions and {columns} channels{shown if max(every_row, every_column) > 1 else ''}."
+    every = -(-rows // MOST_POSITIONS), -(-columns // MOST_CHANNELS)
+    part = f"; the picture shows one position in {every[0]} and one channel in {every[1]}" if max(every) > 1 else ""
+    shown = {"shape": table.shape, "every": every, "rows": rounded(table[:: every[0], :: every[1]], 3)}
+    return shown, f"It has {rows} positions and {columns} channels{part}."

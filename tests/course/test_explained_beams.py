@@ -8,21 +8,18 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from random_gpt import random_gpt
 
 from gptlite.config.sampling import SampleSection
-from gptlite.config.schema import ModelSection
 from gptlite.course.explained_beams import Candidate, find_candidates
 from gptlite.inference.beam import beam_search
 from gptlite.model.gpt import GPT
 
 
 def gpt(seed: int, vocab_size: int, **values) -> GPT:
-    cfg = ModelSection(**{"n_layer": 1, "n_head": 1, "n_embd": 4, "block_size": 8, **values})
-    model = GPT(cfg, vocab_size, rng=torch.Generator().manual_seed(seed)).double()
-    with torch.no_grad():
-        for i, p in enumerate(model.parameters()):
-            p.add_(torch.randn(p.shape, dtype=p.dtype, generator=torch.Generator().manual_seed(1000 * seed + i)))
-    return model.requires_grad_(False)
+    return random_gpt(
+        vocab_size, seed, spread=1.0, **{"n_layer": 1, "n_head": 1, "n_embd": 4, "block_size": 8, **values}
+    )
 
 
 def recorded(

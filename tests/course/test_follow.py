@@ -8,10 +8,9 @@ import numpy as np
 import numpy_gpt
 import pytest
 import torch
+from random_gpt import random_gpt
 
-from gptlite.config.schema import ModelSection
 from gptlite.course.follow import FollowedToken, Step, follow_last_token
-from gptlite.model.gpt import GPT
 
 IDS = [1, 5, 0, 0, 6, 2]
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
@@ -32,11 +31,7 @@ def followed(**values: Any) -> tuple[FollowedToken, dict[str, Any], dict[str, np
 
     These are the embeddings, and for each layer the weights of attention, its output and that of the feed-forward.
     """
-    cfg = ModelSection(**{"n_layer": 2, "n_head": 2, "n_embd": 8, "block_size": 6, **values})
-    gpt = GPT(cfg, 7, rng=torch.Generator().manual_seed(0))
-    with torch.no_grad():
-        for i, p in enumerate(gpt.parameters()):
-            p.add_(0.5 * torch.randn(p.shape, generator=torch.Generator().manual_seed(i)))
+    gpt = random_gpt(7, dtype=torch.float32, **values)
     weights = {name: p.detach().numpy().astype(np.float64) for name, p in gpt.named_parameters()}
     seen: list[np.ndarray] = []
 
@@ -44,7 +39,7 @@ def followed(**values: Any) -> tuple[FollowedToken, dict[str, Any], dict[str, np
         seen.append(x)
         return x
 
-    keys = cfg.model_dump()
+    keys = gpt.cfg.model_dump()
     seen.append(numpy_gpt.logits(weights, keys, np.array(IDS), keep))
     return follow_last_token(gpt, IDS), keys, weights, seen
 
@@ -102,8 +97,7 @@ def test_every_vector_is_that_of_the_model_in_numpy(values):
 
 
 def test_a_model_is_left_as_it_was():
-    cfg = ModelSection(n_layer=1, n_head=2, n_embd=8, block_size=6)
-    gpt = GPT(cfg, 7, rng=torch.Generator().manual_seed(0))
+    gpt = random_gpt(7, dtype=torch.float32)
     usual = gpt.blocks[0].attn.attend
     follow_last_token(gpt, IDS)
     assert gpt.blocks[0].attn.attend is usual

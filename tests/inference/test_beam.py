@@ -9,13 +9,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from random_gpt import language_model, random_gpt
 
-from gptlite.compute.device import resolve_compute
 from gptlite.config.sampling import SampleSection
-from gptlite.config.schema import ModelSection, RunSection
+from gptlite.config.schema import ModelSection
 from gptlite.inference import beam
 from gptlite.inference.beam import Hypothesis, SearchStep, beam_search
-from gptlite.inference.language_model import LanguageModel, ModelInfo
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import hf_config, to_gpt2
 from gptlite.tokenizers.bpe import train_bpe
@@ -27,12 +26,9 @@ def search_params(beams: int, max_new_tokens: int = 200, length_penalty: float =
 
 
 def gpt(seed: int, vocab_size: int, **values) -> GPT:
-    cfg = ModelSection(**{"n_layer": 1, "n_head": 1, "n_embd": 4, "block_size": 8, **values})
-    model = GPT(cfg, vocab_size, rng=torch.Generator().manual_seed(seed)).double()
-    with torch.no_grad():
-        for i, p in enumerate(model.parameters()):
-            p.add_(torch.randn(p.shape, dtype=p.dtype, generator=torch.Generator().manual_seed(1000 * seed + i)))
-    return model.requires_grad_(False)
+    return random_gpt(
+        vocab_size, seed, spread=1.0, **{"n_layer": 1, "n_head": 1, "n_embd": 4, "block_size": 8, **values}
+    )
 
 
 def unigram(*probabilities: float) -> GPT:
@@ -119,12 +115,7 @@ def test_one_beam_is_greedy_also_past_the_context(seed, windows):
 
 def test_stop_texts_of_one_token_end_beams_as_stop_tokens_do():
     for seed in range(30):
-        model = LanguageModel(
-            gpt(seed, 8),
-            CharTokenizer("abcdefg"),
-            ModelInfo(gpt(0, 8).cfg, 0, "none"),
-            resolve_compute(RunSection(device="cpu"), 8),
-        )
+        model = language_model(gpt(seed, 8), CharTokenizer("abcdefg"))
         by_text = model.search("a", search_params(2, 6, 3.0, stop=list("bcdef"), n=2))
         by_token = model.search("a", search_params(2, 6, 3.0, stop_tokens=[1, 2, 3, 4, 5], n=2))
         assert [text for text, _ in by_text] == [text for text, _ in by_token]
@@ -139,10 +130,7 @@ def test_a_stop_text_inside_a_token_leaves_the_text_before_it():
     model = GPT(cfg, tokenizer.vocab_size, rng=torch.Generator().manual_seed(0)).requires_grad_(False)
     model.head.bias = torch.nn.Parameter(torch.zeros(tokenizer.vocab_size), requires_grad=False)
     model.head.bias[word] = 20.0  # nearly all of the probability
-    compute = resolve_compute(RunSection(device="cpu", precision="fp32"), cfg.block_size)
-    [(text, found)] = LanguageModel(model, tokenizer, ModelInfo(cfg, 0, "none"), compute).search(
-        "x", search_params(1, stop=["c"])
-    )
+    [(text, found)] = language_model(model, tokenizer).search("x", search_params(1, stop=["c"]))
     assert (text, found.tokens, found.reason) == ("ab", (word,), "stop text")
 
 

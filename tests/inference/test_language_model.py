@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from random_gpt import language_model
 
-from gptlite.compute.device import Compute
 from gptlite.config.sampling import SampleSection
 from gptlite.config.schema import ModelSection
 from gptlite.data.dataset.tokens import TokenArray
 from gptlite.errors import ConfigError
-from gptlite.inference.language_model import LanguageModel, ModelInfo
+from gptlite.inference.language_model import LanguageModel
 from gptlite.model.gpt import GPT
 from gptlite.tokenizers.char import CharTokenizer
 
@@ -22,9 +22,7 @@ VALUES = {"max_new_tokens": 9, "temperature": 1.5, "top_k": 5, "top_p": 0.9, "mi
 @pytest.fixture(scope="module")
 def model() -> LanguageModel:
     cfg = ModelSection(n_layer=1, n_head=1, n_embd=4, block_size=8)
-    gpt = GPT(cfg, TOKENIZER.vocab_size, rng=torch.Generator().manual_seed(0)).requires_grad_(False)
-    compute = Compute(torch.device("cpu"), "fp32", "fused", 1)
-    return LanguageModel(gpt, TOKENIZER, ModelInfo(cfg, start_id=0, normalize="none"), compute)
+    return language_model(GPT(cfg, TOKENIZER.vocab_size, rng=torch.Generator().manual_seed(0)), TOKENIZER)
 
 
 def test_every_argument_acts_as_the_key_of_the_section(model):
@@ -76,10 +74,8 @@ def test_a_search_returns_the_n_best_texts_and_refuses_more_beams_than_fit(model
 @pytest.mark.parametrize("variant", ["no_mask", None])
 def test_the_score_of_documents_does_not_depend_on_the_batch_size(variant):
     cfg = ModelSection(n_layer=2, n_head=1, n_embd=8, block_size=8, variant=variant, init="torch")
-    gpt = GPT(cfg, TOKENIZER.vocab_size, rng=torch.Generator().manual_seed(0)).requires_grad_(False)
-    model = LanguageModel(
-        gpt, TOKENIZER, ModelInfo(cfg, TOKENIZER.eot_id, "none"), Compute(torch.device("cpu"), "fp32", "fused", 1)
-    )
+    gpt = GPT(cfg, TOKENIZER.vocab_size, rng=torch.Generator().manual_seed(0))
+    model = language_model(gpt, TOKENIZER, TOKENIZER.eot_id)
     rng = np.random.default_rng(0)
     documents = [rng.integers(0, 7, rng.integers(1, 20)).tolist() for _ in range(40)]
     ids = TokenArray(np.array([i for each in documents for i in (TOKENIZER.eot_id, *each)], np.uint32), "val")

@@ -18,6 +18,7 @@ from gptlite.course.explained_beams import Candidate
 from gptlite.inference.beam import Hypothesis
 from gptlite.views import beams as beams_module
 from gptlite.views.attention import POSITIONS, attention_page
+from gptlite.views.page import rounded, script_safe
 from gptlite.views.per_token import per_token_page
 
 
@@ -118,11 +119,6 @@ def test_every_nth_row_and_column_of_a_large_position_table_is_shown():
     assert "one position in 3 and one channel in 3" in page
 
 
-def test_six_layers_of_six_heads_for_64_tokens_stay_below_five_megabytes():
-    one = attention_page("", [b"token"] * 64, [layer(6, 64, 64)], np.ones((64, 384)) / 3, ModelSection())
-    assert 6 * len(one.encode()) < 5_000_000
-
-
 def test_the_follow_page_holds_the_numbers_that_it_was_given():
     page = Parsed(follow())
     names = ["LayerNorm 1", "Query, key and value", "Scores and softmax", "The heads and Wᴼ", "x + attention"]
@@ -208,3 +204,21 @@ def test_the_page_of_a_text_that_was_cut_says_so():
     page = Parsed(per_token_page("", token_scores(), [*NASTY, b""], 8, block_size=64, n_all=5000))
     assert "the first 8 of 5,000 tokens" in page.text
     assert page.data["context"] is None
+
+
+def test_json_inside_a_script_does_not_end_it_and_reads_back():
+    data = {"text": "</script><!--<b>&amp;\u2028\ud800\"'\\"}
+    written = script_safe(data)
+    assert "<" not in written
+    assert written.isascii()
+    assert json.loads(written) == data
+
+
+def test_numbers_keep_four_significant_digits():
+    assert rounded(np.array([[1.23456, -0.000123456], [123456.0, 0.0]])) == [[1.235, -0.0001235], [123500.0, 0.0]]
+    assert rounded(np.array([2 / 3], np.float32), 3) == [0.667]
+
+
+def test_a_number_that_json_lacks_is_refused():
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        script_safe({"x": float("nan")})

@@ -76,7 +76,6 @@ def normalization_of_copy(checkpoint: Checkpoint) -> list[Override]:
 
     if find_run(checkpoint) is not None:
         return []
-    match checkpoint.read_json("config.json").get("gptlite"):
-        case {"normalize": ("none" | "nfc") as normalize}:  # loading says what is wrong with anything else
-            return [Override("saved", "data.normalize", normalize)]
-    return []
+    from gptlite.inference.load import read_model_info
+
+    return [Override("saved", "data.normalize", read_model_info(checkpoint).normalize)]

@@ -59,30 +59,26 @@ class Text:
 
 
 def find_texts(files: Sequence[str] | None, runs: Sequence[SelectedModel]) -> list[Text]:
-    """Return the files as texts, or the validation text of the runs if there are none."""
-    return read_files(files, runs) if files else [validation_text(runs)]
-
-
-def read_files(files: Sequence[str], runs: Sequence[SelectedModel]) -> list[Text]:
-    """Read files in the encoding and normal form of the runs' data. DataError with every problem."""
-    from gptlite.data.preparing.baselines import BaselineMeter
-
+    """Return the files as texts, or the validation text of the runs if there are none. DataError with every problem."""
+    if not files:
+        return [validation_text(runs)]
     twice = [file for file in dict.fromkeys(files) if files.count(file) > 1]
     problems = [Problem("this file is given twice. Leave one out.", f"--file {file}") for file in twice]
     texts = []
     for file in files:
         with gathered(problems), located(f"--file {file}"):
-            content = read_file(file, runs)
-            meter = BaselineMeter()
-            meter.feed(raw := content.encode())
-            texts.append(Text(file, len(raw), len(content), meter.finish(), content, {}))
+            texts.append(read_file(file, runs))
     if problems:
         raise DataError(problems)
     return texts
 
 
-def read_file(file: str, runs: Sequence[SelectedModel]) -> str:
-    """Read a text file. DataError if it is none, or if the runs' encodings make different texts of it."""
+def read_file(file: str, runs: Sequence[SelectedModel]) -> Text:
+    """Read a text in the encoding and normal form of the runs' data.
+
+    DataError if it is none, or if the runs make different texts of it.
+    """
+    from gptlite.data.preparing.baselines import BaselineMeter
     from gptlite.data.sources.documents import Reading, holds_records
     from gptlite.data.sources.sources import open_source
 
@@ -101,7 +97,9 @@ def read_file(file: str, runs: Sequence[SelectedModel]) -> str:
             f"the runs read this file as {readings}, which gives different texts. Give all of them the same with "
             "--set data.encoding=... and --set data.normalize=..., or score them one by one."
         )
-    return content
+    meter = BaselineMeter()
+    meter.feed(raw := content.encode())
+    return Text(file, len(raw), len(content), meter.finish(), content, {})
 
 
 def validation_text(runs: Sequence[SelectedModel]) -> Text:
@@ -137,34 +135,29 @@ def find_prepared(models: Sequence[SelectedModel], alternative: str = "") -> dic
 
     alternative: advice to add to the errors.
     """
-    problems: list[Problem] = []
-    prepared: dict[str, Prepared] = {}
-    for model in models:
-        with gathered(problems):
-            prepared[model.label] = find_one_prepared(model, alternative)
-    if problems:
-        raise RunError(problems)
-    return prepared
-
-
-def find_one_prepared(model: SelectedModel, alternative: str) -> Prepared:
-    """Return the verified data set that a checkpoint's run was trained on. RunError if there is none."""
     from gptlite.runs.find import find_run
     from gptlite.runs.find_text import find_text
 
-    run = find_run(model.checkpoint)
-    if run is None:
-        sentence = f"this checkpoint is not inside a run, so its text is unknown. Name the run's folder.{alternative}"
-        raise RunError(sentence, where=str(model.checkpoint.path))
-    prepared = find_text(run, model.cfg)
-    if prepared is None:
-        raise RunError(
-            f"the prepared text {run.recorded('prepared', str)} is missing. If it was moved, add "
-            f"--set data.dir=FOLDER.{alternative}",
-            where=str(run.path),
-        )
-    prepared.verify()
-    return prepared
+    problems: list[Problem] = []
+    found: dict[str, Prepared] = {}
+    for model in models:
+        with gathered(problems):
+            run = find_run(model.checkpoint)
+            if run is None:
+                sentence = "this checkpoint is not inside a run, so its text is unknown. Name the run's folder."
+                raise RunError(sentence + alternative, where=str(model.checkpoint.path))
+            prepared = find_text(run, model.cfg)
+            if prepared is None:
+                raise RunError(
+                    f"the prepared text {run.recorded('prepared', str)} is missing. If it was moved, add "
+                    f"--set data.dir=FOLDER.{alternative}",
+                    where=str(run.path),
+                )
+            prepared.verify()
+            found[model.label] = prepared
+    if problems:
+        raise RunError(problems)
+    return found
 
 
 @dataclass(frozen=True)
