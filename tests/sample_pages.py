@@ -9,8 +9,9 @@ import numpy as np
 
 from gptlite.config.sampling import SampleSection
 from gptlite.config.schema import ModelSection
-from gptlite.inference.beam import Candidate, Hypothesis
-from gptlite.inference.follow import FollowedToken, LayerOfToken, NormStep
+from gptlite.course.explained_beams import Candidate, ExplainedSearch
+from gptlite.course.follow import FollowedToken, Step
+from gptlite.inference.beam import Hypothesis
 from gptlite.inference.inspect import LayerSteps, TokenScores
 from gptlite.views.attention import attention_page
 from gptlite.views.beams import beams_page
@@ -39,44 +40,39 @@ def token_scores() -> TokenScores:
     )
 
 
-def norm_step(before: np.ndarray) -> NormStep:
-    return NormStep(before, before.mean(), before.std(), (before - before.mean()) / before.std())
-
-
-def followed_layer(seed: int, model: ModelSection, n_tokens: int = 8) -> LayerOfToken:
-    """A layer of random numbers with the parts that the layers of `model` have."""
+def followed_layer(seed: int, n_tokens: int = 8) -> list[Step]:
+    """The steps of a layer of random numbers, of width 4 with two heads."""
     rng = np.random.default_rng(seed)
-    width, n_head = model.n_embd, model.n_head
-    x, attention, feed_forward = rng.normal(size=(3, width))
-    scores = rng.normal(size=(n_head, n_tokens))
-    weights = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
-    query, key, value, heads = rng.normal(size=(4, n_head, width // n_head))
-    has_mlp, has_norm = model.variant != "no_feed_forward", model.variant != "no_norm"
-    return LayerOfToken(
-        before=x,
-        norm_1=norm_step(x) if has_norm else None,
-        query=query,
-        key=key,
-        value=value,
-        scores=scores,
-        weights=weights,
-        heads=heads,
-        attention=attention,
-        with_attention=x + attention,
-        norm_2=norm_step(x + attention) if has_norm and has_mlp else None,
-        hidden=np.array([1.0, 0.0, 0.0, -2.0] * width) if has_mlp else None,
-        feed_forward=feed_forward if has_mlp else None,
-        with_feed_forward=x + attention + feed_forward if has_mlp else None,
-    )
+    x, attention, feed_forward = rng.normal(size=(3, 4))
+    scores = rng.normal(size=(2, n_tokens))
+    query, key, value, heads = rng.normal(size=(4, 2, 2))
+
+    def norm(number: str, before: np.ndarray) -> Step:
+        after = (before - before.mean()) / before.std()
+        figures = {"mean": before.mean(), "deviation": before.std()}
+        return Step("norm", number, {"before": before, **figures, "after": after})
+
+    def residual(name: str, before: np.ndarray, added: np.ndarray) -> Step:
+        return Step("residual", name, {"before": before, "added": added, "after": before + added})
+
+    return [
+        norm("1", x),
+        Step("projections", "attention", {"query": query, "key": key, "value": value}),
+        Step("scores", "attention", {"scores": scores, "weights": np.exp(scores) / np.exp(scores).sum(-1)[:, None]}),
+        Step("mixed", "attention", {"heads": heads, "output": attention}),
+        residual("attention", x, attention),
+        norm("2", x + attention),
+        Step("feed-forward", "feed-forward", {"hidden": np.array([1.0, 0.0, 0.0, -2.0] * 4), "output": feed_forward}),
+        residual("feed-forward", x + attention, feed_forward),
+    ]
 
 
 def follow(**values: Any) -> str:
     """The page of the last of the tokens NASTY in a model of two layers; id 8 is end-of-text, and id 9 has no text."""
     model = ModelSection(**{"n_layer": 2, "n_head": 2, "n_embd": 4, **values})
-    layers = [followed_layer(seed, model) for seed in range(2)]
     logits = np.log([0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.09, 0.1, 0.4, 0.2])
-    table = None if model.position == "none" else np.ones(4)
-    token = FollowedToken(layers[0].before - (0 if table is None else table), table, layers, None, logits)
+    layers, x = [followed_layer(seed) for seed in range(2)], np.ones(4)
+    token = FollowedToken(x, None if model.position == "none" else x, x, layers, None, logits)
     return follow_page("nano, <i>step</i> 7", range(8), [*NASTY, b"", b""], 8, token, model)
 
 
@@ -98,7 +94,7 @@ def beams(prompt: str = "</h1><b>") -> str:
         ("$title", Hypothesis((7,), -8.125, -4.0625, "end of text")),
     ]
     params = SampleSection(beams=2, max_new_tokens=2)
-    return beams_page("nano, <i>step</i> 7", prompt, [*NASTY, b"", b""], 8, steps, found, params)
+    return beams_page("nano, <i>step</i> 7", prompt, [*NASTY, b"", b""], 8, ExplainedSearch(found, steps), params)
 
 
 def pages() -> dict[str, str]:

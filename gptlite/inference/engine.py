@@ -16,7 +16,7 @@ MAX_CACHE_BYTES = 2**30
 
 
 def rows_at_once(cfg: ModelSection) -> int:
-    """The number of texts to decode together: 64, fewer where their fp32 caches would exceed 1 GiB, at least one."""
+    """Return how many texts to decode together: 64, fewer where their fp32 caches would exceed 1 GiB, at least one."""
     row_bytes = 4 * 2 * cfg.n_layer * cfg.block_size * cfg.n_embd
     return max(1, min(MAX_ROWS, MAX_CACHE_BYTES // row_bytes))
 
@@ -83,7 +83,6 @@ class DecodingBatch:
         return cache, self._logits(hidden[range(len(texts)), [len(ids) - 1 for ids in texts]])
 
     def _hidden(self, ids: Sequence[Sequence[int]], cache: KVCache) -> Tensor:
-        # Not by the compiled forward, which would be compiled again for every length.
         return self.model.hidden(torch.tensor(ids, device=self.model.token_embedding.weight.device), cache=cache)
 
     def _logits(self, hidden: Tensor) -> Tensor:

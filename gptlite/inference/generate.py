@@ -34,18 +34,19 @@ class Step:
     logits: Logits
 
     def logprobs(self) -> list[float]:
-        """log p(token) of each row under the model itself, in nats."""
-        shifted = self.logits - self.logits.max(-1, keepdims=True)
-        chosen = shifted[np.arange(len(shifted)), self.tokens]
-        logprobs: list[float] = (chosen - np.log(np.exp(shifted).sum(-1))).tolist()
-        return logprobs
+        """Return log p(token) of each row under the model itself, in nats."""
+        chosen: list[float] = self._log_softmax()[np.arange(len(self.logits)), self.tokens].tolist()
+        return chosen
 
     def top_logprobs(self, n: int) -> list[list[tuple[int, float]]]:
-        """The n most likely tokens of each row with their log p as in `logprobs`, the most likely first."""
-        shifted = self.logits - self.logits.max(-1, keepdims=True)
-        every = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
-        logprobs, ids = torch.from_numpy(every).topk(min(n, every.shape[-1]))
+        """Return the n most likely tokens of each row with their log p as in `logprobs`, the most likely first."""
+        logprobs, ids = torch.from_numpy(self._log_softmax()).topk(min(n, self.logits.shape[-1]))
         return [list(zip(*row, strict=True)) for row in zip(ids.tolist(), logprobs.tolist(), strict=True)]
+
+    def _log_softmax(self) -> Logits:
+        shifted = self.logits - self.logits.max(-1, keepdims=True)
+        logprobs: Logits = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+        return logprobs
 
 
 def decode(
@@ -81,7 +82,7 @@ def decode(
 
 
 def seen_tokens(texts: Sequence[Sequence[int]], vocab_size: int) -> TokenFlags:
-    """True for the tokens of each text: (B, V)."""
+    """Return True for the tokens of each text: (B, V)."""
     seen = np.zeros((len(texts), vocab_size), np.bool_)
     for row, ids in zip(seen, texts, strict=True):
         row[list(ids)] = True
@@ -167,7 +168,7 @@ def generate_batch(
 def _samples(
     steps: Iterator[Step], active: set[int], params: SampleSection, tokenizer: Tokenizer, n_top_logprobs: int
 ) -> list[Sample]:
-    """The samples of one batch; reading any of them takes steps for all."""
+    """Return the samples of one batch; reading any of them takes steps for all."""
 
     def more() -> bool:
         step = next(steps, None)
@@ -186,5 +187,5 @@ def _samples(
 
 
 def end_reasons(tokenizer: Tokenizer, stop_tokens: Sequence[int]) -> dict[int, FinishReason]:
-    """The tokens that end a text without being part of it, each with the reason."""
+    """Return the tokens that end a text without being part of it, each with the reason."""
     return {**dict.fromkeys(stop_tokens, "stop token"), tokenizer.eot_id: "end of text"}

@@ -15,7 +15,8 @@ from torch import Tensor
 from gptlite.data.dataset.batches import read_batch
 from gptlite.data.dataset.tokens import Tokens
 from gptlite.inference.language_model import SCORE_BATCH_SIZE, LanguageModel
-from gptlite.model.attention import AttentionSteps, CausalSelfAttention, reference_attention
+from gptlite.inference.score import read_batches
+from gptlite.model.attention import CausalSelfAttention, reference_attention
 from gptlite.model.gpt import GPT, IGNORE_INDEX
 
 ALTERNATIVES = 5
@@ -37,23 +38,21 @@ class LayerSteps:
 
 @torch.no_grad()
 def attention_steps(gpt: GPT, ids: Sequence[int]) -> list[LayerSteps]:
-    """The attention of each layer for a text of at most block_size tokens, in fp32, by the equation as written."""
-    with record_attention(gpt) as recorded:
+    """Work out the attention of each layer for a text of at most block_size tokens, in fp32, as the equation says."""
+    with record_attention(gpt) as layers:
         gpt.hidden(torch.tensor([list(ids)], device=gpt.token_embedding.weight.device))
-    return [
-        LayerSteps(*(_numpy(x[0]) for x in (steps.scores, steps.masked, steps.weights, v, steps.heads)))
-        for steps, v in recorded
-    ]
+    return layers
 
 
 @contextmanager
-def record_attention(gpt: GPT) -> Iterator[list[tuple[AttentionSteps, Tensor]]]:
-    """Let every layer attend by `reference_attention` meanwhile, and record the steps and values, layer by layer."""
-    recorded: list[tuple[AttentionSteps, Tensor]] = []
+def record_attention(gpt: GPT) -> Iterator[list[LayerSteps]]:
+    """Let every layer attend by `reference_attention` meanwhile, and record the steps of the first text."""
+    recorded: list[LayerSteps] = []
 
     def attend(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
         steps = reference_attention(q, k, v, **options)
-        recorded.append((steps, v))
+        shown = (steps.scores, steps.masked, steps.weights, v, steps.heads)
+        recorded.append(LayerSteps(*(_numpy(x[0]) for x in shown)))
         return steps.heads
 
     layers = [module for module in gpt.modules() if isinstance(module, CausalSelfAttention)]
@@ -68,7 +67,7 @@ def record_attention(gpt: GPT) -> Iterator[list[tuple[AttentionSteps, Tensor]]]:
 
 
 def position_table(gpt: GPT) -> Floats | None:
-    """The vector that is added to the token at each position: (block_size, C); None for a model without a table."""
+    """Return the vectors that are added to tokens, by position: (block_size, C); None for a model without a table."""
     table = gpt.position_rows(slice(0, gpt.cfg.block_size))
     return None if table is None else _numpy(table.detach())
 
@@ -84,7 +83,7 @@ class TokenScores:
     top_probabilities: Floats  # (n, k)
 
     def first(self, n: int) -> TokenScores:
-        """The scores of the first n tokens."""
+        """Return the scores of the first n tokens."""
         return TokenScores(self.ids[:n], self.nats[:n], self.ranks[:n], self.top_ids[:n], self.top_probabilities[:n])
 
 
@@ -92,19 +91,18 @@ class TokenScores:
 def score_each_token(model: LanguageModel, tokens: Tokens, *, batch_size: int = SCORE_BATCH_SIZE) -> TokenScores:
     """Score tokens as `LanguageModel.score_tokens` does, but each separately, in the order of the text."""
     windows, scored = model.windows(tokens), {}
-    for rows in windows.batches(batch_size):
-        x, y = read_batch(windows, rows)
-        with model.compute.autocast():
-            logits = model.gpt(x.to(model.compute.device))
+    rows = list(windows.batches(batch_size))
+    batches = (read_batch(windows, some) for some in rows)
+    for some, (logits, y) in zip(rows, read_batches(model.gpt, batches, model.compute), strict=True):
         # Row by row: with a large vocabulary, ranking takes several times the memory of the logits.
-        for start, *window in zip(rows[:, 0].tolist(), logits, y.to(model.compute.device), strict=True):
+        for start, *window in zip(some[:, 0].tolist(), logits, y, strict=True):
             scored[start] = _score_window(*window)
     parts = [scored[start] for start in sorted(scored)]
     return TokenScores(*(np.concatenate(field) for field in zip(*parts, strict=True)))
 
 
 def _score_window(logits: Tensor, y: Tensor) -> tuple[npt.NDArray[Any], ...]:
-    """The fields of TokenScores for one window, without targets of IGNORE_INDEX: (T, V), (T,)."""
+    """Return the fields of TokenScores for one window, without targets of IGNORE_INDEX: (T, V), (T,)."""
     scored = y != IGNORE_INDEX
     targets = y[scored]  # (n,)
     at_least_fp32 = torch.promote_types(logits.dtype, torch.float32)

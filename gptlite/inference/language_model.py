@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
-import operator
-import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -20,13 +19,14 @@ from gptlite.config.schema import ModelSection
 from gptlite.data.dataset.batches import eval_batches
 from gptlite.data.dataset.eval_windows import EvalWindows
 from gptlite.data.dataset.tokens import TokenArray, Tokens
+from gptlite.data.sources.charset import in_normal_form
 from gptlite.errors import ConfigError
 from gptlite.formatting import counted
-from gptlite.inference.beam import Candidate, Hypothesis, beam_search
+from gptlite.inference.beam import Hypothesis, SearchStep, beam_search
 from gptlite.inference.engine import DecodingBatch, rows_at_once
 from gptlite.inference.generate import FinishReason, Sample, Step, end_reasons, generate_batch
 from gptlite.inference.sampling import TokenFlags, suppressed_ids
-from gptlite.inference.score import ByPosition, Score, bytes_and_chars_per_token, score, score_by_position
+from gptlite.inference.score import Score, bytes_and_chars_per_token, loss_by_position, score
 from gptlite.inference.stop_strings import decode_until_stop
 from gptlite.model.gpt import GPT
 from gptlite.seeds import mix
@@ -77,11 +77,11 @@ class LanguageModel:
         return [int(i) for i in self.tokenizer.encode(self.normalize(text))]
 
     def normalize(self, text: str) -> str:
-        """The text in the Unicode normal form of the training text."""
-        return unicodedata.normalize("NFC", text) if self.info.normalize == "nfc" else text
+        """Return the text in the Unicode normal form of the training text."""
+        return in_normal_form(text, self.info.normalize)
 
     def drop_unknown(self, text: str) -> str:
-        """The normalized text without the characters that the tokenizer does not know."""
+        """Return the normalized text without the characters that the tokenizer does not know."""
         return self.tokenizer.known(self.normalize(text))
 
     def encode_prompt(self, prompt: str) -> list[int]:
@@ -118,46 +118,28 @@ class LanguageModel:
             n_top_logprobs=n_top_logprobs,
         )
 
-    def generate(
-        self,
-        prompt: str = "",
-        *,
-        max_new_tokens: int = 200,
-        temperature: float = 0.8,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        min_p: float | None = None,
-        repetition_penalty: float | None = None,
-        stop: Sequence[str] = (),
-        stop_tokens: Sequence[int] = (),
-        seed: int = 0,
-    ) -> str:
-        """Continue the prompt; equal arguments give equal text. The arguments are those of the config's sample section.
+    def generate(self, prompt: str = "", **keys: Any) -> str:
+        """Continue the prompt; equal arguments give equal text.
 
-        ConfigError for every value that the section refuses.
+        keys: those of the config's sample section, with its defaults: `max_new_tokens=200, temperature=0.8, top_k,
+        top_p, min_p, repetition_penalty, stop, stop_tokens, seed=0`; with `beams` the best text of a beam search.
+        ConfigError for unknown keys and for every value that the section refuses.
         """
-        values: dict[str, Any] = {
-            "max_new_tokens": max_new_tokens,
-            "temperature": temperature,
-            "top_k": top_k,
-            "top_p": top_p,
-            "min_p": min_p,
-            "repetition_penalty": repetition_penalty,
-            "stop": list(stop),
-            "stop_tokens": [operator.index(token) for token in stop_tokens],
-            "seed": seed,
-        }
-        numbers = {key: value.item() if isinstance(value, np.generic) else value for key, value in values.items()}
-        overrides = [Override(key, f"sample.{key}", value) for key, value in numbers.items()]
-        return next(self.samples([prompt], load_config(None, overrides).sample)).whole().text
+        overrides = [Override(key, f"sample.{key}", plain_value(value)) for key, value in keys.items()]
+        params = load_config(None, overrides).sample
+        if params.n > 1:
+            raise ConfigError("generate returns one text. Use samples() or search() for several.", where="n")
+        if params.beams is not None:
+            return self.search(prompt, params)[0][0]
+        return next(self.samples([prompt], params)).whole().text
 
     def search(
-        self, prompt: str, params: SampleSection, *, record: list[list[Candidate]] | None = None
+        self, prompt: str, params: SampleSection, *, watch: Callable[[SearchStep], None] | None = None
     ) -> list[tuple[str, Hypothesis]]:
         """Find the `n` best texts by beam search with `beams` beams, the best first.
 
-        record: gets the candidates of each step, as `beam_search` says. ConfigError for too many beams, and for a
-        length penalty where all texts are equally long.
+        watch: is called with each step. ConfigError for too many beams, and for a length penalty where all texts are
+        equally long.
         """
         self.require_mask()
         self._check_stop_tokens(params.stop_tokens)
@@ -180,19 +162,22 @@ class LanguageModel:
             text = self.tokenizer.decode(tokens) if params.stop else ""
             return "stop text" if any(stop in text for stop in params.stop) else reasons.get(tokens[-1])
 
-        ids = self.encode_prompt(prompt)
-        finished = beam_search(
-            self.gpt, ids, params, suppressed=self.suppressed, end_of_text=end_of_text, record=record
-        )
         best: dict[str, Hypothesis] = {}
-        for found in finished:
+        for hypothesis in beam_search(
+            self.gpt,
+            self.encode_prompt(prompt),
+            params,
+            suppressed=self.suppressed,
+            end_of_text=end_of_text,
+            watch=watch,
+        ):
             # A text that was found in several tokenizations counts once.
-            best.setdefault(decode_until_stop(self.tokenizer, found.tokens, params.stop), found)
+            best.setdefault(decode_until_stop(self.tokenizer, hypothesis.tokens, params.stop), hypothesis)
         return list(best.items())[: params.n]
 
     @torch.inference_mode()
     def logprobs(self, prompt: str, continuation: str) -> list[float]:
-        """log p of each token of the continuation, in nats, as if the model had generated it after the prompt.
+        """Return log p of each token of the continuation, in nats, as if the model had generated it after the prompt.
 
         Prompt and continuation are encoded separately, as in sampling.
         """
@@ -224,7 +209,7 @@ class LanguageModel:
         return TokenArray(np.array([self.tokenizer.eot_id, *ids] if self.knows_end_of_text else ids, dtype=np.uint32))
 
     def windows(self, tokens: Tokens, stride: int | None = None) -> EvalWindows:
-        """The windows in which ids are scored, as EvalWindows describes them.
+        """Return the windows in which ids are scored, as EvalWindows describes them.
 
         A model without a mask would attend to padding, so its batches have none.
         """
@@ -256,10 +241,18 @@ class LanguageModel:
         batches = eval_batches(windows, batch_size, first=first, every=every)
         return score(self.gpt, batches, self._bytes_and_chars, self.compute)
 
-    def score_by_position(self, tokens: Tokens, *, batch_size: int = SCORE_BATCH_SIZE) -> ByPosition:
-        """The score of each position in the context."""
-        return score_by_position(self.gpt, eval_batches(self.windows(tokens), batch_size), self.compute)
+    def loss_by_position(self, texts: Iterable[Tokens], *, batch_size: int = SCORE_BATCH_SIZE) -> list[float]:
+        """Return nats per token after 1, 2, ... tokens of context, over all texts."""
+        batches = chain.from_iterable(eval_batches(self.windows(tokens), batch_size) for tokens in texts)
+        return loss_by_position(self.gpt, batches, self.compute)
 
     @functools.cached_property
     def _bytes_and_chars(self) -> Tensor:
         return bytes_and_chars_per_token(self.tokenizer)
+
+
+def plain_value(value: Any) -> Any:
+    """Return numpy's numbers and any sequence as Python's own, which the config accepts."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    return [plain_value(each) for each in value] if isinstance(value, tuple | list) else value

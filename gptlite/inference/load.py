@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,25 +11,20 @@ import torch
 from torch import Tensor
 
 from gptlite import tokenizers
-from gptlite.compute.device import resolve_compute
+from gptlite.compute.device import resolve_compute, settings
 from gptlite.config.loading import Override
 from gptlite.config.schema import ModelSection, RunSection
 from gptlite.errors import ConfigError, Damaged, RunError
-from gptlite.formatting import Say
+from gptlite.formatting import Say, say_nothing
 from gptlite.inference.engine import store_for_decoding
 from gptlite.inference.language_model import LanguageModel, ModelInfo
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import from_gpt2
-from gptlite.model.sizes import count_parameters, count_tensors
 from gptlite.runs.checkpoint import Checkpoint
 from gptlite.runs.find import choose_checkpoint, load_checkpoint_config
 from gptlite.runs.run import runs_folder
 
 MOST_CONTEXT = 2**20  # tokens; a table of more positions may not fit in memory
-
-
-def ignore_warning(line: str) -> None:
-    """Drop a warning: the default of `load`, under a name that its help can show."""
 
 
 def load(
@@ -40,29 +35,40 @@ def load(
     root: Path | None = None,
     decoding: bool = False,
     context: int | None = None,
-    warn: Say = ignore_warning,
+    say: Say = say_nothing,
 ) -> LanguageModel:
     """Load the model of a run (a folder, or a name under `root`, else $GPTLITE_RUNS, else ./runs) or checkpoint folder.
 
     checkpoint: best (the default), latest, or a step. decoding: on a CPU, lay out the weights so that generation is
     faster and scoring slower. context: tokens that are read at a time, instead of block_size; ConfigError for a model
-    with learned positions. warn: called with a line for each damaged checkpoint that is skipped.
+    with learned positions. say: called with a line for each damaged checkpoint that is skipped.
     RunError if there is no valid checkpoint.
     """
-    found = choose_checkpoint(runs_folder() if root is None else root, str(run), checkpoint, warn)
+    found = choose_checkpoint(runs_folder() if root is None else root, str(run), checkpoint, say)
     cfg = load_checkpoint_config(found, [Override("device", "run.device", device)])
     return load_checkpoint(found, cfg.run, decoding=decoding, context=context)
 
 
+@contextlib.contextmanager
+def open_for_decoding(
+    checkpoint: Checkpoint, section: RunSection, *, context: int | None = None
+) -> Iterator[LanguageModel]:
+    """Load a model as `load_checkpoint` does, to generate text under the settings of `section`."""
+    model = load_checkpoint(checkpoint, section, decoding=True, context=context)
+    with settings(model.compute, deterministic=section.deterministic):
+        yield model
+
+
 def load_checkpoint(
-    found: Checkpoint, section: RunSection, *, decoding: bool = False, context: int | None = None
+    checkpoint: Checkpoint, section: RunSection, *, decoding: bool = False, context: int | None = None
 ) -> LanguageModel:
     """Load the model of an open checkpoint, to compute as `section` says. decoding, context: as in `load`."""
-    stored = read_model_info(found)
+    stored = read_model_info(checkpoint)
     info = stored if context is None else with_context(stored, context)
-    tokenizer = tokenizers.base.load(found.path)
-    compute = resolve_compute(section, info.model.block_size)
-    gpt = build_model(found, stored, tokenizer.vocab_size, compute.attention, shape=info.model).to(compute.device)
+    block_size = info.model.block_size
+    tokenizer = tokenizers.base.load(checkpoint.path)
+    compute = resolve_compute(section, block_size)
+    gpt = build_model(checkpoint, stored, tokenizer.vocab_size, compute.attention, block_size).to(compute.device)
     gpt.requires_grad_(False)
     if decoding and compute.device.type == "cpu":
         store_for_decoding(gpt)
@@ -70,7 +76,7 @@ def load_checkpoint(
 
 
 def with_context(info: ModelInfo, context: int) -> ModelInfo:
-    """The same model with another block_size than it was trained with, in tokens: it reads windows of that length.
+    """Return the same model with another block_size than it was trained with, in tokens: its windows get that length.
 
     ConfigError for learned positions, which end at block_size, and for a context out of range.
     """
@@ -90,42 +96,42 @@ def with_context(info: ModelInfo, context: int) -> ModelInfo:
 
 def read_model_info(checkpoint: Checkpoint) -> ModelInfo:
     """Read what a checkpoint's config.json says under "gptlite". RunError if it is missing or malformed."""
-    path, values = checkpoint.path / "config.json", checkpoint.read_json("config.json").get("gptlite")
-    match values:
+    match checkpoint.read_json("config.json").get("gptlite"):
         case {"model": dict(model), "start_id": int(start_id), "normalize": ("none" | "nfc") as normalize}:
             with contextlib.suppress(ValueError):
                 return ModelInfo(ModelSection.model_validate(model), start_id, normalize)
     raise RunError(
         "the fields model, start_id and normalize are missing or not valid. gptlite did not write this file; use "
         "another checkpoint.",
-        where=str(path),
+        where=str(checkpoint.path / "config.json"),
     )
 
 
 def check_sizes(tensors: Mapping[str, Tensor], info: ModelInfo, vocab_size: int) -> None:
-    """ValueError for a model larger than its tensors, before its declared sizes take memory."""
+    """ValueError where config.json and the tensors differ, before the declared sizes take memory."""
     if not 0 <= info.start_id < vocab_size:
         raise ValueError(f"start_id is {info.start_id}, and the tokenizer has {vocab_size} ids")
-    stored = info.model.model_copy(update={"position": "learned"})  # GPT-2's layout always has a table of positions
-    declared = count_parameters(stored, vocab_size).total, count_tensors(info.model)
-    found = sum(tensor.numel() for tensor in tensors.values()), len(tensors)
-    if declared[0] > found[0] or declared[1] > found[1]:
+    model, positions = info.model, tensors.get("transformer.wpe.weight")  # in GPT-2's layout every model has some
+    declared = [model.n_layer, model.block_size, model.n_embd]
+    stored = [
+        sum(name.endswith(".attn.c_attn.weight") for name in tensors),
+        *([] if positions is None else positions.shape),
+    ]
+    if declared != stored:
         raise ValueError(
-            "config.json declares {:,} numbers in {:,} tensors, here are {:,} in {:,}".format(*declared, *found)
+            f"config.json declares {declared} for n_layer, block_size and n_embd, and the tensors have {stored}"
         )
 
 
-def build_model(
-    checkpoint: Checkpoint, info: ModelInfo, vocab_size: int, attention: str, *, shape: ModelSection | None = None
-) -> GPT:
-    """Build the model of a checkpoint on the CPU. shape: as the model is to be used, with another block_size.
+def build_model(checkpoint: Checkpoint, info: ModelInfo, vocab_size: int, attention: str, block_size: int) -> GPT:
+    """Build the model of a checkpoint on the CPU, to read windows of `block_size` tokens.
 
     Damaged if its tensors do not fit its configuration, RunError for weights that are not finite.
     """
     tensors = checkpoint.read_model()
     try:
         check_sizes(tensors, info, vocab_size)
-        model = GPT(shape or info.model, vocab_size, attention=attention)
+        model = GPT(info.model.model_copy(update={"block_size": block_size}), vocab_size, attention=attention)
         from_gpt2(tensors, model)
     except ValueError as error:
         raise Damaged(

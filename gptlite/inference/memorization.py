@@ -40,26 +40,17 @@ class Copied:
         return self.verbatim / self.characters if self.characters else 0.0
 
 
-@dataclass(frozen=True)
-class Memorised:
-    """The results for the model's samples and for as much validation text."""
-
-    samples: Copied
-    validation: Copied
-
-
-def measure_memorisation(model: LanguageModel, prepared: Prepared) -> Memorised:
-    """Generate samples and search for them in the training split."""
+def measure_memorisation(model: LanguageModel, prepared: Prepared) -> tuple[Copied, Copied]:
+    """Search the training split for samples of the model, and for as much validation text."""
     params = SampleSection(max_new_tokens=SAMPLE_TOKENS, temperature=TEMPERATURE, seed=SEED, n=N_SAMPLES)
     samples = [sample.whole().text for sample in model.samples("", params)]
-    tokenizer = prepared.tokenizer()
-    excerpts = list(take_excerpts(prepared.split("val"), tokenizer, [len(sample) for sample in samples]))
+    excerpts = list(take_excerpts(prepared.split("val"), prepared.tokenizer(), [len(sample) for sample in samples]))
     lengths = _search_training_text([*samples, *excerpts], prepared)
-    return Memorised(_count(samples, lengths[: len(samples)]), _count(excerpts, lengths[len(samples) :]))
+    return _count(samples, lengths[: len(samples)]), _count(excerpts, lengths[len(samples) :])
 
 
 def find_copied(passages: Sequence[str], prepared: Prepared) -> Copied:
-    """Search for passages in the training split."""
+    """Search the training split for passages."""
     return _count(passages, _search_training_text(passages, prepared))
 
 
@@ -85,7 +76,7 @@ def take_excerpts(text: Tokens, tokenizer: Tokenizer, sizes: Sequence[int]) -> I
 
 
 def _count(passages: Sequence[str], lengths: Sequence[npt.NDArray[np.int64]]) -> Copied:
-    found = [stretches(*pair) for pair in zip(passages, lengths, strict=True)]
-    texts = {passage[start:stop] for passage, spans in zip(passages, found, strict=True) for start, stop in spans}
+    spans = [stretches(*pair) for pair in zip(passages, lengths, strict=True)]
+    texts = {passage[start:stop] for passage, of in zip(passages, spans, strict=True) for start, stop in of}
     longest_first = sorted(texts, key=lambda text: (-len(text), text))
-    return Copied(sum(map(len, passages)), sum(map(covered, found)), longest_first)
+    return Copied(sum(map(len, passages)), sum(map(covered, spans)), longest_first)

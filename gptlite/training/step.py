@@ -12,6 +12,7 @@ from torch import Tensor
 from gptlite.compute.choice import GIVEN, Choice
 from gptlite.config.schema import RunConfig
 from gptlite.config.training import TrainSection
+from gptlite.course.scheduled_sampling import mixed_inputs, random_bits, replaced_fraction_at
 from gptlite.errors import ConfigError, Diverged
 from gptlite.formatting import counted
 from gptlite.loggers.media import Histogram
@@ -29,7 +30,6 @@ from gptlite.training.diagnostics import (
 )
 from gptlite.training.optim.build import set_lr
 from gptlite.training.schedule import lr_at
-from gptlite.training.scheduled_sampling import mixed_inputs, random_bits, replaced_fraction_at
 from gptlite.training.trainer import Trainer
 
 DROPOUT_STREAM = 4  # of the seed; scheduled sampling has another

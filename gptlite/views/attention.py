@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,8 +16,8 @@ from gptlite.views.page import page, rounded
 if TYPE_CHECKING:
     from gptlite.inference.inspect import LayerSteps
 
-MOST_TOKENS = 96  # as many as fit side by side on a screen, and in a page of a few megabytes
 MOST_POSITIONS, MOST_CHANNELS = 128, 256  # of the position table
+DIGITS = {"scores": 4, "weights": 3, "values": 3, "heads": 3}  # of the numbers of a head
 
 # MathML, which browsers typeset.
 PRODUCT = "<mi>Q</mi><msup><mi>K</mi><mo>&#x22A4;</mo></msup>"
@@ -28,6 +27,8 @@ EMBEDDED = "<msub><mi>E</mi><mtext>token</mtext></msub>"
 SCALED_EMBEDDING = f"<msqrt><mi>C</mi></msqrt>{EMBEDDED}"
 POSITION = "<mo>+</mo><msub><mi>P</mi><mi>t</mi></msub>"
 
+DIVIDED = "They are divided by √d, because a sum of d = {} products has √d times the spread of one."
+NOT_DIVIDED = "This model does not scale them (scale_attention: false); usually they are divided by √d."
 NO_ORDER = "Attention by itself sees a set of tokens, not their order, so row t of this table is added to token t."
 POSITIONS = {  # by model.position
     "learned": f"{NO_ORDER} Its numbers were learned like all others.",
@@ -44,30 +45,28 @@ def attention_page(
     model: ModelSection,
 ) -> str:
     """Return the page. title: a line about model and text. pieces: the bytes of each of T tokens. positions: (T, C)."""
-    scaled, head_size = model.scale_attention, layers[0].values.shape[-1]
+    scaled, (shown, size) = model.scale_attention, show_positions(positions)
     texts = {
-        "about": html.escape(title),
         "score": SCALED if scaled else PRODUCT,
-        "scale": describe_scale(scaled, head_size),
+        "scale": (DIVIDED if scaled else NOT_DIVIDED).format(layers[0].values.shape[-1]),
         "position": INPUT
         + (SCALED_EMBEDDING if model.scale_embeddings else EMBEDDED)
         + ("" if positions is None else POSITION),
-        "where": f"{POSITIONS[model.position]}{describe_factor(model, positions)} {describe_table(positions)}",
+        "where": f"{POSITIONS[model.position]}{describe_factor(model, positions)} {size}",
     }
     data = {
         "tokens": [label(piece) for piece in pieces],
         "mask": np.isfinite(layers[0].masked[0]).astype(int).tolist(),
-        "layers": [[head_numbers(layer, head) for head in range(len(layer.scores))] for layer in layers],
-        "positions": None if positions is None else sample_table(positions),
+        "layers": [
+            [
+                {name: rounded(getattr(layer, name)[head], digits) for name, digits in DIGITS.items()}
+                for head in range(len(layer.scores))
+            ]
+            for layer in layers
+        ],
+        "positions": shown,
     }
-    return page("attention", "Attention, step by step", texts, data, paints_numbers=True)
-
-
-def describe_scale(scaled: bool, head_size: int) -> str:
-    """Say how scores are scaled."""
-    if scaled:
-        return f"They are divided by √d, because a sum of d = {head_size} products has √d times the spread of one."
-    return "This model does not scale them (scale_attention: false); usually they are divided by √d."
+    return page("attention", "Attention, step by step", title, texts, data, paints_numbers=True)
 
 
 def describe_factor(model: ModelSection, table: npt.NDArray[Any] | None) -> str:
@@ -78,33 +77,15 @@ def describe_factor(model: ModelSection, table: npt.NDArray[Any] | None) -> str:
     return "." if math.isclose(factor, 1.0, rel_tol=1e-3) else f", times {factor:.3g}, the size of token embeddings."
 
 
-def head_numbers(layer: LayerSteps, head: int) -> dict[str, Any]:
-    """The numbers of one head: scores and weights (T, T), values and outputs (T, hs)."""
-    return {
-        "scores": rounded(layer.scores[head]),
-        "weights": rounded(layer.weights[head], 3),
-        "values": rounded(layer.values[head], 3),
-        "heads": rounded(layer.heads[head], 3),
-    }
+def show_positions(table: npt.NDArray[Any] | None) -> tuple[dict[str, Any] | None, str]:
+    """Return the position table for the page, and a sentence about it.
 
-
-def sample_table(table: npt.NDArray[Any]) -> dict[str, Any]:
-    """The position table, or every n-th row and column of a large one: averages would flatten its waves."""
-    every = strides(table)
-    return {"shape": table.shape, "every": every, "rows": rounded(table[:: every[0], :: every[1]], 3)}
-
-
-def strides(table: npt.NDArray[Any]) -> tuple[int, int]:
-    """The n of every n-th row and of every n-th column that are shown."""
-    rows, columns = table.shape
-    return -(-rows // MOST_POSITIONS), -(-columns // MOST_CHANNELS)
-
-
-def describe_table(table: npt.NDArray[Any] | None) -> str:
-    """Say how large the table is and which part is shown."""
+    Of a large one every n-th row and column are shown: averages would flatten its waves.
+    """
     if table is None:
-        return ""
+        return None, ""
     rows, columns = table.shape
-    every_row, every_column = strides(table)
-    shown = f"; the picture shows one position in {every_row} and one channel in {every_column}"
-    return f"It has {rows} positions and {columns} channels{shown if max(every_row, every_column) > 1 else ''}."
+    every = -(-rows // MOST_POSITIONS), -(-columns // MOST_CHANNELS)
+    part = f"; the picture shows one position in {every[0]} and one channel in {every[1]}" if max(every) > 1 else ""
+    shown = {"shape": table.shape, "every": every, "rows": rounded(table[:: every[0], :: every[1]], 3)}
+    return shown, f"It has {rows} positions and {columns} channels{part}."

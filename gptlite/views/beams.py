@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gptlite.config.sampling import SampleSection
 from gptlite.formatting import counted
 from gptlite.tokenizers.readable import label, labels
-from gptlite.views.page import page
+from gptlite.views.page import page, rounded
 
 if TYPE_CHECKING:
-    from gptlite.inference.beam import Candidate, Hypothesis
+    from gptlite.course.explained_beams import Candidate, ExplainedSearch
+    from gptlite.inference.beam import Hypothesis
 
 MOST_CANDIDATES = 4000  # on a page, which then takes a fifth of a megabyte
 MOST_PROMPT = 120  # characters
@@ -25,39 +25,33 @@ def beams_page(
     prompt: str,
     pieces: Sequence[bytes],
     end_id: int,
-    steps: Sequence[Step],
-    found: Sequence[tuple[str, Hypothesis]],
+    search: ExplainedSearch,
     params: SampleSection,
 ) -> str:
-    """Return the page. title: a line about the model. pieces: the bytes of every id. end_id: that of end-of-text.
-
-    steps: what `beam_search` recorded. found: the best texts with their hypotheses, the best first.
-    """
-    shown = first_steps(steps)
-    ids = sorted({candidate.token for step in shown for candidate in step} | set(found[0][1].tokens))
-    tokens = labels(pieces, ids, end_id)
+    """Return the page. title: a line about the model. pieces: the bytes of every id. end_id: that of end-of-text."""
+    shown, best = first_steps(search.steps), search.texts[0][1]
+    ids = sorted({candidate.token for step in shown for candidate in step} | set(best.tokens))
     texts = {
-        "about": html.escape(title),
         "width": counted(params.beams or 0, "text"),
         "alpha": f"{params.beam_length_penalty:g}",
-        "end": end_of_search(steps, shown, params),
+        "end": end_of_search(search.steps, shown, params),
     }
     data = {
         "prompt": label(prompt[-MOST_PROMPT:].encode()) if prompt else "start of text",
         "is_cut": len(prompt) > MOST_PROMPT,
-        "labels": tokens,
+        "labels": labels(pieces, ids, end_id),
         "steps": [[candidate_row(candidate) for candidate in step] for step in shown],
-        "best": path_of(found[0][1], shown),
+        "best": path_of(best, shown),
         "found": [
-            [label(text.encode()), shortened(each.logprob), length_of(each), shortened(each.score), each.reason]
-            for text, each in found
+            [label(text.encode()), rounded(found.logprob, 6), length_of(found), rounded(found.score, 6), found.reason]
+            for text, found in search.texts
         ],
     }
-    return page("beams", "Beam search, step by step", texts, data)
+    return page("beams", "Beam search, step by step", title, texts, data)
 
 
 def first_steps(steps: Sequence[Step]) -> list[Step]:
-    """The first step, and as many after it as have at most MOST_CANDIDATES candidates in all."""
+    """Return the first step, and as many after it as have at most MOST_CANDIDATES candidates in all."""
     shown = list[Step]()
     for step in steps:
         if shown and sum(map(len, shown)) + len(step) > MOST_CANDIDATES:
@@ -79,38 +73,25 @@ def end_of_search(steps: Sequence[Step], shown: Sequence[Step], params: SampleSe
 
 
 def candidate_row(candidate: Candidate) -> list[Any]:
-    """A candidate as the page stores it: beam, token, log p, sum, number of the next beam, why it ended."""
-    return [
-        candidate.beam,
-        candidate.token,
-        shortened(candidate.logprob),
-        shortened(candidate.total),
-        candidate.next_beam,
-        candidate.reason,
-    ]
+    """Return a candidate as the page stores it: beam, token, log p, sum, number of the next beam, why it ended."""
+    logprob, total = rounded(candidate.logprob, 6), rounded(candidate.total, 6)
+    return [candidate.beam, candidate.token, logprob, total, candidate.next_beam, candidate.reason]
 
 
-def path_of(found: Hypothesis, steps: Sequence[Step]) -> list[int]:
-    """The candidate of each step, by its number, that led to a text; as far as the steps reach."""
+def path_of(text: Hypothesis, steps: Sequence[Step]) -> list[int]:
+    """Return the candidate of each step, by its number, that led to a text; as far as the steps reach."""
     path, beam = list[int](), 0
-    for i, step in enumerate(steps[: length_of(found)]):
-        of_beam = [(number, each) for number, each in enumerate(step) if each.beam == beam]
-        if i < len(found.tokens):
-            number = next(number for number, each in of_beam if each.token == found.tokens[i])
-        else:  # the token that ended the text is not among its tokens
-            number = next(
-                number for number, each in of_beam if (each.reason, each.total) == (found.reason, found.logprob)
-            )
-        path.append(number)
-        beam = step[number].next_beam or 0
+    for i, step in enumerate(steps[: length_of(text)]):
+        for number, candidate in enumerate(step):
+            # The token that ended the text is not among its tokens.
+            ends = i == len(text.tokens) and (candidate.reason, candidate.total) == (text.reason, text.logprob)
+            if candidate.beam == beam and (ends or text.tokens[i : i + 1] == (candidate.token,)):
+                path.append(number)
+                beam = candidate.next_beam or 0
+                break
     return path
 
 
-def length_of(found: Hypothesis) -> int:
-    """The tokens of a text with the one that ended it, as the length penalty counts them."""
-    return len(found.tokens) + (found.reason in ("end of text", "stop token"))
-
-
-def shortened(number: float) -> float:
-    """A number with six significant digits."""
-    return float(f"{number:.6g}")
+def length_of(text: Hypothesis) -> int:
+    """Count the tokens of a text with the one that ended it, as the length penalty counts them."""
+    return len(text.tokens) + (text.reason in ("end of text", "stop token"))

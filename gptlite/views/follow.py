@@ -14,14 +14,40 @@ from gptlite.tokenizers.readable import label, labels
 from gptlite.views.page import page, rounded
 
 if TYPE_CHECKING:
-    from gptlite.inference.follow import FollowedToken, LayerOfToken, NormStep
+    from gptlite.course.follow import FollowedToken, Step
 
-MOST_TOKENS = 96  # rows of scores
 CANDIDATES = 10  # next tokens with their logits
 
 SEEN = "Every sublayer adds its output to x; the longer this is beside x, the more it changes x."
 NO_RESIDUAL = "This model has no residual connections (model.variant: no_residual): the sublayer's output replaces x."
 RESIDUAL = "The residual connection: the sublayer's output is added to x, which is never overwritten."
+
+STEPS = {  # by kind: the heading, and what the step does
+    "norm": (
+        "LayerNorm {name}",
+        "Subtracts the mean of the numbers, divides by their standard deviation, and applies a learned gain.",
+    ),
+    "projections": (
+        "Query, key and value",
+        "Three matrices make them from the same vector; each head has its own part.",
+    ),
+    "scores": (
+        "Scores and softmax",
+        "The query times the key of each token, {scale}. Softmax makes weights that sum to 1. "
+        "The mask hides later tokens; this is the last, so it hides none.",
+    ),
+    "mixed": (
+        "The heads and Wᴼ",
+        "Each head sums the values by its weights. All heads, concatenated, times the matrix Wᴼ are the "
+        "output of the attention.",
+    ),
+    "feed-forward": (
+        "Feed-forward",
+        "Two linear layers with {activation} between them, on this token alone. "
+        "{active:.0%} of the {n_hidden:,} hidden numbers are above 0.",
+    ),
+    "residual": ("x {sign} {name}", "{residual}"),
+}
 
 
 def follow_page(
@@ -31,8 +57,8 @@ def follow_page(
     tokens = [label(pieces[i]) for i in ids]
     probabilities = softmax(token.logits)
     best = np.argsort(-token.logits, kind="stable")[:CANDIDATES].tolist()
+    names = labels(pieces, best, end_id).values()
     texts = {
-        "about": html.escape(title),
         "token": html.escape(tokens[-1]),
         "width": f"{model.n_embd:,}",
         "seen": SEEN if model.variant != "no_residual" else NO_RESIDUAL,
@@ -44,116 +70,37 @@ def follow_page(
     }
     data = {
         "tokens": tokens,
-        "embedding": vector(token.embedding),
-        "position": None if token.position is None else vector(token.position),
-        "stream": vector(token.layers[0].before),
-        "layers": [layer_steps(layer, model) for layer in token.layers],
-        "final": None if token.norm_f is None else norm_step(token.norm_f, "The last LayerNorm"),
-        "candidates": list(
-            zip(
-                labels(pieces, best, end_id).values(),
-                rounded(token.logits[best]),
-                rounded(probabilities[best], 3),
-                strict=True,
-            )
-        ),
+        "embedding": rounded(token.embedding),
+        "position": None if token.position is None else rounded(token.position),
+        "stream": rounded(token.stream),
+        "layers": [[describe_step(step, model) for step in steps] for steps in token.layers],
+        "final": None if token.norm_f is None else {**describe_step(token.norm_f, model), "name": "The last LayerNorm"},
+        "candidates": list(zip(names, rounded(token.logits[best]), rounded(probabilities[best], 3), strict=True)),
     }
-    return page("follow", "One token through the model", texts, data, paints_numbers=True)
+    return page("follow", "One token through the model", title, texts, data, paints_numbers=True)
 
 
-def layer_steps(layer: LayerOfToken, model: ModelSection) -> list[dict[str, Any]]:
-    """The steps of a layer in the order in which it computes them."""
-    attention = attention_steps(layer, model)
-    added = add_step(layer.before, layer.attention, layer.with_attention, "attention", model)
-    norms = [
-        [] if norm is None else [norm_step(norm, f"LayerNorm {i + 1}")]
-        for i, norm in enumerate((layer.norm_1, layer.norm_2))
-    ]
-    if layer.hidden is None or layer.feed_forward is None or layer.with_feed_forward is None:
-        return [*norms[0], *attention, added]
-    feed_forward = {
-        "kind": "feed-forward",
-        "name": "Feed-forward",
-        "about": f"Two linear layers with {model.activation} between them, on this token alone. "
-        f"{np.mean(layer.hidden > 0):.0%} of the {len(layer.hidden):,} hidden numbers are above 0.",
-        "hidden": vector(layer.hidden),
-        "output": vector(layer.feed_forward),
+def describe_step(step: Step, model: ModelSection) -> dict[str, Any]:
+    """Return a step as the script reads it: its heading, what it does, and its vectors."""
+    is_sum, hidden = model.variant != "no_residual", step.vectors.get("hidden", np.zeros(1))
+    facts = {
+        "name": step.name,
+        "scale": f"divided by √{model.head_size}" if model.scale_attention else "not scaled (scale_attention: false)",
+        "activation": model.activation,
+        "active": np.mean(hidden > 0),
+        "n_hidden": len(hidden),
+        "sign": "+" if is_sum else "=",
+        "residual": RESIDUAL if is_sum else NO_RESIDUAL,
     }
-    is_post = model.norm == "post"
-    entering = layer.norm_1.after if is_post and layer.norm_1 is not None else layer.with_attention
-    added_again = add_step(entering, layer.feed_forward, layer.with_feed_forward, "feed-forward", model)
-    if is_post:
-        return [*attention, added, *norms[0], feed_forward, added_again, *norms[1]]
-    return [*norms[0], *attention, added, *norms[1], feed_forward, added_again]
-
-
-def attention_steps(layer: LayerOfToken, model: ModelSection) -> list[dict[str, Any]]:
-    """Query, key and value; scores and weights; the heads times W^O."""
-    per_head = {"query": layer.query, "key": layer.key, "value": layer.value}
-    scale = f"divided by √{layer.query.shape[1]}" if model.scale_attention else "not scaled (scale_attention: false)"
-    return [
-        {
-            "kind": "projections",
-            "name": "Query, key and value",
-            "about": "Three matrices make them from the same vector; each head has its own part.",
-            **{name: [vector(x) for x in heads] for name, heads in per_head.items()},
-        },
-        {
-            "kind": "scores",
-            "name": "Scores and softmax",
-            "about": f"The query times the key of each token, {scale}. Softmax makes weights that sum to 1. "
-            "The mask hides later tokens; this is the last, so it hides none.",
-            "scores": [vector(x) for x in layer.scores],
-            "weights": rounded(layer.weights, 3),
-        },
-        {
-            "kind": "mixed",
-            "name": "The heads and Wᴼ",
-            "about": "Each head sums the values by its weights. All heads, concatenated, times the matrix Wᴼ are the "
-            "output of the attention.",
-            "heads": [vector(x) for x in layer.heads],
-            "output": vector(layer.attention),
-        },
-    ]
-
-
-def norm_step(norm: NormStep, name: str) -> dict[str, Any]:
-    """A LayerNorm: the mean and deviation that it removes, and the vector before and after."""
-    return {
-        "kind": "norm",
-        "name": name,
-        "about": "Subtracts the mean of the numbers, divides by their standard deviation, and applies a learned gain.",
-        "mean": float(f"{norm.mean:.4g}"),
-        "deviation": float(f"{norm.deviation:.4g}"),
-        "before": vector(norm.before),
-        "after": vector(norm.after),
-    }
-
-
-def add_step(
-    before: npt.NDArray[Any], added: npt.NDArray[Any], after: npt.NDArray[Any], what: str, model: ModelSection
-) -> dict[str, Any]:
-    """The residual connection around a sublayer, with the lengths of the vectors."""
-    is_sum = model.variant != "no_residual"
-    return {
-        "kind": "residual",
-        "name": f"x {'+' if is_sum else '='} {what}",
-        "about": RESIDUAL if is_sum else NO_RESIDUAL,
-        "what": what,
-        "before": vector(before) if is_sum else None,
-        "added": vector(added),
-        "after": vector(after),
-        "lengths": rounded(np.array([np.linalg.norm(x) for x in (before, added, after)])),
-    }
+    name, about = (text.format(**facts) for text in STEPS[step.kind])
+    vectors = {key: rounded(numbers, 3 if key == "weights" else 4) for key, numbers in step.vectors.items()}
+    if step.kind == "residual":
+        lengths = [np.linalg.norm(step.vectors[key]) for key in ("before", "added", "after")]
+        vectors |= {"what": step.name, "lengths": rounded(lengths)} | ({} if is_sum else {"before": None})
+    return {"kind": step.kind, "name": name, "about": about, **vectors}
 
 
 def softmax(logits: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """(V,) -> (V,) in fp64."""
+    """Return the probabilities of logits: (V,) -> (V,) in fp64."""
     exponentials = np.exp(logits.astype(np.float64) - logits.max())
     return np.asarray(exponentials / exponentials.sum())
-
-
-def vector(x: npt.NDArray[Any]) -> list[float]:
-    """A vector as the page stores it."""
-    numbers: list[float] = rounded(x)
-    return numbers

@@ -76,10 +76,10 @@ def line_plot(lines: Sequence[Line], *, title: str, x_label: str, y_label: str, 
         f"<style>\n{STYLE % (_variables(COLOURS), _variables(COLOURS_ON_DARK))}</style>",
         '<rect width="100%" height="100%" fill="var(--paper)"/>',
         f'<text class="title" x="{LEFT}" y="32">{_text(title)}</text>',
-        *_legend(lines),
+        *(part for i, line in enumerate(lines) for part in _legend(i, line.name)),
         *_y_axis(y_ticks, up, y_label),
         *_x_axis(x_ticks, across, top, x_label),
-        *_curves(lines, across, up),
+        *(part for i, line in enumerate(lines) for part in _curve(i, line, across, up)),
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
@@ -128,11 +128,10 @@ def _scale(low: float, high: float, start: float, end: float) -> Callable[[float
     return lambda value: start + (value - low) / (high - low) * (end - start)
 
 
-def _legend(lines: Sequence[Line]) -> Iterator[str]:
-    for i, line in enumerate(lines):
-        y = TOP + LINE_HEIGHT * i
-        yield f'<path class="data" {_pen(i)} d="M{LEFT},{y} h28"/>'
-        yield f'<text x="{LEFT + 38}" y="{y + 4.5}">{_text(line.name)}</text>'
+def _legend(i: int, name: str) -> Iterator[str]:
+    y = TOP + LINE_HEIGHT * i
+    yield f'<path class="data" {_pen(i)} d="M{LEFT},{y} h28"/>'
+    yield f'<text x="{LEFT + 38}" y="{y + 4.5}">{_text(name)}</text>'
 
 
 def _y_axis(ticks: Sequence[float], up: Callable[[float], float], label: str) -> Iterator[str]:
@@ -155,13 +154,12 @@ def _x_axis(ticks: Sequence[float], across: Callable[[float], float], top: float
     yield f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{bottom + 42}" text-anchor="middle">{_text(label)}</text>'
 
 
-def _curves(lines: Sequence[Line], across: Callable[[float], float], up: Callable[[float], float]) -> Iterator[str]:
-    for i, line in enumerate(lines):
-        points = [f"{across(x):.1f},{up(y):.1f}" for x, y in line.points]
-        yield f'<path class="data" {_pen(i)} d="M{" L".join(points)}"/>'
-        if len(points) == 1:  # a path of one point is not drawn
-            x, y = points[0].split(",")
-            yield f'<circle cx="{x}" cy="{y}" r="3" fill="var(--line-{i % len(COLOURS)})"/>'
+def _curve(i: int, line: Line, across: Callable[[float], float], up: Callable[[float], float]) -> Iterator[str]:
+    points = [f"{across(x):.1f},{up(y):.1f}" for x, y in line.points]
+    yield f'<path class="data" {_pen(i)} d="M{" L".join(points)}"/>'
+    if len(points) == 1:  # a path of one point is not drawn
+        x, y = points[0].split(",")
+        yield f'<circle cx="{x}" cy="{y}" r="3" fill="var(--line-{i % len(COLOURS)})"/>'
 
 
 def _pen(i: int) -> str:

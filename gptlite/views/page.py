@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import functools
+import html
 import json
 from collections.abc import Mapping
 from importlib import resources
 from string import Template
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 
 def page(
-    name: str, title: str, texts: Mapping[str, str], data: Mapping[str, Any], *, paints_numbers: bool = False
+    name: str,
+    title: str,
+    about: str,
+    texts: Mapping[str, str],
+    data: Mapping[str, Any],
+    *,
+    paints_numbers: bool = False,
 ) -> str:
     """Make the page of `name`.html, .css and .js in this package.
 
-    texts: HTML for the $names in the HTML file. data: what the script reads as JSON. paints_numbers: include
-    numbers.css and .js.
+    about: a line about model and text. texts: HTML for the other $names in the HTML file. data: what the script reads
+    as JSON. paints_numbers: include numbers.css and .js.
     """
     parts = ["page", "numbers", name] if paints_numbers else ["page", name]
     made = Template(_read("page.html")).substitute(
         title=title,
         style="".join(_read(f"{part}.css") for part in parts),
-        body=Template(_read(f"{name}.html")).substitute(texts),
+        body=Template(_read(f"{name}.html")).substitute(texts, about=html.escape(about)),
         data=script_safe(data),
         script="".join(_read(f"{part}.js") for part in parts),
     )
@@ -40,11 +48,10 @@ def script_safe(data: Mapping[str, Any]) -> str:
     return json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
-def rounded(numbers: npt.NDArray[Any], digits: int = 4) -> Any:
-    """Nested lists of the numbers, rounded to significant digits to keep pages small."""
-    if numbers.ndim > 1:
-        return [rounded(row, digits) for row in numbers]
-    return [float(f"{x:.{digits}g}") for x in numbers.tolist()]
+def rounded(numbers: npt.ArrayLike, digits: int = 4) -> Any:
+    """Return a number, or nested lists of numbers, rounded to significant digits to keep pages small."""
+    array = np.asarray(numbers)
+    return [rounded(row, digits) for row in array] if array.ndim else float(f"{array.item():.{digits}g}")
 
 
 @functools.cache

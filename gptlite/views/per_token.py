@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -36,7 +35,6 @@ def per_token_page(
     bits = scores.nats / math.log(2)
     n_bytes = sum(len(pieces[i]) for i in scores.ids.tolist())
     texts = {
-        "about": html.escape(title),
         "window": f"{block_size:,}",
         "bits_per_byte": f"{bits.sum() / n_bytes:.4f}" if n_bytes else "no",
         "mean": f"{bits.mean():.3f}",
@@ -53,11 +51,11 @@ def per_token_page(
         "peaks": np.argsort(-bits, kind="stable")[:PEAKS].tolist(),
         "end": end_id,
     }
-    return page("per_token", "The surprise of each token", texts, data)
+    return page("per_token", "The surprise of each token", title, texts, data)
 
 
 def token_rows(scores: TokenScores, bits: Any, pieces: Sequence[bytes]) -> list[list[Any]]:
-    """One row per token: text, id, bits, rank, and the most likely ids with their probabilities."""
+    """Return one row per token: text, id, bits, rank, and the most likely ids with their probabilities."""
     columns = zip(
         scores.ids.tolist(),
         rounded(bits),

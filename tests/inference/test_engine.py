@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from random_gpt import random_gpt
 from torch import Tensor
 
 from gptlite.config.schema import ModelSection
@@ -15,12 +16,7 @@ V = 7
 
 
 def gpt(seed: int = 0, vocab_size: int = V, **values) -> GPT:
-    cfg = ModelSection(**{"n_layer": 2, "n_head": 2, "n_embd": 8, "block_size": 6, **values})
-    model = GPT(cfg, vocab_size, rng=torch.Generator().manual_seed(seed))
-    with torch.no_grad():
-        for i, p in enumerate(model.parameters()):
-            p.add_(0.1 * torch.randn(p.shape, dtype=p.dtype, generator=torch.Generator().manual_seed(i)))
-    return model.requires_grad_(False)
+    return random_gpt(vocab_size, seed, spread=0.1, dtype=torch.float32, **values)
 
 
 def together(model: GPT, rows: list[list[int]], lengths: list[int]) -> Tensor:

@@ -8,12 +8,11 @@ import numpy as np
 import numpy_gpt
 import pytest
 import torch
+from random_gpt import language_model, random_gpt
 
 from gptlite.compute.device import Compute
-from gptlite.config.schema import ModelSection
 from gptlite.inference.inspect import attention_steps, position_table, record_attention, score_each_token
-from gptlite.inference.language_model import LanguageModel, ModelInfo
-from gptlite.model.gpt import GPT
+from gptlite.inference.language_model import LanguageModel
 from gptlite.tokenizers.char import CharTokenizer
 
 TOKENIZER = CharTokenizer("abcdefg")
@@ -22,12 +21,8 @@ IDS = [1, 5, 0, 0, 6, 2]
 
 
 def model(*, ends: bool = False, **values) -> LanguageModel:
-    cfg = ModelSection(**{"n_layer": 2, "n_head": 2, "n_embd": 8, "block_size": 6, **values})
-    gpt = GPT(cfg, TOKENIZER.vocab_size, rng=torch.Generator().manual_seed(0))
-    with torch.no_grad():
-        for i, p in enumerate(gpt.parameters()):
-            p.add_(0.5 * torch.randn(p.shape, generator=torch.Generator().manual_seed(i)))
-    return LanguageModel(gpt, TOKENIZER, ModelInfo(cfg, TOKENIZER.eot_id if ends else 0, "none"), CPU)
+    gpt = random_gpt(TOKENIZER.vocab_size, dtype=torch.float32, **values)
+    return language_model(gpt, TOKENIZER, TOKENIZER.eot_id if ends else 0)
 
 
 @pytest.mark.parametrize(
@@ -115,10 +110,3 @@ def test_the_score_rank_and_top_ids_of_each_token_are_those_of_a_loop_over_singl
         assert scores.ranks[i - 1] == 1 + by_probability.index(ids[i])
         assert scores.top_ids[i - 1].tolist() == by_probability[:5]
         assert scores.top_probabilities[i - 1] == pytest.approx([p[token] for token in by_probability[:5]], rel=1e-4)
-
-
-def test_all_ids_of_a_vocabulary_that_is_smaller_than_the_list_of_top_ids_are_in_it():
-    tokenizer = CharTokenizer("ab")
-    cfg = ModelSection(n_layer=1, n_head=1, n_embd=4, block_size=4)
-    lm = LanguageModel(GPT(cfg, 3), tokenizer, ModelInfo(cfg, 0, "none"), CPU)
-    assert sorted(score_each_token(lm, lm.tokens_to_score("abba")).top_ids[0].tolist()) == [0, 1, 2]

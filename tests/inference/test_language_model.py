@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
-
 import numpy as np
 import pytest
 import torch
+from random_gpt import language_model
 
-from gptlite.compute.device import Compute
 from gptlite.config.sampling import SampleSection
 from gptlite.config.schema import ModelSection
 from gptlite.data.dataset.tokens import TokenArray
 from gptlite.errors import ConfigError
-from gptlite.inference.language_model import LanguageModel, ModelInfo
+from gptlite.inference.language_model import LanguageModel
 from gptlite.model.gpt import GPT
 from gptlite.tokenizers.char import CharTokenizer
 
@@ -24,19 +22,7 @@ VALUES = {"max_new_tokens": 9, "temperature": 1.5, "top_k": 5, "top_p": 0.9, "mi
 @pytest.fixture(scope="module")
 def model() -> LanguageModel:
     cfg = ModelSection(n_layer=1, n_head=1, n_embd=4, block_size=8)
-    gpt = GPT(cfg, TOKENIZER.vocab_size, rng=torch.Generator().manual_seed(0)).requires_grad_(False)
-    compute = Compute(torch.device("cpu"), "fp32", "fused", 1)
-    return LanguageModel(gpt, TOKENIZER, ModelInfo(cfg, start_id=0, normalize="none"), compute)
-
-
-def test_the_defaults_are_those_of_the_section():
-    arguments = dict(inspect.signature(LanguageModel.generate).parameters)
-    del arguments["self"], arguments["prompt"]
-    section = SampleSection().model_dump()
-    assert {name: list(x.default) if isinstance(x.default, tuple) else x.default for name, x in arguments.items()} == {
-        key: section[key] for key in arguments
-    }
-    assert set(section) - set(arguments) == {"n", "beams", "length_penalty"}
+    return language_model(GPT(cfg, TOKENIZER.vocab_size, rng=torch.Generator().manual_seed(0)), TOKENIZER)
 
 
 def test_every_argument_acts_as_the_key_of_the_section(model):
@@ -50,19 +36,24 @@ def test_every_argument_acts_as_the_key_of_the_section(model):
     assert not any("d" in model.generate("abc", **VALUES, seed=seed, stop_tokens=(3,)) for seed in range(50))
 
 
-def test_numpy_numbers_are_numbers(model):
+def test_numpy_numbers_are_numbers_and_the_defaults_are_those_of_the_section(model):
     plain = model.generate("abc", max_new_tokens=9, top_k=3, temperature=1.5, stop_tokens=[3])
     assert plain == model.generate(
         "abc", max_new_tokens=np.int64(9), top_k=np.int32(3), temperature=np.float32(1.5), stop_tokens=np.array([3])
     )
+    assert model.generate("abc") == next(model.samples("abc", SampleSection())).whole().text
+    best = model.search("abc", SampleSection(beams=4, max_new_tokens=5))[0][0]
+    assert model.generate("abc", beams=4, max_new_tokens=5) == best
 
 
 def test_all_refused_values_are_named_at_once(model):
     bad = {"max_new_tokens": 0, "temperature": -1.0, "top_k": 0, "top_p": 1.5, "min_p": 0.0, "repetition_penalty": -2.0}
-    bad |= {"stop": ("a", ""), "seed": -1}
+    bad |= {"stop": ("a", ""), "seed": -1, "temprature": 1.0}
     with pytest.raises(ConfigError) as refused:
         model.generate("abc", **bad)
-    assert [str(problem).partition(":")[0] for problem in refused.value.problems] == list(bad)
+    assert {str(problem).partition(":")[0] for problem in refused.value.problems} == set(bad)
+    with pytest.raises(ConfigError, match=r"^n: generate returns one text\."):
+        model.generate("abc", n=2)
 
 
 @pytest.mark.parametrize("token", [-1, TOKENIZER.vocab_size])
@@ -83,10 +74,8 @@ def test_a_search_returns_the_n_best_texts_and_refuses_more_beams_than_fit(model
 @pytest.mark.parametrize("variant", ["no_mask", None])
 def test_the_score_of_documents_does_not_depend_on_the_batch_size(variant):
     cfg = ModelSection(n_layer=2, n_head=1, n_embd=8, block_size=8, variant=variant, init="torch")
-    gpt = GPT(cfg, TOKENIZER.vocab_size, rng=torch.Generator().manual_seed(0)).requires_grad_(False)
-    model = LanguageModel(
-        gpt, TOKENIZER, ModelInfo(cfg, TOKENIZER.eot_id, "none"), Compute(torch.device("cpu"), "fp32", "fused", 1)
-    )
+    gpt = GPT(cfg, TOKENIZER.vocab_size, rng=torch.Generator().manual_seed(0))
+    model = language_model(gpt, TOKENIZER, TOKENIZER.eot_id)
     rng = np.random.default_rng(0)
     documents = [rng.integers(0, 7, rng.integers(1, 20)).tolist() for _ in range(40)]
     ids = TokenArray(np.array([i for each in documents for i in (TOKENIZER.eot_id, *each)], np.uint32), "val")

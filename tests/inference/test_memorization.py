@@ -33,11 +33,11 @@ def test_the_share_counts_the_characters_in_stretches_of_twenty_or_more(tmp_path
     prepared = prepare(DataSection(source=str(tmp_path / "text.txt"), dir=str(tmp_path)), TokenizerSection(kind="char"))
     train = letters[: prepared.manifest.train.tokens]
     parrot = Parrot("-" * 30 + train[500:540] + "-" * 30, train[-25:] + train[:19], "x" * 56)
-    found = measure_memorisation(parrot, prepared)  # type: ignore[arg-type]
-    assert found.samples == Copied(200, 40 + 25, [train[500:540], train[-25:]])
-    assert found.samples.share == pytest.approx(0.325)
+    samples, validation = measure_memorisation(parrot, prepared)  # type: ignore[arg-type]
+    assert samples == Copied(200, 40 + 25, [train[500:540], train[-25:]])
+    assert samples.share == pytest.approx(0.325)
     # Two hundred random letters from the end, where no such stretch repeats.
-    assert (found.validation.characters, found.validation.verbatim) == (200, 0)
+    assert (validation.characters, validation.verbatim) == (200, 0)
 
 
 def test_excerpts_come_from_all_of_a_text_and_cross_no_documents() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
 
 import typer
 
@@ -29,29 +29,24 @@ def evaluate(
     set_: SetOption = None,
 ) -> None:
     """Score models on their validation text or on files: loss, perplexity, bits per byte, bits per character."""
+    from gptlite.cli.eval import behaviour, scores
     from gptlite.cli.eval.models import select_models
+    from gptlite.cli.eval.pages import write_page
 
     mode = options.select_mode(context)
     console = Console()
     models = select_models(runs or [], checkpoint, check_keys("eval", set_), context_length, console.say)
     for model in models:
         console.say(f"checkpoint: {model.checkpoint.path}")
-    lines: Iterable[str]
     if mode is None:
-        from gptlite.cli.eval.scores import score_lines
-
-        lines = score_lines(models, files, stride, as_json=as_json)
+        values, describe = scores.measure_scores(models, files, stride), scores.describe_scores
     elif mode == "--memorised":
-        from gptlite.cli.eval.memorization import memorization_lines
-
-        lines = memorization_lines(models, as_json=as_json)
+        values, describe = behaviour.measure_copies(models), behaviour.describe_copies
     elif mode == "--exposure-bias":
-        from gptlite.cli.eval.exposure_bias import exposure_lines
-
-        lines = exposure_lines(models, files, as_json=as_json)
+        values, describe = behaviour.measure_exposure(models, files), behaviour.describe_exposure
     else:
-        from gptlite.cli.eval.pages import write_page
-
-        lines = [str(write_page(mode, models, files, attention if follow is None else follow, out, console.say))]
-    for line in lines:
+        path = write_page(mode, models, files, attention if follow is None else follow, out, console.say)
+        emit(f"{path}\n")
+        return
+    for line in [json.dumps(values)] if as_json else describe(values):
         emit(f"{line}\n", styled=mode is None)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,9 +12,8 @@ import typer
 from gptlite.cli.files import output_path, writable, write_output
 from gptlite.cli.options import CheckpointOption, ContextOption, RunArgument, SetOption, check_keys
 from gptlite.cli.sample import options
-from gptlite.cli.sample.interactive import answer_prompts
 from gptlite.cli.sample.output import SampleWriter
-from gptlite.cli.sample.prompts import known_text, read_prompts, usable_prompt
+from gptlite.cli.sample.prompts import answer_prompts, known_text, read_prompts, usable_prompt
 from gptlite.cli.terminal import Console, emit
 from gptlite.errors import ConfigError, located
 from gptlite.formatting import Say
@@ -25,24 +23,12 @@ if TYPE_CHECKING:
     from gptlite.runs.checkpoint import Checkpoint
 
 
-# An option named like a key of section sample sets that key: see options.config_overrides.
+@options.takes_section_keys
 def sample(
     context: typer.Context,
     run: RunArgument = None,
     prompt: options.Prompt = None,
     prompt_file: options.PromptFile = None,
-    max_new_tokens: options.MaxNewTokens = None,
-    temperature: options.Temperature = None,
-    top_k: options.TopK = None,
-    top_p: options.TopP = None,
-    min_p: options.MinP = None,
-    repetition_penalty: options.RepetitionPenalty = None,
-    beams: options.Beams = None,
-    length_penalty: options.LengthPenalty = None,
-    n: options.Number = None,
-    seed: options.Seed = None,
-    stop: options.Stop = None,
-    stop_tokens: options.StopToken = None,
     unknown: options.Unknown = "error",
     stream: options.Stream = None,
     explain: options.Explain = False,
@@ -64,9 +50,13 @@ def sample(
     file = page_path(found, len(prompts), out) if is_page else None if out is None else writable(out)
     console.say(f"checkpoint: {found.path}")
     texts: list[str] = []
-    put = emit if file is None else texts.append
-    how = {"stream": stream is not False, "explain": explain, "as_json": as_json}
-    with open_writer(found, cfg, put, context_length, **how) as writer:
+    # Importing torch takes a second, so the command line is checked first.
+    from gptlite.inference.load import open_for_decoding
+    from gptlite.runs.find import run_name
+
+    with located("--context", at="context"), open_for_decoding(found, cfg.run, context=context_length) as model:
+        title, put = f"{run_name(found)}, step {found.step}", emit if file is None else texts.append
+        writer = SampleWriter(model, title, cfg.sample, put, stream is not False, explain, as_json)
         write_all(writer, prompts, logprob, interactive=interactive, skip=unknown == "skip", say=console.say)
     if file is not None:
         write_output(file, "".join(texts))
@@ -85,13 +75,15 @@ def write_all(
 ) -> None:
     """Answer the prompts, each with its name. logprob: the values of --logprob. skip: leave out unknown characters."""
     usable = partial(usable_prompt, writer.model, skip=skip, say=say)
-    known = partial(known_text, writer.model, "--logprob", skip=skip, say=say)
     if interactive:
         answer_prompts(lambda line, repeats: writer.write([usable("prompt", line)], repeats), say)
-    elif logprob:
-        writer.write_logprobs([usable(*each) for each in prompts], [known(text) for text in logprob])
+        return
+    texts = [usable(*prompt) for prompt in prompts]
+    if logprob:
+        known = partial(known_text, writer.model, "--logprob", skip=skip, say=say)
+        writer.write_logprobs(texts, [known(text) for text in logprob])
     else:
-        writer.write([usable(*each) for each in prompts])
+        writer.write(texts)
 
 
 def page_path(found: Checkpoint, n_prompts: int, out: str | None) -> Path:
@@ -119,26 +111,3 @@ def select_model(
         cfg = load_checkpoint_config(found, [*checked, *overrides])
     options.refuse_ineffective(context, cfg.sample, checked, overrides)
     return found, cfg
-
-
-@contextmanager
-def open_writer(
-    found: Checkpoint,
-    cfg: RunConfig,
-    put: Say,
-    context: int | None,
-    *,
-    stream: bool,
-    explain: bool,
-    as_json: bool,
-) -> Iterator[SampleWriter]:
-    """Load the model of a checkpoint for writing. context: the value of --context."""
-    # Importing torch takes a second, so the command line is checked first.
-    from gptlite.compute.device import settings
-    from gptlite.inference.load import load_checkpoint
-    from gptlite.runs.find import run_name
-
-    with located("--context", at="context"):
-        model = load_checkpoint(found, cfg.run, decoding=True, context=context)
-    with settings(model.compute, deterministic=cfg.run.deterministic):
-        yield SampleWriter(model, f"{run_name(found)}, step {found.step}", cfg.sample, put, stream, explain, as_json)

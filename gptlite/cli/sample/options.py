@@ -1,9 +1,11 @@
-"""The options of `gptlite sample`: the config keys they set, and which have no effect together."""
+"""The options of `gptlite sample`: which of them set keys of the config, and which have no effect together."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+import functools
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Context, Option
 
@@ -14,34 +16,40 @@ if TYPE_CHECKING:
     from gptlite.config.loading import Override
     from gptlite.config.sampling import SampleSection
 
+# Those that set the key of section sample with their name. A new one needs that key, and a line here.
+SECTION: Mapping[str, Any] = {
+    "max_new_tokens": Annotated[int | None, Option(metavar="N", help="Tokens to write (sample.max_new_tokens).")],
+    "temperature": Annotated[
+        float | None,
+        Option("--temperature", "-t", metavar="X", help="0: the most likely token; 1: the model's own distribution."),
+    ],
+    "top_k": Annotated[int | None, Option(metavar="N", help="Draw from the N likeliest tokens.")],
+    "top_p": Annotated[
+        float | None, Option(metavar="P", help="Draw from the likeliest tokens that together have probability P.")
+    ],
+    "min_p": Annotated[
+        float | None, Option(metavar="P", help="Draw from tokens at least P times as probable as the likeliest.")
+    ],
+    "repetition_penalty": Annotated[
+        float | None, Option(metavar="X", help="Above 1: tokens in the text so far become less likely.")
+    ],
+    "beams": Annotated[int | None, Option(metavar="N", help="Search for the likeliest text with N beams.")],
+    "length_penalty": Annotated[
+        float | None, Option(metavar="X", help="With --beams: 0 favours short texts, 1 compares means per token.")
+    ],
+    "n": Annotated[int | None, Option("-n", metavar="N", help="Samples per prompt; with --beams the N best.")],
+    "seed": Annotated[int | None, Option(metavar="N", help="Equal seeds give equal text.")],
+    "stop": Annotated[list[str] | None, Option(metavar="TEXT", help="End before this text. Repeatable.")],
+    "stop_tokens": Annotated[
+        list[int] | None, Option("--stop-token", metavar="ID", help="End before this token. Repeatable.")
+    ],
+}
+
 Prompt = Annotated[
     list[str] | None,
     Option("--prompt", "-p", metavar="TEXT", help="Text that the model continues; - reads standard input. Repeatable."),
 ]
 PromptFile = Annotated[list[str] | None, Option(metavar="FILE", help="Read a prompt from a file. Repeatable.")]
-MaxNewTokens = Annotated[int | None, Option(metavar="N", help="Tokens to write (sample.max_new_tokens).")]
-Temperature = Annotated[
-    float | None,
-    Option("--temperature", "-t", metavar="X", help="0: the most likely token; 1: the model's own distribution."),
-]
-TopK = Annotated[int | None, Option(metavar="N", help="Draw from the N likeliest tokens.")]
-TopP = Annotated[
-    float | None, Option(metavar="P", help="Draw from the likeliest tokens that together have probability P.")
-]
-MinP = Annotated[
-    float | None, Option(metavar="P", help="Draw from tokens at least P times as probable as the likeliest.")
-]
-RepetitionPenalty = Annotated[
-    float | None, Option(metavar="X", help="Above 1: tokens in the text so far become less likely.")
-]
-Beams = Annotated[int | None, Option(metavar="N", help="Search for the likeliest text with N beams.")]
-LengthPenalty = Annotated[
-    float | None, Option(metavar="X", help="With --beams: 0 favours short texts, 1 compares means per token.")
-]
-Number = Annotated[int | None, Option("-n", metavar="N", help="Samples per prompt; with --beams the N best.")]
-Seed = Annotated[int | None, Option(metavar="N", help="Equal seeds give equal text.")]
-Stop = Annotated[list[str] | None, Option(metavar="TEXT", help="End before this text. Repeatable.")]
-StopToken = Annotated[list[int] | None, Option("--stop-token", metavar="ID", help="End before this token. Repeatable.")]
 Logprob = Annotated[
     list[str] | None, Option(metavar="TEXT", help="Print log p of TEXT after the prompt, no samples. Repeatable.")
 ]
@@ -70,14 +78,31 @@ INEFFECTIVE: Mapping[str, Collection[str]] = {
 }
 
 
+def takes_section_keys(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of SECTION after those for prompts. It finds their values in its context."""
+    own = inspect.signature(command, eval_str=True)
+    parameters = list(own.parameters.values())
+    after = list(own.parameters).index("prompt_file") + 1
+    parameters[after:after] = [
+        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=option)
+        for name, option in SECTION.items()
+    ]
+
+    @functools.wraps(command)
+    def run(**values: Any) -> None:
+        command(**{name: value for name, value in values.items() if name not in SECTION})
+
+    run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return run
+
+
 def config_overrides(context: Context) -> list[Override]:
-    """Return what the given options change in the config: an option named like a key of section sample sets it."""
+    """Return what the given options of SECTION change in the config."""
     from gptlite.config.loading import Override
-    from gptlite.config.sampling import SampleSection
 
     # beams first: of two keys that exclude each other, the error is about the later one.
     params = sorted(context.command.params, key=lambda param: param.name != "beams")
-    values = {param: context.params[str(param.name)] for param in params if param.name in SampleSection.model_fields}
+    values = {param: context.params[str(param.name)] for param in params if param.name in SECTION}
     return [
         Override(option_name(param), f"sample.{param.name}", list(value) if isinstance(value, tuple) else value)
         for param, value in values.items()

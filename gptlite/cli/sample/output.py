@@ -14,7 +14,6 @@ from gptlite.formatting import Say, counted
 
 if TYPE_CHECKING:
     from gptlite.config.sampling import SampleSection
-    from gptlite.inference.beam import Candidate
     from gptlite.inference.generate import Sample
     from gptlite.inference.language_model import LanguageModel
     from gptlite.tokenizers.base import Tokenizer
@@ -97,12 +96,12 @@ class SampleWriter:
 
     def _search_explained(self, prompt: str) -> None:
         """Write the HTML page of a search."""
+        from gptlite.course.explained_beams import explain_search
         from gptlite.views.beams import beams_page
 
-        steps: list[list[Candidate]] = []
-        found = self.model.search(prompt, self.section, record=steps)
+        search = explain_search(self.model, prompt, self.section)
         pieces, end = self.model.tokenizer.token_bytes(), self.model.tokenizer.eot_id
-        self.put(beams_page(self.title, prompt, pieces, end, steps, found, self.section))
+        self.put(beams_page(self.title, prompt, pieces, end, search, self.section))
 
     def _heading(self, i: int, total: int, details: str) -> None:
         if total > 1:
@@ -119,23 +118,16 @@ class SampleWriter:
     def _explain(self, prompt: str, sample: Sample) -> None:
         """Write each token with its probability and those of the likeliest others, and then the text."""
         self.put(f"{prompt}\n(the model's own probabilities, before temperature and filters)\n")
-        shown = 0
-        for _ in sample:
-            shown = self._explain_steps(sample, shown)
-        self._explain_steps(sample, shown)
-        self.put(prompt + sample.text)
-
-    def _explain_steps(self, sample: Sample, first: int) -> int:
-        """Write the steps from `first` on. Returns the number of steps so far."""
-        for step in range(first, len(sample.tokens)):
-            chosen = sample.tokens[step], sample.logprobs[step]
-            others = [pair for pair in sample.top_logprobs[step] if pair[0] != chosen[0]]
-            self.put(f"token {step + 1}\n")
-            for token, logprob in sorted([chosen, *others][:N_TOP_LOGPROBS], key=lambda pair: -pair[1]):
-                probability, mark = math.exp(logprob), ">" if token == chosen[0] else " "
+        sample.whole()
+        steps = zip(sample.tokens, sample.logprobs, sample.top_logprobs, strict=True)
+        for number, (chosen, logprob, top) in enumerate(steps, start=1):
+            self.put(f"token {number}\n")
+            others = [pair for pair in top if pair[0] != chosen]
+            for token, log_p in sorted([(chosen, logprob), *others][:N_TOP_LOGPROBS], key=lambda pair: -pair[1]):
+                probability, mark = math.exp(log_p), ">" if token == chosen else " "
                 bar = "#" * round(BAR_WIDTH * probability)
                 self.put(f"  {mark} {token_name(self.model.tokenizer, token):<16} {probability:7.2%}  {bar}\n")
-        return len(sample.tokens)
+        self.put(prompt + sample.text)
 
 
 def quote(text: str) -> str:
@@ -155,7 +147,5 @@ def ended_line(put: Say) -> Iterator[None]:
     """End the line that was begun inside, also after Ctrl-C, so that messages start on a new line."""
     try:
         yield
-    except KeyboardInterrupt:
+    finally:
         put("\n")
-        raise
-    put("\n")

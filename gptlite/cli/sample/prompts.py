@@ -1,21 +1,23 @@
-"""The prompts of `gptlite sample`: from the command line, files or standard input."""
+"""The prompts of `gptlite sample`: from the command line, files, standard input, or one after the other."""
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gptlite.cli.files import check_text_file
 from gptlite.data.sources.charset import decode
-from gptlite.errors import ConfigError, StorageError, located
+from gptlite.errors import ConfigError, StorageError, UserError, located
 from gptlite.formatting import Say, counted
 
 if TYPE_CHECKING:
     from gptlite.inference.language_model import LanguageModel
 
 STANDARD_INPUT = "-"
+PROMPT_MARK = "> "
 
 
 def read_prompts(typed: Sequence[str] | None, files: Sequence[str] | None, encoding: str) -> list[tuple[str, str]]:
@@ -70,3 +72,37 @@ def usable_prompt(model: LanguageModel, where: str, prompt: str, *, skip: bool, 
     if length > context:
         say(f"{where}: of {length:,} tokens, the model sees only the last {context} (its context)")
     return prompt
+
+
+def answer_prompts(answer: Callable[[str, int], None], say: Say) -> None:
+    """Answer each line until the input ends. Ctrl-C stops an answer; an empty line repeats the prompt.
+
+    answer: takes the prompt and how often it was repeated.
+    """
+    say(
+        "Each line is a prompt. An empty line repeats the last one with another seed. Ctrl-C stops a text, Ctrl-D ends."
+    )
+    if sys.stdin.isatty():
+        with contextlib.suppress(ImportError):  # some builds of Python have none
+            import readline  # noqa: F401  # so that the arrow keys recall earlier lines
+    prompt, repeats = "", 0
+    while True:
+        try:
+            line = input(PROMPT_MARK)
+            prompt, repeats = (line, 0) if line else (prompt, repeats + 1)
+        except EOFError:
+            print()
+            return
+        except KeyboardInterrupt:
+            print()
+            continue
+        except UnicodeDecodeError as error:
+            say(f"error: prompt: byte {error.start} is not {error.encoding}. Type the line again.")
+            continue
+        try:
+            answer(prompt, repeats)
+        except KeyboardInterrupt:
+            say("stopped")
+        except UserError as error:
+            for problem in error.problems:
+                say(f"error: {problem}")

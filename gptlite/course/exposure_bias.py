@@ -8,9 +8,10 @@ Shapes: N windows, T = block_size, k = T // 2 tokens of prefix, n = T - k + 1 to
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,7 @@ from gptlite.errors import ConfigError, DataError
 from gptlite.inference.engine import rows_at_once
 from gptlite.inference.generate import decode
 from gptlite.inference.language_model import SCORE_BATCH_SIZE, LanguageModel
-from gptlite.inference.score import token_nats
+from gptlite.inference.score import read_batches, token_nats
 from gptlite.seeds import mix
 
 MOST_WINDOWS = 256
@@ -53,8 +54,8 @@ class Difference:
     @classmethod
     def of(cls, a: Floats, b: Floats) -> Difference:
         """Return how much larger a is than b, on average: (N, any number), at least two windows."""
-        each = (a - b).mean(-1)
-        return cls(float(each.mean()), 1.96 * float(each.std(ddof=1)) / math.sqrt(len(each)))
+        by_window = (a - b).mean(-1)
+        return cls(float(by_window.mean()), 1.96 * float(by_window.std(ddof=1)) / math.sqrt(len(by_window)))
 
 
 def measure_exposure_bias(model: LanguageModel, tokens: Tokens, *, batch_size: int = SCORE_BATCH_SIZE) -> PrefixScores:
@@ -78,7 +79,7 @@ def measure_exposure_bias(model: LanguageModel, tokens: Tokens, *, batch_size: i
 
 
 def read_windows(tokens: Tokens, length: int) -> Integers:
-    """At most MOST_WINDOWS windows at equal distances, none of which overlap: (N, length)."""
+    """Return at most MOST_WINDOWS windows at equal distances, none of which overlap: (N, length)."""
     n = min(MOST_WINDOWS, tokens.n_tokens // length)
     if n < 2:
         raise DataError(
@@ -103,11 +104,38 @@ def write(model: LanguageModel, firsts: list[int], n_tokens: int) -> Integers:
 
 @torch.no_grad()
 def logprobs_after(model: LanguageModel, texts: Integers, k: int, batch_size: int) -> Floats:
-    """log p of the tokens after the first k of each text: (N, T + 1) -> (N, T + 1 - k)."""
-    parts = []
-    for first in range(0, len(texts), batch_size):
-        batch = torch.from_numpy(texts[first : first + batch_size]).to(model.compute.device)
-        with model.compute.autocast():
-            logits = model.gpt(batch[:, :-1])
-        parts.append(-token_nats(logits, batch[:, 1:])[:, k - 1 :].cpu().double().numpy())
-    return np.concatenate(parts)
+    """Return log p of the tokens after the first k of each text: (N, T + 1) -> (N, T + 1 - k)."""
+    batches = ((part[:, :-1], part[:, 1:]) for part in torch.split(torch.from_numpy(texts), batch_size))
+    scored = read_batches(model.gpt, batches, model.compute)
+    return np.concatenate([-token_nats(*pair)[:, k - 1 :].cpu().double().numpy() for pair in scored])
+
+
+def summarize(scores: PrefixScores) -> list[dict[str, Any]]:
+    """Return means over spans of positions after the prefix, and over all of them in the last row.
+
+    Each row has the `tokens` that it is about; the mean log p after the prefixes `true`, `own` and `other`; and the
+    differences `own_minus_true` and `own_minus_other`.
+    """
+    rows = []
+    length = scores.true.shape[1]
+    for first, last in [*spans(length), (1, length)]:
+        true, own, other = (part[:, first - 1 : last] for part in (scores.true, scores.own, scores.other))
+        rows.append(
+            {
+                "tokens": "all" if last - first + 1 == length else f"{first} - {last}" if first < last else str(first),
+                **{name: float(part.mean()) for name, part in (("true", true), ("own", own), ("other", other))},
+                "own_minus_true": Difference.of(own, true),
+                "own_minus_other": Difference.of(own, other),
+            }
+        )
+    return rows
+
+
+def spans(length: int) -> list[tuple[int, int]]:
+    """Return the first and last positions of the rows of a table, each about twice as long as the one before.
+
+    >>> spans(8), spans(33)[-2:]
+    ([(1, 1), (2, 2), (3, 4), (5, 8)], [(9, 16), (17, 33)])
+    """
+    edges = [0, *(2**i for i in range(length.bit_length()) if 3 * 2**i <= 2 * length), length]
+    return [(before + 1, edge) for before, edge in itertools.pairwise(edges)]

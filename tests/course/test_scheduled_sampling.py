@@ -13,6 +13,7 @@ from gptlite.compute.device import Compute
 from gptlite.compute.distributed import Dist
 from gptlite.config.schema import RunConfig
 from gptlite.config.training import TrainSection
+from gptlite.course.scheduled_sampling import draw, mixed_inputs, random_bits, replaced_fraction_at
 from gptlite.data.dataset.batches import Batches
 from gptlite.data.dataset.tokens import TokenArray
 from gptlite.errors import Diverged
@@ -20,7 +21,6 @@ from gptlite.model.gpt import GPT, nll_sum
 from gptlite.tokenizers.char import CharTokenizer
 from gptlite.training.checkpointing import Identity
 from gptlite.training.optim.build import build_optimizers
-from gptlite.training.scheduled_sampling import draw, mixed_inputs, random_bits, replaced_fraction_at
 from gptlite.training.setup import assemble
 from gptlite.training.step import accumulate_gradients, dropout_masks_for, train_step
 from gptlite.training.trainer import Trainer
@@ -94,10 +94,6 @@ def test_every_input_but_the_first_of_its_window_becomes_what_follows_the_texts_
     assert torch.equal(got[:, 0], x[:, 0])
     assert torch.equal(got[:, 1:], (x[:, :-1] + 1) % V)
     assert torch.equal(x, before)
-
-
-def test_a_share_of_none_replaces_none():
-    x = random_inputs(5)
     assert torch.equal(mixed(0.0, x), x)
 
 
@@ -159,27 +155,19 @@ def own_share(step: int, **values) -> float:
 STEPS = (0, 1, 10, 50, 99)
 
 
-def test_the_linear_decay_is_that_of_the_paper_with_its_offset_and_floor():
-    k, floor, c = 0.9, 0.3, 0.6 / 40  # max(floor, k - c i), at its floor after 40 of 100 updates
-    expected = [max(floor, k - c * i) for i in STEPS]
-    assert [own_share(i, last=0.7, start=0.1, until=0.4) for i in STEPS] == pytest.approx(expected)
-
-
-def test_the_exponential_decay_is_that_of_the_paper():
+def test_the_decays_are_those_of_the_paper():
+    # k minus c i, at its floor after 40 of 100 updates; k to the power i; and k / (k + exp(i / k)).
+    linear = [max(0.3, 0.9 - 0.6 / 40 * i) for i in STEPS]
+    assert [own_share(i, last=0.7, start=0.1, until=0.4) for i in STEPS] == pytest.approx(linear)
     k = 0.98
     got = [own_share(i, last=1 - k**100, decay="exponential") for i in STEPS]
     assert got == pytest.approx([k**i for i in STEPS])
     held = [own_share(i, last=1 - k**50, decay="exponential", until=0.5) for i in STEPS]
     assert held == pytest.approx([max(k**50, k**i) for i in STEPS])
-
-
-@pytest.mark.parametrize("k", [10.0, 20.0, 25.0])
-def test_the_inverse_sigmoid_decay_is_that_of_the_paper(k):
-    def paper(i: float) -> float:
-        return k / (k + math.exp(i / k))
-
-    got = [own_share(i, last=1 - paper(100), decay="inverse_sigmoid", start=1 - paper(0)) for i in STEPS]
-    assert got == pytest.approx([paper(i) for i in STEPS], abs=1e-12)
+    for k in (10.0, 20.0, 25.0):
+        paper = [k / (k + math.exp(i / k)) for i in (*STEPS, 100)]
+        got = [own_share(i, last=1 - paper[-1], decay="inverse_sigmoid", start=1 - paper[0]) for i in STEPS]
+        assert got == pytest.approx(paper[:-1], abs=1e-12)
 
 
 @pytest.mark.parametrize(

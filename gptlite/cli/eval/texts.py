@@ -1,11 +1,12 @@
-"""The texts that models are scored on: their validation text, or files."""
+"""The texts that models are scored on, their validation text or files, and the ids of these for each model."""
 
 from __future__ import annotations
 
 import hashlib
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,30 +59,26 @@ class Text:
 
 
 def find_texts(files: Sequence[str] | None, runs: Sequence[SelectedModel]) -> list[Text]:
-    """Return the files as texts, or the validation text of the runs if there are none."""
-    return read_files(files, runs) if files else [validation_text(runs)]
-
-
-def read_files(files: Sequence[str], runs: Sequence[SelectedModel]) -> list[Text]:
-    """Read files in the encoding and normal form of the runs' data. DataError with every problem."""
-    from gptlite.data.preparing.baselines import BaselineMeter
-
+    """Return the files as texts, or the validation text of the runs if there are none. DataError with every problem."""
+    if not files:
+        return [validation_text(runs)]
     twice = [file for file in dict.fromkeys(files) if files.count(file) > 1]
     problems = [Problem("this file is given twice. Leave one out.", f"--file {file}") for file in twice]
     texts = []
     for file in files:
         with gathered(problems), located(f"--file {file}"):
-            content = read_file(file, runs)
-            meter = BaselineMeter()
-            meter.feed(raw := content.encode())
-            texts.append(Text(file, len(raw), len(content), meter.finish(), content, {}))
+            texts.append(read_file(file, runs))
     if problems:
         raise DataError(problems)
     return texts
 
 
-def read_file(file: str, runs: Sequence[SelectedModel]) -> str:
-    """Read a text file. DataError if it is none, or if the runs' encodings make different texts of it."""
+def read_file(file: str, runs: Sequence[SelectedModel]) -> Text:
+    """Read a text in the encoding and normal form of the runs' data.
+
+    DataError if it is none, or if the runs make different texts of it.
+    """
+    from gptlite.data.preparing.baselines import BaselineMeter
     from gptlite.data.sources.documents import Reading, holds_records
     from gptlite.data.sources.sources import open_source
 
@@ -100,45 +97,37 @@ def read_file(file: str, runs: Sequence[SelectedModel]) -> str:
             f"the runs read this file as {readings}, which gives different texts. Give all of them the same with "
             "--set data.encoding=... and --set data.normalize=..., or score them one by one."
         )
-    return content
+    meter = BaselineMeter()
+    meter.feed(raw := content.encode())
+    return Text(file, len(raw), len(content), meter.finish(), content, {})
 
 
 def validation_text(runs: Sequence[SelectedModel]) -> Text:
     """Return the validation text that the runs share. RunError with every problem if it is damaged or not the same."""
-    from gptlite.data.preparing.baselines import ByteMeter
-
     prepared = find_prepared(runs, " Or score a text with --file.")
+    distinct = {data.manifest.fingerprint: data for data in prepared.values()}
+    contents = {fingerprint: read_validation(data) for fingerprint, data in distinct.items()}
     first = prepared[runs[0].label]
+    digest, characters = contents[first.manifest.fingerprint]
     for label, other in prepared.items():
-        if other.manifest.fingerprint != first.manifest.fingerprint and digest(other) != digest(first):
+        if contents[other.manifest.fingerprint][0] != digest:
             raise RunError(
                 f"{runs[0].label} and {label} have different validation texts ({first.path} and {other.path}). "
                 "Compare them on the same text with --file."
             )
-    meter, characters = ByteMeter(), 0
-    for piece in validation_bytes(first):
-        meter.feed(piece)
-        characters += len(piece.translate(None, delete=CONTINUATION_BYTES))
-    baselines = first.manifest.baselines
-    if baselines.bigram is None:
-        baselines = replace(baselines, bigram=round(meter.bigram(), 4))
     name = f"validation text of {', '.join(dict.fromkeys(run.name for run in runs))}"
-    return Text(name, first.manifest.val.bytes, characters, baselines, "", prepared)
+    return Text(name, first.manifest.val.bytes, characters, first.manifest.baselines, "", prepared)
 
 
-def validation_bytes(prepared: Prepared) -> Iterator[bytes]:
-    """Yield the validation text in pieces."""
+def read_validation(prepared: Prepared) -> tuple[str, int]:
+    """Return the sha256 of the validation text in hexadecimal, and its number of characters."""
     from gptlite.data.dataset.tokens import detokenize
 
-    return detokenize(prepared.split("val"), prepared.tokenizer())
-
-
-def digest(prepared: Prepared) -> str:
-    """Return the sha256 of the validation text in hexadecimal."""
-    sha256 = hashlib.sha256()
-    for piece in validation_bytes(prepared):
+    sha256, characters = hashlib.sha256(), 0
+    for piece in detokenize(prepared.split("val"), prepared.tokenizer()):
         sha256.update(piece)
-    return sha256.hexdigest()
+        characters += len(piece.translate(None, delete=CONTINUATION_BYTES))
+    return sha256.hexdigest(), characters
 
 
 def find_prepared(models: Sequence[SelectedModel], alternative: str = "") -> dict[str, Prepared]:
@@ -146,31 +135,73 @@ def find_prepared(models: Sequence[SelectedModel], alternative: str = "") -> dic
 
     alternative: advice to add to the errors.
     """
+    from gptlite.runs.find import find_run
+    from gptlite.runs.find_text import find_text
+
     problems: list[Problem] = []
     found: dict[str, Prepared] = {}
     for model in models:
         with gathered(problems):
-            found[model.label] = find_one_prepared(model, alternative)
+            run = find_run(model.checkpoint)
+            if run is None:
+                sentence = "this checkpoint is not inside a run, so its text is unknown. Name the run's folder."
+                raise RunError(sentence + alternative, where=str(model.checkpoint.path))
+            prepared = find_text(run, model.cfg)
+            if prepared is None:
+                raise RunError(
+                    f"the prepared text {run.recorded('prepared', str)} is missing. If it was moved, add "
+                    f"--set data.dir=FOLDER.{alternative}",
+                    where=str(run.path),
+                )
+            prepared.verify()
+            found[model.label] = prepared
     if problems:
         raise RunError(problems)
     return found
 
 
-def find_one_prepared(model: SelectedModel, alternative: str) -> Prepared:
-    """Return the verified data set that a checkpoint's run was trained on. RunError if there is none."""
-    from gptlite.runs.find import find_run
-    from gptlite.runs.find_text import find_text
+@dataclass(frozen=True)
+class Evaluator:
+    """A loaded model, and the ids of each text."""
 
-    run = find_run(model.checkpoint)
-    if run is None:
-        sentence = f"this checkpoint is not inside a run, so its text is unknown. Name the run's folder.{alternative}"
-        raise RunError(sentence, where=str(model.checkpoint.path))
-    prepared = find_text(run, model.cfg)
-    if prepared is None:
-        raise RunError(
-            f"the prepared text {run.recorded('prepared', str)} is missing. If it was moved, add "
-            f"--set data.dir=FOLDER.{alternative}",
-            where=str(run.path),
-        )
-    prepared.verify()
-    return prepared
+    run: SelectedModel
+    model: LanguageModel
+    ids: Sequence[Tokens]
+
+    @property
+    def batch_size(self) -> int:
+        return self.run.cfg.eval.batch_size
+
+    def settings(self) -> AbstractContextManager[None]:
+        """Return the context in which the model computes."""
+        from gptlite.compute.device import settings
+
+        return settings(self.model.compute, deterministic=self.run.cfg.run.deterministic)
+
+
+def load_evaluators(
+    selected: Sequence[SelectedModel], texts: Sequence[Text], stride: int | None = None, *, needs_mask: bool = True
+) -> list[Evaluator]:
+    """Load the models and encode the texts for each. DataError with every problem."""
+    # Importing torch takes a second, so the command line is checked first.
+    from gptlite.inference.load import load_checkpoint
+
+    problems: list[Problem] = []
+    evaluators = []
+    for run in selected:
+        prefix = f"{run.label}: " if len(selected) > 1 else ""
+        with located(f"{prefix}--context", at="context"):
+            model = load_checkpoint(run.checkpoint, run.cfg.run, context=run.context)
+        ids = []
+        for text in texts:
+            with gathered(problems), located(prefix + text.name), located(f"{prefix}--stride", at="stride"):
+                tokens = text.tokens(run, model)
+                model.windows(tokens, stride)
+                ids.append(tokens)
+        evaluators.append(Evaluator(run, model, ids))
+    if problems:
+        raise DataError(list(dict.fromkeys(problems)))
+    for evaluator in evaluators if needs_mask else ():
+        with located(evaluator.run.label):
+            evaluator.model.require_mask()
+    return evaluators

@@ -5,15 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from random_gpt import language_model, random_gpt
 
-from gptlite.compute.device import resolve_compute
-from gptlite.config.schema import ModelSection, RunSection
+from gptlite.course import exposure_bias
+from gptlite.course.exposure_bias import Difference, measure_exposure_bias, read_windows
 from gptlite.data.dataset.tokens import TokenArray
 from gptlite.errors import ConfigError, DataError
-from gptlite.inference import exposure_bias
-from gptlite.inference.exposure_bias import Difference, measure_exposure_bias, read_windows
-from gptlite.inference.language_model import LanguageModel, ModelInfo
-from gptlite.model.gpt import GPT
+from gptlite.inference.language_model import LanguageModel
 from gptlite.seeds import mix
 from gptlite.tokenizers.char import CharTokenizer
 
@@ -21,19 +19,14 @@ TOKENIZER = CharTokenizer("abcdefg")
 TEXT = TokenArray(np.random.default_rng(0).integers(0, 7, 95).astype(np.uint32))
 
 
-def language_model(*, start_id: int = 0, **values) -> LanguageModel:
-    cfg = ModelSection(**{"n_layer": 1, "n_head": 2, "n_embd": 8, "block_size": 9, **values})
-    gpt = GPT(cfg, TOKENIZER.vocab_size, rng=torch.Generator().manual_seed(0)).double().requires_grad_(False)
-    for i, p in enumerate(gpt.parameters()):
-        p.add_(torch.randn(p.shape, dtype=p.dtype, generator=torch.Generator().manual_seed(i)))
-    return LanguageModel(
-        gpt, TOKENIZER, ModelInfo(cfg, start_id, "none"), resolve_compute(RunSection(device="cpu"), cfg.block_size)
-    )
+def model_of(*, start_id: int = 0, **values) -> LanguageModel:
+    gpt = random_gpt(TOKENIZER.vocab_size, spread=1.0, **{"n_layer": 1, "block_size": 9, **values})
+    return language_model(gpt, TOKENIZER, start_id)
 
 
 @pytest.mark.parametrize("start_id", [0, TOKENIZER.eot_id])
 def test_the_scores_are_those_of_a_loop_token_by_token(start_id, monkeypatch):
-    model = language_model(start_id=start_id)
+    model = model_of(start_id=start_id)
     monkeypatch.setattr(exposure_bias, "MOST_WINDOWS", 5)
     found = measure_exposure_bias(model, TEXT, batch_size=2)
     assert found.prefix == 4
@@ -57,7 +50,7 @@ def test_the_scores_are_those_of_a_loop_token_by_token(start_id, monkeypatch):
 
 
 def test_a_model_that_does_not_depend_on_the_prefix_predicts_equally_after_each():
-    model = language_model()
+    model = model_of()
     for p in model.gpt.parameters():
         p.zero_()
     bias = torch.tensor([0.3, 0.1, 0.2, 0.1, 0.1, 0.1, 0.05, 0.05], dtype=torch.float64).log()
@@ -86,6 +79,6 @@ def test_windows_are_spread_over_the_text_and_do_not_overlap(monkeypatch):
 
 def test_what_is_too_short_is_refused():
     with pytest.raises(DataError, match=r"the text has 19 tokens\. At least 20 are needed, two windows of 10"):
-        measure_exposure_bias(language_model(), TokenArray(TEXT.ids[:19]))
+        measure_exposure_bias(model_of(), TokenArray(TEXT.ids[:19]))
     with pytest.raises(ConfigError, match=r"the model reads 3 tokens\. At least 4 are needed"):
-        measure_exposure_bias(language_model(block_size=3), TEXT)
+        measure_exposure_bias(model_of(block_size=3), TEXT)

@@ -1,0 +1,153 @@
+"""What a model writes, measured: exposure bias, and copies of its training text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from gptlite.cli.eval.models import SelectedModel
+from gptlite.cli.eval.texts import find_prepared, find_texts, load_evaluators
+from gptlite.cli.terminal import on_one_line
+from gptlite.errors import located
+from gptlite.formatting import counted
+
+if TYPE_CHECKING:
+    from gptlite.inference.memorization import Copied
+
+PREFIXES = ("true", "own", "other")
+GAPS = {"own_minus_true": "own - true", "own_minus_other": "own - other"}
+N_SHOWN = 10  # copied passages of a run
+PASSAGE_WIDTH = 72  # columns
+
+
+def measure_exposure(models: Sequence[SelectedModel], files: Sequence[str] | None) -> dict[str, Any]:
+    """Measure the exposure bias of every model on every text.
+
+    {"temperature", "seed" of the model's prefixes, "runs": [{"label", "run", "checkpoint", "step", "text", "windows",
+     "prefix_tokens", "rows": [{"tokens" after the prefix, "true", "own", "other": the mean log p,
+     "own_minus_true", "own_minus_other": {"mean", "margin"}}]}]}; the last row is about all tokens.
+    """
+    texts = find_texts(files, models)
+    evaluators = load_evaluators(models, texts)
+    from gptlite.course.exposure_bias import SEED, TEMPERATURE, measure_exposure_bias, summarize
+
+    runs = []
+    for evaluator in evaluators:
+        for text, ids in zip(texts, evaluator.ids, strict=True):
+            with located(f"{evaluator.run.label}: {text.name}"), evaluator.settings():
+                scores = measure_exposure_bias(evaluator.model, ids, batch_size=evaluator.batch_size)
+            rows = [{**row, **{gap: asdict(row[gap]) for gap in GAPS}} for row in summarize(scores)]
+            sizes = {"windows": len(scores.true), "prefix_tokens": scores.prefix}
+            runs.append({**evaluator.run.to_json(), "text": text.name, **sizes, "rows": rows})
+    return {"temperature": TEMPERATURE, "seed": SEED, "runs": runs}
+
+
+def describe_exposure(values: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a table of each model and text, and what it shows."""
+    from gptlite.cli import tables
+
+    for run in values["runs"]:
+        rows = run["rows"]
+        columns = {
+            "after the prefix": [
+                f"token {row['tokens']}" if row["tokens"].isdigit() else row["tokens"] for row in rows
+            ],
+            **{name: [f"{row[name]:.3f}" for row in rows] for name in PREFIXES},
+            **{
+                name: [f"{row[gap]['mean']:+.3f} ± {row[gap]['margin']:.3f}" for row in rows]
+                for gap, name in GAPS.items()
+            },
+        }
+        yield from (
+            f"{run['label']}: {on_one_line(run['text'])}",
+            f"log p of the true text, in nats per token, after a prefix of {run['prefix_tokens']} tokens, which is",
+            "  true   the one that the text has there",
+            "  own    written by the model, from the same first token",
+            "  other  true text, but from another place",
+            "",
+            tables.format_table(columns, tables.terminal_width(), numbers=[*PREFIXES, *GAPS.values()]),
+            f"Means of {run['windows']} windows; ± is a 95% interval over windows.",
+            *conclusion(rows[-1]["own_minus_true"], rows[-1]["own_minus_other"]),
+            "",
+        )
+
+
+def conclusion(to_true: Mapping[str, float], to_other: Mapping[str, float]) -> Iterator[str]:
+    """Yield what the differences say. to_true, to_other: from the model's own prefix to each of the others."""
+    yield (
+        f"After the model's own prefix, log p of the text is {compared(**to_true)} per token than after the true one. "
+        "Even a perfect model would lose here, because its own text leads elsewhere."
+    )
+    if abs(to_other["mean"]) <= to_other["margin"]:
+        verdict = "These windows show no exposure bias"
+    elif to_other["mean"] < 0:
+        verdict = "Its own text is a worse context than true text: exposure bias"
+    else:
+        verdict = "Its own text is no worse a context than true text: no exposure bias is seen"
+    yield f"It is {compared(**to_other)} than after other true text, which leads elsewhere as well. {verdict}."
+
+
+def compared(mean: float, margin: float) -> str:
+    """Return a difference in words."""
+    return f"{abs(mean):.3f} ± {margin:.3f} nats {'lower' if mean < 0 else 'higher'}"
+
+
+def measure_copies(models: Sequence[SelectedModel]) -> dict[str, Any]:
+    """Sample from every model, and search its training text for what it wrote.
+
+    {"n", "max_new_tokens", "temperature", "seed" of the samples, "min_characters" of a passage,
+     "runs": [{"label", "run", "checkpoint", "step", "searched": {"prepared", "bytes", "documents"},
+               "samples": {"characters", "copied_characters", "copied_fraction", "passages"}, "validation": {...}}]}
+    """
+    prepared = find_prepared(models)
+    # Importing torch takes a second, so the command line is checked first.
+    from gptlite.data.preparing.verbatim import SHORTEST
+    from gptlite.inference.load import open_for_decoding
+    from gptlite.inference.memorization import N_SAMPLES, SAMPLE_TOKENS, SEED, TEMPERATURE, measure_memorisation
+
+    runs = []
+    for selected in models:
+        text = prepared[selected.label]
+        with open_for_decoding(selected.checkpoint, selected.cfg.run) as model:
+            samples, validation = map(copied_values, measure_memorisation(model, text))
+        train = text.manifest.train
+        searched = {"prepared": str(text.path), "bytes": train.bytes, "documents": train.documents}
+        runs.append({**selected.to_json(), "searched": searched, "samples": samples, "validation": validation})
+    how = {"n": N_SAMPLES, "max_new_tokens": SAMPLE_TOKENS, "temperature": TEMPERATURE, "seed": SEED}
+    return {**how, "min_characters": SHORTEST, "runs": runs}
+
+
+def copied_values(copied: Copied) -> dict[str, Any]:
+    """Return what was copied, for --json."""
+    return {
+        "characters": copied.characters,
+        "copied_characters": copied.verbatim,
+        "copied_fraction": copied.share,
+        "passages": list(copied.stretches),
+    }
+
+
+def describe_copies(values: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the copied fractions and the longest passages of each run."""
+    from gptlite.loggers.progress_bar import preview
+
+    how = f"{values['n']} samples of at most {values['max_new_tokens']} tokens at temperature {values['temperature']:g}"
+    for run in values["runs"]:
+        searched, longest = run["searched"], run["samples"]["passages"][:N_SHOWN]
+        samples, validation = (
+            f"{run[part]['copied_fraction']:6.1%} of {counted(run[part]['characters'], 'character')}"
+            for part in ("samples", "validation")
+        )
+        yield from (
+            f"{run['label']}: {how}",
+            f"searched: the training text, {searched['bytes']:,} bytes in {counted(searched['documents'], 'document')}",
+            "",
+            f"copied word for word, in passages of at least {values['min_characters']} characters:",
+            f"  samples          {samples}",
+            f"  validation text  {validation}, for comparison: the model was not trained on it",
+            "",
+            "longest copied passages of the samples, in characters:" if longest else "no such passage in the samples",
+            *(f"{len(passage):6}  {preview(passage, PASSAGE_WIDTH)}" for passage in longest),
+            "",
+        )
