@@ -24,14 +24,14 @@ from gptlite.formatting import Say
 from gptlite.loggers.log_files import NO_ENDS, LogEnd, LogFile, cut_log
 
 if TYPE_CHECKING:
-    from gptlite.loggers.media import Media
+    from gptlite.loggers.media import Image
 
 NO_TIME: Mapping[str, float] = MappingProxyType({})
 METRICS, SAMPLES = LOGS = ("metrics.jsonl", "samples.jsonl")
 
 
 class Sink:
-    """A destination of numbers, samples and media. What it does not show it ignores."""
+    """A destination of numbers, samples and images. What it does not show it ignores."""
 
     def log(self, step: int, split: str, values: Mapping[str, float], time: Mapping[str, float]) -> None:
         """Log the numbers of a split. Those in `time` depend on the clock and are not part of the result."""
@@ -39,8 +39,8 @@ class Sink:
     def log_sample(self, step: int, text: str) -> None:
         """Log a text that the model wrote."""
 
-    def log_media(self, step: int, tag: str, media: Media) -> None:
-        """Log an image, a histogram or embeddings."""
+    def log_image(self, step: int, tag: str, image: Image) -> None:
+        """Log an image."""
 
     def sync(self) -> None:
         """Return when everything so far is durable."""
@@ -135,9 +135,9 @@ class MetricLog(AbstractContextManager["MetricLog"]):
         """Log a text that the model wrote."""
         self._each(lambda sink: sink.log_sample(step, text))
 
-    def log_media(self, step: int, tag: str, media: Media) -> None:
-        """Log an image, a histogram or embeddings."""
-        self._each(lambda sink: sink.log_media(step, tag, media))
+    def log_image(self, step: int, tag: str, image: Image) -> None:
+        """Log an image."""
+        self._each(lambda sink: sink.log_image(step, tag, image))
 
     def sync(self) -> None:
         """Make everything so far durable, before a checkpoint, so that no resume lacks a line."""

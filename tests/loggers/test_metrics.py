@@ -166,7 +166,7 @@ def test_the_silent_log_writes_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     with MetricLog.silent() as log:
         log.write(1, "train", {"loss": 1.0})
         log.log_sample(1, "x")
-        log.log_media(1, "x", np.zeros((1, 1, 3), np.uint8))
+        log.log_image(1, "x", np.zeros((1, 1, 3), np.uint8))
         log.sync()
     log.close()
     assert list(tmp_path.iterdir()) == []
