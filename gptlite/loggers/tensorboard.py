@@ -99,14 +99,13 @@ class TensorBoardSink(Sink):
         for folder in self._folders:  # all at once, so that the first evaluation does not wait for its files
             folder.open()
 
-    def _first_values(self, is_first_file: bool) -> Values:
-        config = [_text("config", self._config)] if self._config and is_first_file else []
-        # In every file, since runs of older versions lack it. TensorBoard shows the first.
+    def _first_values(self) -> Values:
+        config = [_text("config", self._config)] if self._config else []
         return [*config, *([] if self._hparams is None else [_hparams(self._hparams)])]
 
 
 def _hparams(settings: Mapping[str, Value]) -> dict[str, Any]:
-    """The settings of a run for the HParams tab: a list as text; None is a number that this run does not have.
+    """Encode the settings of a run for the HParams tab: a list as text; None is a number that this run does not have.
 
     Without a summary of the experiment, TensorBoard shows settings that differ first and sorts metrics by their tags,
     so that best/bits_per_byte is the first.
@@ -127,7 +126,7 @@ def _hparams(settings: Mapping[str, Value]) -> dict[str, Any]:
 
 
 def _text(tag: str, text: str) -> dict[str, Any]:
-    """A text summary, indented by four so that TensorBoard, which renders Markdown, shows it unchanged."""
+    """Encode a text, indented by four so that TensorBoard, which renders Markdown, shows it unchanged."""
     with import_errors():
         from tensorboard.plugins.text.metadata import create_summary_metadata  # type: ignore[import-untyped]
 
