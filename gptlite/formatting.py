@@ -13,7 +13,7 @@ def say_nothing(line: str) -> None:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number with its noun.
+    """Write a number with its noun.
 
     >>> counted(1, "file"), counted(1200, "token"), counted(2, "process")
     ('1 file', '1,200 tokens', '2 processes')
@@ -23,7 +23,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def and_more(names: Sequence[str], most: int) -> str:
-    """The first names, and how many others there are.
+    """Name the first, and how many others there are.
 
     >>> and_more(["a", "b"], 2), and_more(["a", "b", "c"], 1)
     ('a, b', 'a and 2 more')
@@ -32,7 +32,7 @@ def and_more(names: Sequence[str], most: int) -> str:
 
 
 def abbreviated(number: int) -> str:
-    """A count in at most five characters.
+    """Write a count in at most five characters.
 
     >>> abbreviated(950), abbreviated(3664), abbreviated(124439808)
     ('950', '3.66k', '124M')
@@ -44,7 +44,7 @@ def abbreviated(number: int) -> str:
 
 
 def size(n_bytes: float) -> str:
-    """Bytes as people say them.
+    """Write bytes as people say them.
 
     >>> size(1500), size(43 * 2**20), size(3 * 2**30)
     ('1.5 KiB', '43 MiB', '3.0 GiB')
@@ -54,7 +54,7 @@ def size(n_bytes: float) -> str:
 
 
 def amount(number: float) -> str:
-    """A ratio in two digits, or all of those before the point.
+    """Write a ratio in two digits, or all of those before the point.
 
     >>> amount(0.0312), amount(4.08), amount(812.3)
     ('0.031', '4.1', '812')
@@ -63,7 +63,7 @@ def amount(number: float) -> str:
 
 
 def clock_time(seconds: float) -> str:
-    """Minutes and seconds, after an hour with hours.
+    """Write minutes and seconds, after an hour with hours.
 
     >>> clock_time(59), clock_time(3600)
     ('00:59', '1:00:00')
@@ -74,7 +74,7 @@ def clock_time(seconds: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time in one or two units.
+    """Write a time in one or two units.
 
     >>> duration(0.0042), duration(2.345), duration(200), duration(7500)
     ('4.2 ms', '2.3 s', '3 min 20 s', '2 h 5 min')

@@ -9,7 +9,7 @@ U64 = npt.NDArray[np.uint64]
 
 
 def splitmix64(x: U64) -> U64:
-    """Steele, Lea & Flood's mixing function: every bit of a word (n,) changes about half of the result's bits."""
+    """Apply Steele, Lea & Flood's mixing function: every bit of a word (n,) changes about half of the result's bits."""
     x = x + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -17,12 +17,12 @@ def splitmix64(x: U64) -> U64:
 
 
 def mix(*words: int) -> int:
-    """One 64-bit hash of several words, each in 0 .. 2**64 - 1: a seed for every purpose, step or rank."""
+    """Return one 64-bit hash of several words, each in 0 .. 2**64 - 1: a seed for every purpose, step or rank."""
     return int(mix_arrays(*words)[0])
 
 
 def mix_arrays(*words: int | U64) -> U64:
-    """The same, element by element, for words of which some are arrays (n,): (n,), or (1,) without any."""
+    """Return the same, element by element, for words of which some are arrays (n,): (n,), or (1,) without any."""
     result = np.zeros(1, np.uint64)
     for word in words:
         result = splitmix64(result ^ np.asarray(word, np.uint64))

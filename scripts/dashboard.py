@@ -39,7 +39,6 @@ SETTINGS = {
     "save.every": 60,
     "data.val_max_bytes": 30_000,
     "log.attention": "true",
-    "log.histograms": "true",
 }
 
 # name -> page, width, height, colours of the picture
@@ -49,8 +48,6 @@ PAGES = {
     "text": ("#text&tagFilter=samples", 1200, 760, 32),
     "images": ("#images", 1200, 640, 64),
     "hparams": ("#hparams", 1500, 420, 32),
-    "histograms": ("#histograms", 1200, 900, 64),
-    "projector": ("#projector", 1200, 900, 64),
 }
 IN_DOCUMENTS = ("scalars", "images", "hparams")
 PATIENCE = 120.0  # seconds
@@ -127,7 +124,7 @@ def tensorboard(runs: Path, scratch: Path) -> Iterator[str]:
         address = wait_for(lambda: re.search(r"http://\S+/", said.read_text()), f"TensorBoard, which said {said}")[0]
         folders = {str(path.parent.relative_to(runs)) for path in runs.rglob("events.*")}
         wait_for(lambda: folders == set(ask(address + "data/runs")), f"{len(folders)} folders of events")
-        pages = {"scalars", "images", "text", "hparams", "projector", "histograms"}
+        pages = {"scalars", "images", "text", "hparams"}
         wait_for(lambda: pages <= enabled(ask(address + "data/plugins_listing")), f"something to show on {pages}")
         yield address
     finally:

@@ -7,8 +7,10 @@ from pathlib import Path, PurePosixPath
 
 
 def folders(root: Path, controller: str) -> Iterator[Path]:
-    """The folders in which the limits of a controller ("cpu", "memory") stand: those of this process's group and of
-    each that we see around it. `root` is the folder in which the system's files are looked for."""
+    """Yield the folders with the limits of a controller ("cpu", "memory"): of this process's group and those around it.
+
+    root: the folder in which the system's files are looked for.
+    """
     groups: dict[str, PurePosixPath] = {}  # by v1's controllers; the one tree of v2 names none
     for line in lines(root / "proc/self/cgroup"):
         _, controllers, group = line.split(":", 2)
@@ -20,8 +22,8 @@ def folders(root: Path, controller: str) -> Iterator[Path]:
             top, folder = mount.split()[3:5]
             mine = groups.get("" if kind == "cgroup2" else controller, PurePosixPath(top))
             below = mine.relative_to(top) if mine.is_relative_to(top) else PurePosixPath()
-            for each in (below, *below.parents):
-                yield root / folder.lstrip("/") / each
+            for path in (below, *below.parents):
+                yield root / folder.lstrip("/") / path
 
 
 def lines(path: Path) -> list[str]:

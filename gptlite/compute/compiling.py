@@ -46,7 +46,7 @@ def choose_compile(
 
 
 def compile_obstacle(device: str) -> str:
-    """Why torch cannot compile for a device, found out by compiling one line; empty where it can."""
+    """Say why torch cannot compile for a device, after compiling one line; empty where it can."""
     if device == "cuda" and torch.cuda.get_device_capability() < (7, 0):
         return "Triton needs a GPU of compute capability 7.0 or more"
     try:

@@ -39,7 +39,7 @@ class Hardware:
 
     @classmethod
     def detect(cls, local_rank: int = 0) -> Hardware:
-        """This machine, as the process of this rank sees it. ConfigError where OpenMP may use fewer threads."""
+        """Look at this machine as this process sees it. Raise ConfigError where OpenMP may use fewer threads."""
         refuse_dynamic_threads()
         available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
         devices = tuple(name for name in DEVICES if available[name])
@@ -58,22 +58,22 @@ class Compute:
 
     @classmethod
     def of(cls, run: RunSection, local_rank: int = 0) -> Compute:
-        """The run section of a resolved config."""
+        """Read the run section of a resolved config."""
         assert isinstance(run.threads, int), "resolve it first"
         return cls(torch_device(run.device, local_rank), run.precision, run.attention, run.threads)
 
     def autocast(self) -> AbstractContextManager[object]:
-        """Matrix products in the chosen precision; norms, softmax and the loss stay in fp32."""
+        """Compute matrix products in the chosen precision; norms, softmax and the loss stay in fp32."""
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.precision == "bf16")
 
 
 def torch_device(name: str, local_rank: int = 0) -> torch.device:
-    """The device of this name; of several GPUs the one of this process."""
+    """Return the device of this name; of several GPUs the one of this process."""
     return torch.device(name, local_rank) if name == "cuda" else torch.device(name)
 
 
 def computes_in_bf16(device: torch.device) -> bool:
-    """Whether the hardware multiplies bf16. Emulation is many times slower than fp32."""
+    """Return whether the hardware multiplies bf16. Emulation is many times slower than fp32."""
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)
     if device.type == "cpu":

@@ -30,7 +30,7 @@ class Dist:
     @classmethod
     @peer_errors()
     def from_environment(cls, device: torch.device) -> Dist:
-        """Join the group of the run's processes; a single process where there is none. Errors as of `meet`."""
+        """Join the group of the run's processes; a single process where there is none. Raise what `meet` raises."""
         if world_size() == 1:
             return cls()
         name = gather(os.urandom(8).hex())[0]  # a new one each time, since a store is used once
@@ -53,7 +53,7 @@ class Dist:
 
     @peer_errors()
     def sum(self, tensor: Tensor) -> Tensor:
-        """The sum of `tensor` over all processes, in place."""
+        """Add up `tensor` over all processes, in place."""
         if self.world_size > 1:
             tdist.all_reduce(tensor)
         return tensor
@@ -70,7 +70,7 @@ class Dist:
 
     @peer_errors()
     def largest(self, number: int) -> int:
-        """The largest of a number over all processes, so that all processes take the same branch."""
+        """Return the largest of a number over all processes, so that all processes take the same branch."""
         if self.world_size == 1:
             return number
         tensor = torch.tensor(number, device=self.device)
@@ -78,14 +78,14 @@ class Dist:
         return int(tensor)
 
     def sum_numbers(self, numbers: Sequence[float]) -> list[float]:
-        """The sum of each number over all processes, in double precision."""
+        """Add up each number over all processes, in double precision."""
         if self.world_size == 1:
             return list(numbers)
         summed: list[float] = self.sum(torch.tensor(numbers, dtype=torch.float64, device=self.device)).tolist()
         return summed
 
     def number_of_main(self, number: float) -> float:
-        """The main process's number, on every process: of clocks, so that all processes take the same branch."""
+        """Return the main process's number, on every process: of clocks, so that all take the same branch."""
         return self.sum_numbers([number if self.is_main else 0.0])[0]
 
     @peer_errors()

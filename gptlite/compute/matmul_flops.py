@@ -15,7 +15,7 @@ SECONDS = 0.03  # of repeated products; the fastest counts, since other programs
 
 
 def matmul_flops_per_second(compute: Compute) -> float:
-    """Operations per second of the fastest of several products of square matrices, in the model's precision."""
+    """Measure operations per second: the fastest of several products of square matrices, in the model's precision."""
     side = CPU_SIDE if compute.device.type == "cpu" else GPU_SIDE
     dtype = torch.bfloat16 if compute.precision == "bf16" else torch.float32
     a = torch.ones(side, side, dtype=dtype, device=compute.device)
@@ -30,15 +30,15 @@ def matmul_flops_per_second(compute: Compute) -> float:
 
 
 def is_emulated(compute: Compute) -> bool:
-    """Whether the hardware does not multiply in the model's precision, so that torch converts back and forth."""
+    """Return whether the hardware does not multiply in the model's precision, so that torch converts back and forth."""
     return compute.precision == "bf16" and not computes_in_bf16(compute.device)
 
 
 def warn_of_emulation(compute: Compute) -> Iterator[str]:
-    """A warning, with both speeds, where the hardware does not have the model's precision."""
+    """Yield a warning, with both speeds, where the hardware does not have the model's precision."""
     if not is_emulated(compute):
         return
-    bf16, fp32 = (matmul_flops_per_second(replace(compute, precision=each)) / 1e9 for each in ("bf16", "fp32"))
+    bf16, fp32 = (matmul_flops_per_second(replace(compute, precision=name)) / 1e9 for name in ("bf16", "fp32"))
     yield (
         f"warning: run.precision is bf16, which this {compute.device.type} only emulates: {bf16:.3g} GFLOP/s instead "
         f"of {fp32:.3g} in fp32. Use run.precision=fp32 in a new run, which is faster."

@@ -25,7 +25,7 @@ DYNAMIC = "OMP_DYNAMIC"
 
 
 def other_programs_run(stat: Path = Path("/proc/stat")) -> bool:
-    """Whether other programs are computing right now. False where the system does not say (macOS)."""
+    """Return whether other programs are computing right now. False where the system does not say (macOS)."""
     try:
         lines = stat.read_text().splitlines()
     except OSError:
@@ -35,7 +35,7 @@ def other_programs_run(stat: Path = Path("/proc/stat")) -> bool:
 
 
 def short_spin() -> Mapping[str, str]:
-    """The settings for the current load of the machine."""
+    """Return the settings for the current load of the machine."""
     return BUSY_MACHINE if other_programs_run() else ALONE
 
 
@@ -55,7 +55,7 @@ def set_short_spin(environment: MutableMapping[str, str], modules: Container[str
 def describe_spin(environment: Mapping[str, str] = os.environ) -> Choice:
     """Describe how threads wait and why, for run.json."""
     found = {name: environment[name] for name in (POLICY, *ALONE) if name in environment}
-    value = ", ".join(f"{name}={each}" for name, each in found.items()) or "default"
+    value = ", ".join(f"{name}={setting}" for name, setting in found.items()) or "default"
     if found == ALONE:
         return Choice(value, "a short spin, so that other programs slow training down less")
     if found == BUSY_MACHINE:
@@ -70,7 +70,7 @@ def describe_spin(environment: Mapping[str, str] = os.environ) -> Choice:
 
 
 def refuse_dynamic_threads() -> None:
-    """ConfigError if OpenMP may use fewer threads than it is told, depending on the load of the machine.
+    """Raise ConfigError if OpenMP may use fewer threads than it is told, depending on the load of the machine.
 
     torch's bf16 products on AMX then give nan, and no run would repeat bit for bit.
     """

@@ -5,7 +5,6 @@ They meet at a key-value store, which torchrun or the process of rank 0 keeps at
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 import os
@@ -14,6 +13,7 @@ import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import cache, partial
 from time import monotonic, sleep
 from typing import Any, TypeAlias
 
@@ -21,18 +21,19 @@ import torch.distributed as tdist
 
 from gptlite.compute.processes import rank, world_size
 from gptlite.errors import ConfigError, StorageError
-from gptlite.formatting import Say
+from gptlite.formatting import Say, say_nothing
 
 PATIENCE, SILENCE = 1800.0, 5.0  # seconds that a process waits for others, and how long it does so without a word
 _exchanges = itertools.count()  # every process makes the same ones in the same order, so its number names each
 
-Say: TypeAlias = Say
 Store: TypeAlias = Any  # torch.distributed.Store, which its stubs do not name
 
 
-def meet(say: Say = lambda line: None) -> Store:
-    """The store of this run. say: gets a line where others are waited for. ConfigError where the environment lacks an
-    address, StorageError where its port is taken or nobody answers there."""
+def meet(say: Say = say_nothing) -> Store:
+    """Return the store of this run; `say` gets a line where others are waited for.
+
+    Raise ConfigError where the environment lacks an address, StorageError where its port is taken or nobody answers.
+    """
     if missing := [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if name not in os.environ]:
         raise ConfigError(
             f"there are to be {world_size()} processes, but {', '.join(missing)} are not set. Start them with "
@@ -50,7 +51,7 @@ def meet(say: Say = lambda line: None) -> Store:
     return _store(host, int(port), is_host)
 
 
-@functools.cache
+@cache
 def _store(host: str, port: int, is_host: bool) -> Store:
     try:  # whoever listens has answered before, so what takes longer now is no store
         store = tdist.TCPStore(  # type: ignore[attr-defined]
@@ -74,7 +75,7 @@ def _answers(host: str, port: int) -> bool:
 
 
 def wait_for(has_come: Callable[[], bool], whom: str, say: Say) -> None:
-    """Return once `has_come` is true, with a line after a while; StorageError when it never is."""
+    """Return once `has_come` is true, with a line after a while. Raise StorageError when it never is."""
     started_at, silent = monotonic(), True
     while not has_come():
         waited = monotonic() - started_at
@@ -88,27 +89,27 @@ def wait_for(has_come: Callable[[], bool], whom: str, say: Say) -> None:
         sleep(0.02)
 
 
-def gather(text: str, say: Say = lambda line: None) -> list[str]:
-    """The text of every process, by rank."""
+def gather(text: str, say: Say = say_nothing) -> list[str]:
+    """Return the text of every process, by rank."""
     if world_size() == 1:
         return [text]
-    store, number, ranks = meet(say), next(_exchanges), range(world_size())
+    store, number = meet(say), next(_exchanges)
+    keys, read = [f"{number}/{process}" for process in range(world_size())], f"{number}/read"
     with peer_errors():
-        store.set(f"{number}/{rank()}", text)
-        for each in ranks:
-            key = f"{number}/{each}"
-            wait_for(lambda key=key: store.check([key]), f"process {each} of {world_size()} (RANK)", say)  # type: ignore[misc]
-        texts = [store.get(f"{number}/{each}").decode() for each in ranks]
-        store.add(f"{number}/read", 1)
+        store.set(keys[rank()], text)
+        for process, key in enumerate(keys):
+            wait_for(partial(store.check, [key]), f"process {process} of {world_size()} (RANK)", say)
+        texts = [store.get(key).decode() for key in keys]
+        store.add(read, 1)
         if rank() == 0:  # the store may be ours, and end with us
-            wait_for(lambda: store.add(f"{number}/read", 0) == world_size(), "the other processes", say)
-            for key in (*ranks, "read"):  # torchrun's store outlives processes, and those it starts again count from 0
-                store.delete_key(f"{number}/{key}")
+            wait_for(lambda: store.add(read, 0) == world_size(), "the other processes", say)
+            for key in (*keys, read):  # torchrun's store outlives processes, and those it starts again count from 0
+                store.delete_key(key)
     return texts
 
 
 def check_same(facts: Mapping[str, str]) -> None:
-    """ConfigError, in all processes, where a fact about one is not that about the first."""
+    """Raise ConfigError, in all processes, where a fact about one is not that about the first."""
     first, *others = (json.loads(text) for text in gather(json.dumps(dict(facts))))
     problems = [
         f"{name} is {first.get(name, 'missing')} in process 0 and {other.get(name, 'missing')} in process {number}. "
@@ -137,5 +138,5 @@ def peer_errors() -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """The first sentence of an error of torch, without the place in its source."""
+    """Return the first sentence of an error of torch, without the place in its source."""
     return re.sub(r"^\[\S*\] ", "", str(error).partition("\n")[0]).partition(". ")[0].rstrip(".")

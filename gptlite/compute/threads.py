@@ -25,9 +25,9 @@ MIN_PRODUCT_FOR_THREADS = 10e6
 
 
 def available_threads(root: Path = Path("/")) -> Choice:
-    """The most threads that `run.threads: auto` may take in this process. `root`: where the system's files lie.
+    """Return the most threads that `run.threads: auto` may take. `root`: where the system's files lie.
 
-    GPTLITE_THREADS lowers it. ConfigError if that is no positive integer.
+    GPTLITE_THREADS lowers it. Raise ConfigError if that is no positive integer.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     threads, reason = cores, "the cores this process may use"
@@ -48,7 +48,7 @@ def available_threads(root: Path = Path("/")) -> Choice:
 
 
 def check_threads(wanted: int | Literal["auto"]) -> None:
-    """ConfigError where GPTLITE_THREADS, if it counts, or OMP_DYNAMIC has a value that cannot be used."""
+    """Raise ConfigError where GPTLITE_THREADS, if it counts, or OMP_DYNAMIC has a value that cannot be used."""
     refuse_dynamic_threads()
     if wanted == "auto":
         available_threads()
@@ -72,13 +72,13 @@ def choose_threads(
 
 
 def cgroup_quotas(root: Path) -> Iterator[float]:
-    """The shares of processor time, in cores, that this process's cgroups allow."""
+    """Yield the shares of processor time, in cores, that this process's cgroups allow."""
     for group in cgroups.folders(root, "cpu"):
         yield from _quota(group)
 
 
 def _quota(group: Path) -> Sequence[float]:
-    """One number, where the group has a limit: `150000 100000` in v2's file, which says `max` for none; -1 in v1's."""
+    """Read the limit of a group, if any: `150000 100000` in v2's file, which says `max` for none; -1 in v1's."""
     names = ("cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us")
     words = " ".join(line for name in names for line in cgroups.lines(group / name)).split()
     if len(words) == 2 and all(word.isdecimal() for word in words) and int(words[1]):

@@ -159,4 +159,3 @@ class LogSection(Section):
         "on the first 32 tokens of the validation text",
     )
     grad_norms: bool = key(False, "log the gradient norm of each layer before clipping")
-    histograms: bool = key(False, "log histograms of every parameter and its latest gradient at each evaluation")

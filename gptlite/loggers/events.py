@@ -34,18 +34,12 @@ class EventFolder:
 
     Nothing is imported or written before the first call. Each session adds a file. It begins by voiding all events from
     `first_step` on in earlier files, so that curves are unbroken and have no step twice. `first_values` returns the
-    values of step 0, given whether the file is the first of all. Events are written in the caller's thread, so that
-    errors are raised at once.
+    values of step 0, for the first file. Events are written in the caller's thread, so that errors are raised at once.
     """
 
-    def __init__(
-        self, folder: Path, first_step: int, first_values: Callable[[bool], Values] = lambda is_first_file: ()
-    ) -> None:
-        self._folder = folder
-        self._first_step = first_step
-        self._first_values = first_values
+    def __init__(self, folder: Path, first_step: int, first_values: Callable[[], Values] = tuple) -> None:
+        self._folder, self._first_step, self._first_values = folder, first_step, first_values
         self._file: files.OutFile | None = None
-        self._name_is_durable = False
 
     def write_scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Write numbers by their tags."""
@@ -54,42 +48,40 @@ class EventFolder:
     def write(self, step: int, values: Values) -> None:
         """Write one event; none where there are no values."""
         if values:
-            self.open()
-            self._record(step, summary={"value": values})
+            self.open().write(_event(step, summary={"value": values}))
 
     def sync(self) -> None:
-        """Return when everything so far is durable, the first time the file's name too."""
-        if self._file is None:
-            return
-        self._file.sync()
-        if not self._name_is_durable:
-            files.sync_dir(self._folder)
-            self._name_is_durable = True
+        """Return when everything so far is durable."""
+        if self._file:
+            self._file.sync()
 
     def close(self) -> None:
         """Close the file."""
         if self._file:
             self._file.close()
 
-    def _record(self, step: int, **fields: Any) -> None:
-        assert self._file is not None, "call open first"
-        self._file.write(encode_event(wall_time=clock.time(), step=step, **fields))
-
-    def open(self) -> None:
-        """Make the file, unless it was made before."""
+    def open(self) -> files.OutFile:
+        """Return the file, which the first call makes."""
         if self._file is not None:
-            return
+            return self._file
         version = encode_event(wall_time=clock.time(), file_version="brain.Event:2")  # or ImportError, before any file
         files.make_dirs(self._folder)
         # Readers sort files by name, so a later file needs a later stamp, even within a second or after the clock was
         # set back.
         stamps = [int(found[1]) for path in self._folder.iterdir() if (found := _EVENT_FILE.match(path.name))]
         stamp = max([int(clock.time()), *(earlier + 1 for earlier in stamps)])
-        self._file = files.OutFile.create(self._folder / f"events.out.tfevents.{stamp:010d}.{socket.gethostname()}")
-        self._file.write(version)
+        file = files.OutFile.create(self._folder / f"events.out.tfevents.{stamp:010d}.{socket.gethostname()}")
+        files.sync_dir(self._folder)
         # The first file needs START too: TensorBoard does not treat the first START that it reads as a restart.
-        self._record(self._first_step, session_log={"status": "START"})
-        self.write(0, self._first_values(not stamps))
+        file.write(version + _event(self._first_step, session_log={"status": "START"}))
+        self._file = file
+        if not stamps:
+            self.write(0, self._first_values())
+        return file
+
+
+def _event(step: int, **fields: Any) -> bytes:
+    return encode_event(wall_time=clock.time(), step=step, **fields)
 
 
 def encode_event(**fields: Any) -> bytes:

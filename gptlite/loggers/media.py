@@ -1,12 +1,10 @@
-"""Media logged in addition to numbers: images (attention heat maps, PNG), histograms and token embeddings."""
+"""Images logged in addition to numbers: heat maps of attention, as PNG files."""
 
 from __future__ import annotations
 
 import math
 import struct
 import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,37 +12,11 @@ import numpy.typing as npt
 
 Image: TypeAlias = npt.NDArray[np.uint8]  # (height, width, 3): red, green, blue
 
-N_BINS = 30
 TILE = 192  # pixels: the approximate side of one head's square
 GAP = 4
 _GREY = 128
 # Colours of the weights 0, 1/4 and 1: white, blue, nearly black. Linear in the root, or small weights would be white.
 _RAMP = np.array([[255, 255, 255], [74, 144, 200], [8, 24, 56]])
-
-
-@dataclass(frozen=True)
-class Histogram:
-    """Counts of numbers between edges: counts (N_BINS,), edges (N_BINS + 1,)."""
-
-    counts: npt.NDArray[np.int64]
-    edges: npt.NDArray[np.float64]
-
-    @classmethod
-    def of(cls, numbers: npt.NDArray[np.floating[Any]]) -> Histogram:
-        """Count the finite numbers of an array of any shape in bins of equal width, from the least to the largest."""
-        finite = numbers[np.isfinite(numbers)].astype(np.float64)  # in fp32 neighbouring edges could be equal
-        return cls(*np.histogram(finite, bins=N_BINS))
-
-
-@dataclass(frozen=True)
-class Embeddings:
-    """The vectors (n, C) in fp32 of the first n tokens of the vocabulary, and their n labels."""
-
-    labels: Sequence[str]
-    vectors: npt.NDArray[np.float32]
-
-
-Media: TypeAlias = Image | Histogram | Embeddings
 
 
 def attention_image(weights: npt.NDArray[np.floating[Any]]) -> Image:

@@ -20,18 +20,18 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from gptlite.errors import StorageError
-from gptlite.formatting import Say
+from gptlite.formatting import Say, say_nothing
 from gptlite.loggers.log_files import NO_ENDS, LogEnd, LogFile, cut_log
 
 if TYPE_CHECKING:
-    from gptlite.loggers.media import Media
+    from gptlite.loggers.media import Image
 
 NO_TIME: Mapping[str, float] = MappingProxyType({})
 METRICS, SAMPLES = LOGS = ("metrics.jsonl", "samples.jsonl")
 
 
 class Sink:
-    """A destination of numbers, samples and media. What it does not show it ignores."""
+    """A destination of numbers, samples and images. What it does not show it ignores."""
 
     def log(self, step: int, split: str, values: Mapping[str, float], time: Mapping[str, float]) -> None:
         """Log the numbers of a split. Those in `time` depend on the clock and are not part of the result."""
@@ -39,8 +39,8 @@ class Sink:
     def log_sample(self, step: int, text: str) -> None:
         """Log a text that the model wrote."""
 
-    def log_media(self, step: int, tag: str, media: Media) -> None:
-        """Log an image, a histogram or embeddings."""
+    def log_image(self, step: int, tag: str, image: Image) -> None:
+        """Log an image."""
 
     def sync(self) -> None:
         """Return when everything so far is durable."""
@@ -56,15 +56,9 @@ class JsonlSink(Sink):
     no nan and inf: they become null and are named under `non_finite`.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        resume_step: int | None,
-        warn: Say,
-        ends: Mapping[str, LogEnd] = NO_ENDS,
-    ) -> None:
+    def __init__(self, folder: Path, resume_step: int | None, say: Say, ends: Mapping[str, LogEnd] = NO_ENDS) -> None:
         for name in LOGS:
-            cut_log(folder / name, ends.get(name), resume_step, warn)
+            cut_log(folder / name, ends.get(name), resume_step, say)
         self._files = {name: LogFile(folder / name) for name in LOGS}
 
     def log(self, step: int, split: str, values: Mapping[str, float], time: Mapping[str, float]) -> None:
@@ -83,7 +77,7 @@ class JsonlSink(Sink):
 
     @property
     def ends(self) -> dict[str, LogEnd]:
-        """Where the files end now."""
+        """Where the files end now, by name."""
         return {name: file.end for name, file in self._files.items()}
 
     def close(self) -> None:
@@ -98,11 +92,11 @@ def _finite(x: float) -> float | None:
 class MetricLog(AbstractContextManager["MetricLog"]):
     """Passes every call on to its sinks.
 
-    Raises StorageError when an essential sink fails. An extra sink that fails is removed, with one line to `warn`.
+    Raises StorageError when the files of the run fail. An extra sink that fails is removed, with one line to `say`.
     """
 
-    def __init__(self, essential: Sequence[Sink], extras: Sequence[Sink], warn: Say) -> None:
-        self._essential, self._extras, self._warn = list(essential), list(extras), warn
+    def __init__(self, jsonl: JsonlSink | None, extras: Sequence[Sink] = (), say: Say = say_nothing) -> None:
+        self._jsonl, self._extras, self._say = jsonl, list(extras), say
 
     @classmethod
     def open(
@@ -112,20 +106,20 @@ class MetricLog(AbstractContextManager["MetricLog"]):
         resume_step: int | None,
         ends: Mapping[str, LogEnd] = NO_ENDS,
         extras: Sequence[Sink] = (),
-        warn: Say,
+        say: Say,
     ) -> MetricLog:
         """Open the log of the run in `folder`: new, or to continue after `resume_step`, where it had `ends`."""
-        return cls([JsonlSink(folder, resume_step, warn, ends)], extras, warn)
+        return cls(JsonlSink(folder, resume_step, say, ends), extras, say)
 
     @classmethod
     def silent(cls) -> MetricLog:
         """Return a log that keeps nothing, for every process except the main one."""
-        return cls([], [], lambda line: None)
+        return cls(None)
 
     @property
     def ends(self) -> Mapping[str, LogEnd]:
         """Where the files of the log end now, by name."""
-        return {name: end for sink in self._essential if isinstance(sink, JsonlSink) for name, end in sink.ends.items()}
+        return NO_ENDS if self._jsonl is None else self._jsonl.ends
 
     def write(self, step: int, split: str, values: Mapping[str, float], time: Mapping[str, float] = NO_TIME) -> None:
         """Log the numbers of a split. Those in `time` depend on the clock."""
@@ -135,9 +129,9 @@ class MetricLog(AbstractContextManager["MetricLog"]):
         """Log a text that the model wrote."""
         self._each(lambda sink: sink.log_sample(step, text))
 
-    def log_media(self, step: int, tag: str, media: Media) -> None:
-        """Log an image, a histogram or embeddings."""
-        self._each(lambda sink: sink.log_media(step, tag, media))
+    def log_image(self, step: int, tag: str, image: Image) -> None:
+        """Log an image."""
+        self._each(lambda sink: sink.log_image(step, tag, image))
 
     def sync(self) -> None:
         """Make everything so far durable, before a checkpoint, so that no resume lacks a line."""
@@ -146,17 +140,17 @@ class MetricLog(AbstractContextManager["MetricLog"]):
     def close(self) -> None:
         """Close every sink. A second call does nothing."""
         self._each(lambda sink: sink.close())
-        self._essential, self._extras = [], []
+        self._jsonl, self._extras = None, []
 
     def _each(self, action: Callable[[Sink], None]) -> None:
-        for sink in self._essential:
-            action(sink)
+        if self._jsonl is not None:
+            action(self._jsonl)
         for sink in list(self._extras):
             try:
                 action(sink)
             except (StorageError, OSError, ImportError) as problem:
                 self._extras.remove(sink)
-                self._warn(f"{type(sink).__name__} is switched off: {problem}")
+                self._say(f"{type(sink).__name__} is switched off: {problem}")
 
     def __exit__(self, *_: object) -> None:
         self.close()

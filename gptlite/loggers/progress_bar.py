@@ -1,20 +1,16 @@
-"""The progress of training on a terminal or in a log file: tqdm's bar, and a line with a sample per evaluation."""
+"""The progress of training on a terminal or in a log file: a bar, and a line with a sample per evaluation."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import threading
 import time as clock
 import unicodedata
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TextIO
 
 from gptlite.formatting import abbreviated, clock_time
 from gptlite.loggers.metrics import Sink
-
-if TYPE_CHECKING:
-    from tqdm import tqdm
 
 ERASE = "\x1b[2K \x1b[J\r"  # the line of the cursor and all below; without the space, tmux keeps a whole erased screen
 _NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
@@ -41,17 +37,15 @@ class ConsoleSink(Sink):
         in_seconds: bool = False,
         now: Callable[[], float] = clock.monotonic,
     ) -> None:
-        self._stream, self._total, self._now = _SafeStream(stream), total, now
+        self._stream, self._total, self._now = stream, total, now
         self._step = 0 if in_seconds else int(start)
         self._zero = now() - start if in_seconds else None
         self._facts: dict[str, str] = {}
         self._pace_from: tuple[float, float] | None = None
         self._bits_per_byte: float | None = None
         self._has_header = False
-        self._shows_lines = not has_cursor(stream)
-        self._last_line = -_LINE_INTERVAL
-        self._bar = _open_bar(self._stream, total, start) if has_cursor(stream) else None
-        self._update_bar()
+        self._shows_lines, self._shows_bar = not has_cursor(stream), has_cursor(stream)
+        self._last_line, self._drawn_at = -_LINE_INTERVAL, now()
 
     def progress(self, step: int, loss: float | None = None) -> None:
         """Move the bar to `step` and show the loss of this update."""
@@ -59,7 +53,7 @@ class ConsoleSink(Sink):
             self._facts["loss"] = f"loss {loss:.3f}"
         self._step = step
         self._pace_from = self._pace_from or (self._position(), self._now())
-        self._update_bar()
+        self._draw_when_due()
 
     def log(self, step: int, split: str, values: Mapping[str, float], time: Mapping[str, float]) -> None:
         self._step = step
@@ -71,7 +65,7 @@ class ConsoleSink(Sink):
             self._facts["loss"] = f"loss {values['loss']:.3f}"
         if "tokens_per_second" in time and split == "train":
             self._facts["speed"] = f"{abbreviated(round(time['tokens_per_second']))} tok/s"
-        self._update_bar()
+        self._draw_when_due()
         due = self._now() - self._last_line >= _LINE_INTERVAL or self._position() == self._total
         if self._shows_lines and split == "train" and due:
             self._last_line = self._now()
@@ -86,34 +80,51 @@ class ConsoleSink(Sink):
             self._has_header = True
         score = "" if self._bits_per_byte is None else f"{self._bits_per_byte:.3f}"
         start = f"{step:>{width}}  {score:>9}  "
-        self.say(start + preview(text, min(SAMPLE_COLUMNS, self._stream.columns() - len(start))))
+        self.say(start + preview(text, min(SAMPLE_COLUMNS, _columns(self._stream) - len(start))))
 
     def say(self, line: str) -> None:
         """Print a line, above the bar if there is one."""
-        if self._bar is None:
-            self._stream.write(f"{line}\n")
-        else:
-            self._bar.write(line, file=self._stream)
+        self._write(f"{ERASE}{line}\n" if self._shows_bar else f"{line}\n")
+        self._draw()
 
     def close(self) -> None:
         """Leave the bar as it is. Later lines are printed below it."""
-        if self._bar is not None:
-            self._update_bar()
-            self._bar.close()
-        self._bar = None
+        if self._shows_bar:
+            self._draw()
+            self._write("\n")
+        self._shows_bar = False
 
-    def _update_bar(self) -> None:
-        if self._bar is None:
+    def _draw_when_due(self) -> None:
+        if self._shows_bar and self._now() - self._drawn_at >= _BAR_INTERVAL:
+            self._draw()
+
+    def _draw(self) -> None:
+        """Draw the bar in the place of the one before.
+
+        The cursor is left on its first character, and everything from there on is erased: where a terminal becomes
+        narrower, the bar is folded, and nothing of it may stay.
+        """
+        if not self._shows_bar:
             return
-        columns, status = self._stream.columns(), self._status()
+        self._drawn_at = self._now()
+        columns, status = _columns(self._stream), self._status()
         while len(status) > 1 and len(f"100%|| {'  '.join(status)}") + _MIN_BAR > columns:
             status.pop()
-        self._bar.bar_format = f"{{percentage:3.0f}}%|{{bar}}| {'  '.join(status)}"
-        self._bar.ncols = columns
-        self._bar.update(self._position() - self._bar.n)
+        done = min(self._position() / self._total, 1.0) if self._total else 1.0
+        shown = "  ".join(status)
+        width = max(0, columns - len(f"100%|| {shown}"))
+        full = "█" if _encodable("█", self._stream) == "█" else "#"
+        bar = (full * round(done * width)).ljust(width)
+        self._write(f"{ERASE}{_NO_WRAP}{100 * done:3.0f}%|{bar}| {shown}{_WRAP}\r")
+
+    def _write(self, text: str) -> None:
+        """Print a text. A closed pipe or an unknown character stops nothing: the metrics are in metrics.jsonl too."""
+        with contextlib.suppress(OSError):
+            self._stream.write(_encodable(text, self._stream))
+            self._stream.flush()
 
     def _position(self) -> float:
-        """The progress, in the unit of the total."""
+        """Return the progress, in the unit of the total."""
         return self._step if self._zero is None else min(self._now() - self._zero, self._total)
 
     def _status(self) -> list[str]:
@@ -132,55 +143,8 @@ class ConsoleSink(Sink):
         return (self._total - self._position()) * elapsed / done
 
 
-class _SafeStream:
-    """A stream that a closed pipe or an unknown character does not stop: the metrics are in metrics.jsonl too."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self.encoding = stream.encoding or "utf-8"
-
-    def write(self, text: str) -> None:
-        with contextlib.suppress(OSError):
-            self._stream.write(text.encode(self.encoding, "replace").decode(self.encoding))
-            self._stream.flush()
-
-    def flush(self) -> None:
-        """Do nothing, since every write is flushed."""
-
-    def columns(self) -> int:
-        """Return how many columns can be filled without wrapping."""
-        with contextlib.suppress(OSError, ValueError):  # not a terminal, or one without a size
-            return min(MAX_COLUMNS, (os.get_terminal_size(self._stream.fileno()).columns or 80) - 1)
-        return MAX_COLUMNS
-
-
-def _open_bar(stream: _SafeStream, total: float, start: float) -> tqdm[Any]:
-    """Return a bar that survives a terminal becoming narrower.
-
-    tqdm leaves the cursor behind the bar. A narrower terminal then folds the bar, and tqdm erases only the last part.
-    Here the cursor goes back to the first character, and everything from there on is erased.
-    """
-    from tqdm import tqdm
-
-    tqdm.monitor_interval = 0  # no thread: it helps only where `miniters` adapts
-    tqdm.set_lock(threading.RLock())  # the default is a semaphore that processes share
-    bar: tqdm[Any] = tqdm(
-        total=total,
-        initial=start,
-        file=stream,
-        position=0,
-        mininterval=_BAR_INTERVAL,
-        miniters=0,
-        bar_format="{percentage:3.0f}%|{bar}|",
-        ncols=stream.columns(),
-        delay=1e-9,  # nothing is drawn yet
-    )
-    bar.sp = lambda line: stream.write(f"{ERASE}{_NO_WRAP}{line}{_WRAP}\r")
-    return bar
-
-
 def has_cursor(stream: TextIO) -> bool:
-    """Whether a stream is a terminal on which a line can be replaced."""
+    """Return whether a stream is a terminal on which a line can be replaced."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
@@ -194,3 +158,16 @@ def preview(text: str, columns: int) -> str:
             break
         shown.append(mark)
     return "".join(shown)
+
+
+def _columns(stream: TextIO) -> int:
+    """Return how many columns can be filled without wrapping."""
+    with contextlib.suppress(OSError, ValueError):  # not a terminal, or one without a size
+        return min(MAX_COLUMNS, (os.get_terminal_size(stream.fileno()).columns or 80) - 1)
+    return MAX_COLUMNS
+
+
+def _encodable(text: str, stream: TextIO) -> str:
+    """Return the text with "?" for each character that the stream has no bytes for."""
+    encoding = stream.encoding or "utf-8"
+    return text.encode(encoding, "replace").decode(encoding)

@@ -16,7 +16,7 @@ from typing import Any
 
 from gptlite.config.yaml import Value, write
 from gptlite.loggers.events import EventFolder, Values, import_errors
-from gptlite.loggers.media import Embeddings, Histogram, Image, Media, encode_png
+from gptlite.loggers.media import Image, encode_png
 from gptlite.loggers.metrics import Sink
 from gptlite.storage import files
 
@@ -28,11 +28,10 @@ TIME_TAGS: Mapping[str, str | None] = {
     "mfu": "speed/mfu",
     "peak_mib": "memory/peak_mib",
 }
-VECTORS, LABELS, PROJECTOR = "embeddings.bytes", "embeddings.tsv", "projector_config.pbtxt"
 
 
 class TensorBoardSink(Sink):
-    """Curves, texts and media in event files below `folder`. Nothing is written before the first call.
+    """Curves, texts and images in event files below `folder`. Nothing is written before the first call.
 
     config: shown as text. hparams: shown in the HParams tab. A resumed run gives the step, tokens, seconds and best
     score of its checkpoint; later events are void. Without resume_step, the folder is emptied.
@@ -79,13 +78,9 @@ class TensorBoardSink(Sink):
         self._open()
         self._updates.write(step, [_text("samples", text)])
 
-    def log_media(self, step: int, tag: str, media: Media) -> None:
+    def log_image(self, step: int, tag: str, image: Image) -> None:
         self._open()
-        if isinstance(media, Embeddings):
-            write_embeddings(self._folder, media)
-        else:
-            value = _histogram(tag, media) if isinstance(media, Histogram) else _image(tag, media)
-            self._updates.write(step, [value])
+        self._updates.write(step, [_image(tag, image)])
 
     def sync(self) -> None:
         for folder in self._folders:
@@ -104,33 +99,13 @@ class TensorBoardSink(Sink):
         for folder in self._folders:  # all at once, so that the first evaluation does not wait for its files
             folder.open()
 
-    def _first_values(self, is_first_file: bool) -> Values:
-        config = [_text("config", self._config)] if self._config and is_first_file else []
-        # In every file, since runs of older versions lack it. TensorBoard shows the first.
+    def _first_values(self) -> Values:
+        config = [_text("config", self._config)] if self._config else []
         return [*config, *([] if self._hparams is None else [_hparams(self._hparams)])]
 
 
-def write_embeddings(folder: Path, embeddings: Embeddings) -> None:
-    """Write or replace the files that the Projector reads from a folder of events."""
-    n_tokens, n_embd = embeddings.vectors.shape
-    rows = ["token\tid", *(f"{label}\t{i}" for i, label in enumerate(embeddings.labels))]
-    config = f"""\
-embeddings {{
-  tensor_name: "token embeddings"
-  tensor_path: "{VECTORS}"
-  tensor_shape: {n_tokens}
-  tensor_shape: {n_embd}
-  metadata_path: "{LABELS}"
-}}
-"""
-    files.make_dirs(folder)
-    files.replace(folder / VECTORS, embeddings.vectors.tobytes())
-    files.replace(folder / LABELS, ("\n".join(rows) + "\n").encode())
-    files.replace(folder / PROJECTOR, config.encode())
-
-
 def _hparams(settings: Mapping[str, Value]) -> dict[str, Any]:
-    """The settings of a run for the HParams tab: a list as text; None is a number that this run does not have.
+    """Encode the settings of a run for the HParams tab: a list as text; None is a number that this run does not have.
 
     Without a summary of the experiment, TensorBoard shows settings that differ first and sorts metrics by their tags,
     so that best/bits_per_byte is the first.
@@ -151,7 +126,7 @@ def _hparams(settings: Mapping[str, Value]) -> dict[str, Any]:
 
 
 def _text(tag: str, text: str) -> dict[str, Any]:
-    """A text summary, indented by four so that TensorBoard, which renders Markdown, shows it unchanged."""
+    """Encode a text, indented by four so that TensorBoard, which renders Markdown, shows it unchanged."""
     with import_errors():
         from tensorboard.plugins.text.metadata import create_summary_metadata  # type: ignore[import-untyped]
 
@@ -164,15 +139,3 @@ def _image(tag: str, image: Image) -> dict[str, Any]:
     height, width, channels = image.shape
     fields = {"height": height, "width": width, "colorspace": channels, "encoded_image_string": encode_png(image)}
     return {"tag": tag, "image": fields}
-
-
-def _histogram(tag: str, histogram: Histogram) -> dict[str, Any]:
-    """A histogram summary: a row of left edge, right edge and count for each bin."""
-    with import_errors():
-        from tensorboard.plugins.histogram.metadata import create_summary_metadata  # type: ignore[import-untyped]
-
-    edges, counts = histogram.edges.tolist(), histogram.counts.tolist()
-    rows = [number for row in zip(edges[:-1], edges[1:], counts, strict=True) for number in row]
-    shape = {"dim": [{"size": len(counts)}, {"size": 3}]}
-    tensor = {"dtype": "DT_DOUBLE", "tensor_shape": shape, "double_val": rows}
-    return {"tag": tag, "metadata": create_summary_metadata(tag, ""), "tensor": tensor}

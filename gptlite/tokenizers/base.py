@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gptlite.errors import DataError
 from gptlite.formatting import Say, say_nothing
+from gptlite.storage.sealed_json import read_sealed
 from gptlite.tokenizers.bpe import PATTERN, BpeTokenizer, train_bpe
 from gptlite.tokenizers.char import CharTokenizer
-from gptlite.tokenizers.folder import END_OF_TEXT, FORMAT_VERSION, META_FILE, Ids, read_meta
+from gptlite.tokenizers.folder import END_OF_TEXT, META_FILE, Ids, not_a_tokenizer
 from gptlite.tokenizers.named import NAMES, load_named
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Tokenizer(Protocol):
 
     @property
     def kind(self) -> str:
-        """As in the config: char, bpe, gpt2 and so on."""
+        """The kind in the config: char, bpe, gpt2 and so on."""
 
     @property
     def vocab_size(self) -> int:
@@ -47,32 +47,32 @@ class Tokenizer(Protocol):
         """Hex sha256 over everything that decides ids."""
 
     def encode(self, text: str) -> Ids:
-        """The ids of a text, (n,), in any type that holds them. "<|endoftext|>" in it is thirteen plain characters.
+        """Return the ids of a text, (n,), in any type that holds them. "<|endoftext|>" in it is plain characters.
 
-        DataError, without a place, for characters that have no ids: those unknown to a char tokenizer, and lone
+        Raise DataError, without a place, for characters that have no ids: those unknown to a char tokenizer, and lone
         surrogates.
         """
 
     def encode_utf8(self, text: bytes) -> Ids:
-        """The same for a text in UTF-8."""
+        """Return the ids of a text in UTF-8. Raise DataError as `encode` does."""
 
     def last_cut(self, text: bytes) -> int:
-        """The last byte where both halves of a text in UTF-8 have the ids of the whole. 0 if none is found."""
+        """Return the last byte at which the halves of a text in UTF-8 have the ids of the whole; 0 if there is none."""
 
     def known(self, text: str) -> str:
-        """The text without the characters that `encode` refuses."""
+        """Return the text without the characters that `encode` refuses."""
 
     def token_bytes(self) -> Sequence[bytes]:
-        """The UTF-8 bytes of each id, vocab_size of them; b"" for end-of-text and for ids that no text can produce."""
+        """Return the UTF-8 bytes of each of the vocab_size ids; b"" for end-of-text and ids that no text produces."""
 
     def decode_bytes(self, ids: Iterable[int]) -> bytes:
-        """The bytes of all ids, joined. DataError for an id outside the vocabulary."""
+        """Return the bytes of all ids, joined. Raise DataError for an id outside the vocabulary."""
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of all ids; bytes that are not UTF-8 become U+FFFD. DataError as for `decode_bytes`."""
+        """Return the text of all ids, like `decode_bytes`; bytes that are not UTF-8 become U+FFFD."""
 
     def files(self) -> dict[str, bytes]:
-        """Name -> content of the files that `load` and transformers' AutoTokenizer read; the same on every call."""
+        """Return name -> content of the files that `load` and transformers' AutoTokenizer read; always the same."""
 
 
 def build(section: TokenizerSection, characters: str, train_texts: Texts, say: Say = say_nothing) -> Tokenizer:
@@ -92,16 +92,12 @@ def build(section: TokenizerSection, characters: str, train_texts: Texts, say: S
 
 
 def fingerprint_inputs(section: TokenizerSection) -> dict[str, Any]:
-    """Everything but the text that decides which tokenizer `build` makes, as plain JSON values.
-
-    How a large text is sampled for a BPE is not among them: a folder that was prepared before there were samples keeps
-    its name, and its tokenizer, which has a fingerprint of its own.
-    """
-    inputs: dict[str, Any] = {"format_version": FORMAT_VERSION, "kind": section.kind}
+    """Return everything but the text that decides which tokenizer `build` makes, as plain JSON values."""
+    inputs: dict[str, Any] = {"kind": section.kind}
     if section.from_ is not None:  # the tokenizer itself decides, wherever it lies
-        meta = read_meta(Path(section.from_))
-        return inputs | {key: meta.get(key) for key in ("fingerprint", "requested_vocab_size")}
-    if section.kind == "bpe":
+        found = load(Path(section.from_))
+        inputs |= {"fingerprint": found.fingerprint, "requested_vocab_size": found.requested_vocab_size}
+    elif section.kind == "bpe":
         # Another release may break ties between equally frequent pairs differently.
         trainer = f"tokenizers {importlib.metadata.version('tokenizers')}"
         inputs |= {"vocab_size": section.bpe_vocab_size, "pattern": PATTERN, "trainer": trainer}
@@ -111,18 +107,16 @@ def fingerprint_inputs(section: TokenizerSection) -> dict[str, Any]:
 def load(folder: Path) -> Tokenizer:
     """Load the tokenizer whose `files` are in `folder`, without a network or a cache.
 
-    DataError if a file is missing, was changed, or has another format version.
+    Raise Damaged if the file that describes it is missing or was changed, RunError if it has another format version.
     """
-    meta = read_meta(folder)
-    kind = meta.get("kind")
+    path = folder / META_FILE
+    fields = read_sealed(path)
+    kind = fields.get("kind")
     if kind == CharTokenizer.kind:
-        return CharTokenizer.read(folder, meta)
+        return CharTokenizer.read(fields, path)
     if kind in ("bpe", *NAMES):
-        return BpeTokenizer.read(folder, meta)
-    raise DataError(
-        f"this gptlite knows no tokenizer of kind {str(kind)[:40]}. Use the version that wrote the file.",
-        str(folder / META_FILE),
-    )
+        return BpeTokenizer.read(fields, path)
+    raise not_a_tokenizer(path, f"there is none of kind {str(kind)[:40]}")
 
 
 class StreamDecoder:
@@ -133,9 +127,9 @@ class StreamDecoder:
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
 
     def feed(self, token: int) -> str:
-        """The characters that this id completes; "" if there are none."""
+        """Return the characters that this id completes; "" if there are none."""
         return self._utf8.decode(self._pieces[token])
 
     def flush(self) -> str:
-        """The rest at the end: U+FFFD if a character is incomplete, else ""."""
+        """Return the rest at the end: U+FFFD if a character is incomplete, else ""."""
         return self._utf8.decode(b"", final=True)

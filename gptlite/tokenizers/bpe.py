@@ -7,7 +7,6 @@ split alike in two engines: that of the trainer and of tokenizer.json (Oniguruma
 from __future__ import annotations
 
 import base64
-import hashlib
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -19,24 +18,14 @@ import numpy as np
 import numpy.typing as npt
 
 from gptlite.errors import DataError
-from gptlite.tokenizers import huggingface
+from gptlite.storage.sealed_json import dump_sealed
+from gptlite.tokenizers import folder, huggingface
 from gptlite.tokenizers.bpe_sample import sample
 from gptlite.tokenizers.cuts import last_cut
-from gptlite.tokenizers.folder import (
-    END_OF_TEXT,
-    META_FILE,
-    check_sizes,
-    checked_ids,
-    describe,
-    dump_tokenizer_json,
-    not_a_tokenizer,
-    read_bytes,
-)
+from gptlite.tokenizers.folder import END_OF_TEXT, META_FILE, checked_ids, not_a_tokenizer
 
 if TYPE_CHECKING:
     import tiktoken
-
-RANKS_FILE = "ranks.tiktoken"
 
 PATTERN = "|".join(
     (
@@ -55,7 +44,6 @@ PATTERN = "|".join(
     )
 )
 
-_MAX_RANKS_BYTES = 64 << 20  # 200,000 tokens take 4 MB
 _MAX_UNUSED = 256  # ids between the last token and end-of-text; the named encodings have at most one
 _MIN_COUNT = 2  # a pair that occurs only once is not worth a token
 _NOT_IN_UTF8 = bytes([0xC0, 0xC1, *range(0xF5, 0x100)])
@@ -72,36 +60,31 @@ class BpeTokenizer:
     requested_vocab_size: int
 
     @classmethod
-    def read(cls, folder: Path, meta: Mapping[str, Any]) -> BpeTokenizer:
-        """Read the tokenizer that `meta`, a checked META_FILE, describes.
-
-        DataError if RANKS_FILE was changed, or if there can be no tokenizer like that.
-        """
-        path, about = folder / RANKS_FILE, folder / META_FILE
-        data, expected = read_bytes(path, _MAX_RANKS_BYTES), str(meta.get("ranks_sha256"))[:64]
-        if (found := hashlib.sha256(data).hexdigest()) != expected:
-            raise DataError(
-                f"the file was changed: its sha256 is {found}, in {META_FILE} it is {expected}. "
-                "Restore it from a copy.",
-                str(path),
-            )
-        ranks = _parse_ranks(data, path)
-        check_sizes(about, meta, len(ranks), len(ranks) + _MAX_UNUSED)
-        pattern, requested = meta.get("pattern"), meta.get("requested_vocab_size")
-        if not isinstance(pattern, str) or type(requested) is not int:
-            raise not_a_tokenizer(about, "its pattern is no text or its requested_vocab_size no integer")
-        return cls(meta["kind"], pattern, ranks, meta["vocab_size"], requested)
+    def read(cls, fields: Mapping[str, Any], path: Path) -> BpeTokenizer:
+        """Return the tokenizer that the `fields` of a META_FILE describe. Raise Damaged when there can be none."""
+        match fields:
+            case {
+                "kind": str(kind),
+                "pattern": str(pattern),
+                "ranks": str(written),
+                "vocab_size": int(size),
+                "requested_vocab_size": int(requested),
+            }:
+                ranks = _parse_ranks(written, path)
+                if len(ranks) < size <= len(ranks) + _MAX_UNUSED + 1:
+                    return cls(kind, pattern, ranks, size, requested)
+        raise not_a_tokenizer(path, "its pattern is no text, or its vocab_size does not fit its tokens")
 
     @property
     def eot_id(self) -> int:
         return self.vocab_size - 1
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
-        return str(self._meta["fingerprint"])
+        return folder.fingerprint(self._fields)
 
     def encode(self, text: str) -> npt.NDArray[np.uint32]:
-        """The ids of a text, (n,). DataError for lone surrogates, and where a named encoding's regex fails."""
+        """Return the ids of a text, (n,). Raise DataError for lone surrogates and where a named encoding fails."""
         try:
             return self._encoding.encode_to_numpy(text, disallowed_special=())
         except UnicodeEncodeError as error:
@@ -122,7 +105,7 @@ class BpeTokenizer:
         return last_cut(text)
 
     def known(self, text: str) -> str:
-        """The text without lone surrogates, which have no bytes."""
+        """Return the text without lone surrogates, which have no bytes."""
         return text.encode("utf-8", "ignore").decode()
 
     def token_bytes(self) -> list[bytes]:
@@ -139,7 +122,7 @@ class BpeTokenizer:
 
     @property
     def _encoding(self) -> tiktoken.Encoding:
-        """One for each thread: with one for all they would wait for each other in tiktoken's regular expressions."""
+        """Return this thread's own: with one for all they would wait for each other in tiktoken's regex engine."""
         if not hasattr(self._of_thread, "encoding"):
             self._of_thread.encoding = self._new_encoding()
         encoding: tiktoken.Encoding = self._of_thread.encoding
@@ -167,22 +150,14 @@ class BpeTokenizer:
         return [*possible, *[b""] * (self.vocab_size - len(self.ranks))]
 
     @cached_property
-    def _ranks_file(self) -> bytes:
-        return b"".join(base64.b64encode(token) + b" %d\n" % rank for rank, token in enumerate(self.ranks))
-
-    @cached_property
-    def _meta(self) -> dict[str, Any]:
-        return describe(
-            self.kind,
-            self.vocab_size,
-            requested_vocab_size=self.requested_vocab_size,
-            pattern=self.pattern,
-            ranks_sha256=hashlib.sha256(self._ranks_file).hexdigest(),
-        )
+    def _fields(self) -> dict[str, Any]:
+        ranks = " ".join(base64.b64encode(token).decode() for token in self.ranks)
+        sizes = {"vocab_size": self.vocab_size, "requested_vocab_size": self.requested_vocab_size}
+        return {"kind": self.kind, "pattern": self.pattern, "ranks": ranks, **sizes}
 
     @cached_property
     def _files(self) -> dict[str, bytes]:  # cached: every checkpoint needs them; a large vocabulary takes a second
-        saved = {META_FILE: dump_tokenizer_json(self._meta), RANKS_FILE: self._ranks_file}
+        saved = {META_FILE: dump_sealed(self._fields)}
         return saved | huggingface.bpe_files(self.ranks, self.pattern, self.eot_id)
 
 
@@ -212,12 +187,12 @@ def train_bpe(texts: Iterable[str], vocab_size: int) -> BpeTokenizer:
     return BpeTokenizer("bpe", PATTERN, ranks, len(ranks) + 1, vocab_size)
 
 
-def _parse_ranks(data: bytes, path: Path) -> tuple[bytes, ...]:
-    """The tokens in RANKS_FILE. DataError unless they are distinct and each byte, which every text may need, is one."""
+def _parse_ranks(written: str, path: Path) -> tuple[bytes, ...]:
+    """Return the tokens. Raise Damaged unless they are distinct and each byte, which every text may need, is one."""
     try:
-        ranks = tuple(base64.b64decode(line.split()[0]) for line in data.splitlines())
-    except (ValueError, IndexError) as error:
-        raise not_a_tokenizer(path, "a line of it holds no token") from error
+        ranks = tuple(map(base64.b64decode, written.split(" ")))
+    except ValueError as error:
+        raise not_a_tokenizer(path, "one of its ranks is no token") from error
     known = set(ranks)
     if len(known) < len(ranks) or b"" in known or not known.issuperset(bytes([byte]) for byte in range(256)):
         raise not_a_tokenizer(path, "a token occurs twice, is empty, or one of the 256 bytes is missing")

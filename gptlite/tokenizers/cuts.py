@@ -23,7 +23,7 @@ _NEAR = (1 << 8, 1 << 12)  # bytes at the end of a text: the first often have a 
 
 
 def last_cut(text: bytes) -> int:
-    """The last place where a text in UTF-8 can be cut, in bytes. 0 if there is none."""
+    """Return the last place where a text in UTF-8 can be cut, in bytes; 0 if there is none."""
     for near in (*_NEAR, len(text)):
         end = text[max(0, len(text) - near) :].decode(errors="ignore")  # it may begin inside a character
         places = [found.start() for found in CUT.finditer(end)]

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from gptlite.errors import DataError
-from gptlite.tokenizers.folder import END_OF_TEXT, dump_tokenizer_json
+from gptlite.tokenizers.folder import END_OF_TEXT
 
 # Byte-level vocabularies spell each byte as a printable character: itself if it is one, else one from U+0100 on.
 _PRINTABLE = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
@@ -22,7 +22,7 @@ _BYTE = {character: byte for byte, character in _CHARACTER.items()}
 
 
 def to_characters(token: bytes) -> str:
-    """The spelling of a token in a byte-level vocabulary.
+    """Spell a token as a byte-level vocabulary does.
 
     >>> to_characters(b" the")
     'Ġthe'
@@ -31,16 +31,16 @@ def to_characters(token: bytes) -> str:
 
 
 def to_bytes(spelling: str) -> bytes:
-    """The inverse of `to_characters`."""
+    """Undo `to_characters`."""
     return bytes(map(_BYTE.__getitem__, spelling))
 
 
 def find_merges(ranks: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    """The pair that each token of more than one byte was merged from, in the order of `ranks`.
+    """Yield the pair that each token of more than one byte was merged from, in the order of `ranks`.
 
     tiktoken merges any neighbours that make up a known token, the lowest rank first. Before the last merge of a token,
-    its bytes have gone through all merges of lower rank, wherever it occurs, so its pair is always the same. DataError
-    for a token that no merge makes.
+    its bytes have gone through all merges of lower rank, wherever it occurs, so its pair is always the same. Raise
+    DataError for a token that no merge makes.
     """
     rank_of = {token: rank for rank, token in enumerate(ranks)}
     for rank, token in enumerate(ranks):
@@ -52,7 +52,7 @@ def find_merges(ranks: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _merged_below(token: bytes, limit: int, rank_of: dict[bytes, int]) -> list[bytes]:
-    """The parts of `token` after all merges of a rank below `limit`."""
+    """Return the parts of `token` after all merges of a rank below `limit`."""
     parts = [token[at : at + 1] for at in range(len(token))]
     pairs = [rank_of.get(left + right, limit) for left, right in pairwise(parts)]  # the rank of each with the next
     while (rank := min(pairs, default=limit)) < limit:
@@ -65,7 +65,7 @@ def _merged_below(token: bytes, limit: int, rank_of: dict[bytes, int]) -> list[b
 
 
 def bpe_files(ranks: Sequence[bytes], pattern: str, eot_id: int) -> dict[str, bytes]:
-    """The files of a byte-level BPE."""
+    """Return the files of a byte-level BPE."""
     spelled = {token: to_characters(token) for token in ranks}
     split = {"type": "Split", "pattern": {"Regex": _for_oniguruma(pattern)}, "behavior": "Isolated", "invert": False}
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
@@ -80,13 +80,13 @@ def bpe_files(ranks: Sequence[bytes], pattern: str, eot_id: int) -> dict[str, by
 
 
 def char_files(characters: str) -> dict[str, bytes]:
-    """The files of a character tokenizer: a BPE without merges."""
+    """Return the files of a character tokenizer: a BPE without merges."""
     vocab = {character: place for place, character in enumerate(characters)}
     return _files(len(characters), pre_tokenizer=None, decoder={"type": "Fuse"}, vocab=vocab, merges=[])
 
 
 def _for_oniguruma(pattern: str) -> str:
-    """The pattern for the engine of Hugging Face's library, which reads x{1,3}+ as a repeated group.
+    """Rewrite a pattern for the engine of Hugging Face's library, which reads x{1,3}+ as a repeated group.
 
     At the end of an alternative, where cl100k_base has it, x{1,3} matches the same.
     """
@@ -129,4 +129,5 @@ def _files(
         "split_special_tokens": True,  # "<|endoftext|>" in a text is plain characters, as in gptlite
     }
     content = json.dumps(tokenizer, ensure_ascii=False, separators=(",", ":"))
-    return {"tokenizer.json": content.encode(), "tokenizer_config.json": dump_tokenizer_json(config)}
+    settings = json.dumps(config, indent=1) + "\n"
+    return {"tokenizer.json": content.encode(), "tokenizer_config.json": settings.encode()}

@@ -36,10 +36,9 @@ _WHERE = "tokenizer.kind"
 
 
 def load_named(kind: str, say: Say = say_nothing) -> BpeTokenizer:
-    """One of NAMES, with tiktoken's ids. Of its special tokens only end-of-text is kept, so that this is the last id.
+    """Return one of NAMES, with tiktoken's ids. Of its special tokens only end-of-text is kept, so that it is last.
 
-    StorageError, a line per missing file, when they are neither cached nor downloadable. `say` gets the progress of
-    downloads.
+    Raise StorageError, a line per missing file, when they are neither cached nor downloadable.
     """
     from tiktoken_ext.openai_public import ENCODING_CONSTRUCTORS  # type: ignore[import-untyped]
 

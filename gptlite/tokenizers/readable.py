@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 
 def readable(piece: bytes) -> str:
-    """The text of a token, with newlines, tabs and blanks as they are.
+    """Return the text of a token, with newlines, tabs and blanks as they are.
 
     Parts of characters, control characters and marks that change the direction of writing become escape sequences.
 
@@ -18,7 +18,7 @@ def readable(piece: bytes) -> str:
 
 
 def label(piece: bytes) -> str:
-    """The text of a token on one line, with a symbol for each blank, newline and tab.
+    """Return the text of a token on one line, with a symbol for each blank, newline and tab.
 
     >>> label(b" the\\n")
     '␣the↵'
@@ -27,5 +27,5 @@ def label(piece: bytes) -> str:
 
 
 def labels(pieces: Sequence[bytes], ids: Iterable[int], end: int) -> dict[int, str]:
-    """Labels by id. `end` is the id of end-of-text."""
+    """Return labels by id. `end` is the id of end-of-text."""
     return {i: "end of text" if i == end else label(pieces[i]) or "no text" for i in ids}

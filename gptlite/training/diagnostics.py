@@ -1,4 +1,4 @@
-"""Optional measurements of an update: gradient norms by layer, the update ratio, histograms, learning rates."""
+"""Optional measurements of an update: gradient norms by layer, the update ratio, learning rates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from torch.nn.utils import get_total_norm
 
-from gptlite.loggers.media import Histogram
 from gptlite.model.gpt import GPT
 from gptlite.training.optim.build import Optimizers
 
@@ -53,7 +52,6 @@ class Diagnostics:
 
     update_ratio: UpdateRatio | None = None
     layers: bool = False  # norms of the gradient by layer
-    gradients: bool = False  # histograms
 
 
 NO_DIAGNOSTICS = Diagnostics()
@@ -72,21 +70,6 @@ def layer_grad_norms(model: GPT) -> dict[str, float]:
         layer = {"blocks": "block_", "ln_f": "final_norm", "head": "head"}.get(module, "embeddings")
         gradients[layer + str(int(number) + 1) if layer == "block_" else layer].append(p.grad)
     return {f"grad_norm/{layer}": get_total_norm(tensors).item() for layer, tensors in gradients.items()}
-
-
-def weight_histograms(model: GPT) -> dict[str, Histogram]:
-    """A histogram of each parameter, by tag."""
-    return {f"weights/{name}": histogram(p) for name, p in model.named_parameters()}
-
-
-def gradient_histograms(model: GPT) -> dict[str, Histogram]:
-    """A histogram of the gradient of each parameter, by tag."""
-    return {f"gradients/{name}": histogram(p.grad) for name, p in model.named_parameters() if p.grad is not None}
-
-
-def histogram(numbers: Tensor) -> Histogram:
-    """The histogram of a tensor of any shape, on any device."""
-    return Histogram.of(numbers.detach().float().cpu().numpy())
 
 
 def learning_rates(optimizers: Optimizers) -> dict[str, float]:

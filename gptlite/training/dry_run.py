@@ -113,7 +113,7 @@ def time_parts(trainer: Trainer, scratch_parent: Path) -> Times:
 
     def show() -> None:
         trainer.sample()
-        trainer.media()
+        trainer.attention_images()
 
     def save(folder: Path) -> None:
         files = checkpoint_files(trainer.language_model, trainer.identity, trainer.cfg, TrainState(), {})

@@ -34,7 +34,7 @@ def open_log(cfg: RunConfig, manifest: Manifest, run: Run, restored: Restored | 
         baselines = run.path.parent / FOLDER / name_of_text(manifest)
         extras += [tensorboard_sink(cfg, manifest, run, state), BaselineSink(baselines, baselines_of(manifest))]
     resume_step, ends = (None, NO_ENDS) if restored is None else (restored.state.step, restored.logs)
-    return MetricLog.open(run.path, resume_step=resume_step, ends=ends, extras=extras, warn=listener.say)
+    return MetricLog.open(run.path, resume_step=resume_step, ends=ends, extras=extras, say=listener.say)
 
 
 def tensorboard_sink(cfg: RunConfig, manifest: Manifest, run: Run, state: TrainState | None) -> TensorBoardSink:

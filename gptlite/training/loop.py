@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from time import perf_counter
 
 from gptlite.compute.distributed import Dist
 from gptlite.config.schema import RunConfig
 from gptlite.config.training import TrainSection
-from gptlite.loggers.media import Media
 from gptlite.loggers.metrics import MetricLog
 from gptlite.planning.epochs import EVALUATIONS, updates_per_evaluation
 from gptlite.runs.run import Run
@@ -43,7 +41,7 @@ def train(
     while not done:
         started_at = perf_counter()
         eval_follows = evaluations.follow(state)
-        diagnostics = diagnostics_for(state.step + 1, cfg, update_ratio, eval_follows)
+        diagnostics = diagnostics_for(state.step + 1, cfg, update_ratio)
         stats = train_step(trainer, state.step, elapsed_fraction(state, cfg.train), diagnostics)
         update_seconds += perf_counter() - started_at
         state = state.after_update(stats.loss, trainer.tokens_per_update, clock())
@@ -60,7 +58,7 @@ def train(
         if eval_due and request > SAVE:  # whoever stops us may not wait for an evaluation
             state = replace(state, evaluation_due=True)
         elif eval_due:
-            state = evaluate_and_log(trainer, state, log, stats.gradients)
+            state = evaluate_and_log(trainer, state, log)
             done = is_done(state, cfg.train)
             request = max(request, dist.largest(signals.take_request()))
         evaluated_at = clock() if eval_due else state.elapsed
@@ -92,7 +90,7 @@ def save(
 def make_up_evaluation(trainer: Trainer, run: Run, state: TrainState, log: MetricLog, listener: Listener) -> TrainState:
     """The evaluation that a signal came before, and a checkpoint with its result in place of the one without."""
     clock = clock_for(trainer, state.elapsed)
-    state = evaluate_and_log(trainer, state, log, {})
+    state = evaluate_and_log(trainer, state, log)
     evaluated_at = clock()
     save(trainer, run, state, log, listener, again=True)
     return state.after_pause(evaluated_at - state.elapsed, clock() - evaluated_at)
@@ -111,11 +109,8 @@ def save_initial(trainer: Trainer, run: Run, state: TrainState, log: MetricLog, 
     return replace(state, save_seconds=clock())
 
 
-def evaluate_and_log(trainer: Trainer, state: TrainState, log: MetricLog, gradients: Mapping[str, Media]) -> TrainState:
-    """Evaluate, and log the score with a sample. Diverged if the loss is not finite.
-
-    gradients: histograms of the newest gradients, where they are wanted.
-    """
+def evaluate_and_log(trainer: Trainer, state: TrainState, log: MetricLog) -> TrainState:
+    """Evaluate, and log the score with a sample. Raise Diverged if the loss is not finite."""
     score = trainer.evaluate()
     if not math.isfinite(score.loss):
         train_cfg = trainer.cfg.train
@@ -125,8 +120,8 @@ def evaluate_and_log(trainer: Trainer, state: TrainState, log: MetricLog, gradie
     values |= trainer.attention_entropies()
     log.write(state.step, "val", {**values, "tokens": state.tokens}, {"elapsed": state.elapsed})
     log.log_sample(state.step, trainer.sample())
-    for tag, media in (*trainer.media().items(), *gradients.items()):
-        log.log_media(state.step, tag, media)
+    for tag, image in trainer.attention_images().items():
+        log.log_image(state.step, tag, image)
     return state.after_eval(score)
 
 
@@ -187,12 +182,10 @@ class Evaluations:
         return int(EVALUATIONS * (elapsed_fraction(state, self._train_cfg) or 0.0))
 
 
-def diagnostics_for(step: int, cfg: RunConfig, update_ratio: UpdateRatio, eval_follows: bool) -> Diagnostics:
-    """Choose what to measure in the update that ends at `step`. eval_follows: whether its score is taken then."""
+def diagnostics_for(step: int, cfg: RunConfig, update_ratio: UpdateRatio) -> Diagnostics:
+    """Choose what to measure in the update that ends at `step`."""
     log_due = is_due(step, cfg.log.every, step == cfg.train.updates)
-    return Diagnostics(
-        update_ratio if log_due else None, log_due and cfg.log.grad_norms, eval_follows and cfg.log.histograms
-    )
+    return Diagnostics(update_ratio if log_due else None, log_due and cfg.log.grad_norms)
 
 
 class Clock:

@@ -15,7 +15,6 @@ from gptlite.config.training import TrainSection
 from gptlite.course.scheduled_sampling import mixed_inputs, random_bits, replaced_fraction_at
 from gptlite.errors import ConfigError, Diverged
 from gptlite.formatting import counted
-from gptlite.loggers.media import Histogram
 from gptlite.model.dropout import DropoutMasks
 from gptlite.model.gpt import nll_sum
 from gptlite.model.sampled_softmax import VocabSample, sampled_nll_sum
@@ -24,7 +23,6 @@ from gptlite.seeds import mix
 from gptlite.training.diagnostics import (
     NO_DIAGNOSTICS,
     Diagnostics,
-    gradient_histograms,
     layer_grad_norms,
     learning_rates,
 )
@@ -44,14 +42,13 @@ GPU_MICRO_TOKENS = 65536
 class StepStats:
     """Results of one update: the mean loss in nats per token, the norm of the whole gradient before clipping.
 
-    more: other metrics that were asked for, by name; gradients: histograms by tag.
+    more: other metrics that were asked for, by name.
     """
 
     loss: float
     grad_norm: float
     lr: float
     more: Mapping[str, float] = field(default_factory=dict)
-    gradients: Mapping[str, Histogram] = field(default_factory=dict)
 
 
 def rows_per_process(batch_size: int, world_size: int) -> int:
@@ -166,10 +163,9 @@ def train_step(
     more = {"scheduled_sampling": replaced_fraction} if cfg.train.scheduled_sampling > 0.0 else {}
     if diagnostics.layers:
         more |= layer_grad_norms(model)
-    gradients = gradient_histograms(model) if diagnostics.gradients else {}
     limit = math.inf if cfg.train.grad_clip is None else cfg.train.grad_clip
     grad_norm = torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
-    stats = StepStats(loss.item(), grad_norm.item(), lr, more, gradients)
+    stats = StepStats(loss.item(), grad_norm.item(), lr, more)
     if not (math.isfinite(stats.loss) and math.isfinite(stats.grad_norm)):
         what = f"the loss is {stats.loss:.4g} and the norm of the gradient {stats.grad_norm:.4g}"
         raise diverged(step + 1, what, lr if step else None, cfg.train)

@@ -18,13 +18,13 @@ from gptlite.formatting import Say
 from gptlite.inference.language_model import LanguageModel
 from gptlite.inference.score import Score
 from gptlite.loggers.log_files import LogEnd
-from gptlite.loggers.media import Media
+from gptlite.loggers.media import Image
 from gptlite.model.gpt import GPT
 from gptlite.model.sampled_softmax import VocabSampler
 from gptlite.runs.checkpoint import prune, save_checkpoint, write_pointer
 from gptlite.runs.run import Run
 from gptlite.training.checkpointing import Identity, checkpoint_files, checkpoint_tensors, first_non_finite
-from gptlite.training.eval_media import attention_entropies, eval_media
+from gptlite.training.eval_media import attention_entropies, attention_images
 from gptlite.training.optim.build import Optimizers
 from gptlite.training.state import TrainState
 
@@ -85,9 +85,9 @@ class Trainer:
         """The mean entropy of the attention of each block, by metric name, where it is logged."""
         return attention_entropies(self.language_model, self.cfg, self.validation, self.dist)
 
-    def media(self) -> Mapping[str, Media]:
-        """Images, histograms and embeddings for TensorBoard, by tag."""
-        return eval_media(self.language_model, self.cfg, self.validation, self.dist)
+    def attention_images(self) -> Mapping[str, Image]:
+        """Return the images of attention for TensorBoard, by tag, where they are logged."""
+        return attention_images(self.language_model, self.cfg, self.validation, self.dist)
 
     def find_non_finite(self) -> str | None:
         """The name of a parameter or optimizer state that is not finite in the main process; None where all are."""

@@ -12,7 +12,7 @@ from gptlite.config.loading import builtin_folder
 from gptlite.config.schema import SECTIONS
 
 CONFIGS = sorted(path.stem for path in builtin_folder("configs").glob("*.yaml"))
-EVERYTHING = ["log.tensorboard=true", "log.attention=true", "log.grad_norms=true", "log.histograms=true"]
+EVERYTHING = ["log.tensorboard=true", "log.attention=true", "log.grad_norms=true"]
 # What a value needs beside it.
 WITH = {
     "model.variant=no_residual": ["model.init=gpt2"],

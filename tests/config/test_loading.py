@@ -175,11 +175,6 @@ optim:
             "sample: {n: 5, beams: 4}",
             "1: sample.n is 5, but beam search with 4 beams finds at most 4 texts. Set beams to 5 or more.",
         ),
-        (
-            "log: {histograms: true, tensorboard: false}",
-            "1: log.histograms is true, but tensorboard is false, and only TensorBoard can show them. Use "
-            "log.histograms=false or log.tensorboard=true.",
-        ),
         ("model: {n_embd: 1}", "1: model.n_embd is 1, which is not a multiple of n_head (4). Use 4."),
         ("run: {dir:}", "1: run.dir is null, but it must be the path of a folder."),
         ("\n\ttrain: 3", "2: there is a tab here. Indent with spaces."),

@@ -251,7 +251,7 @@ def test_a_closed_pipe_does_not_end_training(tmp_path: Path) -> None:
     os.close(reader)
     with os.fdopen(writer, "w", buffering=1, encoding="utf-8") as stream:
         console = ConsoleSink(stream, total=10)
-        with MetricLog.open(tmp_path, resume_step=None, extras=[console], warn=pytest.fail) as log:
+        with MetricLog.open(tmp_path, resume_step=None, extras=[console], say=pytest.fail) as log:
             console.say("hello")
             console.progress(1, 1.0)
             log.write(1, "train", {"loss": 1.0})

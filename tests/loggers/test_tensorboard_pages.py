@@ -1,22 +1,17 @@
-"""The HParams and Projector pages of TensorBoard, asked through their back ends without a browser."""
+"""The HParams page of TensorBoard, asked through its back end without a browser."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from tensorboard import context
 from tensorboard.backend.event_processing.data_provider import MultiplexerDataProvider
 from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
 from tensorboard.plugins.base_plugin import TBContext
 from tensorboard.plugins.hparams import api_pb2, list_session_groups
 from tensorboard.plugins.hparams.backend_context import Context
-from tensorboard.plugins.projector.projector_plugin import ProjectorPlugin
-from werkzeug.test import Client
 
-from gptlite.loggers.media import Embeddings
 from gptlite.loggers.tensorboard import TensorBoardSink
 
 
@@ -93,27 +88,3 @@ def test_a_resumed_run_has_one_row_and_remembers_its_best(tmp_path: Path) -> Non
     sink.log(3, "val", {"bits_per_byte": 2.25, "tokens": 3}, {"elapsed": 3.0})
     sink.close()
     assert session_groups(tmp_path) == [("a/tb", {"model.n_layer": 2.0}, 2.0)]
-
-
-def test_the_projector_reads_the_vectors_with_their_labels(tmp_path: Path) -> None:
-    vectors = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
-    labels = [f"t{i}" for i in range(47)] + ["é", '"', "␣the↵"]
-    sink = TensorBoardSink(tmp_path / "a" / "tb")
-    sink.log(1, "train", {"loss": 1.0}, {})
-    sink.log_media(1, "embeddings", Embeddings(labels[::-1], vectors + 1))
-    sink.log_media(2, "embeddings", Embeddings(labels, vectors))  # the newest counts
-    sink.close()
-    apps = ProjectorPlugin(told_of(tmp_path)).get_plugin_apps()
-
-    def asked(route: str, **words: str) -> bytes:
-        answer = Client(apps[route]).get("/", query_string=words)
-        assert answer.status_code == 200
-        return answer.data
-
-    assert json.loads(asked("/runs")) == ["a/tb"]
-    (embedding,) = json.loads(asked("/info", run="a/tb"))["embeddings"]
-    assert embedding["tensorShape"] == [50, 3]
-    name = embedding["tensorName"]
-    assert np.array_equal(np.frombuffer(asked("/tensor", run="a/tb", name=name), np.float32).reshape(50, 3), vectors)
-    rows = asked("/metadata", run="a/tb", name=name).decode().splitlines()
-    assert rows == ["token\tid", *(f"{label}\t{i}" for i, label in enumerate(labels))]

@@ -20,55 +20,15 @@ MARKS = [chr(c) for c in range(sys.maxunicode) if unicodedata.category(chr(c)).s
 CONTROLS = [
     chr(c) for c in (*range(32), *range(0x7F, 0xA0), 0xAD, *range(0x200B, 0x2010), *range(0x2028, 0x202F), 0xFEFF)
 ]
-SPACES = [
-    " ",
-    "  ",
-    "\t",
-    "\n",
-    "\r",
-    "\r\n",
-    "\x0b",
-    "\x0c",
-    "\x85",
-    "\xa0",
-    "\u1680",
-    "\u2003",
-    "\u2028",
-    "\u2029",
-    "\u3000",
-]
+SPACES = [" ", "  ", *"\t\n\r", "\r\n", *"\x0b\x0c\x85\xa0\u1680\u2003\u2028\u2029\u3000"]
 NEARLY_SPECIAL = [
-    "<|endoftext|>",
-    "<|endoftext|",
-    "|>",
-    "<|",
-    "<|unknown|>",
-    "<|im_start|>",
-    "[CLS]",
-    "<s>",
-    "</s>",
-    "\u2581",
-    "\u0120",
+    *("<|endoftext|>", "<|endoftext|", "|>", "<|", "<|unknown|>", "<|im_start|>", "[CLS]", "<s>", "</s>"),
+    *("\u2581", "\u0120"),
 ]
 WORDS = [
-    *(
-        "the",
-        "Don't",
-        "we'll",
-        "they\u2019re",
-        "x1",
-        "_name",
-        "3.14",
-        "12345",
-        "na\u00efve",
-        "\u4e2d\u6587",
-        "\u0e44\u0e17\u0e22",
-    ),
-    *(
-        "\u0928\u092e\u0938\u094d\u0924\u0947",
-        "\u0645\u0631\u062d\u0628\u0627",
-        "\U0001f468\u200d\U0001f469\u200d\U0001f467",
-    ),
+    *("the", "Don't", "we'll", "they\u2019re", "x1", "_name", "3.14", "12345", "na\u00efve", "\u4e2d\u6587"),
+    *("\u0e44\u0e17\u0e22", "\u0928\u092e\u0938\u094d\u0924\u0947", "\u0645\u0631\u062d\u0628\u0627"),
+    "\U0001f468\u200d\U0001f469\u200d\U0001f467",
 ]
 
 

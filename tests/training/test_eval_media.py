@@ -22,14 +22,11 @@ from gptlite.model.gpt import GPT
 from gptlite.runs.run import Run
 from gptlite.tokenizers.char import CharTokenizer
 from gptlite.training import launch
-from gptlite.training.diagnostics import weight_histograms
 from gptlite.training.eval_media import (
     attention_entropies,
     attention_images,
-    eval_media,
     fixed_text,
     mean_entropy,
-    token_embeddings,
 )
 
 CPU = Compute(torch.device("cpu"), "fp32", "fused", 1)
@@ -62,7 +59,7 @@ def test_the_fixed_text_is_the_prompt_or_the_beginning_of_the_validation_text():
 def test_every_layer_has_a_picture_of_the_weights_that_the_equation_gives():
     cfg = config(eval__prompt="cabb")
     judge = model(cfg)
-    shown = attention_images(judge, cfg, VALIDATION)
+    shown = attention_images(judge, cfg, VALIDATION, Dist())
     layers = attention_steps(judge.gpt, judge.encode("cabb"))
     assert list(shown) == ["attention/layer_1", "attention/layer_2"]
     for picture, layer in zip(shown.values(), layers, strict=True):
@@ -112,26 +109,11 @@ def test_only_the_main_process_looks_and_only_if_it_is_told_to(monkeypatch):
     cfg = config()
     judge = model(cfg)
     monkeypatch.setattr(GPT, "hidden", lambda *_: pytest.fail("the model ran"))
-    assert eval_media(judge, cfg, VALIDATION, Dist(rank=1, world_size=2)) == {}
+    assert attention_images(judge, cfg, VALIDATION, Dist(rank=1, world_size=2)) == {}
     assert attention_entropies(judge, cfg, VALIDATION, Dist(rank=1, world_size=2)) == {}
     assert attention_entropies(judge, config(log__attention=False), VALIDATION, Dist()) == {}
-    assert eval_media(judge, config(log__attention=False, log__tensorboard=False), VALIDATION, Dist()) == {}
-    assert list(eval_media(judge, config(log__attention=False), VALIDATION, Dist())) == ["embeddings"]
-
-
-def test_the_vectors_of_the_tokens_are_the_rows_of_the_table_each_with_its_label():
-    judge = model(config())
-    shown = token_embeddings(judge)
-    assert shown.labels == ["a", "b", "c", "d", "e", "end of text"]
-    assert np.array_equal(shown.vectors, judge.gpt.token_embedding.weight.detach().numpy())
-
-
-def test_the_weights_of_every_parameter_are_counted():
-    judge = model(config())
-    shown = weight_histograms(judge.gpt)
-    assert {tag: int(h.counts.sum()) for tag, h in shown.items()} == {
-        f"weights/{name}": p.numel() for name, p in judge.gpt.named_parameters()
-    }
+    assert attention_images(judge, config(log__attention=False), VALIDATION, Dist()) == {}
+    assert attention_images(judge, config(log__tensorboard=False), VALIDATION, Dist()) == {}
 
 
 def test_pictures_and_entropies_appear_at_each_evaluation_and_change_no_number_of_the_run(tiny, tmp_path):

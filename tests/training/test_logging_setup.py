@@ -26,7 +26,6 @@ EVERYTHING = {
     "log.tensorboard": True,
     "log.attention": True,
     "log.grad_norms": True,
-    "log.histograms": True,
     "log.every": 3,
     "save.every": 5,
     "train.optimizer": "muon",
@@ -160,8 +159,8 @@ def test_the_curves_are_the_numbers_of_the_log(runs: tuple[Run, Run]) -> None:
 def test_without_tensorboard_nothing_of_it_is_written_or_computed(
     tiny: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gptlite.training.eval_media.token_embeddings", lambda model: pytest.fail("nobody shows it"))
-    run = launch.start(tiny, root=tmp_path / "runs", base="tiny").run
+    monkeypatch.setattr("gptlite.training.eval_media.attention_image", lambda _: pytest.fail("nobody shows it"))
+    run = launch.start(tiny.with_values({"log.attention": True}), root=tmp_path / "runs", base="tiny").run
     assert not (run.path / "tb").exists()
 
 

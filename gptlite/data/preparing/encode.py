@@ -32,7 +32,7 @@ from gptlite.formatting import size
 from gptlite.storage import files
 from gptlite.storage.json_files import SEALED_VERSION, check_version, read_sealed, write_sealed
 from gptlite.tokenizers.base import Tokenizer
-from gptlite.tokenizers.char import UnseenCharacters
+from gptlite.tokenizers.char import CharacterSet
 
 PROGRESS_FILE = "progress.json"
 _AHEAD = 2  # blocks per worker that are in memory at a time
@@ -134,7 +134,7 @@ def encode_corpus(
     _remove_unfinished(folder, progress.values())
     splits = {name: _SplitWriter(folder, name, tokenizer, shard_tokens, progress[name]) for name in SPLITS}
     share = choose_share(int(corpus.sizes.sum()))
-    overlap, unseen = OverlapMeter(), UnseenCharacters(corpus.characters)
+    overlap, trained = OverlapMeter(), CharacterSet()
     text_bytes, forced_cuts = Counter[SplitName](), 0
 
     def encode(block: Block) -> tuple[Block, EncodedBlock | None]:
@@ -160,10 +160,12 @@ def encode_corpus(
             overlap.add(block.split, sample(block.texts, share))
             forced_cuts += block.forced
             if block.split == "train":
-                unseen.remove(block.texts)
+                for text in block.texts:
+                    trained.add(text)
         found = baselines.result()
         train, val = (EncodedSplit(splits[name].writer.finish(), text_bytes[name]) for name in SPLITS)
-    return EncodedCorpus(train, val, unseen.sorted(), found, overlap.finish(), forced_cuts)
+    val_only = "".join(sorted(set(corpus.characters) - set(trained.sorted())))
+    return EncodedCorpus(train, val, val_only, found, overlap.finish(), forced_cuts)
 
 
 def _baselines(corpus: Corpus, stopped: threading.Event) -> Baselines:

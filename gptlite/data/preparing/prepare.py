@@ -161,7 +161,7 @@ def _unfinished(folder: Path) -> tuple[Path, Tokenizer] | None:
             try:
                 read_progress(path)
                 return path, load(path / TOKENIZER_FOLDER)
-            except DataError:
+            except (DataError, RunError):
                 continue  # it is damaged
     return None
 

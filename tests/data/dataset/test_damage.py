@@ -23,7 +23,6 @@ FILES = (
     "val-00000.bin",
     "val-00000.idx",
     "tokenizer/gptlite_tokenizer.json",
-    "tokenizer/ranks.tiktoken",
     "tokenizer/tokenizer.json",
     "tokenizer/tokenizer_config.json",
 )

@@ -17,26 +17,6 @@ from gptlite.data.dataset.shards import ShardWriter
 from gptlite.data.preparing.prepare import prepare
 from gptlite.errors import DataError
 
-# Written for the text below by a version that called the baselines "reference".
-OLD_MANIFEST = """{
-"format_version": 1, "fingerprint": "d5190525e32ce340154aecd8b466e1167b048e37466a53dcbc2b116f4a18074f",
-"sources": [{"name": "book.txt", "files": 1, "bytes": 200,
-    "sha256": "295cbb667c2d2380418d4c7576c666c4f1690de2a2433f0e301bd5923377f8ed", "python": null}],
-"encoding": "utf-8", "normalize": "none",
-"tokenizer": {"kind": "char", "fingerprint": "13a71ba680e7845ee7d5b576ef92d23b762771885c513cdb774ac34f71d12cef",
-    "vocab_size": 11, "requested_vocab_size": 11},
-"start_id": 0,
-"split_rule": {"rule": "tail_of_the_document", "threshold": 0.1, "val_fraction": 0.1, "val_max_bytes": 10000000},
-"train": {"tokens": 180, "bytes": 180, "documents": 1, "shards": [{
-    "file": "train-00000.bin", "tokens": 180, "documents": 1,
-    "sha256": "49730166ea6f8d8956f96db8bf6ee509081423a5c8bf2a0ced9658d3a2576fe9",
-    "index_sha256": "af5570f5a1810b7af78caf4bc70a660f0df51e42baf91d4de5b2328de0e83dfc"}]},
-"val": {"tokens": 20, "bytes": 20, "documents": 1, "shards": [{
-    "file": "val-00000.bin", "tokens": 20, "documents": 1,
-    "sha256": "f451eac0a122c27cabbcbc5970714a7d68c7044261461f7efcf32f2425125f55",
-    "index_sha256": "af5570f5a1810b7af78caf4bc70a660f0df51e42baf91d4de5b2328de0e83dfc"}]},
-"reference": {"unigram": 3.3219, "gzip": 12.8, "xz": 30.4, "bigram": 0.1661}
-}"""
 CHAR = TokenizerSection(kind="char")
 
 
@@ -80,14 +60,6 @@ def test_a_folder_copied_elsewhere_works(prepared: Prepared, tmp_path: Path) -> 
     copy = Prepared(Path(shutil.copytree(prepared.path, tmp_path / "elsewhere")))
     copy.verify()
     assert copy.manifest == prepared.manifest
-
-
-def test_a_folder_of_an_older_version_is_found_and_read(prepared: Prepared) -> None:
-    (prepared.path / "manifest.json").write_text(OLD_MANIFEST)
-    old = prepare(DataSection(source=str(prepared.path.parent / "book.txt"), dir=str(prepared.path.parent)), CHAR)
-    old.verify()
-    assert old.path == prepared.path
-    assert old.manifest == dataclasses.replace(prepared.manifest, report=None)
 
 
 def test_a_manifest_of_a_version_without_bigram_baseline_is_read(prepared: Prepared) -> None:

@@ -64,16 +64,6 @@ def test_of_several_addresses_the_first_that_has_the_text_is_taken(plays: Path, 
     assert lines == [f"downloading {url}.gone", f"downloading {url}"]
 
 
-def test_what_arrived_of_a_text_is_no_text(plays: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "d"
-    folder.mkdir()
-    (folder / ".plays.txt.part").write_text(TEXT[:10])
-    for spec in (folder, folder / "*", folder / "**"):
-        with pytest.raises(DataError, match="there is no text file here"):
-            open_source(str(spec))
-    assert not open_source("plays", downloads=folder).files[0].exists()
-
-
 def test_a_prepared_data_set_needs_no_download(
     plays: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serve: Callable[[dict[str, bytes]], str]
 ) -> None:
