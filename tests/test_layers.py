@@ -31,7 +31,7 @@ PACKAGES = (
         "tokenizers",
         "data",
     ),
-    *("loggers", "runs", "inference", "planning", "training", "views", "cli"),
+    *("loggers", "runs", "planning", "inference", "training", "views", "cli"),
 )
 TORCH_PACKAGES = {"compute", "model", "inference", "training"}
 TORCH_FILES = {"gptlite/data/dataset/batches.py", "gptlite/runs/checkpoint.py"}

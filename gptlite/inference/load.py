@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from gptlite import tokenizers
-from gptlite.compute.device import resolve_compute
 from gptlite.config.loading import Override
 from gptlite.config.schema import ModelSection, RunSection
 from gptlite.errors import ConfigError, RunError
@@ -21,6 +20,7 @@ from gptlite.inference.language_model import LanguageModel, ModelInfo
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import FORMAT_VERSION, from_gpt2
 from gptlite.model.sizes import count_parameters, count_tensors
+from gptlite.planning.auto import resolve_compute
 from gptlite.runs.checkpoint import Checkpoint, Damaged
 from gptlite.runs.find import choose_checkpoint, load_checkpoint_config
 from gptlite.runs.run import runs_folder

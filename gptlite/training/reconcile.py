@@ -1,4 +1,4 @@
-"""The keys that a resumed run may change, those that must be as they were, and what another machine makes inexact."""
+"""The keys that a resumed run may change, and those that must be as they were."""
 
 from __future__ import annotations
 
@@ -35,16 +35,8 @@ OF_EACH_PROCESS = ("data.source", "data.val_source", "data.dir", "tokenizer.from
 
 
 def saved_config(run: Run) -> RunConfig:
-    """The config of a run, as it was trained.
-
-    Before train.adamw_lr AdamW took half of Muon's learning rate, and before train.vocab_sample all ids were scored.
-    """
-    cfg = parse_config(run.config_text(), str(run.path / CONFIG))
-    if isinstance(cfg.train.lr, str):  # `auto`: edited by hand
-        return cfg
-    adamw_lr = cfg.train.highest_lr / 2 if cfg.train.optimizer == "muon" else None
-    before = {"train.adamw_lr": adamw_lr, "train.vocab_sample": None}
-    return cfg.with_values({key: value for key, value in before.items() if key not in cfg.given()})
+    """Return the config of a run, as it was trained."""
+    return parse_config(run.config_text(), str(run.path / CONFIG))
 
 
 def flat(cfg: RunConfig) -> Iterator[tuple[str, Any]]:
@@ -96,19 +88,3 @@ def contradictions(recorded: Mapping[str, Any], cfg: RunConfig) -> list[str]:
         for key, value in deciding_values(cfg).items()
         if key in recorded and recorded[key] != value
     ]
-
-
-def inexact_because(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """A warning where run.json has another torch, processor, number of threads or of processes than before, or None."""
-    pairs = {
-        "torch": [info.get("versions", {}).get("torch") for info in (before, now)],
-        "processor": [info.get("processor") for info in (before, now)],
-        "threads": [info.get("threads") for info in (before, now)],
-        "processes": [info.get("world_size") for info in (before, now)],
-    }
-    changed = [f"{what} {new} (before: {old})" for what, (old, new) in pairs.items() if old not in (None, new)]
-    if not changed:
-        return None
-    return (
-        f"warning: resumed with {', '.join(changed)}, so the end will not be bit for bit that of an uninterrupted run"
-    )

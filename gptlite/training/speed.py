@@ -11,12 +11,13 @@ from time import perf_counter
 import torch
 
 from gptlite.compute.choice import Choice
-from gptlite.compute.device import Compute, Hardware, choose_compute, choose_device, settings
+from gptlite.compute.device import Compute, Hardware, settings
 from gptlite.compute.rendezvous import gather
 from gptlite.config.schema import ModelSection, RunSection
 from gptlite.errors import ConfigError
 from gptlite.model.gpt import GPT, nll_sum
 from gptlite.model.sizes import update_flops
+from gptlite.planning.auto import choose_compute, choose_device
 from gptlite.planning.choose_sizes import SPEED_VARIABLE
 
 # What a CPU and a GPU train in minutes, and the rows of a batch.

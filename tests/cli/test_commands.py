@@ -335,7 +335,7 @@ def test_quiet_training_prints_nothing_but_its_result_and_errors(gptlite):
 
 
 def test_a_stop_by_a_signal_is_no_error_and_names_the_command_that_continues(capfd):
-    app.complain(Interrupted(signal.SIGINT, "stopped after step 3", "run it's", handle="it's"))
+    app.print_error(Interrupted(signal.SIGINT, "stopped after step 3", "run it's", handle="it's"))
     line, before, command = capfd.readouterr().err.splitlines()
     assert (line, before) == ("run it's: stopped after step 3", "continue with:")
     assert shlex.split(command)[1:] == ["train", "--resume", "it's"]

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from gptlite.compute.device import resolve_compute
 from gptlite.config.sampling import SampleSection
 from gptlite.config.schema import ModelSection, RunSection
 from gptlite.inference import beam
@@ -17,6 +16,7 @@ from gptlite.inference.beam import Candidate, Hypothesis, beam_search
 from gptlite.inference.language_model import LanguageModel, ModelInfo
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import hf_config, to_gpt2
+from gptlite.planning.auto import resolve_compute
 from gptlite.tokenizers.bpe import train_bpe
 from gptlite.tokenizers.char import CharTokenizer
 

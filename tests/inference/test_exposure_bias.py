@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from gptlite.compute.device import resolve_compute
 from gptlite.config.schema import ModelSection, RunSection
 from gptlite.data.dataset.tokens import TokenArray
 from gptlite.errors import ConfigError, DataError
@@ -14,6 +13,7 @@ from gptlite.inference import exposure_bias
 from gptlite.inference.exposure_bias import Difference, measure_exposure_bias, read_windows
 from gptlite.inference.language_model import LanguageModel, ModelInfo
 from gptlite.model.gpt import GPT
+from gptlite.planning.auto import resolve_compute
 from gptlite.seeds import mix
 from gptlite.tokenizers.char import CharTokenizer
 

@@ -81,7 +81,7 @@ def validate_sweep(options: TrainOptions) -> Sweep:
         asked = load_points(configs.load, grid, "--sweep")
     if problems:
         raise ConfigError(problems)
-    configs = configs.timed(sweep_runs(grid, asked))
+    configs = configs.timed(configs.asked(), sweep_runs(grid, asked))
     return Sweep(name, configs, sweep_runs(grid, load_points(configs.load, grid, "--sweep")))
 
 
