@@ -12,6 +12,7 @@ from gptlite.config.loading import find_config, load_config
 from gptlite.config.schema import RunConfig
 from gptlite.data.preparing.prepare import prepare
 from gptlite.errors import ConfigError, Interrupted
+from gptlite.inference.score import Score
 from gptlite.runs.checkpoint import valid_checkpoints
 from gptlite.runs.run import Run
 from gptlite.training import loop, trainer
@@ -166,3 +167,16 @@ def test_a_run_has_one_length():
         load_config(None, ["train.max_minutes=3", "train.max_steps=100"])
     (problem,) = refused.value.problems
     assert problem.sentence.startswith("train.max_steps is 100 and max_minutes is 3, but only one of them can")
+
+
+def test_an_evaluation_as_good_as_the_best_is_no_new_best():
+    score = Score(nats=30.0, tokens=10, bytes=10, characters=10)
+    first = TrainState(step=4).after_eval(score)
+    again = first.after_update(3.0, 128, 1.0).after_eval(score)
+    assert (first.best_step, first.evaluations_since_best, first.is_new_best) == (4, 0, True)
+    assert (again.best_step, again.evaluations_since_best, again.is_new_best) == (4, 1, False)
+
+
+def test_an_evaluation_after_the_first_update_which_is_not_timed_is_not_measured_in_updates():
+    state = TrainState(evaluation_updates=3.0).after_update(1.0, 10, now=5.0)
+    assert state.after_pause(evaluation=2.0, save=0.5).evaluation_updates == 3.0
