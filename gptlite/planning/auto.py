@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from gptlite.compute.choice import DEVICES, GIVEN, Choice
 from gptlite.compute.processes import world_size
 from gptlite.config.schema import RunConfig, RunSection
-from gptlite.errors import ConfigError, Problem
+from gptlite.errors import ConfigError
 from gptlite.formatting import counted
 from gptlite.model.sizes import default_sample_size, largest_block_product_flops, muon_flops, update_flops
 from gptlite.planning.epochs import choose_eval_every, choose_max_steps
@@ -98,7 +98,8 @@ def resolve_compute(run: RunSection, block_size: int) -> Compute:
     from gptlite.compute.device import Compute, Hardware  # imports torch
 
     choices = choose_compute(run, block_size, Hardware.detect())
-    return Compute.of(run.model_copy(update={key.removeprefix("run."): each.value for key, each in choices.items()}))
+    values = {key.removeprefix("run."): choice.value for key, choice in choices.items()}
+    return Compute.of(run.model_copy(update=values))
 
 
 def check_without_mask(cfg: RunConfig) -> None:
@@ -134,9 +135,9 @@ def choose_device(wanted: str, hardware: Hardware) -> Choice:
     if wanted == "auto":
         return Choice(hardware.devices[0], f"the first of {', '.join(DEVICES)} that torch finds")
     if wanted not in hardware.devices:
-        there = ", ".join(hardware.devices)
+        available = ", ".join(hardware.devices)
         raise ConfigError(
-            f"run.device is {wanted}, and torch finds no such device here. Use run.device=auto, or one of {there}."
+            f"run.device is {wanted}, and torch finds no such device here. Use run.device=auto, or one of {available}."
         )
     return Choice(wanted, GIVEN)
 
@@ -218,10 +219,8 @@ def choose_optimizer(cfg: RunConfig, vocab_size: int) -> Choice:
         return Choice("muon", f"it costs only {cost}")
     of_muon = {"train.momentum": cfg.train.momentum, "train.adamw_lr": cfg.train.adamw_lr}
     problems = [
-        Problem(
-            f"{key} is {value}, but `train.optimizer: auto` takes adamw here, because Muon would cost {cost}. "
-            f"Use {key}=null or train.optimizer=muon."
-        )
+        f"{key} is {value}, but `train.optimizer: auto` takes adamw here, because Muon would cost {cost}. "
+        f"Use {key}=null or train.optimizer=muon."
         for key, value in of_muon.items()
         if value not in (None, "auto")
     ]

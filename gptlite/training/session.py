@@ -147,17 +147,17 @@ def restore_newest(trainer: Trainer, run: Run, listener: Listener) -> Restored |
         restored = find_latest(
             run.checkpoints,
             listener.say,
-            lambda each: restore(each, trainer.model, trainer.optimizers, trainer.identity, trainer.cfg),
+            lambda checkpoint: restore(checkpoint, trainer.model, trainer.optimizers, trainer.identity, trainer.cfg),
         )
         if restored is None and run.has_trained:
             raise none_left(run.checkpoints)
     except UserError as error:  # the other processes must not wait for this one
         problem = error
-    found = "none" if restored is None else f"step {restored.state.step} ({restored.digest[:12]})"
-    of_main = trainer.dist.from_main(found)
-    if trainer.dist.largest(int(problem is not None or found != of_main)) and problem is None:
+    own = "none" if restored is None else f"step {restored.state.step} ({restored.digest[:12]})"
+    of_main = trainer.dist.from_main(own)
+    if trainer.dist.largest(int(problem is not None or own != of_main)) and problem is None:
         problem = RunError(
-            f"the processes found different checkpoints: the first one {of_main}, this one {found}, or one that cannot "
+            f"the processes found different checkpoints: the first one {of_main}, this one {own}, or one that cannot "
             "be read. Give all of them the same files.",
             str(run.checkpoints),
         )

@@ -137,7 +137,7 @@ def test_the_weights_of_every_parameter_are_counted():
 def test_pictures_and_entropies_appear_at_each_evaluation_and_change_no_number_of_the_run(tiny, tmp_path):
     def run(name: str, **values) -> Run:
         cfg = tiny.with_values({"log.tensorboard": True, **values})
-        return train_new(cfg, root=tmp_path / "runs", base="tiny", name=name).run
+        return train_new(cfg, root=tmp_path / "runs", name=name).run
 
     def numbers(run: Run) -> list[dict[str, object]]:
         lines = map(json.loads, (run.path / "metrics.jsonl").read_text().splitlines())
