@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,6 @@ from gptlite.data.preparing.prepare import prepare
 from gptlite.data.sources.sources import absolute_spec
 from gptlite.errors import DataError, RunError
 from gptlite.runs.find_text import check_given, find_text, tokenizer_of, with_tokenizer
-from gptlite.runs.names import check_name
 from gptlite.runs.run import CONFIG, TOKENIZER, TOKENIZER_FROM, Run, runs_folder
 from gptlite.tokenizers.base import fingerprint_inputs
 from gptlite.training.listener import Listener, SilentListener
@@ -66,12 +66,6 @@ class Request:
         assert self.cfg is not None, "a new run has a config"
         return self.root or runs_folder(self.cfg.run.dir)
 
-    def create(self) -> Run:
-        """Make the folder of the new run."""
-        if self.goes_on and self.name is not None:
-            return Run.claim(self.folder, self.name)
-        return Run.create(self.folder, self.name, self.base)
-
 
 def train(
     config: str | Path = "small.yaml",
@@ -98,7 +92,8 @@ def open_session(request: Request, listener: Listener | None = None) -> Iterator
         # imports torch: only after everything that does not need it has been checked
         from gptlite.training.session import open_new
 
-        with open_new(cfg, prepared, request.create, facts, listener) as session:
+        create = partial(Run.create, request.folder, request.name, request.base)
+        with open_new(cfg, prepared, create, facts, listener) as session:
             yield session
         return
     with run.lock() if is_main() else nullcontext():
@@ -124,9 +119,7 @@ def prepare_new(request: Request, listener: Listener) -> tuple[RunConfig, Prepar
     What can be refused is refused before the minutes that preparing a text may take.
     """
     assert request.cfg is not None, "a new run has a config"
-    if request.goes_on:
-        check_name(request.name, request.base)
-    elif is_main():
+    if request.goes_on or is_main():
         Run.check_free(request.folder, request.name, request.base)
     asked, facts = request.cfg.tokenizer.from_, dict(request.facts)
     cfg = with_tokenizer(request.cfg, listener.say)

@@ -282,27 +282,6 @@ def test_another_torch_processor_or_number_of_threads_is_one_warning(tiny, cut, 
     assert cut.info["threads"] == 2
 
 
-def test_a_run_without_seals_is_resumed_with_one_line_and_sealed(cut, whole):
-    """As version 0.1 wrote it."""
-    for name in ("run.json", "checkpoints/latest.json", "checkpoints/best.json"):
-        fields = read_facts(cut.path / name)
-        fields = {key: value for key, value in fields.items() if "sha256" not in key and key != "sorts_at"}
-        (cut.path / name).write_text(json.dumps({**fields, "format_version": 1}))
-    for each in valid_checkpoints(cut.checkpoints):
-        state = {key: value for key, value in each.state.items() if key in ("format_version", "train", "identity")}
-        data = json.dumps(state).encode()
-        (each.path / "state.json").write_bytes(data)
-        files = {**each.files, "state.json": {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}}
-        (each.path / "MANIFEST.json").write_bytes(dump_manifest(each.step, each.score, files))
-    listener = Listener()
-    launch.resume(cut, listener=listener)
-    (warning,) = [line for line in listener.lines if "warning" in line]
-    assert "run run was started by an earlier version of gptlite" in warning
-    assert_same_end(whole, cut)
-    assert cut.is_sealed
-    assert not [check for check in check_run(cut)[0] if check.problem]
-
-
 class Ranks:
     """The second of two processes, whose first one found something else."""
 
