@@ -32,7 +32,7 @@ def main() -> None:
     from gptlite.cli import app
 
     signal.signal(signal.SIGINT, before)
-    app.main()
+    sys.exit(app.run(sys.argv[1:]))
 
 
 if __name__ == "__main__":

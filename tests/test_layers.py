@@ -31,7 +31,7 @@ PACKAGES = (
         "tokenizers",
         "data",
     ),
-    *("loggers", "runs", "inference", "course", "planning", "training", "views", "cli"),
+    *("loggers", "runs", "planning", "inference", "course", "training", "views", "cli"),
 )
 TORCH_PACKAGES = {"compute", "model", "inference", "course", "training"}
 COURSE_USERS = {"course", "views", "cli"}  # and the step, which needs scheduled sampling

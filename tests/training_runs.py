@@ -13,7 +13,10 @@ import torch
 from gptlite.config.schema import RunConfig
 from gptlite.runs.checkpoint import Checkpoint, valid_checkpoints
 from gptlite.runs.run import Run
-from gptlite.training import launch, loop
+from gptlite.training import loop
+from gptlite.training.launch import Request, open_session
+from gptlite.training.listener import Listener
+from gptlite.training.session import Outcome
 
 
 class Crash(Exception):
@@ -40,8 +43,29 @@ def assert_same_end(a: Run, b: Run) -> None:
     assert (a.path / "samples.jsonl").read_text() == (b.path / "samples.jsonl").read_text()
 
 
+def train(request: Request, listener: Listener | None = None) -> Outcome:
+    with open_session(request, listener) as session:
+        return session.train()
+
+
+def train_new(
+    cfg: RunConfig, *, root: Path, base: str = "tiny", name: str | None = None, listener: Listener | None = None
+) -> Outcome:
+    return train(Request(cfg, name, base, root=root), listener)
+
+
 def start(cfg: RunConfig, root: Path, name: str) -> Run:
-    return launch.start(cfg, root=root, base="tiny", name=name).run
+    return train_new(cfg, root=root, name=name).run
+
+
+def resume(run: Run, wanted: RunConfig | None = None, *, listener: Listener | None = None) -> Outcome:
+    """A run that goes on, as it was or as is wanted now."""
+    return train(Request(wanted, run=run), listener)
+
+
+def resume_or_start(cfg: RunConfig, *, root: Path, name: str) -> Outcome:
+    """As with --continue."""
+    return train(Request(cfg, name, root=root, goes_on=True))
 
 
 def crash_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:

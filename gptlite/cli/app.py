@@ -51,7 +51,7 @@ def top(
         print(context.get_help())
 
 
-def complain(error: UserError) -> None:
+def print_error(error: UserError) -> None:
     """Print an error, one line per problem. A stop by a signal is not an error; the command that continues follows."""
     prefix = "" if isinstance(error, Interrupted) else "error: "
     for problem in error.problems:
@@ -61,7 +61,7 @@ def complain(error: UserError) -> None:
         Console().say(f"continue with:\n  {shell_name('gptlite')} train --resume {shlex.quote(error.handle)}")
 
 
-def limit_reached(error: OSError | MemoryError | RuntimeError) -> UserError | None:
+def as_user_error(error: OSError | MemoryError | RuntimeError) -> UserError | None:
     """Turn what the system refused or had too little of into an error of one line; None for a bug."""
     if isinstance(error, OSError):
         from gptlite.storage.files import storage_errors
@@ -70,8 +70,8 @@ def limit_reached(error: OSError | MemoryError | RuntimeError) -> UserError | No
         try:
             with storage_errors(Path(where), "go on"):
                 raise error
-        except StorageError as found:
-            return found
+        except StorageError as storage_error:
+            return storage_error
     if isinstance(error, RecursionError):
         return DataError("the input is nested too deeply. Probably a damaged file.")
     # torch raises a RuntimeError, on a GPU a subclass of it.
@@ -92,22 +92,17 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except UserError as error:
-        complain(error)
+        print_error(error)
         return error.exit_code
     except TyperException as error:
-        complain(ConfigError(usage_problem(error)))
+        print_error(ConfigError(usage_problem(error)))
         return ConfigError.exit_code
     except BrokenPipeError:
         drop(sys.stdout)
         return 0
     except (OSError, MemoryError, RuntimeError) as error:
-        answer = limit_reached(error)
+        answer = as_user_error(error)
         if answer is None:
             raise
-        complain(answer)
+        print_error(answer)
         return answer.exit_code
-
-
-def main() -> None:
-    """Run the command line of this process and exit with its code."""
-    sys.exit(run(sys.argv[1:]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+DEVICES = ("cuda", "mps", "cpu")  # the fastest first
 GIVEN = "given"  # the reason of a value that the config contains
 
 

@@ -1,13 +1,8 @@
-"""Device, precision, attention path and threads: how `auto` is resolved, and the settings of torch that follow.
-
-The choices depend on the hardware and the shapes of the model, never on a measurement: equal commands on equal machines
-must give equal runs.
-"""
+"""The hardware that there is, and where and how a model is computed, with the settings of torch that follow."""
 
 from __future__ import annotations
 
 import ctypes
-import math
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -16,16 +11,23 @@ from dataclasses import dataclass
 
 import torch
 
-from gptlite.compute.choice import GIVEN, Choice
-from gptlite.compute.compiling import compile_obstacle
+from gptlite.compute.choice import DEVICES, Choice
 from gptlite.compute.openmp import refuse_dynamic_threads
-from gptlite.compute.threads import available_threads, choose_threads
+from gptlite.compute.threads import available_threads
 from gptlite.config.schema import RunSection
-from gptlite.errors import ConfigError
 
-DEVICES = ("cuda", "mps", "cpu")  # the fastest first
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
-LONGEST_BATCHED = 512  # tokens; with 1,024 the fused kernel measured alike, and it needs less memory
+
+
+def compile_obstacle(device: str) -> str:
+    """Return why torch cannot compile for a device, found out by compiling one line; empty where it can."""
+    if device == "cuda" and torch.cuda.get_device_capability() < (7, 0):
+        return "Triton needs a GPU of compute capability 7.0 or more"
+    try:
+        torch.compile(lambda x: 2 * x)(torch.ones(2, device=device))
+    except RuntimeError as error:  # all errors of torch's compiler derive from it
+        return f"torch cannot compile here ({str(error).splitlines()[0]})"
+    return ""
 
 
 @dataclass(frozen=True)
@@ -82,62 +84,6 @@ def computes_in_bf16(device: torch.device) -> bool:
             torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
         )
     return False
-
-
-def choose_compute(
-    run: RunSection, block_size: int, hardware: Hardware, *, largest_product: float = math.inf
-) -> dict[str, Choice]:
-    """The keys of the run section that may be `auto`, by full name, each with its value and reason.
-
-    largest_product: operations of the model's larger matrix products, where it is trained.
-    ConfigError where the device is not available.
-    """
-    device = choose_device(run.device, hardware)
-    precision = choose_precision(run.precision, device.value, hardware)
-    attention = choose_attention(run.attention, device.value, precision.value, block_size)
-    threads = choose_threads(run.threads, hardware.available_threads, largest_product=largest_product)
-    return {"run.device": device, "run.precision": precision, "run.attention": attention, "run.threads": threads}
-
-
-def choose_device(wanted: str, hardware: Hardware) -> Choice:
-    """The fastest device that torch finds. ConfigError where the one asked for is not among them."""
-    if wanted == "auto":
-        return Choice(hardware.devices[0], f"the first of {', '.join(DEVICES)} that torch finds")
-    if wanted not in hardware.devices:
-        there = ", ".join(hardware.devices)
-        raise ConfigError(
-            f"run.device is {wanted}, and torch finds no such device here. Use run.device=auto, or one of {there}."
-        )
-    return Choice(wanted, GIVEN)
-
-
-def choose_precision(wanted: str, device: str, hardware: Hardware) -> Choice:
-    """bf16 where the hardware multiplies it."""
-    if wanted != "auto":
-        return Choice(wanted, GIVEN)
-    if device in hardware.multiply_bf16:
-        return Choice("bf16", f"this {device} multiplies bf16")
-    return Choice("fp32", f"this {device} does not multiply bf16")
-
-
-def choose_attention(wanted: str, device: str, precision: str, block_size: int) -> Choice:
-    """Which of the paths in model/attention.py.
-
-    In fp32 they measured alike up to 256 tokens, and the fused kernel needs the least memory. A CPU's bf16 kernel is
-    slow in the backward pass: up to 512 tokens, a step with two batched products took 0.57 to 0.8 of the time.
-    """
-    if wanted != "auto":
-        return Choice(wanted, GIVEN)
-    if device == "cpu" and precision == "bf16" and block_size <= LONGEST_BATCHED:
-        return Choice("batched", f"faster in bf16 on a CPU up to a block_size of {LONGEST_BATCHED}")
-    return Choice("fused", "the kernel that needs the least memory")
-
-
-def resolve_compute(run: RunSection, block_size: int) -> Compute:
-    """Resolve a run section on this machine, for a model of this context length."""
-    choices = choose_compute(run, block_size, Hardware.detect())
-    values = {key.removeprefix("run."): choice.value for key, choice in choices.items()}
-    return Compute.of(run.model_copy(update=values))
 
 
 @contextmanager

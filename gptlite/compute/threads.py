@@ -9,19 +9,17 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
 from gptlite.compute import cgroups
-from gptlite.compute.choice import GIVEN, Choice
+from gptlite.compute.choice import Choice
 from gptlite.compute.openmp import refuse_dynamic_threads
 from gptlite.compute.processes import local_world_size
 from gptlite.errors import ConfigError
 
 VARIABLE = "GPTLITE_THREADS"
-# Operations of a matrix product. A second thread gained nothing with 4e6, and 12 % with 19e6.
-MIN_PRODUCT_FOR_THREADS = 10e6
 
 
 def available_threads(root: Path = Path("/")) -> Choice:
@@ -52,23 +50,6 @@ def check_threads(wanted: int | Literal["auto"]) -> None:
     refuse_dynamic_threads()
     if wanted == "auto":
         available_threads()
-
-
-def choose_threads(
-    wanted: int | Literal["auto"], find_available: Callable[[], Choice], *, largest_product: float = math.inf
-) -> Choice:
-    """All available threads, or one where the model's matrix products are too small to share.
-
-    find_available: asked only for `auto`. largest_product: operations of the model's larger matrix products.
-    """
-    if wanted != "auto":
-        return Choice(wanted, GIVEN)
-    available = find_available()
-    if available.value > 1 and largest_product < MIN_PRODUCT_FOR_THREADS:
-        return Choice(
-            1, f"products of only {largest_product / 1e6:.2g} million operations gain nothing from a second thread"
-        )
-    return available
 
 
 def cgroup_quotas(root: Path) -> Iterator[float]:

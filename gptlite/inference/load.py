@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gptlite import tokenizers
-from gptlite.compute.device import resolve_compute, settings
+from gptlite.compute.device import settings
 from gptlite.config.loading import Override
 from gptlite.config.schema import ModelSection, RunSection
 from gptlite.errors import ConfigError, Damaged, RunError
@@ -20,6 +20,7 @@ from gptlite.inference.engine import store_for_decoding
 from gptlite.inference.language_model import LanguageModel, ModelInfo
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import from_gpt2
+from gptlite.planning.auto import resolve_compute
 from gptlite.runs.checkpoint import Checkpoint
 from gptlite.runs.find import choose_checkpoint, load_checkpoint_config
 from gptlite.runs.run import runs_folder

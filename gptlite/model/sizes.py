@@ -104,6 +104,15 @@ def update_flops(cfg: ModelSection, vocab_size: int, tokens: int) -> int:
     return 6 * tokens * (weights + attention)
 
 
+def muon_flops(cfg: ModelSection) -> int:
+    """Count the operations that Muon adds to an update: Q, K, V and the projection are C x C, two more 4C x C.
+
+    In fp32 `orthogonalise` (training/optim/muon.py) takes 30 C^3 for a square matrix. Of a long one it iterates on the
+    Gram matrix: 50 C^3.
+    """
+    return cfg.n_layer * (4 * 30 + 2 * has_feed_forward(cfg) * 50) * cfg.n_embd**3
+
+
 def count_tensors(cfg: ModelSection) -> int:
     """The number of parameter tensors: tables, head, norms, the matrices of the blocks, and their biases."""
     tables = 1 + (cfg.position == "learned") + (not cfg.tie_weights)

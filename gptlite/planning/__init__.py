@@ -1,1 +1,1 @@
-"""Estimates before a run starts: memory, disk, epochs, and warnings about what looks wrong."""
+"""What is chosen and expected before a run starts: `auto`, sizes for the time, memory, disk, epochs, warnings."""

@@ -16,7 +16,7 @@ from gptlite.config.training import TrainSection
 from gptlite.config.yaml import Value
 from gptlite.errors import ConfigError, DataError
 from gptlite.formatting import counted
-from gptlite.model.sizes import default_sample_size, update_flops
+from gptlite.model.sizes import default_sample_size, muon_flops, update_flops
 from gptlite.planning.epochs import EPOCHS_PER_EVALUATION
 
 SPEED_VARIABLE = "GPTLITE_SPEED"  # the speed class, instead of a timing
@@ -31,6 +31,7 @@ VOCAB_SIZES = (6144, 4096, 2048, 1024, 512)
 TOKENS_PER_ID = 30  # of the training text; an id that occurs more rarely is hardly learned
 CHARACTERS = 100  # about as many different ones as a text has
 CHARACTERS_FROM = 20e12  # from this many operations on characters beat BPE, for texts of these sizes
+CHARACTER_EPOCHS = 3  # of characters, in place of one of BPE, before the text is known by heart
 CHARACTERS_TEXTS = 300_000, 3_000_000  # bytes
 VAL_FRACTION = DataSection().val_fraction
 VAL_MAX_BYTES = DataSection().val_max_bytes
@@ -40,10 +41,10 @@ MORE_WEIGHT_DECAY = 0.3
 MORE_WEIGHT_DECAY_FROM = 4.0  # from this many epochs on it helps BPE
 MIN_TEXT = 1000  # bytes; less is not enough to see that anything was learned
 MIN_UPDATES = 20  # in less, nothing is learned
-MUON_FLOPS = 220  # operations of Muon, per block and cube of the width: training/optim/muon.py
 UPDATES_SHARE = 0.9  # of the time; the rest is for evaluations and checkpoints
 EVALUATION_SHARE = 0.05  # of the time, for all evaluations but the last
 LAST_EVALUATION = 0.1  # of the time, at most
+SCORED_PER_TRAINED = 3  # tokens that are scored in the time that one is trained on: there is no backward pass
 GPU_SPEED = 8192  # GFLOP/s; only a GPU is as fast, and only with large matrices
 GPU_FLOPS = 1e15  # a GPU gets at least the model for so many operations
 GPU_SECONDS, CPU_SECONDS = 0.01, 0.02  # of an update: to start its kernels; for what is not a matrix product
@@ -71,7 +72,7 @@ class Shape:
 
     def update_flops(self, vocab_size: int) -> float:
         """Operations of an update with Muon, which computes the logits of so many ids."""
-        return update_flops(self.model, vocab_size, self.tokens) + MUON_FLOPS * self.n_layer * self.n_embd**3
+        return update_flops(self.model, vocab_size, self.tokens) + muon_flops(self.model)
 
 
 # Operations (times 10^12), bytes of text, and the shape with the best score from there on: the last row whose
@@ -128,7 +129,7 @@ class Budget:
 def choose_sizes(
     text_bytes: int, minutes: float, speed: int, *, max_steps: int | None = None, epochs: float | None = None
 ) -> dict[str, Value]:
-    """Values by "section.key" for a text, the minutes to train, and the speed class of the machine in GFLOP/s.
+    """Choose values by "section.key" for a text, the minutes to train, and the speed class of the machine in GFLOP/s.
 
     The minutes among them are fewer than those that there are if the text is learned by heart before. max_steps or
     epochs: what ends the training instead of the clock; the model is still that for the minutes.
@@ -147,12 +148,11 @@ def choose_sizes(
     most = most_epochs(budget.training_bytes, vocab_size)
     per_epoch = budget.training_bytes / per_update
     updates = min(affordable, max(MIN_UPDATES, most * per_epoch))
-    # A token is scored in a third of the time in which it is trained on: there is no backward pass.
-    val_bytes = choose_val_bytes(budget, LAST_EVALUATION * updates * 3 * per_update)
+    val_bytes = choose_val_bytes(budget, LAST_EVALUATION * updates * SCORED_PER_TRAINED * per_update)
     if max_steps is not None or epochs is not None:
         updates = max_steps or max(1.0, (epochs or 0.0) * per_epoch)
     epochs = updates / per_epoch
-    evaluation = min(val_bytes, VAL_FRACTION * text_bytes) / 3 / per_update  # in updates
+    evaluation = min(val_bytes, VAL_FRACTION * text_bytes) / SCORED_PER_TRAINED / per_update  # in updates
     every = max(1, int(updates / (count_evaluations(updates, epochs, evaluation) + 0.5)))  # none just before the last
     return {
         "data.val_max_bytes": val_bytes,
@@ -175,7 +175,7 @@ def choose_sizes(
 
 
 def count_affordable_updates(budget: Budget, shape: Shape, vocab_size: int) -> float:
-    """The updates that fit into the time. ConfigError for too few."""
+    """Count the updates that fit into the time. ConfigError for too few."""
     scored_ids = (None if budget.on_gpu else default_sample_size(shape.model, vocab_size)) or vocab_size or CHARACTERS
     affordable = budget.count_updates(shape.update_flops(scored_ids))
     if affordable < MIN_UPDATES:
@@ -187,7 +187,7 @@ def count_affordable_updates(budget: Budget, shape: Shape, vocab_size: int) -> f
 
 
 def check_text(text_bytes: int) -> None:
-    """DataError for a text that is too short for any model."""
+    """Raise DataError for a text that is too short for any model."""
     if text_bytes < MIN_TEXT:
         raise DataError(
             f"the text has {counted(text_bytes, 'byte')}, too few to learn from. Give {MIN_TEXT:,} bytes or more; "
@@ -196,18 +196,18 @@ def check_text(text_bytes: int) -> None:
 
 
 def choose_shape(budget: Budget) -> Shape:
-    """The last of SHAPES for which there are operations and text."""
+    """Choose the last of SHAPES for which there are operations and text."""
     flops = max(budget.flops, GPU_FLOPS) if budget.on_gpu else budget.flops
     return [shape for least, n_bytes, shape in SHAPES if flops >= least * 1e12 and budget.text_bytes >= n_bytes][-1]
 
 
 def head_size(width: int) -> int:
-    """Columns of an attention head."""
+    """Return the columns of an attention head."""
     return 64 if width >= 256 else 32
 
 
 def choose_vocab_size(budget: Budget, most_ids: int) -> int:
-    """The largest vocabulary of BPE, up to `most_ids`, whose ids occur often enough; 0 for characters.
+    """Choose the largest vocabulary of BPE, up to `most_ids`, whose ids occur often enough; 0 for characters.
 
     BPE learns faster. But it has fewer tokens, which are known by heart sooner: characters overtake it on a short text.
     """
@@ -220,76 +220,74 @@ def choose_vocab_size(budget: Budget, most_ids: int) -> int:
 
 
 def bytes_per_token(vocab_size: int) -> float:
-    """About how many bytes a token of BPE stands for, with 0 for a character: half a byte more with each doubling."""
+    """Return the bytes per token of BPE: half a byte more with each doubling. 0 stands for characters."""
     return 2.04 + 0.53 * math.log2(vocab_size / 512) if vocab_size else 1.0
 
 
 def most_epochs(training_bytes: float, vocab_size: int) -> float:
     """Return how often a text can be read before a model with dropout only learns it by heart: longer texts more often,
-    and characters, of which each says less, three times as often.
+    and characters, of which each says less, more often than BPE.
     """
     epochs = min(24.0, 12.0 * math.pow(training_bytes / 36_000, 0.2))
-    return epochs if vocab_size else 3 * epochs
+    return epochs if vocab_size else CHARACTER_EPOCHS * epochs
 
 
 def choose_dropout(used: float) -> float:
-    """used: the fraction of `most_epochs` that is trained."""
+    """Choose dropout. used: the fraction of `most_epochs` that is trained."""
     return next(p for least, p in ((0.4, 0.2), (0.2, 0.1), (0.0, 0.0)) if used >= least)
 
 
 def choose_weight_decay(epochs: float, vocab_size: int) -> float:
-    """More of it for BPE that is read often; vocab_size is 0 for characters, which it does not help."""
+    """Choose more of it for BPE that is read often; vocab_size is 0 for characters, which it does not help."""
     return MORE_WEIGHT_DECAY if vocab_size and epochs >= MORE_WEIGHT_DECAY_FROM else WEIGHT_DECAY
 
 
 def choose_val_bytes(budget: Budget, affordable: float) -> int:
-    """As the schema says, unless scoring a tenth of the text once would take too long: then a power of two."""
+    """Choose what the schema says, unless scoring a tenth of the text once would take too long: then a power of two."""
     most = min(VAL_FRACTION * budget.text_bytes, VAL_MAX_BYTES)
     return VAL_MAX_BYTES if affordable >= most else 1 << int(math.log2(affordable))
 
 
 def count_evaluations(updates: float, epochs: float, evaluation: float) -> int:
-    """Before the last one: what fits its share of the time, 1 to 10, and one in two epochs. evaluation: in updates."""
+    """Count those before the last one: what fits its share of the time, 1 to 10, and one in two epochs.
+
+    evaluation: its time in updates.
+    """
     in_time = min(10, int(EVALUATION_SHARE * updates / evaluation))
     return max(1, in_time, math.ceil(epochs / EPOCHS_PER_EVALUATION - 0.5))
 
 
 def fit_to(sizes: Mapping[str, Value], given: Mapping[str, Value]) -> dict[str, Value]:
-    """The sizes without what was given, and those that depend on it made to agree with it."""
-    fitted = {key: value for key, value in sizes.items() if key not in given}
-    if given.get("train.max_steps") or given.get("train.epochs") or given.get("train.max_minutes", 1) is None:
-        for key in ("train.max_minutes", "eval.every", "save.every"):
-            fitted.pop(key, None)  # they follow from the clock
-    if given.get("data.val_source") is not None:
-        fitted.pop("data.val_max_bytes", None)  # all of it is used
-    if given.get("tokenizer.from") is not None:
-        fitted.pop("tokenizer.kind", None)
-        fitted.pop("tokenizer.vocab_size", None)
-    if given.get("tokenizer.vocab_size") is not None:
-        fitted.pop("tokenizer.kind", None)  # only bpe, the default, has a size
-    if given.get("tokenizer.kind", "bpe") != "bpe":
-        fitted.pop("tokenizer.vocab_size", None)
-    if all(given.get(f"model.{place}") is not None for place in DROPOUT_PLACES):
-        fitted.pop("model.dropout", None)  # no place takes it
-    width, heads = given.get("model.n_embd"), given.get("model.n_head")
+    """Return the sizes without what was given, and those that depend on it made to agree with it."""
+    by_count = given.get("train.max_steps") or given.get("train.epochs") or given.get("train.max_minutes", 1) is None
+    has_tokenizer = given.get("tokenizer.from") is not None
+    settled = {  # by what was given, as the rules between keys have it
+        ("train.max_minutes", "eval.every", "save.every"): by_count,  # they follow from the clock
+        ("data.val_max_bytes",): given.get("data.val_source") is not None,  # all of it is used
+        ("tokenizer.kind",): has_tokenizer or given.get("tokenizer.vocab_size") is not None,  # only bpe has a size
+        ("tokenizer.vocab_size",): has_tokenizer or given.get("tokenizer.kind", "bpe") != "bpe",
+        ("model.dropout",): all(given.get(f"model.{place}") is not None for place in DROPOUT_PLACES),
+    }
+    without = {*given, *(key for keys, is_settled in settled.items() if is_settled for key in keys)}
+    fitted = {key: value for key, value in sizes.items() if key not in without}
+    width, heads, micro = (given.get(key) for key in ("model.n_embd", "model.n_head", "train.micro_batch_size"))
     if isinstance(width, int) and heads is None:
         fitted["model.n_head"] = max(n for n in range(1, max(1, width // head_size(width)) + 1) if width % n == 0)
     if isinstance(heads, int) and width is None:
         fitted["model.n_embd"] = round_up(fitted["model.n_embd"], heads)
-    micro = given.get("train.micro_batch_size")
     if isinstance(micro, int) and "train.batch_size" in fitted:
         fitted["train.batch_size"] = round_up(fitted["train.batch_size"], micro)
     return fitted
 
 
 def round_up(number: Value, step: int) -> int:
-    """The first multiple of a step that is not below the number."""
+    """Return the first multiple of a step that is not below the number."""
     assert isinstance(number, int)
     return -(-number // step) * step
 
 
 def describe_sizes(cfg: RunConfig) -> str:
-    """The sizes of a config on one line."""
+    """Return the sizes of a config on one line."""
     model, train = cfg.model, cfg.train
     tokens = f"BPE of {cfg.tokenizer.bpe_vocab_size:,} ids" if cfg.tokenizer.kind == "bpe" else cfg.tokenizer.kind
     if cfg.tokenizer.from_ is not None:

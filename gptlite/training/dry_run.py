@@ -20,13 +20,13 @@ from gptlite.data.dataset.eval_windows import WindowRows
 from gptlite.data.dataset.prepared import Prepared
 from gptlite.errors import ConfigError
 from gptlite.inference.score import bytes_and_chars_per_token, score
-from gptlite.model.sizes import update_flops
+from gptlite.model.sizes import muon_flops, update_flops
+from gptlite.planning.auto import Setup
 from gptlite.planning.estimate import count_evaluations, count_saves, expected_memory
 from gptlite.planning.plan import RunPlan, plan_run, warn_about_memory
 from gptlite.runs.checkpoint import save_checkpoint
 from gptlite.training.checkpointing import checkpoint_files, checkpoint_tensors
-from gptlite.training.optim.build import muon_flops
-from gptlite.training.setup import Setup, build, memory_errors, resolve_here
+from gptlite.training.setup import build, memory_errors, resolve_here
 from gptlite.training.state import TrainState
 from gptlite.training.step import train_step
 from gptlite.training.trainer import Trainer
@@ -80,7 +80,7 @@ class DryRun:
         }
 
 
-def dry_run(cfg: RunConfig, prepared: Prepared, *, was_prepared: bool) -> DryRun:
+def time_run(cfg: RunConfig, prepared: Prepared, *, was_prepared: bool) -> DryRun:
     """Resolve, build, time. ConfigError where the estimated memory exceeds what there is."""
     libraries = resident_bytes()
     setup = resolve_here(cfg, prepared)

@@ -1,46 +1,70 @@
-"""Start and resume runs. What can be refused is refused before torch is loaded and before a run is created.
+"""Open the session of a run: a new one, or one that exists.
 
-start      a new run                          gptlite train
-dry_run    what a new run would need          gptlite train --dry-run
-resume     continue an existing run           gptlite train --resume RUN
-resume_or_start                               gptlite train --name NAME --continue
+What can be refused is refused before torch is loaded and before a run is created. A new run and one that goes on differ
+in where the config comes from and in what is restored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gptlite.compute.processes import is_main, world_size
 from gptlite.compute.threads import check_threads
-from gptlite.config.loading import find_config, load_config
+from gptlite.config.loading import Override, find_config, load_config
 from gptlite.config.schema import RunConfig
 from gptlite.data.dataset.prepared import Prepared
 from gptlite.data.preparing.fingerprint import compute_fingerprint
 from gptlite.data.preparing.prepare import prepare
 from gptlite.data.sources.sources import absolute_spec
-from gptlite.errors import ConfigError, DataError, RunError
+from gptlite.errors import DataError, RunError
 from gptlite.runs.find_text import check_given, find_text, tokenizer_of, with_tokenizer
-from gptlite.runs.run import TOKENIZER, TOKENIZER_FROM, Run, runs_folder
+from gptlite.runs.run import CONFIG, TOKENIZER, TOKENIZER_FROM, Run, runs_folder
 from gptlite.tokenizers.base import fingerprint_inputs
 from gptlite.training.listener import Listener, SilentListener
 from gptlite.training.reconcile import facts_of_process, reconcile, saved_config
 
 if TYPE_CHECKING:
     from gptlite.training.dry_run import DryRun
-    from gptlite.training.state import TrainState
+    from gptlite.training.session import Outcome, Session
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """A run, the text it was trained on, and the state it reached."""
+class Request:
+    """What to train: `cfg` in a new run, or a run that exists.
 
-    run: Run
-    prepared: Prepared
-    state: TrainState
+    name: of the new run; None: the first free one of base, base-2, ... goes_on: whether a run of this name is continued
+    if there is one, so that a request can be repeated until it is done.
+    run: one to continue. cfg: asked for now, or None for that of the run with `changes`.
+    root: the folder of runs; None: where the config and the environment say. facts: of a new run, for run.json.
+    """
+
+    cfg: RunConfig | None = None
+    name: str | None = None
+    base: str = "run"
+    goes_on: bool = False
+    run: Run | None = None
+    changes: Sequence[str | Override] = ()
+    root: Path | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def existing(self) -> Run | None:
+        """The run to continue; None where a new one is to be made."""
+        if self.run is not None or not self.goes_on or self.name is None:
+            return self.run
+        run = Run(self.folder / self.name)
+        return run if run.started else None
+
+    @property
+    def folder(self) -> Path:
+        """The folder of a new run."""
+        assert self.cfg is not None, "a new run has a config"
+        return self.root or runs_folder(self.cfg.run.dir)
 
 
 def train(
@@ -52,82 +76,102 @@ def train(
 ) -> Outcome:
     """Train a new run from Python. config: found as the command line finds it; overrides: "section.key=value"."""
     path = find_config(config)
-    return start(load_config(path, overrides), base=path.stem, name=name, listener=listener)
+    with open_session(Request(load_config(path, overrides), name, path.stem), listener) as session:
+        return session.train()
 
 
-def start(
-    cfg: RunConfig,
-    *,
-    base: str,
-    name: str | None = None,
-    root: Path | None = None,
-    listener: Listener | None = None,
-    facts: Mapping[str, Any] | None = None,
-) -> Outcome:
-    """Train a new run called `name`, or the first free one of base, base-2, ...
+@contextmanager
+def open_session(request: Request, listener: Listener | None = None) -> Iterator[Session]:
+    """Prepare everything that a session trains with, and lock its run until the end.
 
-    root: the folder of runs; None: where the config and the environment say. facts: for run.json.
+    ConfigError where the config asked for contradicts that of the run that is continued.
     """
-    listener, root = listener or SilentListener(), root or runs_folder(cfg.run.dir)
-    if is_main():
-        Run.check_free(root, name, base)
-    return _start(cfg, lambda: Run.create(root, name, base), listener, facts or {})
+    listener, run = listener or SilentListener(), request.existing
+    if run is None:
+        cfg, prepared, facts = prepare_new(request, listener)
+        # imports torch: only after everything that does not need it has been checked
+        from gptlite.training.session import open_new
 
-
-def dry_run(
-    cfg: RunConfig, *, base: str, name: str | None = None, root: Path | None = None, listener: Listener | None = None
-) -> DryRun:
-    """Say what `start` would do and need; refuse what it would refuse. The text is prepared, but no run is created."""
-    if world_size() > 1:
-        raise ConfigError(f"A dry run times one process, and there are {world_size()}. Start it without torchrun.")
-    Run.check_free(root or runs_folder(cfg.run.dir), name, base)
-    there = set(cfg.data.folder.glob("*"))
-    listener = listener or SilentListener()
-    cfg = with_tokenizer(cfg, listener.say)
-    prepared = _prepare(cfg, listener)
-    from gptlite.training import dry_run as timing
-
-    return timing.dry_run(cfg, prepared, was_prepared=prepared.path in there)
-
-
-def resume_or_start(
-    cfg: RunConfig,
-    *,
-    name: str,
-    root: Path | None = None,
-    listener: Listener | None = None,
-    facts: Mapping[str, Any] | None = None,
-) -> Outcome:
-    """Resume the run `name`, or start it if it does not exist, so that a command can be repeated until it is done."""
-    listener, root = listener or SilentListener(), root or runs_folder(cfg.run.dir)
-    run = Run(root / name)
-    if run.started:
-        check_text([run], cfg)
-        return resume(run, as_recorded(cfg, run), listener=listener)
-    Run.check_free(root, name, name)
-    return _start(cfg, lambda: Run.create(root, name, name), listener, facts or {})
-
-
-def resume(run: Run, wanted: RunConfig | None = None, *, listener: Listener | None = None) -> Outcome:
-    """Resume a run from its newest valid checkpoint.
-
-    wanted: the config asked for now; ConfigError where it contradicts that of the run. None: as it was.
-    """
-    listener = listener or SilentListener()
+        create = partial(Run.create, request.folder, request.name, request.base)
+        with open_new(cfg, prepared, create, facts, listener) as session:
+            yield session
+        return
     with run.lock() if is_main() else nullcontext():
-        run.check_config()
-        saved = saved_config(run)
-        cfg = reconcile(saved, wanted, run.name) if wanted is not None else saved
-        if world_size() > 1:
-            check_processes(cfg, run.recorded("data", str), f"{run.name}, continued")
-        prepared = _prepared_of(run, cfg, listener)
-        from gptlite.training.session import start_resumed
+        cfg, prepared = find_inputs(run, request, listener)
+        from gptlite.training.session import open_restored
 
-        return Outcome(run, prepared, start_resumed(cfg, prepared, run, listener))
+        yield open_restored(cfg, prepared, run, listener)
+
+
+def dry_run(request: Request, listener: Listener | None = None) -> DryRun:
+    """Say what a new run would do and need; refuse what it would refuse. The text is prepared, no run created."""
+    assert request.cfg is not None
+    existing_folders = set(request.cfg.data.folder.glob("*"))
+    cfg, prepared, _ = prepare_new(request, listener or SilentListener())
+    from gptlite.training.dry_run import time_run
+
+    return time_run(cfg, prepared, was_prepared=prepared.path in existing_folders)
+
+
+def prepare_new(request: Request, listener: Listener) -> tuple[RunConfig, Prepared, dict[str, Any]]:
+    """Return the config of a new run, its verified text, and facts for run.json.
+
+    What can be refused is refused before the minutes that preparing a text may take.
+    """
+    assert request.cfg is not None, "a new run has a config"
+    if request.goes_on or is_main():
+        Run.check_free(request.folder, request.name, request.base)
+    asked, facts = request.cfg.tokenizer.from_, dict(request.facts)
+    cfg = with_tokenizer(request.cfg, listener.say)
+    check_threads(cfg.run.threads)
+    if cfg.run.device != "auto":
+        from gptlite.compute.device import Hardware
+        from gptlite.planning.auto import choose_device
+
+        choose_device(cfg.run.device, Hardware.detect())
+    if world_size() > 1:
+        check_processes(cfg, compute_fingerprint(cfg.data, cfg.tokenizer), "new")
+    prepared = prepare(cfg.data, cfg.tokenizer, listener.say)
+    prepared.check_block_size(cfg.model.block_size)
+    prepared.verify()
+    cfg = with_absolute_paths(cfg)
+    if asked is not None:
+        # The new text has a copy of the tokenizer, and its name says which: the other run may be deleted or replaced.
+        cfg = cfg.with_values({"tokenizer.from": str(prepared.path.absolute())})
+        facts[TOKENIZER_FROM] = asked
+    return cfg, prepared, facts
+
+
+def find_inputs(run: Run, request: Request, listener: Listener) -> tuple[RunConfig, Prepared]:
+    """Reconcile the config of a locked run with what is asked for now, and find its text, or prepare it again."""
+    run.check_config()
+    cfg = saved_config(run)
+    if request.cfg is not None:
+        check_text([run], request.cfg)
+        cfg = reconcile(cfg, as_recorded(request.cfg, run), run.name)
+    elif request.changes:
+        cfg = reconcile(cfg, load_config(run.path / CONFIG, request.changes), run.name)
+    if world_size() > 1:
+        check_processes(cfg, run.recorded("data", str), f"{run.name}, continued")
+    prepared = find_text(run, cfg)
+    if prepared is None:
+        listener.say(f"{run.recorded('prepared', str)} no longer exists; preparing the text again")
+        with_its_tokenizer = cfg if cfg.tokenizer.from_ is None else tokenizer_of(run, cfg)
+        prepared = prepare(cfg.data, with_its_tokenizer.tokenizer, listener.say)
+    check_same_text(run, prepared.manifest.fingerprint)
+    prepared.verify()
+    return cfg, prepared
+
+
+def check_processes(cfg: RunConfig, data_fingerprint: str, run: str) -> None:
+    """ConfigError in all processes unless all were started alike. run: new or continued."""
+    from gptlite.compute.rendezvous import check_same  # imports torch
+
+    check_same(facts_of_process(cfg, run=run, text=data_fingerprint[:12]))
 
 
 def with_absolute_paths(cfg: RunConfig) -> RunConfig:
-    """The config with absolute paths of sources and prepared data, as a run records it."""
+    """Return the config with absolute paths of sources and prepared data, as a run records it."""
     data = cfg.data
     paths = {
         f"data.{key}": absolute_spec(given) if isinstance(given, str) else [absolute_spec(spec) for spec in given]
@@ -144,65 +188,13 @@ def with_absolute_paths(cfg: RunConfig) -> RunConfig:
     return cfg.with_values({**paths, "data.dir": folder})
 
 
-def _prepare(cfg: RunConfig, listener: Listener) -> Prepared:
-    """Prepare and verify the text. What can be refused is refused before the minutes that this may take."""
-    check_threads(cfg.run.threads)
-    if cfg.run.device != "auto":
-        from gptlite.compute.device import Hardware, choose_device
-
-        choose_device(cfg.run.device, Hardware.detect())
-    if world_size() > 1:
-        check_processes(cfg, compute_fingerprint(cfg.data, cfg.tokenizer), "new")
-    prepared = prepare(cfg.data, cfg.tokenizer, listener.say)
-    prepared.check_block_size(cfg.model.block_size)
-    prepared.verify()
-    return prepared
-
-
-def check_processes(cfg: RunConfig, text: str, run: str) -> None:
-    """ConfigError in all processes unless all were started alike. text: its fingerprint. run: new or continued."""
-    from gptlite.compute.rendezvous import check_same  # imports torch
-
-    check_same(facts_of_process(cfg, run=run, text=text[:12]))
-
-
-def _start(cfg: RunConfig, create: Callable[[], Run], listener: Listener, facts: Mapping[str, Any]) -> Outcome:
-    asked = cfg.tokenizer.from_
-    cfg = with_tokenizer(cfg, listener.say)
-    prepared = _prepare(cfg, listener)
-    cfg = with_absolute_paths(cfg)
-    if asked is not None:
-        # The new text has a copy of the tokenizer, and its name says which: the other run may be deleted or replaced.
-        cfg = cfg.with_values({"tokenizer.from": str(prepared.path.absolute())})
-        facts = {**facts, TOKENIZER_FROM: asked}
-    # imports torch: only after everything that does not need it has been checked
-    from gptlite.training.session import start_new
-
-    run, state = start_new(cfg, prepared, create, listener, facts)
-    return Outcome(run, prepared, state)
-
-
-def _prepared_of(run: Run, cfg: RunConfig, listener: Listener) -> Prepared:
-    """The verified text of a run: from the folder it names or where the project was moved to, or prepared again."""
-    prepared = find_text(run, cfg)
-    if prepared is None:
-        listener.say(f"{run.recorded('prepared', str)} no longer exists; preparing the text again")
-        with_its_tokenizer = cfg if cfg.tokenizer.from_ is None else tokenizer_of(run, cfg)
-        prepared = prepare(cfg.data, with_its_tokenizer.tokenizer, listener.say)
-    _check_same(run, prepared.manifest.fingerprint)
-    prepared.verify()
-    if not prepared.sealed:
-        listener.say(f"warning: {prepared.path} was prepared by an earlier version; prepare the text again to seal it")
-    return prepared
-
-
 def as_recorded(cfg: RunConfig, run: Run) -> RunConfig:
-    """The config that was asked for as `run` would have recorded it: absolute paths, and its copy of a tokenizer."""
+    """Return a config as `run` would have recorded it: absolute paths, and its copy of a tokenizer."""
     saved, asked = saved_config(run).tokenizer, cfg.tokenizer.from_
     if asked is not None and saved.from_ is not None:
         try:
-            found = with_tokenizer(cfg).tokenizer
-            is_same = fingerprint_inputs(found)["fingerprint"] == run.info.get(TOKENIZER)
+            tokenizer = with_tokenizer(cfg).tokenizer
+            is_same = fingerprint_inputs(tokenizer)["fingerprint"] == run.info.get(TOKENIZER)
         except DataError:
             is_same = asked == run.info.get(TOKENIZER_FROM)
             if not is_same:
@@ -220,10 +212,11 @@ def check_text(runs: Sequence[Run], cfg: RunConfig) -> None:
     except DataError:  # once prepared, a run no longer needs its source text, nor where its tokenizer came from
         return
     for run in runs:
-        _check_same(run, now)
+        check_same_text(run, now)
 
 
-def _check_same(run: Run, now: str) -> None:
+def check_same_text(run: Run, now: str) -> None:
+    """RunError unless the run was started on the text of this fingerprint."""
     before = run.recorded("data", str)
     if now != before:
         raise RunError(

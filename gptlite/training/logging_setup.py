@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 from gptlite.config.loading import dump_config
 from gptlite.config.schema import RunConfig
@@ -16,14 +17,13 @@ from gptlite.loggers.tensorboard import TensorBoardSink
 from gptlite.runs.run import Run
 from gptlite.training.checkpointing import Restored
 from gptlite.training.listener import Listener
-from gptlite.training.state import TrainState
 
 MAX_NAME = 60  # characters of a text's name
 NO_HPARAMS = ("train.micro_batch_size",)  # does not change what is learned
 
 
 def open_log(cfg: RunConfig, manifest: Manifest, run: Run, restored: Restored | None, listener: Listener) -> MetricLog:
-    """The log with its sinks: files, the listener's and TensorBoard. restored: of a resumed run."""
+    """Open the log with its sinks: files, the listener's and TensorBoard. restored: of a resumed run."""
     state = None if restored is None else restored.state
     step, elapsed = (0, 0.0) if state is None else (state.step, state.elapsed)
     if cfg.train.max_minutes is None:
@@ -31,37 +31,33 @@ def open_log(cfg: RunConfig, manifest: Manifest, run: Run, restored: Restored | 
     else:
         extras = [*listener.begin(60 * cfg.train.max_minutes, elapsed, in_seconds=True)]
     if cfg.log.tensorboard:
+        resumed: dict[str, Any] = (
+            {}
+            if state is None
+            else {
+                "resume_step": state.step,
+                "resume_tokens": state.tokens,
+                "resume_seconds": state.elapsed,
+                "best_bits_per_byte": state.best_bits_per_byte,
+            }
+        )
+        hparams = settings_of(cfg, manifest)
         baselines = run.path.parent / FOLDER / name_of_text(manifest)
-        extras += [tensorboard_sink(cfg, manifest, run, state), BaselineSink(baselines, baselines_of(manifest))]
+        extras.append(TensorBoardSink(run.path / "tb", config=dump_config(cfg), hparams=hparams, **resumed))
+        extras.append(BaselineSink(baselines, baselines_of(manifest)))
     resume_step, ends = (None, NO_ENDS) if restored is None else (restored.state.step, restored.logs)
     return MetricLog.open(run.path, resume_step=resume_step, ends=ends, extras=extras, say=listener.say)
 
 
-def tensorboard_sink(cfg: RunConfig, manifest: Manifest, run: Run, state: TrainState | None) -> TensorBoardSink:
-    """Return the sink of a new run, or of one that is resumed from `state`."""
-    text, hparams = dump_config(cfg), settings_of(cfg, manifest)
-    if state is None:
-        return TensorBoardSink(run.path / "tb", config=text, hparams=hparams)
-    return TensorBoardSink(
-        run.path / "tb",
-        config=text,
-        hparams=hparams,
-        resume_step=state.step,
-        resume_tokens=state.tokens,
-        resume_seconds=state.elapsed,
-        best_bits_per_byte=state.best_bits_per_byte,
-    )
-
-
 def name_of_text(manifest: Manifest) -> str:
-    """A name of the text, the same for all tokenizers: its sources, and a few digits of their hash and the split."""
+    """Name the text, the same for all tokenizers: its sources, and a few digits of their hash and the split."""
     named = ", ".join(source.name for source in manifest.sources).replace("/", "_")[:MAX_NAME]
     content = [manifest.val.bytes, *(source.sha256 for source in manifest.sources)]
     return f"{named}-{hashlib.sha256(repr(content).encode()).hexdigest()[:6]}"
 
 
 def settings_of(cfg: RunConfig, manifest: Manifest) -> dict[str, Value]:
-    """The hyperparameters that TensorBoard compares: tokenizer, model, training, text and seed."""
+    """Return the hyperparameters that TensorBoard compares: tokenizer, model, training, text and seed."""
     values = cfg.model_dump()
     settings: dict[str, Value] = {"tokenizer.kind": cfg.tokenizer.kind, "vocab_size": manifest.tokenizer.vocab_size}
     for section in ("model", "train"):
@@ -72,7 +68,7 @@ def settings_of(cfg: RunConfig, manifest: Manifest) -> dict[str, Value]:
 
 
 def baselines_of(manifest: Manifest) -> dict[str, float]:
-    """Bits per byte of each baseline, by name; compressors only on texts that are long enough for them."""
+    """Return the bits per byte of each baseline, by name; compressors only on texts that are long enough for them."""
     lines = manifest.baselines
     found = {"unigram": lines.unigram} | ({} if lines.bigram is None else {"bigram": lines.bigram})
     return found | ({"gzip": lines.gzip, "xz": lines.xz} if manifest.compressors_meaningful else {})

@@ -15,14 +15,14 @@ from gptlite.runs.run import Run
 from gptlite.training.diagnostics import Diagnostics, UpdateRatio
 from gptlite.training.listener import Listener
 from gptlite.training.schedule import lr_at
-from gptlite.training.signals import SAVE, STOP, Signals
+from gptlite.training.signals import STOP, Signals
 from gptlite.training.state import TrainState
 from gptlite.training.step import diverged, train_step
 from gptlite.training.throughput import Throughput
 from gptlite.training.trainer import Trainer
 
 
-def train(
+def run_updates(
     trainer: Trainer, run: Run, state: TrainState, log: MetricLog, listener: Listener, signals: Signals
 ) -> TrainState:
     """Update until steps, minutes or patience run out; on the way log, evaluate and save what is due.
@@ -55,17 +55,18 @@ def train(
             state, logged_step, update_seconds = state.after_log(), state.step, 0.0
         request = dist.largest(signals.take_request())
         eval_due = eval_follows or done
-        if eval_due and request > SAVE:  # whoever stops us may not wait for an evaluation
+        if eval_due and request >= STOP:  # whoever stops us may not wait for an evaluation
             state = replace(state, evaluation_due=True)
         elif eval_due:
             state = evaluate_and_log(trainer, state, log)
             done = is_done(state, cfg.train)
             request = max(request, dist.largest(signals.take_request()))
         evaluated_at = clock() if eval_due else state.elapsed
+        must_stop = request >= STOP
         save_due = is_due(state.step, cfg.save.every, done) or state.is_new_best or request > 0
         if save_due:
             save(trainer, run, state, log, listener)
-        if request > SAVE and (state.evaluation_due or not done):
+        if must_stop and (state.evaluation_due or not done):
             raise signals.interrupted(request - STOP, f"stopped and saved after {describe_progress(state, cfg.train)}")
         if (eval_due or save_due) and not done:
             state = state.after_pause(evaluated_at - state.elapsed, clock() - evaluated_at if save_due else 0.0)

@@ -1,4 +1,4 @@
-"""The keys that a resumed run may change, those that must be as they were, and what another machine makes inexact."""
+"""The keys that a resumed run may change, and those that must be as they were."""
 
 from __future__ import annotations
 
@@ -88,19 +88,3 @@ def contradictions(recorded: Mapping[str, Any], cfg: RunConfig) -> list[str]:
         for key, value in deciding_values(cfg).items()
         if key in recorded and recorded[key] != value
     ]
-
-
-def inexact_because(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """A warning where run.json has another torch, processor, number of threads or of processes than before, or None."""
-    pairs = {
-        "torch": [info.get("versions", {}).get("torch") for info in (before, now)],
-        "processor": [info.get("processor") for info in (before, now)],
-        "threads": [info.get("threads") for info in (before, now)],
-        "processes": [info.get("world_size") for info in (before, now)],
-    }
-    changed = [f"{what} {new} (before: {old})" for what, (old, new) in pairs.items() if old not in (None, new)]
-    if not changed:
-        return None
-    return (
-        f"warning: resumed with {', '.join(changed)}, so the end will not be bit for bit that of an uninterrupted run"
-    )

@@ -6,20 +6,23 @@ import importlib.metadata
 import platform
 import subprocess
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
+from gptlite.compute.choice import GIVEN
 from gptlite.compute.openmp import describe_spin
 from gptlite.data.dataset.prepared import Prepared
+from gptlite.formatting import Say
+from gptlite.planning.auto import Setup
 from gptlite.runs.run import TOKENIZER
-from gptlite.training.setup import Setup
 from gptlite.training.trainer import Trainer
 from gptlite.version import __version__
 
 
 def run_info(setup: Setup, trainer: Trainer, prepared: Prepared) -> dict[str, Any]:
-    """The content of run.json."""
+    """Return the content of run.json."""
     packages = ("torch", "numpy", "tiktoken", "safetensors")
     versions = {name: importlib.metadata.version(name) for name in packages}
     reasons = {**setup.reasons, "waiting threads": describe_spin()}
@@ -38,6 +41,34 @@ def run_info(setup: Setup, trainer: Trainer, prepared: Prepared) -> dict[str, An
         "data": prepared.manifest.fingerprint,
         TOKENIZER: prepared.manifest.tokenizer.fingerprint,
     }
+
+
+def run_info_resumed(before: Mapping[str, Any], now: Mapping[str, Any], say: Say) -> dict[str, Any]:
+    """Return run.json for a session that resumes. A value that was not changed keeps the reason it was chosen for."""
+    warn_if_not_bit_exact(before, now, say)
+    first = before.get("reasons", {})
+    reasons = {
+        key: first[key] if choice["reason"] == GIVEN and first.get(key, {}).get("value") == choice["value"] else choice
+        for key, choice in now["reasons"].items()
+    }
+    kept = {key: before[key] for key in ("argv", "git_commit") if key in before}
+    return {**before, **now, **kept, "reasons": reasons, "resumed_by": sys.argv}
+
+
+def warn_if_not_bit_exact(before: Mapping[str, Any], now: Mapping[str, Any], say: Say) -> None:
+    """Warn where torch, the processor, the number of threads or of processes is not what it was."""
+    pairs = {
+        "torch": [info.get("versions", {}).get("torch") for info in (before, now)],
+        "processor": [info.get("processor") for info in (before, now)],
+        "threads": [info.get("threads") for info in (before, now)],
+        "processes": [info.get("world_size") for info in (before, now)],
+    }
+    changed = [f"{what} {new} (before: {old})" for what, (old, new) in pairs.items() if old not in (None, new)]
+    if changed:
+        say(
+            f"warning: resumed with {', '.join(changed)}, so the end will not be bit for bit that of an uninterrupted "
+            "run"
+        )
 
 
 def processor(device: torch.device) -> str:

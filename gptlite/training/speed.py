@@ -11,12 +11,13 @@ from time import perf_counter
 import torch
 
 from gptlite.compute.choice import Choice
-from gptlite.compute.device import Compute, Hardware, choose_compute, choose_device, settings
+from gptlite.compute.device import Hardware, settings
 from gptlite.compute.rendezvous import gather
 from gptlite.config.schema import ModelSection, RunSection
 from gptlite.errors import ConfigError
 from gptlite.model.gpt import GPT, nll_sum
 from gptlite.model.sizes import update_flops
+from gptlite.planning.auto import choose_device, resolve_compute
 from gptlite.planning.choose_sizes import SPEED_VARIABLE
 
 # What a CPU and a GPU train in minutes, and the rows of a batch.
@@ -60,11 +61,9 @@ def speed_class(gflops: float) -> int:
 
 def measure_speed(run: RunSection) -> float:
     """GFLOP/s of the forward and backward pass of a small model, with the device, precision and threads of a run."""
-    hardware = Hardware.detect()
-    device = choose_device(run.device, hardware).value
+    device = choose_device(run.device, Hardware.detect()).value
     reference, rows = GPU_REFERENCE if device == "cuda" else CPU_REFERENCE
-    choices = choose_compute(run, reference.block_size, hardware)
-    compute = Compute.of(run.model_copy(update={key.partition(".")[2]: each.value for key, each in choices.items()}))
+    compute = resolve_compute(run, reference.block_size)
     model = GPT(reference, VOCAB_SIZE, attention=compute.attention, rng=torch.Generator().manual_seed(0))
     model.to(compute.device)
     idx = torch.zeros(rows, reference.block_size, dtype=torch.int64, device=compute.device)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from gptlite.inference.score import Score
@@ -96,6 +96,5 @@ class TrainState:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> TrainState:
-        """From state.json; keys of older versions that are no longer used are ignored."""
-        known = {field.name for field in fields(cls)}
-        return cls(**{key: value for key, value in values.items() if key in known})
+        """Return the state in state.json."""
+        return cls(**values)

@@ -9,16 +9,13 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from gptlite.compute.choice import GIVEN, Choice
 from gptlite.config.schema import RunConfig
 from gptlite.config.training import TrainSection
 from gptlite.course.scheduled_sampling import mixed_inputs, random_bits, replaced_fraction_at
-from gptlite.errors import ConfigError, Diverged
-from gptlite.formatting import counted
+from gptlite.errors import Diverged
 from gptlite.model.dropout import DropoutMasks
 from gptlite.model.gpt import nll_sum
 from gptlite.model.sampled_softmax import VocabSample, sampled_nll_sum
-from gptlite.model.sizes import default_sample_size
 from gptlite.seeds import mix
 from gptlite.training.diagnostics import (
     NO_DIAGNOSTICS,
@@ -33,10 +30,6 @@ from gptlite.training.trainer import Trainer
 DROPOUT_STREAM = 4  # of the seed; scheduled sampling has another
 VOCAB_STREAM = 6
 
-# Measured on CPUs: with more tokens a forward pass outgrows the caches and takes longer per token.
-CPU_MICRO_TOKENS = 4096
-GPU_MICRO_TOKENS = 65536
-
 
 @dataclass(frozen=True)
 class StepStats:
@@ -49,47 +42,6 @@ class StepStats:
     grad_norm: float
     lr: float
     more: Mapping[str, float] = field(default_factory=dict)
-
-
-def rows_per_process(batch_size: int, world_size: int) -> int:
-    """Sequences of each update that one process computes. ConfigError where they cannot be split evenly."""
-    if batch_size % world_size:
-        raise ConfigError(
-            f"train.batch_size is {batch_size}, which is not a multiple of the {world_size} processes. "
-            "Change one of the two."
-        )
-    return batch_size // world_size
-
-
-def choose_micro_batch_size(cfg: RunConfig, n_processes: int) -> Choice:
-    """The largest divisor of a process's rows whose tokens fit the budget of the device, which is chosen before."""
-    rows = rows_per_process(cfg.train.batch_size, n_processes)
-    wanted = cfg.train.micro_batch_size
-    if wanted != "auto":
-        if rows % wanted:
-            raise ConfigError(
-                f"train.micro_batch_size is {wanted}, which does not divide the {counted(rows, 'sequence')} of a batch "
-                f"that each of {counted(n_processes, 'process')} computes. Change it or train.batch_size."
-            )
-        return Choice(wanted, GIVEN)
-    budget = CPU_MICRO_TOKENS if cfg.run.device == "cpu" else GPU_MICRO_TOKENS
-    most = min(rows, max(1, budget // cfg.model.block_size))
-    fitting = next(n for n in range(most, 0, -1) if rows % n == 0)
-    return Choice(fitting, f"at most {budget:,} tokens per forward pass")
-
-
-def choose_vocab_sample(cfg: RunConfig, vocab_size: int) -> Choice:
-    """A sample of a large vocabulary on a CPU, where its logits are most of the work. The device is chosen before."""
-    wanted = cfg.train.vocab_sample
-    if wanted == "auto":
-        size = default_sample_size(cfg.model, vocab_size) if cfg.run.device == "cpu" else None
-        return Choice(size, f"{vocab_size:,} ids at width {cfg.model.n_embd} on {cfg.run.device}")
-    if wanted is not None and wanted >= vocab_size:
-        raise ConfigError(
-            f"train.vocab_sample is {wanted}, and the vocabulary has {counted(vocab_size, 'id')}. Use fewer, or null "
-            "for all."
-        )
-    return Choice(wanted, GIVEN)
 
 
 def dropout_masks_for(
@@ -117,7 +69,7 @@ def accumulate_gradients(trainer: Trainer, step: int, replaced_fraction: float =
     over processes, the sum is the same mean. replaced_fraction: of the inputs, by scheduled sampling.
     """
     cfg, model, compute, dist = trainer.cfg, trainer.model, trainer.compute, trainer.dist
-    rows = rows_per_process(cfg.train.batch_size, dist.world_size)
+    rows = cfg.train.batch_size // dist.world_size  # of this process
     micro = cfg.train.micro_batch_size
     assert isinstance(micro, int), "resolve comes first"
     sample = vocab_sample_for(trainer, step)

@@ -56,7 +56,7 @@ def measure(text: str, points: list[dict[str, Any]], scratch: Path) -> list[dict
     """Train each point on a text, BPE where it has a vocabulary and else characters; append its row to grid.jsonl."""
     from gptlite.config.schema import RunConfig
     from gptlite.runs.summary import read_curve, read_run
-    from gptlite.training import launch
+    from gptlite.training.launch import Request, open_session
 
     rows = []
     for number, values in enumerate(points):
@@ -73,7 +73,8 @@ def measure(text: str, points: list[dict[str, Any]], scratch: Path) -> list[dict
                 "log.tensorboard": False,
             }
         )
-        outcome = launch.start(cfg, base=f"point-{number}", root=scratch / "runs")
+        with open_session(Request(cfg, base=f"point-{number}", root=scratch / "runs")) as session:
+            outcome = session.train()
         curve = read_curve(read_run(outcome.run)[0])
         n_bytes = sum(split.bytes for split in (outcome.prepared.manifest.train, outcome.prepared.manifest.val))
         scores = [[each.step, round(each.bits_per_byte, 4)] for each in curve]

@@ -49,7 +49,7 @@ def train(path: Path, text: Path, seed: int, scratch: Path) -> Row:
     """One lesson with one seed, evaluated at its end."""
     from gptlite.config.loading import load_config
     from gptlite.errors import Diverged
-    from gptlite.training import launch
+    from gptlite.training.launch import Request, open_session
 
     cfg = load_config(path)
     steps = cfg.train.updates
@@ -57,7 +57,8 @@ def train(path: Path, text: Path, seed: int, scratch: Path) -> Row:
     values |= {"run.threads": 1, "eval.every": steps, "save.every": steps, "log.every": 1, "log.tensorboard": False}
     name = f"{path.stem}-{seed}"
     try:
-        launch.start(cfg.with_values(values), base=path.stem, name=name, root=scratch / "runs")
+        with open_session(Request(cfg.with_values(values), name, root=scratch / "runs")) as session:
+            session.train()
     except Diverged as problem:
         print(f"{name}: {problem}")
     lines = [json.loads(line) for line in (scratch / "runs" / name / "metrics.jsonl").read_text().splitlines()]

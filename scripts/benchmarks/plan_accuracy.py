@@ -66,9 +66,9 @@ def settings_of(name: str, scratch: Path) -> list[str]:
 def plan(sets: list[str]) -> Contender:
     """A contender whose facts are the plan, made in a process of its own; a turn of it does nothing."""
     from gptlite.config.loading import find_config, load_config
-    from gptlite.training.launch import dry_run
+    from gptlite.training.launch import Request, dry_run
 
-    planned = dry_run(load_config(find_config("small.yaml"), sets), base="bench").to_json()
+    planned = dry_run(Request(load_config(find_config("small.yaml"), sets))).to_json()
     return lambda times: 0.0, {"seconds": planned["seconds"]["total"], "peak": planned["memory"]["peak"]}
 
 

@@ -111,11 +111,11 @@ def choosing(everything: bool, **shape: int) -> Contender:
 
 def model_of(size: Size) -> LanguageModel:
     """A model as `gptlite sample` loads it, with a tokenizer of as many characters as there are ids."""
-    from gptlite.compute.device import resolve_compute
     from gptlite.config.schema import ModelSection, RunSection
     from gptlite.inference.engine import store_for_decoding
     from gptlite.inference.language_model import LanguageModel, ModelInfo
     from gptlite.model.gpt import GPT
+    from gptlite.planning.auto import resolve_compute
     from gptlite.tokenizers.char import CharTokenizer
 
     section = ModelSection(

@@ -53,8 +53,8 @@ def measure(shakespeare: Path, steps: int, scratch: Path) -> tuple[list[dict[str
     """Train them all; a row for each run, a figure for each case."""
     from gptlite.config.schema import RunConfig
     from gptlite.errors import Diverged
-    from gptlite.training import launch
-    from gptlite.training.schedule import choose_lr
+    from gptlite.planning.auto import choose_lr
+    from gptlite.training.launch import Request, open_session
 
     rows, figures = [], []
     for number, case in enumerate(cases(shakespeare, steps, scratch)):
@@ -64,7 +64,9 @@ def measure(shakespeare: Path, steps: int, scratch: Path) -> tuple[list[dict[str
         for factor in FACTORS:
             lr = auto * factor
             try:
-                outcome = launch.start(cfg.with_values({"train.lr": lr}), base=f"case-{number}", root=scratch / "runs")
+                tried = cfg.with_values({"train.lr": lr})
+                with open_session(Request(tried, base=f"case-{number}", root=scratch / "runs")) as session:
+                    outcome = session.train()
                 best = outcome.state.best_bits_per_byte
             except Diverged:
                 best = None

@@ -96,11 +96,11 @@ def gptlite(optimizer: str, precision: str, **shape: int) -> Contender:
     from gptlite.compute.device import Hardware, settings
     from gptlite.config.schema import RunConfig
     from gptlite.data.dataset.tokens import TokenArray
-    from gptlite.model.sizes import update_flops
+    from gptlite.model.sizes import muon_flops, update_flops
+    from gptlite.planning.auto import resolve
     from gptlite.tokenizers.char import CharTokenizer
     from gptlite.training.checkpointing import Identity
-    from gptlite.training.optim.build import muon_flops
-    from gptlite.training.setup import assemble, resolve
+    from gptlite.training.setup import assemble
     from gptlite.training.step import train_step
 
     size = Size(**shape)

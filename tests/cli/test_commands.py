@@ -301,7 +301,7 @@ def test_config_lists_the_shipped_configs_and_prints_them(gptlite, repository):
 
 
 def test_a_stop_by_a_signal_is_no_error_and_names_the_command_that_continues(capfd):
-    app.complain(Interrupted(signal.SIGINT, "stopped after step 3", "run it's", handle="it's"))
+    app.print_error(Interrupted(signal.SIGINT, "stopped after step 3", "run it's", handle="it's"))
     line, before, command = capfd.readouterr().err.splitlines()
     assert (line, before) == ("run it's: stopped after step 3", "continue with:")
     assert shlex.split(command)[1:] == ["train", "--resume", "it's"]

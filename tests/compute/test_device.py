@@ -6,41 +6,9 @@ import pytest
 import torch
 
 from gptlite.compute import device
-from gptlite.compute.choice import GIVEN, Choice
-from gptlite.compute.device import Hardware, choose_compute, computes_in_bf16, resolve_compute, settings
+from gptlite.compute.device import Hardware, compile_obstacle, computes_in_bf16, settings
 from gptlite.config.schema import RunSection
-from gptlite.errors import ConfigError
-
-
-def hardware(*devices: str, bf16: tuple[str, ...] = (), threads: int = 8) -> Hardware:
-    return Hardware(devices, frozenset(bf16), lambda: Choice(threads, "the cores this process may use"))
-
-
-@pytest.mark.parametrize(
-    ("machine", "block_size", "expected"),
-    [
-        (hardware("cpu"), 64, ("cpu", "fp32", "fused", 8)),
-        (hardware("cpu", bf16=("cpu",)), 512, ("cpu", "bf16", "batched", 8)),
-        (hardware("cpu", bf16=("cpu",)), 513, ("cpu", "bf16", "fused", 8)),
-        (hardware("cuda", "cpu", bf16=("cuda",)), 64, ("cuda", "bf16", "fused", 8)),
-        (hardware("cuda", "cpu", bf16=("cpu",)), 64, ("cuda", "fp32", "fused", 8)),
-        (hardware("mps", "cpu"), 64, ("mps", "fp32", "fused", 8)),
-    ],
-)
-def test_auto_follows_from_the_hardware_and_the_context_alone(machine, block_size, expected):
-    chosen = choose_compute(RunSection(), block_size, machine)
-    assert tuple(choice.value for choice in chosen.values()) == expected
-    assert list(chosen) == ["run.device", "run.precision", "run.attention", "run.threads"]
-    assert all(choice.reason and choice.reason != GIVEN for choice in chosen.values())
-
-
-def test_what_is_given_wins_and_a_missing_device_is_refused():
-    run = RunSection(device="cpu", precision="bf16", attention="plain", threads=3)
-    chosen = choose_compute(run, 64, hardware("cuda", "cpu"))
-    assert {choice.value for choice in chosen.values()} == {"cpu", "bf16", "plain", 3}
-    assert {choice.reason for choice in chosen.values()} == {GIVEN}
-    with pytest.raises(ConfigError, match=r"run\.device is cuda, and torch finds no such device here\."):
-        choose_compute(RunSection(device="cuda"), 64, hardware("mps", "cpu"))
+from gptlite.planning.auto import resolve_compute
 
 
 def test_the_devices_are_those_that_torch_finds(monkeypatch):
@@ -104,3 +72,22 @@ def test_autocast_multiplies_in_the_chosen_precision():
     for precision, dtype in (("bf16", torch.bfloat16), ("fp32", torch.float32)):
         with resolve_compute(RunSection(device="cpu", precision=precision), 64).autocast():
             assert (a @ a).dtype == dtype
+
+
+@pytest.mark.parametrize(("capability", "can"), [((7, 0), True), ((9, 0), True), ((6, 1), False)])
+def test_triton_knows_gpus_from_volta_on(monkeypatch, capability, can):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
+    monkeypatch.setattr(torch, "ones", lambda *_, device: device)
+    monkeypatch.setattr(torch, "compile", lambda f: lambda x: x)
+    expected = "" if can else "Triton needs a GPU of compute capability 7.0 or more"
+    assert compile_obstacle("cuda") == expected
+
+
+def test_the_first_line_of_torchs_error_is_the_obstacle(monkeypatch):
+    def compile_(_):
+        raise RuntimeError("Cannot find a working triton installation.\nSet TORCHDYNAMO_VERBOSE=1")
+
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
+    monkeypatch.setattr(torch, "compile", compile_)
+    monkeypatch.setattr(torch, "ones", lambda *_, device: device)
+    assert compile_obstacle("cuda") == "torch cannot compile here (Cannot find a working triton installation.)"

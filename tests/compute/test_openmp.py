@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from gptlite.compute.device import resolve_compute
 from gptlite.compute.openmp import describe_spin, other_programs_run, refuse_dynamic_threads, set_short_spin
 from gptlite.config.schema import RunSection
 from gptlite.errors import ConfigError
+from gptlite.planning.auto import resolve_compute
 
 ALONE = {"GOMP_SPINCOUNT": "10000", "KMP_BLOCKTIME": "1"}
 BUSY_MACHINE = {"GOMP_SPINCOUNT": "2000", "KMP_BLOCKTIME": "1"}

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from gptlite.compute.choice import Choice
-from gptlite.compute.threads import available_threads, check_threads, choose_threads
+from gptlite.compute.threads import available_threads, check_threads
 from gptlite.errors import ConfigError
 
 V2 = "31 23 0:28 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
@@ -102,25 +102,8 @@ def test_a_variable_that_is_no_number_of_threads_is_named(tmp_path, monkeypatch,
         available_threads(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("product", "wanted", "expected"),
-    [
-        (4.2e6, "auto", Choice(1, "products of only 4.2 million operations gain nothing from a second thread")),
-        (19e6, "auto", Choice(8, "all")),
-        (4.2e6, 2, Choice(2, "given")),
-    ],
-)
-def test_a_model_with_small_products_is_trained_on_one_thread(product, wanted, expected):
-    assert choose_threads(wanted, lambda: Choice(8, "all"), largest_product=product) == expected
-
-
-def test_one_available_thread_needs_no_rule():
-    assert choose_threads("auto", lambda: Choice(1, "the cores"), largest_product=1.0) == Choice(1, "the cores")
-
-
 def test_the_environment_limits_only_auto(monkeypatch):
     monkeypatch.setenv("GPTLITE_THREADS", "many")
     check_threads(2)
-    assert choose_threads(2, available_threads) == Choice(2, "given")
     with pytest.raises(ConfigError):
         check_threads("auto")

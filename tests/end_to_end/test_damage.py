@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+import training_runs as launch
 from safetensors.torch import load, save
 from training_runs import Crash, assert_same_end, crash_at, final, numbers, start
 
@@ -24,7 +25,7 @@ from gptlite.runs.checkpoint import valid_checkpoints
 from gptlite.runs.run import Run
 from gptlite.storage.sealed import FileRecord, write_manifest
 from gptlite.storage.sealed_json import read_sealed
-from gptlite.training import launch, loop, run_info, session, verify
+from gptlite.training import loop, run_info, session, verify
 from gptlite.training.listener import SilentListener
 from gptlite.training.trainer import Trainer
 from gptlite.training.verify import check_run

@@ -19,7 +19,7 @@ import gptlite.training.session
 from gptlite.storage import files
 from gptlite.compute import matmul_flops
 from gptlite.config.schema import RunConfig
-from gptlite.training import launch, trainer
+from gptlite.training import trainer
 from gptlite.training.trainer import Trainer
 
 root, cfg = Path(sys.argv[1]), RunConfig.model_validate_json(sys.argv[2])

@@ -8,7 +8,18 @@ from pathlib import Path
 
 import pytest
 import torch
-from training_runs import Crash, assert_same_end, crash_at, final, numbers, signal_in, start
+from training_runs import (
+    Crash,
+    assert_same_end,
+    crash_at,
+    final,
+    numbers,
+    resume,
+    resume_or_start,
+    signal_in,
+    start,
+    train_new,
+)
 
 from gptlite.compute.threads import available_threads
 from gptlite.config.loading import load_config
@@ -16,7 +27,7 @@ from gptlite.config.schema import RunConfig
 from gptlite.data.dataset.prepared import Prepared
 from gptlite.errors import ConfigError, Diverged, Interrupted, RunError
 from gptlite.runs.run import Run
-from gptlite.training import launch, loop
+from gptlite.training import loop
 from gptlite.training.listener import SilentListener
 from gptlite.training.reconcile import reconcile
 
@@ -56,8 +67,8 @@ def test_a_run_that_crashed_and_was_resumed_equals_one_left_alone(
         with monkeypatch.context() as patch:
             crash_at(patch, step)
             with pytest.raises(Crash):
-                start(tiny.with_values(values), tmp_path, "cut") if i == 0 else launch.resume(Run(tmp_path / "cut"))
-    assert_same_end(request.getfixturevalue(left_alone), launch.resume(Run(tmp_path / "cut")).run)
+                start(tiny.with_values(values), tmp_path, "cut") if i == 0 else resume(Run(tmp_path / "cut"))
+    assert_same_end(request.getfixturevalue(left_alone), resume(Run(tmp_path / "cut")).run)
 
 
 def test_the_final_state_depends_on_the_seed(tiny, tmp_path, whole):
@@ -84,7 +95,7 @@ def test_a_signal_saves_after_the_update_and_says_how_to_go_on(tiny, tmp_path, m
         with pytest.raises(
             Interrupted, match=r"^run cut: stopped and saved after step 7 of 12 \(SIG(INT|TERM)\)$"
         ) as stopped:
-            launch.start(tiny, root=tmp_path, base="tiny", name="cut", listener=listener)
+            train_new(tiny, root=tmp_path, base="tiny", name="cut", listener=listener)
     assert stopped.value.exit_code == 128 + signum
     assert stopped.value.handle == Run(tmp_path / "cut").handle
     again = " (press Ctrl-C again to stop at once)" if signum == signal.SIGINT else ""
@@ -92,7 +103,7 @@ def test_a_signal_saves_after_the_update_and_says_how_to_go_on(tiny, tmp_path, m
     cut = Run(tmp_path / "cut")
     assert final(cut).step == 7
     assert not cut.finished
-    launch.resume(cut)
+    resume(cut)
     assert cut.finished
     assert_same_end(whole, cut)
 
@@ -109,7 +120,7 @@ def test_the_same_signal_again_gives_up_at_once_and_the_last_checkpoint_stands(t
     assert signal.getsignal(signal.SIGINT) is before
     cut = Run(tmp_path / "cut")
     assert final(cut).step == 4
-    launch.resume(cut)
+    resume(cut)
     assert_same_end(whole, cut)
 
 
@@ -138,7 +149,7 @@ def test_a_run_keeps_what_was_chosen_and_why_where_auto_would_choose_otherwise(t
     monkeypatch.setenv("GPTLITE_THREADS", "3")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(9), raising=False)
     assert available_threads(tmp_path).value == 3
-    launch.resume_or_start(cfg, root=tmp_path, name="cut")
+    resume_or_start(cfg, root=tmp_path, name="cut")
     assert cut.config_text() == config
     assert cut.info["reasons"] == info["reasons"]
     assert_same_end(whole, cut)
@@ -154,17 +165,17 @@ def test_a_run_goes_on_without_its_text(tiny, tmp_path, monkeypatch):
         with pytest.raises(Crash):
             start(cfg, tmp_path / "runs", "cut")
     text.unlink()
-    assert_same_end(whole, launch.resume(Run(tmp_path / "runs" / "cut")).run)
+    assert_same_end(whole, resume(Run(tmp_path / "runs" / "cut")).run)
 
 
 def test_continue_starts_a_run_once_and_then_goes_on_with_it(tiny, tmp_path, monkeypatch, whole):
     with monkeypatch.context() as patch:
         crash_at(patch, 5)
         with pytest.raises(Crash):
-            launch.resume_or_start(tiny, root=tmp_path, name="y")
-    run = launch.resume_or_start(tiny, root=tmp_path, name="y").run
+            resume_or_start(tiny, root=tmp_path, name="y")
+    run = resume_or_start(tiny, root=tmp_path, name="y").run
     assert_same_end(whole, run)
-    again = launch.resume_or_start(tiny, root=tmp_path, name="y")
+    again = resume_or_start(tiny, root=tmp_path, name="y")
     assert again.state.step == 12
     assert_same_end(whole, run)
 
@@ -176,17 +187,17 @@ def test_a_run_of_epochs_killed_at_any_moment_ends_as_one_of_so_many_updates(tin
     with monkeypatch.context() as patch:
         crash_at(patch, 5)
         with pytest.raises(Crash):
-            launch.resume_or_start(cfg, root=tmp_path, name="e")
+            resume_or_start(cfg, root=tmp_path, name="e")
     run = Run(tmp_path / "e")
     assert load_config(run.path / "config.yaml").train.max_steps == 12
-    assert_same_end(whole, launch.resume_or_start(cfg, root=tmp_path, name="e").run)
+    assert_same_end(whole, resume_or_start(cfg, root=tmp_path, name="e").run)
 
 
 def test_what_would_change_the_result_is_refused_and_both_sides_are_named(tiny, tmp_path):
     run = start(tiny, tmp_path, "a")
     wanted = tiny.with_values({"train.lr": 0.5, "model.n_embd": 32, "train.max_steps": 14})
     with pytest.raises(ConfigError) as refused:
-        launch.resume(run, wanted)
+        resume(run, wanted)
     assert [str(problem) for problem in refused.value.problems] == [
         "run a: model.n_embd is 16 in this run and cannot become 32. Start a new run instead.",
         "run a: train.lr is 0.02 in this run and cannot become 0.5. Start a new run instead.",
@@ -195,7 +206,7 @@ def test_what_would_change_the_result_is_refused_and_both_sides_are_named(tiny, 
 
 def test_a_finished_run_goes_on_when_it_is_given_more_updates(tiny, tmp_path):
     run = start(tiny, tmp_path, "a")
-    longer = launch.resume(run, tiny.with_values({"train.max_steps": 14, "run.threads": 1}))
+    longer = resume(run, tiny.with_values({"train.max_steps": 14, "run.threads": 1}))
     assert longer.state.step == final(run).step == 14
     assert [line["step"] for line in numbers(run) if line["split"] == "train"] == list(range(1, 15))
 
@@ -226,17 +237,17 @@ def test_a_config_that_does_not_fit_its_checkpoint_is_refused_before_anything_is
     assert old in run.config_text()
     run.write_setup(run.info, run.config_text().replace(old, new))
     with pytest.raises(RunError, match=problem):
-        launch.resume(run)
+        resume(run)
 
 
 def test_other_text_under_the_same_name_is_refused(tiny, tmp_path):
     text = tmp_path / "moved.txt"
     text.write_bytes(Path(tiny.data.source).read_bytes())
     cfg = tiny.with_values({"data.source": str(text)})
-    launch.resume_or_start(cfg, root=tmp_path / "runs", name="y")
+    resume_or_start(cfg, root=tmp_path / "runs", name="y")
     text.write_text(text.read_text() + "more")
     with pytest.raises(RunError, match="the text or its settings have changed"):
-        launch.resume_or_start(cfg, root=tmp_path / "runs", name="y")
+        resume_or_start(cfg, root=tmp_path / "runs", name="y")
 
 
 def test_divergence_keeps_the_last_checkpoint_and_the_run_unfinished(tiny, tmp_path, monkeypatch):
@@ -257,6 +268,6 @@ def test_divergence_keeps_the_last_checkpoint_and_the_run_unfinished(tiny, tmp_p
     assert not run.finished
     assert run.diverged
     monkeypatch.undo()
-    launch.resume(run)
+    resume(run)
     assert run.finished
     assert not run.diverged

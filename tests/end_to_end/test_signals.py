@@ -11,12 +11,12 @@ import threading
 from pathlib import Path
 
 import pytest
-from training_runs import assert_same_end, final, numbers, signal_in, start
+from training_runs import assert_same_end, final, numbers, resume, resume_or_start, signal_in, start
 
 from gptlite.errors import Interrupted
 from gptlite.runs.checkpoint import read_pointer, valid_checkpoints
 from gptlite.runs.run import Run
-from gptlite.training import launch, loop, session
+from gptlite.training import loop, session
 from gptlite.training.trainer import Trainer
 
 STOPPING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
@@ -41,7 +41,7 @@ def test_a_signal_comes_before_a_due_evaluation_which_the_resume_makes_up(
     cut = Run(tmp_path / "cut")
     assert final(cut).step == step + 1
     assert numbers(cut)[-1]["split"] == "train"
-    launch.resume(cut)
+    resume(cut)
     assert cut.finished
     assert_same_end(whole, cut)
     ends = [(each.step, each.score) for each in (final(whole), final(cut))]
@@ -74,8 +74,8 @@ def test_a_kill_while_an_evaluation_is_made_up_loses_nothing(tiny, tmp_path, mon
         with monkeypatch.context() as patch:
             patch.setattr(f"gptlite.training.trainer.{place}", raise_crash)
             with pytest.raises(RuntimeError, match="power"):
-                launch.resume(cut)
-    launch.resume(cut)
+                resume(cut)
+    resume(cut)
     assert_same_end(whole, cut)
 
 
@@ -124,21 +124,21 @@ def test_twenty_signals_at_random_times_also_in_saves_and_evaluations(tiny, tmp_
     moments = random.Random(os.urandom(8))
     at_once = 5 if signum == signal.SIGUSR1 else 1  # which does not stop the run
     timers: list[threading.Timer] = []
-    real_train = session.train
+    real = session.run_updates
 
     def train(*args):
         timers[:] = [threading.Timer(moments.uniform(0, 0.2), os.kill, (os.getpid(), signum)) for _ in range(at_once)]
         for timer in timers:
             timer.start()
-        return real_train(*args)
+        return real(*args)
 
-    monkeypatch.setattr(session, "train", train)
+    monkeypatch.setattr(session, "run_updates", train)
     sent = 0
     while sent < 20:
         before = signal.signal(signum, lambda number, frame: None)  # one that comes after training is lost
         error = None
         try:
-            launch.resume_or_start(tiny, root=tmp_path, name="cut")
+            resume_or_start(tiny, root=tmp_path, name="cut")
         except Interrupted as interrupted:
             error = interrupted
         for timer in timers:
@@ -153,8 +153,8 @@ def test_twenty_signals_at_random_times_also_in_saves_and_evaluations(tiny, tmp_
         sent += at_once * (signum == signal.SIGUSR1)
         with cut.lock():
             cut.remove()
-    monkeypatch.setattr(session, "train", real_train)
-    launch.resume_or_start(tiny, root=tmp_path, name="cut")
+    monkeypatch.setattr(session, "run_updates", real)
+    resume_or_start(tiny, root=tmp_path, name="cut")
     assert_same_end(whole, cut)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from training_runs import train_new
 
 from gptlite.config.loading import load_config
 from gptlite.data.preparing.prepare import prepare
@@ -16,7 +17,6 @@ from gptlite.planning.estimate import (
     kept_checkpoints,
     optimizer_bytes,
 )
-from gptlite.training import launch
 from gptlite.training.dry_run import Times, run_seconds, updates_in
 
 LIBRARIES = 200 * 2**20
@@ -38,7 +38,7 @@ def of(cfg, prepared, updates, **others):
 )
 def test_optimizer_and_checkpoint_take_the_bytes_that_are_said(tiny, tmp_path, optimizer, values):
     asked = tiny.with_values({"train.optimizer": optimizer, "train.max_steps": 2, "model.n_embd": 32, **values})
-    made = launch.start(asked, base="tiny", root=tmp_path / "runs")
+    made = train_new(asked, base="tiny", root=tmp_path / "runs")
     cfg = load_config(made.run.path / "config.yaml")
     newest = sorted(made.run.checkpoints.glob("step-*"))[-1]
     from gptlite.runs.checkpoint import Checkpoint
@@ -141,7 +141,7 @@ def test_evaluations_and_checkpoints_are_counted_as_the_loop_has_them(tiny, tmp_
     cfg = tiny.with_values({"eval.every": 4, "save.every": 3, "train.max_steps": 10})
     assert count_evaluations(cfg, 10) == len({4, 8, 10})
     assert count_saves(cfg, 10) == len({0, 3, 4, 6, 8, 9, 10})
-    run = launch.start(cfg.with_values({"save.keep": 100}), base="tiny", root=tmp_path / "runs").run
+    run = train_new(cfg.with_values({"save.keep": 100}), base="tiny", root=tmp_path / "runs").run
     saved = {int(path.name[5:]) for path in run.checkpoints.glob("step-*")}
     assert {0, 3, 6, 9, 10} <= saved <= {0, 3, 4, 6, 8, 9, 10}
     assert kept_checkpoints(cfg, 10) == 3

@@ -10,6 +10,7 @@ import numpy_gpt
 import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from training_runs import train_new
 
 from gptlite.compute.device import Compute
 from gptlite.compute.distributed import Dist
@@ -21,7 +22,6 @@ from gptlite.loggers.media import attention_image
 from gptlite.model.gpt import GPT
 from gptlite.runs.run import Run
 from gptlite.tokenizers.char import CharTokenizer
-from gptlite.training import launch
 from gptlite.training.eval_media import (
     attention_entropies,
     attention_images,
@@ -119,7 +119,7 @@ def test_only_the_main_process_looks_and_only_if_it_is_told_to(monkeypatch):
 def test_pictures_and_entropies_appear_at_each_evaluation_and_change_no_number_of_the_run(tiny, tmp_path):
     def run(name: str, **values) -> Run:
         cfg = tiny.with_values({"log.tensorboard": True, **values})
-        return launch.start(cfg, root=tmp_path / "runs", base="tiny", name=name).run
+        return train_new(cfg, root=tmp_path / "runs", name=name).run
 
     def numbers(run: Run) -> list[dict[str, object]]:
         lines = map(json.loads, (run.path / "metrics.jsonl").read_text().splitlines())

@@ -1,25 +1,57 @@
-"""What is refused before anything is trained."""
+"""What is refused before anything is trained, and how many functions lie between the command line and an update."""
 
 from __future__ import annotations
 
+import sys
+import traceback
+
 import pytest
 import torch
+from training_runs import resume, train_new
 
+from gptlite.__main__ import main
 from gptlite.errors import ConfigError, DataError
-from gptlite.training import launch
+from gptlite.training import loop
+
+
+def test_a_reader_goes_through_at_most_seven_functions_from_main_to_an_update(tiny, tmp_path, monkeypatch, repository):
+    stacks = []
+    update = loop.train_step
+
+    def train_step(*args):
+        stacks.append(traceback.extract_stack())
+        return update(*args)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(loop, "train_step", train_step)
+    (tmp_path / "story.txt").write_text("the cat sat on the mat. " * 50)
+    (tmp_path / "nano.yaml").write_text(
+        "data: {source: story.txt}\nmodel: {n_layer: 1, n_head: 1, n_embd: 8, block_size: 8}\n"
+        "tokenizer: {kind: char}\ntrain: {max_steps: 1, batch_size: 1}\nlog: {tensorboard: false}"
+    )
+    for arguments in (["-c", "nano.yaml"], ["--resume", "nano", "--set", "train.max_steps=2"]):
+        monkeypatch.setattr(sys, "argv", ["gptlite", "train", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == 0
+    assert len(stacks) == 2
+    for stack in stacks:
+        ours = [frame.name for frame in stack if frame.filename.startswith(str(repository / "gptlite"))]
+        assert ours[0] == "main"
+        assert len([*ours, "train_step"]) <= 7, ours
 
 
 def test_prepared_text_of_which_a_bit_was_flipped_is_refused_to_new_and_resumed_runs(tiny, tmp_path):
     tiny = tiny.with_values({"data.dir": str(tmp_path / "prepared")})
-    outcome = launch.start(tiny.with_values({"train.max_steps": 2}), root=tmp_path, base="a")
+    outcome = train_new(tiny.with_values({"train.max_steps": 2}), root=tmp_path, base="a")
     ids = outcome.prepared.path / "train-00000.bin"
     good = ids.read_bytes()
     ids.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
     with pytest.raises(DataError, match=r"train-00000\.bin: .* its sha256 is "):
-        launch.start(tiny, root=tmp_path, base="b")
+        train_new(tiny, root=tmp_path, base="b")
     assert not (tmp_path / "b").exists()
     with pytest.raises(DataError, match=r"train-00000\.bin: .* its sha256 is "):
-        launch.resume(outcome.run)
+        resume(outcome.run)
 
 
 @pytest.mark.parametrize(
@@ -42,6 +74,6 @@ def test_a_full_memory_is_an_error_that_names_what_fits(tiny, tmp_path, monkeypa
     monkeypatch.setattr("gptlite.training.setup.memory_of", lambda device: available)
     shape = r"^The memory is full: 1 layer of width 16 with micro-batches of 8 sequences of 16 tokens do not fit\. "
     with pytest.raises(ConfigError, match=shape) as raised:
-        launch.start(tiny, root=tmp_path, base="a")
+        train_new(tiny, root=tmp_path, base="a")
     assert str(raised.value).endswith(advice)
     assert not (tmp_path / "a").exists()

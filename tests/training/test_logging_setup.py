@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import torch
 from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
+from training_runs import Crash, crash_at, resume, resume_or_start, train_new
 
 from gptlite.compute.device import Compute
 from gptlite.config.schema import RunConfig
 from gptlite.data.dataset.prepared import Prepared
 from gptlite.runs.run import Run
-from gptlite.training import launch, loop
 from gptlite.training.logging_setup import baselines_of, settings_of
 
 TAGS = Path(__file__).parents[2] / "docs/tensorboard.md"
@@ -37,10 +37,6 @@ OF_THE_MACHINE = ("speed/", "memory/", "val_over_seconds/")
 LAYERS = ("embeddings", "block_1", "final_norm", "head")
 LINES = ("unigram", "bigram", "gzip", "xz")
 NEVER_READ = "_hparams_/"  # no curves: what the HParams tab lists
-
-
-class Crash(Exception):
-    """What a power cut looks like from inside."""
 
 
 def documented() -> list[re.Pattern[str]]:
@@ -81,26 +77,14 @@ def numbers(run: Run, split: str) -> list[dict[str, Any]]:
 def runs(tiny: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run]:
     """One left alone, and one that crashed after update 8, was resumed from 5, and crashed and was resumed again."""
     cfg, root = tiny.with_values(EVERYTHING), tmp_path_factory.mktemp("logged") / "runs"
-    whole = launch.start(cfg, root=root, base="tiny", name="whole").run
-    update = loop.train_step
-
-    def crashing(at: int) -> Any:
-        def train_step(*args: Any) -> Any:
-            if args[1] == at:
-                raise Crash
-            return update(*args)
-
-        return train_step
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "train_step", crashing(8))
-        with pytest.raises(Crash):
-            launch.start(cfg, root=root, base="tiny", name="cut")
-        cut = Run(root / "cut")
-        patch.setattr(loop, "train_step", crashing(11))
-        with pytest.raises(Crash):
-            launch.resume(cut)
-    launch.resume(cut)
+    whole = train_new(cfg, root=root, name="whole").run
+    cut = Run(root / "cut")
+    for at in (8, 11):
+        with pytest.MonkeyPatch.context() as patch:
+            crash_at(patch, at)
+            with pytest.raises(Crash):
+                resume_or_start(cfg, root=root, name="cut")
+    resume(cut)
     return whole, cut
 
 
@@ -160,7 +144,7 @@ def test_without_tensorboard_nothing_of_it_is_written_or_computed(
     tiny: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gptlite.training.eval_media.attention_image", lambda _: pytest.fail("nobody shows it"))
-    run = launch.start(tiny.with_values({"log.attention": True}), root=tmp_path / "runs", base="tiny").run
+    run = train_new(tiny, root=tmp_path / "runs").run
     assert not (run.path / "tb").exists()
 
 
@@ -177,14 +161,14 @@ def test_the_peak_is_measured_with_the_threads_of_the_run(
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        launch.start(tiny.with_values({"run.threads": 1}), root=tmp_path / "runs", base="tiny")
+        train_new(tiny.with_values({"run.threads": 1}), root=tmp_path / "runs")
     finally:
         torch.set_num_threads(before)
     assert threads == [1]
 
 
 def test_settings_are_what_decides_a_model_and_lines_are_those_of_the_text(tiny: RunConfig, tmp_path: Path) -> None:
-    outcome = launch.start(tiny, root=tmp_path / "runs", base="tiny")
+    outcome = train_new(tiny, root=tmp_path / "runs")
     manifest = Prepared(outcome.prepared.path).manifest
     settings = settings_of(tiny, manifest)
     assert settings["data.source"] == "story.txt"

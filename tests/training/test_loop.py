@@ -8,10 +8,11 @@ from statistics import fmean
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from training_runs import resume, train_new
 
 from gptlite.inference.score import Score
 from gptlite.runs.checkpoint import valid_checkpoints
-from gptlite.training import launch, loop, trainer
+from gptlite.training import loop, trainer
 from gptlite.training.listener import SilentListener
 
 
@@ -32,7 +33,7 @@ class Losses(SilentListener):
 
 def test_the_logged_loss_is_the_mean_of_the_updates_since_the_line_before(tiny, tmp_path):
     cfg, losses = tiny.with_values({"log.every": 3, "train.max_steps": 11, "run.precision": "fp32"}), Losses()
-    run = launch.start(cfg, root=tmp_path, base="tiny", listener=losses).run
+    run = train_new(cfg, root=tmp_path, listener=losses).run
     assert len(losses.heard) == 11
     assert {line["step"]: line["loss"] for line in log_lines(run, "train")} == pytest.approx(
         {end: fmean(losses.heard[first:end]) for first, end in [(0, 3), (3, 6), (6, 9), (9, 11)]}
@@ -52,8 +53,8 @@ def test_speed_is_measured_over_the_updates_of_this_session_since_the_line_befor
 
     monkeypatch.setattr(loop, "Throughput", Throughput)
     cfg = tiny.with_values({"log.every": 3, "train.max_steps": 7})
-    run = launch.start(cfg, root=tmp_path, base="tiny").run
-    launch.resume(run, cfg.with_values({"train.max_steps": 12}))
+    run = train_new(cfg, root=tmp_path).run
+    resume(run, cfg.with_values({"train.max_steps": 12}))
     # Lines after 3, 6 and 7 updates of 8 x 16 tokens and 2 seconds each; resumed, after 9 and 12. The time of
     # evaluations does not count.
     assert measured == [(3 * 128, 6), (3 * 128, 6), (1 * 128, 2), (2 * 128, 4), (3 * 128, 6)]
@@ -63,7 +64,7 @@ def test_patience_counts_anew_from_every_best_and_a_best_is_saved_also_between_t
     cfg = tiny.with_values({"train.patience": 2, "eval.every": 2, "save.every": 100, "train.max_steps": 40})
     scores = iter([5.0, 5.5, 4.0, 4.5, 3.9, 3.9, 4.1, 3.0])
     monkeypatch.setattr(trainer.Trainer, "evaluate", lambda *_: Score(next(scores) * 10, 10, 10, 10))
-    outcome = launch.start(cfg, root=tmp_path, base="tiny")
+    outcome = train_new(cfg, root=tmp_path)
     # After 2, 4, ... updates: bests at 2, 6 and 10; those after 12 and 14 are the first two in a row without one.
     assert outcome.state.step == 14
     assert outcome.state.best_step == 10
@@ -80,13 +81,13 @@ def test_a_power_cut_after_a_save_loses_no_line_up_to_it(tiny, tmp_path, monkeyp
         save_checkpoint(folder, step, *rest, **more)
 
     monkeypatch.setattr(trainer, "save_checkpoint", save)
-    launch.start(tiny, root=tmp_path, base="tiny")
+    train_new(tiny, root=tmp_path)
     assert lost == {0: [], 4: [], 8: [], 12: []}
 
 
 def norms(cfg, folder) -> list[tuple[float, dict[str, float]]]:
     """Of each log line: the norm of the whole gradient, and those of the layers."""
-    lines = log_lines(launch.start(cfg.with_values({"train.max_steps": 2}), root=folder, base="tiny").run, "train")
+    lines = log_lines(train_new(cfg.with_values({"train.max_steps": 2}), root=folder).run, "train")
     parts = [{key: x for key, x in line.items() if key.startswith("grad_norm/")} for line in lines]
     return [(line["grad_norm"], part) for line, part in zip(lines, parts, strict=True)]
 

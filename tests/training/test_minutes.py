@@ -6,14 +6,16 @@ import json
 import signal
 
 import pytest
+from training_runs import resume, signal_in, train_new
 
 from gptlite.config.loading import find_config, load_config
 from gptlite.config.schema import RunConfig
 from gptlite.data.preparing.prepare import prepare
 from gptlite.errors import ConfigError, Interrupted
+from gptlite.inference.score import Score
 from gptlite.runs.checkpoint import valid_checkpoints
 from gptlite.runs.run import Run
-from gptlite.training import launch, loop, trainer
+from gptlite.training import trainer
 from gptlite.training.dry_run import expected_evaluation_updates
 from gptlite.training.setup import build, resolve_here
 from gptlite.training.state import TrainState
@@ -31,7 +33,7 @@ def rates(run: Run) -> list[float]:
 
 
 def test_updates_and_evaluations_fill_the_minutes_and_the_rate_falls_with_the_clock(one_minute, tmp_path, hands):
-    run = launch.start(one_minute, root=tmp_path, base="tiny", name="a").run
+    run = train_new(one_minute, root=tmp_path, name="a").run
     # 10 updates end at 20, a look at 24, 10 updates at 44, a look at 48, 4 updates at 56: the last look takes the rest.
     assert hands.seconds == 60
     assert run.finished
@@ -48,12 +50,12 @@ def evaluated(run: Run) -> list[int]:
 def test_auto_evaluates_in_every_eighth_of_the_time_and_in_two_epochs(one_minute, tmp_path, hands):
     hands.update, hands.look = 0.1, 0.2
     cfg = one_minute.with_values({"eval.every": "auto"})
-    assert len(evaluated(launch.start(cfg, root=tmp_path, base="tiny", name="a").run)) >= 8
+    assert len(evaluated(train_new(cfg, root=tmp_path, name="a").run)) >= 8
     # 19 kB of characters are about 1,175 windows of 16 tokens: two epochs are four updates and a half of 512 windows.
     wide = cfg.with_values({"train.batch_size": 512})
-    assert evaluated(launch.start(wide, root=tmp_path, base="tiny", name="b").run)[:2] == [8, 16]
+    assert evaluated(train_new(wide, root=tmp_path, name="b").run)[:2] == [8, 16]
     hands.seconds, hands.look = 0.0, 8.0  # then not more than a fifth of the time
-    assert len(evaluated(launch.start(cfg, root=tmp_path, base="tiny", name="c").run)) <= 2
+    assert len(evaluated(train_new(cfg, root=tmp_path, name="c").run)) <= 2
 
 
 # Evaluations were timed on the idle machine, and one of the busy machine ends with less time left than the last takes;
@@ -62,7 +64,7 @@ def test_auto_evaluates_in_every_eighth_of_the_time_and_in_two_epochs(one_minute
 def test_a_machine_that_becomes_busy_ends_on_the_deadline_all_the_same(one_minute, tmp_path, hands, every, within):
     hands.update, hands.busy_from = 0.5, 30.0
     cfg = one_minute.with_values({"eval.every": every, "save.every": every})
-    assert launch.start(cfg, root=tmp_path, base="tiny", name="d").run.finished
+    assert train_new(cfg, root=tmp_path, name="d").run.finished
     assert abs(hands.seconds - 60) <= within
 
 
@@ -76,7 +78,7 @@ def test_time_is_left_for_the_last_checkpoint_as_the_one_of_the_start_and_then_t
         return real(*args, **kwargs)
 
     monkeypatch.setattr(trainer.Trainer, "save", save)
-    run = launch.start(one_minute, root=tmp_path, base="tiny", name="e").run
+    run = train_new(one_minute, root=tmp_path, name="e").run
     # An evaluation takes 4 seconds; it and its checkpoint come after 10 and 20 updates, and leave time for one more.
     first = [1 - 2 * i / (60 - 1 if i == 1 else 60 - 4 - 1) for i in range(10)]
     later = [1 - min(1, (2 * i + (4 + 5) * (i // 10)) / (60 - 4 - 5)) for i in range(10, 21)]
@@ -128,25 +130,18 @@ def test_an_evaluation_takes_a_third_of_the_arithmetic_of_training_on_its_tokens
 
 
 def test_a_stopped_run_goes_on_with_the_time_that_was_left(one_minute, tmp_path, hands, monkeypatch):
-    real = loop.train_step
-
-    def stop_at_five(*args):
-        if args[1] == 4:
-            signal.raise_signal(signal.SIGINT)
-        return real(*args)
-
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "train_step", stop_at_five)
+        signal_in(patch, 4, signal.SIGINT)
         with pytest.raises(Interrupted, match=r"after step 5, 0\.2 of 1 minutes"):
-            launch.start(one_minute, root=tmp_path, base="tiny", name="b")
+            train_new(one_minute, root=tmp_path, name="b")
     hands.seconds += 1000  # nobody trained meanwhile
-    run = launch.resume(Run(tmp_path / "b")).run
+    run = resume(Run(tmp_path / "b")).run
     assert hands.seconds == 1060
     assert len(rates(run)) == 24
 
 
 def test_minutes_that_are_used_up_at_once_end_with_a_look(one_minute, tmp_path, hands):
-    run = launch.start(one_minute.with_values({"train.max_minutes": 0.05}), root=tmp_path, base="tiny", name="c").run
+    run = train_new(one_minute.with_values({"train.max_minutes": 0.05}), root=tmp_path, name="c").run
     assert run.finished
     assert valid_checkpoints(run.checkpoints)[-1].step == 2
 
@@ -165,3 +160,16 @@ def test_a_run_has_one_length():
         load_config(None, ["train.max_minutes=3", "train.max_steps=100"])
     (problem,) = refused.value.problems
     assert problem.sentence.startswith("train.max_steps is 100 and max_minutes is 3, but only one of them can")
+
+
+def test_an_evaluation_as_good_as_the_best_is_no_new_best():
+    score = Score(nats=30.0, tokens=10, bytes=10, characters=10)
+    first = TrainState(step=4).after_eval(score)
+    again = first.after_update(3.0, 128, 1.0).after_eval(score)
+    assert (first.best_step, first.evaluations_since_best, first.is_new_best) == (4, 0, True)
+    assert (again.best_step, again.evaluations_since_best, again.is_new_best) == (4, 1, False)
+
+
+def test_an_evaluation_after_the_first_update_which_is_not_timed_is_not_measured_in_updates():
+    state = TrainState(evaluation_updates=3.0).after_update(1.0, 10, now=5.0)
+    assert state.after_pause(evaluation=2.0, save=0.5).evaluation_updates == 3.0

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from training_runs import resume, train_new
 
 from gptlite.compute import device, matmul_flops
 from gptlite.compute.device import Compute
@@ -15,7 +16,6 @@ from gptlite.config.schema import ModelSection, RunConfig
 from gptlite.inference.load import load_checkpoint
 from gptlite.model.gpt import GPT
 from gptlite.runs.find import choose_checkpoint, load_checkpoint_config
-from gptlite.training import launch
 from gptlite.training.listener import SilentListener
 from gptlite.training.throughput import Throughput
 
@@ -51,16 +51,16 @@ def test_training_in_emulated_bf16_is_announced_with_both_speeds_at_the_start_an
     cfg = tiny.with_values({"run.precision": "bf16", "run.device": "cpu", "train.max_steps": 4})
     listener = Listener()
     machine["bf16"] = True
-    run = launch.start(cfg, root=tmp_path, base="tiny", listener=listener).run
+    run = train_new(cfg, root=tmp_path, listener=listener).run
     assert warnings(listener) == []
     machine["bf16"] = False
     longer = cfg.with_values({"train.max_steps": 5})
-    launch.resume(run, longer, listener=listener)
+    resume(run, longer, listener=listener)
     (warning,) = warnings(listener)
     assert "this cpu only emulates: 8 GFLOP/s instead of 400 in fp32." in warning
-    launch.start(cfg, root=tmp_path, base="another", listener=listener)
+    train_new(cfg, root=tmp_path, base="another", listener=listener)
     assert warnings(listener) == [warning, warning]
-    launch.start(tiny, root=tmp_path, base="fp32", listener=listener)
+    train_new(tiny, root=tmp_path, base="fp32", listener=listener)
     assert len(warnings(listener)) == 2
 
 
@@ -77,7 +77,7 @@ def test_a_model_is_used_in_fp32_where_bf16_would_be_emulated(
     tiny: RunConfig, tmp_path: Path, machine: dict[str, bool], trained: str, native: bool, asked: list[str], used: str
 ) -> None:
     cfg = tiny.with_values({"run.precision": trained, "run.device": "cpu", "train.max_steps": 2})
-    run = launch.start(cfg, root=tmp_path, base="tiny").run
+    run = train_new(cfg, root=tmp_path).run
     machine["bf16"] = native
     found = choose_checkpoint(tmp_path, run.name, None, pytest.fail)
     chosen = load_checkpoint_config(found, ["run.device=cpu", *asked]).run
@@ -94,6 +94,6 @@ def test_the_share_of_the_peak_is_left_out_where_the_precision_is_emulated(tiny,
         "tokens_per_second",
         "peak_mib",
     }
-    run = launch.start(tiny.with_values({"run.precision": "bf16", "run.device": "cpu"}), root=tmp_path, base="tiny").run
+    run = train_new(tiny.with_values({"run.precision": "bf16", "run.device": "cpu"}), root=tmp_path).run
     lines = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
     assert all("mfu" not in line["time"] for line in lines)

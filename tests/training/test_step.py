@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from gptlite.compute.choice import GIVEN, Choice
 from gptlite.compute.distributed import Dist
 from gptlite.config.schema import RunConfig
 from gptlite.data.dataset.batches import Batch, Batches
 from gptlite.data.dataset.tokens import TokenArray
-from gptlite.errors import ConfigError, Diverged
+from gptlite.errors import Diverged
 from gptlite.model.gpt import GPT
 from gptlite.tokenizers.char import CharTokenizer
 from gptlite.training.checkpointing import Identity
@@ -19,8 +18,6 @@ from gptlite.training.diagnostics import NO_DIAGNOSTICS, Diagnostics, UpdateRati
 from gptlite.training.setup import assemble
 from gptlite.training.step import (
     accumulate_gradients,
-    choose_micro_batch_size,
-    choose_vocab_sample,
     dropout_masks_for,
     train_step,
     vocab_sample_for,
@@ -189,26 +186,6 @@ def test_diagnostics_do_not_change_the_update():
     assert {"update_ratio", "lr/muon", "lr/adamw", "grad_norm/block_1"} <= stats.more.keys()
 
 
-@pytest.mark.parametrize(
-    ("batch_size", "block_size", "world_size", "expected"),
-    [(16, 128, 1, 16), (48, 128, 1, 24), (64, 256, 2, 16), (7, 4096, 1, 1), (3, 8192, 1, 1)],
-)
-def test_micro_batch_size_is_the_largest_divisor_that_fits_4096_tokens(batch_size, block_size, world_size, expected):
-    cfg = config(**{"train.batch_size": batch_size, "model.block_size": block_size, "train.micro_batch_size": "auto"})
-    assert choose_micro_batch_size(cfg, world_size).value == expected
-
-
-def test_the_micro_batch_of_a_billion_sequences_is_found_at_once():
-    cfg = config(**{"train.batch_size": 10**9, "model.block_size": 128, "train.micro_batch_size": "auto"})
-    assert choose_micro_batch_size(cfg, 1).value == 32  # 4,096 tokens; 10**9 is a multiple
-
-
-def test_a_batch_that_the_processes_cannot_share_is_refused():
-    cfg = config(**{"train.micro_batch_size": "auto"})
-    with pytest.raises(ConfigError, match=r"train\.batch_size is 8, which is not a multiple of the 3 processes"):
-        choose_micro_batch_size(cfg, 3)
-
-
 @pytest.mark.parametrize(("micro", "processes"), [(2, 1), (8, 2), (2, 4)])
 def test_the_ids_that_estimate_the_loss_are_those_of_the_update_however_its_batch_is_cut(micro, processes):
     def gradients(micro_batch_size: int, processes: int) -> list[torch.Tensor]:
@@ -238,26 +215,6 @@ def test_training_on_a_sample_of_the_ids_learns_what_training_on_all_does():
         return float(accumulate_gradients(dataclasses.replace(trainer, vocab_sampler=None), 50))
 
     assert loss_on_all_ids(**{"train.vocab_sample": 9}) == pytest.approx(loss_on_all_ids(), rel=0.05)
-
-
-@pytest.mark.parametrize(
-    ("wanted", "device", "vocab_size", "expected"),
-    [
-        ("auto", "cpu", 4096, Choice(1536, "4,096 ids at width 16 on cpu")),
-        ("auto", "cpu", 66, Choice(None, "66 ids at width 16 on cpu")),
-        ("auto", "cuda", 4096, Choice(None, "4,096 ids at width 16 on cuda")),
-        (None, "cpu", 4096, Choice(None, GIVEN)),
-        (65, "cpu", 66, Choice(65, GIVEN)),
-    ],
-)
-def test_a_sample_of_the_vocabulary_is_taken_where_it_is_large_on_a_cpu(wanted, device, vocab_size, expected):
-    cfg = config(**{"train.vocab_sample": wanted, "run.device": device})
-    assert choose_vocab_sample(cfg, vocab_size) == expected
-
-
-def test_a_sample_as_large_as_the_vocabulary_is_refused():
-    with pytest.raises(ConfigError, match=r"train\.vocab_sample is 66, and the vocabulary has 66 ids\. Use fewer"):
-        choose_vocab_sample(config(**{"train.vocab_sample": 66}), 66)
 
 
 class Positions:

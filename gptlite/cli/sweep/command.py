@@ -76,7 +76,7 @@ def plan_sweep(options: TrainOptions) -> tuple[str, Configs, Sequence[SweepRun]]
         runs = sweep_runs(grid, load_points(configs.load, grid, "--sweep"))
     if problems:
         raise ConfigError(problems)
-    configs = configs.timed(runs)
+    configs = configs.timed(configs.asked(), runs)
     return name, configs, sweep_runs(grid, load_points(configs.load, grid, "--sweep"))
 
 

@@ -22,9 +22,7 @@ from gptlite.compute.processes import is_main, slurm_tasks, world_size
 from gptlite.errors import ConfigError, located
 
 if TYPE_CHECKING:
-    from gptlite.cli.train.configs import Configs
-    from gptlite.config.schema import RunConfig
-    from gptlite.training.launch import Outcome
+    from gptlite.training.launch import Request
     from gptlite.training.listener import Listener
 
 MinutesOption = Annotated[
@@ -41,6 +39,10 @@ SweepOption = Annotated[
         metavar="SECTION.KEY=A,B,...",
         help="Train a run for each value of a key and print a table. Repeated: for each combination.",
     ),
+]
+
+JobsOption = Annotated[
+    int | None, Option(metavar="N", help="With --sweep: train N runs at a time, sharing the cores. Default: 1.")
 ]
 
 
@@ -64,17 +66,14 @@ def train(
     ] = False,
     json_: Annotated[bool, Option("--json", help="With --dry-run: print one JSON object.")] = False,
     sweep: SweepOption = None,
-    jobs: Annotated[
-        int | None, Option(metavar="N", help="With --sweep: train N runs at a time, sharing the cores. Default: 1.")
-    ] = None,
+    jobs: JobsOption = None,
     offline: OfflineOption = False,
 ) -> None:
     """Train a model on a text. Ctrl-C stops after the current update and saves a checkpoint."""
     if offline:
         forbid_downloads()
-    data = with_standard_input(data)
     options = TrainOptions(
-        *(config, set_ or (), data or (), name, resume, continue_, quiet),
+        *(config, set_ or (), with_standard_input(data) or (), name, resume, continue_, quiet),
         *(dry_run, json_, sweep or (), jobs, minutes, offline),
     )
     if options.sweep:
@@ -85,14 +84,17 @@ def train(
     if problems := options.problems():
         raise ConfigError(problems)
     listener = wait_for_others(quiet=quiet)
-    if dry_run:
-        print_dry_run(options, listener)
-        return
-    outcome = start_run(options, listener) if resume is None else resume_run(resume, options, listener)
-    if is_main():
+    with located_text(options.data):
+        request = make_request(options, listener)
+        if dry_run:
+            print_dry_run(request, listener, as_json=json_)
+            return
         from gptlite.cli.train.result import print_result
+        from gptlite.training.launch import open_session
 
-        print_result(outcome, quiet=quiet)
+        with open_session(request, listener) as session:
+            outcome = session.train()
+    print_result(outcome, quiet=quiet)
 
 
 def wait_for_others(*, quiet: bool) -> Listener:
@@ -112,85 +114,42 @@ def wait_for_others(*, quiet: bool) -> Listener:
     return listener
 
 
-def print_dry_run(options: TrainOptions, listener: Listener) -> None:
-    """Print what a run would do and need."""
-    from gptlite.cli.train.configs import Configs
-    from gptlite.cli.train.dry_run_report import describe_dry_run
-    from gptlite.training.launch import dry_run
-
-    with located_text(options.data):
-        configs = Configs.of(options).timed()
-        cfg = configs.load()
-        announce(configs, cfg, listener)
-        found = dry_run(cfg, base=configs.base(cfg), name=options.name, listener=listener)
-    lines = [json.dumps(found.to_json(), indent=2)] if options.json else describe_dry_run(found)
-    emit("".join(f"{line}\n" for line in lines))
-
-
-def start_run(options: TrainOptions, listener: Listener) -> Outcome:
-    """Train a new run; with --continue, continue the named run if it exists, as it is if only its name is given."""
+def make_request(options: TrainOptions, listener: Listener) -> Request:
+    """Return what the options ask for: a new run, one to resume, or with --continue whichever there is."""
     from gptlite.cli.train.configs import Configs
     from gptlite.runs.run import Run, runs_folder
+    from gptlite.training.launch import Request
 
     name = options.name
     only_named = options.config is None and not options.sets and not options.data and options.minutes is None
-    if options.continue_ and name is not None and only_named and Run(runs_folder() / name).started:
-        return resume_run(name, options, listener)
-    with located_text(options.data):
-        configs = Configs.of(options)
-        if options.continue_ and name is not None:
-            return continue_or_start(name, configs, listener)
-        configs = configs.timed()
-        cfg = configs.load()
-        announce(configs, cfg, listener)
-        from gptlite.training.launch import start
-
-        return start(cfg, base=configs.base(cfg), name=name, listener=listener, facts=configs.facts(cfg))
-
-
-def continue_or_start(name: str, configs: Configs, listener: Listener) -> Outcome:
-    """Continue the named run, or start it."""
-    from gptlite.runs.run import Run, runs_folder
-    from gptlite.training.launch import resume_or_start
-
-    run = Run(runs_folder(configs.asked().run.dir) / name)
-    configs = configs if run.started else configs.timed()
-    cfg = configs.load_like(run) if run.started else configs.load()
-    announce(configs, cfg, listener)
-    return resume_or_start(cfg, name=name, listener=listener, facts=configs.facts(cfg))
+    if options.resume is not None:
+        with located(f"--resume {options.resume}", at=f"run {options.resume}"):
+            run = Run.open(runs_folder(), options.resume, unfinished=True)
+    elif options.continue_ and name is not None and only_named:
+        run = Run(runs_folder() / name)  # which goes on as it is
+    else:
+        run = None
+    if run is not None and run.started:
+        listener.say(f"run: {run.path}")
+        return Request(run=run, changes=options.sets)
+    configs = Configs.of(options)
+    asked = configs.asked()
+    run = Run(runs_folder(asked.run.dir) / name) if options.continue_ and name is not None else None
+    if run is not None and run.started:
+        cfg = configs.with_sizes_of(run, asked)
+    else:
+        configs = configs.timed(asked)
+        cfg = configs.with_sizes(asked)
+    configs.announce(asked, cfg, listener.say)
+    base = configs.base(cfg) if name is None else name
+    return Request(cfg, name, base, goes_on=options.continue_, facts=configs.facts(asked, cfg))
 
 
-def announce(configs: Configs, cfg: RunConfig, listener: Listener) -> None:
-    """Say where the config comes from, and which sizes were chosen."""
-    from gptlite.cli.train.configs import LENGTH
-    from gptlite.planning.choose_sizes import describe_sizes
+def print_dry_run(request: Request, listener: Listener, *, as_json: bool) -> None:
+    """Print what a run would do and need."""
+    from gptlite.cli.train.dry_run_report import describe_dry_run
+    from gptlite.training.launch import dry_run
 
-    if configs.path is not None:
-        listener.say(f"config: {configs.path}")
-    if configs.speed is None:
-        return
-    minutes, length = configs.minutes_for(configs.asked()), cfg.train.max_minutes
-    if configs.minutes is None:
-        instead = "--set train.max_steps=N or --set train.epochs=E counts instead"
-        clock = "" if length is None else f"; a run by the clock does not repeat exactly, {instead}"
-        listener.say(f"no --config: sizes are chosen for this text, as by --minutes {minutes:g}{clock}")
-    listener.say(f"speed: about {configs.speed.value} GFLOP/s ({configs.speed.reason})")
-    listener.say(f"for {minutes:g} min: {describe_sizes(cfg)}")
-    if length is not None and length < minutes:
-        listener.say(
-            f"training ends after {length:g} min, because after that it would only learn so short a text by heart. "
-            f"Give more text, or --set {LENGTH}={minutes:g} to train on."
-        )
-
-
-def resume_run(name: str, options: TrainOptions, listener: Listener) -> Outcome:
-    """Continue an existing run, with the changes that --set asks for."""
-    from gptlite.config.loading import load_config
-    from gptlite.runs.run import CONFIG, Run, runs_folder
-    from gptlite.training.launch import resume
-
-    with located(f"--resume {name}", at=f"run {name}"):
-        run = Run.open(runs_folder(), name, unfinished=True)
-    listener.say(f"run: {run.path}")
-    cfg = load_config(run.path / CONFIG, options.sets) if options.sets else None
-    return resume(run, cfg, listener=listener)
+    result = dry_run(request, listener)
+    lines = [json.dumps(result.to_json(), indent=2)] if as_json else describe_dry_run(result)
+    emit("".join(f"{line}\n" for line in lines))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import shlex
+from typing import TYPE_CHECKING
 
 from gptlite.cli.options import as_arguments
 from gptlite.cli.terminal import emit, next_commands, shell_name
 from gptlite.cli.train.configs import CHOSEN_MINUTES, MINUTES, SPEED
+from gptlite.compute.processes import is_main
 from gptlite.config.schema import DataSection, RunConfig
 from gptlite.config.yaml import write
 from gptlite.formatting import counted
@@ -16,16 +18,19 @@ from gptlite.planning.epochs import TextUse
 from gptlite.planning.plan import MAX_EPOCHS
 from gptlite.planning.verdict import compare, judge
 from gptlite.runs.summary import read_curve, read_run, read_samples
-from gptlite.training.launch import Outcome
 from gptlite.training.reconcile import saved_config
+
+if TYPE_CHECKING:
+    from gptlite.training.session import Outcome
 
 SAMPLED_TOKENS, SAMPLED_CHARACTERS = 200, 300  # at most
 MOSTLY, SEARCHED = 0.5, 50_000_000  # of a sample, copied; bytes of training text that are searched for it in a second
 
 
 def print_result(outcome: Outcome, *, quiet: bool) -> None:
-    """Print samples, unless `quiet`, and the summary."""
-    emit("".join(f"{line}\n" for line in [*([] if quiet else show_samples(outcome)), *summarize(outcome)]))
+    """Print samples, unless `quiet`, and the summary; of several processes the first does."""
+    if is_main():
+        emit("".join(f"{line}\n" for line in [*([] if quiet else show_samples(outcome)), *summarize(outcome)]))
 
 
 def summarize(outcome: Outcome) -> list[str]:

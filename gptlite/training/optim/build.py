@@ -2,53 +2,30 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from gptlite.compute.choice import GIVEN, Choice
 from gptlite.compute.device import Compute, computes_in_bf16
-from gptlite.config.schema import ModelSection, RunConfig
 from gptlite.config.training import TrainSection
-from gptlite.errors import ConfigError, Problem
 from gptlite.model.gpt import GPT
-from gptlite.model.sizes import has_feed_forward, update_flops
-from gptlite.training.optim.muon import Muon, orthogonalise_flops
-from gptlite.training.optim.uncompiled import AdamW
+from gptlite.training.optim.muon import Muon, Uncompiled
 
 Optimizers = Sequence[torch.optim.Optimizer]
 
 
-def muon_flops(cfg: ModelSection) -> int:
-    """Operations that Muon adds to an update: Q, K, V and the projection are C x C, the feed-forward has two 4C x C."""
-    C = cfg.n_embd
-    feed_forward = 2 * orthogonalise_flops(4 * C, C) if has_feed_forward(cfg) else 0
-    return cfg.n_layer * (4 * orthogonalise_flops(C, C) + feed_forward)
+class AdamW(Uncompiled, torch.optim.AdamW):
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019, arXiv 1711.05101), as torch computes it."""
 
-
-def choose_optimizer(cfg: RunConfig, vocab_size: int) -> Choice:
-    """Muon, unless its own arithmetic would exceed that of the model."""
-    if cfg.train.optimizer != "auto":
-        return Choice(cfg.train.optimizer, GIVEN)
-    muon = muon_flops(cfg.model)
-    model = update_flops(cfg.model, vocab_size, cfg.train.batch_size * cfg.model.block_size)
-    cost = f"{muon / 1e9:.3g} GFLOP per update on top of the model's {model / 1e9:.3g}"
-    if muon <= model:
-        return Choice("muon", f"it costs only {cost}")
-    of_muon = {"train.momentum": cfg.train.momentum, "train.adamw_lr": cfg.train.adamw_lr}
-    given = {key: value for key, value in of_muon.items() if value not in (None, "auto")}
-    if given:
-        raise ConfigError(
-            [
-                Problem(
-                    f"{key} is {value}, but `train.optimizer: auto` takes adamw here, because Muon would cost {cost}. "
-                    f"Use {key}=null or train.optimizer=muon."
-                )
-                for key, value in given.items()
-            ]
-        )
-    return Choice("adamw", f"Muon would cost {cost}")
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Make one update from the gradients."""
+        assert closure is None, "the loss is computed outside"
+        update: Any = inspect.unwrap(torch.optim.AdamW.step)
+        update(self)
 
 
 def build_optimizers(model: GPT, cfg: TrainSection, compute: Compute) -> Optimizers:

@@ -6,6 +6,7 @@ of one shape together, which makes it affordable on a CPU.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -13,8 +14,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-
-from gptlite.training.optim.uncompiled import Optimizer
 
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
 ITERATIONS = 5
@@ -66,15 +65,18 @@ def gram_is_cheaper(rows: int, cols: int) -> bool:
     return cols > 1.5 * rows
 
 
-def orthogonalise_flops(rows: int, cols: int) -> int:
-    """Multiplications and additions of `orthogonalise` for one fp32 matrix."""
-    m, n = min(rows, cols), max(rows, cols)
-    if gram_is_cheaper(m, n):
-        return 4 * m * m * n + (8 * ITERATIONS - 6) * m**3
-    return ITERATIONS * (4 * m * m * n + 2 * m**3)
+class Uncompiled(torch.optim.Optimizer):
+    """torch's base class without its compiler hooks.
+
+    torch wraps the methods of optimizers so that its compiler skips them, and the wrapping loads the compiler: more
+    than a second before the first update. We compile nothing but the model, so we take the methods inside.
+    """
+
+    add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)
+    zero_grad = inspect.unwrap(torch.optim.Optimizer.zero_grad)
 
 
-class Muon(Optimizer):
+class Muon(Uncompiled):
     """Nesterov momentum, orthogonalised, with decoupled weight decay.
 
     The update is scaled by 0.2 sqrt(max(rows, cols)), which gives it the root mean square of a typical AdamW

@@ -2,7 +2,13 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from gptlite.training.optim.muon import Muon, gram_factor, newton_schulz, orthogonalise, orthogonalise_flops
+from gptlite.compute.device import Compute
+from gptlite.config.schema import ModelSection
+from gptlite.config.training import TrainSection
+from gptlite.model.gpt import GPT
+from gptlite.model.sizes import muon_flops
+from gptlite.training.optim.build import build_optimizers
+from gptlite.training.optim.muon import Muon, gram_factor, newton_schulz, orthogonalise
 
 
 def normal(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -89,9 +95,15 @@ def test_a_direction_with_no_gradient_stays_without_and_the_others_are_not_hurt(
     torch.testing.assert_close(gram_factor(X @ X.mT) @ X, newton_schulz(X), rtol=0, atol=1e-3)
 
 
-@pytest.mark.parametrize("shape", [(2, 3), (3, 2), (4, 4), (4, 16), (16, 4)])
-def test_flops_of_one_matrix_are_those_that_torch_counts(shape):
-    wide = normal(1, min(shape), max(shape))
+@pytest.mark.parametrize("variant", [None, "no_feed_forward"])
+def test_the_operations_of_muon_are_those_that_torch_counts(variant):
+    activation = {"activation": "relu"} if variant else {}
+    cfg = ModelSection(n_layer=2, n_head=2, n_embd=8, block_size=4, variant=variant, **activation)
+    model = GPT(cfg, 11, rng=torch.Generator().manual_seed(0))
+    train = TrainSection(lr=0.01, optimizer="muon", adamw_lr=None)
+    muon, _ = build_optimizers(model, train, Compute(torch.device("cpu"), "fp32", "fused", 1))
+    for p in model.parameters():
+        p.grad = torch.ones_like(p)
     with FlopCounterMode(display=False) as counter:
-        orthogonalise(wide, torch.float32)
-    assert orthogonalise_flops(*shape) == counter.get_total_flops()
+        muon.step()
+    assert muon_flops(cfg) == counter.get_total_flops()
