@@ -28,7 +28,7 @@ def choose_lr(cfg: RunConfig) -> Choice:
         return Choice(cfg.train.lr, GIVEN)
     highest, times_width = LR_RULES[cfg.train.optimizer]
     width = cfg.model.n_embd
-    if cfg.train.optimizer == "muon" and cfg.model.looks_back:
+    if cfg.train.optimizer == "muon" and cfg.model.has_previous_token_heads:
         lr, reason = LOOKING_BACK_LR / math.sqrt(width), f"muon at width {width} with init {cfg.model.init}"
     else:
         lr, reason = times_width / width, f"{cfg.train.optimizer} at width {width}"

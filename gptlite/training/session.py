@@ -54,7 +54,6 @@ def start_new(
                 prepared,
                 available_memory=memory_of(trainer.compute.device),
                 libraries=libraries,
-                n_processes=world_size(),
             )
             for line in plan.lines():
                 listener.say(line)
@@ -160,7 +159,7 @@ def run_session(
     signals = Signals(f"run {run.name}", run.handle, listener.say_at_once)
     log = open_log(cfg, prepared.manifest, run, restored, listener) if is_main else MetricLog.silent()
     with (
-        memory_errors(cfg, trainer.language_model.tokenizer.vocab_size, trainer.validation.n_tokens),
+        memory_errors(cfg, trainer.language_model.tokenizer.vocab_size),
         signals.watched(),
         settings(trainer.compute, deterministic=cfg.run.deterministic),
         run.noting_divergence() if is_main else nullcontext(),

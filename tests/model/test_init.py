@@ -15,7 +15,7 @@ from gptlite.config.schema import ModelSection
 from gptlite.config.training import TrainSection
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import gpt2_name
-from gptlite.model.positions import rotation, sinusoids
+from gptlite.model.init import rotation, sinusoids
 from gptlite.training.optim.build import build_optimizers
 
 WIDE = {"n_layer": 2, "n_head": 2, "n_embd": 64, "block_size": 32, "bias": True, "tie_weights": False}
