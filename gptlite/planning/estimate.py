@@ -13,9 +13,9 @@ from gptlite.planning.epochs import EVALUATIONS, TextUse
 
 FP32, BF16 = 4, 2  # bytes
 
-# See `expected_memory`.
-PER_CHANNEL, PER_WEIGHT, PER_LOGIT = 17, 3, 3  # numbers in memory
-COPIES = 5  # of the parameters
+# Numbers in memory, see `expected_memory`: of a channel in each block; of an attention weight in each block, and while
+# one is computed; of a logit; copies of a parameter.
+PER_CHANNEL, PER_WEIGHT, AT_A_TIME, PER_LOGIT, COPIES = 17, 2, 6, 3, 5
 FIRST_UPDATE = 40 * 2**20  # bytes of the libraries that only the first update loads, on a CPU
 SMALL_FILES = 2**14  # bytes of a checkpoint's JSON files and headers
 
@@ -96,7 +96,7 @@ def expected_memory(cfg: RunConfig, vocab_size: int, *, libraries: int) -> Memor
     parameters   4 bytes each for weights and gradients; for AdamW 8 more, for a matrix that Muon trains 4
     blocks       17 C numbers per token and block, as Korthikanti et al. 2022 (arXiv 2205.05198, section 4) count for
                  the backward pass; where attention weights are written, as without the fused kernel and with dropout,
-                 3 nh T more. A number takes 4 bytes in fp32, 2 in bf16
+                 2 nh T more, and 6 nh T while one block is computed. A number takes 4 bytes in fp32, 2 in bf16
     logits       3 V numbers of 4 bytes per token: logits, probabilities, and what is left of the pass before
     copies       5 of the parameters, in place of blocks and logits where they take more: Muon makes some for an update,
                  and a checkpoint is written from a copy
@@ -107,8 +107,9 @@ def expected_memory(cfg: RunConfig, vocab_size: int, *, libraries: int) -> Memor
     assert isinstance(micro, int), "resolve comes first"
     n_parameters = count_parameters(model, vocab_size).total
     writes_weights = cfg.run.attention != "fused" or model.dropouts.attention > 0.0
-    per_block = PER_CHANNEL * model.n_embd + writes_weights * PER_WEIGHT * model.n_head * model.block_size
-    blocks = micro * model.n_layer * per_block * (BF16 if cfg.run.precision == "bf16" else FP32)
+    attended = writes_weights * (PER_WEIGHT * model.n_layer + AT_A_TIME) * model.n_head * model.block_size
+    per_token = PER_CHANNEL * model.n_layer * model.n_embd + attended
+    blocks = micro * per_token * (BF16 if cfg.run.precision == "bf16" else FP32)
     logits = max(micro, cfg.eval.batch_size) * PER_LOGIT * vocab_size * FP32
     on_cpu = cfg.run.device == "cpu"
     activations = model.block_size * (blocks + logits)

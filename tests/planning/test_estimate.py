@@ -82,7 +82,7 @@ def test_memory_by_hand_of_two_blocks_of_width_32_with_100_ids(tiny):
     plain, fused = of(run__attention="plain"), of().activations
     assert (plain.weights, plain.gradients, plain.optimizer) == (state // 4, state // 4, state // 2)
     logits = tokens * 3 * 100 * 4
-    assert plain.activations == tokens * 2 * 4 * (17 * 32 + 3 * 2 * 512) + logits
+    assert plain.activations == tokens * 4 * (2 * 17 * 32 + (2 * 2 + 6) * 2 * 512) + logits
     assert plain.peak == LIBRARIES + 40 * MIB + state + plain.activations
     assert fused == tokens * 2 * 4 * 17 * 32 + logits
     assert of(model__dropout=0.1).activations == plain.activations  # the weights are written to be dropped
