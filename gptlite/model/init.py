@@ -51,9 +51,10 @@ def initialise(model: nn.Module, cfg: ModelSection, rng: torch.Generator | None)
         layer = model.get_submodule(name.rpartition(".")[0])
         if isinstance(layer, nn.LayerNorm):
             parameter.fill_(1.0 if name.endswith("weight") else 0.0)
-        elif cfg.init == "torch":
-            _draw_as_torch(parameter, layer, rng)
-        elif name == "token_embedding.weight":
+        elif cfg.init == "torch" and isinstance(layer, nn.Linear):
+            bound = 1.0 / math.sqrt(layer.in_features)
+            parameter.uniform_(-bound, bound, generator=rng)
+        elif cfg.init == "torch" or name == "token_embedding.weight":
             parameter.normal_(0.0, embedding_std(cfg), generator=rng)
         elif name.endswith("bias"):
             parameter.zero_()
@@ -105,14 +106,6 @@ def read_position(cfg: ModelSection) -> Tensor:
         size = math.sqrt(PREVIOUS_SCORE / (2 * n_pairs * scale))
         rows[2 * row, 2 * pairs] = rows[2 * row + 1, 2 * pairs + 1] = size
     return rows
-
-
-def _draw_as_torch(parameter: Tensor, layer: nn.Module, rng: torch.Generator | None) -> None:
-    if isinstance(layer, nn.Linear):
-        bound = 1.0 / math.sqrt(layer.in_features)
-        parameter.uniform_(-bound, bound, generator=rng)
-    else:
-        parameter.normal_(0.0, 1.0, generator=rng)
 
 
 def sinusoids(n_positions: int, n_embd: int) -> Tensor:

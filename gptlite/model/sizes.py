@@ -32,12 +32,13 @@ class Parameters:
 def count_parameters(cfg: ModelSection, vocab_size: int) -> Parameters:
     """Count the parameters of a GPT without building it."""
     C, n_layer, biases = cfg.n_embd, cfg.n_layer, cfg.biases
+    norms = n_layer * (1 + has_feed_forward(cfg)) + (cfg.norm == "pre")  # of the blocks, and a last one with pre-LN
     return Parameters(
         embeddings=vocab_size * C,
         positions=cfg.block_size * C if cfg.position == "learned" else 0,
         attention=n_layer * (4 * C * C + ("qkv" in biases) * 3 * C + ("proj" in biases) * C),
         feed_forward=n_layer * has_feed_forward(cfg) * (8 * C * C + ("mlp" in biases) * 5 * C),  # C -> 4C -> C
-        norms=count_norms(cfg) * (1 + ("norm" in biases)) * C,
+        norms=0 if cfg.variant == "no_norm" else norms * (1 + ("norm" in biases)) * C,
         head=0 if cfg.tie_weights else vocab_size * C,
     )
 
@@ -45,13 +46,6 @@ def count_parameters(cfg: ModelSection, vocab_size: int) -> Parameters:
 def has_feed_forward(cfg: ModelSection) -> bool:
     """Whether blocks have a feed-forward, with the norm before it."""
     return cfg.variant != "no_feed_forward"
-
-
-def count_norms(cfg: ModelSection) -> int:
-    """Count the LayerNorms: those of the blocks, and a last one with pre-LN."""
-    if cfg.variant == "no_norm":
-        return 0
-    return cfg.n_layer * (1 + has_feed_forward(cfg)) + (cfg.norm == "pre")
 
 
 def count_hidden(cfg: ModelSection) -> int:
