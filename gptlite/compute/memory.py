@@ -22,7 +22,7 @@ def resident_bytes() -> int:
 
 
 def most_resident_bytes() -> int:
-    """The most that this process has held in memory so far."""
+    """Return the most bytes that this process has held in memory so far."""
     import resource  # there is none on Windows, where nothing trains
 
     unit = 1 if sys.platform == "darwin" else 1024
@@ -30,13 +30,13 @@ def most_resident_bytes() -> int:
 
 
 def peak_bytes(device: torch.device) -> int:
-    """The most that was held at a time so far: on a GPU by tensors, else by the process."""
+    """Return the most bytes held at a time so far: on a GPU by tensors, else by the process."""
     return int(torch.cuda.max_memory_allocated(device)) if device.type == "cuda" else most_resident_bytes()
 
 
 def memory_of(device: torch.device, root: Path = Path("/")) -> int:
-    """Bytes for this process: all of a GPU; of the machine, or of what its cgroups allow, a part for each process of
-    the run here. `root` is the folder in which the system's files are looked for."""
+    """Return the bytes for this process: all of a GPU; of the machine, or of what its cgroups allow, a part for each
+    process of the run here. `root` is the folder in which the system's files are looked for."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -44,7 +44,7 @@ def memory_of(device: torch.device, root: Path = Path("/")) -> int:
 
 
 def _cgroup_limits(root: Path) -> Iterator[int]:
-    """`max` stands for none in v2, a number beyond all memory in v1."""
+    """Yield the limits in bytes. `max` stands for none in v2, a number beyond all memory in v1."""
     for group in cgroups.folders(root, "memory"):
         for name in ("memory.max", "memory.limit_in_bytes"):
             yield from (int(line) for line in cgroups.lines(group / name) if line.isdecimal())

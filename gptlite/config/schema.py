@@ -204,7 +204,7 @@ class ModelSection(Section):
         return self.variant == "no_mask"
 
     @property
-    def looks_back(self) -> bool:
+    def has_previous_token_heads(self) -> bool:
         """True where the first heads begin by attending to the tokens just before, which needs learned positions."""
         return self.init == "previous" and self.position == "learned"
 

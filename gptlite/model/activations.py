@@ -1,41 +1,27 @@
-"""The table of activations: for each, all that the model, its file format and the memory estimate need to know.
+"""The activations of the feed-forward, by `model.activation`: one line for each.
 
-To add one, add its name to `ModelSection.activation` and a row here; tests fail until both are there. torch is imported
-by the functions, since memory is also estimated where torch is not loaded.
+To add one, add its name to `ModelSection.activation` and its line here; tests fail until both are there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from functools import partial
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-
-def relu(x: Tensor) -> Tensor:
-    """max(x, 0)"""
-    return x.relu()
+import torch.nn.functional as F
+from torch import Tensor
 
 
-def gelu(x: Tensor) -> Tensor:
-    """x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), as in GPT-2 (Hendrycks & Gimpel 2016, arXiv 1606.08415)."""
-    from torch.nn.functional import gelu
-
-    return gelu(x, approximate="tanh")
-
-
-@dataclass(frozen=True)
-class Activation:
-    """An element-wise function of the feed-forward layers."""
+class Activation(NamedTuple):
+    """An element-wise function, and its `activation_function` in GPT-2's config.json; None: GPT-2 has no such one."""
 
     function: Callable[[Tensor], Tensor]
-    gpt2_name: str | None  # `activation_function` in GPT-2's config.json; None: GPT-2 has no such function
-    saves: Literal["input", "output"]  # what autograd keeps for the backward pass
+    gpt2_name: str | None
 
 
 ACTIVATIONS: Mapping[str, Activation] = {
-    "relu": Activation(relu, gpt2_name="relu", saves="output"),
-    "gelu": Activation(gelu, gpt2_name="gelu_new", saves="input"),
+    "relu": Activation(F.relu, "relu"),  # max(x, 0)
+    # x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), as in GPT-2 (Hendrycks & Gimpel 2016, arXiv 1606.08415)
+    "gelu": Activation(partial(F.gelu, approximate="tanh"), "gelu_new"),
 }

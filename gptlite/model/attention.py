@@ -27,7 +27,7 @@ AttentionMask: TypeAlias = Tensor | None
 
 
 def causal_mask(n_queries: int, n_keys: int, device: torch.device) -> Tensor:
-    """True where key s is not later than query t: (T, S) bool, for queries at the last T of the S positions."""
+    """Return True where key s is not later than query t: (T, S) bool, for queries at the last T of the S positions."""
     return torch.ones(n_queries, n_keys, dtype=torch.bool, device=device).tril(n_keys - n_queries)
 
 
@@ -51,7 +51,7 @@ def reference_attention(
     dropout_masks: DropoutMasks | None = None,
     attention_mask: AttentionMask = None,
 ) -> AttentionSteps:
-    """dropout(softmax(mask(Q K^T * scale))) V, step by step, for Q (B, nh, T, hs) and K, V (B, nh, S, hs)."""
+    """Compute dropout(softmax(mask(Q K^T * scale))) V step by step, for Q (B, nh, T, hs) and K, V (B, nh, S, hs)."""
     if attention_mask is None:
         attention_mask = causal_mask(q.size(-2), k.size(-2), q.device)
     scores = q @ k.transpose(-2, -1) * scale
@@ -61,7 +61,7 @@ def reference_attention(
 
 
 def plain_attention(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
-    """The equation as written: (B, nh, T, hs), 2 x (B, nh, S, hs) -> (B, nh, T, hs). The other paths must equal it."""
+    """Compute it as written: (B, nh, T, hs), 2 x (B, nh, S, hs) -> (B, nh, T, hs). The other paths must equal it."""
     return reference_attention(q, k, v, **options).heads
 
 
@@ -75,7 +75,7 @@ def batched_attention(
     dropout_masks: DropoutMasks | None = None,
     attention_mask: AttentionMask = None,
 ) -> Tensor:
-    """The same function as two batched matrix products over all B x nh heads.
+    """Compute the same function as two batched matrix products over all B x nh heads.
 
     The first product scales and masks as well, so the scores are written once. For short sequences on a CPU this beats
     the fused kernel, whose blocks are then too small to keep all cores busy.
@@ -101,7 +101,7 @@ def fused_attention(
     dropout_masks: DropoutMasks | None = None,
     attention_mask: AttentionMask = None,
 ) -> Tensor:
-    """The same function by torch's kernel, which never writes the (T, S) weights to memory.
+    """Compute the same function by torch's kernel, which never writes the (T, S) weights to memory.
 
     With dropout, `batched_attention` is used: the kernel draws its masks from global state.
     """

@@ -48,7 +48,7 @@ class KVCache:
     """
 
     def __init__(self, cfg: ModelSection, n_rows: int, capacity: int, like: Tensor) -> None:
-        """like: a tensor of the device and type to use."""
+        """Make room for `capacity` positions of each row. like: a tensor of the device and type to use."""
         self.lengths = [0] * n_rows
         self.memory = like.new_zeros(cfg.n_layer, 2, n_rows, cfg.n_head, capacity, cfg.head_size)
 
@@ -66,7 +66,7 @@ class KVCache:
         return CachePosition(positions, n_keys, attention_mask[:, None, None])
 
     def layers(self, position: CachePosition) -> list[LayerCache]:
-        """The cache of each layer, for tokens at `position`."""
+        """Return the cache of each layer, for tokens at `position`."""
         return [LayerCache(self.memory[i], position) for i in range(self.memory.size(0))]
 
     def select(self, rows: Sequence[int]) -> None:

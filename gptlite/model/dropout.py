@@ -21,7 +21,7 @@ LEVELS = 1 << 16  # 16 random bits per element: probabilities are multiples of 1
 
 
 def hashes(start: int, n: int, key: Tensor) -> Tensor:
-    """Hashes of the numbers start .. start + n - 1 under a key (2,) int32, uniform over all 32 bits: (n,) int32."""
+    """Hash the numbers start .. start + n - 1 under a key (2,) int32, uniform over all 32 bits: (n,) int32."""
     x = torch.arange(start, start + n, dtype=torch.int32, device=key.device)
     x.add_(key[0])
     x.bitwise_xor_(_shifted(x, 16)).mul_(-2048144789).add_(key[1])
@@ -30,7 +30,7 @@ def hashes(start: int, n: int, key: Tensor) -> Tensor:
 
 
 def _shifted(x: Tensor, bits: int) -> Tensor:
-    """x >> bits of an unsigned number; torch's >> repeats the sign bit."""
+    """Return x >> bits of an unsigned number; torch's >> repeats the sign bit."""
     return (x >> bits).bitwise_and_((1 << (32 - bits)) - 1)
 
 

@@ -16,8 +16,7 @@ from torch.autograd.function import once_differentiable
 from gptlite.config.schema import ModelSection
 from gptlite.model.cache import CachePosition, KVCache
 from gptlite.model.dropout import DropoutMasks, dropout
-from gptlite.model.init import embedding_std, initialise
-from gptlite.model.positions import sinusoids
+from gptlite.model.init import embedding_std, initialise, sinusoids
 from gptlite.model.variants import BLOCKS
 
 IGNORE_INDEX = -100  # a target that is not scored
@@ -61,7 +60,7 @@ class GPT(nn.Module):
         initialise(self, cfg, rng)
 
     def position_rows(self, positions: slice | Tensor) -> Tensor | None:
-        """Rows of the position table: (T, C), or (B, 1, C) of one position per sequence; None without a table."""
+        """Return rows of the position table: (T, C), or (B, 1, C) of one position each; None without a table."""
         if self.cfg.position == "none":
             return None
         if self.cfg.position == "learned":
@@ -73,7 +72,7 @@ class GPT(nn.Module):
         return table[positions] if isinstance(positions, slice) else table[positions, None]
 
     def hidden(self, idx: Tensor, *, dropout_masks: DropoutMasks | None = None, cache: KVCache | None = None) -> Tensor:
-        """The final hidden states, which the head maps to logits: (B, T) int64 -> (B, T, C). Arguments as `forward`."""
+        """Return the states that the head maps to logits: (B, T) int64 -> (B, T, C). Arguments as `forward`."""
         T, block_size = idx.size(1), self.cfg.block_size
         position = CachePosition(slice(0, T), n_keys=T) if cache is None else cache.advance(T)
         assert position.n_keys <= block_size, f"{position.n_keys} positions in a model with block_size {block_size}"
@@ -93,7 +92,7 @@ class GPT(nn.Module):
     def forward(
         self, idx: Tensor, *, dropout_masks: DropoutMasks | None = None, cache: KVCache | None = None
     ) -> Tensor:
-        """Logits for the token after each position: (B, T) int64 -> (B, T, V).
+        """Return logits for the token after each position: (B, T) int64 -> (B, T, V).
 
         dropout_masks: where the masks come from; None: no dropout. cache: `idx` continues the tokens that it holds.
         """
@@ -101,7 +100,7 @@ class GPT(nn.Module):
         return logits
 
     def n_parameters(self) -> int:
-        """The number of trained parameters; tied weights count once."""
+        """Count the trained parameters; tied weights count once."""
         return sum(p.numel() for p in self.parameters())
 
 
@@ -114,7 +113,7 @@ class _NLLSum(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, targets: Tensor) -> Tensor:
-        """(N, V), (N,) -> scalar. Probabilities below the smallest normal number count as that."""
+        """Return the loss: (N, V), (N,) -> scalar. Probabilities below the smallest normal number count as that."""
         probabilities = torch.softmax(logits, dim=-1, dtype=_at_least_fp32(logits))
         scored = targets != IGNORE_INDEX
         columns = targets.clamp(min=0)[:, None]  # ignored ones need a column, too
@@ -126,14 +125,14 @@ class _NLLSum(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        """Can be taken once: it overwrites the probabilities."""
+        """Return the gradient of the logits, once: it overwrites the probabilities."""
         probabilities, columns, scored = ctx.saved_tensors
-        of_logits = probabilities.scatter_add_(1, columns, probabilities.new_full((1, 1), -1.0).expand_as(columns))
-        return of_logits.mul_((gradient * scored)[:, None]).to(ctx.dtype), None
+        grad_logits = probabilities.scatter_add_(1, columns, probabilities.new_full((1, 1), -1.0).expand_as(columns))
+        return grad_logits.mul_((gradient * scored)[:, None]).to(ctx.dtype), None
 
 
 def nll_sum(logits: Tensor, targets: Tensor) -> Tensor:
-    """The loss: sum of -log p(target), in nats, at least fp32: (B, T, V), (B, T) -> scalar.
+    """Return the loss: sum of -log p(target), in nats, at least fp32: (B, T, V), (B, T) -> scalar.
 
     Targets of -100 are left out. The gradient can be taken once.
     """

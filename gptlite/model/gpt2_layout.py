@@ -18,35 +18,29 @@ from gptlite.config.schema import ModelSection
 from gptlite.model.activations import ACTIVATIONS
 from gptlite.model.gpt import GPT
 
-OUTSIDE_BLOCKS = {
-    "token_embedding.weight": "transformer.wte.weight",
-    "position_embedding.weight": "transformer.wpe.weight",
-    "ln_f.weight": "transformer.ln_f.weight",
-    "ln_f.bias": "transformer.ln_f.bias",
-    "head.weight": "lm_head.weight",
-}
-IN_BLOCK = {
-    "ln_1": "ln_1",
+RENAMED = {  # parts of names
+    "token_embedding": "transformer.wte",
+    "position_embedding": "transformer.wpe",
+    "blocks": "transformer.h",
     "attn.qkv": "attn.c_attn",
     "attn.proj": "attn.c_proj",
-    "ln_2": "ln_2",
     "mlp.up": "mlp.c_fc",
     "mlp.down": "mlp.c_proj",
+    "ln_f": "transformer.ln_f",
+    "head": "lm_head",
 }
 TRANSPOSED = ("attn.qkv.weight", "attn.proj.weight", "mlp.up.weight", "mlp.down.weight")
 
 
 def gpt2_name(name: str) -> str:
-    """GPT-2's name of a parameter: `blocks.0.attn.qkv.weight` -> `transformer.h.0.attn.c_attn.weight`."""
-    if name in OUTSIDE_BLOCKS:
-        return OUTSIDE_BLOCKS[name]
-    _, layer, rest = name.split(".", 2)
-    module, leaf = rest.rsplit(".", 1)
-    return f"transformer.h.{layer}.{IN_BLOCK[module]}.{leaf}"
+    """Return GPT-2's name of a parameter: `blocks.0.attn.qkv.weight` -> `transformer.h.0.attn.c_attn.weight`."""
+    for ours, theirs in RENAMED.items():
+        name = name.replace(ours, theirs)
+    return name
 
 
 def to_gpt2(model: GPT) -> dict[str, Tensor]:
-    """The tensors of a GPT-2 that computes the same logits, by GPT-2's names."""
+    """Return the tensors of a GPT-2 that computes the same logits, by GPT-2's names."""
     cfg = model.cfg
     tensors = {}
     for name, parameter in model.named_parameters():
@@ -76,7 +70,7 @@ def from_gpt2(tensors: Mapping[str, Tensor], model: GPT) -> None:
 
 
 def hf_config(cfg: ModelSection, vocab_size: int, eot_id: int) -> dict[str, Any]:
-    """config.json of a checkpoint: GPT-2's keys, or `model_type: gptlite` where GPT-2 cannot represent the model."""
+    """Return a checkpoint's config.json: GPT-2's keys, or `model_type: gptlite` where GPT-2 lacks something."""
     activation = ACTIVATIONS[cfg.activation].gpt2_name
     if cfg.norm != "pre" or activation is None or cfg.scale_embeddings or cfg.variant is not None:
         return {"model_type": "gptlite", "architectures": ["GPTLite"]}
@@ -104,7 +98,7 @@ def hf_config(cfg: ModelSection, vocab_size: int, eot_id: int) -> dict[str, Any]
 
 
 def generation_config(cfg: ModelSection, eot_id: int, suppressed: Sequence[int]) -> dict[str, Any]:
-    """generation_config.json of a checkpoint. suppressed: ids that are never generated.
+    """Return generation_config.json of a checkpoint. suppressed: ids that are never generated.
 
     max_length is block_size: past it, Hugging Face's GPT-2 indexes out of its position table.
     """

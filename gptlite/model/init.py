@@ -1,8 +1,9 @@
-"""The initial weights of the model, by `model.init`: drawn in the order of the parameters.
+"""The initial weights of the model, by `model.init`, and the sinusoids that positions are or begin as.
 
-A branch is what a block adds to its input; `attn.proj` and `mlp.down` are the last matrices of the two branches.
+Weights are drawn in the order of the parameters. A branch is what a block adds to its input; `attn.proj` and `mlp.down`
+are the last matrices of the two branches.
 
-Shapes: C = n_embd, nh = n_head, hs = head_size = C / nh.
+Shapes: T positions, C = n_embd, nh = n_head, hs = head_size = C / nh.
 """
 
 from __future__ import annotations
@@ -14,22 +15,22 @@ import torch
 from torch import Tensor, nn
 
 from gptlite.config.schema import ModelSection
-from gptlite.model.positions import rotation, sinusoids
 
 STD = 0.02  # of GPT-2's weights
 PREVIOUS_BLOCKS = 2  # the first ones, so that later heads can compare what these have copied
 PREVIOUS_SCORE = 20.0  # attention score of the token that a head looks for, where vectors hold nothing but positions
+LONGEST = 10000.0  # the slowest sinusoids turn once in about 2 pi times as many positions
 
 
 def embedding_std(cfg: ModelSection) -> float:
-    """The standard deviation of a fresh token embedding.
+    """Return the standard deviation of a fresh token embedding.
 
-    Heads that look back need positions of size 1, beside which tokens of 0.02 would be hardly seen. With 1 / sqrt(C)
+    Previous-token heads need positions of size 1, beside which tokens of 0.02 would be hardly seen. With 1 / sqrt(C)
     the first logits of a head that shares the embedding have a variance of 1.
     """
     if cfg.init == "torch":
         return 1.0
-    return 1 / math.sqrt(cfg.n_embd) if cfg.looks_back else STD
+    return 1 / math.sqrt(cfg.n_embd) if cfg.has_previous_token_heads else STD
 
 
 @torch.no_grad()
@@ -39,7 +40,8 @@ def initialise(model: nn.Module, cfg: ModelSection, rng: torch.Generator | None)
     zero      Normal(0, 0.02), biases 0; the last matrix of each branch 0, so that every pre-LN block starts as the
               identity (Zhang et al. 2019, arXiv 1901.09321)
     previous  the same, but where positions are learned they start as sinusoids, the token embeddings as Normal(0,
-              1 / sqrt(C)), and the heads of the first two blocks attend to the tokens just before: see `look_back`
+              1 / sqrt(C)), and the heads of the first two blocks attend to the tokens just before: see
+              `set_previous_token_heads`
     gpt2      as zero, but the last matrices Normal(0, 0.02 / sqrt(2 n_layer)), so that the sum of the 2 n_layer
               branches does not grow with their number (Radford et al. 2019)
     torch     what torch's layers start with: embeddings Normal(0, 1), also where the head shares them; weights and
@@ -49,9 +51,10 @@ def initialise(model: nn.Module, cfg: ModelSection, rng: torch.Generator | None)
         layer = model.get_submodule(name.rpartition(".")[0])
         if isinstance(layer, nn.LayerNorm):
             parameter.fill_(1.0 if name.endswith("weight") else 0.0)
-        elif cfg.init == "torch":
-            _draw_as_torch(parameter, layer, rng)
-        elif name == "token_embedding.weight":
+        elif cfg.init == "torch" and isinstance(layer, nn.Linear):
+            bound = 1.0 / math.sqrt(layer.in_features)
+            parameter.uniform_(-bound, bound, generator=rng)
+        elif cfg.init == "torch" or name == "token_embedding.weight":
             parameter.normal_(0.0, embedding_std(cfg), generator=rng)
         elif name.endswith("bias"):
             parameter.zero_()
@@ -63,11 +66,11 @@ def initialise(model: nn.Module, cfg: ModelSection, rng: torch.Generator | None)
             parameter.zero_()
         else:
             assert_never(cfg.init)
-    if cfg.looks_back:
-        look_back(model, cfg)
+    if cfg.has_previous_token_heads:
+        set_previous_token_heads(model, cfg)
 
 
-def look_back(model: nn.Module, cfg: ModelSection) -> None:
+def set_previous_token_heads(model: nn.Module, cfg: ModelSection) -> None:
     """Let head h of the first two blocks attend to the token h + 1 positions before.
 
     A head that sees the previous token is what an induction head needs (Olsson et al. 2022, arXiv 2209.11895): it
@@ -91,7 +94,7 @@ def look_back(model: nn.Module, cfg: ModelSection) -> None:
 
 
 def read_position(cfg: ModelSection) -> Tensor:
-    """A key of a position: pairs of its columns, none twice, of wavelengths from 6 to 600 positions: (<= hs, C)."""
+    """Return a key of a position: pairs of columns, none twice, of wavelengths from 6 to 600 positions: (<= hs, C)."""
     last = max(0, cfg.n_embd // 4 - 1)
     pairs = torch.unique_consecutive(torch.linspace(0, last, cfg.head_size // 2).round().long())
     n_pairs = len(pairs)
@@ -105,9 +108,34 @@ def read_position(cfg: ModelSection) -> Tensor:
     return rows
 
 
-def _draw_as_torch(parameter: Tensor, layer: nn.Module, rng: torch.Generator | None) -> None:
-    if isinstance(layer, nn.Linear):
-        bound = 1.0 / math.sqrt(layer.in_features)
-        parameter.uniform_(-bound, bound, generator=rng)
-    else:
-        parameter.normal_(0.0, 1.0, generator=rng)
+def sinusoids(n_positions: int, n_embd: int) -> Tensor:
+    """Return the position table of Vaswani et al. 2017 (arXiv 1706.03762), section 3.5: (T, C) fp64.
+
+    Columns 2i and 2i + 1 are sin and cos of position / 10000^(2i / C).
+    """
+    position = torch.arange(n_positions, dtype=torch.float64)[:, None]
+    column = torch.arange(n_embd)
+    angle = position * frequencies(n_embd)[column // 2]
+    return torch.where(column % 2 == 0, angle.sin(), angle.cos())
+
+
+def frequencies(n_embd: int) -> Tensor:
+    """Return radians per position of each pair of columns: (ceil(C / 2),) fp64. Of an odd C the last one is alone."""
+    pair = torch.arange((n_embd + 1) // 2, dtype=torch.float64)
+    return LONGEST ** (-2 * pair / n_embd)
+
+
+def rotation(steps: int, n_embd: int) -> Tensor:
+    """Return the matrix that moves every row of `sinusoids` so many positions on: (C, C) fp32.
+
+    rotation(k) @ sinusoids[p] = sinusoids[p + k], as Vaswani et al. 2017 note: sin(a + b) = sin a cos b + cos a sin b.
+    Of an odd C the last column, which is alone, is left as it is.
+    """
+    matrix = torch.eye(n_embd)
+    angle = steps * frequencies(n_embd)[: n_embd // 2]
+    sin = 2 * torch.arange(n_embd // 2)
+    cos = sin + 1
+    matrix[sin, sin] = matrix[cos, cos] = angle.cos().float()
+    matrix[sin, cos] = angle.sin().float()
+    matrix[cos, sin] = -angle.sin().float()
+    return matrix

@@ -44,7 +44,7 @@ class VocabSampler:
         self._probabilities, self._size = inclusion_probabilities(counts, size), size
 
     def sample(self, seed: int, device: torch.device | None = None) -> VocabSample:
-        """The ids of one update, by systematic sampling (Madow 1949).
+        """Draw the ids of one update, by systematic sampling (Madow 1949).
 
         The ids lie side by side in a random order, each as long as it is probable: `size` in all. Points at a distance
         of 1 from each other, the first at random, hit each id as often as its probability says, and never twice.
@@ -58,11 +58,11 @@ class VocabSampler:
         columns = np.full(V, -1, np.int64)
         columns[ids] = np.arange(len(ids))
         log_weights = -np.log(self._probabilities[ids]).astype(np.float32)
-        return VocabSample(*(torch.from_numpy(each).to(device) for each in (ids, log_weights, columns)))
+        return VocabSample(*(torch.from_numpy(array).to(device) for array in (ids, log_weights, columns)))
 
 
 def inclusion_probabilities(counts: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.float64]:
-    """min(1, c (count + 1)^FREQUENCY_POWER) of each id, with the c that makes them `size` in the mean: (V,) -> (V,)."""
+    """Return min(1, c (count + 1)^FREQUENCY_POWER) of each id, c such that `size` are drawn: (V,) -> (V,)."""
     weights = (counts + 1.0) ** FREQUENCY_POWER
     low, high = 0.0, size / weights.min()  # with which all probabilities are 1
     for _ in range(100):
@@ -79,7 +79,7 @@ class _SampledNLLSum(torch.autograd.Function):
     def forward(
         ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, ids: Tensor, log_weights: Tensor, columns: Tensor
     ) -> Tensor:
-        """(N, C), (V, C), (N,), and a VocabSample -> scalar."""
+        """Return the loss: (N, C), (V, C), (N,), and a VocabSample -> scalar."""
         rows, own = weight[ids], weight[targets].to(hidden.dtype)  # (S, C), (N, C)
         rows = rows.to(hidden.dtype)
         wide = torch.promote_types(hidden.dtype, torch.float32)
@@ -100,20 +100,20 @@ class _SampledNLLSum(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """Can be taken once: it overwrites the probabilities."""
+        """Return the gradients of hidden and weight, once: it overwrites the probabilities."""
         hidden, targets, ids, rows, own, among_others, p_others, p_target = ctx.saved_tensors
-        of_logits = among_others.mul_((gradient * p_others)[:, None]).to(hidden.dtype)  # (N, S)
-        of_target = ((p_target - 1.0) * gradient)[:, None]  # (N, 1)
-        of_hidden = torch.addmm((of_target * own).to(hidden.dtype), of_logits, rows)
+        grad_logits = among_others.mul_((gradient * p_others)[:, None]).to(hidden.dtype)  # (N, S)
+        grad_target = ((p_target - 1.0) * gradient)[:, None]  # (N, 1)
+        grad_hidden = torch.addmm((grad_target * own).to(hidden.dtype), grad_logits, rows)
         shape, dtype = ctx.weight
-        of_weight = torch.zeros(shape, dtype=dtype, device=hidden.device)
-        of_weight.index_copy_(0, ids, (of_logits.T @ hidden).to(dtype))
-        of_weight.index_add_(0, targets, (of_target * hidden).to(dtype))
-        return of_hidden, of_weight, None, None, None, None
+        grad_weight = torch.zeros(shape, dtype=dtype, device=hidden.device)
+        grad_weight.index_copy_(0, ids, (grad_logits.T @ hidden).to(dtype))
+        grad_weight.index_add_(0, targets, (grad_target * hidden).to(dtype))
+        return grad_hidden, grad_weight, None, None, None, None
 
 
 def sampled_nll_sum(hidden: Tensor, weight: Tensor, targets: Tensor, sample: VocabSample) -> Tensor:
-    """An estimate of sum of -log p(target), in nats: (B, T, C), the head's (V, C), (B, T), -> scalar, at least fp32.
+    """Estimate the sum of -log p(target), in nats: (B, T, C), the head's (V, C), (B, T) -> scalar, at least fp32.
 
     Under autocast the products are in its type. The gradient can be taken once.
     """

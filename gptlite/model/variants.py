@@ -5,14 +5,13 @@ Shapes: B sequences, T tokens, C = n_embd.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from gptlite.config.schema import ModelSection
-from gptlite.model.attention import AttentionMask
 from gptlite.model.block import Block
 from gptlite.model.cache import LayerCache
 from gptlite.model.dropout import DropoutMasks
@@ -41,8 +40,8 @@ class BlockWithoutFeedForward(Block):
         self, x: Tensor, *, dropout_masks: DropoutMasks | None = None, cache: LayerCache | None = None
     ) -> Tensor:
         """(B, T, C) -> (B, T, C)."""
-        mixed: Tensor = self.attn(self.ln_1(x), dropout_masks=dropout_masks, cache=cache)
-        return x + mixed
+        out: Tensor = x + self.attn(self.ln_1(x), dropout_masks=dropout_masks, cache=cache)
+        return out
 
 
 class BlockWithoutNorm(Block):
@@ -58,17 +57,13 @@ class BlockWithoutMask(Block):
 
     def __init__(self, cfg: ModelSection, attention: str) -> None:
         super().__init__(cfg, attention)
-        self.attn.attend = without_mask(self.attn.attend)
+        attend = self.attn.attend
 
+        def attend_to_all(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
+            everything = torch.ones(q.size(-2), k.size(-2), dtype=torch.bool, device=q.device)
+            return attend(q, k, v, **{**options, "attention_mask": everything})
 
-def without_mask(attend: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """The same attention from every query to every key."""
-
-    def attend_to_all(q: Tensor, k: Tensor, v: Tensor, *, attention_mask: AttentionMask, **options: Any) -> Tensor:
-        everything = torch.ones(q.size(-2), k.size(-2), dtype=torch.bool, device=q.device)
-        return attend(q, k, v, attention_mask=everything, **options)
-
-    return attend_to_all
+        self.attn.attend = attend_to_all
 
 
 BLOCKS: Mapping[str | None, type[Block]] = {

@@ -28,7 +28,7 @@ MIN_PRODUCT_FOR_THREADS = 10e6
 LONG_FLOPS, LONG_MINUTES = 1e16, 5.0  # of a training, from which on compiling pays for its slow start
 # By optimizer: the highest learning rate, and the product of rate and n_embd for wide models.
 LR_RULES = {"muon": (0.02, 1.6), "adamw": (0.002, 0.4)}
-LOOKING_BACK_LR = 0.115  # of Muon with `init: previous`, times sqrt(n_embd)
+PREVIOUS_TOKEN_LR = 0.115  # of Muon with `init: previous`, times sqrt(n_embd)
 ADAMW_LR = 0.009  # next to Muon, with at most 64 ids
 # Measured on CPUs: with more tokens a forward pass outgrows the caches and takes longer per token.
 CPU_MICRO_TOKENS, GPU_MICRO_TOKENS = 4096, 65536
@@ -243,8 +243,8 @@ def choose_lr(cfg: RunConfig) -> Choice:
         return Choice(cfg.train.lr, GIVEN)
     highest, times_width = LR_RULES[cfg.train.optimizer]
     width = cfg.model.n_embd
-    if cfg.train.optimizer == "muon" and cfg.model.looks_back:
-        lr, reason = LOOKING_BACK_LR / math.sqrt(width), f"muon at width {width} with init {cfg.model.init}"
+    if cfg.train.optimizer == "muon" and cfg.model.has_previous_token_heads:
+        lr, reason = PREVIOUS_TOKEN_LR / math.sqrt(width), f"muon at width {width} with init {cfg.model.init}"
     else:
         lr, reason = times_width / width, f"{cfg.train.optimizer} at width {width}"
     return Choice(float(f"{min(highest, lr):.2g}"), reason)

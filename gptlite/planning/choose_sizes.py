@@ -35,7 +35,7 @@ CHARACTER_EPOCHS = 3  # of characters, in place of one of BPE, before the text i
 CHARACTERS_TEXTS = 300_000, 3_000_000  # bytes
 VAL_FRACTION = DataSection().val_fraction
 VAL_MAX_BYTES = DataSection().val_max_bytes
-LOOK_BACK_FROM = 500  # from this many updates on model.init: previous helps BPE; characters are better without
+PREVIOUS_TOKEN_FROM = 500  # from this many updates on model.init: previous helps BPE; characters are better without
 WEIGHT_DECAY = TrainSection().weight_decay
 MORE_WEIGHT_DECAY = 0.3
 MORE_WEIGHT_DECAY_FROM = 4.0  # from this many epochs on it helps BPE
@@ -162,7 +162,7 @@ def choose_sizes(
         "model.n_head": shape.n_embd // head_size(shape.n_embd),
         "model.n_embd": shape.n_embd,
         "model.block_size": shape.block_size,
-        "model.init": "previous" if vocab_size and updates >= LOOK_BACK_FROM else "zero",
+        "model.init": "previous" if vocab_size and updates >= PREVIOUS_TOKEN_FROM else "zero",
         "model.dropout": choose_dropout(epochs / most),
         "train.max_minutes": minutes if updates == affordable else float(f"{minutes * updates / affordable:.2g}"),
         "train.batch_size": shape.batch_size,

@@ -5,41 +5,24 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from gptlite.config.schema import ModelSection, RunConfig
+from gptlite.config.schema import RunConfig
 from gptlite.data.dataset.prepared import TOKENIZER_FOLDER, Prepared
 from gptlite.formatting import abbreviated, amount, size
-from gptlite.model.sizes import (
-    BF16,
-    FP32,
-    WORD,
-    Parameters,
-    count_hidden,
-    count_hidden_tensors,
-    count_parameters,
-    count_tensors,
-    held_by_scoring,
-    held_by_training,
-)
+from gptlite.model.sizes import Parameters, count_hidden, count_parameters
 from gptlite.planning.epochs import EVALUATIONS, TextUse
 
-# Bytes that a process takes with its first update, beyond one that has only loaded torch: more pages of the libraries.
-FIRST_UPDATE = 40 * 2**20
+FP32, BF16 = 4, 2  # bytes
 
-# The heap grows to more than what is in use at a time, because freed blocks rarely fit the next request. Measured with
-# glibc 2.36: about 1.3 times, 1.5 times where the gradients of one pass lie between the activations of the next.
-HEAP = 1.5
-
-# Muon's update holds, in units of the hidden matrices: all updates (1); of the feed-forward matrices, two thirds, a
-# stack, its scaled copy and the result (2); seven matrices of the iteration, each a quarter of that stack's size.
-MUON = 3.5
-
-HEADER = 100  # bytes of a safetensors header per tensor: name, type, shape, offsets
-JSON_FILES = 3500  # bytes of config.json, generation_config.json, state.json and MANIFEST.json
+# Numbers in memory, see `expected_memory`: of a channel in each block; of an attention weight in each block, and while
+# one is computed; of a logit; copies of a parameter.
+PER_CHANNEL, PER_WEIGHT, AT_A_TIME, PER_LOGIT, COPIES = 17, 2, 6, 3, 5
+FIRST_UPDATE = 40 * 2**20  # bytes of the libraries that only the first update loads, on a CPU
+SMALL_FILES = 2**14  # bytes of a checkpoint's JSON files and headers
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes. The peak is a rough upper bound; a dry run measures it."""
+    """Bytes. The peak is estimated; a dry run measures it."""
 
     libraries: int  # Python and torch, before anything is built; 0 on a GPU
     weights: int
@@ -58,7 +41,7 @@ class Disk:
 
     @property
     def total(self) -> int:
-        """Bytes of all checkpoints that are kept."""
+        """Return the bytes of all checkpoints that are kept."""
         return self.checkpoint * self.kept
 
 
@@ -73,15 +56,15 @@ class Estimate:
 
     @property
     def tokens_per_parameter(self) -> float:
-        """Tokens of the training text, each counted once."""
+        """Return the tokens of the training text, each counted once, per parameter."""
         return self.text.tokens / self.parameters.total
 
     def __str__(self) -> str:
-        """One line."""
+        """Return one line."""
         trained = self.text.trained
         words = [
             f"{abbreviated(self.parameters.total)} parameters",
-            f"memory at most about {size(self.memory.peak)}",
+            f"about {size(self.memory.peak)} of memory",
             f"{self.disk.kept} checkpoints of {size(self.disk.checkpoint)}",
             f"{abbreviated(self.text.tokens)} tokens of text ({amount(self.tokens_per_parameter)} per parameter)",
             "" if trained is None else f"trained on {abbreviated(trained)}: {self.text}",
@@ -89,58 +72,61 @@ class Estimate:
         return ", ".join(filter(None, words))
 
 
-def estimate_run(
-    cfg: RunConfig, prepared: Prepared, updates: int | None, *, n_processes: int, libraries: int
-) -> Estimate:
-    """The estimate for a config without `auto`.
+def estimate_run(cfg: RunConfig, prepared: Prepared, updates: int | None, *, libraries: int) -> Estimate:
+    """Estimate a run from a config without `auto`.
 
     updates: of the whole run; None where the clock decides. libraries: bytes that the process holds before anything is
     built.
     """
     manifest = prepared.manifest
-    vocab_size = manifest.tokenizer.vocab_size
-    tokenizer_bytes = sum(path.stat().st_size for path in (prepared.path / TOKENIZER_FOLDER).iterdir())
+    memory = expected_memory(cfg, manifest.tokenizer.vocab_size, libraries=libraries)
+    tokenizer = sum(path.stat().st_size for path in (prepared.path / TOKENIZER_FOLDER).iterdir())
     trained = None if updates is None else updates * cfg.train.batch_size * cfg.model.block_size
     return Estimate(
-        count_parameters(cfg.model, vocab_size),
-        expected_memory(cfg, vocab_size, manifest.val.tokens, n_processes=n_processes, libraries=libraries),
-        Disk(checkpoint_bytes(cfg, vocab_size) + tokenizer_bytes, kept_checkpoints(cfg, updates)),
+        count_parameters(cfg.model, manifest.tokenizer.vocab_size),
+        memory,
+        Disk(memory.weights + memory.optimizer + tokenizer + SMALL_FILES, kept_checkpoints(cfg, updates)),
         TextUse.of(manifest.train.tokens, trained, block_size=cfg.model.block_size, order=cfg.data.order),
     )
 
 
-def expected_memory(cfg: RunConfig, vocab_size: int, val_tokens: int, *, n_processes: int, libraries: int) -> Memory:
-    """Of one process: a rough bound of its resident memory on a CPU, or of its tensors on a GPU."""
-    micro, word = cfg.train.micro_batch_size, WORD[cfg.run.precision]
+def expected_memory(cfg: RunConfig, vocab_size: int, *, libraries: int) -> Memory:
+    """Estimate the resident memory of one process on a CPU, or of its tensors on a GPU.
+
+    parameters   4 bytes each for weights and gradients; for AdamW 8 more, for a matrix that Muon trains 4
+    blocks       17 C numbers per token and block, as Korthikanti et al. 2022 (arXiv 2205.05198, section 4) count for
+                 the backward pass; where attention weights are written, as without the fused kernel and with dropout,
+                 2 nh T more, and 6 nh T while one block is computed. A number takes 4 bytes in fp32, 2 in bf16
+    logits       3 V numbers of 4 bytes per token: logits, probabilities, and what is left of the pass before
+    copies       5 of the parameters, in place of blocks and logits where they take more: Muon makes some for an update,
+                 and a checkpoint is written from a copy
+
+    docs/scaling.md has what was measured.
+    """
+    micro, model = cfg.train.micro_batch_size, cfg.model
     assert isinstance(micro, int), "resolve comes first"
-    model, attention, n_parameters = cfg.model, cfg.run.attention, count_parameters(cfg.model, vocab_size).total
-    weights = gradients = n_parameters * FP32
-    hidden = count_hidden(model) * FP32
-    # Autocast keeps its bf16 copies of the matrices until the pass is over.
-    copies = (count_hidden(model) + vocab_size * model.n_embd) * BF16 if word == BF16 else 0
-    state = optimizer_bytes(cfg, vocab_size)
-    activations = micro * model.block_size * held_by_training(model, vocab_size, attention, word) + copies
-    update = state + gradients + max(activations, int(MUON * hidden) if cfg.train.optimizer == "muon" else 0)
-    scored = min(cfg.eval.batch_size * model.block_size, val_tokens)
-    scoring = state + scored * held_by_scoring(model, vocab_size, attention, word)
-    if cfg.run.device != "cpu":
-        return Memory(0, weights, gradients, state, activations, weights + max(update, scoring))
-    if micro * n_processes < cfg.train.batch_size:  # the logits of a pass are freed only when those of the next exist
-        update += 2 * micro * model.block_size * vocab_size * word
-    saving = state + hidden + 2 * max(weights, state)  # matrices in GPT-2's layout, and the bytes of one file twice
-    peak = libraries + FIRST_UPDATE + weights + int(HEAP * max(update, scoring, saving))
-    return Memory(libraries, weights, gradients, state, activations, peak)
+    n_parameters = count_parameters(model, vocab_size).total
+    writes_weights = cfg.run.attention != "fused" or model.dropouts.attention > 0.0
+    attended = writes_weights * (PER_WEIGHT * model.n_layer + AT_A_TIME) * model.n_head * model.block_size
+    per_token = PER_CHANNEL * model.n_layer * model.n_embd + attended
+    blocks = micro * per_token * (BF16 if cfg.run.precision == "bf16" else FP32)
+    logits = max(micro, cfg.eval.batch_size) * PER_LOGIT * vocab_size * FP32
+    on_cpu = cfg.run.device == "cpu"
+    activations = model.block_size * (blocks + logits)
+    weights, by_muon = n_parameters * FP32, count_hidden(model) * FP32 if cfg.train.optimizer == "muon" else 0
+    optimizer = 2 * weights - by_muon
+    tensors = 2 * weights + optimizer + max(activations, COPIES * weights)
+    first = libraries + FIRST_UPDATE if on_cpu else 0
+    return Memory(libraries if on_cpu else 0, weights, weights, optimizer, activations, first + tensors)
 
 
-def advise_less_memory(
-    cfg: RunConfig, vocab_size: int, val_tokens: int, *, available: int, n_processes: int, libraries: int
-) -> str:
+def advise_less_memory(cfg: RunConfig, vocab_size: int, *, available: int, n_processes: int, libraries: int) -> str:
     """Say what to lower in a run that has filled its memory: the micro-batch to the largest size below that is expected
     to fit into `available` bytes, else the size that takes most."""
 
     def expect(micro: int, scored: int) -> Memory:
         lowered = cfg.with_values({"train.micro_batch_size": micro, "eval.batch_size": scored})
-        return expected_memory(lowered, vocab_size, val_tokens, n_processes=n_processes, libraries=libraries)
+        return expected_memory(lowered, vocab_size, libraries=libraries)
 
     micro, rows = cfg.train.micro_batch_size, cfg.train.batch_size // n_processes
     assert isinstance(micro, int), "resolve comes first"
@@ -161,32 +147,8 @@ def advise_less_memory(
     return f"Lower {largest}: not even one sequence at a time is expected to fit into {size(available)}."
 
 
-def optimizer_bytes(cfg: RunConfig, vocab_size: int) -> int:
-    """State of the optimizers. AdamW keeps two numbers per parameter and a step count per tensor, Muon one number."""
-    n_parameters, hidden = count_parameters(cfg.model, vocab_size).total, count_hidden(cfg.model)
-    if cfg.train.optimizer == "adamw":
-        return (2 * n_parameters + count_tensors(cfg.model)) * FP32
-    by_adamw = n_parameters - hidden
-    return (hidden + 2 * by_adamw + count_tensors(cfg.model) - count_hidden_tensors(cfg.model)) * FP32
-
-
-def checkpoint_bytes(cfg: RunConfig, vocab_size: int) -> int:
-    """All files of a checkpoint except the tokenizer's."""
-    numbers, tensors = gpt2_layout_size(cfg.model, vocab_size)
-    n_tensors = count_tensors(cfg.model)
-    by_muon = count_hidden_tensors(cfg.model) if cfg.train.optimizer == "muon" else 0
-    tensors += by_muon + 3 * (n_tensors - by_muon)  # AdamW: two means and a step count
-    return numbers * FP32 + optimizer_bytes(cfg, vocab_size) + tensors * HEADER + JSON_FILES
-
-
-def gpt2_layout_size(cfg: ModelSection, vocab_size: int) -> tuple[int, int]:
-    """Numbers and tensors in model.safetensors: GPT-2's layout has biases and positions even if the model has none."""
-    stored = cfg.model_copy(update={"bias": True, "position": "learned"})
-    return count_parameters(stored, vocab_size).total, count_tensors(stored)
-
-
 def kept_checkpoints(cfg: RunConfig, updates: int | None) -> int:
-    """The newest `save.keep` and the best, if the run writes that many."""
+    """Count the newest `save.keep` checkpoints and the best, if the run writes that many."""
     kept = cfg.save.keep + 1
     return kept if updates is None else min(kept, count_saves(cfg, updates))
 
@@ -197,12 +159,12 @@ def count_evaluations(cfg: RunConfig, updates: int) -> int:
 
 
 def updates_between_evaluations(cfg: RunConfig, updates: int) -> int:
-    """eval.every; where the clock decides, the updates of one of EVALUATIONS parts of the run."""
+    """Return eval.every; where the clock decides, the updates of one of EVALUATIONS parts of the run."""
     return max(1, updates // EVALUATIONS) if isinstance(cfg.eval.every, str) else cfg.eval.every
 
 
 def count_saves(cfg: RunConfig, updates: int) -> int:
-    """The most checkpoints that are written: at the start, every save.every steps, at the end and at each evaluation,
-    which may be the best so far."""
+    """Count the most checkpoints that are written: at the start, every save.every steps, at the end and at each
+    evaluation, which may be the best so far."""
     before_end, evals, saves = updates - 1, updates_between_evaluations(cfg, updates), cfg.save.every
     return before_end // evals + before_end // saves - before_end // math.lcm(evals, saves) + 2

@@ -46,16 +46,14 @@ def plan_run(
     *,
     available_memory: int,
     libraries: int,
-    n_processes: int = 1,
     updates: int | None = None,
 ) -> RunPlan:
-    """The plan for a config without `auto`.
+    """Plan a run from a config without `auto`.
 
     available_memory: bytes. libraries: that the process held before the model was built. updates: of the whole
     run; None: as many as the config says, if it does.
     """
-    updates = updates or cfg.train.updates
-    estimate = estimate_run(cfg, prepared, updates, n_processes=n_processes, libraries=libraries)
+    estimate = estimate_run(cfg, prepared, updates or cfg.train.updates, libraries=libraries)
     warnings = (
         *warn_about_epochs(cfg, estimate),
         *warn_about_vocabulary(prepared.manifest),
@@ -68,7 +66,7 @@ def plan_run(
 
 
 def warn_about_epochs(cfg: RunConfig, estimate: Estimate) -> Iterator[str]:
-    """Reading the text too often, unless `patience` ends training."""
+    """Warn about reading the text too often, unless `patience` ends training."""
     epochs = estimate.text.epochs
     if epochs is None or epochs <= MAX_EPOCHS or cfg.train.patience is not None:
         return
@@ -81,7 +79,7 @@ def warn_about_epochs(cfg: RunConfig, estimate: Estimate) -> Iterator[str]:
 
 
 def warn_about_vocabulary(manifest: Manifest) -> Iterator[str]:
-    """Ids too rare to be learned. Not for characters, whose number nobody chooses."""
+    """Warn about ids too rare to be learned, but not of characters, whose number nobody chooses."""
     tokenizer, tokens = manifest.tokenizer, manifest.train.tokens
     if tokenizer.kind == "char" or tokens >= MIN_TOKENS_PER_ID * tokenizer.vocab_size:
         return
@@ -109,7 +107,7 @@ def warn_about_block_size(block_size: int, lengths: npt.NDArray[np.int64]) -> It
 
 
 def warn_about_warmup(warmup_steps: int, updates: int | None) -> Iterator[str]:
-    """A learning rate that still rises when it should fall."""
+    """Warn about a learning rate that still rises when it should fall."""
     if updates is None or warmup_steps <= MAX_WARMUP * updates:
         return
     most = int(MAX_WARMUP * updates)
@@ -121,7 +119,7 @@ def warn_about_warmup(warmup_steps: int, updates: int | None) -> Iterator[str]:
 
 
 def warn_about_memory(cfg: RunConfig, needed: int, available: int) -> Iterator[str]:
-    """More than the machine, or the GPU, has."""
+    """Warn about more memory than the machine, or the GPU, has."""
     if needed > available:
         yield (
             f"this run may need {size(needed)} of memory, and there are {size(available)}. Lower "
@@ -131,7 +129,7 @@ def warn_about_memory(cfg: RunConfig, needed: int, available: int) -> Iterator[s
 
 
 def warn_about_disk(cfg: RunConfig, estimate: Estimate, available: int) -> Iterator[str]:
-    """Checkpoints that fill the disk. A new one is written before an old one is removed."""
+    """Warn about checkpoints that fill the disk. A new one is written before an old one is removed."""
     needed = estimate.disk.total + estimate.disk.checkpoint
     if needed > available:
         yield (

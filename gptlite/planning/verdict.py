@@ -22,7 +22,7 @@ def judge(
     """
     if len(evaluations) < 2:
         return []
-    best = min(evaluations, key=lambda each: each.bits_per_byte)
+    best = min(evaluations, key=lambda evaluation: evaluation.bits_per_byte)
     before, last = evaluations[-2:]
     risen = last.bits_per_byte / best.bits_per_byte - 1
     if risen > max(RISEN, noise(val_tokens)) and epochs > 1:
@@ -44,13 +44,13 @@ def judge(
 
 
 def noise(val_tokens: int) -> float:
-    """The standard error of a score as a fraction of it: the nats of a token scatter about as widely as their mean
-    is large (docs/decisions.md)."""
+    """Return the standard error of a score as a fraction of it: the nats of a token scatter about as widely as their
+    mean is large (docs/decisions.md)."""
     return 1 / math.sqrt(val_tokens)
 
 
 def compare(bits_per_byte: float, compressors: Mapping[str, float]) -> str:
-    """A line that says which compressors the model beats. compressors: bits per byte of the same text by name.
+    """Say which compressors the model beats. compressors: bits per byte of the same text by name.
 
     >>> compare(1.5, {"xz -9": 1.6, "gzip -9": 1.4})
     'on the same text: better than xz -9 (1.600), worse than gzip -9 (1.400)'

@@ -86,14 +86,12 @@ def time_run(cfg: RunConfig, prepared: Prepared, *, was_prepared: bool) -> DryRu
     setup = resolve_here(cfg, prepared)
     cfg, manifest = setup.cfg, prepared.manifest
     device = torch_device(cfg.run.device)
-    memory = expected_memory(
-        cfg, manifest.tokenizer.vocab_size, manifest.val.tokens, n_processes=1, libraries=libraries
-    )
+    memory = expected_memory(cfg, manifest.tokenizer.vocab_size, libraries=libraries)
     available = memory_of(device)
     for too_large in warn_about_memory(cfg, memory.peak, available):
         raise ConfigError(too_large)  # the system would kill this process
     trainer = build(cfg, prepared)
-    with memory_errors(cfg, manifest.tokenizer.vocab_size, manifest.val.tokens):
+    with memory_errors(cfg, manifest.tokenizer.vocab_size):
         times = time_parts(trainer, prepared.path.parent)
     updates = updates_in(cfg, times)
     plan = plan_run(cfg, prepared, available_memory=available, libraries=libraries, updates=updates)

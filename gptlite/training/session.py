@@ -66,7 +66,7 @@ class Session:
         manifest = self.prepared.manifest
         log = open_log(cfg, manifest, run, self.restored, listener) if is_main else MetricLog.silent()
         with (
-            memory_errors(cfg, trainer.language_model.tokenizer.vocab_size, trainer.validation.n_tokens),
+            memory_errors(cfg, trainer.language_model.tokenizer.vocab_size),
             signals.watched(),
             settings(trainer.compute, deterministic=cfg.run.deterministic),
             run.noting_divergence() if is_main else nullcontext(),
@@ -110,8 +110,8 @@ def open_new(
             if run.started:
                 raise RunError("another process has just started this run. Give the command again.", f"run {run.name}")
             run.write_setup({**run_info(setup, trainer, prepared), **facts}, dump_config(setup.cfg))
-            memory, n_processes = memory_of(trainer.compute.device), world_size()
-            plan = plan_run(setup.cfg, prepared, available_memory=memory, libraries=libraries, n_processes=n_processes)
+            available = memory_of(trainer.compute.device)
+            plan = plan_run(setup.cfg, prepared, available_memory=available, libraries=libraries)
             for line in plan.lines():
                 listener.say(line)
         yield Session(setup, trainer, prepared, run, None, listener)

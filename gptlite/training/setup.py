@@ -62,7 +62,7 @@ def assemble(
     """`build` from its parts. The parameters are initialised from the seed on the CPU: the same on every device."""
     compute = Compute.of(cfg.run, local_rank())
     dist = Dist.from_environment(compute.device)
-    with memory_errors(cfg, tokenizer.vocab_size, validation.n_tokens):
+    with memory_errors(cfg, tokenizer.vocab_size):
         rng = torch.Generator().manual_seed(cfg.run.seed)
         model = GPT(cfg.model, tokenizer.vocab_size, attention=compute.attention, rng=rng).to(compute.device)
         # Only training computes the same shapes again and again.
@@ -78,7 +78,7 @@ def assemble(
 
 
 @contextmanager
-def memory_errors(cfg: RunConfig, vocab_size: int, val_tokens: int) -> Iterator[None]:
+def memory_errors(cfg: RunConfig, vocab_size: int) -> Iterator[None]:
     """Turn the ways in which Python and torch run out of memory into a ConfigError, which says what to lower."""
     libraries = resident_bytes()
     try:
@@ -88,9 +88,7 @@ def memory_errors(cfg: RunConfig, vocab_size: int, val_tokens: int) -> Iterator[
         if not full and "allocate memory" not in str(error):
             raise
         available = memory_of(torch_device(cfg.run.device, local_rank()))
-        advice = advise_less_memory(
-            cfg, vocab_size, val_tokens, available=available, n_processes=world_size(), libraries=libraries
-        )
+        advice = advise_less_memory(cfg, vocab_size, available=available, n_processes=world_size(), libraries=libraries)
         raise ConfigError(
             f"The memory is full: {counted(cfg.model.n_layer, 'layer')} of width {cfg.model.n_embd} with micro-batches "
             f"of {counted(cfg.train.micro_batch_size, 'sequence')} of {cfg.model.block_size} tokens do not fit. "  # type: ignore[arg-type]

@@ -12,7 +12,6 @@ from gptlite.model.activations import ACTIVATIONS, Activation
 from gptlite.model.attention import ATTENTION
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import hf_config
-from gptlite.model.sizes import kept_by_forward
 
 
 def test_the_tables_hold_exactly_the_values_of_the_schema():
@@ -25,8 +24,6 @@ def test_an_activation_outside_the_table_is_refused(act):
     cfg = ModelSection().model_copy(update={"activation": "swish"})
     with pytest.raises(KeyError, match="swish"):
         act(cfg)
-    with pytest.raises(KeyError, match="swish"):
-        kept_by_forward(cfg, "fused", 4)
 
 
 @pytest.mark.parametrize("key", ["norm", "position"])
@@ -37,6 +34,6 @@ def test_an_unknown_norm_or_position_is_no_other_one(key):
 
 
 def test_a_model_with_an_activation_that_gpt2_lacks_is_saved_as_gptlite(monkeypatch):
-    monkeypatch.setitem(ACTIVATIONS, "relu", Activation(torch.relu, gpt2_name=None, saves="output"))
+    monkeypatch.setitem(ACTIVATIONS, "relu", Activation(torch.relu, gpt2_name=None))
     assert hf_config(ModelSection(activation="relu"), 5, 4)["model_type"] == "gptlite"
     assert hf_config(ModelSection(activation="gelu"), 5, 4)["model_type"] == "gpt2"

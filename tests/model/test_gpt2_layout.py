@@ -8,15 +8,17 @@ from safetensors.torch import save_file
 
 from gptlite.config.schema import ModelSection
 from gptlite.config.values import BiasPlace
+from gptlite.model.activations import ACTIVATIONS
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import from_gpt2, hf_config, to_gpt2
 
-CHOICES = {key: get_args(ModelSection.model_fields[key].annotation) for key in ("activation", "position")}
+POSITIONS = get_args(ModelSection.model_fields["position"].annotation)
+ACTIVATIONS_BY_GPT2 = {
+    known: [name for name, (_, theirs) in ACTIVATIONS.items() if bool(theirs) == known] for known in (True, False)
+}
 VARIANTS = [
     dict(zip(("bias", "activation", "tie_weights", "position", "scale_attention"), values, strict=True))
-    for values in itertools.product(
-        (True, False), CHOICES["activation"], (True, False), CHOICES["position"], (True, False)
-    )
+    for values in itertools.product((True, False), ACTIVATIONS_BY_GPT2[True], (True, False), POSITIONS, (True, False))
 ]
 VARIANTS += [{"bias": [place]} for place in get_args(BiasPlace)]
 
@@ -48,7 +50,11 @@ def test_hugging_face_computes_our_logits(variant, tmp_path):
         torch.testing.assert_close(theirs.eval()(idx).logits, model(idx), rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("values", [{"norm": "post"}, {"scale_embeddings": True}, {"variant": "no_norm"}], ids=str)
+LACKING = [{"norm": "post"}, {"scale_embeddings": True}, {"variant": "no_norm"}]
+LACKING += [{"activation": name} for name in ACTIVATIONS_BY_GPT2[False]]
+
+
+@pytest.mark.parametrize("values", LACKING, ids=str)
 def test_what_gpt2_lacks_is_refused_by_hugging_face(values, tmp_path):
     from transformers import AutoModelForCausalLM
 

@@ -10,13 +10,10 @@ import pytest
 import torch
 from torch import nn
 
-from gptlite.compute.device import Compute
 from gptlite.config.schema import ModelSection
-from gptlite.config.training import TrainSection
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import gpt2_name
-from gptlite.model.positions import rotation, sinusoids
-from gptlite.training.optim.build import build_optimizers
+from gptlite.model.init import rotation, sinusoids
 
 WIDE = {"n_layer": 2, "n_head": 2, "n_embd": 64, "block_size": 32, "bias": True, "tie_weights": False}
 
@@ -71,7 +68,7 @@ def follow(model: GPT, ids: torch.Tensor) -> list[torch.Tensor]:
     for block in model.blocks:
         attended = block.ln_1(x) if model.cfg.norm == "pre" else x
         q, k, _ = (block.attn.qkv.weight @ attended.T + block.attn.qkv.bias[:, None]).T.chunk(3, dim=1)
-        q, k = (each.view(len(ids), -1, hs).transpose(0, 1) for each in (q, k))
+        q, k = (rows.view(len(ids), -1, hs).transpose(0, 1) for rows in (q, k))
         scale = 1 / math.sqrt(hs) if model.cfg.scale_attention else 1.0
         found.append((q @ k.mT * scale + causal).softmax(-1))
         x = block(x[None])[0]
@@ -94,46 +91,18 @@ def test_previous_changes_only_embeddings_and_the_queries_and_keys_of_the_first_
         np.testing.assert_allclose(theirs["position_embedding.weight"].detach(), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (7, 1), (8, 8), (2, 1), (9, 3)])
-def test_previous_suits_every_width(shape):
-    width, heads = shape
-    model = fresh(init="previous", n_embd=width, n_head=heads)
-    assert bool(model(torch.arange(32)[None]).isfinite().all())
-
-
-def assert_rows_differ(model: GPT) -> None:
-    """In the first two blocks no query row or key row of a head is zero or equal to another one of the same head."""
-    cfg = model.cfg
-    for block in model.blocks[:2]:
-        queries, keys, _ = block.attn.qkv.weight.detach().view(3, cfg.n_head, cfg.head_size, cfg.n_embd)
-        for rows in (*queries, *keys):
-            assert bool((rows != 0).any(dim=1).all()), cfg
-            assert len(rows.unique(dim=0)) == len(rows), cfg
-
-
 EVERY_SHAPE = [(heads, heads * size) for heads in range(1, 13) for size in range(1, 97) if heads * size <= 96]
 
 
 def test_with_previous_no_row_of_a_head_is_zero_or_the_copy_of_another():
     for heads, width in EVERY_SHAPE:
-        assert_rows_differ(fresh(8, init="previous", n_head=heads, n_embd=width))
-
-
-@pytest.mark.parametrize("shape", [(1, 1), (1, 2), (1, 7), (1, 8), (1, 96), (2, 96), (3, 9), (4, 4), (4, 20), (12, 96)])
-@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
-def test_with_previous_rows_stay_different_in_training(shape, optimizer):
-    heads, width = shape
-    model = fresh(8, init="previous", n_head=heads, n_embd=width, tie_weights=True)
-    cfg = TrainSection(optimizer=optimizer, lr=0.01, adamw_lr=0.01 if optimizer == "muon" else None)
-    optimizers = build_optimizers(model, cfg, Compute(torch.device("cpu"), "fp32", "plain", 1))
-    rng = torch.Generator().manual_seed(1)
-    for _ in range(20):
-        idx = torch.randint(0, 8, (4, 33), generator=rng)
-        nn.functional.cross_entropy(model(idx[:, :-1]).flatten(0, 1), idx[:, 1:].flatten()).backward()
-        for each in optimizers:
-            each.step()
-            each.zero_grad()
-    assert_rows_differ(model)
+        model = fresh(8, init="previous", n_head=heads, n_embd=width)
+        assert bool(model(torch.arange(8)[None]).isfinite().all())
+        for block in model.blocks[:2]:
+            queries, keys, _ = block.attn.qkv.weight.detach().view(3, heads, width // heads, width)
+            for rows in (*queries, *keys):
+                assert bool((rows != 0).any(dim=1).all()), (heads, width)
+                assert len(rows.unique(dim=0)) == len(rows), (heads, width)
 
 
 @pytest.mark.parametrize("width", [8, 7])

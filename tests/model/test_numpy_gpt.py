@@ -31,9 +31,9 @@ VALUES = [
     {"n_head": 1},
     {"n_embd": 12},
     {"block_size": 10},
-    *({"activation": each} for each in choices("activation")),
-    *({"position": each, "scale_embeddings": scaled} for each in choices("position") for scaled in (True, False)),
-    *({"position": "sinusoidal", "init": each, "scale_embeddings": False} for each in choices("init")),
+    *({"activation": name} for name in choices("activation")),
+    *({"position": name, "scale_embeddings": scaled} for name in choices("position") for scaled in (True, False)),
+    *({"position": "sinusoidal", "init": name, "scale_embeddings": False} for name in choices("init")),
     {"scale_attention": False},
     {"tie_weights": False},
     {"tie_weights": False, "position": "none", "scale_attention": False, "scale_embeddings": True},
@@ -159,7 +159,7 @@ FLIPPED = {
 
 def test_every_key_is_flipped_and_every_variant_has_its_equations():
     assert set(FLIPPED) == set(ModelSection.model_fields)
-    assert {each["variant"] for each in WITHOUT} == set(BLOCKS) - {None}
+    assert {values["variant"] for values in WITHOUT} == set(BLOCKS) - {None}
     assert set(BLOCKS) == {None, *get_args(get_args(ModelSection.model_fields["variant"].annotation)[0])}
 
 

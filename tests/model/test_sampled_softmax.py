@@ -44,12 +44,25 @@ def test_with_all_ids_it_is_the_cross_entropy_and_its_gradient():
         torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("size", [1, 7, 20])
+def test_of_a_sample_loss_and_gradient_are_those_of_the_equation(size):
+    hidden, weight, targets = inputs()
+    sample = VocabSampler(COUNTS, size).sample(seed=1)
+    logits = hidden @ weight.T  # Z sums the target, and each other id that was drawn over its probability
+    others = torch.full((V,), -math.inf, dtype=torch.float64).index_copy(0, sample.ids, sample.log_weights.double())
+    others = others.expand(B, T, V).scatter(2, targets[..., None], 0.0)
+    loss = ((logits + others).logsumexp(-1) - logits.gather(2, targets[..., None])[..., 0]).sum()
+    expected = [loss.detach(), *torch.autograd.grad(loss, (hidden, weight))]
+    for found, by_autograd in zip(loss_and_gradients(1, size), expected, strict=True):
+        torch.testing.assert_close(found, by_autograd, rtol=1e-7, atol=1e-9)
+
+
 def test_the_mean_over_many_samples_comes_near_the_gradient_of_all_ids_and_nearer_with_larger_samples():
     expected = exact()
 
     def distance(size: int) -> list[float]:
         samples = [loss_and_gradients(seed, size) for seed in range(300)]
-        means = [torch.stack(each).mean(0) for each in zip(*samples, strict=True)]
+        means = [torch.stack(found).mean(0) for found in zip(*samples, strict=True)]
         return [float((mean - true).norm() / true.norm()) for mean, true in zip(means, expected, strict=True)]
 
     small, large = distance(20), distance(32)

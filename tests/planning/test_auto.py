@@ -118,7 +118,7 @@ def test_the_learning_rate_that_auto_chooses_falls_with_the_width_of_wide_models
 
 
 @pytest.mark.parametrize(("n_embd", "expected"), [(16, 0.02), (132, 0.01), (2116, 0.0025)])
-def test_with_heads_that_look_back_the_rate_of_muon_falls_more_slowly_with_the_width(n_embd, expected):
+def test_with_previous_token_heads_the_rate_of_muon_falls_more_slowly_with_the_width(n_embd, expected):
     cfg = RunConfig().with_values({"train.optimizer": "muon", "model.n_embd": n_embd})
     assert choose_lr(cfg).value == pytest.approx(expected, rel=0.01)
     without = [{"model.init": "gpt2"}, {"model.position": "sinusoidal"}]

@@ -90,7 +90,7 @@ def test_a_long_training_on_a_long_text_gets_a_longer_context():
         (11_000_000, 10.0, "previous"),
     ],
 )
-def test_bpe_with_updates_enough_begins_with_heads_that_look_back(text_bytes, minutes, init):
+def test_bpe_with_updates_enough_begins_with_previous_token_heads(text_bytes, minutes, init):
     assert choose_sizes(text_bytes, minutes, 64)["model.init"] == init
 
 

@@ -71,7 +71,7 @@ def test_a_score_is_told_beside_the_compressors(score: float, line: str) -> None
         [(10, 60.0, 1.5), (20, 120.0, 1.5)],
         [(10, 60.0, 1.5), (20, 120.0, 1.51)],  # two thirds of a per cent above the best
         [(10, 60.0, 1.5), (20, 7260.0, 1.4)],  # 0.06 % per minute
-        [(10, None, 2.0), (20, None, 1.0)],  # version 0.1 logged no seconds
+        [(10, None, 2.0), (20, None, 1.0)],
         [(10, 60.0, 2.0), (20, 60.0, 1.0)],
     ],
     ids=["none", "one", "flat", "noise", "slow", "no clock", "no time"],
