@@ -10,9 +10,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from gptlite.config import yaml
-from gptlite.config.loading import Override, check_key
+from gptlite.config.loading import Override
 from gptlite.config.saved import shortened
 from gptlite.config.schema import RunConfig
+from gptlite.config.suggest import check_key
 from gptlite.config.yaml import Value, YamlError, shown, write
 from gptlite.errors import ConfigError, Problem, gathered
 from gptlite.storage.files import TEMP_MARK

@@ -284,8 +284,8 @@ def test_a_byte_order_mark_is_no_problem(tmp_path):
         (b"eval: {prompt: caf\xe9}", "the file is not UTF-8 text (byte 0xe9 at offset 18)"),
         (b"\x7fELF\x02\x01\x00", "1: the character U+007F"),
         (b"a: 1\n" * 20_000, "more than 65,536 bytes"),
-        (None, "there is no such file"),
-        ("folder", "this is a folder"),
+        (None, "the file cannot be read: No such file or directory. Check the path"),
+        ("folder", "the file cannot be read: Is a directory."),
     ],
 )
 def test_a_file_that_is_not_a_config_is_refused_in_one_line(tmp_path, content, message):
@@ -306,7 +306,7 @@ def test_an_unreadable_file_is_refused(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("pathlib.Path.open", refuse)
-    with pytest.raises(ConfigError, match=r"my.yaml: the file cannot be read \(Permission denied\)"):
+    with pytest.raises(ConfigError, match=r"my.yaml: the file cannot be read: Permission denied"):
         load_config(tmp_path / "my.yaml")
 
 
