@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -235,20 +235,20 @@ class _Draft:
             locations = [detail["loc"] for detail in error.errors(include_url=False)]
             refused = dict.fromkeys(f"{location[0]}.{location[1]}" for location in locations if len(location) > 1)
             self.problems += [(self.places[name], explain_refusal(name, self.values[name])) for name in refused]
-            self.problems += self.broken_rules(data, refused)
+            self.problems += self.broken_rules(defaults, refused)
         if self.problems:
             raise ConfigError(self.in_order())
         return cfg
 
-    def broken_rules(
-        self, data: Mapping[str, Mapping[str, Value]], refused: Mapping[str, None]
-    ) -> Iterator[tuple[Place, str]]:
+    def broken_rules(self, unset: Mapping[str, Value], refused: Collection[str]) -> Iterator[tuple[Place, str]]:
         """Yield the problem of each rule between keys that were not refused, at the place of the key given last."""
+        accepted = {**unset, **{name: value for name, value in self.values.items() if name not in refused}}
         for section, model in SECTIONS.items():
-            values = {key: field.default for key, field in model.fields().items()} | dict(data[section])
-            for rule in model.rules:
-                names = [f"{section}.{key}" for key in rule.keys]
-                if not refused.keys() & set(names) and (sentence := rule.problem(values)):
+            defaults = {key: field.default for key, field in model.fields().items()}
+            values = {key: accepted.get(f"{section}.{key}", default) for key, default in defaults.items()}
+            for keys, sentence in model.rules(values):
+                names = [f"{section}.{key}" for key in keys]
+                if not set(names) & set(refused):
                     yield max(self.places[name] for name in names if name in self.places), sentence
 
     def in_order(self) -> list[Problem]:
