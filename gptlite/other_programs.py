@@ -16,6 +16,7 @@ MEANINGS: dict[str, dict[str, str]] = {
     "key": {
         "dataset data data_path data_dir train_file train_data input_file input file path corpus text": "data.source",
         "validation_file validation_data val_file val_data eval_file test_file": "data.val_source",
+        "text_field json_field": "data.field",
         "text_column column_name": "data.column",
         "val_split validation_split test_size split": "data.val_fraction",
         "tokenizer tokenizer_type tokenizer_name tokenizer_class type": "tokenizer.kind",
@@ -28,6 +29,7 @@ MEANINGS: dict[str, dict[str, str]] = {
         "attn_pdrop attn_dropout": "model.attention_dropout",
         "resid_pdrop resid_dropout": "model.residual_dropout",
         "activation_function hidden_act act_fn": "model.activation",
+        "norm_first pre_norm": "model.norm",
         "tie_word_embeddings weight_tying": "model.tie_weights",
         "max_iters iters num_iters n_iters steps num_steps n_steps iterations num_train_steps": "train.max_steps",
         "max_epochs num_epochs n_epochs num_train_epochs": "train.epochs",

@@ -119,18 +119,18 @@ def _value(node: yaml.Node, path: KeyPath, document: Document) -> Value:
         return parse_scalar(node.value) if node.style is None else str(node.value)
     if isinstance(node, yaml.SequenceNode):
         return [_value(item, path, document) for item in node.value]
-    found: dict[str, Value] = {}
+    mapping: dict[str, Value] = {}
     for key, item in node.value:
         line = key.start_mark.line + 1
         if not isinstance(key, yaml.ScalarNode):
             raise YamlError(line, "a key must be a word, not a list or mapping.")
         name = (*path, key.value)
-        if key.value in found:
+        if key.value in mapping:
             document.repeated.setdefault(name, line)
         else:
             document.lines[name] = line
-            found[key.value] = _value(item, name, document)
-    return found
+            mapping[key.value] = _value(item, name, document)
+    return mapping
 
 
 def parse_scalar(text: str) -> Scalar:
