@@ -111,14 +111,16 @@ class DataSection(Section):
     @property
     def sources(self) -> list[str]:
         """`source` as a list."""
-        return [self.source] if isinstance(self.source, str) else self.source
+        return _listed(self.source)
 
     @property
     def val_sources(self) -> list[str]:
         """`val_source` as a list; empty where validation is a part of `source`."""
-        if self.val_source is None:
-            return []
-        return [self.val_source] if isinstance(self.val_source, str) else self.val_source
+        return _listed(self.val_source)
+
+
+def _listed(paths: str | list[str] | None) -> list[str]:
+    return [paths] if isinstance(paths, str) else paths or []
 
 
 class TokenizerSection(Section):
@@ -244,8 +246,8 @@ class RunConfig(BaseModel):
 
     def given(self) -> dict[str, Any]:
         """The values by "section.key" that did not come from defaults."""
-        sections = {name: getattr(self, name) for name in RunConfig.model_fields}
-        return {f"{name}.{key}": value for name, own in sections.items() for key, value in own.given().items()}
+        sections = self.model_dump(exclude_unset=True)
+        return {f"{name}.{key}": value for name, values in sections.items() for key, value in values.items()}
 
     def with_values(self, values: Mapping[str, Any]) -> RunConfig:
         """Return this config with values by "section.key" replaced, validated again; the others are given as before.
