@@ -32,14 +32,21 @@ class _Checked:
         problems: list[Problem] = []
         left = list(args)
         while True:
+            rest = list(left)  # the parser takes from it
             try:
-                values, extra, order = self.make_parser(ctx).parse_args(list(left))
+                values, extra, order = self.make_parser(ctx).parse_args(rest)
                 break
             except TyperException as error:
                 name = getattr(error, "option_name", None)
                 if name is None or name in known:  # an option without its value, say
                     raise ConfigError([*problems, usage_problem(error, ctx)]) from None
-                problems.append(Problem(_unknown_option(ctx.command_path, name, left, known), ctx.command_path))
+                at = len(left) - len(rest) - 1
+                typed, equals, value = left[at].partition("=")
+                if not equals and rest and (not rest[0].startswith("-") or rest[0][1:2].isdigit()):
+                    value = rest.pop(0)
+                left[at:] = rest
+                typed = typed if typed.startswith(name) else name  # one letter among others, as in -qx
+                problems.append(Problem(_unknown_option(ctx.command_path, typed, value, known), ctx.command_path))
         given = Counter(param for param in order if param in known.values())
         if not any(param.is_eager for param in given):  # --help, whatever else is given
             problems += _bad_values(given, values, ctx)
@@ -47,8 +54,7 @@ class _Checked:
                 problems.append(Problem(_unexpected(ctx.command_path, extra, known), ctx.command_path))
         if problems:
             raise ConfigError(problems)
-        rest: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
-        return rest
+        return super().parse_args(ctx, args)  # type: ignore[misc, no-any-return]
 
 
 class Command(_Checked, TyperCommand):
@@ -113,15 +119,8 @@ def _unexpected(where: str, words: Sequence[str], known: Mapping[str, Any]) -> s
     return f"unexpected argument{'' if len(words) == 1 else 's'} {shown}. {advice}"
 
 
-def _unknown_option(where: str, name: str, args: list[str], known: Mapping[str, Any]) -> str:
-    """Return the sentence about an unknown option, which is removed from `args` with its value."""
-    at = next((i for i, arg in enumerate(args) if arg.startswith(name)), None)
-    if at is None:  # one letter among others, as in -qx
-        at = next(i for i, arg in enumerate(args) if arg[:1] == "-" and arg[:2] != "--" and name[1:] in arg)
-        args[at] = name
-    typed, equals, value = args.pop(at).partition("=")
-    if not equals and at < len(args) and (not args[at].startswith("-") or args[at][1:2].isdigit()):
-        value = args.pop(at)
+def _unknown_option(where: str, typed: str, value: str, known: Mapping[str, Any]) -> str:
+    """Return the sentence about an unknown option and its value, "" for none."""
     from gptlite.config.suggest import explain_key
 
     command, name = where.rpartition(" ")[2], typed.replace("_", "-")
