@@ -180,6 +180,21 @@ optim:
             "1: log.histograms is true, but tensorboard is false, and only TensorBoard can show them. Use "
             "log.histograms=false or log.tensorboard=true.",
         ),
+        (
+            "train: {scheduled_sampling_start: 0.5}",
+            "1: train.scheduled_sampling is 0, so no input is replaced, and scheduled_sampling_decay, _start and _until "
+            "do nothing. Leave them out, or set scheduled_sampling above 0.",
+        ),
+        (
+            "train: {scheduled_sampling: 0.1, scheduled_sampling_start: 0.5}",
+            "1: train.scheduled_sampling_start is 0.5, above scheduled_sampling (0.1), but the fraction of replaced "
+            "inputs only rises. Use at most 0.1.",
+        ),
+        (
+            "train: {momentum: 0.5, optimizer: adamw}",
+            "1: train.momentum is 0.5, but optimizer is adamw, which uses beta1 and beta2 instead. Use "
+            "train.momentum=null or train.optimizer=muon.",
+        ),
         ("model: {n_embd: 1}", "1: model.n_embd is 1, which is not a multiple of n_head (4). Use 4."),
         ("run: {dir:}", "1: run.dir is null, but it must be the path of a folder."),
         ("\n\ttrain: 3", "2: there is a tab here. Indent with spaces."),
@@ -187,6 +202,11 @@ optim:
 )
 def test_a_problem_says_where_it_is_what_is_wrong_and_what_is_accepted(text, problem):
     assert problems_of(text) == [f"my.yaml:{problem}"]
+
+
+def test_the_keys_of_muon_may_be_set_where_the_optimizer_is_auto():
+    train = parse_config("train: {momentum: 0.5, adamw_lr: 0.1}", "my.yaml").train
+    assert (train.optimizer, train.momentum, train.adamw_lr) == ("auto", 0.5, 0.1)
 
 
 def test_a_value_of_any_length_is_cut_in_the_message():

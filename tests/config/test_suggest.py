@@ -15,6 +15,7 @@ SENTENCES = [meaning for meaning in MEANINGS["key"].values() if " " in meaning]
     [
         ("train", "n_layer", ["model.n_layer"]),
         ("model", "batch_size", ["train.batch_size", "eval.batch_size"]),
+        ("eval", "batch-size", ["eval.batch_size"]),
         (None, "every", ["eval.every", "save.every", "log.every"]),
         (None, "train.lr", ["train.lr"]),
         ("train", "LR", ["train.lr"]),
