@@ -182,8 +182,8 @@ optim:
         ),
         (
             "train: {scheduled_sampling_start: 0.5}",
-            "1: train.scheduled_sampling is 0, so no input is replaced, and scheduled_sampling_decay, _start and _until "
-            "do nothing. Leave them out, or set scheduled_sampling above 0.",
+            "1: train.scheduled_sampling is 0, so no input is replaced, and scheduled_sampling_decay, _start and "
+            "_until do nothing. Leave them out, or set scheduled_sampling above 0.",
         ),
         (
             "train: {scheduled_sampling: 0.1, scheduled_sampling_start: 0.5}",
