@@ -165,12 +165,6 @@ def test_documented_limits_are_the_tested_ones() -> None:
     assert f"tests refuse files of more than {limits[0]} lines and functions of more than {limits[1]}" in said
 
 
-def test_every_key_is_described() -> None:
-    rows = re.findall(r"^\| `(\w+)` \|.*\| (.*) \|$", (REPOSITORY / "docs/configs.md").read_text("utf-8"), re.MULTILINE)
-    described = [f"{section}.{key}" for section, listed in rows for key in re.findall(r"`(\w+)`", listed)]
-    assert sorted(described) == sorted(keys())
-
-
 def concepts() -> list[dict[str, str]]:
     """The rows of the textbook's tables of concepts, by the heads of their columns."""
     columns = ["concept", "equation", "function", "key", "lesson", "picture"]

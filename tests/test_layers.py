@@ -24,6 +24,7 @@ PACKAGES = (
         "formatting",
         "storage",
         "download",
+        "other_programs",
         "seeds",
         "config",
         "compute",

@@ -77,6 +77,8 @@ def test_an_installed_gptlite_finds_its_built_in_config(installed: Path, tmp_pat
 def test_an_installed_gptlite_prints_its_configs(installed: Path, tmp_path: Path, repository: Path) -> None:
     printed = run(installed / "bin" / "gptlite", "config", "small", cwd=tmp_path, import_from=installed)
     assert printed == (repository / "configs" / "small.yaml").read_text(encoding="utf-8")
+    lesson = run(installed / "bin" / "gptlite", "config", "lesson-one-head", cwd=tmp_path, import_from=installed)
+    assert {"  n_head: 1", "  n_layer: 4"} <= set(lesson.splitlines())  # its own, and that of the config it extends
 
 
 def test_an_installed_gptlite_trains_in_an_empty_folder(installed: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`gptlite config`: list the shipped configs, or print one with its comments."""
+"""`gptlite config`: list the shipped configs, or print one with a comment on every key."""
 
 from __future__ import annotations
 
@@ -20,24 +20,25 @@ def config(
 
     To start from one: `gptlite config small > my.yaml`.
     """
-    from gptlite.config.loading import SUFFIXES, builtin_folder
+    from gptlite.config.documents import commented, read_heading
+    from gptlite.config.loading import SUFFIXES, builtin_folder, load_config
 
-    shipped = {path.stem: path for path in builtin_folder("configs").glob(f"*{SUFFIXES[0]}")}
+    shipped = {path.stem: path for path in sorted(builtin_folder("configs").glob(f"*{SUFFIXES[0]}"))}
     if name is None:
         width = max(map(len, shipped)) + 2
-        for stem, path in sorted(shipped.items()):
+        for stem, path in shipped.items():
             emit(f"{stem:<{width}}{first_sentence(path.read_text(encoding='utf-8'))}\n")
         return
-    stem = name.removesuffix(SUFFIXES[0])
-    if stem not in shipped:
-        near = difflib.get_close_matches(stem, shipped, n=1)
-        advice = f"Did you mean {near[0]}?" if near else f"The shipped configs are {', '.join(sorted(shipped))}."
+    chosen = shipped.get(name.removesuffix(SUFFIXES[0]))
+    if chosen is None:
+        near = difflib.get_close_matches(name, shipped, n=1)
+        advice = f"Did you mean {near[0]}?" if near else f"The shipped configs are {', '.join(shipped)}."
         raise ConfigError(f"there is no shipped config of this name. {advice}", where=f"gptlite config {name}")
-    emit(shipped[stem].read_text(encoding="utf-8"))
+    emit(commented(load_config(chosen), read_heading(chosen.read_text(encoding="utf-8"))))
 
 
 def first_sentence(text: str) -> str:
-    """The first sentence of a config's leading comment; the line for editors is not part of it.
+    """Return the first sentence of a config's leading comment; the line for editors is not part of it.
 
     >>> first_sentence("# yaml-language-server: $schema=x\\n# A tiny model: seconds\\n# only. For tests.\\n\\nrun:")
     'A tiny model: seconds only.'

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from gptlite.config.schema import SECTIONS
 from gptlite.config.values import INT64_MAX, Accepted
 from gptlite.config.yaml import MAX_SHOWN, Value, parse_scalar, shown, write
+from gptlite.other_programs import meaning
 
 NAMES = {
     "null": "null",
@@ -22,16 +23,7 @@ NAMES = {
     "string": "text",
 }
 BOUNDS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
-# Values of other programs, and the nearest of ours.
-OTHER_VALUES = {
-    "float16 bfloat16 half 16-mixed bf16-mixed": "bf16",
-    "float32 float full": "fp32",
-    "gpu": "cuda",
-    "tiktoken": "gpt2",
-    "character chars": "char",
-    "gelu_new gelu_pytorch_tanh": "gelu",
-    "adam adamw_torch adamw_torch_fused": "adamw",
-}
+WORDS = {"yes": True, "on": True, "no": False, "off": False, "none": None}  # of YAML 1.1 and Python
 
 
 def is_accepted(section: str, key: str, value: object) -> bool:
@@ -54,16 +46,27 @@ def describe_accepted(section: str, key: str) -> str:
     return next(own, None) or _joined([_describe(schema) for schema in _alternatives(section, key)])
 
 
-def explain_refusal(section: str, key: str, value: Value) -> str:
-    """Say which values a key accepts instead of `value`, and which one the user may have meant."""
+def explain_refusal(name: str, value: Value) -> str:
+    """Say which values a key "section.key" accepts instead of `value`, and which one the user may have meant."""
+    section, _, key = name.partition(".")
     limit = " The largest number is 2**63 - 1." if isinstance(value, int) and value > INT64_MAX else ""
     advice = next((f" Write {shown(repair)}." for repair in accepted_repairs(section, key, value)), "")
-    return f"{section}.{key} is {shown(value)}, but it must be {describe_accepted(section, key)}.{limit}{advice}"
+    return f"{name} is {shown(value)}, but it must be {describe_accepted(section, key)}.{limit}{advice}"
 
 
 def accepted_repairs(section: str, key: str, value: Value) -> Iterator[Value]:
     """Yield values that the key accepts and that may be meant by `value`, likeliest first."""
-    return (repair for repair in _repairs(section, key, value) if is_accepted(section, key, repair))
+    repairs: list[Value] = []
+    if isinstance(value, int | float):
+        whole = [int(value)] if isinstance(value, float) and value.is_integer() else []
+        repairs = [*whole, write(value)]  # 1e3 for a whole number, 12 for the text "12"
+    elif isinstance(value, str) and len(value) <= MAX_SHOWN:
+        word = value.strip().lower()
+        choices = [choice for schema in _alternatives(section, key) for choice in _choices(schema)]
+        near = difflib.get_close_matches(word, choices, n=1, cutoff=0.7)
+        plain = parse_scalar(re.sub(r"(?<=\d)_(?=\d{3})", "", word))  # "3e-4", 1_000
+        repairs = [plain, WORDS.get(word, value), [value], *filter(None, [meaning("value", word)]), *near]
+    return (repair for repair in repairs if is_accepted(section, key, repair))
 
 
 @functools.cache
@@ -88,20 +91,3 @@ def _describe(schema: dict[str, Any]) -> str:
 
 def _joined(parts: list[str]) -> str:
     return " or ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
-
-
-def _repairs(section: str, key: str, value: Value) -> Iterator[Value]:
-    """Yield values that the user may have meant, valid for the key or not."""
-    if isinstance(value, float) and value.is_integer():
-        yield int(value)  # 1e3 for a whole number
-    if isinstance(value, int | float):
-        yield write(value)  # 12 for the text "12"
-    if not isinstance(value, str) or len(value) > MAX_SHOWN:
-        return
-    word = value.strip().lower()
-    yield parse_scalar(re.sub(r"(?<=\d)_(?=\d{3})", "", word))  # "3e-4", 1_000
-    yield {"yes": True, "on": True, "no": False, "off": False, "none": None}.get(word, value)  # YAML 1.1, Python
-    yield [value]
-    yield from (ours for names, ours in OTHER_VALUES.items() if word in names.split())
-    choices = [choice for schema in _alternatives(section, key) for choice in _choices(schema)]
-    yield from difflib.get_close_matches(word, choices, n=1, cutoff=0.7)

@@ -1,8 +1,8 @@
-"""Write the files in configs/ that follow from the schema: schema.json, and the comments of the shipped configs.
+"""Write the files in configs/ that name every key of the schema: schema.json, small.yaml and lesson-base.yaml.
 
-    python -m gptlite.config.documents      after a change of the schema, or of a value in a shipped config
+    python -m gptlite.config.documents      after a change of the schema, or of a value in one of these
 
-A shipped config keeps its values and the comment at its top; all other comments are written here.
+The two configs keep their values and the comment at their top; small.yaml gets a comment for every key.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from gptlite.config.accepted import describe_accepted
-from gptlite.config.loading import builtin_folder, load_config
+from gptlite.config.loading import EXTENDS, builtin_folder, dump_config, load_config
 from gptlite.config.schema import SECTIONS, RunConfig
 from gptlite.config.yaml import write
 from gptlite.storage.files import replace
 
 WIDTH = 118  # of a comment line
+EXTENDS_MEANING = "a file beside this one, or a shipped config, whose values count where this file has none"
 
 
 def json_schema() -> dict[str, Any]:
@@ -34,7 +35,7 @@ def json_schema() -> dict[str, Any]:
         "title": "gptlite config",
         "type": "object",
         "additionalProperties": False,
-        "properties": sections,
+        "properties": {EXTENDS: {"type": "string", "description": EXTENDS_MEANING}, **sections},
     }
 
 
@@ -67,11 +68,11 @@ def _commented_lines(cfg: RunConfig) -> Iterator[str]:
 
 
 def rewrite_configs(folder: Path) -> None:
-    """Write schema.json and the comments of every config in `folder`. Raises ConfigError, StorageError."""
+    """Write the files of `folder` that follow from the schema. Raises ConfigError, StorageError."""
     replace(folder / "schema.json", schema_text().encode())
-    for path in sorted(folder.glob("*.yaml")):
-        heading = read_heading(path.read_text("utf-8"))
-        replace(path, commented(load_config(path), heading).encode())
+    small, base = folder / "small.yaml", folder / "lesson-base.yaml"
+    replace(small, commented(load_config(small), read_heading(small.read_text("utf-8"))).encode())
+    replace(base, f"{read_heading(base.read_text('utf-8'))}\n{dump_config(load_config(base))}".encode())
 
 
 if __name__ == "__main__":

@@ -6,13 +6,14 @@ import dataclasses
 import itertools
 import math
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from gptlite.config import yaml
-from gptlite.config.loading import Override, check_key
+from gptlite.config.loading import Override
 from gptlite.config.saved import shortened
 from gptlite.config.schema import RunConfig
+from gptlite.config.suggest import check_key
 from gptlite.config.yaml import Value, YamlError, shown, write
 from gptlite.errors import ConfigError, Problem, gathered
 from gptlite.storage.files import TEMP_MARK
@@ -54,20 +55,23 @@ def read_axes(texts: Sequence[str], taken: Collection[str] = ()) -> list[SweepAx
         with gathered(problems):
             axes.append(_read_axis(text))
     keys = [text.partition("=")[0].strip() for text in texts]
-    found: list[str] = []
-    for key in dict.fromkeys(keys):
-        if keys.count(key) > 1:
-            found.append(f"{shown(key)} is given {keys.count(key)} times. Give it once, with all of its values.")
-        if key in taken:
-            found.append(f"{key} is also set to a single value. Leave one of the two out.")
-    if "run.dir" in keys:
-        found.append("run.dir cannot be swept, because all runs of a sweep are in one folder. Set it to one value.")
-    if (n_points := math.prod(len(axis.values) for axis in axes)) > MAX_POINTS:
-        found.append(f"these values combine to {n_points:,} runs, but at most {MAX_POINTS:,} are allowed.")
-    problems += map(Problem, found)
+    n_points = math.prod(len(axis.values) for axis in axes)
+    problems += map(Problem, _conflicts(keys, taken, n_points))
     if problems:
         raise ConfigError(problems)
     return axes
+
+
+def _conflicts(keys: Sequence[str], taken: Collection[str], n_points: int) -> Iterator[str]:
+    for key in dict.fromkeys(keys):
+        if keys.count(key) > 1:
+            yield f"{shown(key)} is given {keys.count(key)} times. Give it once, with all of its values."
+        if key in taken:
+            yield f"{key} is also set to a single value. Leave one of the two out."
+        if key == "run.dir":
+            yield "run.dir cannot be swept, because all runs of a sweep are in one folder. Set it to one value."
+    if n_points > MAX_POINTS:
+        yield f"these values combine to {n_points:,} runs, but at most {MAX_POINTS:,} are allowed."
 
 
 def _read_axis(text: str) -> SweepAxis:
@@ -91,18 +95,18 @@ def _read_axis(text: str) -> SweepAxis:
 
 def points(axes: Sequence[SweepAxis], sweep: str) -> list[Point]:
     """Combine all values; the last key changes fastest. Names sort: the sweep's name and a number come first."""
-    short = shortened([axis.key for axis in axes])
+    keys = [axis.key for axis in axes]
+    short = shortened(keys)
     combined = list(itertools.product(*(axis.values for axis in axes)))
     digits = max(2, len(str(len(combined))))
-    found = []
+    grid = []
     for number, values in enumerate(combined, start=1):
-        by_key = dict(zip([axis.key for axis in axes], values, strict=True))
         start = f"{sweep}-{number:0{digits}}"
-        settings = "".join(f"-{short[key]}={value_in_name(value)}" for key, value in by_key.items())
+        settings = "".join(f"-{short[key]}={value_in_name(value)}" for key, value in zip(keys, values, strict=True))
         settings = settings.replace(TEMP_MARK, "-tmp-")  # the mark of unfinished files
         name = (start + settings).encode()[: max(MAX_NAME_BYTES, len(start.encode()))].decode(errors="ignore")
-        found.append(Point(name, by_key))
-    return found
+        grid.append(Point(name, dict(zip(keys, values, strict=True))))
+    return grid
 
 
 def value_in_name(value: Value) -> str:
@@ -133,21 +137,18 @@ def load_points(
     Raises ConfigError with every problem once; a problem that not all points share names the points.
     """
     configs: list[RunConfig] = []
-    found: dict[Problem, list[Point]] = {}
+    affected: dict[Problem, list[str]] = {}
     for point in grid:
         problems: list[Problem] = []
         with gathered(problems):
-            own = [Override(where, key, value) for key, value in point.values.items()]
-            configs.append(load(own))
+            configs.append(load([Override(where, key, value) for key, value in point.values.items()]))
         for problem in problems:
-            found.setdefault(problem, []).append(point)
-    if found:
-        raise ConfigError([_with_points(problem, points, len(grid)) for problem, points in found.items()])
+            affected.setdefault(problem, []).append(point.name)
+    problems = []
+    for problem, names in affected.items():
+        others = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        which = f" Affected: {names[0]}{others}." if len(names) < len(grid) else ""
+        problems.append(dataclasses.replace(problem, sentence=problem.sentence + which))
+    if problems:
+        raise ConfigError(problems)
     return configs
-
-
-def _with_points(problem: Problem, points: Sequence[Point], n_points: int) -> Problem:
-    if len(points) == n_points:
-        return problem
-    others = f" and {len(points) - 1} more" if len(points) > 1 else ""
-    return dataclasses.replace(problem, sentence=f"{problem.sentence} Affected: {points[0].name}{others}.")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from gptlite.config.rules import SAMPLE_RULES, Section
+from gptlite.config.rules import Section, sample_rules
 from gptlite.config.values import Count, Natural, NonNegative, Positive, StopTexts, StopTokens, key
 
 DEFAULT_LENGTH_PENALTY = 1.0
@@ -15,7 +15,7 @@ DEFAULT_LENGTH_PENALTY = 1.0
 class SampleSection(Section):
     """Defaults of gptlite sample."""
 
-    rules = SAMPLE_RULES
+    rules = staticmethod(sample_rules)
 
     max_new_tokens: Count = key(200, "maximum number of tokens to generate")
     temperature: NonNegative = key(0.8, "sampling temperature; 0 is greedy, ignored by beam search")

@@ -24,27 +24,21 @@ def saved_values(text: str) -> dict[str, Value]:
     """Return every key with its value, unchecked: {"train.lr": 0.002, ...}. Raises YamlError."""
     values: dict[str, Value] = {}
     section = ""
-    for line in text.removesuffix("\n").split("\n"):
-        if section and (found := _KEY.fullmatch(line)):
-            try:
-                values[f"{section}.{found[1]}"] = _read_value(found[2])
-            except YamlError:  # such as a list over several lines
-                return _values_of_edited(text)
-        elif found := _SECTION.fullmatch(line):
-            section = found[1]
-        else:
-            return _values_of_edited(text)
-    return values
-
-
-def _values_of_edited(text: str) -> dict[str, Value]:
-    sections = yaml.read(text).value
-    values: dict[str, Value] = {}
-    for name, keys in sections.items() if isinstance(sections, dict) else [("", sections)]:
-        if not isinstance(keys, dict | None):
-            raise YamlError(1, "a config is a mapping with sections.")
-        values |= {f"{name}.{key}": value for key, value in (keys or {}).items()}
-    return values
+    try:
+        for line in text.removesuffix("\n").split("\n"):
+            if section and (key := _KEY.fullmatch(line)):
+                values[f"{section}.{key[1]}"] = _read_value(key[2])
+            elif head := _SECTION.fullmatch(line):
+                section = head[1]
+            else:
+                raise YamlError(1, "this is not as dump_config writes it.")
+        return values
+    except YamlError:  # edited by hand, with a list over several lines, say
+        sections = yaml.read(text).value
+    if not isinstance(sections, dict) or not all(isinstance(keys, dict | None) for keys in sections.values()):
+        raise YamlError(1, "a config is a mapping with sections.")
+    mappings = {name: keys for name, keys in sections.items() if isinstance(keys, dict)}
+    return {f"{name}.{key}": value for name, keys in mappings.items() for key, value in keys.items()}
 
 
 def shortened(keys: Sequence[str]) -> dict[str, str]:

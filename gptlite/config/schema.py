@@ -15,13 +15,13 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args
 from pydantic import BaseModel, ConfigDict, Field
 
 from gptlite.config.rules import (
-    DATA_RULES,
     DEFAULT_VAL_FRACTION,
     DEFAULT_VAL_MAX_BYTES,
-    MODEL_RULES,
-    TOKENIZER_RULES,
     Section,
-    known_home,
+    data_rules,
+    model_rules,
+    run_rules,
+    tokenizer_rules,
 )
 from gptlite.config.sampling import SampleSection
 from gptlite.config.saved import DEFAULT_BPE_VOCAB_SIZE
@@ -68,7 +68,7 @@ class RunSection(Section):
     seed: Natural = key(1337, "random seed of the initial weights, the order of batches and dropout")
     dir: PathText = key("runs", "folder in which runs are created")
 
-    rules = (known_home("run.dir"),)
+    rules = staticmethod(run_rules)
 
 
 class DataSection(Section):
@@ -101,7 +101,7 @@ class DataSection(Section):
     )
     dir: PathText = key("data/prepared", "folder for prepared data sets")
 
-    rules = DATA_RULES
+    rules = staticmethod(data_rules)
 
     @property
     def folder(self) -> Path:
@@ -111,20 +111,22 @@ class DataSection(Section):
     @property
     def sources(self) -> list[str]:
         """`source` as a list."""
-        return [self.source] if isinstance(self.source, str) else self.source
+        return _listed(self.source)
 
     @property
     def val_sources(self) -> list[str]:
         """`val_source` as a list; empty where validation is a part of `source`."""
-        if self.val_source is None:
-            return []
-        return [self.val_source] if isinstance(self.val_source, str) else self.val_source
+        return _listed(self.val_source)
+
+
+def _listed(paths: str | list[str] | None) -> list[str]:
+    return [paths] if isinstance(paths, str) else paths or []
 
 
 class TokenizerSection(Section):
     """The conversion of text to token ids."""
 
-    rules = TOKENIZER_RULES
+    rules = staticmethod(tokenizer_rules)
     decides = MappingProxyType({"from": ("kind", "vocab_size")})
 
     kind: Literal["char", "bpe", "gpt2", "cl100k_base", "o200k_base"] = key(
@@ -155,7 +157,7 @@ class Dropout(NamedTuple):
 class ModelSection(Section):
     """The architecture of the model."""
 
-    rules = MODEL_RULES
+    rules = staticmethod(model_rules)
 
     n_layer: Count = key(4, "number of transformer blocks")
     n_head: Count = key(4, "attention heads per block; must divide n_embd")
@@ -244,8 +246,8 @@ class RunConfig(BaseModel):
 
     def given(self) -> dict[str, Any]:
         """The values by "section.key" that did not come from defaults."""
-        sections = {name: getattr(self, name) for name in RunConfig.model_fields}
-        return {f"{name}.{key}": value for name, own in sections.items() for key, value in own.given().items()}
+        sections = self.model_dump(exclude_unset=True)
+        return {f"{name}.{key}": value for name, values in sections.items() for key, value in values.items()}
 
     def with_values(self, values: Mapping[str, Any]) -> RunConfig:
         """Return this config with values by "section.key" replaced, validated again; the others are given as before.

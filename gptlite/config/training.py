@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from gptlite.config.rules import LOG_RULES, TRAIN_RULES, Section
+from gptlite.config.rules import Section, train_rules
 from gptlite.config.saved import DEFAULT_MAX_STEPS
 from gptlite.config.values import Auto, BelowOne, Count, Epochs, Fraction, Natural, NonNegative, Positive, Text, key
 
@@ -18,7 +18,7 @@ class TrainSection(Section):
     """The optimization: how long, with which batches, optimizer and learning rate."""
 
     alternatives = frozenset({"max_steps", "epochs", "max_minutes"})
-    rules = TRAIN_RULES
+    rules = staticmethod(train_rules)
 
     max_steps: Count | None = key(
         None, f"number of optimizer updates; null means {DEFAULT_MAX_STEPS}, or what epochs or max_minutes say"
@@ -147,8 +147,6 @@ class SaveSection(Section):
 
 class LogSection(Section):
     """Metrics."""
-
-    rules = LOG_RULES
 
     every: Count = key(10, "updates between log lines")
     tensorboard: bool = key(True, "also write TensorBoard files")

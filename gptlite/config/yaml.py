@@ -7,7 +7,6 @@ none, and aliases let a small file expand without bound.
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
@@ -120,18 +119,18 @@ def _value(node: yaml.Node, path: KeyPath, document: Document) -> Value:
         return parse_scalar(node.value) if node.style is None else str(node.value)
     if isinstance(node, yaml.SequenceNode):
         return [_value(item, path, document) for item in node.value]
-    found: dict[str, Value] = {}
+    mapping: dict[str, Value] = {}
     for key, item in node.value:
         line = key.start_mark.line + 1
         if not isinstance(key, yaml.ScalarNode):
             raise YamlError(line, "a key must be a word, not a list or mapping.")
         name = (*path, key.value)
-        if key.value in found:
+        if key.value in mapping:
             document.repeated.setdefault(name, line)
         else:
             document.lines[name] = line
-            found[key.value] = _value(item, name, document)
-    return found
+            mapping[key.value] = _value(item, name, document)
+    return mapping
 
 
 def parse_scalar(text: str) -> Scalar:
@@ -158,37 +157,23 @@ def write(value: Value) -> str:
     >>> write(3e-05), write("on"), write(["a b", "1"])
     ('3.0e-05', '"on"', '[a b, "1"]')
     """
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float) and not math.isfinite(value):
-        return {"nan": ".nan", "inf": ".inf", "-inf": "-.inf"}[str(value)]
-    if isinstance(value, float):
-        digits, exponent, power = repr(value).partition("e")
-        return digits + ".0" * (bool(exponent) and "." not in digits) + exponent + power
+    if isinstance(value, str):
+        return _write_text(value)
     if isinstance(value, list):
-        return "[" + ", ".join(write(item) for item in value) + "]"
+        return "[" + ", ".join(map(write, value)) + "]"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{write(key)}: {write(item)}" for key, item in value.items()) + "}"
-    return str(value) if isinstance(value, int) else _write_text(value)
+    return str(yaml.representer.SafeRepresenter().represent_data(value).value)
 
 
 def _write_text(text: str) -> str:
-    stays_text = _UNQUOTED.fullmatch(text) and isinstance(parse_scalar(text), str)
-    # PyYAML follows YAML 1.1, except for its booleans y and n
-    if stays_text and text.lower() not in ("y", "n") and yaml.safe_load(f"- {text}") == [text]:
-        return text
-    return '"' + "".join(map(_escaped, text)) + '"'
-
-
-def _escaped(char: str) -> str:
-    if char in '"\\':
-        return "\\" + char
-    if char.isprintable():
-        return char
-    code = ord(char)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    # PyYAML follows YAML 1.1, except for its booleans y and n.
+    if _UNQUOTED.fullmatch(text) and parse_scalar(text) == text and text.lower() not in ("y", "n"):
+        tag = yaml.resolver.Resolver().resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
+        if tag == yaml.resolver.Resolver.DEFAULT_SCALAR_TAG:
+            return text
+    escaped = (c if c.isprintable() and c != "\\" else c.encode("unicode_escape").decode() for c in text)
+    return '"' + "".join(escaped).replace('"', '\\"') + '"'
 
 
 def shown(value: Value) -> str:

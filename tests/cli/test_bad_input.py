@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from gptlite.cli import app, usage
+from gptlite.cli import app
 from gptlite.config.loading import load_config
 from gptlite.config.suggest import KEYS
+from gptlite.other_programs import MEANINGS
 from gptlite.runs.checkpoint import Checkpoint
 from gptlite.runs.run import Run
 from gptlite.storage import files
@@ -203,7 +204,7 @@ def test_a_read_only_folder_ends_with_exit_4(gptlite, monkeypatch):
         (
             ["train", "--init_from=gpt2"],
             "gptlite train: there is no option --init_from. Every run starts from random weights. "
-            "--resume RUN continues a run.",
+            "gptlite train --resume RUN continues a run.",
         ),
         (["train", "--file", "x"], "gptlite train: there is no option --file. Did you mean --data x?"),
         (["train", "-x"], "gptlite train: there is no option -x. See gptlite train --help."),
@@ -332,9 +333,9 @@ def test_what_is_said_about_options_of_other_programs_names_options_and_keys_tha
     commands = get_command(app.app).commands
     every = {**commands, "list": commands["runs"].commands["list"]}
     options = {name: {option for param in each.params for option in param.opts} for name, each in every.items()}
-    for name, table in usage._OTHER_OPTIONS.items():
-        for names, advice in table.items():
-            assert not options[name] & {f"--{each}" for each in names.split()}
+    for name in ("train", "prepare", "sample", "eval"):
+        for names, advice in MEANINGS[name].items():
+            assert not options[name] & {f"--{word.replace('_', '-')}" for word in names.split()}
             named = set(re.findall(r"(?<!\S)--?[a-z][a-z-]*", advice.partition(": torchrun")[0]))
             assert named <= options[name], (name, advice)
             assert set(re.findall(r"\b[a-z]+\.[a-z_]+\b", advice)) <= set(KEYS), advice

@@ -175,6 +175,21 @@ optim:
             "sample: {n: 5, beams: 4}",
             "1: sample.n is 5, but beam search with 4 beams finds at most 4 texts. Set beams to 5 or more.",
         ),
+        (
+            "train: {scheduled_sampling_start: 0.5}",
+            "1: train.scheduled_sampling is 0, so no input is replaced, and scheduled_sampling_decay, _start and "
+            "_until do nothing. Leave them out, or set scheduled_sampling above 0.",
+        ),
+        (
+            "train: {scheduled_sampling: 0.1, scheduled_sampling_start: 0.5}",
+            "1: train.scheduled_sampling_start is 0.5, above scheduled_sampling (0.1), but the fraction of replaced "
+            "inputs only rises. Use at most 0.1.",
+        ),
+        (
+            "train: {momentum: 0.5, optimizer: adamw}",
+            "1: train.momentum is 0.5, but optimizer is adamw, which uses beta1 and beta2 instead. Use "
+            "train.momentum=null or train.optimizer=muon.",
+        ),
         ("model: {n_embd: 1}", "1: model.n_embd is 1, which is not a multiple of n_head (4). Use 4."),
         ("run: {dir:}", "1: run.dir is null, but it must be the path of a folder."),
         ("\n\ttrain: 3", "2: there is a tab here. Indent with spaces."),
@@ -182,6 +197,11 @@ optim:
 )
 def test_a_problem_says_where_it_is_what_is_wrong_and_what_is_accepted(text, problem):
     assert problems_of(text) == [f"my.yaml:{problem}"]
+
+
+def test_the_keys_of_muon_may_be_set_where_the_optimizer_is_auto():
+    train = parse_config("train: {momentum: 0.5, adamw_lr: 0.1}", "my.yaml").train
+    assert (train.optimizer, train.momentum, train.adamw_lr) == ("auto", 0.5, 0.1)
 
 
 def test_a_value_of_any_length_is_cut_in_the_message():
@@ -279,8 +299,8 @@ def test_a_byte_order_mark_is_no_problem(tmp_path):
         (b"eval: {prompt: caf\xe9}", "the file is not UTF-8 text (byte 0xe9 at offset 18)"),
         (b"\x7fELF\x02\x01\x00", "1: the character U+007F"),
         (b"a: 1\n" * 20_000, "more than 65,536 bytes"),
-        (None, "there is no such file"),
-        ("folder", "this is a folder"),
+        (None, "the file cannot be read: No such file or directory. Check the path"),
+        ("folder", "the file cannot be read: Is a directory."),
     ],
 )
 def test_a_file_that_is_not_a_config_is_refused_in_one_line(tmp_path, content, message):
@@ -301,7 +321,7 @@ def test_an_unreadable_file_is_refused(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("pathlib.Path.open", refuse)
-    with pytest.raises(ConfigError, match=r"my.yaml: the file cannot be read \(Permission denied\)"):
+    with pytest.raises(ConfigError, match=r"my.yaml: the file cannot be read: Permission denied"):
         load_config(tmp_path / "my.yaml")
 
 

@@ -4,15 +4,10 @@ import pytest
 
 from gptlite.config.loading import load_config
 from gptlite.config.schema import SECTIONS
-from gptlite.config.suggest import (
-    EXPLAINED,
-    KEYS,
-    SECTION_SYNONYMS,
-    SYNONYMS,
-    explain_key,
-    suggest_key,
-    suggest_section,
-)
+from gptlite.config.suggest import KEYS, explain_key, suggest_key, suggest_section
+from gptlite.other_programs import MEANINGS
+
+SENTENCES = [meaning for meaning in MEANINGS["key"].values() if " " in meaning]
 
 
 @pytest.mark.parametrize(
@@ -20,6 +15,7 @@ from gptlite.config.suggest import (
     [
         ("train", "n_layer", ["model.n_layer"]),
         ("model", "batch_size", ["train.batch_size", "eval.batch_size"]),
+        ("eval", "batch-size", ["eval.batch_size"]),
         (None, "every", ["eval.every", "save.every", "log.every"]),
         (None, "train.lr", ["train.lr"]),
         ("train", "LR", ["train.lr"]),
@@ -59,20 +55,21 @@ def test_the_opposite_of_a_key_is_explained_and_not_suggested(key):
     assert "train.scheduled_sampling is the opposite" in explain_key(key)
     assert suggest_key("train", key) == []
     assert explain_key("train.lr") is None
-    names = {name for names in EXPLAINED for name in names.split()}
-    assert not names & ({name for names in SYNONYMS.values() for name in names.split()} | set(KEYS.values()))
 
 
-@pytest.mark.parametrize("sentence", EXPLAINED.values())
+@pytest.mark.parametrize("sentence", SENTENCES)
 def test_an_explanation_names_keys_that_exist_and_values_that_they_accept(sentence):
     named = re.findall(rf"\b(?:{'|'.join(SECTIONS)})\.[a-z_0-9]+", sentence)
     assert set(named) <= set(KEYS)
     load_config(None, re.findall(r"[a-z]+\.\w+=[\w.]*\w", sentence))
 
 
-def test_every_synonym_names_an_existing_key_and_stands_once():
-    assert set(SYNONYMS) <= set(KEYS)
-    assert set(SECTION_SYNONYMS) <= {name.partition(".")[0] for name in KEYS}
-    names = [name for synonyms in SYNONYMS.values() for name in synonyms.split()]
-    assert sorted(names) == sorted(set(names))
-    assert not set(names) & set(KEYS.values()), "a key's own name is found before its synonyms"
+def test_every_name_of_another_program_means_an_existing_key_or_section_and_stands_once():
+    assert {meaning for meaning in MEANINGS["key"].values() if " " not in meaning} <= set(KEYS)
+    assert set(MEANINGS["section"].values()) <= set(SECTIONS)
+    for table in MEANINGS.values():
+        names = " ".join(table).split()
+        assert sorted(names) == sorted(set(names))
+        assert not set("".join(names)) & {"-", "."}
+    words = set(" ".join(MEANINGS["key"]).split())
+    assert not words & set(KEYS.values()), "a key's own name is found before those of other programs"
