@@ -197,8 +197,6 @@ def _prepared_of(run: Run, cfg: RunConfig, listener: Listener) -> Prepared:
         prepared = prepare(cfg.data, with_its_tokenizer.tokenizer, listener.say)
     _check_same(run, prepared.manifest.fingerprint)
     prepared.verify()
-    if not prepared.sealed:
-        listener.say(f"warning: {prepared.path} was prepared by an earlier version; prepare the text again to seal it")
     return prepared
 
 

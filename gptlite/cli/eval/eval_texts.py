@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,9 +14,9 @@ from gptlite.cli.files import check_text_file
 from gptlite.errors import DataError, Problem, RunError, gathered, located
 
 if TYPE_CHECKING:
+    from gptlite.data.dataset.manifest import Baselines
     from gptlite.data.dataset.prepared import Prepared
     from gptlite.data.dataset.tokens import Tokens
-    from gptlite.data.preparing.baselines import Baselines
     from gptlite.inference.language_model import LanguageModel
 
 
@@ -105,8 +105,6 @@ def read_file(file: str, runs: Sequence[SelectedModel]) -> str:
 
 def validation_text(runs: Sequence[SelectedModel]) -> Text:
     """Return the validation text that the runs share. RunError with every problem if it is damaged or not the same."""
-    from gptlite.data.preparing.baselines import ByteMeter
-
     prepared = find_prepared(runs, " Or score a text with --file.")
     first = prepared[runs[0].label]
     for label, other in prepared.items():
@@ -115,15 +113,9 @@ def validation_text(runs: Sequence[SelectedModel]) -> Text:
                 f"{runs[0].label} and {label} have different validation texts ({first.path} and {other.path}). "
                 "Compare them on the same text with --file."
             )
-    meter, characters = ByteMeter(), 0
-    for piece in validation_bytes(first):
-        meter.feed(piece)
-        characters += len(piece.translate(None, delete=CONTINUATION_BYTES))
-    baselines = first.manifest.baselines
-    if baselines.bigram is None:
-        baselines = replace(baselines, bigram=round(meter.bigram(), 4))
+    characters = sum(len(piece.translate(None, delete=CONTINUATION_BYTES)) for piece in validation_bytes(first))
     name = f"validation text of {', '.join(dict.fromkeys(run.name for run in runs))}"
-    return Text(name, first.manifest.val.bytes, characters, baselines, "", prepared)
+    return Text(name, first.manifest.val.bytes, characters, first.manifest.baselines, "", prepared)
 
 
 def validation_bytes(prepared: Prepared) -> Iterator[bytes]:

@@ -105,7 +105,7 @@ def figures_of(score: Score) -> dict[str, float | None]:
 def score_table(text: Text, scores: Sequence[tuple[ScoreRow, Score]]) -> Iterator[str]:
     """Yield a heading and the table of a text, with a line per run and per baseline."""
     from gptlite.cli import tables
-    from gptlite.data.preparing.baselines import MIN_COMPRESSOR_BYTES
+    from gptlite.data.dataset.manifest import MIN_COMPRESSOR_BYTES
 
     lines = [score_cells(row, score) for row, score in scores]
     for key, name in BASELINES.items():

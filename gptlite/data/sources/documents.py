@@ -99,7 +99,7 @@ class Reading:
         return self if given else replace(self, documents=card.documents, separator=card.separator)
 
     @property
-    def more_than_text(self) -> dict[str, str]:
+    def fingerprint_fields(self) -> dict[str, str]:
         """The keys that make other documents than whole files, with their values."""
         if self.documents == "records":
             keys = ["documents", "field", "column"]
@@ -141,6 +141,11 @@ def holds_records(path: Path) -> bool:
     return plain_suffix(path) in _KIND_BY_SUFFIX
 
 
+def is_skipped(head: bytes, reading: Reading) -> bool:
+    """Tell from its first bytes whether a file of a folder is skipped, without reading the rest, which may be large."""
+    return is_binary(head, reading.encoding)
+
+
 def read_documents(
     path: Path,
     name: str,
@@ -161,7 +166,7 @@ def read_documents(
         return
     with open_plain(path) as file:
         head = file.read(HEAD_BYTES)
-        if skip_binary and is_binary(head, reading.encoding):  # without reading the rest, which may be large
+        if skip_binary and is_skipped(head, reading):
             skipped[kind_of(head) or BINARY, name] += 1
             return
         for line, text in _records(kind, path, reading, _lines(path, reading, head, file)):
@@ -211,7 +216,7 @@ def _decode(pieces: Iterable[bytes], path: Path, reading: Reading) -> Iterator[s
 
 def _is_binary(path: Path, reading: Reading, first: bytes) -> bool:
     """Whether a file has NUL anywhere, which has to be known before its first piece is used as text."""
-    if is_binary(first[:HEAD_BYTES], reading.encoding):  # without reading the rest, which may be large
+    if is_skipped(first[:HEAD_BYTES], reading):
         return True
     if is_wide(reading.encoding):
         try:

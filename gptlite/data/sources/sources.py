@@ -32,7 +32,7 @@ _NOT_LIBRARY = frozenset(
 )
 
 # Files that mark a run and a prepared data set.
-_OUTPUT_MARKS = (("config.yaml", "run.json"), ("manifest.json", "train-00000.bin", "train-00000.idx"))
+_OUTPUT_MARKS = (("config.yaml", "run.json"), ("MANIFEST.json", "train-00000.bin"))
 _OUTPUT = "gptlite output folder"
 _ESCAPED = re.compile(r"\[([*?[])\]")  # a special character, as glob.escape writes it
 
