@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import operator
-import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -20,6 +19,7 @@ from gptlite.config.schema import ModelSection
 from gptlite.data.dataset.batches import eval_batches
 from gptlite.data.dataset.eval_windows import EvalWindows
 from gptlite.data.dataset.tokens import TokenArray, Tokens
+from gptlite.data.sources.charset import in_normal_form
 from gptlite.errors import ConfigError
 from gptlite.formatting import counted
 from gptlite.inference.beam import Candidate, Hypothesis, beam_search
@@ -84,7 +84,7 @@ class LanguageModel:
 
     def normalize(self, text: str) -> str:
         """The text in the Unicode normal form of the training text."""
-        return unicodedata.normalize("NFC", text) if self.info.normalize == "nfc" else text
+        return in_normal_form(text, self.info.normalize)
 
     def drop_unknown(self, text: str) -> str:
         """The normalized text without the characters that the tokenizer does not know."""

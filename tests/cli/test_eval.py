@@ -251,7 +251,7 @@ def test_runs_with_different_validation_texts_can_only_be_compared_on_a_file(gpt
 BAD = [
     (["char", "-f", "one.txt"], ["one.txt: the text has 1 token, but scoring needs at least 2."]),
     (["char", "-f", "empty.txt"], ["empty.txt: the file is empty. Choose a file with text."]),
-    (["char", "-f", "binary.txt"], ["binary.txt: this is not text but binary data: byte 0 is NUL. "]),
+    (["char", "-f", "binary.txt"], ["binary.txt: this is not text but binary data: it has NUL characters. "]),
     (
         ["char", "-f", "things", "-f", "gone.txt"],
         ["--file things: this is a folder, not a text file.", "--file gone.txt: there is no such file."],

@@ -237,9 +237,7 @@ def test_a_document_too_short_to_be_split_is_refused(tmp_path: Path, text: str, 
 def test_a_bad_text_is_refused_before_anything_is_written(tmp_path: Path, section: Section) -> None:
     data = section(tmp_path, {"a.txt": "x"}, source=str(tmp_path / "texts"))
     (tmp_path / "texts" / "b.txt").write_bytes(b"caf\xe9 au lait")
-    with pytest.raises(
-        DataError, match=r"b\.txt: the text is not valid utf-8 at byte 3 \(0xe9\)\. It looks like cp1252"
-    ):
+    with pytest.raises(DataError, match=r"b\.txt: the text is not valid utf-8 at byte 3\. It may be cp1252"):
         prepare(data, CHAR)
     assert not (tmp_path / "prepared").exists()
 
