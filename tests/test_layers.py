@@ -89,8 +89,8 @@ def import_breaches(path: str, tree: ast.AST) -> Iterator[str]:
 
 
 def part_breaches(path: str, tree: ast.AST) -> Iterator[str]:
-    package, part = package_of(path), PurePosixPath(path).parts[2]
-    order = PARTS.get(package, ())
+    package = package_of(path)
+    order, part = PARTS.get(package, ()), PurePosixPath(path).parent.name
     for line, name in imports(path, tree) if part in order else ():
         names = name.split(".")
         other = names[2] if names[:2] == ["gptlite", package] and len(names) > 2 else ""
@@ -99,7 +99,7 @@ def part_breaches(path: str, tree: ast.AST) -> Iterator[str]:
 
 
 def imported_modules(path: str, tree: ast.Module) -> set[str]:
-    """The files of gptlite that a file imports, inside functions too; under `if TYPE_CHECKING` only where PARTS says."""
+    """The files of gptlite that a file imports, inside functions too; for types only where PARTS says."""
     for node in ast.walk(tree) if package_of(path) not in PARTS else ():
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             node.body = [ast.Pass()]
