@@ -95,7 +95,7 @@ def check_scorable(tokens: Tokens) -> None:
 
 
 def detokenize(tokens: Tokens, tokenizer: Tokenizer, *, separator: bytes = b"") -> Iterator[bytes]:
-    """The text of ids in UTF-8, in pieces that may end inside a character. End-of-text becomes `separator`."""
+    """Yield the text of ids in UTF-8, in pieces that may end inside a character. End-of-text becomes `separator`."""
     token_bytes = list(tokenizer.token_bytes())
     token_bytes[tokenizer.eot_id] = separator
     for start in range(0, tokens.n_tokens, _PIECE):

@@ -82,18 +82,18 @@ class Reading:
 
     @classmethod
     def of(cls, data: DataSection) -> Reading:
-        """The keys of a config."""
+        """Take the keys of a config."""
         return cls(**{each.name: getattr(data, each.name) for each in fields(cls)})
 
     def of_files(self, files: Collection[Path]) -> Reading:
-        """The same with `documents` decided: records where all files hold some; beside other files they are text."""
+        """Decide `documents`: records where all files hold some; beside other files they are text."""
         if self.documents is not None:
             return self
         all_records = bool(files) and all(holds_records(path) for path in files)
         return replace(self, documents="records" if all_records else "files")
 
     def of_card(self, card: Card) -> Reading:
-        """The same with what a named data set says of its documents, unless the config says anything of that."""
+        """Return the same with what a named data set says of its documents, unless the config says anything of that."""
         given = self.documents is not None or self.separator is not None
         return self if given else replace(self, documents=card.documents, separator=card.separator)
 
@@ -128,7 +128,7 @@ class Reading:
         return codecs.lookup(self.encoding).name == "utf-8" and self.normalize == "none" and self.errors == "strict"
 
     def decode(self, raw: bytes, where: str) -> str:
-        """Text from bytes. DataError as in `charset.decode`."""
+        """Return text from bytes. DataError as in `charset.decode`."""
         return decode(raw, self.encoding, self.normalize, where, errors=self.errors)
 
 
@@ -136,7 +136,7 @@ PLAIN = Reading()
 
 
 def holds_records(path: Path) -> bool:
-    """Whether the ending of a file is one of those for records."""
+    """Tell whether the ending of a file is one of those for records."""
     return plain_suffix(path) in _KIND_BY_SUFFIX
 
 
