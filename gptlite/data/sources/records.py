@@ -32,7 +32,7 @@ def json_records(path: Path, field: str, lines: Iterator[str]) -> Iterator[tuple
 
 
 def rows(path: Path, column: str, lines: Iterator[str], delimiter: str) -> Iterator[tuple[int, str]]:
-    """Yield the values of a column. DataError where the first row does not name it once, or for a row of another length."""
+    """Yield the values of a column. DataError where the first row does not name it once, or a row has another length."""
     csv.field_size_limit(sys.maxsize)  # of the whole process; its default refuses a long text
     table = csv.reader(lines, delimiter=delimiter, strict=True)
     try:
@@ -69,7 +69,7 @@ def _parse(text: str, where: str) -> Any:
 
 
 def _text_of(record: Any, field: str, where: str) -> str:
-    """Return the text of a record: the record if it is a string, its field, or its messages as lines of `role: content`."""
+    """Return the text of a record: itself if it is a string, its field, or its messages as lines of `role: content`."""
     if isinstance(record, str):
         return check_text(record, where)
     if isinstance(record, dict) and field == "text" and "text" not in record and "messages" in record:

@@ -118,7 +118,7 @@ class Source:
 
 
 def describe_skipped(skipped: Skipped) -> str:
-    """Return a remark such as " (skipped: 2 binary files: a.png, b.zip; 3 empty lines)"; empty if nothing was skipped."""
+    """Return a remark such as " (skipped: 2 binary files: a.png, b.zip; 3 empty lines)"; empty if nothing was."""
     parts = []
     for kind, each in itertools.groupby(sorted(skipped), key=lambda found: found[0]):
         found = list(each)
