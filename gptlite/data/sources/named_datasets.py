@@ -42,7 +42,7 @@ class Card:
         return folder / f"{self.name}.txt"
 
     def fetch(self, folder: Path, say: Say = say_nothing, *, where: str = "data.source") -> Path:
-        """Return the text as a file in `folder`, downloaded if it is missing. StorageError, about `where`, if that fails.
+        """Return the text as a file in `folder`, downloaded if missing. StorageError about `where` if that fails.
 
         `say` gets the progress. The download is checked by sha256. Later only the size is checked here; code that
         hashes the file calls `check_sha256`.

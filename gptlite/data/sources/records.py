@@ -32,7 +32,7 @@ def json_records(path: Path, field: str, lines: Iterator[str]) -> Iterator[tuple
 
 
 def rows(path: Path, column: str, lines: Iterator[str], delimiter: str) -> Iterator[tuple[int, str]]:
-    """Yield the values of a column. DataError where the first row does not name it once, or a row has another length."""
+    """Yield the values of a column. DataError where the first row does not name it once or a row has another length."""
     csv.field_size_limit(sys.maxsize)  # of the whole process; its default refuses a long text
     table = csv.reader(lines, delimiter=delimiter, strict=True)
     try:
