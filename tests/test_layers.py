@@ -34,6 +34,8 @@ PACKAGES = (
     ),
     *("loggers", "runs", "planning", "inference", "course", "training", "views", "cli"),
 )
+# Parts of a package, each of which imports only those before it; here imports for types count, too.
+PARTS = {"data": ("sources", "dataset", "preparing")}
 TORCH_PACKAGES = {"compute", "model", "inference", "course", "training"}
 COURSE_USERS = {"course", "views", "cli"}  # and the step, which needs scheduled sampling
 TORCH_FILES = {"gptlite/data/dataset/batches.py", "gptlite/runs/checkpoint.py"}
@@ -90,9 +92,19 @@ def import_breaches(path: str, tree: ast.AST) -> Iterator[str]:
             yield f"{path}:{line}: imports {name}"
 
 
+def part_breaches(path: str, tree: ast.AST) -> Iterator[str]:
+    package = package_of(path)
+    order, part = PARTS.get(package, ()), PurePosixPath(path).parent.name
+    for line, name in imports(path, tree) if part in order else ():
+        names = name.split(".")
+        other = names[2] if names[:2] == ["gptlite", package] and len(names) > 2 else ""
+        if other in order and order.index(other) > order.index(part):
+            yield f"{path}:{line}: {package}.{part} imports {package}.{other}, which comes after it"
+
+
 def imported_modules(path: str, tree: ast.Module) -> set[str]:
-    """The files of gptlite that a file imports, inside functions too; under `if TYPE_CHECKING` does not count."""
-    for node in ast.walk(tree):
+    """The files of gptlite that a file imports, inside functions too; for types only where PARTS says."""
+    for node in ast.walk(tree) if package_of(path) not in PARTS else ():
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             node.body = [ast.Pass()]
     # `from a import b` may mean the file a/b.py, the package a/b or a name in a.
@@ -144,6 +156,7 @@ def breaches(path: str, source: str) -> list[str]:
     return [
         *found,
         *import_breaches(path, tree),
+        *part_breaches(path, tree),
         *print_breaches(path, tree),
         *size_breaches(path, tree, source.count("\n")),
     ]
@@ -159,6 +172,8 @@ def test_the_file_follows_the_rules(path: str) -> None:
     [
         ("gptlite/config/x.py", "from gptlite.data.dataset.shards import verify", "config imports data"),
         ("gptlite/config/x.py", "def f():\n    import gptlite.model", "config imports model"),
+        ("gptlite/data/dataset/x.py", "from gptlite.data.preparing.split import f", "data.dataset imports data.prep"),
+        ("gptlite/data/sources/x.py", "if TYPE_CHECKING:\n    from ..dataset import tokens", "imports data.dataset"),
         ("gptlite/runs/x.py", "from ..training import loop", "runs imports training"),
         ("gptlite/model/x.py", "from gptlite.compute.device import settings", "model imports compute"),
         ("gptlite/errors.py", "from .storage import files", "errors imports storage"),

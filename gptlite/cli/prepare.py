@@ -24,11 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gptlite.config.schema import RunConfig
-    from gptlite.data.dataset.manifest import Manifest
-    from gptlite.data.preparing.corpus import LongDocument
-    from gptlite.data.preparing.report import TextReport
-    from gptlite.data.preparing.split import RuleName
-
+    from gptlite.data.dataset.manifest import LongDocument, Manifest, RuleName
 
 SPLIT_RULES: dict[RuleName, str] = {
     "document_hash": "validation is whole documents, chosen by their content",
@@ -100,7 +96,7 @@ def show_named_texts(*others: object, verify: bool) -> None:
 
 def show_check(cfg: RunConfig) -> None:
     """Print the state of each file of a prepared data set. DataError if one is damaged or there is no such data set."""
-    from gptlite.data.preparing.find import check_prepared
+    from gptlite.data.preparing.fingerprint import check_prepared
 
     folder, states = check_prepared(cfg.data, cfg.tokenizer)
     emit(f"{folder}\n")
@@ -138,13 +134,12 @@ def summarize(manifest: Manifest) -> list[str]:
         f"split           {SPLIT_RULES[manifest.split_rule.rule]}",
         f"bits per byte   of the validation text: {compressors}byte frequencies {baselines.unigram:.3f}",
     ]
-    return lines if manifest.report is None else [*lines, *summarize_report(manifest.report, manifest)]
+    return [*lines, *summarize_report(manifest)]
 
 
-def summarize_report(report: TextReport, manifest: Manifest) -> Iterator[str]:
+def summarize_report(manifest: Manifest) -> Iterator[str]:
     """Say what is worth knowing of a text before training on it, one line each."""
-    from gptlite.data.preparing.overlap import LENGTH
-
+    report = manifest.report
     if manifest.train.documents > 1:
         longest = [f"{_place(document)} ({document.bytes:,} bytes)" for document in report.longest]
         yield f"longest         {', '.join(longest)}"
@@ -157,14 +152,8 @@ def summarize_report(report: TextReport, manifest: Manifest) -> Iterator[str]:
             f"unseen          {counted(report.n_val_only, 'character')} only in the validation text: "
             f"{on_one_line(report.val_only)}{more}"
         )
-    if report.overlap.sampled:
-        share = report.overlap.found / report.overlap.sampled
-        yield (
-            f"overlap         {100 * share:.1f} % of {report.overlap.sampled:,} strings of {LENGTH} bytes in the "
-            "validation text are in the training text, too"
-        )
     if report.withheld:
-        yield f"skipped         {counted(report.withheld, 'training document')} also found in the validation text"
+        yield f"skipped         {counted(report.withheld, 'training document')} that the validation text has, too"
     if report.forced_cuts:
         yield (
             f"cuts            {counted(report.forced_cuts, 'piece')} of a million characters without a blank or line "

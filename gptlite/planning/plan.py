@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
 from gptlite.config.schema import RunConfig
-from gptlite.data.dataset.manifest import Manifest
+from gptlite.data.dataset.manifest import Manifest, SplitRecord
 from gptlite.data.dataset.prepared import Prepared
 from gptlite.data.preparing.encode import free_bytes
-from gptlite.formatting import size
+from gptlite.formatting import counted, size
 from gptlite.planning.estimate import Estimate, estimate_run
 from gptlite.runs.run import runs_folder
 
@@ -57,7 +54,7 @@ def plan_run(
     warnings = (
         *warn_about_epochs(cfg, estimate),
         *warn_about_vocabulary(prepared.manifest),
-        *warn_about_block_size(cfg.model.block_size, prepared.document_lengths("train")),
+        *warn_about_block_size(cfg.model.block_size, prepared.manifest.train),
         *warn_about_warmup(cfg.train.effective_warmup_steps, cfg.train.updates),
         *warn_about_memory(cfg, estimate.memory.peak, available_memory),
         *warn_about_disk(cfg, estimate, free_bytes(runs_folder(cfg.run.dir))),
@@ -92,18 +89,14 @@ def warn_about_vocabulary(manifest: Manifest) -> Iterator[str]:
     )
 
 
-def warn_about_block_size(block_size: int, lengths: npt.NDArray[np.int64]) -> Iterator[str]:
+def warn_about_block_size(block_size: int, train: SplitRecord) -> Iterator[str]:
     """A context that mostly spans several documents. Says nothing about a single document."""
-    total = int(lengths.sum())
-    short = int(lengths[lengths < block_size].sum())
-    if len(lengths) < 2 or short <= total / 2:
-        return
-    ordered = np.sort(lengths)
-    fitting = ordered[np.searchsorted(np.cumsum(ordered), total / 2)]
-    yield (
-        f"model.block_size is {block_size}, but {short / total:.0%} of the text is in shorter documents. Use "
-        f"model.block_size={fitting} or less: the text of other documents does not help to predict."
-    )
+    if train.documents > 1 and block_size > train.half_length:
+        yield (
+            f"model.block_size is {block_size}, but more than half of the text is in documents of at most "
+            f"{counted(train.half_length, 'token')}. Use model.block_size={train.half_length} or less: the text of "
+            "other documents does not help to predict."
+        )
 
 
 def warn_about_warmup(warmup_steps: int, updates: int | None) -> Iterator[str]:

@@ -34,12 +34,12 @@ class Checkpoint(SealedFolder):
     """A checkpoint that was valid when it was opened."""
 
     @classmethod
-    def open(cls, path: Path, advice: str = ADVICE) -> Self:
-        """Open the checkpoint in a folder of any name, and check the size of each file.
+    def open(cls, path: Path, advice: str = ADVICE, *, sizes: bool = True) -> Self:
+        """Open the checkpoint in a folder of any name. sizes: check that of each file.
 
         Raise Damaged, naming the first file that changed, or RunError for another format version.
         """
-        opened = super().open(path, advice)
+        opened = super().open(path, advice, sizes=sizes)
         match opened.fields:
             case {"step": int(), "score": None | int() | float()}:
                 return opened

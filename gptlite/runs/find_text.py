@@ -26,7 +26,7 @@ def find_text(run: Run, cfg: RunConfig) -> Prepared | None:
     """Return the prepared folder of a run; None if it is neither where it was nor in the current data.dir."""
     recorded = Path(run.recorded("prepared", str))
     places = (recorded, cfg.data.folder / recorded.name, RunConfig().data.folder / recorded.name)
-    return next((Prepared(place) for place in places if (place / "manifest.json").is_file()), None)
+    return next((Prepared(place) for place in places if (place / MANIFEST).is_file()), None)
 
 
 def with_tokenizer(cfg: RunConfig, say: Say = say_nothing) -> RunConfig:

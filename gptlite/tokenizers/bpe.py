@@ -20,7 +20,6 @@ import numpy.typing as npt
 from gptlite.errors import DataError
 from gptlite.storage.sealed_json import dump_sealed
 from gptlite.tokenizers import folder, huggingface
-from gptlite.tokenizers.bpe_sample import sample
 from gptlite.tokenizers.cuts import last_cut
 from gptlite.tokenizers.folder import END_OF_TEXT, META_FILE, checked_ids, not_a_tokenizer
 
@@ -164,7 +163,7 @@ class BpeTokenizer:
 def train_bpe(texts: Iterable[str], vocab_size: int) -> BpeTokenizer:
     """Train a BPE of at most `vocab_size` ids: 256 bytes, merges, end-of-text. Equal texts give equal ids.
 
-    It has fewer ids if the text has too few pairs that occur twice. Of large texts it reads a sample: `sample`.
+    It has fewer ids if the text has too few pairs that occur twice.
     """
     from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 
@@ -180,7 +179,7 @@ def train_bpe(texts: Iterable[str], vocab_size: int) -> BpeTokenizer:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    trained.train_from_iterator(sample(texts), trainer)
+    trained.train_from_iterator(texts, trainer)
     in_order = sorted(trained.get_vocab().items(), key=lambda item: item[1])
     merged = tuple(huggingface.to_bytes(token) for token, _ in in_order[256:])
     ranks = (*(bytes([byte]) for byte in range(256)), *merged)

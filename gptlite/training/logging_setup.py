@@ -70,5 +70,5 @@ def settings_of(cfg: RunConfig, manifest: Manifest) -> dict[str, Value]:
 def baselines_of(manifest: Manifest) -> dict[str, float]:
     """Return the bits per byte of each baseline, by name; compressors only on texts that are long enough for them."""
     lines = manifest.baselines
-    found = {"unigram": lines.unigram} | ({} if lines.bigram is None else {"bigram": lines.bigram})
+    found = {"unigram": lines.unigram, "bigram": lines.bigram}
     return found | ({"gzip": lines.gzip, "xz": lines.xz} if manifest.compressors_meaningful else {})

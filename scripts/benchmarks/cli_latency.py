@@ -94,7 +94,7 @@ def train(folder: Path, *arguments: str) -> tuple[float, dict[str, Any]]:
 def quickstart(folder: Path) -> list[Figure]:
     """The training of scripts/quickstart, the preparing of the text left out."""
     prepared = subprocess.run([*GPTLITE, "prepare"], cwd=folder, check=True, capture_output=True, text=True)
-    manifest = json.loads((folder / prepared.stdout.split()[-1] / "manifest.json").read_text())
+    manifest = json.loads((folder / prepared.stdout.split()[-1] / "MANIFEST.json").read_text())
     elapsed, last = train(folder)
     score, xz = Spread.of([last["bits_per_byte"]]), manifest["baselines"]["xz"]
     return [

@@ -31,7 +31,7 @@ def set_(key: str, value: object) -> list[str]:
 CASES = [
     (["--data", "gone.txt"], "error: --data: there is no file, folder or data set named gone.txt. "),
     (["--data", "empty.txt"], "empty.txt: the file is empty. Choose a file with text."),
-    (["--data", "binary.txt"], "binary.txt: this is not text but binary data: byte 3 is NUL. "),
+    (["--data", "binary.txt"], "binary.txt: this is not text but binary data: it has NUL characters. "),
     (["--data", "latin.txt"], "latin.txt: the text is not valid utf-8 at byte 3"),
     (["--data", "short.txt"], "Use --set model.block_size=8 or less"),
     (set_("train.learning_rate", 1), "--set: train.learning_rate is not a key of the config. Did you mean train.lr?"),

@@ -110,7 +110,7 @@ def test_prepare_prints_what_it_made_and_where_and_training_finds_it(gptlite):
     assert result.code == 0
     assert "story.txt" in result.out
     folder = Path(result.out.splitlines()[-1].split()[-1])
-    assert (folder / "manifest.json").is_file()
+    assert (folder / "MANIFEST.json").is_file()
     assert folder.name.startswith("tale-")
     assert gptlite("prepare", "-c", "nano.yaml", "--name", "tale").out == result.out
     assert gptlite("train", "-c", "nano.yaml").code == 0
@@ -144,7 +144,7 @@ def test_several_texts_become_sources_in_the_given_order(gptlite):
     Path("more.txt").write_text("the cat sat on the hill.\n" * 40)
     result = gptlite("prepare", "-c", "nano.yaml", "--data", "more.txt", "--data", "story.txt")
     assert result.code == 0
-    given = json.loads(Path(result.out.splitlines()[-1].split()[-1], "manifest.json").read_text())["sources"]
+    given = json.loads(Path(result.out.splitlines()[-1].split()[-1], "MANIFEST.json").read_text())["sources"]
     assert [source["name"] for source in given] == ["more.txt", "story.txt"]
 
 

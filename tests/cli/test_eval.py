@@ -76,7 +76,7 @@ def test_the_score_of_the_validation_text_is_the_one_that_training_logged(gptlit
 
 def test_the_validation_text_is_scored_with_the_ends_of_its_documents_and_counted_in_characters(gptlite, project):
     shown = eval_json(gptlite, "many")
-    (path,) = (project / "data/prepared").glob("notes-*/manifest.json")
+    (path,) = (project / "data/prepared").glob("notes-*/MANIFEST.json")
     manifest = json.loads(path.read_text())
     assert manifest["val"]["documents"] > 1
     total = shown["runs"][0]["total"]
@@ -233,7 +233,7 @@ def test_runs_with_different_validation_texts_can_only_be_compared_on_a_file(gpt
 BAD = [
     (["char", "-f", "one.txt"], ["one.txt: the text has 1 token, but scoring needs at least 2."]),
     (["char", "-f", "empty.txt"], ["empty.txt: the file is empty. Choose a file with text."]),
-    (["char", "-f", "binary.txt"], ["binary.txt: this is not text but binary data: byte 0 is NUL. "]),
+    (["char", "-f", "binary.txt"], ["binary.txt: this is not text but binary data: it has NUL characters. "]),
     (
         ["char", "-f", "things", "-f", "gone.txt"],
         ["--file things: this is a folder, not a text file.", "--file gone.txt: there is no such file."],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
@@ -11,10 +10,9 @@ import pytest
 from gptlite.data.sources import named_datasets
 
 FILES = [
-    "manifest.json",
-    *("train-00000.bin", "train-00000.idx", "val-00000.bin", "val-00000.idx"),
+    "MANIFEST.json",
     *("tokenizer/gptlite_tokenizer.json", "tokenizer/tokenizer.json", "tokenizer/tokenizer_config.json"),
-    "tokenizer",
+    *("train-00000.bin", "val-00000.bin"),
 ]
 VERIFY = ("prepare", "-c", "nano.yaml", "--verify")
 
@@ -41,33 +39,22 @@ def test_a_whole_folder_is_listed_and_nothing_is_written(gptlite, folder):
     assert everything() == before
 
 
-def test_a_folder_without_a_seal_is_shown_as_such_and_not_changed(gptlite, folder):
-    path = folder / "manifest.json"
-    fields = json.loads(path.read_text()) | {"format_version": 1}
-    del fields["sha256"], fields["tokenizer"]["files"]
-    path.write_text(json.dumps(fields))
-    before = everything()
-    result = gptlite(*VERIFY)
-    assert (result.code, result.out.splitlines()[1].split("  ")[0]) == (0, "manifest.json (no seal)")
-    assert everything() == before
-
-
 def test_damaged_files_are_named_with_what_to_do(gptlite, folder):
     ids = (folder / "val-00000.bin").read_bytes()
     (folder / "val-00000.bin").write_bytes(ids[:-1] + bytes([ids[-1] ^ 1]))
-    (folder / "train-00000.idx").unlink()
+    (folder / "train-00000.bin").unlink()
     (folder / "tokenizer/tokenizer.json").write_text("{}")
     before = everything()
     result = gptlite(*VERIFY)
     found = states(result.out)
-    assert list(found) == FILES[:-1]
-    assert found["train-00000.bin"] == "ok"
-    assert found["train-00000.idx"] == "the prepared data is damaged: the file is missing"
-    assert found["val-00000.bin"].startswith("the prepared data is damaged: its sha256 is ")
-    assert found["tokenizer/tokenizer.json"].startswith("the prepared data is damaged: the file has 2 bytes instead of")
+    assert list(found) == FILES
+    assert found["tokenizer/tokenizer_config.json"] == "ok"
+    assert found["train-00000.bin"] == "this file is missing"
+    assert found["val-00000.bin"].startswith("this file changed after it was written: its sha256 was ")
+    assert found["tokenizer/tokenizer.json"].startswith("the file has 2 bytes, and MANIFEST.json says ")
     assert result.code == 2
     assert result.err.splitlines()[-1] == (
-        f"error: {folder}: 3 damaged files: train-00000.idx, val-00000.bin, tokenizer/tokenizer.json. Restore what is "
+        f"error: {folder}: 3 damaged files: tokenizer/tokenizer.json, train-00000.bin, val-00000.bin. Restore what is "
         "damaged, or remove the folder and prepare the text again."
     )
     assert everything() == before
@@ -75,15 +62,15 @@ def test_damaged_files_are_named_with_what_to_do(gptlite, folder):
 
 @pytest.mark.parametrize("damage", ["flipped", "missing"])
 def test_a_damaged_manifest_is_named(gptlite, folder, damage):
-    path = folder / "manifest.json"
+    path = folder / "MANIFEST.json"
     if damage == "missing":
         path.unlink()
     else:
         path.write_text(path.read_text().replace('"start_id": ', '"start_id": 1'))
     result = gptlite(*VERIFY)
     assert result.code == 2
-    assert states(result.out)["manifest.json"].startswith("this file ")
-    assert result.err.splitlines()[-1].startswith(f"error: {folder}: 1 damaged file: manifest.json. Restore ")
+    assert states(result.out)["MANIFEST.json"].startswith("this file ")
+    assert result.err.splitlines()[-1].startswith(f"error: {folder}: 1 damaged file: MANIFEST.json. Restore ")
 
 
 def test_a_folder_with_the_name_of_another_text_is_not_whole(gptlite, folder):
@@ -93,7 +80,7 @@ def test_a_folder_with_the_name_of_another_text_is_not_whole(gptlite, folder):
     other.rename(folder)
     result = gptlite(*VERIFY)
     assert result.code == 2
-    assert "this folder is named after the text " in states(result.out)["manifest.json"]
+    assert "this folder is named after the text " in states(result.out)["MANIFEST.json"]
 
 
 def test_a_text_that_is_not_prepared_is_one_line(gptlite, folder):

@@ -78,7 +78,7 @@ def test_the_colours_of_a_table_are_the_only_controls_in_it(monkeypatch):
 
 
 def test_a_name_of_a_file_cannot_write_escapes_or_lines_into_an_error(gptlite):
-    Path("\x1b[31mx\nerror: y.txt").write_bytes(b"a\0b")
+    Path("\x1b[31mx\nerror: y.txt").write_bytes(b"caf\xe9")
     result = gptlite("prepare", "-c", "nano.yaml", "--data", "*y.txt")
     assert (result.code, len(result.err.splitlines())) == (2, 2)
     assert r"/\x1b[31mx\nerror: y.txt: the text is not valid utf-8" in result.err

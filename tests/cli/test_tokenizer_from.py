@@ -160,16 +160,15 @@ def test_a_resumed_run_keeps_its_tokenizer(gptlite):
 
 
 @pytest.mark.usefixtures("trained")
-def test_characters_that_the_tokenizer_lacks_are_named_with_their_places_before_anything_is_written(gptlite):
+def test_characters_that_the_tokenizer_lacks_are_named_before_anything_is_written(gptlite):
     Path("texts").mkdir()
     Path("texts/a.txt").write_text("the cat\nsat on the caf\u00e9\n" * 30)
     Path("texts/b.txt").write_text("a dog\n\nran? \u00e9 {}\n" * 30)
     before = sorted(Path("data/prepared").iterdir())
     refused = gptlite("train", "-c", "nano.yaml", "--data", "texts", "--set", "tokenizer.from=nano")
     assert refused.errors == [
-        "tokenizer.from: it does not know 5 characters of this text: '?' (U+003F, first in b.txt:3), "
-        "'f' (U+0066, first in a.txt:2), '{' (U+007B, first in b.txt:3), '}' (U+007D, first in b.txt:3), "
-        "'\u00e9' (U+00E9, first in a.txt:2). Use a tokenizer of kind bpe, which knows all, or a "
+        "tokenizer.from: it does not know 5 characters of this text: '?' (U+003F), 'f' (U+0066), "
+        "'{' (U+007B), '}' (U+007D), '\u00e9' (U+00E9). Use a tokenizer of kind bpe, which knows all, or a "
         "text without them."
     ]
     assert sorted(Path("data/prepared").iterdir()) == before

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from gptlite.config.loading import builtin_folder, load_config
 from gptlite.config.schema import RunConfig
+from gptlite.data.dataset.manifest import SplitRecord
 from gptlite.model.sizes import count_parameters
 from gptlite.planning.estimate import Disk, Estimate, Memory, TextUse
 from gptlite.planning.plan import (
@@ -60,13 +61,14 @@ def test_a_vocabulary_needs_twenty_tokens_of_text_for_each_id():
 
 
 def test_a_block_is_too_long_where_more_than_half_of_the_text_is_shorter_documents():
-    lengths = np.array([10] * 50 + [500])  # 500 tokens in short documents, 500 in a long one
-    assert list(warn_about_block_size(256, lengths)) == []
-    (line,) = warn_about_block_size(256, np.append(lengths, 10))
-    assert line.startswith("model.block_size is 256, but 50% of the text is in shorter documents. ")
+    record = SplitRecord(tokens=1010, bytes=1000, documents=52, half_length=10)
+    assert list(warn_about_block_size(10, record)) == []
+    (line,) = warn_about_block_size(11, record)
+    assert line.startswith(
+        "model.block_size is 11, but more than half of the text is in documents of at most 10 tokens. "
+    )
     assert "Use model.block_size=10 or less:" in line
-    assert list(warn_about_block_size(10, np.append(lengths, 10))) == []
-    assert list(warn_about_block_size(256, np.array([20]))) == []
+    assert list(warn_about_block_size(11, dataclasses.replace(record, documents=1))) == []
 
 
 def test_a_warm_up_is_at_most_a_quarter_of_the_run():

@@ -19,7 +19,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gptlite.errors import DataError
-from gptlite.tokenizers import bpe_sample
 from gptlite.tokenizers.bpe import PATTERN, BpeTokenizer, train_bpe
 from gptlite.tokenizers.huggingface import bpe_files
 
@@ -126,15 +125,6 @@ def test_end_of_text_in_a_text_is_plain_characters(bpe: BpeTokenizer) -> None:
 def test_bytes_that_utf8_does_not_use_have_no_text(bpe: BpeTokenizer) -> None:
     without = [i for i, token in enumerate(bpe.token_bytes()) if not token]
     assert without == [0xC0, 0xC1, *range(0xF5, 0x100), bpe.eot_id]
-
-
-def test_training_does_not_depend_on_where_a_long_text_is_cut(
-    monkeypatch: pytest.MonkeyPatch, repository: Path
-) -> None:
-    text = "".join(p.read_text("utf-8") for p in sorted((repository / "gptlite").glob("*.py"))) + " \n\n  x\n" * 9
-    whole = train_bpe([text], 700)
-    monkeypatch.setattr(bpe_sample, "_BLOCK", 100)
-    assert train_bpe([text], 700).ranks == whole.ranks
 
 
 def test_training_gives_the_same_ids_in_another_process_with_one_thread(repository: Path) -> None:

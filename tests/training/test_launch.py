@@ -10,7 +10,7 @@ import torch
 from training_runs import resume, train_new
 
 from gptlite.__main__ import main
-from gptlite.errors import ConfigError, DataError
+from gptlite.errors import ConfigError, Damaged
 from gptlite.training import loop
 
 
@@ -47,10 +47,10 @@ def test_prepared_text_of_which_a_bit_was_flipped_is_refused_to_new_and_resumed_
     ids = outcome.prepared.path / "train-00000.bin"
     good = ids.read_bytes()
     ids.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
-    with pytest.raises(DataError, match=r"train-00000\.bin: .* its sha256 is "):
+    with pytest.raises(Damaged, match=r"train-00000\.bin: .* its sha256 was "):
         train_new(tiny, root=tmp_path, base="b")
     assert not (tmp_path / "b").exists()
-    with pytest.raises(DataError, match=r"train-00000\.bin: .* its sha256 is "):
+    with pytest.raises(Damaged, match=r"train-00000\.bin: .* its sha256 was "):
         resume(outcome.run)
 
 

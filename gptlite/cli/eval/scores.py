@@ -95,7 +95,7 @@ def score_table(
 ) -> Iterator[str]:
     """Yield a heading and the table of a text, with a line per run and per baseline."""
     from gptlite.cli import tables
-    from gptlite.data.preparing.baselines import MIN_COMPRESSOR_BYTES
+    from gptlite.data.dataset.manifest import MIN_COMPRESSOR_BYTES
 
     lines = [score_cells(run, score) for run, score in scores]
     for key, name in BASELINES.items():

@@ -15,9 +15,9 @@ from gptlite.cli.files import check_text_file
 from gptlite.errors import DataError, Problem, RunError, gathered, located
 
 if TYPE_CHECKING:
+    from gptlite.data.dataset.manifest import Baselines
     from gptlite.data.dataset.prepared import Prepared
     from gptlite.data.dataset.tokens import Tokens
-    from gptlite.data.preparing.baselines import Baselines
     from gptlite.inference.language_model import LanguageModel
 
 

@@ -58,7 +58,7 @@ class Batches:
 
 
 def eval_batches(windows: EvalWindows, batch_size: int, *, first: int = 0, every: int = 1) -> Iterator[Batch]:
-    """The windows of a text, `batch_size` at a time: x, y, each (<= batch_size, longest window) int64.
+    """Yield the windows of a text, `batch_size` at a time: x, y, each (<= batch_size, longest window) int64.
 
     Yields only every `every`-th batch from `first` on. Padding of shorter windows, and tokens already scored in an
     earlier window, have the target IGNORE_INDEX.
@@ -68,7 +68,7 @@ def eval_batches(windows: EvalWindows, batch_size: int, *, first: int = 0, every
 
 
 def read_batch(windows: EvalWindows, rows: WindowRows) -> Batch:
-    """One batch of `eval_batches`."""
+    """Return one batch of `eval_batches`."""
     shape = len(rows), int(rows[:, 1].max())
     x, y = np.zeros(shape, np.int64), np.full(shape, IGNORE_INDEX, np.int64)
     for row, (start, length, skip) in enumerate(rows.tolist()):

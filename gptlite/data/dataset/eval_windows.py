@@ -16,13 +16,12 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from gptlite.data.dataset.tokens import Tokens, check_scorable
+from gptlite.data.dataset.tokens import Tokens, check_scorable, find_id
 from gptlite.errors import ConfigError
 from gptlite.tokenizers.folder import Ids
 
 WindowRows = npt.NDArray[np.int64]  # (n, 3): start of each window, number of inputs, how many of them to skip
 
-_PIECE = 1 << 22  # ids that are searched for end-of-text at a time
 _BLOCK = 1 << 16  # windows that are sorted by length at a time
 
 
@@ -84,6 +83,4 @@ def _edges(tokens: Tokens, end: int | None) -> npt.NDArray[np.int64]:
     """The inputs of document d are edges[d] .. edges[d + 1] - 1; the target of each is the next id."""
     if end is None:
         return np.array([0, tokens.n_tokens - 1])
-    pieces = range(0, tokens.n_tokens, _PIECE)
-    found = [at + np.flatnonzero(tokens.read(at, min(_PIECE, tokens.n_tokens - at)) == end) for at in pieces]
-    return np.unique(np.concatenate([[0], *found, [tokens.n_tokens]]))
+    return np.unique(np.concatenate([[0], find_id(tokens, end), [tokens.n_tokens]]))

@@ -1,31 +1,25 @@
-"""manifest.json: the content of a prepared data set and its sources. Nothing in it depends on time or place."""
+"""The manifest of a prepared data set: its sources, sizes and baselines. Nothing in it depends on time or place."""
 
 from __future__ import annotations
 
-import dataclasses
-import errno
 import json
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar, Literal, get_args
 
-from pydantic import AliasChoices, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from gptlite.data.dataset.checked_files import damaged
-from gptlite.data.dataset.shards import Count, Sha256, Shard, shard_name
-from gptlite.data.preparing.baselines import MIN_COMPRESSOR_BYTES, Baselines
-from gptlite.data.preparing.report import TextReport
-from gptlite.data.preparing.split import SplitRule
-from gptlite.errors import DataError
-from gptlite.storage.files import storage_errors
-from gptlite.storage.json_files import SEALED_VERSION, check_version, dump_sealed, read_sealed
+from gptlite.storage.sealed import MANIFEST, SealedFolder
 
-FILE_NAME = "manifest.json"
-UNSEALED_VERSION = 1
-MAX_FILE_BYTES = 256 << 20  # of a tokenizer
-PlainName = Annotated[str, Field(pattern="^[A-Za-z0-9_-][A-Za-z0-9._-]*$")]
+MIN_COMPRESSOR_BYTES = 1000  # for a shorter text, the results of gzip and xz are mostly headers
+
+RuleName = Literal["document_hash", "tail_of_each_document", "tail_of_the_document", "val_source"]
+SplitName = Literal["train", "val"]
+SPLITS: tuple[SplitName, ...] = get_args(SplitName)
+
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+Count = Annotated[int, Field(ge=0, le=1 << 48)]  # sums of larger ones would overflow
+Positive = Annotated[int, Field(ge=1, le=1 << 48)]
 
 
 @dataclass(frozen=True)
@@ -40,41 +34,97 @@ class SourceRecord:
 
 
 @dataclass(frozen=True)
-class FileRecord:
-    """Size and sha256 of a file."""
-
-    bytes: Annotated[int, Field(ge=0, le=MAX_FILE_BYTES)]
-    sha256: Sha256
-
-
-@dataclass(frozen=True)
 class TokenizerRecord:
-    """The tokenizer in the folder `tokenizer/` and its files by name. A BPE may have fewer ids than requested."""
+    """The tokenizer in the folder `tokenizer/`. A BPE may have fewer ids than requested."""
 
     kind: str
     fingerprint: Sha256
     vocab_size: Annotated[int, Field(ge=1, le=1 << 32)]
     requested_vocab_size: Annotated[int, Field(ge=1)]
-    files: Mapping[PlainName, FileRecord] | None = None  # version 1 does not list them
+
+
+@dataclass(frozen=True)
+class SplitRule:
+    """The rule by which the text was split."""
+
+    rule: RuleName
+    threshold: float  # hashes below it are validation; for tails, the fraction of each document
+    val_fraction: float
+    val_max_bytes: int
 
 
 @dataclass(frozen=True)
 class SplitRecord:
-    """One split. bytes: of its text in UTF-8, without end-of-text tokens."""
+    """One split. bytes: of its text in UTF-8, without end-of-text tokens.
 
-    tokens: Annotated[Count, Field(ge=1)]
-    bytes: Annotated[Count, Field(ge=1)]
-    documents: Count
-    shards: tuple[Shard, ...]
+    half_length: the smallest length such that documents of at most so many tokens hold more than half of all tokens.
+    """
+
+    tokens: Positive
+    bytes: Positive
+    documents: Positive
+    half_length: Positive
+
+
+@dataclass(frozen=True)
+class Baselines:
+    """Bits per byte of a text, with its documents joined.
+
+    unigram: entropy of single bytes. bigram: entropy of each byte given the one before it; the first byte by the
+    unigram. Both use the counts of the text itself, and the counts cost nothing. gzip, xz: compressed size at level 9,
+    headers included, of the first megabytes (`baselines.MAX_COMPRESSOR_BYTES`).
+    """
+
+    unigram: float
+    gzip: float
+    xz: float
+    bigram: float
+
+
+@dataclass(frozen=True)
+class LongDocument:
+    """The size of a document in bytes, and where it is: the name of the source, the file in it, the line in that."""
+
+    bytes: int
+    source: str
+    file: str
+    line: int | None
+
+
+@dataclass(frozen=True)
+class Merge:
+    """A token of several bytes: its label, and how many tokens fewer the training text has than it has bytes there."""
+
+    label: str
+    saved: Count
+
+
+@dataclass(frozen=True)
+class TextReport:
+    """What the user of a text should know before training on it.
+
+    copies: documents that equal an earlier one and were kept. longest: documents, the longest first. used_ids: how many
+    ids the training text has. val_only: the first characters that only the validation text has; n_val_only: how many
+    there are. merges: the tokens that save most. forced_cuts: places where a text was cut although that may have
+    changed ids. withheld: documents left out of training, because the validation text has the same.
+    """
+
+    copies: Count
+    longest: tuple[LongDocument, ...]
+    used_ids: Count
+    val_only: str
+    n_val_only: Count
+    merges: tuple[Merge, ...]
+    forced_cuts: Count
+    withheld: Count
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """The content of manifest.json."""
+    """The fields of the manifest beside the size and sha256 of each file."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
-    format_version: int
     fingerprint: Sha256
     sources: tuple[SourceRecord, ...]
     encoding: str
@@ -84,72 +134,27 @@ class Manifest:
     split_rule: SplitRule
     train: SplitRecord
     val: SplitRecord
-    # Of the validation text. Manifests written before the key was renamed have `reference`.
-    baselines: Annotated[Baselines, Field(validation_alias=AliasChoices("baselines", "reference"))]
-    report: TextReport | None = None  # older versions made none
+    baselines: Baselines  # of the validation text
+    report: TextReport
 
     @property
     def compressors_meaningful(self) -> bool:
         """Whether the validation text is long enough for the results of xz and gzip to be more than their headers."""
         return self.val.bytes >= MIN_COMPRESSOR_BYTES
 
-    @property
-    def sealed(self) -> bool:
-        """Whether the file has a seal. An older version wrote none; `prepare` adds it."""
-        return self.format_version != UNSEALED_VERSION
 
-    def to_json(self) -> bytes:
-        """The bytes of the file, sealed."""
-        fields = dataclasses.asdict(self)
-        return dump_sealed(fields, fields.pop("format_version"))
-
-
-def read_manifest(folder: Path) -> Manifest:
-    """Read the manifest of a prepared folder. DataError if it is missing, damaged or of another version."""
-    path = folder / FILE_NAME
+def manifest_of(folder: SealedFolder) -> Manifest:
+    """Return the manifest of a prepared folder. Raise Damaged where it has other fields or values."""
     try:
-        fields = _read_fields(path)
-        manifest = _adapter().validate_json(json.dumps(fields))
+        manifest = _adapter().validate_json(json.dumps(dict(folder.fields)))
     except ValidationError as error:
         first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise damaged(path, f"{key}: {first['msg']}") from None
-    except RecursionError:
-        raise damaged(path, "it is nested too deeply") from None
-    for contradiction in _contradictions(manifest):
-        raise damaged(path, contradiction)
+        raise folder.damaged(MANIFEST, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    if manifest.start_id >= (ids := manifest.tokenizer.vocab_size):
+        raise folder.damaged(MANIFEST, f"start_id is {manifest.start_id}, and the vocabulary has {ids} ids")
     return manifest
 
 
 @cache
 def _adapter() -> TypeAdapter[Manifest]:
     return TypeAdapter(Manifest)
-
-
-def _read_fields(path: Path) -> dict[str, Any]:
-    try:
-        fields = read_sealed(path, DataError, unsealed=UNSEALED_VERSION)
-        check_version(path, fields, UNSEALED_VERSION, SEALED_VERSION, error=DataError)
-        return fields
-    except DataError as error:
-        cause = error.__cause__
-        if isinstance(cause, OSError) and cause.errno != errno.EFBIG:  # not the content, but the disk or permissions
-            with storage_errors(path, "read"):
-                raise cause from None
-        advice = "To make it again, remove its folder and prepare the text."
-        raise DataError([f"{problem.sentence} {advice}" for problem in error.problems], str(path)) from None
-
-
-def _contradictions(manifest: Manifest) -> Iterator[str]:
-    """Find what cannot be true of a folder that gptlite wrote, though each value alone could be."""
-    ids = manifest.tokenizer.vocab_size
-    if manifest.start_id >= ids:
-        yield f"start_id is {manifest.start_id}, and the vocabulary has {ids} ids"
-    for name, split in (("train", manifest.train), ("val", manifest.val)):
-        names = [shard_name(name, number) for number in range(len(split.shards))]
-        if [shard.file for shard in split.shards] != names:
-            yield f"{name}.shards are not the files of this split in their order"
-        for key in ("tokens", "documents"):
-            stated, found = getattr(split, key), sum(getattr(shard, key) for shard in split.shards)
-            if stated != found:
-                yield f"{name}.{key} is {stated}, and its shards have {found}"

@@ -16,7 +16,7 @@ from gptlite.tokenizers.base import Tokenizer
 from gptlite.tokenizers.folder import Ids
 
 _PIECE = 1 << 20  # ids that are decoded at a time
-COUNTED_BLOCKS, COUNTED_BLOCK = 64, 1 << 17  # ids are counted in at most 8 million
+COUNTED_BLOCKS, COUNTED_BLOCK = 64, 1 << 17  # of ids: at most 8 million are a sample of a text
 
 
 class Tokens(Protocol):
@@ -49,13 +49,21 @@ class TokenArray:
         return self.ids[start : start + length]
 
 
-def count_ids(tokens: Tokens, vocab_size: int) -> npt.NDArray[np.int64]:
-    """Count how often each id occurs, in all of a short text and in blocks at equal distances of a long one: (V,)."""
-    bounds = [i * tokens.n_tokens // COUNTED_BLOCKS for i in range(COUNTED_BLOCKS + 1)]
+def count_ids(tokens: Tokens, vocab_size: int, *, exact: bool = False) -> npt.NDArray[np.int64]:
+    """Count how often each id occurs: (V,). Of a long text only in blocks at equal distances, unless it is `exact`."""
+    n_blocks = -(-tokens.n_tokens // COUNTED_BLOCK) if exact else COUNTED_BLOCKS
+    bounds = [i * tokens.n_tokens // n_blocks for i in range(n_blocks + 1)]
     counts = np.zeros(vocab_size, np.int64)
     for start, end in itertools.pairwise(bounds):
         counts += np.bincount(tokens.read(start, min(end - start, COUNTED_BLOCK)), minlength=vocab_size)
     return counts
+
+
+def find_id(tokens: Tokens, token: int) -> npt.NDArray[np.int64]:
+    """Return the places of an id, in order: (n,)."""
+    pieces = range(0, tokens.n_tokens, _PIECE)
+    found = [at + np.flatnonzero(tokens.read(at, min(_PIECE, tokens.n_tokens - at)) == token) for at in pieces]
+    return np.concatenate([np.zeros(0, np.int64), *found])
 
 
 def check_range(start: int, length: int, n_tokens: int) -> None:
@@ -87,7 +95,7 @@ def check_scorable(tokens: Tokens) -> None:
 
 
 def detokenize(tokens: Tokens, tokenizer: Tokenizer, *, separator: bytes = b"") -> Iterator[bytes]:
-    """The text of ids in UTF-8, in pieces that may end inside a character. End-of-text becomes `separator`."""
+    """Yield the text of ids in UTF-8, in pieces that may end inside a character. End-of-text becomes `separator`."""
     token_bytes = list(tokenizer.token_bytes())
     token_bytes[tokenizer.eot_id] = separator
     for start in range(0, tokens.n_tokens, _PIECE):

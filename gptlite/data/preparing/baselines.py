@@ -5,32 +5,17 @@ from __future__ import annotations
 import lzma
 import math
 import zlib
-from dataclasses import dataclass
 
 import numpy as np
 
+from gptlite.data.dataset.manifest import Baselines
+
 MAX_COMPRESSOR_BYTES = 2 << 20  # gzip and xz read no more of a longer text: xz takes a second per megabyte
-MIN_COMPRESSOR_BYTES = 1000  # for a shorter text, the results of gzip and xz are mostly headers
 
 _GZIP = 31  # zlib's window bits for a stream with the header and trailer of gzip
-_DICTIONARY = MAX_COMPRESSOR_BYTES  # bytes; a larger one, as -9 has it, finds the same and takes longer
+# A larger dictionary, as -9 has it, finds the same and takes longer.
+_XZ = {"id": lzma.FILTER_LZMA2, "preset": 9, "dict_size": MAX_COMPRESSOR_BYTES}
 _BLOCK = 1 << 20  # bytes whose pairs are counted at a time
-
-
-@dataclass(frozen=True)
-class Baselines:
-    """Bits per byte of a text, with its documents joined.
-
-    unigram: entropy of single bytes. gzip, xz: compressed size at level 9, headers included, of the first
-    MAX_COMPRESSOR_BYTES.
-    bigram: entropy of each byte given the one before it; the first byte by the unigram. None if an older version
-    prepared the text. Both entropies use the counts of the text itself, and the counts cost nothing.
-    """
-
-    unigram: float
-    gzip: float
-    xz: float
-    bigram: float | None = None
 
 
 class ByteMeter:
@@ -63,19 +48,19 @@ class ByteMeter:
         return counts
 
     def unigram(self) -> float:
-        """Entropy of single bytes, in bits per byte. At least one byte must have been fed."""
+        """Return the entropy of single bytes, in bits per byte. At least one byte must have been fed."""
         counts = self.counts()
         return _total_bits(counts) / int(counts.sum())
 
     def bigram(self) -> float:
-        """Entropy of each byte given the one before it, in bits per byte; the first byte by the unigram."""
+        """Return the entropy of each byte given the one before it, in bits per byte; the first byte by the unigram."""
         counts = self.counts()
         first = math.log2(counts.sum() / counts[self._first[0]])
         return (first + sum(map(_total_bits, self._pairs))) / int(counts.sum())
 
 
 def _total_bits(counts: np.ndarray) -> float:
-    """Bits needed to encode symbols with these counts under their own frequencies."""
+    """Return the bits needed to encode symbols with these counts under their own frequencies."""
     counts = counts[counts > 0]
     # abs: a single symbol gives -0.0
     return abs(float(-(counts * np.log2(counts / counts.sum())).sum()))
@@ -85,21 +70,16 @@ class BaselineMeter:
     """Computes the baselines of a text that is fed piece by piece. Its memory does not grow with the text."""
 
     def __init__(self) -> None:
-        self._bytes = ByteMeter()
-        self._gzip = zlib.compressobj(9, zlib.DEFLATED, _GZIP)
-        self._xz = lzma.LZMACompressor(filters=[{"id": lzma.FILTER_LZMA2, "preset": 9, "dict_size": _DICTIONARY}])
-        self._gzip_bytes = self._xz_bytes = self._compressed = 0
+        self._bytes, self._compressed = ByteMeter(), bytearray()
 
     def feed(self, text: bytes) -> None:
         """Add the next piece of the text."""
         self._bytes.feed(text)
-        text = text[: MAX_COMPRESSOR_BYTES - self._compressed]
-        self._compressed += len(text)
-        self._gzip_bytes += len(self._gzip.compress(text))
-        self._xz_bytes += len(self._xz.compress(text))
+        self._compressed += text[: MAX_COMPRESSOR_BYTES - len(self._compressed)]
 
     def finish(self) -> Baselines:
-        """The baselines, rounded to four digits. To be called once, after at least one byte."""
-        gzip = 8 * (self._gzip_bytes + len(self._gzip.flush())) / self._compressed
-        xz = 8 * (self._xz_bytes + len(self._xz.flush())) / self._compressed
-        return Baselines(*(round(bits, 4) for bits in (self._bytes.unigram(), gzip, xz, self._bytes.bigram())))
+        """Return the baselines, rounded to four digits. At least one byte must have been fed."""
+        xz = lzma.compress(self._compressed, filters=[_XZ])
+        gzip = zlib.compress(self._compressed, 9, _GZIP)
+        sizes = (8 * len(compressed) / len(self._compressed) for compressed in (gzip, xz))
+        return Baselines(*(round(bits, 4) for bits in (self._bytes.unigram(), *sizes, self._bytes.bigram())))

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from gptlite.data.preparing.split import SPLITS, SplitName, SplitPlan, document_hash, plan_split, split_as_given
+from gptlite.data.dataset.manifest import SPLITS, LongDocument, SplitName
+from gptlite.data.preparing.split import SplitPlan, document_hash, plan_split, split_as_given
 from gptlite.data.sources.documents import Document, Skipped
 from gptlite.data.sources.sources import Source
 from gptlite.errors import DataError
@@ -25,21 +26,14 @@ _CHARACTER_BYTES = 4  # at most, in UTF-8
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of the training or the validation part of a document, in UTF-8. begins: whether it is the first one."""
+    """Some text of a document in UTF-8. begins: whether the document's part of this split begins with it.
 
-    split: SplitName
+    forced: whether it was cut at its end where that may change ids, for want of another place.
+    """
+
     begins: bool
     text: bytes
-
-
-@dataclass(frozen=True)
-class LongDocument:
-    """The size of a document in bytes, and where it is: the name of the source, the file in it, the line in that."""
-
-    bytes: int
-    source: str
-    file: str
-    line: int | None
+    forced: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,10 +63,10 @@ class Corpus:
         """If so, each document gets an end-of-text token before it."""
         return len(self.sizes) > 1
 
-    def parts(self, *, having: SplitName | None = None) -> Iterator[Part]:
-        """Every document's training and validation part, in order; empty parts are left out.
+    def parts(self, split: SplitName) -> Iterator[Part]:
+        """Yield every document's text of a split, in order; documents without any are not read to their end.
 
-        having: leave out documents without a part of this split, and do not read them to their end.
+        DataError where the text is no longer what was split.
         """
         documents = (document for source in self.sources for document in source.documents())
         kept = itertools.chain(self.kept.tolist(), itertools.repeat(True))
@@ -80,17 +74,15 @@ class Corpus:
         for index, document in enumerate(itertools.compress(documents, kept)):
             if index >= len(self.sizes):
                 raise changed_meanwhile(self.sources)
-            unread = {"train": 0, "val": self.sizes[index]}  # if the cut is there, the document has no such part
-            if having is not None and self.plan.cuts[index] == unread[having]:
-                continue
-            size, begun = 0, set[SplitName]()
+            if self.plan.cuts[index] == (0 if split == "train" else self.sizes[index]):
+                continue  # it has no such part
+            size, begins = 0, True
             for piece in document.pieces:
-                halves = self.plan.parts(index, piece, before=size)
+                text = self.plan.parts(index, piece, before=size)[SPLITS.index(split)]
                 size += len(piece)
-                for split, half in zip(SPLITS, halves, strict=True):
-                    if half:
-                        yield Part(split, split not in begun, half)
-                        begun.add(split)
+                if text:
+                    yield Part(begins, text)
+                    begins = False
             if size != self.sizes[index]:
                 raise changed_meanwhile(self.sources)
         if index + 1 != len(self.sizes):
@@ -124,7 +116,7 @@ class _Scanned:
             self.longest = sorted([*self.longest, found], key=lambda document: -document.bytes)[:_LONGEST]
 
     def is_withheld(self) -> npt.NDArray[np.bool_]:
-        """For each document, whether it is for training and equals one for validation."""
+        """Tell for each document whether it is for training and equals one for validation."""
         for_validation = np.array(self.for_validation, np.bool_)
         if not for_validation.any():
             return for_validation
@@ -133,10 +125,10 @@ class _Scanned:
         in_validation[which[for_validation]] = True
         return in_validation[which] & ~for_validation
 
-    def is_first(self, of: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """For each document, whether it is one `of` these, none of which equals it and comes before it."""
-        places = np.flatnonzero(of)
-        is_first = np.zeros_like(of)
+    def is_first_copy(self, among: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Tell for each document whether it is one of those, and none of them that comes before it equals it."""
+        places = np.flatnonzero(among)
+        is_first = np.zeros_like(among)
         is_first[places[np.unique(self._all_digests()[places], return_index=True)[1]]] = True
         return is_first
 
@@ -168,7 +160,7 @@ def scan(sources: tuple[Source, ...], val_fraction: float, val_max_bytes: int, *
             "of them.",
             _where(tuple(source for source in sources if not source.is_for_validation)),
         )
-    is_first = found.is_first(~is_withheld)
+    is_first = found.is_first_copy(~is_withheld)
     kept = is_first if deduplicate else ~is_withheld
     if deduplicate and (copies := int((~is_first & ~is_withheld).sum())):
         skipped["duplicate document", ""] += copies
@@ -199,8 +191,7 @@ def _check_both_parts(corpus: Corpus) -> None:
     cuts = corpus.plan.cuts
     if (cuts > 0).any() and (corpus.sizes - cuts > _CHARACTER_BYTES).any():
         return  # wherever the cuts move, to the next character
-    found = {part.split for part in corpus.parts()}
-    if len(found) < 2:
+    if any(next(corpus.parts(split), None) is None for split in SPLITS):
         raise DataError(
             f"the text has {counted(int(corpus.sizes.sum()), 'byte')}, too few for a training and a validation part. "
             "Give more text.",
@@ -209,7 +200,7 @@ def _check_both_parts(corpus: Corpus) -> None:
 
 
 def changed_meanwhile(sources: tuple[Source, ...]) -> DataError:
-    """The error for text that is no longer what was split."""
+    """Return the error for text that is no longer what was split."""
     return DataError("the text changed while it was being prepared. Run the command again.", _where(sources))
 
 

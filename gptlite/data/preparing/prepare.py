@@ -1,55 +1,41 @@
 """Preparing a data set: text to token ids on disk. The folder appears complete under its name.
 
-The text is read three times: to hash it, to plan its split, to encode it. The baselines read the
-validation text once more, and a BPE some of the training text to learn.
+The text is read four times: to hash it, to plan its split, and to encode each of the two parts. A BPE reads the
+training text once more to learn.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import glob
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
-
 from gptlite.compute.threads import available_threads
 from gptlite.config.schema import DataSection, TokenizerSection
-from gptlite.data.dataset import manifest
-from gptlite.data.dataset.manifest import FileRecord, Manifest, SourceRecord, SplitRecord, TokenizerRecord
-from gptlite.data.dataset.prepared import TOKENIZER_FOLDER, Prepared
-from gptlite.data.preparing.blocks import training_texts
+from gptlite.data.dataset.manifest import Manifest, SourceRecord, TokenizerRecord
+from gptlite.data.dataset.prepared import ADVICE, TOKENIZER_FOLDER, Prepared, Split
+from gptlite.data.dataset.tokens import count_ids
+from gptlite.data.preparing.blocks import learning_text
 from gptlite.data.preparing.corpus import Corpus, changed_meanwhile, scan
-from gptlite.data.preparing.encode import (
-    PROGRESS_FILE,
-    EncodedCorpus,
-    EncodedSplit,
-    Progress,
-    check_space,
-    count_ids,
-    encode_corpus,
-    read_progress,
-    write_progress,
-)
-from gptlite.data.preparing.find import find_finished
-from gptlite.data.preparing.fingerprint import CACHE_FILE, FingerprintedSources, HashCache, fingerprint_sources
-from gptlite.data.preparing.report import make_report, storable
-from gptlite.data.preparing.sealing import seal
-from gptlite.data.preparing.split import SPLITS
-from gptlite.data.preparing.unknown_characters import check_characters
+from gptlite.data.preparing.encode import check_space, encode_corpus, remove_unlisted, replace_manifest
+from gptlite.data.preparing.fingerprint import FingerprintedSources, find_finished, fingerprint_sources
+from gptlite.data.preparing.hash_cache import CACHE_FILE, HashCache
+from gptlite.data.preparing.report import choose_start_id, make_report, record_split, storable
 from gptlite.data.sources.describe_reading import describe_reading
 from gptlite.data.sources.sources import describe_skipped
-from gptlite.errors import DataError, RunError, StorageError
-from gptlite.formatting import Say, counted, say_nothing
+from gptlite.errors import DataError, RunError, StorageError, UserError
+from gptlite.formatting import Say, and_more, counted, say_nothing
 from gptlite.storage import files, locks
-from gptlite.storage.json_files import SEALED_VERSION
+from gptlite.storage.sealed import SealedFolder, write_file
 from gptlite.tokenizers.base import Tokenizer, build, load
 
 _HOLDER = "gptlite prepare"
+_SHOWN = 5  # unknown characters that an error names
 # What `files.temp_name` makes of the name of a folder, or of the cache; data.dir may hold other things.
 _LEFTOVER = re.compile(rf"(.+-[0-9a-f]{{12}}|{re.escape(CACHE_FILE)}){re.escape(files.TEMP_MARK)}[0-9]+-[0-9a-f]{{8}}")
 
@@ -70,8 +56,7 @@ def prepare(
     cores that this process may use.
 
     DataError for unusable text, before anything is written; StorageError for disk and network. A killed process leaves
-    nothing under the final name, and the next one continues after its last finished shard. A folder without a seal, of
-    an older version, is read whole, and gets one.
+    nothing under the final name, and the next one continues after its last finished shard.
     """
     cache = HashCache(data.folder)
     sources = fingerprint_sources(data, tokenizer, cache)
@@ -81,26 +66,12 @@ def prepare(
             source.fetch(say)
         workers = workers or available_threads().value
         prepared = _build(data.folder / sources.folder_name(name), sources, data, tokenizer, cache, say, workers)
-    if not prepared.sealed:
-        prepared = _seal(prepared, say)
     if name is not None and prepared.path.name != sources.folder_name(name):
         say(f"this text is already prepared as {prepared.path.name}; the name {name} is not used")
     try:
         cache.save()
     except StorageError as error:  # data.dir may be shared and read-only
         say(f"warning: the text will be read again next time, because its hashes could not be saved: {error}")
-    return prepared
-
-
-def _seal(prepared: Prepared, say: Say) -> Prepared:
-    prepared.verify()
-    outcome = "and it has one now"
-    try:
-        with locks.wait_for_lock(_lock_path(prepared.path), _HOLDER, say):
-            prepared = seal(prepared)
-    except (StorageError, RunError) as error:  # data.dir may be shared and read-only
-        outcome = f"and it could not get one: {error}"
-    say(f"warning: {prepared.path} had no seal against changes; all of it was checked, {outcome}")
     return prepared
 
 
@@ -116,67 +87,65 @@ def _build(
     corpus = scan(sources.sources, data.val_fraction, data.val_max_bytes, deduplicate=data.deduplicate)
     for line in _describe(corpus, data):
         say(line)
-    if (unfinished := _unfinished(folder)) is not None:
-        _, tokenizer = unfinished
-    else:
-        tokenizer = build(section, corpus.characters, partial(training_texts, corpus), say)
     if section.from_ is not None:
-        check_characters(tokenizer, corpus)
-    elif tokenizer.vocab_size < tokenizer.requested_vocab_size:
-        say(
-            f"warning: tokenizer.vocab_size is {tokenizer.requested_vocab_size}, but the training text has only merges "
-            f"for {tokenizer.vocab_size} ids. Give more text to get more."
-        )
+        _check_characters(load(Path(section.from_)), corpus)
     with locks.wait_for_lock(_lock_path(folder), _HOLDER, say):
         if (finished := find_finished(sources, folder.parent)) is not None:
             return finished  # by the process that had the lock
         files.remove_tree(folder)
         _remove_other_leftovers(folder.parent)
         if (unfinished := _unfinished(folder)) is not None:
-            temp, tokenizer = unfinished
             say("continuing where an earlier preparation of this text was stopped")
         else:
+            tokenizer = build(section, corpus.characters, partial(learning_text, corpus), say)
             check_space(folder, corpus, tokenizer)
-            temp = _begin(folder, tokenizer)
+            unfinished = _begin(folder, tokenizer)
         try:
-            _finish(temp, tokenizer, sources, corpus, data, workers)
+            _finish(unfinished, sources, corpus, data, say, workers)
             if fingerprint_sources(data, section, cache).fingerprint != sources.fingerprint:
                 raise changed_meanwhile(sources.sources)
-            files.publish(temp, folder)
+            files.publish(unfinished.path, folder)
         except Exception:  # but not Ctrl-C: then the next preparation continues
             with contextlib.suppress(StorageError):  # the first error is the one to report
-                files.remove_tree(temp)
+                files.remove_tree(unfinished.path)
             raise
     return Prepared(folder)
 
 
-def _leftovers(folder: Path) -> list[Path]:
-    return sorted(folder.parent.glob(f"{glob.escape(folder.name)}{files.TEMP_MARK}*"))
+def _describe(corpus: Corpus, data: DataSection) -> Iterator[str]:
+    """Say what was read, and how."""
+    names = ", ".join(source.name for source in corpus.sources[:3])
+    n_files, documents = sum(corpus.files), len(corpus.sizes)
+    found = [counted(n_files, "file"), *([counted(documents, "document")] if documents != n_files else [])]
+    skipped = describe_skipped(corpus.skipped)
+    yield f"{names}: {', '.join(found)}, {sum(corpus.text_bytes):,} bytes of text{skipped}"
+    for source in corpus.sources:
+        yield from describe_reading(source.files, source.reading, asked=data.documents)
+    if corpus.withheld:
+        yield f"skipped {counted(corpus.withheld, 'training document')} that the validation text has, too"
+    if corpus.copies:
+        yield (
+            f"{counted(corpus.copies, 'document')} of {documents:,} equal an earlier one; "
+            "use data.deduplicate=true to leave them out"
+        )
 
 
-def _unfinished(folder: Path) -> tuple[Path, Tokenizer] | None:
-    """The folder of a killed process that can be continued, and the tokenizer in it."""
-    for path in _leftovers(folder):
-        if (path / PROGRESS_FILE).exists():
-            try:
-                read_progress(path)
-                return path, load(path / TOKENIZER_FOLDER)
-            except (DataError, RunError):
-                continue  # it is damaged
-    return None
+def _check_characters(tokenizer: Tokenizer, corpus: Corpus) -> None:
+    """DataError that names the characters of the text without an id."""
+    if tokenizer.kind != "char":
+        return  # the others know every byte
+    unknown = sorted(set(corpus.characters).difference(tokenizer.known(corpus.characters)))
+    if unknown:
+        names = and_more([f"{character!r} (U+{ord(character):04X})" for character in unknown], _SHOWN)
+        raise DataError(
+            f"it does not know {counted(len(unknown), 'character')} of this text: {names}. Use a tokenizer of kind "
+            "bpe, which knows all, or a text without them.",
+            "tokenizer.from",
+        )
 
 
-def _begin(folder: Path, tokenizer: Tokenizer) -> Path:
-    """Make an unfinished folder with a tokenizer, instead of those that cannot be continued."""
-    for leftover in _leftovers(folder):
-        files.remove_tree(leftover)
-    temp = files.temp_name(folder)
-    files.make_dirs(temp / TOKENIZER_FOLDER)
-    for name, content in sorted(tokenizer.files().items()):
-        files.write_new(temp / TOKENIZER_FOLDER / name, content)
-    files.sync_dir(temp / TOKENIZER_FOLDER)
-    write_progress(temp, {name: Progress() for name in SPLITS})
-    return temp
+def _lock_path(path: Path) -> Path:
+    return path.with_name(f".{path.name.removeprefix('.')}.lock")
 
 
 def _remove_other_leftovers(parent: Path) -> None:
@@ -187,24 +156,54 @@ def _remove_other_leftovers(parent: Path) -> None:
                 files.remove_tree(path)
 
 
-def _lock_path(path: Path) -> Path:
-    return path.with_name(f".{path.name.removeprefix('.')}.lock")
+def _leftovers(folder: Path) -> list[Path]:
+    return sorted(folder.parent.glob(f"{glob.escape(folder.name)}{files.TEMP_MARK}*"))
+
+
+def _unfinished(folder: Path) -> SealedFolder | None:
+    """Return the folder of a killed process that can be continued: what it wrote is still the same."""
+    for path in _leftovers(folder):
+        try:
+            found = SealedFolder.open(path, ADVICE)
+            for name in found.files:
+                found.check(name)
+        except UserError:
+            continue
+        if "done" in found.fields:
+            remove_unlisted(path, found.files)
+            return found
+    return None
+
+
+def _begin(folder: Path, tokenizer: Tokenizer) -> SealedFolder:
+    """Make an unfinished folder with a tokenizer, instead of those that cannot be continued."""
+    for leftover in _leftovers(folder):
+        files.remove_tree(leftover)
+    temp = files.temp_name(folder)
+    files.make_dirs(temp / TOKENIZER_FOLDER)
+    contents = {f"{TOKENIZER_FOLDER}/{name}": content for name, content in sorted(tokenizer.files().items())}
+    written = {name: write_file(temp, name, content) for name, content in contents.items()}
+    files.sync_dir(temp / TOKENIZER_FOLDER)
+    replace_manifest(temp, {"done": {"train": 0, "val": 0}}, written)
+    return SealedFolder.open(temp, ADVICE)
 
 
 def _finish(
-    folder: Path,
-    tokenizer: Tokenizer,
-    sources: FingerprintedSources,
-    corpus: Corpus,
-    data: DataSection,
-    workers: int,
+    folder: SealedFolder, sources: FingerprintedSources, corpus: Corpus, data: DataSection, say: Say, workers: int
 ) -> None:
-    """Write what is missing of a prepared data set, manifest.json last."""
-    encoded = encode_corpus(folder, corpus, tokenizer, workers=workers)
-    count = functools.cache(partial(count_ids, folder, encoded.train.shards, tokenizer.vocab_size))
-    start_id = tokenizer.eot_id if corpus.has_several_documents else _start_id(encoded, tokenizer, count)
-    described = Manifest(
-        format_version=SEALED_VERSION,
+    """Write what is missing of a prepared data set, its manifest last."""
+    tokenizer = load(folder.path / TOKENIZER_FOLDER)
+    if tokenizer.vocab_size < tokenizer.requested_vocab_size:
+        say(
+            f"warning: tokenizer.vocab_size is {tokenizer.requested_vocab_size}, but the training text has only merges "
+            f"for {tokenizer.vocab_size} ids. Give more text to get more."
+        )
+    encoded = encode_corpus(folder.path, corpus, tokenizer, folder.files, folder.fields["done"], workers=workers)
+    whole = SealedFolder.open(folder.path, ADVICE)
+    train, val = (Split(whole, name, tokenizer.vocab_size) for name in ("train", "val"))
+    end = tokenizer.eot_id if corpus.has_several_documents else None
+    count = functools.cache(partial(count_ids, train, tokenizer.vocab_size, exact=True))
+    manifest = Manifest(
         fingerprint=sources.fingerprint,
         sources=tuple(
             SourceRecord(storable(source.name), n_files, text_bytes, sha256, source.python)
@@ -215,55 +214,13 @@ def _finish(
         encoding=data.encoding,
         normalize=data.normalize,
         tokenizer=TokenizerRecord(
-            tokenizer.kind,
-            tokenizer.fingerprint,
-            tokenizer.vocab_size,
-            tokenizer.requested_vocab_size,
-            {
-                path.name: FileRecord(path.stat().st_size, files.file_sha256(path))
-                for path in sorted((folder / TOKENIZER_FOLDER).iterdir())
-            },
+            tokenizer.kind, tokenizer.fingerprint, tokenizer.vocab_size, tokenizer.requested_vocab_size
         ),
-        start_id=start_id,
+        start_id=choose_start_id(corpus, encoded, tokenizer, count),
         split_rule=corpus.plan.rule,
-        train=_record(encoded.train),
-        val=_record(encoded.val),
+        train=record_split(train, encoded.text_bytes["train"], end),
+        val=record_split(val, encoded.text_bytes["val"], end),
         baselines=encoded.baselines,
         report=make_report(corpus, encoded, tokenizer, count),
     )
-    files.write_new(folder / manifest.FILE_NAME, described.to_json())
-    files.remove_tree(folder / PROGRESS_FILE)
-
-
-def _record(split: EncodedSplit) -> SplitRecord:
-    tokens, documents = sum(shard.tokens for shard in split.shards), sum(shard.documents for shard in split.shards)
-    return SplitRecord(tokens, split.text_bytes, documents, split.shards)
-
-
-def _start_id(encoded: EncodedCorpus, tokenizer: Tokenizer, count: Callable[[], npt.NDArray[np.int64]]) -> int:
-    """For a single document: the newline if it is a token of the training text, else the most frequent id."""
-    newline = next((i for i, piece in enumerate(tokenizer.token_bytes()) if piece == b"\n"), None)
-    if newline is not None and ("\n" not in encoded.val_only if tokenizer.kind == "char" else count()[newline]):
-        return newline
-    return int(count().argmax())
-
-
-def _describe(corpus: Corpus, data: DataSection) -> Iterator[str]:
-    """Say what was read, and how."""
-    names = ", ".join(source.name for source in corpus.sources[:3])
-    skipped = describe_skipped(corpus.skipped)
-    files, documents = sum(corpus.files), len(corpus.sizes)
-    found = [counted(files, "file"), *([counted(documents, "document")] if documents != files else [])]
-    yield f"{names}: {', '.join(found)}, {sum(corpus.text_bytes):,} bytes of text{skipped}"
-    for source in corpus.sources:
-        yield from describe_reading(source.files, source.reading, asked=data.documents)
-    if corpus.withheld:
-        yield (
-            f"{counted(corpus.withheld, 'document')} of data.source left out of training, because data.val_source has "
-            "the same"
-        )
-    if corpus.copies:
-        yield (
-            f"{counted(corpus.copies, 'document')} of {documents:,} equal an earlier one; "
-            "use data.deduplicate=true to leave them out"
-        )
+    replace_manifest(folder.path, dataclasses.asdict(manifest), encoded.files)

@@ -1,69 +1,57 @@
-"""The report on a prepared text: what its user should know before training on it."""
+"""What the manifest says of a text that was encoded, and what its user should know before training on it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Annotated
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field
 
-from gptlite.data.preparing.corpus import Corpus, LongDocument
-from gptlite.data.preparing.encode import EncodedCorpus
-from gptlite.data.preparing.overlap import Overlap
+from gptlite.data.dataset.manifest import Merge, SplitRecord, TextReport
+from gptlite.data.dataset.tokens import Tokens, find_id
+from gptlite.data.preparing.corpus import Corpus
+from gptlite.data.preparing.encode import Encoded
 from gptlite.tokenizers.base import Tokenizer
 from gptlite.tokenizers.readable import label
 
 _MERGES = 8
 _CHARACTERS = 20
 
-Number = Annotated[int, Field(ge=0)]
+CountIds = Callable[[], npt.NDArray[np.int64]]  # how often each id is in the training text: (V,)
 
 
-@dataclass(frozen=True)
-class Merge:
-    """A token of several bytes: its label, and how many tokens fewer the training text has than it has bytes there."""
+def record_split(tokens: Tokens, text_bytes: int, end: int | None) -> SplitRecord:
+    """Return the sizes of a split. end: the id before each document; None for a single document."""
+    starts = np.zeros(1, np.int64) if end is None else find_id(tokens, end)
+    lengths = np.sort(np.diff(starts, append=tokens.n_tokens))
+    half = np.searchsorted(2 * np.cumsum(lengths), tokens.n_tokens, "right")
+    return SplitRecord(tokens.n_tokens, text_bytes, len(lengths), int(lengths[half]))
 
-    label: str
-    saved: Number
 
+def choose_start_id(corpus: Corpus, encoded: Encoded, tokenizer: Tokenizer, count: CountIds) -> int:
+    """Return the id that sampling starts from: end-of-text if there are several documents.
 
-@dataclass(frozen=True)
-class TextReport:
-    """The findings about a text.
-
-    copies: documents that equal an earlier one and were kept. longest: documents, the longest first. used_ids: how many
-    ids the training text has. val_only: the first characters that only the validation text has; n_val_only: how many
-    there are. merges: the tokens that save most. forced_cuts: places where a text was cut although that may have
-    changed ids. withheld: documents left out of training, because the validation text has the same.
+    For a single one the newline if it is a token of the training text, else the most frequent id.
     """
-
-    copies: Number
-    longest: tuple[LongDocument, ...]
-    used_ids: Number
-    val_only: str
-    n_val_only: Number
-    overlap: Overlap
-    merges: tuple[Merge, ...]
-    forced_cuts: Number
-    withheld: Number = 0  # older versions trained on them
+    if corpus.has_several_documents:
+        return tokenizer.eot_id
+    newline = next((i for i, piece in enumerate(tokenizer.token_bytes()) if piece == b"\n"), None)
+    if newline is not None and ("\n" not in encoded.val_only if tokenizer.kind == "char" else count()[newline]):
+        return newline
+    return int(count().argmax())
 
 
-def make_report(
-    corpus: Corpus, encoded: EncodedCorpus, tokenizer: Tokenizer, count: Callable[[], npt.NDArray[np.int64]]
-) -> TextReport:
-    """The report on a corpus that was encoded. count: gives how often each id is in the training text."""
+def make_report(corpus: Corpus, encoded: Encoded, tokenizer: Tokenizer, count: CountIds) -> TextReport:
+    """Return the report on a corpus that was encoded."""
     is_char = tokenizer.kind == "char"  # then nothing has to be counted
     used = len(corpus.characters) - len(encoded.val_only) if is_char else int((count() > 0)[:-1].sum())
     return TextReport(
         copies=corpus.copies,
-        longest=tuple(replace(each, source=storable(each.source), file=storable(each.file)) for each in corpus.longest),
+        longest=tuple(replace(long, source=storable(long.source), file=storable(long.file)) for long in corpus.longest),
         used_ids=used,
         val_only=encoded.val_only[:_CHARACTERS],
         n_val_only=len(encoded.val_only),
-        overlap=encoded.overlap,
         merges=() if is_char else _merges(count(), tokenizer),
         forced_cuts=encoded.forced_cuts,
         withheld=corpus.withheld,
@@ -78,5 +66,5 @@ def _merges(counts: npt.NDArray[np.int64], tokenizer: Tokenizer) -> tuple[Merge,
 
 
 def storable(name: str) -> str:
-    """A name for JSON: it may have bytes that are not UTF-8, which Python keeps as surrogates."""
+    """Return a name for JSON: it may have bytes that are not UTF-8, which Python keeps as surrogates."""
     return name.encode(errors="backslashreplace").decode()

@@ -18,24 +18,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-RuleName = Literal["document_hash", "tail_of_each_document", "tail_of_the_document", "val_source"]
-SplitName = Literal["train", "val"]
-SPLITS: tuple[SplitName, ...] = get_args(SplitName)
-
-
-@dataclass(frozen=True)
-class SplitRule:
-    """The rule by which the text was split, for the manifest."""
-
-    rule: RuleName
-    threshold: float  # hashes below it are validation; for tails, the fraction of each document
-    val_fraction: float
-    val_max_bytes: int
+from gptlite.data.dataset.manifest import RuleName, SplitRule
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +33,7 @@ class SplitPlan:
     cuts: npt.NDArray[np.int64]
 
     def parts(self, index: int, text: bytes, *, before: int = 0) -> tuple[bytes, bytes]:
-        """The training and the validation part of document `index`. Either may be empty; joined, they are `text`.
+        """Return the training and the validation part of document `index`. Joined, they are `text`.
 
         before: bytes of the document before `text`, if that is a piece of it. Pieces are cut between characters.
         """
@@ -55,13 +42,13 @@ class SplitPlan:
 
 
 def document_hash(sha256: bytes) -> float:
-    """A number in [0, 1): the first 53 bits of the digest of the UTF-8 text, which a float represents exactly."""
+    """Return a number in [0, 1): the first 53 bits of the digest of the UTF-8 text, as an exact float."""
     first = int.from_bytes(sha256[:8], "big")
     return float((first >> 11) / 2**53)
 
 
 def character_boundary(text: bytes, at: int) -> int:
-    """The first position from `at` on that is not inside a character of UTF-8 text.
+    """Return the first position from `at` on that is not inside a character of UTF-8 text.
 
     >>> character_boundary("aé".encode(), 2)
     3
@@ -100,7 +87,7 @@ def plan_split(
 def split_as_given(
     for_validation: npt.NDArray[np.bool_], sizes: npt.NDArray[np.int64], val_fraction: float, val_max_bytes: int
 ) -> SplitPlan:
-    """The split of documents that are for validation or not, and of these sizes in bytes: both (n,)."""
+    """Return the split of documents that are for validation or not, and of these sizes in bytes: both (n,)."""
     rule = SplitRule("val_source", 0.0, val_fraction, val_max_bytes)
     return SplitPlan(rule, np.where(for_validation, 0, sizes))
 
@@ -108,7 +95,7 @@ def split_as_given(
 def _hash_threshold(
     hashes: npt.NDArray[np.float64], sizes: npt.NDArray[np.int64], val_fraction: float, val_max_bytes: int
 ) -> float:
-    """The largest threshold up to val_fraction below which the documents have at most val_max_bytes."""
+    """Return the largest threshold up to val_fraction below which the documents have at most val_max_bytes."""
     below = hashes < val_fraction
     distinct, group = np.unique(hashes[below], return_inverse=True)  # equal documents share a hash
     group_bytes = np.zeros(len(distinct), np.int64)

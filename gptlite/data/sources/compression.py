@@ -17,13 +17,13 @@ _ENDINGS = (".gz", ".xz", ".zst")
 
 
 def compression_of(path: Path) -> str | None:
-    """The ending that says how a file is compressed; None where it is not."""
+    """Return the ending that says how a file is compressed; None where it is not."""
     ending = path.suffix.lower()
     return ending if ending in _ENDINGS else None
 
 
 def plain_suffix(path: Path) -> str:
-    """The ending of a file's name in lower case, without that of its compression: ".jsonl" for a.jsonl.gz."""
+    """Return the ending of a name in lower case, without that of its compression: ".jsonl" for a.jsonl.gz."""
     return Path(path.stem if compression_of(path) else path.name).suffix.lower()
 
 
@@ -70,5 +70,5 @@ def _invalid(path: Path, error: Exception) -> DataError:
 
 
 def unreadable(path: Path, error: OSError) -> DataError:
-    """The error for a source file that cannot be read."""
+    """Return the error for a source file that cannot be read."""
     return DataError(f"the file cannot be read ({error.strerror}). Check the path and its permissions.", str(path))

@@ -17,13 +17,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import BinaryIO, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from gptlite.config.schema import DataSection
 from gptlite.data.sources import records
 from gptlite.data.sources.charset import (
     HEAD_BYTES,
-    BinaryFile,
     decode,
     decode_pieces,
     in_normal_form,
@@ -83,23 +82,23 @@ class Reading:
 
     @classmethod
     def of(cls, data: DataSection) -> Reading:
-        """The keys of a config."""
+        """Take the keys of a config."""
         return cls(**{each.name: getattr(data, each.name) for each in fields(cls)})
 
     def of_files(self, files: Collection[Path]) -> Reading:
-        """The same with `documents` decided: records where all files hold some; beside other files they are text."""
+        """Decide `documents`: records where all files hold some; beside other files they are text."""
         if self.documents is not None:
             return self
         all_records = bool(files) and all(holds_records(path) for path in files)
         return replace(self, documents="records" if all_records else "files")
 
     def of_card(self, card: Card) -> Reading:
-        """The same with what a named data set says of its documents, unless the config says anything of that."""
+        """Return the same with what a named data set says of its documents, unless the config says anything of that."""
         given = self.documents is not None or self.separator is not None
         return self if given else replace(self, documents=card.documents, separator=card.separator)
 
     @property
-    def more_than_text(self) -> dict[str, str]:
+    def fingerprint_fields(self) -> dict[str, str]:
         """The keys that make other documents than whole files, with their values."""
         if self.documents == "records":
             keys = ["documents", "field", "column"]
@@ -129,7 +128,7 @@ class Reading:
         return codecs.lookup(self.encoding).name == "utf-8" and self.normalize == "none" and self.errors == "strict"
 
     def decode(self, raw: bytes, where: str) -> str:
-        """Text from bytes. DataError as in `charset.decode`."""
+        """Return text from bytes. DataError as in `charset.decode`."""
         return decode(raw, self.encoding, self.normalize, where, errors=self.errors)
 
 
@@ -137,8 +136,13 @@ PLAIN = Reading()
 
 
 def holds_records(path: Path) -> bool:
-    """Whether the ending of a file is one of those for records."""
+    """Tell whether the ending of a file is one of those for records."""
     return plain_suffix(path) in _KIND_BY_SUFFIX
+
+
+def is_skipped(head: bytes, reading: Reading) -> bool:
+    """Tell from its first bytes whether a file of a folder is skipped, without reading the rest, which may be large."""
+    return is_binary(head, reading.encoding)
 
 
 def read_documents(
@@ -156,48 +160,26 @@ def read_documents(
     skip_binary: count a binary file instead of refusing it. sha256: of the bytes of the file, if it is known.
     """
     kind = reading.kind(path)
-    if kind == "text":
-        yield from _texts(path, name, reading, skipped, skip_binary=skip_binary, sha256=sha256)
-        return
-    with open_plain(path) as file:
-        head = file.read(HEAD_BYTES)
-        if skip_binary and is_binary(head, reading.encoding):  # without reading the rest, which may be large
-            skipped[kind_of(head) or BINARY, name] += 1
-            return
-        for line, text in _records(kind, path, reading, _lines(path, reading, head, file)):
-            if text.strip():
-                normal = in_normal_form(text, reading.normalize)  # JSON escapes characters
-                yield Document(name, (normal.encode(),), line)
-            else:
-                skipped["empty line" if kind == "lines" else "empty record", ""] += 1
-
-
-def _texts(
-    path: Path, name: str, reading: Reading, skipped: Skipped, *, skip_binary: bool, sha256: str | None
-) -> Iterator[Document]:
-    """The whole text of a file, or what the separator cuts it into."""
     raw = _read_pieces(path)
-    first = next(raw, b"")
-    if skip_binary and _is_binary(path, reading, first):
-        skipped[kind_of(first) or BINARY, name] += 1
+    head = next(raw, b"")
+    if skip_binary and is_skipped(head[:HEAD_BYTES], reading):
+        skipped[kind_of(head) or BINARY, name] += 1
         return
-    raw = itertools.chain([first], raw)
-    if reading.separator is None:
-        pieces = valid_utf8(raw, str(path)) if reading.keeps_bytes else map(str.encode, _decode(raw, path, reading))
-        if (piece := next(pieces, None)) is None:
+    pieces = _utf8(itertools.chain([head], raw), path, reading)
+    if kind == "text" and reading.separator is None:
+        if (first := next(pieces, None)) is None:
             skipped["empty file", name] += 1
         else:
-            same = reading.keeps_bytes and compression_of(path) is None and not first.startswith(codecs.BOM_UTF8)
-            yield Document(name, itertools.chain([piece], pieces), sha256=sha256 if same else None)
+            same = reading.keeps_bytes and compression_of(path) is None and not head.startswith(codecs.BOM_UTF8)
+            yield Document(name, itertools.chain([first], pieces), sha256=sha256 if same else None)
         return
-    number = 0
-    for number, part in enumerate(split_at(reading.separator, _decode(raw, path, reading)), 1):
-        if begun := _read_until_text(part):
-            yield Document(name, map(str.encode, itertools.chain([begun], part)), number)
+    what = {"text": "part", "lines": "line"}.get(kind, "record")
+    for number, text in _records(kind, path, reading, pieces):
+        if text.strip():
+            normal = in_normal_form(text, reading.normalize)  # JSON escapes characters
+            yield Document(name, (normal.encode(),), number)
         else:
-            skipped["empty part", ""] += 1
-    if number == 0:
-        skipped["empty file", name] += 1
+            skipped[f"empty {what}", ""] += 1
 
 
 def _read_pieces(path: Path) -> Iterator[bytes]:
@@ -205,85 +187,45 @@ def _read_pieces(path: Path) -> Iterator[bytes]:
         yield from iter(lambda: file.read(_PIECE), b"")
 
 
-def _decode(pieces: Iterable[bytes], path: Path, reading: Reading) -> Iterator[str]:
-    return decode_pieces(pieces, reading.encoding, reading.normalize, str(path), errors=reading.errors)
+def split_at(separator: str, pieces: Iterable[str]) -> Iterator[str]:
+    """Yield the parts between separators, as str.split gives them for the joined pieces.
 
-
-def _is_binary(path: Path, reading: Reading, first: bytes) -> bool:
-    """Whether a file has NUL anywhere, which has to be known before its first piece is used as text."""
-    if is_binary(first[:HEAD_BYTES], reading.encoding):  # without reading the rest, which may be large
-        return True
-    if is_wide(reading.encoding):
-        try:
-            for _ in _decode(_read_pieces(path), path, reading):
-                pass
-        except BinaryFile:
-            return True
-        return False
-    rest = _read_pieces(path) if len(first) == _PIECE else [first]
-    return any(b"\0" in piece for piece in rest) and is_binary(first, reading.encoding, has_nul=True)
-
-
-def split_at(separator: str, pieces: Iterable[str]) -> Iterator[Iterator[str]]:
-    """The parts between separators, as str.split gives them for the joined pieces. Each is in pieces, too.
-
-    A part is to be taken before the next one. There are none if there are no pieces.
-
-    >>> [list(part) for part in split_at("---", ["a--", "-b"])]
-    [['a'], ['b']]
+    >>> list(split_at("---", ["a--", "-b"]))
+    ['a', 'b']
     """
-    source = iter(pieces)
-    text, at, more = next(source, None), 0, True
-
-    def part() -> Iterator[str]:
-        nonlocal text, at, more
-        assert text is not None
-        while (end := text.find(separator, at)) < 0:
-            ready = max(at, len(text) - len(separator) + 1)  # from there, a separator may begin
-            if ready > at:
-                yield text[at:ready]
-            following = next(source, None)
-            text, at = text[ready:] + (following or ""), 0
-            if following is None:
-                more = False
-                if text:
-                    yield text
-                return
-        if end > at:
-            yield text[at:end]
-        at = end + len(separator)
-
-    while text is not None and more:
-        current = part()
-        yield current
-        for _ in current:  # what was not taken
-            pass
-
-
-def _read_until_text(pieces: Iterator[str]) -> str:
-    """The first pieces, joined, up to one that is more than white space; empty if there is none."""
-    begun: list[str] = []
+    left, waiting, size = "", list[str](), 0
     for piece in pieces:
-        begun.append(piece)
-        if piece.strip():
-            return "".join(begun)
-    return ""
+        waiting.append(piece)
+        size += len(piece)
+        if size > len(left):  # so that a long part is not searched again for each piece
+            *parts, left = "".join([left, *waiting]).split(separator)
+            yield from parts
+            waiting, size = [], 0
+    yield from "".join([left, *waiting]).split(separator)
 
 
-def _lines(path: Path, reading: Reading, head: bytes, file: BinaryIO) -> Iterator[str]:
-    """Decoded lines with their ends: one at a time, unless the encoding has newlines inside characters."""
-    if is_wide(reading.encoding):
-        yield from io.StringIO(reading.decode(head + file.read(), str(path)), newline="\n")
-        return
-    begun, lines = head, iter(file)
-    if not head.endswith(b"\n"):
-        begun += next(lines, b"")
-    for number, raw in enumerate(itertools.chain(io.BytesIO(begun), lines), 1):
-        yield reading.decode(raw, f"{path}:{number}")
+def _utf8(pieces: Iterable[bytes], path: Path, reading: Reading) -> Iterator[bytes]:
+    """Return the text of a file in UTF-8, in pieces of whole characters."""
+    if reading.keeps_bytes:
+        return valid_utf8(pieces, str(path))
+    return map(str.encode, decode_pieces(pieces, reading.encoding, reading.normalize, str(path), errors=reading.errors))
 
 
-def _records(kind: Kind, path: Path, reading: Reading, lines: Iterator[str]) -> Iterator[tuple[int, str]]:
-    """(number of the line, text) of each record of a file."""
+def _lines(path: Path, reading: Reading) -> Iterator[str]:
+    """Yield decoded lines with their ends: one at a time, unless the encoding has newlines inside characters."""
+    with open_plain(path) as file:
+        if is_wide(reading.encoding):
+            yield from io.StringIO(reading.decode(file.read(), str(path)), newline="\n")
+        else:
+            for number, raw in enumerate(file, 1):
+                yield reading.decode(raw, f"{path}:{number}")
+
+
+def _records(kind: Kind, path: Path, reading: Reading, pieces: Iterator[bytes]) -> Iterator[tuple[int, str]]:
+    """Return (number of the line or part, text) of each record of a file. pieces: its text."""
+    if kind == "text":
+        return enumerate(split_at(reading.separator or "", map(bytes.decode, pieces)), 1)
+    lines = _lines(path, reading)
     if kind == "lines":
         return ((number, line.removesuffix("\n").removesuffix("\r")) for number, line in enumerate(lines, 1))
     if kind == "CSV" or kind == "TSV":

@@ -38,11 +38,11 @@ class Card:
         return {key: value for key, value in found.items() if value is not None}
 
     def file_in(self, folder: Path) -> Path:
-        """Where the text is, or would be."""
+        """Return where the text is, or would be."""
         return folder / f"{self.name}.txt"
 
     def fetch(self, folder: Path, say: Say = say_nothing, *, where: str = "data.source") -> Path:
-        """The text as a file in `folder`, downloaded if it is missing. StorageError, about `where`, when that fails.
+        """Return the text as a file in `folder`, downloaded if missing. StorageError about `where` if that fails.
 
         `say` gets the progress. The download is checked by sha256. Later only the size is checked here; code that
         hashes the file calls `check_sha256`.
@@ -66,17 +66,17 @@ class Card:
 
 
 def card_names() -> list[str]:
-    """Names of all data sets, sorted."""
+    """Return the names of all data sets, sorted."""
     return sorted(path.stem for path in _card_files())
 
 
 def cards() -> list[Card]:
-    """All data sets, sorted by name."""
+    """Return all data sets, sorted by name."""
     return [_read(path) for path in sorted(_card_files())]
 
 
 def find_card(name: str) -> Card | None:
-    """The card of that name, if there is one."""
+    """Return the card of that name, if there is one."""
     for path in _card_files():
         if path.stem == name:
             return _read(path)

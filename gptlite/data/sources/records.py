@@ -17,7 +17,7 @@ _SHOWN = 8  # fields of a record that an error names
 
 
 def json_lines(path: Path, field: str, lines: Iterator[str]) -> Iterator[tuple[int, str]]:
-    """The record of each line that is not blank. DataError where it is not JSON or has no such text."""
+    """Yield the record of each line that is not blank. DataError where it is not JSON or has no such text."""
     for number, line in enumerate(lines, 1):
         if line.strip():
             where = f"{path}:{number}"
@@ -25,14 +25,14 @@ def json_lines(path: Path, field: str, lines: Iterator[str]) -> Iterator[tuple[i
 
 
 def json_records(path: Path, field: str, lines: Iterator[str]) -> Iterator[tuple[int, str]]:
-    """The only record of a file, or each of a list. DataError as for `json_lines`."""
+    """Yield the only record of a file, or each of a list. DataError as for `json_lines`."""
     found = _parse("".join(lines), str(path))
     for number, record in enumerate(found if isinstance(found, list) else [found], 1):
         yield number, _text_of(record, field, f"{path}, record {number}")
 
 
 def rows(path: Path, column: str, lines: Iterator[str], delimiter: str) -> Iterator[tuple[int, str]]:
-    """The values of a column. DataError where the first row does not name it once, or for a row of another length."""
+    """Yield the values of a column. DataError where the first row does not name it once or a row has another length."""
     csv.field_size_limit(sys.maxsize)  # of the whole process; its default refuses a long text
     table = csv.reader(lines, delimiter=delimiter, strict=True)
     try:
@@ -69,7 +69,7 @@ def _parse(text: str, where: str) -> Any:
 
 
 def _text_of(record: Any, field: str, where: str) -> str:
-    """The text of a record: the record if it is a string, its field, or its messages as lines of `role: content`."""
+    """Return the text of a record: itself if it is a string, its field, or its messages as lines of `role: content`."""
     if isinstance(record, str):
         return check_text(record, where)
     if isinstance(record, dict) and field == "text" and "text" not in record and "messages" in record:

@@ -32,7 +32,7 @@ _NOT_LIBRARY = frozenset(
 )
 
 # Files that mark a run and a prepared data set.
-_OUTPUT_MARKS = (("config.yaml", "run.json"), ("manifest.json", "train-00000.bin", "train-00000.idx"))
+_OUTPUT_MARKS = (("config.yaml", "run.json"), ("MANIFEST.json", "train-00000.bin"))
 _OUTPUT = "gptlite output folder"
 _ESCAPED = re.compile(r"\[([*?[])\]")  # a special character, as glob.escape writes it
 
@@ -90,11 +90,11 @@ class Source:
         raise self.no_text(counts)
 
     def name_of(self, path: Path) -> str:
-        """The path of a file within the source."""
+        """Return the path of a file within the source."""
         return path.relative_to(self.root).as_posix()
 
     def count_bytes(self) -> int:
-        """The size of the text, as it is on the disk unless it has to be read: bytes."""
+        """Return the size of the text, as it is on the disk unless it has to be read: bytes."""
         if self.card is not None:
             return self.card.n_bytes  # it may not be on the disk yet
         if any(compression_of(path) or self.reading.kind(path) not in ("text", "lines") for path in self.files):
@@ -112,13 +112,13 @@ class Source:
         return sizes
 
     def no_text(self, skipped: Skipped) -> DataError:
-        """The error for a source without any text."""
+        """Return the error for a source without any text."""
         advice = advice_for([kind for kind, _ in skipped]) or "Check the path."
         return DataError(f"there is no text file here{describe_skipped(skipped)}. {advice}", self.spec)
 
 
 def describe_skipped(skipped: Skipped) -> str:
-    """A remark such as " (skipped: 2 binary files: a.png, b.zip; 3 empty lines)"; empty if nothing was skipped."""
+    """Return a remark such as " (skipped: 2 binary files: a.png, b.zip; 3 empty lines)"; empty if nothing was."""
     parts = []
     for kind, each in itertools.groupby(sorted(skipped), key=lambda found: found[0]):
         found = list(each)
@@ -171,7 +171,7 @@ def absolute_spec(spec: str) -> str:
 
 
 def _absolute_path(spec: str) -> str:
-    """The absolute path or glob. The part added to a relative glob is escaped."""
+    """Return the absolute path or glob. The part added to a relative glob is escaped."""
     spec = os.path.expanduser(spec)
     path = os.path.abspath(spec)
     is_glob = glob.has_magic(spec) and not os.path.exists(path)
@@ -238,7 +238,7 @@ def _find_files(
 
 
 def _is_output(folder: Path) -> bool:
-    """Whether gptlite wrote the folder: a run or a prepared data set."""
+    """Tell whether gptlite wrote the folder: a run or a prepared data set."""
     return any(all((folder / name).is_file() for name in names) for names in _OUTPUT_MARKS)
 
 

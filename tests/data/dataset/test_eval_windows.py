@@ -109,7 +109,7 @@ class Watched:
 def test_a_text_of_any_length_is_read_in_pieces(monkeypatch):
     text = np.random.default_rng(0).choice([1, 2, 3, 4, END], 500).astype(np.uint16)
     at_once = scored(EvalWindows(TokenArray(text, "val"), 5, stride=2, end=END), 3)
-    monkeypatch.setattr(eval_windows, "_PIECE", 16)
+    monkeypatch.setattr("gptlite.data.dataset.tokens._PIECE", 16)
     monkeypatch.setattr(eval_windows, "_BLOCK", 10)
     watched = Watched(TokenArray(text, "val"))
     assert scored(EvalWindows(watched, 5, stride=2, end=END), 3) == at_once

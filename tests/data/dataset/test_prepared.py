@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-import dataclasses
-import hashlib
 import json
 import shutil
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +10,13 @@ import pytest
 
 from gptlite.config.schema import DataSection, TokenizerSection
 from gptlite.data.dataset.batches import Batches
-from gptlite.data.dataset.manifest import SplitRecord
-from gptlite.data.dataset.prepared import Prepared, Split
-from gptlite.data.dataset.shards import ShardWriter
+from gptlite.data.dataset.prepared import ADVICE, Prepared, Split
+from gptlite.data.dataset.shards import dtype_for, header, shard_name
+from gptlite.data.preparing.encode import replace_manifest
 from gptlite.data.preparing.prepare import prepare
-from gptlite.errors import DataError
+from gptlite.errors import DataError, RunError
+from gptlite.storage.sealed import MANIFEST, SealedFolder, write_file
+from gptlite.storage.sealed_json import dump_sealed
 
 CHAR = TokenizerSection(kind="char")
 
@@ -28,20 +29,42 @@ def prepared(tmp_path: Path) -> Prepared:
 
 def edit(prepared: Prepared, **changes: object) -> None:
     """Change fields of a manifest and seal it again, as someone could who knows the format."""
-    path = prepared.path / "manifest.json"
+    path = prepared.path / MANIFEST
     fields = json.loads(path.read_text("utf-8")) | changes
-    del fields["sha256"]
-    sealed = (json.dumps(fields, indent=2, sort_keys=True) + "\n").encode()
-    path.write_text(json.dumps(fields | {"sha256": hashlib.sha256(sealed).hexdigest()}))
+    path.write_bytes(dump_sealed({key: value for key, value in fields.items() if key != "sha256"}))
+
+
+def split_of(folder: Path, *shards: list[int], vocab_size: int = 300) -> Split:
+    """Write a training split in these shards."""
+    written = {}
+    for number, ids in enumerate(shards):
+        data = header(vocab_size) + np.array(ids, dtype_for(vocab_size)).tobytes()
+        written[shard_name("train", number)] = write_file(folder, shard_name("train", number), data)
+    replace_manifest(folder, {}, written)
+    return Split(SealedFolder.open(folder, ADVICE), "train", vocab_size)
+
+
+def test_the_bytes_on_disk_are_the_documented_format(prepared: Prepared) -> None:
+    expected = struct.pack("<8sII", b"GPTLITE\0", 2, 1) + struct.pack("<20H", *range(10), *range(10))
+    assert (prepared.path / "val-00000.bin").read_bytes() == expected
+
+
+@pytest.mark.parametrize(("vocab_size", "item_bytes"), [(65536, 2), (65537, 4)])
+def test_two_bytes_are_used_where_every_id_fits(tmp_path: Path, vocab_size: int, item_bytes: int) -> None:
+    split = split_of(tmp_path, [vocab_size - 1], vocab_size=vocab_size)
+    assert (tmp_path / "train-00000.bin").stat().st_size == 16 + item_bytes
+    assert split.read(0, 1).tolist() == [vocab_size - 1]
+
+
+def test_a_shard_of_other_ids_is_refused(tmp_path: Path) -> None:
+    split_of(tmp_path, [1, 2, 3, 4])
+    with pytest.raises(RunError, match=r"train-00000\.bin: it does not begin as a file of these ids does\. "):
+        Split(SealedFolder.open(tmp_path, ADVICE), "train", 65537)
 
 
 def test_reading_crosses_shards(tmp_path: Path) -> None:
-    ids = np.arange(100, dtype=np.uint32)
-    with ShardWriter(tmp_path, "train", 300, shard_tokens=7) as writer:
-        for start in range(0, 100, 10):
-            writer.add(ids[start : start + 10])
-        shards = writer.finish()
-    split = Split(tmp_path, "train", SplitRecord(100, 0, 10, shards), 300)
+    ids = list(range(100))
+    split = split_of(tmp_path, *(ids[start : start + 7] for start in range(0, 100, 7)))
     for start in range(0, 101):
         for length in (0, 1, 6, 7, 8, 23, 100):
             if start + length <= 100:
@@ -60,12 +83,6 @@ def test_a_folder_copied_elsewhere_works(prepared: Prepared, tmp_path: Path) -> 
     copy = Prepared(Path(shutil.copytree(prepared.path, tmp_path / "elsewhere")))
     copy.verify()
     assert copy.manifest == prepared.manifest
-
-
-def test_a_manifest_of_a_version_without_bigram_baseline_is_read(prepared: Prepared) -> None:
-    baselines = prepared.manifest.baselines
-    edit(prepared, baselines={"unigram": baselines.unigram, "gzip": baselines.gzip, "xz": baselines.xz})
-    assert Prepared(prepared.path).manifest.baselines == dataclasses.replace(baselines, bigram=None)
 
 
 def test_block_sizes_that_do_not_fit_name_the_largest_that_does(prepared: Prepared) -> None:
@@ -87,53 +104,35 @@ def test_a_validation_part_of_one_token_cannot_be_scored(tmp_path: Path) -> None
         made.check_block_size(4)
 
 
-def test_another_format_version_is_named(prepared: Prepared) -> None:
-    edit(prepared, format_version=3)
-    with pytest.raises(DataError, match=r"manifest\.json: .*format_version\b.* 3.* this gptlite reads 1 and 2"):
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", None])
+def test_a_damaged_or_missing_manifest_is_noticed(prepared: Prepared, content: str | None) -> None:
+    (prepared.path / MANIFEST).unlink()
+    if content is not None:
+        (prepared.path / MANIFEST).write_text(content)
+    with pytest.raises(RunError, match=r"MANIFEST\.json: "):
         Prepared(prepared.path)
-
-
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}"])
-def test_a_damaged_manifest_is_noticed(prepared: Prepared, content: str) -> None:
-    (prepared.path / "manifest.json").write_text(content)
-    with pytest.raises(DataError, match=r"manifest\.json: "):
-        Prepared(prepared.path)
-
-
-def test_a_manifest_with_wrong_keys_names_them(prepared: Prepared) -> None:
-    edit(prepared, start_id="x")
-    with pytest.raises(DataError, match=r"the prepared data is damaged: start_id: .*valid integer"):
-        Prepared(prepared.path)
-    edit(prepared, start_id=1, more=2)
-    with pytest.raises(DataError, match=r"the prepared data is damaged: more: "):
-        Prepared(prepared.path)
-
-
-def test_a_folder_without_a_manifest_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"manifest\.json: "):
-        Prepared(tmp_path)
 
 
 def test_verify_lists_every_damaged_file(prepared: Prepared) -> None:
     prepared.verify()
-    for name in ("train-00000.bin", "val-00000.idx"):
+    for name in ("train-00000.bin", "val-00000.bin"):
         path = prepared.path / name
         good = path.read_bytes()
         path.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
     (prepared.path / "tokenizer" / "gptlite_tokenizer.json").write_text("{}")
-    with pytest.raises(DataError) as caught:
-        Prepared(prepared.path).verify()
+    with pytest.raises(RunError) as caught:
+        prepared.verify()
     assert [Path(problem.where or "").name for problem in caught.value.problems] == [
-        "train-00000.bin",
-        "val-00000.idx",
         "gptlite_tokenizer.json",
+        "train-00000.bin",
+        "val-00000.bin",
     ]
 
 
 def test_another_tokenizer_in_the_folder_is_refused(prepared: Prepared) -> None:
-    record = json.loads((prepared.path / "manifest.json").read_text("utf-8"))["tokenizer"]
+    record = json.loads((prepared.path / MANIFEST).read_text("utf-8"))["tokenizer"]
     edit(prepared, tokenizer=record | {"fingerprint": "f" * 64})
     with pytest.raises(
-        DataError, match=r"tokenizer: this is not the tokenizer of the ids: .* theirs with f{12} and 11\. "
+        RunError, match=r"tokenizer: this is not the tokenizer of the ids: .* theirs with f{12} and 11\. "
     ):
         Prepared(prepared.path).tokenizer()

@@ -27,4 +27,5 @@ def test_ids_of_a_short_text_are_all_counted_and_of_a_long_one_blocks_at_equal_d
     monkeypatch.setattr(module, "COUNTED_BLOCK", 2)
     ids = np.arange(6400, dtype=np.uint16) // 100  # 64 blocks of 100, of which the first two ids count
     assert count_ids(TokenArray(ids), 64).tolist() == [2] * 64
+    assert count_ids(TokenArray(ids), 64, exact=True).tolist() == [100] * 64
     assert count_ids(TokenArray(ids[:1]), 64).sum() == 1

@@ -13,7 +13,7 @@ import pytest
 
 from gptlite.config.schema import DataSection, TokenizerSection
 from gptlite.data.dataset.prepared import Prepared
-from gptlite.data.preparing import fingerprint
+from gptlite.data.preparing import hash_cache
 from gptlite.data.preparing import prepare as module
 from gptlite.data.preparing.fingerprint import compute_fingerprint
 from gptlite.data.preparing.prepare import prepare
@@ -38,13 +38,26 @@ def make(tmp_path: Path, section: Section) -> Callable[..., Prepared]:
 def documents(prepared: Prepared, name: Any) -> list[str]:
     """The texts of a split, cut at the starts of its documents."""
     split, tokenizer = prepared.split(name), prepared.tokenizer()
-    starts = np.fromfile(prepared.path / f"{name}-00000.idx", "<u8").tolist()  # all these texts fit into one shard
-    ids = [split.read(start, end - start) for start, end in zip(starts, [*starts[1:], split.n_tokens], strict=True)]
+    ids = split.read(0, split.n_tokens)
+    parts = np.split(ids, np.flatnonzero(ids == tokenizer.eot_id))
     if prepared.manifest.train.documents + prepared.manifest.val.documents > 2:
-        assert all(part[0] == tokenizer.eot_id for part in ids)
-        ids = [part[1:] for part in ids]
-    assert not any((part == tokenizer.eot_id).any() for part in ids)
-    return [tokenizer.decode(part.tolist()) for part in ids]
+        assert parts.pop(0).size == 0
+    assert len(parts) == getattr(prepared.manifest, name).documents
+    return [tokenizer.decode(part.tolist()) for part in parts]
+
+
+def sha256_of(prepared: Prepared, name: str) -> str:
+    return hashlib.sha256((prepared.path / name).read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize(("more", "half"), [(0, 500), (1, 10)])
+def test_more_than_half_of_the_text_is_in_documents_up_to_the_recorded_length(
+    make: Callable[..., Prepared], tmp_path: Path, more: int, half: int
+) -> None:
+    (tmp_path / "val.txt").write_text("y\n")
+    lines = "x" * 499 + "\n" + "12345678\n" + "123456789\n" * (49 + more)
+    made = make({"lines.txt": lines}, documents="lines", val_source=str(tmp_path / "val.txt"))
+    assert made.manifest.train.half_length == half
 
 
 def test_one_document_is_split_at_nine_tenths_and_has_no_end_of_text(make: Callable[..., Prepared]) -> None:
@@ -109,7 +122,7 @@ def test_sampling_starts_from_end_of_text_or_newline_or_the_most_frequent_id(
 def test_a_second_prepare_builds_nothing_and_reads_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: Section, tree: Tree
 ) -> None:
-    monkeypatch.setattr(fingerprint, "_SETTLED_NS", -1)  # trust files that were written just now
+    monkeypatch.setattr(hash_cache, "_SETTLED_NS", -1)  # trust files that were written just now
     data = section(tmp_path, POEMS)
     first = prepare(data, CHAR)
     before = tree(tmp_path / "prepared")
@@ -119,7 +132,7 @@ def test_a_second_prepare_builds_nothing_and_reads_nothing(
 
     monkeypatch.setattr(module, "build", refuse)
     monkeypatch.setattr(module, "scan", refuse)
-    monkeypatch.setattr(fingerprint, "_hash_file", refuse)
+    monkeypatch.setattr(hash_cache, "_hash_file", refuse)
     assert prepare(data, CHAR).path == first.path
     assert tree(tmp_path / "prepared") == before
 
@@ -209,7 +222,7 @@ def test_the_folder_is_named_after_the_text(tmp_path: Path, names: list[str], st
 def test_the_manifest_says_where_the_text_came_from(make: Callable[..., Prepared]) -> None:
     book = "some text\n" * 30
     prepared = make({"a.txt": book})
-    content = json.loads((prepared.path / "manifest.json").read_text("utf-8"))
+    content = json.loads((prepared.path / "MANIFEST.json").read_text("utf-8"))
     sha256 = hashlib.sha256(book.encode()).hexdigest()
     assert content["sources"] == [{"name": "a.txt", "files": 1, "bytes": 300, "sha256": sha256, "python": None}]
     assert content["split_rule"] == {
@@ -218,7 +231,7 @@ def test_the_manifest_says_where_the_text_came_from(make: Callable[..., Prepared
         "val_fraction": 0.1,
         "val_max_bytes": 10_000_000,
     }
-    assert content["format_version"] == 2
+    assert content["files"]["val-00000.bin"] == {"size": 16 + 2 * 30, "sha256": sha256_of(prepared, "val-00000.bin")}
     prepared.verify()
 
 

@@ -11,13 +11,11 @@ import pytest
 
 from gptlite.cli.prepare import summarize
 from gptlite.config.schema import DataSection, TokenizerSection
+from gptlite.data.dataset.manifest import LongDocument, Merge
 from gptlite.data.dataset.prepared import Prepared
 from gptlite.data.dataset.tokens import detokenize
 from gptlite.data.preparing import blocks
-from gptlite.data.preparing.corpus import LongDocument
-from gptlite.data.preparing.overlap import Overlap
 from gptlite.data.preparing.prepare import prepare
-from gptlite.data.preparing.report import Merge
 from gptlite.errors import DataError
 
 Section = Callable[..., DataSection]
@@ -30,13 +28,10 @@ def test_the_report_of_a_character_text(tmp_path: Path, section: Section) -> Non
     report = made.manifest.report
     assert made.manifest.val.bytes == 100
     assert (report.used_ids, report.val_only, report.n_val_only, report.merges) == (10, "xé", 2, ())
-    # 51 strings begin in the validation text; ten are distinct in its periodic part, in the training text, too
-    assert report.overlap == Overlap(10 + 40, 10)
     assert report.longest == (LongDocument(1000, "book.txt", "book.txt", None),)
     lines = "\n".join(summarize(made.manifest))
     assert "vocabulary      10 of 12 ids are in the training text" in lines
     assert "unseen          2 characters only in the validation text: xé" in lines
-    assert "overlap         20.0 % of 50 strings of 50 bytes" in lines
     assert "longest" not in lines
 
 
@@ -90,8 +85,8 @@ def test_documents_of_the_validation_text_are_withheld_from_training(
         "val": b"|b|ee" if deduplicate else b"|b|ee|b",
     }
     assert (made.manifest.report.withheld, made.manifest.report.copies) == (3, 0 if deduplicate else 2)
-    assert "3 documents of data.source left out of training, because data.val_source has the same" in said
-    assert "skipped         3 training documents also found in the validation text" in "\n".join(
+    assert "skipped 3 training documents that the validation text has, too" in said
+    assert "skipped         3 training documents that the validation text has, too" in "\n".join(
         summarize(made.manifest)
     )
 
@@ -118,7 +113,7 @@ def test_the_merges_that_save_most_come_first(tmp_path: Path, section: Section) 
 def test_pieces_cut_for_want_of_a_better_place_are_counted(
     tmp_path: Path, section: Section, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocks, "BLOCK_CHARACTERS", 1000)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 1000)
     monkeypatch.setattr(blocks, "LONGEST", 1000)
     section_of = {"a.txt": "x" * 10_000}
     made = prepare(section(tmp_path, section_of), TokenizerSection(kind="bpe", vocab_size=300))

@@ -1,15 +1,15 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import time
 from pathlib import Path
 
 import pytest
 
-from gptlite.data.preparing import fingerprint
-from gptlite.data.preparing.fingerprint import HashCache
+from gptlite.data.preparing import hash_cache
+from gptlite.data.preparing.hash_cache import HashCache
+from gptlite.data.sources.documents import PLAIN
 from gptlite.errors import DataError
 from gptlite.storage import locks
 
@@ -23,13 +23,13 @@ def later() -> int:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Every file whose content is hashed."""
     seen: list[Path] = []
-    real = fingerprint._hash_file
+    real = hash_cache._hash_file
 
     def counting(path: Path) -> str:
         seen.append(path)
         return real(path)
 
-    monkeypatch.setattr(fingerprint, "_hash_file", counting)
+    monkeypatch.setattr(hash_cache, "_hash_file", counting)
     return seen
 
 
@@ -67,15 +67,15 @@ def test_of_a_binary_file_only_the_head_is_read(tmp_path: Path, reads: list[Path
     (tmp_path / "b").write_bytes(b"\1\0\2")
     (tmp_path / "t").write_bytes("wide".encode("utf-16"))
     cache = HashCache(tmp_path, later)
-    assert cache.text_sha256(tmp_path / "b") is None
+    assert cache.sha256(tmp_path / "b", PLAIN) is None
     assert reads == []
-    assert cache.text_sha256(tmp_path / "t") == hashlib.sha256("wide".encode("utf-16")).hexdigest()
+    assert cache.sha256(tmp_path / "t", PLAIN) == hashlib.sha256("wide".encode("utf-16")).hexdigest()
     assert cache.sha256(tmp_path / "b") == hashlib.sha256(b"\1\0\2").hexdigest()
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format_version": 9, "files": 3}', b"\xff", b"[" * 100_000])
 def test_a_damaged_cache_costs_only_time(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / fingerprint.CACHE_FILE).write_bytes(content)
+    (tmp_path / hash_cache.CACHE_FILE).write_bytes(content)
     (tmp_path / "t").write_text("text")
     cache = HashCache(tmp_path, later)
     assert cache.sha256(tmp_path / "t") == hashlib.sha256(b"text").hexdigest()
@@ -83,35 +83,25 @@ def test_a_damaged_cache_costs_only_time(tmp_path: Path, content: bytes) -> None
     assert HashCache(tmp_path, later)._entries
 
 
-@pytest.mark.parametrize("old", [True, False])
-def test_a_digest_that_was_changed_or_has_no_seal_is_not_believed(tmp_path: Path, old: bool) -> None:
+def test_a_digest_that_was_changed_is_not_believed(tmp_path: Path) -> None:
     book = tmp_path / "book.txt"
     book.write_text("text")
     digest = hashlib.sha256(b"text").hexdigest()
     cache = HashCache(tmp_path, later)
     cache.sha256(book)
     cache.save()
-    path = tmp_path / fingerprint.CACHE_FILE
-    if old:
-        stat = book.stat()
-        entry = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, "0" * 64]
-        path.write_text(json.dumps({"format_version": 1, "files": {f"any:{book}": entry}}))
-    else:
-        assert digest in path.read_text()
-        path.write_text(path.read_text().replace(digest, "0" * 64))
-    cache = HashCache(tmp_path, later)
-    assert cache.sha256(book) == digest
-    cache.save()
-    assert digest in path.read_text()
+    path = tmp_path / hash_cache.CACHE_FILE
+    path.write_text(path.read_text().replace(digest, "0" * 64))
+    assert HashCache(tmp_path, later).sha256(book) == digest
 
 
 def test_a_cache_that_another_process_writes_is_left_to_it(tmp_path: Path) -> None:
     (tmp_path / "t").write_text("text")
     cache = HashCache(tmp_path, later)
     cache.sha256(tmp_path / "t")
-    with locks.lock(tmp_path / f"{fingerprint.CACHE_FILE}.lock", "another"):
+    with locks.lock(tmp_path / f"{hash_cache.CACHE_FILE}.lock", "another"):
         cache.save()
-    assert not (tmp_path / fingerprint.CACHE_FILE).exists()
+    assert not (tmp_path / hash_cache.CACHE_FILE).exists()
 
 
 def test_missing_files_are_forgotten_and_errors_name_them(tmp_path: Path) -> None:
