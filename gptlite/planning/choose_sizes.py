@@ -1,7 +1,7 @@
 """The model and training that suit the minutes that there are: `gptlite train --minutes`.
 
 A model and its training are chosen from three numbers: the bytes of the text, the minutes, and the speed of the
-machine. Every figure here comes from the measurements in docs/decisions.md ("What to train in given minutes").
+machine. Every figure here comes from the measurements in docs/decisions.md ("Sizes from minutes").
 """
 
 from __future__ import annotations
