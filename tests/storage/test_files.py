@@ -108,16 +108,6 @@ def test_a_failed_write_is_undone_and_the_next_one_appends_to_the_old_content(
     assert (tmp_path / "f").read_bytes() == b"one\nthird\n"
 
 
-def test_overwrite_fills_in_a_header_and_writing_continues_at_the_end(tmp_path: Path) -> None:
-    with files.OutFile.create(tmp_path / "f") as file:
-        file.write(b"????body")
-        file.overwrite(0, b"HEAD")
-        file.write(b"tail")
-        file.sync()
-    file.close()  # a second time
-    assert (tmp_path / "f").read_bytes() == b"HEADbodytail"
-
-
 def test_publish_refuses_a_taken_name_even_that_of_an_empty_folder(tmp_path: Path) -> None:
     (tmp_path / "a.tmp-1").mkdir()
     (tmp_path / "a").mkdir()
