@@ -257,13 +257,10 @@ with MetricLog.open(folder, resume_step=None, extras=sinks, say=print) as log:
 """
 
 
-@pytest.mark.parametrize(
-    "error", ["TypeError('Descriptors cannot be created directly.\\n')", "RuntimeError()", "1 / 0"]
-)
-def test_a_broken_protobuf_costs_one_line_for_each_sink_and_no_training(tmp_path: Path, error: str) -> None:
+def test_a_broken_protobuf_costs_one_line_for_each_sink_and_no_training(tmp_path: Path) -> None:
     (tmp_path / "google/protobuf").mkdir(parents=True)
-    code = error if error == "1 / 0" else f"raise {error}"
-    (tmp_path / "google/protobuf/__init__.py").write_text(code)
+    error = "raise TypeError('Descriptors cannot be created directly.\\n')"
+    (tmp_path / "google/protobuf/__init__.py").write_text(error)
     path = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])
     environment = {**os.environ, "PYTHONPATH": path}
     done = subprocess.run([sys.executable, "-c", BROKEN, tmp_path], capture_output=True, text=True, env=environment)
