@@ -93,13 +93,10 @@ def open_own(path: Path) -> io.BufferedReader:
         raise
 
 
-def read_own(path: Path, limit: int) -> bytes:
-    """Return the content of a file that gptlite wrote, at most `limit` bytes. Raise OSError as `open_own` does."""
+def read_own(path: Path) -> bytes:
+    """Return the content of a file that gptlite wrote. Raise OSError as `open_own` does."""
     with open_own(path) as file:
-        data = file.read(limit + 1)
-    if len(data) > limit:
-        raise OSError(errno.EFBIG, f"it has more than {limit:,} bytes")
-    return data
+        return file.read()
 
 
 def file_sha256(path: Path) -> str:
