@@ -174,13 +174,6 @@ def test_a_baseline_is_at_least_half_as_long_as_a_run_in_training(tmp_path: Path
     assert curve(tmp_path / "xz 2.500", "val/bits_per_byte")[-1] == (90, 2.5)
 
 
-def test_a_run_without_evaluations_writes_no_baselines(tmp_path: Path) -> None:
-    sink = BaselineSink(tmp_path / "text", {"xz": 2.5})
-    sink.log(5, "train", {"loss": 3.0}, {})
-    sink.close()
-    assert not (tmp_path / "text").exists()
-
-
 def test_the_curve_is_unbroken_and_has_every_step_once_after_kills_and_resumes(tmp_path: Path) -> None:
     killed(tmp_path, None, 30)
     killed(tmp_path, 20, 27)  # resumed at 20, killed before the next save
@@ -279,13 +272,6 @@ def test_our_own_bugs_in_writing_events_are_raised(tmp_path: Path, monkeypatch: 
         MetricLog.open(tmp_path, resume_step=None, extras=[TensorBoardSink(tmp_path / "tb")], say=print) as log,
     ):
         log.write(1, "train", {"loss": 1.0})
-
-
-def test_the_names_of_new_event_files_are_made_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[Path] = []
-    monkeypatch.setattr("gptlite.loggers.events.files.sync_dir", synced.append)
-    TensorBoardSink(tmp_path / "tb").log(1, "train", {"loss": 1.0}, {})
-    assert {tmp_path / "tb", tmp_path / "tb/seconds", tmp_path / "tb/tokens"} <= set(synced)
 
 
 def test_nothing_is_imported_or_written_before_the_first_number_and_torch_is_never_imported(tmp_path: Path) -> None:
