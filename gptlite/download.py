@@ -75,8 +75,6 @@ def _get(url: str, max_bytes: int, give_up_at: float, say: Say) -> bytes:
     for pause in (*PAUSES, None):
         try:
             return _receive(url, max_bytes, give_up_at)
-        except TimeoutError:
-            raise ConnectionError(f"it took more than {TOTAL_TIMEOUT:g} seconds") from None
         except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError) as error:
             reason, may_pass = _describe(error)
             if pause is None or not may_pass:
@@ -98,26 +96,23 @@ def _receive(url: str, max_bytes: int, give_up_at: float) -> bytes:
         while len(content) <= max_bytes and (piece := response.raw.read1(min(_PIECE, max_bytes + 1 - len(content)))):
             content += piece
             if time.monotonic() >= give_up_at:
-                raise TimeoutError
+                raise ConnectionError(f"it took more than {TOTAL_TIMEOUT:g} seconds")
     return bytes(content)
 
 
 def _describe(error: Exception) -> tuple[str, bool]:
-    """Say what went wrong in a few words, and whether it may pass: the server is busy, or a connection was lost.
-
-    Some messages of requests run over a hundred words, about pools and retries.
-    """
+    """Say in a few words, not in those of requests, what went wrong, and whether it may pass."""
     import requests
-    import urllib3
+    from urllib3.exceptions import ProtocolError, ReadTimeoutError
 
     if isinstance(error, requests.HTTPError) and error.response is not None:
         return f"HTTP status {error.response.status_code}", error.response.status_code in _BUSY
     if isinstance(error, requests.exceptions.InvalidSchema):
         return str(error), False
     cause = error.args[0] if isinstance(error, requests.RequestException) and error.args else error
-    lost = isinstance(cause, urllib3.exceptions.ProtocolError)
-    silent = isinstance(cause, urllib3.exceptions.ReadTimeoutError)
-    return "the connection was lost" if lost else "no answer" if silent else type(error).__name__, lost or silent
+    if isinstance(cause, ProtocolError | ReadTimeoutError):
+        return "the connection was lost" if isinstance(cause, ProtocolError) else "no answer", True
+    return type(error).__name__, False
 
 
 def _check_redirect(response: requests.Response, **_: Any) -> None:

@@ -144,14 +144,6 @@ def test_a_resume_voids_what_it_repeats_on_each_axis(tmp_path: Path) -> None:
     assert curve(tmp_path / "seconds", "val_over_seconds/bits_per_byte") == [(2, 4.0), (3, 3.0), (5, 2.0)]
 
 
-def test_evaluations_within_a_second_are_one_point_over_seconds(tmp_path: Path) -> None:
-    sink = TensorBoardSink(tmp_path)
-    for step, elapsed in ((1, 0.1), (2, 0.9), (3, 1.0), (4, 1.1), (5, 1.9), (6, 7.0)):
-        evaluate(sink, step, float(step), elapsed)
-    sink.close()
-    assert curve(tmp_path / "seconds", "val_over_seconds/bits_per_byte") == [(1, 1.0), (2, 4.0), (7, 6.0)]
-
-
 def evaluated(folder: Path, steps: Iterable[int]) -> BaselineSink:
     """The sink of a run that was evaluated at these steps."""
     sink = BaselineSink(folder, {"xz": 2.5, "unigram": 4.0625})
@@ -263,15 +255,6 @@ def test_a_broken_protobuf_costs_one_line_for_each_sink_and_no_training(tmp_path
     assert second.startswith("BaselineSink is switched off: tensorboard cannot be imported (")
     assert (tmp_path / "metrics.jsonl").read_text().count("\n") == 2
     assert not (tmp_path / "tb").exists()
-
-
-def test_our_own_bugs_in_writing_events_are_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gptlite.loggers.events.clock.time", lambda: "noon")
-    with (
-        pytest.raises((TypeError, ValueError)),
-        MetricLog.open(tmp_path, resume_step=None, extras=[TensorBoardSink(tmp_path / "tb")], say=print) as log,
-    ):
-        log.write(1, "train", {"loss": 1.0})
 
 
 def test_nothing_is_imported_or_written_before_the_first_number_and_torch_is_never_imported(tmp_path: Path) -> None:
