@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
 from gptlite.errors import ConfigError, StorageError
-from gptlite.formatting import Say, say_nothing, size
+from gptlite.formatting import Say, say_nothing
 from gptlite.storage import files
 
 if TYPE_CHECKING:
@@ -27,7 +26,6 @@ OFFLINE = "GPTLITE_OFFLINE"  # in the environment
 TIMEOUT = 30.0  # seconds without a byte
 TOTAL_TIMEOUT = 1800.0  # seconds of reading, over all addresses and tries; 4 MB over a modem take ten minutes
 PAUSES = (1.0, 4.0)  # seconds before each new try, after a failure that may pass
-LINE_INTERVAL = 5.0  # seconds
 _PIECE = 1 << 16  # bytes
 _BUSY = (408, 429, 500, 502, 503, 504)  # HTTP statuses that may pass
 
@@ -76,9 +74,7 @@ def _get(url: str, max_bytes: int, give_up_at: float, say: Say) -> bytes:
     say(f"downloading {url}")
     for pause in (*PAUSES, None):
         try:
-            return _receive(url, max_bytes, give_up_at, say)
-        except TimeoutError:
-            raise ConnectionError(f"it took more than {TOTAL_TIMEOUT:g} seconds") from None
+            return _receive(url, max_bytes, give_up_at)
         except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError) as error:
             reason, may_pass = _describe(error)
             if pause is None or not may_pass:
@@ -88,45 +84,34 @@ def _get(url: str, max_bytes: int, give_up_at: float, say: Say) -> bytes:
     raise AssertionError("the last try returns or raises")
 
 
-def _receive(url: str, max_bytes: int, give_up_at: float, say: Say) -> bytes:
+def _receive(url: str, max_bytes: int, give_up_at: float) -> bytes:
     """Return the body of an answer, of a longer one the first bytes: one more than `max_bytes`."""
     import requests
 
     headers = {"Accept-Encoding": "identity"}  # a compressed answer may be a thousand times larger than what is sent
-    hooks = {"response": _check_redirect}
-    content, next_line = bytearray(), time.monotonic() + LINE_INTERVAL
+    hooks, content = {"response": _check_redirect}, bytearray()
     with requests.get(url, timeout=TIMEOUT, stream=True, headers=headers, hooks=hooks) as response:
         response.raise_for_status()
-        length = response.headers.get("Content-Length", "")
-        of_all = f" of {size(int(length))}" if re.fullmatch("[0-9]{1,15}", length) else ""
         # read1 returns what there is: a byte now and then is no silence, and would have no end.
         while len(content) <= max_bytes and (piece := response.raw.read1(min(_PIECE, max_bytes + 1 - len(content)))):
             content += piece
-            if (now := time.monotonic()) >= give_up_at:
-                raise TimeoutError
-            if now >= next_line:
-                next_line = now + LINE_INTERVAL
-                say(f"downloaded {size(len(content))}{of_all}")
+            if time.monotonic() >= give_up_at:
+                raise ConnectionError(f"it took more than {TOTAL_TIMEOUT:g} seconds")
     return bytes(content)
 
 
 def _describe(error: Exception) -> tuple[str, bool]:
-    """Say what went wrong in a few words, and whether it may pass: the server is busy, or a connection was lost.
-
-    Some messages of requests run over a hundred words, about pools and retries.
-    """
+    """Say in a few words, not in those of requests, what went wrong, and whether it may pass."""
     import requests
-    import urllib3
+    from urllib3.exceptions import ProtocolError, ReadTimeoutError
 
-    cause = error if isinstance(error, urllib3.exceptions.HTTPError) else error.args[0] if error.args else None
     if isinstance(error, requests.HTTPError) and error.response is not None:
         return f"HTTP status {error.response.status_code}", error.response.status_code in _BUSY
     if isinstance(error, requests.exceptions.InvalidSchema):
         return str(error), False
-    if isinstance(cause, urllib3.exceptions.ProtocolError):
-        return "the connection was lost", True
-    if isinstance(cause, urllib3.exceptions.ReadTimeoutError):
-        return "ReadTimeout", True
+    cause = error.args[0] if isinstance(error, requests.RequestException) and error.args else error
+    if isinstance(cause, ProtocolError | ReadTimeoutError):
+        return "the connection was lost" if isinstance(cause, ProtocolError) else "no answer", True
     return type(error).__name__, False
 
 

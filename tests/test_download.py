@@ -113,15 +113,9 @@ REFUSED: dict[str, tuple[Answer, str, int]] = {  # an answer that is always give
     "missing": ((head("404 Not Found"),), r"failed \(HTTP status 404\)\. Go online", 1),
     "always busy": (BUSY, r"failed \(HTTP status 503\)\. Go online", 3),
     "always dropped": ((), r"failed \(the connection was lost\)\. Go online", 3),
-    "always stalled": ((*CUT, STALL), r"failed \(ReadTimeout\)\. Go online", 3),
+    "always stalled": ((*CUT, STALL), r"failed \(no answer\)\. Go online", 3),
     "not HTTP": ((b"hello\r\n\r\n",), r"failed \(the connection was lost\)\. Go online", 3),
     "a redirect to itself": (redirect("/text"), r"failed \(TooManyRedirects\)", 31),
-    "a redirect to half an address": (redirect("http://[::"), r"failed \((InvalidURL|ValueError)\)", 1),
-    "a redirect to no address": (
-        (head("302 Found")[:-2] + b"Location: /\xff\xfe\r\n\r\n",),
-        r"failed \((InvalidURL|Unicode\w+)\)",
-        1,
-    ),
     "a redirect to a file": (redirect("file:///etc/passwd"), r"failed \(No connection adapters", 1),
 }
 
@@ -212,17 +206,6 @@ def test_an_address_with_encryption_is_not_followed_to_one_without(
     assert list(network) == ["http://a.test/b"]  # it was not asked for
 
 
-@pytest.mark.parametrize("start", ["https", "http"])
-@pytest.mark.parametrize("location", ["https://b.test/text", "/text2"])
-def test_other_redirects_are_followed(
-    network: dict[str, requests.Response], tmp_path: Path, start: str, location: str
-) -> None:
-    network[f"{start}://a.test/text"] = answer(302, {"Location": location})
-    network[location if location.startswith("http") else f"{start}://a.test{location}"] = answer(200, {}, CONTENT)
-    get(f"{start}://a.test/text", tmp_path / "text")
-    assert (tmp_path / "text").read_bytes() == CONTENT
-
-
 def test_a_kill_at_any_file_operation_leaves_the_file_or_nothing_under_its_name(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,27 +222,6 @@ def test_a_kill_at_any_file_operation_leaves_the_file_or_nothing_under_its_name(
         assert not path.exists() or path.read_bytes() == CONTENT
         get(url, path)
         assert path.read_bytes() == CONTENT
-
-
-def test_two_at_once_both_end_with_the_file(server: Server, tmp_path: Path) -> None:
-    path, url = tmp_path / "d/text", server.url(GOOD)
-    threads = [threading.Thread(target=get, args=(url, path)) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert path.read_bytes() == CONTENT
-    assert list(path.parent.iterdir()) == [path]
-
-
-def test_the_progress_of_a_slow_download_is_shown(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "LINE_INTERVAL", 0.0)
-    lines: list[str] = []
-    get(server.url(GOOD), tmp_path / "text", say=lines.append)
-    assert lines[0] == f"downloading {server.url(GOOD)}"
-    assert lines[-1] == "downloaded 195 KiB of 195 KiB"
 
 
 def test_a_proxy_of_the_environment_is_used(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

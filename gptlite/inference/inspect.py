@@ -16,7 +16,7 @@ from gptlite.data.dataset.batches import read_batch
 from gptlite.data.dataset.tokens import Tokens
 from gptlite.inference.language_model import SCORE_BATCH_SIZE, LanguageModel
 from gptlite.inference.score import read_batches
-from gptlite.model.attention import CausalSelfAttention, reference_attention
+from gptlite.model.attention import AttentionOptions, CausalSelfAttention, reference_attention
 from gptlite.model.gpt import GPT, IGNORE_INDEX
 
 ALTERNATIVES = 5
@@ -49,8 +49,8 @@ def record_attention(gpt: GPT) -> Iterator[list[LayerSteps]]:
     """Let every layer attend by `reference_attention` meanwhile, and record the steps of the first text."""
     recorded: list[LayerSteps] = []
 
-    def attend(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
-        steps = reference_attention(q, k, v, **options)
+    def attend(q: Tensor, k: Tensor, v: Tensor, options: AttentionOptions) -> Tensor:
+        steps = reference_attention(q, k, v, options)
         shown = (steps.scores, steps.masked, steps.weights, v, steps.heads)
         recorded.append(LayerSteps(*(_numpy(x[0]) for x in shown)))
         return steps.heads

@@ -8,7 +8,6 @@ be removed; the next run writes them again.
 
 from __future__ import annotations
 
-import re
 import time as clock
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +18,6 @@ from gptlite.storage import files
 
 FOLDER = ".baselines"  # beside the runs, whose names cannot begin with a dot
 TAG = "val/bits_per_byte"
-_NAME = re.compile(r"events\.out\.tfevents\.(\d+)\.baseline")
 
 
 class BaselineSink(Sink):
@@ -48,10 +46,10 @@ class BaselineSink(Sink):
         for name, value in self._bits_per_byte.items():
             line = self._folder / f"{name} {value:.3f}"
             files.make_dirs(line)
-            ends = [int(found[1]) for path in line.iterdir() if (found := _NAME.fullmatch(path.name))]
-            for end in sorted({0, self._last}):
-                if end > max(ends, default=-1):
-                    files.replace(line / f"events.out.tfevents.{end:010d}.baseline", _point(end, value))
+            written = max((path.name for path in line.iterdir()), default="")
+            for end in (0, self._last):
+                if (name := f"events.out.tfevents.{end:010d}.baseline") > written:
+                    files.replace(line / name, _point(end, value))
 
 
 def _point(step: int, value: float) -> bytes:

@@ -21,17 +21,12 @@ _RAMP = np.array([[255, 255, 255], [74, 144, 200], [8, 24, 56]])
 
 def attention_image(weights: npt.NDArray[np.floating[Any]]) -> Image:
     """Draw the attention weights (nh, T, T) of a layer: a square for each head, row by row."""
-    n_head, n_tokens, _ = weights.shape
-    columns = math.ceil(math.sqrt(n_head))
-    scale = max(1, TILE // n_tokens)
-    side = scale * n_tokens
-    rows = math.ceil(n_head / columns)
-    image = np.full((rows * (side + GAP) - GAP, columns * (side + GAP) - GAP, 3), _GREY, np.uint8)
-    for head, head_weights in enumerate(weights):
-        top, left = (place * (side + GAP) for place in divmod(head, columns))
-        enlarged = colour(head_weights).repeat(scale, axis=0).repeat(scale, axis=1)
-        image[top : top + side, left : left + side] = enlarged
-    return image
+    columns, scale = math.ceil(math.sqrt(len(weights))), max(1, TILE // weights.shape[-1])
+    enlarged = [colour(of_head).repeat(scale, axis=0).repeat(scale, axis=1) for of_head in weights]
+    tiles = [np.pad(tile, ((0, GAP), (0, GAP), (0, 0)), constant_values=_GREY) for tile in enlarged]
+    tiles += [np.full_like(tiles[0], _GREY)] * (-len(tiles) % columns)
+    rows = [np.hstack(tiles[start : start + columns]) for start in range(0, len(tiles), columns)]
+    return np.vstack(rows)[:-GAP, :-GAP]
 
 
 def colour(weights: npt.NDArray[np.floating[Any]]) -> Image:

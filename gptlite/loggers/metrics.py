@@ -49,54 +49,16 @@ class Sink:
         """Finish. Nothing is logged afterwards."""
 
 
-class JsonlSink(Sink):
-    """metrics.jsonl and samples.jsonl in a run's folder, one line per call.
-
-    They go on where they ended at the checkpoint of `resume_step`; None starts them. Floats read back exactly. JSON has
-    no nan and inf: they become null and are named under `non_finite`.
-    """
-
-    def __init__(self, folder: Path, resume_step: int | None, say: Say, ends: Mapping[str, LogEnd] = NO_ENDS) -> None:
-        for name in LOGS:
-            cut_log(folder / name, ends.get(name), resume_step, say)
-        self._files = {name: LogFile(folder / name) for name in LOGS}
-
-    def log(self, step: int, split: str, values: Mapping[str, float], time: Mapping[str, float]) -> None:
-        line: dict[str, Any] = {"step": step, "split": split} | {name: _finite(x) for name, x in values.items()}
-        strange = {name: str(float(x)) for name, x in values.items() if not math.isfinite(x)}
-        line |= {"non_finite": strange} if strange else {}
-        line |= {"time": {name: _finite(x) for name, x in time.items()}} if time else {}
-        self._files[METRICS].write(line)
-
-    def log_sample(self, step: int, text: str) -> None:
-        self._files[SAMPLES].write({"step": step, "text": text})
-
-    def sync(self) -> None:
-        for file in self._files.values():
-            file.sync()
-
-    @property
-    def ends(self) -> dict[str, LogEnd]:
-        """Where the files end now, by name."""
-        return {name: file.end for name, file in self._files.items()}
-
-    def close(self) -> None:
-        for file in self._files.values():
-            file.close()
-
-
-def _finite(x: float) -> float | None:
-    return x if math.isfinite(x) else None
-
-
 class MetricLog(AbstractContextManager["MetricLog"]):
-    """Passes every call on to its sinks.
+    """metrics.jsonl and samples.jsonl in a run's folder, one line per call, and extra sinks.
 
-    Raises StorageError when the files of the run fail. An extra sink that fails is removed, with one line to `say`.
+    Floats read back exactly. JSON has no nan and inf: they become null and are named under `non_finite`. Raises
+    StorageError when the files of the run fail. An extra sink that fails is removed, with one line to `say`.
     """
 
-    def __init__(self, jsonl: JsonlSink | None, extras: Sequence[Sink] = (), say: Say = say_nothing) -> None:
-        self._jsonl, self._extras, self._say = jsonl, list(extras), say
+    def __init__(self, files: Mapping[str, LogFile], extras: Sequence[Sink] = (), say: Say = say_nothing) -> None:
+        """files: by name; none for every process except the main one."""
+        self._files, self._extras, self._say = files, list(extras), say
 
     @classmethod
     def open(
@@ -109,42 +71,49 @@ class MetricLog(AbstractContextManager["MetricLog"]):
         say: Say,
     ) -> MetricLog:
         """Open the log of the run in `folder`: new, or to continue after `resume_step`, where it had `ends`."""
-        return cls(JsonlSink(folder, resume_step, say, ends), extras, say)
-
-    @classmethod
-    def silent(cls) -> MetricLog:
-        """Return a log that keeps nothing, for every process except the main one."""
-        return cls(None)
+        for name in LOGS:
+            cut_log(folder / name, ends.get(name), resume_step, say)
+        return cls({name: LogFile(folder / name) for name in LOGS}, extras, say)
 
     @property
-    def ends(self) -> Mapping[str, LogEnd]:
+    def ends(self) -> dict[str, LogEnd]:
         """Where the files of the log end now, by name."""
-        return NO_ENDS if self._jsonl is None else self._jsonl.ends
+        return {name: file.end for name, file in self._files.items()}
 
     def write(self, step: int, split: str, values: Mapping[str, float], time: Mapping[str, float] = NO_TIME) -> None:
         """Log the numbers of a split. Those in `time` depend on the clock."""
-        self._each(lambda sink: sink.log(step, split, values, time))
+        if METRICS in self._files:
+            line: dict[str, Any] = {"step": step, "split": split} | {name: _finite(x) for name, x in values.items()}
+            strange = {name: str(float(x)) for name, x in values.items() if not math.isfinite(x)}
+            line |= {"non_finite": strange} if strange else {}
+            line |= {"time": {name: _finite(x) for name, x in time.items()}} if time else {}
+            self._files[METRICS].write(line)
+        self._pass_on(lambda sink: sink.log(step, split, values, time))
 
     def log_sample(self, step: int, text: str) -> None:
         """Log a text that the model wrote."""
-        self._each(lambda sink: sink.log_sample(step, text))
+        if SAMPLES in self._files:
+            self._files[SAMPLES].write({"step": step, "text": text})
+        self._pass_on(lambda sink: sink.log_sample(step, text))
 
     def log_image(self, step: int, tag: str, image: Image) -> None:
         """Log an image."""
-        self._each(lambda sink: sink.log_image(step, tag, image))
+        self._pass_on(lambda sink: sink.log_image(step, tag, image))
 
     def sync(self) -> None:
         """Make everything so far durable, before a checkpoint, so that no resume lacks a line."""
-        self._each(lambda sink: sink.sync())
+        for file in self._files.values():
+            file.sync()
+        self._pass_on(lambda sink: sink.sync())
 
     def close(self) -> None:
-        """Close every sink. A second call does nothing."""
-        self._each(lambda sink: sink.close())
-        self._jsonl, self._extras = None, []
+        """Close every file and sink. A second call does nothing."""
+        for file in self._files.values():
+            file.close()
+        self._pass_on(lambda sink: sink.close())
+        self._files, self._extras = {}, []
 
-    def _each(self, action: Callable[[Sink], None]) -> None:
-        if self._jsonl is not None:
-            action(self._jsonl)
+    def _pass_on(self, action: Callable[[Sink], None]) -> None:
         for sink in list(self._extras):
             try:
                 action(sink)
@@ -154,3 +123,7 @@ class MetricLog(AbstractContextManager["MetricLog"]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _finite(x: float) -> float | None:
+    return x if math.isfinite(x) else None

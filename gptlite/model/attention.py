@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -22,13 +21,25 @@ from gptlite.config.schema import ModelSection
 from gptlite.model.cache import LayerCache
 from gptlite.model.dropout import DropoutMasks, dropout
 
-# True where a query may attend to a key, in a shape that broadcasts to (B, nh, T, S); None: the causal mask.
-AttentionMask: TypeAlias = Tensor | None
-
 
 def causal_mask(n_queries: int, n_keys: int, device: torch.device) -> Tensor:
     """Return True where key s is not later than query t: (T, S) bool, for queries at the last T of the S positions."""
     return torch.ones(n_queries, n_keys, dtype=torch.bool, device=device).tril(n_keys - n_queries)
+
+
+@dataclass(frozen=True)
+class AttentionOptions:
+    """What every path needs beside Q (B, nh, T, hs) and K, V (B, nh, S, hs)."""
+
+    scale: float
+    p: float = 0.0  # of dropout
+    dropout_masks: DropoutMasks | None = None
+    # True where a query may attend to a key, in a shape that broadcasts to (B, nh, T, S); None: the causal mask.
+    attention_mask: Tensor | None = None
+
+    def mask_of(self, q: Tensor, k: Tensor) -> Tensor:
+        """Return the attention mask, where there is none the causal one."""
+        return causal_mask(q.size(-2), k.size(-2), q.device) if self.attention_mask is None else self.attention_mask
 
 
 @dataclass(frozen=True)
@@ -41,82 +52,53 @@ class AttentionSteps:
     heads: Tensor  # weights V: (B, nh, T, hs)
 
 
-def reference_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    *,
-    scale: float,
-    p: float = 0.0,
-    dropout_masks: DropoutMasks | None = None,
-    attention_mask: AttentionMask = None,
-) -> AttentionSteps:
-    """Compute dropout(softmax(mask(Q K^T * scale))) V step by step, for Q (B, nh, T, hs) and K, V (B, nh, S, hs)."""
-    if attention_mask is None:
-        attention_mask = causal_mask(q.size(-2), k.size(-2), q.device)
-    scores = q @ k.transpose(-2, -1) * scale
-    masked = scores.masked_fill(~attention_mask, -math.inf)
+def reference_attention(q: Tensor, k: Tensor, v: Tensor, options: AttentionOptions) -> AttentionSteps:
+    """Compute dropout(softmax(mask(Q K^T * scale))) V step by step."""
+    scores = q @ k.transpose(-2, -1) * options.scale
+    masked = scores.masked_fill(~options.mask_of(q, k), -math.inf)
     weights = torch.softmax(masked, dim=-1)
-    return AttentionSteps(scores, masked, weights, dropout(weights, p, dropout_masks).to(v.dtype) @ v)
+    dropped = dropout(weights, options.p, options.dropout_masks)
+    return AttentionSteps(scores, masked, weights, dropped.to(v.dtype) @ v)
 
 
-def plain_attention(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
+def plain_attention(q: Tensor, k: Tensor, v: Tensor, options: AttentionOptions) -> Tensor:
     """Compute it as written: (B, nh, T, hs), 2 x (B, nh, S, hs) -> (B, nh, T, hs). The other paths must equal it."""
-    return reference_attention(q, k, v, **options).heads
+    return reference_attention(q, k, v, options).heads
 
 
-def batched_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    *,
-    scale: float,
-    p: float = 0.0,
-    dropout_masks: DropoutMasks | None = None,
-    attention_mask: AttentionMask = None,
-) -> Tensor:
+def batched_attention(q: Tensor, k: Tensor, v: Tensor, options: AttentionOptions) -> Tensor:
     """Compute the same function as two batched matrix products over all B x nh heads.
 
     The first product scales and masks as well, so the scores are written once. For short sequences on a CPU this beats
     the fused kernel, whose blocks are then too small to keep all cores busy.
     """
-    if attention_mask is None:
-        attention_mask = causal_mask(q.size(-2), k.size(-2), q.device)
-    bias = torch.zeros(attention_mask.shape, dtype=q.dtype, device=q.device).masked_fill_(~attention_mask, -math.inf)
+    mask = options.mask_of(q, k)
+    bias = torch.zeros(mask.shape, dtype=q.dtype, device=q.device).masked_fill_(~mask, -math.inf)
     if bias.dim() > 2:
         bias = bias.expand(*q.shape[:-1], k.size(-2)).flatten(0, 1)  # (B nh, T, S)
     queries, keys, values = q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)  # (B nh, T or S, hs)
-    masked = torch.baddbmm(bias, queries, keys.mT, alpha=scale)  # (B nh, T, S)
-    weights = dropout(torch.softmax(masked, dim=-1), p, dropout_masks)
+    masked = torch.baddbmm(bias, queries, keys.mT, alpha=options.scale)  # (B nh, T, S)
+    weights = dropout(torch.softmax(masked, dim=-1), options.p, options.dropout_masks)
     return torch.bmm(weights.to(values.dtype), values).view(q.shape)
 
 
-def fused_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    *,
-    scale: float,
-    p: float = 0.0,
-    dropout_masks: DropoutMasks | None = None,
-    attention_mask: AttentionMask = None,
-) -> Tensor:
+def fused_attention(q: Tensor, k: Tensor, v: Tensor, options: AttentionOptions) -> Tensor:
     """Compute the same function by torch's kernel, which never writes the (T, S) weights to memory.
 
     With dropout, `batched_attention` is used: the kernel draws its masks from global state.
     """
-    if dropout_masks is not None and p > 0.0:
-        return batched_attention(q, k, v, scale=scale, p=p, dropout_masks=dropout_masks, attention_mask=attention_mask)
-    n_queries, n_keys = q.size(-2), k.size(-2)
-    if attention_mask is None and n_queries == n_keys:
+    if options.dropout_masks is not None and options.p > 0.0:
+        return batched_attention(q, k, v, options)
+    n_queries, mask, scale = q.size(-2), options.attention_mask, options.scale
+    if mask is None and n_queries == k.size(-2):
         return F.scaled_dot_product_attention(q, k, v, is_causal=n_queries > 1, scale=scale)
-    if attention_mask is None and n_queries > 1:
+    if mask is None and n_queries > 1:
         # torch's is_causal lets the first query see the first key only; ours are the last queries.
-        attention_mask = causal_mask(n_queries, n_keys, q.device)
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=attention_mask, scale=scale)
+        mask = options.mask_of(q, k)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
 
 
-ATTENTION: Mapping[str, Callable[..., Tensor]] = {  # by run.attention
+ATTENTION: Mapping[str, Callable[[Tensor, Tensor, Tensor, AttentionOptions], Tensor]] = {  # by run.attention
     "plain": plain_attention,
     "batched": batched_attention,
     "fused": fused_attention,
@@ -144,9 +126,7 @@ class CausalSelfAttention(nn.Module):
         q, k, v = qkv  # each (B, nh, T, hs)
         if cache is not None:
             k, v = cache.extend(qkv[1:])
-        attention_mask = None if cache is None else cache.position.attention_mask
-        heads = self.attend(
-            q, k, v, scale=self.scale, p=self.p_weights, dropout_masks=dropout_masks, attention_mask=attention_mask
-        )
+        mask = None if cache is None else cache.position.attention_mask
+        heads = self.attend(q, k, v, AttentionOptions(self.scale, self.p_weights, dropout_masks, mask))
         concatenated = heads.transpose(1, 2).reshape(B, T, C)
         return dropout(self.proj(concatenated), self.p_output, dropout_masks)

@@ -22,15 +22,6 @@ from gptlite.model.variants import BLOCKS
 IGNORE_INDEX = -100  # a target that is not scored
 
 
-def sinusoid_scale(cfg: ModelSection) -> float:
-    """Return the factor of the sinusoidal table.
-
-    1, as in the paper, beside token embeddings times sqrt(C). Without that factor a fresh token embedding is small, and
-    the table, whose root mean square is 1 / sqrt(2), would drown it: then the table takes the embedding's size.
-    """
-    return 1.0 if cfg.scale_embeddings else embedding_std(cfg) * math.sqrt(2)
-
-
 class GPT(nn.Module):
     """Token ids to the logits of the next token: x = tokens + positions; x = block(x) for each block; head(ln_f(x)).
 
@@ -47,9 +38,11 @@ class GPT(nn.Module):
         if cfg.position == "learned":
             self.position_embedding = nn.Embedding(cfg.block_size, cfg.n_embd)
         elif cfg.position == "sinusoidal":
-            # A constant of the configuration: not a parameter, not saved.
-            table = (sinusoid_scale(cfg) * sinusoids(cfg.block_size, cfg.n_embd)).float()
-            self.register_buffer("position_table", table, persistent=False)
+            # As in the paper beside token embeddings times sqrt(C). A fresh token embedding without that factor is
+            # small, and the table, whose root mean square is 1 / sqrt(2), takes its size, or it would drown it.
+            scale = 1.0 if cfg.scale_embeddings else embedding_std(cfg) * math.sqrt(2)
+            table = (scale * sinusoids(cfg.block_size, cfg.n_embd)).float()
+            self.register_buffer("position_table", table, persistent=False)  # a constant: no parameter, not saved
         self.blocks = nn.ModuleList(BLOCKS[cfg.variant](cfg, attention) for _ in range(cfg.n_layer))
         # A post-LN block already ends with a norm.
         has_norm = cfg.norm == "pre" and cfg.variant != "no_norm"

@@ -102,11 +102,5 @@ def generation_config(cfg: ModelSection, eot_id: int, suppressed: Sequence[int])
 
     max_length is block_size: past it, Hugging Face's GPT-2 indexes out of its position table.
     """
-    suppressed_ids = {"suppress_tokens": list(suppressed)} if suppressed else {}
-    return {
-        "max_length": cfg.block_size,
-        "bos_token_id": eot_id,
-        "eos_token_id": eot_id,
-        "pad_token_id": eot_id,
-        **suppressed_ids,
-    }
+    ids = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"), eot_id)
+    return {"max_length": cfg.block_size, **ids, **({"suppress_tokens": list(suppressed)} if suppressed else {})}

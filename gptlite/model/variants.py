@@ -5,13 +5,14 @@ Shapes: B sequences, T tokens, C = n_embd.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from gptlite.config.schema import ModelSection
+from gptlite.model.attention import AttentionOptions
 from gptlite.model.block import Block
 from gptlite.model.cache import LayerCache
 from gptlite.model.dropout import DropoutMasks
@@ -59,9 +60,9 @@ class BlockWithoutMask(Block):
         super().__init__(cfg, attention)
         attend = self.attn.attend
 
-        def attend_to_all(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
+        def attend_to_all(q: Tensor, k: Tensor, v: Tensor, options: AttentionOptions) -> Tensor:
             everything = torch.ones(q.size(-2), k.size(-2), dtype=torch.bool, device=q.device)
-            return attend(q, k, v, **{**options, "attention_mask": everything})
+            return attend(q, k, v, dataclasses.replace(options, attention_mask=everything))
 
         self.attn.attend = attend_to_all
 

@@ -32,7 +32,6 @@ T = TypeVar("T")
 CONFIG = "config.yaml"
 CONFIG_DIGEST, REPLACED_DIGEST = "config_sha256", "replaced_config_sha256"  # in run.json
 TOKENIZER, TOKENIZER_FROM = "tokenizer", "tokenizer_from"  # in run.json: a fingerprint; tokenizer.from as it was given
-MAX_CONFIG_BYTES = 1 << 20
 DEFAULT_FOLDER = "runs"
 
 
@@ -188,7 +187,7 @@ class Run:
         """Return the text of config.yaml."""
         path = self.path / CONFIG
         try:
-            return files.read_own(path, MAX_CONFIG_BYTES).decode()
+            return files.read_own(path).decode()
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or error
             raise RunError(f"the run's config cannot be read: {reason}.", str(path)) from error

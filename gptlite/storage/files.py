@@ -93,13 +93,10 @@ def open_own(path: Path) -> io.BufferedReader:
         raise
 
 
-def read_own(path: Path, limit: int) -> bytes:
-    """Return the content of a file that gptlite wrote, at most `limit` bytes. Raise OSError as `open_own` does."""
+def read_own(path: Path) -> bytes:
+    """Return the content of a file that gptlite wrote. Raise OSError as `open_own` does."""
     with open_own(path) as file:
-        data = file.read(limit + 1)
-    if len(data) > limit:
-        raise OSError(errno.EFBIG, f"it has more than {limit:,} bytes")
-    return data
+        return file.read()
 
 
 def file_sha256(path: Path) -> str:
@@ -131,29 +128,13 @@ class OutFile(contextlib.AbstractContextManager["OutFile"]):
         before = os.fstat(self._fd).st_size
         with storage_errors(self.path, "write"):
             try:
-                self._write_all(data)
+                left = memoryview(data).cast("B")
+                while left:
+                    left = left[syscall(os.write, self._fd, left[:_PIECE]) :]
             except OSError:
                 _clean_up(os.ftruncate, self._fd, before)
                 os.lseek(self._fd, 0, os.SEEK_END)
                 raise
-
-    def overwrite(self, offset: int, data: Data) -> None:
-        """Write `data` at byte `offset` of a file made by `create`, for a header that is known last."""
-        with storage_errors(self.path, "write"):
-            os.lseek(self._fd, offset, os.SEEK_SET)
-            self._write_all(data)
-            os.lseek(self._fd, 0, os.SEEK_END)
-
-    def _write_all(self, data: Data) -> None:
-        left = memoryview(data).cast("B")
-        while left:
-            left = left[syscall(os.write, self._fd, left[:_PIECE]) :]
-
-    def truncate(self, size: int) -> None:
-        """Remove what follows the first `size` bytes."""
-        with storage_errors(self.path, "truncate"):
-            if os.fstat(self._fd).st_size > size:
-                syscall(os.ftruncate, self._fd, size)
 
     def check_in_place(self) -> None:
         """Raise StorageError unless the file still has its name: its folder may have been moved or replaced."""
@@ -164,12 +145,10 @@ class OutFile(contextlib.AbstractContextManager["OutFile"]):
                 "another file has taken the place of this one. Give each run its own folder.", str(self.path)
             )
 
-    def sync(self, *, keep_cached: bool = True) -> None:
-        """Return when the content is durable. keep_cached: if not, the system may drop it from its cache of files."""
+    def sync(self) -> None:
+        """Return when the content is durable."""
         with storage_errors(self.path, "sync"):
             syscall(_fsync, self._fd)
-            if not keep_cached and hasattr(os, "posix_fadvise"):
-                os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def close(self) -> None:
         """Close the file without syncing it. A second call does nothing."""

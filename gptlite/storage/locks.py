@@ -11,7 +11,6 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
 
@@ -35,8 +34,8 @@ class HeldError(RunError):
 def lock(path: Path, holder: str, say: Say | None = None) -> Iterator[None]:
     """Hold an exclusive lock. `holder` tells others which command has it.
 
-    Raise HeldError when any process has it for a second, even this one, but with `say` wait for it; StorageError where
-    the file system has no locks; RunError on Windows.
+    Raise HeldError when any process has it for a second, even this one; StorageError where the file system has no
+    locks; RunError on Windows. With `say`, which gets a line about that, wait for it; its folder is made.
     """
     if sys.platform == "win32":
         raise RunError(
@@ -54,11 +53,6 @@ def lock(path: Path, holder: str, say: Say | None = None) -> Iterator[None]:
         yield
     finally:
         os.close(fd)
-
-
-def wait_for_lock(path: Path, holder: str, say: Say) -> AbstractContextManager[None]:
-    """As `lock`, but wait while another process has it; `say` gets a line about that. Its folder is made."""
-    return lock(path, holder, say)
 
 
 def _open_locked(path: Path, say: Say | None) -> int:

@@ -66,20 +66,19 @@ class SealedFolder:
         if name not in self.files:
             raise self.damaged(name, f"{MANIFEST} does not list this file")
         try:
-            file = files.open_own(self.path / name)
+            with files.open_own(self.path / name) as file:
+                if (size := os.fstat(file.fileno()).st_size) != (written := self.files[name].size):
+                    raise self.damaged(name, f"the file has {size} bytes, and {MANIFEST} says {written}")
+                yield file
         except FileNotFoundError:
             raise self.damaged(name, "this file is missing") from None
-        except OSError as error:
+        except OSError as error:  # such as a bad sector: another folder may be readable
             raise self.damaged(name, f"this file cannot be read: {error.strerror}") from error
-        with file:
-            if (size := os.fstat(file.fileno()).st_size) != (written := self.files[name].size):
-                raise self.damaged(name, f"the file has {size} bytes, and {MANIFEST} says {written}")
-            yield file
 
     def read(self, name: str) -> bytes:
         """Return the content of a file after checking it. Raise Damaged."""
         with self.open_file(name) as file:
-            data = self._read(name, file, self.files[name].size)
+            data = file.read(self.files[name].size)
         self._compare(name, hashlib.sha256(data).hexdigest())
         return data
 
@@ -89,10 +88,8 @@ class SealedFolder:
 
     def check(self, name: str) -> None:
         """Read a file of any size. Raise Damaged where its content is not what was written."""
-        digest = hashlib.sha256()
         with self.open_file(name) as file:
-            while piece := self._read(name, file, 1 << 20):
-                digest.update(piece)
+            digest = hashlib.file_digest(file, "sha256")
         self._compare(name, digest.hexdigest())
 
     def verified(self, skip: Collection[str] = ()) -> Self:
@@ -109,12 +106,6 @@ class SealedFolder:
     def damaged(self, name: str, problem: str) -> Damaged:
         """Return the error for a file. problem: without the stop at its end."""
         return Damaged(f"{problem}. {self.advice}", str(self.path / name))
-
-    def _read(self, name: str, file: BufferedReader, most: int) -> bytes:
-        try:
-            return file.read(most)
-        except OSError as error:  # such as a bad sector: another folder may be readable
-            raise self.damaged(name, f"this file cannot be read: {error.strerror}") from error
 
     def _compare(self, name: str, now: str) -> None:
         if now != (written := self.files[name].sha256):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 from collections.abc import Mapping
@@ -13,7 +12,6 @@ from gptlite.errors import Damaged, RunError
 from gptlite.storage import files
 
 FORMAT_VERSION = 3  # of everything that gptlite writes, raised when any of it changes
-MAX_BYTES = 64 << 20
 RESTORE = "Restore the file."
 
 
@@ -38,20 +36,6 @@ def write_sealed(path: Path, fields: Mapping[str, Any]) -> None:
     files.replace(path, dump_sealed(fields))
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file. Raise Damaged where it is missing, too large or something else."""
-    try:
-        data = files.read_own(path, MAX_BYTES)
-    except (FileNotFoundError, NotADirectoryError):
-        raise Damaged("this file is missing, so the folder is incomplete. Check the path.", str(path)) from None
-    except OSError as problem:
-        if problem.errno == errno.EFBIG:
-            raise Damaged(f"{problem.strerror}, and should be small. The file is damaged.", str(path)) from problem
-        with files.storage_errors(path, "read"):
-            raise
-    return parse_json(data, path)
-
-
 def parse_json(data: bytes, path: Path) -> dict[str, Any]:
     """Return the object that these bytes of a file are in JSON. Raise Damaged for something else."""
     try:
@@ -70,7 +54,12 @@ def read_sealed(path: Path, *, advice: str = RESTORE) -> dict[str, Any]:
     The seal is checked first, so that a damaged number is not mistaken for another version. advice: what to do, a
     sentence.
     """
-    fields = read_json(path)
+    with files.storage_errors(path, "read"):
+        try:
+            data = files.read_own(path)
+        except (FileNotFoundError, NotADirectoryError):
+            raise Damaged("this file is missing, so the folder is incomplete. Check the path.", str(path)) from None
+    fields = parse_json(data, path)
     expected, version = fields.pop("sha256", None), fields.get("format_version")
     try:
         found = seal(fields)

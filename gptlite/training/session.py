@@ -64,7 +64,7 @@ class Session:
             run.reopen()
         signals = Signals(f"run {run.name}", run.handle, listener.say_at_once)
         manifest = self.prepared.manifest
-        log = open_log(cfg, manifest, run, self.restored, listener) if is_main else MetricLog.silent()
+        log = open_log(cfg, manifest, run, self.restored, listener) if is_main else MetricLog({})
         with (
             memory_errors(cfg, trainer.language_model.tokenizer.vocab_size),
             signals.watched(),

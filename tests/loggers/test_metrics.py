@@ -163,7 +163,7 @@ def test_sync_reaches_both_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_the_silent_log_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with MetricLog.silent() as log:
+    with MetricLog({}) as log:
         log.write(1, "train", {"loss": 1.0})
         log.log_sample(1, "x")
         log.log_image(1, "x", np.zeros((1, 1, 3), np.uint8))

@@ -144,14 +144,6 @@ def test_a_resume_voids_what_it_repeats_on_each_axis(tmp_path: Path) -> None:
     assert curve(tmp_path / "seconds", "val_over_seconds/bits_per_byte") == [(2, 4.0), (3, 3.0), (5, 2.0)]
 
 
-def test_evaluations_within_a_second_are_one_point_over_seconds(tmp_path: Path) -> None:
-    sink = TensorBoardSink(tmp_path)
-    for step, elapsed in ((1, 0.1), (2, 0.9), (3, 1.0), (4, 1.1), (5, 1.9), (6, 7.0)):
-        evaluate(sink, step, float(step), elapsed)
-    sink.close()
-    assert curve(tmp_path / "seconds", "val_over_seconds/bits_per_byte") == [(1, 1.0), (2, 4.0), (7, 6.0)]
-
-
 def evaluated(folder: Path, steps: Iterable[int]) -> BaselineSink:
     """The sink of a run that was evaluated at these steps."""
     sink = BaselineSink(folder, {"xz": 2.5, "unigram": 4.0625})
@@ -172,13 +164,6 @@ def test_a_baseline_is_at_least_half_as_long_as_a_run_in_training(tmp_path: Path
     assert curve(tmp_path / "xz 2.500", "val/bits_per_byte") == [(step, 2.5) for step in (0, 10, 20, 40, 80)]
     sink.close()
     assert curve(tmp_path / "xz 2.500", "val/bits_per_byte")[-1] == (90, 2.5)
-
-
-def test_a_run_without_evaluations_writes_no_baselines(tmp_path: Path) -> None:
-    sink = BaselineSink(tmp_path / "text", {"xz": 2.5})
-    sink.log(5, "train", {"loss": 3.0}, {})
-    sink.close()
-    assert not (tmp_path / "text").exists()
 
 
 def test_the_curve_is_unbroken_and_has_every_step_once_after_kills_and_resumes(tmp_path: Path) -> None:
@@ -257,13 +242,10 @@ with MetricLog.open(folder, resume_step=None, extras=sinks, say=print) as log:
 """
 
 
-@pytest.mark.parametrize(
-    "error", ["TypeError('Descriptors cannot be created directly.\\n')", "RuntimeError()", "1 / 0"]
-)
-def test_a_broken_protobuf_costs_one_line_for_each_sink_and_no_training(tmp_path: Path, error: str) -> None:
+def test_a_broken_protobuf_costs_one_line_for_each_sink_and_no_training(tmp_path: Path) -> None:
     (tmp_path / "google/protobuf").mkdir(parents=True)
-    code = error if error == "1 / 0" else f"raise {error}"
-    (tmp_path / "google/protobuf/__init__.py").write_text(code)
+    error = "raise TypeError('Descriptors cannot be created directly.\\n')"
+    (tmp_path / "google/protobuf/__init__.py").write_text(error)
     path = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])
     environment = {**os.environ, "PYTHONPATH": path}
     done = subprocess.run([sys.executable, "-c", BROKEN, tmp_path], capture_output=True, text=True, env=environment)
@@ -273,22 +255,6 @@ def test_a_broken_protobuf_costs_one_line_for_each_sink_and_no_training(tmp_path
     assert second.startswith("BaselineSink is switched off: tensorboard cannot be imported (")
     assert (tmp_path / "metrics.jsonl").read_text().count("\n") == 2
     assert not (tmp_path / "tb").exists()
-
-
-def test_our_own_bugs_in_writing_events_are_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gptlite.loggers.events.clock.time", lambda: "noon")
-    with (
-        pytest.raises((TypeError, ValueError)),
-        MetricLog.open(tmp_path, resume_step=None, extras=[TensorBoardSink(tmp_path / "tb")], say=print) as log,
-    ):
-        log.write(1, "train", {"loss": 1.0})
-
-
-def test_the_names_of_new_event_files_are_made_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[Path] = []
-    monkeypatch.setattr("gptlite.loggers.events.files.sync_dir", synced.append)
-    TensorBoardSink(tmp_path / "tb").log(1, "train", {"loss": 1.0}, {})
-    assert {tmp_path / "tb", tmp_path / "tb/seconds", tmp_path / "tb/tokens"} <= set(synced)
 
 
 def test_nothing_is_imported_or_written_before_the_first_number_and_torch_is_never_imported(tmp_path: Path) -> None:

@@ -73,18 +73,3 @@ def test_settings_that_differ_stand_first_and_so_does_the_figure_to_sort_by(tmp_
         ("train.lr", False),
     ]
     assert experiment.metric_infos[0].name.tag == "best/bits_per_byte"
-
-
-def test_a_resumed_run_has_one_row_and_remembers_its_best(tmp_path: Path) -> None:
-    a_run(tmp_path / "a" / "tb", [3.0, 2.0])
-    sink = TensorBoardSink(
-        tmp_path / "a" / "tb",
-        hparams={"model.n_layer": 2},
-        resume_step=2,
-        resume_tokens=2,
-        resume_seconds=2.0,
-        best_bits_per_byte=2.0,
-    )
-    sink.log(3, "val", {"bits_per_byte": 2.25, "tokens": 3}, {"elapsed": 3.0})
-    sink.close()
-    assert session_groups(tmp_path) == [("a/tb", {"model.n_layer": 2.0}, 2.0)]

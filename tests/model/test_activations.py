@@ -26,13 +26,6 @@ def test_an_activation_outside_the_table_is_refused(act):
         act(cfg)
 
 
-@pytest.mark.parametrize("key", ["norm", "position"])
-def test_an_unknown_norm_or_position_is_no_other_one(key):
-    cfg = ModelSection(n_layer=1, n_head=1, n_embd=4, block_size=4).model_copy(update={key: "unknown"})
-    with pytest.raises(AssertionError, match="unknown"):
-        GPT(cfg, 5)(torch.zeros(1, 4, dtype=torch.long))
-
-
 def test_a_model_with_an_activation_that_gpt2_lacks_is_saved_as_gptlite(monkeypatch):
     monkeypatch.setitem(ACTIVATIONS, "relu", Activation(torch.relu, gpt2_name=None))
     assert hf_config(ModelSection(activation="relu"), 5, 4)["model_type"] == "gptlite"

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from gptlite.model.attention import (
+    AttentionOptions,
     batched_attention,
     causal_mask,
     fused_attention,
@@ -33,7 +34,7 @@ def test_plain_attention_is_a_weighted_mean_worked_out_by_hand():
     q = torch.tensor([[[[0.0], [1.0]]]])
     k = torch.tensor([[[[0.0], [math.log(3.0)]]]])
     v = torch.tensor([[[[8.0], [4.0]]]])
-    out = plain_attention(q, k, v, scale=1.0)
+    out = plain_attention(q, k, v, AttentionOptions(scale=1.0))
     torch.testing.assert_close(out, torch.tensor([[[[8.0], [0.25 * 8 + 0.75 * 4]]]]))
 
 
@@ -42,8 +43,8 @@ def test_plain_attention_is_a_weighted_mean_worked_out_by_hand():
 @pytest.mark.parametrize("scale", [0.4, 1.0])
 def test_fast_attention_equals_the_plain_equation_forward_and_backward(fast, n_queries, n_keys, scale):
     inputs = qkv(n_queries, n_keys)
-    plain = plain_attention(*inputs, scale=scale)
-    got = fast(*inputs, scale=scale)
+    plain = plain_attention(*inputs, AttentionOptions(scale=scale))
+    got = fast(*inputs, AttentionOptions(scale=scale))
     torch.testing.assert_close(got, plain, rtol=1e-10, atol=1e-12)
     seed = torch.randn_like(plain)
     expected = torch.autograd.grad(plain, inputs, seed)
@@ -56,15 +57,15 @@ def test_masked_keys_change_nothing_on_every_path(attend):
     lengths = torch.tensor([2, 5])
     q, k, v = (x.detach() for x in qkv(1, 5))
     attention_mask = (torch.arange(5) < lengths[:, None])[:, None, None]  # (B, 1, 1, S)
-    together = attend(q, k, v, scale=0.4, attention_mask=attention_mask)
+    together = attend(q, k, v, AttentionOptions(scale=0.4, attention_mask=attention_mask))
     for row, n in enumerate(lengths.tolist()):
-        alone = plain_attention(q[[row]], k[[row], :, :n], v[[row], :, :n], scale=0.4)
+        alone = plain_attention(q[[row]], k[[row], :, :n], v[[row], :, :n], AttentionOptions(scale=0.4))
         torch.testing.assert_close(together[[row]], alone, rtol=1e-10, atol=1e-12)
 
 
 def test_the_steps_of_the_equation_are_those_of_its_parts():
     q, k, v = (x.detach() for x in qkv(4, 4))
-    steps = reference_attention(q, k, v, scale=0.5)
+    steps = reference_attention(q, k, v, AttentionOptions(scale=0.5))
     torch.testing.assert_close(steps.scores, torch.einsum("bhtd,bhsd->bhts", q, k) / 2)
     past = torch.ones(4, 4).tril().bool()
     assert torch.equal(steps.masked[..., past], steps.scores[..., past])
@@ -85,5 +86,5 @@ def test_dropout_applies_to_the_softmax_weights_with_equal_masks_on_every_path(a
     q, k, v = (x.detach() for x in qkv(6, 6))
     kept = ~DropoutMasks(1).dropped((2, 3, 6, 6), 0.25)
     expected = torch.einsum("bhts,bhsd->bhtd", weights_of(q, k, scale=0.4) * kept / 0.75, v)
-    got = attend(q, k, v, scale=0.4, p=0.25, dropout_masks=DropoutMasks(1))
+    got = attend(q, k, v, AttentionOptions(scale=0.4, p=0.25, dropout_masks=DropoutMasks(1)))
     torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12)

@@ -13,7 +13,7 @@ from torch import nn
 from gptlite.config.schema import ModelSection
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import gpt2_name
-from gptlite.model.init import rotation, sinusoids
+from gptlite.model.init import rotation
 
 WIDE = {"n_layer": 2, "n_head": 2, "n_embd": 64, "block_size": 32, "bias": True, "tie_weights": False}
 
@@ -150,31 +150,3 @@ def test_a_head_that_shares_the_embedding_starts_as_the_embedding():
         model = fresh(init=init, tie_weights=True)
         assert model.head.weight is model.token_embedding.weight
         assert_normal(model.head.weight, std, init)
-
-
-@pytest.mark.parametrize("width", [8, 7])
-def test_the_position_table_is_that_of_the_paper(width):
-    np.testing.assert_allclose(sinusoids(6, width).numpy(), numpy_gpt.sinusoids(6, width), rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize(("init", "size"), [("zero", 0.02), ("gpt2", 0.02), ("torch", 1.0)])
-def test_the_position_table_has_the_size_of_fresh_token_embeddings_or_that_of_the_paper(init, size):
-    def root_mean_square(x: torch.Tensor) -> float:
-        return x.square().mean().sqrt().item()
-
-    small, full = (fresh(init=init, position="sinusoidal", scale_embeddings=scaled) for scaled in (False, True))
-    assert root_mean_square(small.position_table) == pytest.approx(size)
-    assert root_mean_square(full.position_table) == pytest.approx(math.sqrt(0.5))  # sin^2 + cos^2 = 1 in each pair
-    assert root_mean_square(small.token_embedding.weight) == pytest.approx(size, rel=0.03)
-
-
-def test_zero_draws_the_weights_that_it_always_drew():
-    # The first and last draws of seed 0, from torch's own generator: a table of 300 x 64, then 32 x 64, and so on.
-    rng = torch.Generator().manual_seed(0)
-    tables = [torch.empty(shape).normal_(0.0, 0.02, generator=rng) for shape in ((300, 64), (32, 64))]
-    blocks = [
-        torch.empty(shape).normal_(0.0, 0.02, generator=rng) for _ in range(2) for shape in ((192, 64), (256, 64))
-    ]
-    head = torch.empty(300, 64).normal_(0.0, 0.02, generator=rng)
-    drawn = [p for p in fresh(init="zero").parameters() if p.ndim == 2 and bool((p != 0).any())]
-    assert all(torch.equal(a, b) for a, b in zip(drawn, [*tables, *blocks, head], strict=True))

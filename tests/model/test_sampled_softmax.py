@@ -57,19 +57,6 @@ def test_of_a_sample_loss_and_gradient_are_those_of_the_equation(size):
         torch.testing.assert_close(found, by_autograd, rtol=1e-7, atol=1e-9)
 
 
-def test_the_mean_over_many_samples_comes_near_the_gradient_of_all_ids_and_nearer_with_larger_samples():
-    expected = exact()
-
-    def distance(size: int) -> list[float]:
-        samples = [loss_and_gradients(seed, size) for seed in range(300)]
-        means = [torch.stack(found).mean(0) for found in zip(*samples, strict=True)]
-        return [float((mean - true).norm() / true.norm()) for mean, true in zip(means, expected, strict=True)]
-
-    small, large = distance(20), distance(32)
-    assert max(large) < 0.1
-    assert all(a < b for a, b in zip(large, small, strict=True))
-
-
 def test_by_hand_the_target_counts_once_and_the_others_by_their_weight():
     hidden, weight = torch.ones(1, 1, 1), torch.tensor([[0.5], [2.0], [-1.0]])
     columns = torch.tensor([0, -1, -1])

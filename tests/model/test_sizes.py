@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import get_args
 
-import numpy as np
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -13,6 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from gptlite.config.schema import ModelSection
 from gptlite.model.gpt import GPT
 from gptlite.model.sizes import count_hidden, count_parameters, largest_block_product_flops
+from gptlite.model.variants import BLOCKS
 
 VOCAB = 61
 CHOICES = {key: get_args(ModelSection.model_fields[key].annotation) for key in ("norm", "position")}
@@ -31,35 +31,18 @@ PARTS = {
 }
 
 
-def section(**values) -> ModelSection:
-    return ModelSection(**{"n_layer": 2, "n_head": 2, "n_embd": 16, "block_size": 16, **values})
-
-
-def random_section(seed: int) -> ModelSection:
-    rng = np.random.default_rng(seed)
-    n_head = int(rng.integers(1, 4))
-    return section(
-        n_layer=int(rng.integers(1, 4)),
-        n_head=n_head,
-        n_embd=n_head * 4 * int(rng.integers(1, 4)),
-        block_size=int(rng.integers(1, 20)),
-        norm=str(rng.choice(CHOICES["norm"])),
-        position=str(rng.choice(CHOICES["position"])),
-        bias=BIASES[int(rng.integers(len(BIASES)))],
-        tie_weights=bool(rng.integers(2)),
-    )
-
-
-VARIANTS = [
-    {"variant": "no_residual", "init": "gpt2"},
-    *({"variant": variant} for variant in ("no_feed_forward", "no_norm", "no_mask")),
+SECTIONS = [
+    {},
+    {"n_layer": 3, "n_head": 3, "n_embd": 36, "block_size": 19},
+    *({key: value, "bias": bias} for key, values in CHOICES.items() for value in values for bias in BIASES),
+    *({"tie_weights": False, "bias": bias} for bias in BIASES),
+    *({"variant": variant, "init": "gpt2", "bias": bias} for variant in BLOCKS if variant for bias in (True, False)),
 ]
 
 
-@pytest.mark.parametrize(
-    "cfg", [*map(random_section, range(24)), *(section(**v, bias=bias) for v in VARIANTS for bias in (True, False))]
-)
-def test_parameters_by_part_are_those_of_the_model(cfg):
+@pytest.mark.parametrize("values", SECTIONS, ids=str)
+def test_parameters_by_part_are_those_of_the_model(values):
+    cfg = ModelSection(**{"n_layer": 2, "n_head": 2, "n_embd": 16, "block_size": 16, **values})
     model = GPT(cfg, VOCAB)
     found = Counter()
     for name, p in model.named_parameters():

@@ -114,14 +114,6 @@ def test_a_file_system_without_locks_is_named_and_no_soft_lock_takes_their_place
         pass
 
 
-def test_a_lock_in_a_missing_folder_is_a_storage_error(tmp_path: Path) -> None:
-    with (
-        pytest.raises(StorageError, match=r"a/b: cannot lock: No such file or directory\. Check the path"),
-        locks.lock(tmp_path / "a/b", "x"),
-    ):
-        pass
-
-
 def test_windows_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
     with pytest.raises(RunError, match=r"on Windows yet, since nobody has tested it"), locks.lock(tmp_path / "l", "x"):

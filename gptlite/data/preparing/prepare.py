@@ -89,7 +89,7 @@ def _build(
         say(line)
     if section.from_ is not None:
         _check_characters(load(Path(section.from_)), corpus)
-    with locks.wait_for_lock(_lock_path(folder), _HOLDER, say):
+    with locks.lock(_lock_path(folder), _HOLDER, say):
         if (finished := find_finished(sources, folder.parent)) is not None:
             return finished  # by the process that had the lock
         files.remove_tree(folder)
