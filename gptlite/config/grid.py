@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from gptlite.config import yaml
+from gptlite.config.keys import explain_unknown_key
 from gptlite.config.loading import Override
 from gptlite.config.saved import shortened
 from gptlite.config.schema import RunConfig
-from gptlite.config.suggest import check_key
 from gptlite.config.yaml import Value, YamlError, shown, write
 from gptlite.errors import ConfigError, Problem, gathered
 from gptlite.storage.files import TEMP_MARK
@@ -78,7 +78,8 @@ def _read_axis(text: str) -> SweepAxis:
     key, equals, items = (part.strip() for part in text.partition("="))
     if not key or not equals:
         raise ConfigError(f"{shown(text)} is not of the form section.key=value,value, such as train.lr=1e-3,3e-3.")
-    check_key(key)
+    if unknown := explain_unknown_key(key):
+        raise ConfigError(unknown)
     try:
         values = yaml.read(f"[{items}]").value
     except YamlError as error:

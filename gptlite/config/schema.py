@@ -127,7 +127,7 @@ class TokenizerSection(Section):
     """The conversion of text to token ids."""
 
     rules = staticmethod(tokenizer_rules)
-    decides = MappingProxyType({"from": ("kind", "vocab_size")})
+    replaces = MappingProxyType({"from": ("kind", "vocab_size")})
 
     kind: Literal["char", "bpe", "gpt2", "cl100k_base", "o200k_base"] = key(
         "bpe", "char has one id per character, bpe is trained on the text, the others are pretrained"

@@ -28,7 +28,7 @@ _WORDS |= {sign + word: float(sign + "inf") for sign in ("", "+", "-") for word 
 _INT = re.compile(r"[-+]?[0-9]+")
 _INT_WITH_BASE = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-_UNQUOTED = re.compile(r"[A-Za-z_./][A-Za-z0-9_./-]*( [A-Za-z0-9_./-]+)*")
+_UNQUOTED = re.compile(r"(?!\.\d|(?:y|n|yes|no|on|off)$)[a-z_./][a-z0-9_./-]*( [a-z0-9_./-]+)*", re.IGNORECASE)
 
 # What to say where PyYAML's message contains the left side.
 _SENTENCES = {
@@ -167,11 +167,8 @@ def write(value: Value) -> str:
 
 
 def _write_text(text: str) -> str:
-    # PyYAML follows YAML 1.1, except for its booleans y and n.
-    if _UNQUOTED.fullmatch(text) and parse_scalar(text) == text and text.lower() not in ("y", "n"):
-        tag = yaml.resolver.Resolver().resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
-        if tag == yaml.resolver.Resolver.DEFAULT_SCALAR_TAG:
-            return text
+    if _UNQUOTED.fullmatch(text) and parse_scalar(text) == text:
+        return text
     escaped = (c if c.isprintable() and c != "\\" else c.encode("unicode_escape").decode() for c in text)
     return '"' + "".join(escaped).replace('"', '\\"') + '"'
 

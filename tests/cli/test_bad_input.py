@@ -14,8 +14,8 @@ import pytest
 from typer.main import get_command
 
 from gptlite.cli import app
+from gptlite.config.keys import KEYS
 from gptlite.config.loading import load_config
-from gptlite.config.suggest import KEYS
 from gptlite.other_programs import MEANINGS
 from gptlite.runs.checkpoint import Checkpoint
 from gptlite.runs.run import Run
@@ -73,7 +73,7 @@ CASES = [
     (["--minutes", "1", *set_("train.epochs", 0.5)], "--set: train.epochs is 0.5 and max_minutes is 1, but only one"),
     (
         [*set_("train.epochs", 2), *set_("train.max_steps", 3)],
-        "--set: train.max_steps is 3 and epochs is 2, but only one of them can end the training. Set the other",
+        "--set: train.max_steps is 3 and epochs is 2, but only one of them can end the training. Keep",
     ),
     (set_("train.epochs", 0), "--set: train.epochs is 0, but it must be a number > 0 and <= 1000000 or null."),
     (["--minutes", "1", "--resume", "a"], "--resume with --minutes: a resumed run keeps its length. Change it with"),

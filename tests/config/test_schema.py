@@ -1,7 +1,7 @@
 import pytest
 from pydantic import ValidationError
 
-from gptlite.config.accepted import describe_accepted, is_accepted
+from gptlite.config.keys import describe_accepted, is_accepted
 from gptlite.config.schema import SECTIONS, ModelSection, RunConfig, TokenizerSection
 from gptlite.config.training import TrainSection
 
@@ -48,8 +48,8 @@ def test_every_key_has_a_description_and_accepted_values(section, key):
     field = SECTIONS[section].fields()[key]
     assert field.description
     assert not field.description.endswith(".")
-    assert describe_accepted(section, key)
-    assert is_accepted(section, key, field.default)
+    assert describe_accepted(f"{section}.{key}")
+    assert is_accepted(f"{section}.{key}", field.default)
 
 
 # Zero, one and what lies just outside each range, by the meaning of the quantity.
@@ -81,9 +81,8 @@ def test_every_key_has_a_description_and_accepted_values(section, key):
     ],
 )
 def test_a_key_takes_its_range_and_nothing_else(name, good, bad):
-    section, _, key = name.partition(".")
-    assert [value for value in good if not is_accepted(section, key, value)] == []
-    assert [value for value in bad if is_accepted(section, key, value)] == []
+    assert [value for value in good if not is_accepted(name, value)] == []
+    assert [value for value in bad if is_accepted(name, value)] == []
 
 
 @pytest.mark.parametrize(
@@ -103,4 +102,4 @@ def test_a_key_takes_its_range_and_nothing_else(name, good, bad):
     ],
 )
 def test_accepted_values_are_described_with_their_range(name, text):
-    assert describe_accepted(*name.split(".")) == text
+    assert describe_accepted(name) == text

@@ -2,9 +2,9 @@ import re
 
 import pytest
 
+from gptlite.config.keys import KEYS, explain_key, suggest_key, suggest_section
 from gptlite.config.loading import load_config
 from gptlite.config.schema import SECTIONS
-from gptlite.config.suggest import KEYS, explain_key, suggest_key, suggest_section
 from gptlite.other_programs import MEANINGS
 
 SENTENCES = [meaning for meaning in MEANINGS["key"].values() if " " in meaning]
