@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 import re
@@ -135,21 +134,13 @@ def load_points(
 ) -> list[RunConfig]:
     """Load the config of each point. load: with the values of a point as overrides, whose place is `where`.
 
-    Raises ConfigError with every problem once; a problem that not all points share names the points.
+    Raises ConfigError with every problem once.
     """
     configs: list[RunConfig] = []
-    affected: dict[Problem, list[str]] = {}
+    problems: list[Problem] = []
     for point in grid:
-        problems: list[Problem] = []
         with gathered(problems):
             configs.append(load([Override(where, key, value) for key, value in point.values.items()]))
-        for problem in problems:
-            affected.setdefault(problem, []).append(point.name)
-    problems = []
-    for problem, names in affected.items():
-        others = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        which = f" Affected: {names[0]}{others}." if len(names) < len(grid) else ""
-        problems.append(dataclasses.replace(problem, sentence=problem.sentence + which))
     if problems:
-        raise ConfigError(problems)
+        raise ConfigError(list(dict.fromkeys(problems)))
     return configs

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -82,13 +82,10 @@ def _existing(name: str | Path, folders: Sequence[Path]) -> str:
     return f"The configs are {', '.join(listed)}. {advice}"
 
 
-def load_config(
-    path: Path | None, overrides: Sequence[str | Override] = (), defaults: Mapping[str, Value] | None = None
-) -> RunConfig:
+def load_config(path: Path | None, overrides: Sequence[str | Override] = ()) -> RunConfig:
     """Load the config in a file (None: the defaults) with overrides applied in order.
 
     An override is "section.key=value", the value a YAML scalar or [list], or an Override, whose value is used as it is.
-    defaults: in place of the schema's, by "section.key"; they count as not given.
     Raises ConfigError with every problem of the file and the overrides; those of text overrides have no place.
     """
     draft = _Draft()
@@ -96,14 +93,14 @@ def load_config(
         draft.take_file(_read_text(path), str(path))
     for number, override in enumerate(overrides):
         draft.take_override(override, number)
-    return draft.validated(defaults or {})
+    return draft.validated()
 
 
 def parse_config(text: str, where: str) -> RunConfig:
     """Parse the config in `text`; `where` is its place in messages. Raises ConfigError with every problem."""
     draft = _Draft()
     draft.take_file(text, where)
-    return draft.validated({})
+    return draft.validated()
 
 
 def _read_text(path: Path) -> str:
@@ -217,22 +214,24 @@ class _Draft:
                 del self.given[f"{section}.{other}"]
         self.given[name] = place, value
 
-    def validated(self, defaults: Mapping[str, Value]) -> RunConfig:
+    def validated(self) -> RunConfig:
         """Return the config with these values. Raises ConfigError with every problem.
 
         A rule that is broken has the place of the key given last. It is not checked for a key that is refused itself.
         """
-        refused = {name for name, (_, value) in self.given.items() if not is_accepted(name, value)}
-        self.problems += [
-            (place, explain_refusal(name, value)) for name, (place, value) in self.given.items() if name in refused
-        ]
-        accepted = {**defaults, **{name: value for name, (_, value) in self.given.items() if name not in refused}}
+        accepted: dict[str, Value] = {}
+        for name, (place, value) in self.given.items():
+            if is_accepted(name, value):
+                accepted[name] = value
+            else:
+                self.problems.append((place, explain_refusal(name, value)))
+        refused = self.given.keys() - accepted
         for section, model in SECTIONS.items():
             values = {key: accepted.get(f"{section}.{key}", item.default) for key, item in model.fields().items()}
             for keys, sentence in model.rules(values):
                 names = {f"{section}.{key}" for key in keys}
                 if not names & refused:
-                    self.problems.append((max(self.given[name][0] for name in names & set(self.given)), sentence))
+                    self.problems.append((max(self.given[name][0] for name in names & self.given.keys()), sentence))
         if self.problems:
             raise ConfigError(self.in_order())
         return RunConfig().with_values(accepted)
