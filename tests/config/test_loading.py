@@ -1,7 +1,5 @@
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -30,11 +28,6 @@ def problems_of_file(path, text, *overrides):
     return problems(load_config, path, overrides)
 
 
-def problem_of_override(override):
-    (problem,) = problems(load_config, None, [override])
-    return problem
-
-
 def test_nothing_given_means_the_defaults():
     assert load_config(None) == RunConfig()
 
@@ -53,12 +46,6 @@ def test_a_file_without_a_key_is_refused(text):
 def test_values_of_the_file_are_taken():
     cfg = parse_config("train:\n  lr: 3e-4\n  max_steps: 0100\ndata: {source: [a.txt, 'b c']}\n", "my.yaml")
     assert (cfg.train.lr, cfg.train.max_steps, cfg.data.source) == (0.0003, 100, ["a.txt", "b c"])
-
-
-def test_a_whole_number_stands_for_a_float():
-    lr = parse_config("train: {lr: 1}", "my.yaml").train.lr
-    assert lr == 1.0
-    assert isinstance(lr, float)
 
 
 def test_all_problems_come_at_once_in_the_order_of_lines(tmp_path, monkeypatch):
@@ -109,25 +96,10 @@ def test_the_keys_of_muon_may_be_set_where_the_optimizer_is_auto():
     assert (train.optimizer, train.momentum, train.adamw_lr) == ("auto", 0.5, 0.1)
 
 
-def test_a_value_of_any_length_is_cut_in_the_message():
-    (problem,) = problems_of(f"train: {{lr: {'x' * 9000}, }}")
-    assert len(problem) < 200
-
-
 def test_at_most_a_hundred_problems_are_listed():
     problems = problems_of("".join(f"key{i}: 1\n" for i in range(5000)))
     assert len(problems) == 101
     assert problems[-1] == "my.yaml: These are the first 100 problems. Is this the right file?"
-
-
-def test_a_rule_is_not_checked_for_a_key_that_is_refused_itself():
-    assert len(problems_of("model: {n_embd: 130, n_head: 0}")) == 1
-
-
-def test_a_rule_is_checked_beside_an_unrelated_problem_of_its_section():
-    first, second = problems_of("train:\n  micro_batch_size: 3\n  lr: x\n")
-    assert first.startswith("my.yaml:2: train.batch_size is 16")
-    assert second.startswith("my.yaml:3: train.lr is x")
 
 
 def test_set_replaces_the_file_and_its_problem(tmp_path):
@@ -140,7 +112,7 @@ def test_set_replaces_the_file_and_its_problem(tmp_path):
     ("override", "section", "key", "value"),
     [
         ("train.lr=3e-4", "train", "lr", 3e-4),
-        (" train.lr = 1 ", "train", "lr", 1.0),
+        (" train.lr = 1 ", "train", "lr", 1.0),  # a whole number stands for a float
         ("train.patience=null", "train", "patience", None),
         ("train.patience=", "train", "patience", None),
         ("log.tensorboard=false", "log", "tensorboard", False),
@@ -153,7 +125,8 @@ def test_set_replaces_the_file_and_its_problem(tmp_path):
     ],
 )
 def test_set_takes_scalars_and_lists_of_yaml(override, section, key, value):
-    assert getattr(getattr(load_config(None, [override]), section), key) == value
+    found = getattr(getattr(load_config(None, [override]), section), key)
+    assert (found, type(found)) == (value, type(value))
 
 
 def test_the_last_of_two_overrides_counts():
@@ -168,7 +141,7 @@ def test_a_rule_broken_by_an_override_has_the_place_of_the_override(tmp_path):
 
 def test_an_override_takes_its_value_as_it_is():
     assert load_config(None, [Override("--data", "data.source", "[a]: b.txt")]).data.source == "[a]: b.txt"
-    problem = problem_of_override(Override("--data", "data.source", ""))
+    (problem,) = problems(load_config, None, [Override("--data", "data.source", "")])
     assert problem.startswith('--data: data.source is "", but it must be a file, folder')
 
 
@@ -202,23 +175,6 @@ def test_a_file_that_is_not_a_config_is_refused_in_one_line(tmp_path, content, m
     assert "\n" not in str(caught.value)
 
 
-def test_an_unreadable_file_is_refused(tmp_path, monkeypatch):
-    def refuse(*_):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr("pathlib.Path.open", refuse)
-    with pytest.raises(ConfigError, match=r"my.yaml: the file cannot be read: Permission denied"):
-        load_config(tmp_path / "my.yaml")
-
-
-def test_loading_a_config_does_not_import_torch():
-    code = (
-        "import sys; from gptlite.config.loading import load_config; load_config(None); print('torch' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
-
-
 utf8_text = st.text(st.characters(codec="utf-8"))
 path_text = utf8_text.filter(lambda text: text.strip() and "\0" not in text)
 
@@ -235,11 +191,3 @@ def test_a_dumped_config_reads_back_equal(source, folder, prompt, stop, lr, seed
     values = {"data.source": source, "run.dir": folder, "eval.prompt": prompt, "sample.stop": stop}
     cfg = RunConfig().with_values(values | {"train.lr": lr, "run.seed": seed})
     assert parse_config(dump_config(cfg), "config.yaml") == cfg
-
-
-def test_a_dump_names_every_key():
-    expected = [
-        line for name, keys in RunConfig().model_dump().items() for line in (f"{name}:", *(f"  {k}:" for k in keys))
-    ]
-    dumped = dump_config(RunConfig()).splitlines()
-    assert [line.split(":")[0] + ":" for line in dumped] == expected
