@@ -176,9 +176,6 @@ class _Draft:
                 last = f"These are the first {MAX_PROBLEMS} problems. Is this the right file?"
                 raise ConfigError([*self.in_order(), Problem(last, where)])
 
-        for path, line in document.repeated.items():
-            first = document.lines[path]
-            refuse(line, f"{shown('.'.join(path))} was given before, in line {first}. Keep one of them.")
         sections = document.value if isinstance(document.value, dict) else {}
         for section, keys in sections.items():
             line = document.lines[section,]

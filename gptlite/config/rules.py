@@ -7,7 +7,6 @@ and a sentence: why, and what to do.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, model_validator
@@ -52,15 +51,6 @@ class Section(BaseModel):
         return self
 
 
-def known_home(name: str, values: Values) -> Broken:
-    """Refuse a path that begins with ~ and a user who does not exist, or whose home is unknown."""
-    key = name.partition(".")[2]
-    try:
-        Path(values[key]).expanduser()
-    except RuntimeError:
-        yield [key], f"{name} is {shown(values[key])}, but the home of this user is unknown. Write the path in full."
-
-
 def clash(names: str, values: Values, reason: str, advice: str) -> tuple[Sequence[str], str]:
     """Return the problem "section.key is VALUE, but other is VALUE REASON. ADVICE" of keys "section.key other"."""
     section, _, rest = names.partition(".")
@@ -69,24 +59,18 @@ def clash(names: str, values: Values, reason: str, advice: str) -> tuple[Sequenc
     return keys, f"{section}.{facts[0]}, but {' and '.join(facts[1:])}{reason}. {advice}"
 
 
-def requires(name: str, setting: str, reason: str, values: Values, unset: str = "null") -> Broken:
-    """Refuse the key "section.key" without `setting`, such as "kind=bpe". unset: the value that switches it off."""
+def requires(name: str, setting: str, reason: str, values: Values) -> Broken:
+    """Refuse the key "section.key", which null switches off, without `setting`, such as "kind=bpe"."""
     section, _, key = name.partition(".")
     other, _, instead = setting.partition("=")
-    advice = f"Use {name}={unset} or {section}.{setting}."
+    advice = f"Use {name}=null or {section}.{setting}."
     if section == "sample":  # where another override does not replace what the user gave
-        advice = f"Set {key} to {unset}, or {other} to {instead}."
+        advice = f"Set {key} to null, or {other} to {instead}."
     yield clash(f"{name} {other}", values, reason, advice)
-
-
-def run_rules(values: Values) -> Broken:
-    """Yield what is wrong between keys of section run."""
-    return known_home("run.dir", values)
 
 
 def data_rules(values: Values) -> Broken:
     """Yield what is wrong between keys of section data."""
-    yield from known_home("data.dir", values)
     if values["separator"] is not None and values["documents"] not in (None, "files"):
         yield from requires("data.separator", "documents=files", ", which says what a document is", values)
     if values["val_source"] is not None and (values["val_fraction"], values["val_max_bytes"]) != DEFAULT_VALIDATION:

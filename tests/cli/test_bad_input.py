@@ -63,8 +63,8 @@ CASES = [
     (["--resume", "gone"], "--resume gone: there is no run of this name in runs"),
     (["--resume", "a", "--data", "b"], "--resume with --data: a resumed run keeps"),
     (["--name", "a/b"], "run a/b: a run's name cannot contain slashes"),
-    (set_("data.dir", "~nobody9/x"), "data.dir is ~nobody9/x, but the home of this user is unknown. Write the path in"),
-    (set_("run.dir", "~nobody9/x"), "run.dir is ~nobody9/x, but the home of this user is unknown. Write the path in"),
+    (set_("data.dir", "~nobody9/x"), "data.dir is ~nobody9/x, but it must be the path of a folder; after ~ a known"),
+    (set_("run.dir", "~nobody9/x"), "run.dir is ~nobody9/x, but it must be the path of a folder; after ~ a known"),
     *(
         (["--minutes", text], f"error: --minutes {text}: this must be a number above 0.")
         for text in ("0", "-1", "nan", "inf")

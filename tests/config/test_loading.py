@@ -56,8 +56,7 @@ model:
   seq_len: 64
 train:
   micro_batch_size: x
-  lr: 0.1
-  lr: 0.2
+  lr: 0
   decay_fraction: 0.1
 optim:
   lr: 3
@@ -66,10 +65,10 @@ optim:
         "my.yaml:2: model.n_embd is 130, which is not a multiple of n_head (4). Use 128 or 132.",
         "my.yaml:3: model.seq_len is not a key of the config. Did you mean model.block_size?",
         "my.yaml:5: train.micro_batch_size is x, but it must be auto or a whole number >= 1.",
-        "my.yaml:7: train.lr was given before, in line 6. Keep one of them.",
-        "my.yaml:8: train.decay_fraction is 0.1, but schedule is linear, which does not use it. "
+        "my.yaml:6: train.lr is 0, but it must be auto or a number > 0.",
+        "my.yaml:7: train.decay_fraction is 0.1, but schedule is linear, which does not use it. "
         "Use train.decay_fraction=null or train.schedule=constant.",
-        "my.yaml:9: optim is not a section of the config. Did you mean train?",
+        "my.yaml:8: optim is not a section of the config. Did you mean train?",
         "log.every is 0, but it must be a whole number >= 1.",
     ]
 

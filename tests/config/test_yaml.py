@@ -62,12 +62,6 @@ def test_every_key_remembers_its_line():
     assert document.lines == {("a",): 2, ("b",): 4, ("b", "c"): 5, ("b", "d"): 7}
 
 
-def test_a_repeated_key_is_noticed_and_the_first_is_kept():
-    document = read("a: 1\nb: 2\na: 3\na: 4")
-    assert document.value == {"a": 1, "b": 2}
-    assert document.repeated == {("a",): 3}
-
-
 REFUSED = {
     "a: 1\n\tb: 2": (2, "tab"),
     "a: 'x": (1, "quote is never closed"),
@@ -80,6 +74,7 @@ REFUSED = {
     "a: *x": (1, "anchors and aliases"),
     "b: 1\na: !!python/name:os.system x": (2, "tags"),
     "a: 1\n---\nb: 2": (2, "second document"),
+    "a: 1\nb: {c: 2, c: 3}": (2, "b.c was given before, in line 2"),
     "a: 1\nb: \0": (2, r"U\+0000"),
     'a: "\\UFFFFFFFF"': (1, "escape"),
     "? [a]\n: b": (1, "key must be a word"),
