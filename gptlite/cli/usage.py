@@ -121,7 +121,7 @@ def _unexpected(where: str, words: Sequence[str], known: Mapping[str, Any]) -> s
 
 def _unknown_option(where: str, typed: str, value: str, known: Mapping[str, Any]) -> str:
     """Return the sentence about an unknown option and its value, "" for none."""
-    from gptlite.config.suggest import explain_key
+    from gptlite.config.keys import explain_key
 
     command, name = where.rpartition(" ")[2], typed.replace("_", "-")
     word = name.lstrip("-")
@@ -138,7 +138,7 @@ def _unknown_option(where: str, typed: str, value: str, known: Mapping[str, Any]
 
 def _meant(command: str, typed: str, known: Mapping[str, Any]) -> list[str]:
     """Return what an unknown option may stand for: a key that others call so, an option that it resembles, a key."""
-    from gptlite.config.suggest import KEYS, suggest_key
+    from gptlite.config.keys import KEYS, suggest_key
 
     key = meaning("key", typed.strip("-"))
     if key in KEYS and "--set" in known and settable(command, key):
@@ -155,22 +155,22 @@ def _meant(command: str, typed: str, known: Mapping[str, Any]) -> list[str]:
 
 def _with_value(meant: str, value: str, known: Mapping[str, Any]) -> str:
     """Return an option or a key with the value that was given to another one, as far as it takes it."""
-    from gptlite.config.accepted import accepted_repairs, describe_accepted, is_accepted
+    from gptlite.config.keys import accepted_repairs, describe_accepted, is_accepted
     from gptlite.config.yaml import parse_scalar, write
 
-    section, _, key = meant.partition(".")
+    key = meant.partition(".")[2]
     leaf = key.replace("_", "-")
     of_key = "--data" if meant == "data.source" else f"-{leaf}" if len(leaf) == 1 else f"--{leaf}"
     option = of_key if key else meant
     if option in known:
         return f"{option} {_quoted(value)}" if value and not known[option].is_flag else option
     given = parse_scalar(value) if value else True
-    if is_accepted(section, key, given):
+    if is_accepted(meant, given):
         return f"--set {meant}={_quoted(value or 'true')}"
-    repair = next(accepted_repairs(section, key, given), None) if value else None
+    repair = next(accepted_repairs(meant, given), None) if value else None
     if repair is not None:
         return f"--set {meant}={_quoted(write(repair))}"
-    return f"--set {meant}=VALUE ({describe_accepted(section, key)})"
+    return f"--set {meant}=VALUE ({describe_accepted(meant)})"
 
 
 def _quoted(word: str) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gptlite.config.accepted import describe_accepted
+from gptlite.config.keys import describe_accepted
 from gptlite.config.loading import EXTENDS, builtin_folder, dump_config, load_config
 from gptlite.config.schema import SECTIONS, RunConfig
 from gptlite.config.yaml import write
@@ -62,7 +62,7 @@ def _commented_lines(cfg: RunConfig) -> Iterator[str]:
         yield from ("", f"# {section.__doc__}", f"{name}:")
         for key, value in getattr(cfg, name).model_dump().items():
             field = section.fields()[key]
-            about = f"{field.description} ({describe_accepted(name, key)}; default {write(field.default)})"
+            about = f"{field.description} ({describe_accepted(f'{name}.{key}')}; default {write(field.default)})"
             yield from textwrap.wrap(about, WIDTH, initial_indent="  # ", subsequent_indent="  #   ")
             yield f"  {key}: {write(value)}"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 import re
@@ -10,10 +9,10 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from gptlite.config import yaml
+from gptlite.config.keys import explain_unknown_key
 from gptlite.config.loading import Override
 from gptlite.config.saved import shortened
 from gptlite.config.schema import RunConfig
-from gptlite.config.suggest import check_key
 from gptlite.config.yaml import Value, YamlError, shown, write
 from gptlite.errors import ConfigError, Problem, gathered
 from gptlite.storage.files import TEMP_MARK
@@ -78,7 +77,8 @@ def _read_axis(text: str) -> SweepAxis:
     key, equals, items = (part.strip() for part in text.partition("="))
     if not key or not equals:
         raise ConfigError(f"{shown(text)} is not of the form section.key=value,value, such as train.lr=1e-3,3e-3.")
-    check_key(key)
+    if unknown := explain_unknown_key(key):
+        raise ConfigError(unknown)
     try:
         values = yaml.read(f"[{items}]").value
     except YamlError as error:
@@ -134,21 +134,13 @@ def load_points(
 ) -> list[RunConfig]:
     """Load the config of each point. load: with the values of a point as overrides, whose place is `where`.
 
-    Raises ConfigError with every problem once; a problem that not all points share names the points.
+    Raises ConfigError with every problem once.
     """
     configs: list[RunConfig] = []
-    affected: dict[Problem, list[str]] = {}
+    problems: list[Problem] = []
     for point in grid:
-        problems: list[Problem] = []
         with gathered(problems):
             configs.append(load([Override(where, key, value) for key, value in point.values.items()]))
-        for problem in problems:
-            affected.setdefault(problem, []).append(point.name)
-    problems = []
-    for problem, names in affected.items():
-        others = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        which = f" Affected: {names[0]}{others}." if len(names) < len(grid) else ""
-        problems.append(dataclasses.replace(problem, sentence=problem.sentence + which))
     if problems:
-        raise ConfigError(problems)
+        raise ConfigError(list(dict.fromkeys(problems)))
     return configs

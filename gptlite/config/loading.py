@@ -12,17 +12,14 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from pydantic import ValidationError
-
 from gptlite.config import yaml
-from gptlite.config.accepted import explain_refusal
+from gptlite.config.keys import KEYS, explain_refusal, explain_unknown_key, explain_unknown_section, is_accepted
 from gptlite.config.schema import SECTIONS, RunConfig
-from gptlite.config.suggest import check_key, explain_unknown_key, explain_unknown_section
 from gptlite.config.yaml import Document, Value, YamlError, shown
 from gptlite.errors import ConfigError, Problem
 
@@ -31,7 +28,7 @@ MAX_BYTES = 65536  # ten times a config with a comment on every key
 MAX_PROBLEMS = 100  # the YAML of another program would have thousands
 EXTENDS = "extends"
 
-# Where a value was given: in which source, at which line or as which override, and how messages call that.
+# Where a value was given: in which source, at which line or as which override, and what messages call that.
 Place: TypeAlias = tuple[int, int, str | None]
 EXTENDED, FILE, OVERRIDE = range(3)  # sources; a later one replaces an earlier one
 
@@ -85,28 +82,25 @@ def _existing(name: str | Path, folders: Sequence[Path]) -> str:
     return f"The configs are {', '.join(listed)}. {advice}"
 
 
-def load_config(
-    path: Path | None, overrides: Sequence[str | Override] = (), defaults: Mapping[str, Value] | None = None
-) -> RunConfig:
+def load_config(path: Path | None, overrides: Sequence[str | Override] = ()) -> RunConfig:
     """Load the config in a file (None: the defaults) with overrides applied in order.
 
     An override is "section.key=value", the value a YAML scalar or [list], or an Override, whose value is used as it is.
-    defaults: in place of the schema's, by "section.key"; they count as not given.
     Raises ConfigError with every problem of the file and the overrides; those of text overrides have no place.
     """
     draft = _Draft()
     if path is not None:
-        draft.take_file(_parse(_read_text(path), str(path)), str(path))
+        draft.take_file(_read_text(path), str(path))
     for number, override in enumerate(overrides):
         draft.take_override(override, number)
-    return draft.validated(defaults or {})
+    return draft.validated()
 
 
 def parse_config(text: str, where: str) -> RunConfig:
     """Parse the config in `text`; `where` is its place in messages. Raises ConfigError with every problem."""
     draft = _Draft()
-    draft.take_file(_parse(text, where), where)
-    return draft.validated({})
+    draft.take_file(text, where)
+    return draft.validated()
 
 
 def _read_text(path: Path) -> str:
@@ -141,18 +135,18 @@ def _parse(text: str, where: str) -> Document:
 
 @dataclass
 class _Draft:
-    """The values given so far by "section.key", the place of each, and what is wrong."""
+    """The values given so far by "section.key", each with its place, and what is wrong."""
 
-    values: dict[str, Value] = field(default_factory=dict)
-    places: dict[str, Place] = field(default_factory=dict)
+    given: dict[str, tuple[Place, Value]] = field(default_factory=dict)
     problems: list[tuple[Place, str]] = field(default_factory=list)
 
-    def take_file(self, document: Document, where: str) -> None:
+    def take_file(self, text: str, where: str) -> None:
         """Take the values of a file, those of the file that it extends first."""
+        document = _parse(text, where)
         if isinstance(document.value, dict) and EXTENDS in document.value:
             self.extend(document.value.pop(EXTENDS), where, f"{where}:{document.lines[EXTENDS,]}")
         self.take(document, where, FILE)
-        if not self.values and not self.problems:
+        if not self.given and not self.problems:
             self.problems.append(((FILE, 0, where), "no key is set here. Set at least one, or name another file."))
 
     def extend(self, name: Value, file: str, where: str) -> None:
@@ -176,80 +170,68 @@ class _Draft:
     def take(self, document: Document, where: str, source: int) -> None:
         """Take the values that a document gives to known keys, and note a problem for everything else in it."""
 
-        def refuse(line: int, sentence: str) -> None:
-            self.problems.append(((source, line, f"{where}:{line}"), sentence))
+        def refuse(line: int, sentence: str | None) -> None:
+            self.problems.append(((source, line, f"{where}:{line}"), str(sentence)))
             if len(self.problems) >= MAX_PROBLEMS:
                 last = f"These are the first {MAX_PROBLEMS} problems. Is this the right file?"
                 raise ConfigError([*self.in_order(), Problem(last, where)])
 
-        for path, line in document.repeated.items():
-            first = document.lines[path]
-            refuse(line, f"{shown('.'.join(path))} was given before, in line {first}. Keep one of them.")
         sections = document.value if isinstance(document.value, dict) else {}
         for section, keys in sections.items():
             line = document.lines[section,]
             if section not in SECTIONS:
                 refuse(line, explain_unknown_section(section, keys))
-            elif isinstance(keys, dict):
-                for key, value in keys.items():
-                    line = document.lines[section, key]
-                    if key in SECTIONS[section].fields():
-                        self.give(f"{section}.{key}", value, (source, line, f"{where}:{line}"))
-                    else:
-                        refuse(line, explain_unknown_key(f"{section}.{key}", section))
-            elif keys is not None:
-                sentence = f"{section} is a section, not {shown(keys)}. Write its keys indented below {section}:."
-                refuse(line, sentence)
+            elif not isinstance(keys, dict | None):
+                refuse(line, f"{section} is a section, not {shown(keys)}. Write its keys indented below {section}:.")
+            for key, value in keys.items() if section in SECTIONS and isinstance(keys, dict) else ():
+                line, name = document.lines[section, key], f"{section}.{key}"
+                if name in KEYS:
+                    self.give(name, value, (source, line, f"{where}:{line}"))
+                else:
+                    refuse(line, explain_unknown_key(name))
 
     def take_override(self, override: str | Override, number: int) -> None:
         """Take the value of an override, or note what is wrong with it."""
         place = (OVERRIDE, number, None if isinstance(override, str) else override.where)
         try:
             name, value = _split_override(override) if isinstance(override, str) else (override.key, override.value)
-            check_key(name)
-            self.give(name, value, place)
         except ConfigError as error:
             self.problems += [(place, problem.sentence) for problem in error.problems]
+            return
+        if unknown := explain_unknown_key(name):
+            self.problems.append((place, unknown))
+        else:
+            self.give(name, value, place)
 
     def give(self, name: str, value: Value, place: Place) -> None:
-        """Take a value, and drop those of earlier sources that it excludes."""
+        """Take a value, and drop those of earlier sources that it replaces."""
         section, _, key = name.partition(".")
-        alternatives = SECTIONS[section].alternatives
-        excluded = (*(alternatives if key in alternatives else ()), *SECTIONS[section].decides.get(key, ()))
-        for other in (f"{section}.{key}" for key in excluded if value is not None):
-            earlier = other in self.values and self.places[other][0] < place[0]
-            if earlier and (place[0] == OVERRIDE or self.values[other] is not None):
-                del self.values[other], self.places[other]
-        self.values[name], self.places[name] = value, place
+        for other in SECTIONS[section].replaces.get(key, ()) if value is not None else ():
+            if f"{section}.{other}" in self.given and self.given[f"{section}.{other}"][0][0] < place[0]:
+                del self.given[f"{section}.{other}"]
+        self.given[name] = place, value
 
-    def validated(self, defaults: Mapping[str, Value]) -> RunConfig:
-        """Return the config with these values. Raises ConfigError with every problem."""
-        data: dict[str, dict[str, Value]] = {section: {} for section in SECTIONS}
-        for name, value in {**defaults, **self.values}.items():
-            section, _, key = name.partition(".")
-            data[section][key] = value
-        try:
-            cfg = RunConfig.model_validate(data)
-        except ValidationError as error:
-            # An error at a key has the location (section, key, ...), a broken rule only (section,).
-            locations = [detail["loc"] for detail in error.errors(include_url=False)]
-            refused = dict.fromkeys(f"{location[0]}.{location[1]}" for location in locations if len(location) > 1)
-            self.problems += [(self.places[name], explain_refusal(name, self.values[name])) for name in refused]
-            self.problems += self.broken_rules(defaults, refused)
+    def validated(self) -> RunConfig:
+        """Return the config with these values. Raises ConfigError with every problem.
+
+        A rule that is broken has the place of the key given last. It is not checked for a key that is refused itself.
+        """
+        accepted: dict[str, Value] = {}
+        for name, (place, value) in self.given.items():
+            if is_accepted(name, value):
+                accepted[name] = value
+            else:
+                self.problems.append((place, explain_refusal(name, value)))
+        refused = self.given.keys() - accepted
+        for section, model in SECTIONS.items():
+            values = {key: accepted.get(f"{section}.{key}", item.default) for key, item in model.fields().items()}
+            for keys, sentence in model.rules(values):
+                names = {f"{section}.{key}" for key in keys}
+                if not names & refused:
+                    self.problems.append((max(self.given[name][0] for name in names & self.given.keys()), sentence))
         if self.problems:
             raise ConfigError(self.in_order())
-        return cfg
-
-    def broken_rules(self, unset: Mapping[str, Value], refused: Collection[str]) -> Iterator[tuple[Place, str]]:
-        """Yield the problem of each rule between keys that were not refused, at the place of the key given last."""
-        accepted = {**unset, **{name: value for name, value in self.values.items() if name not in refused}}
-        for section, model in SECTIONS.items():
-            defaults = {key: field.default for key, field in model.fields().items()}
-            values = {key: accepted.get(f"{section}.{key}", default) for key, default in defaults.items()}
-            for keys, sentence in model.rules(values):
-                names = [f"{section}.{key}" for key in keys]
-                if not set(names) & set(refused):
-                    yield max(self.places[name] for name in names if name in self.places), sentence
+        return RunConfig().with_values(accepted)
 
     def in_order(self) -> list[Problem]:
         """Return the problems of the extended file, the file and the overrides, each in its order."""

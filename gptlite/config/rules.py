@@ -6,8 +6,7 @@ and a sentence: why, and what to do.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, model_validator
@@ -15,7 +14,7 @@ from pydantic.fields import FieldInfo
 
 from gptlite.config.yaml import shown
 
-DEFAULT_VAL_FRACTION, DEFAULT_VAL_MAX_BYTES = 0.1, 10_000_000
+DEFAULT_VALIDATION = DEFAULT_VAL_FRACTION, DEFAULT_VAL_MAX_BYTES = 0.1, 10_000_000
 LEFT_OUT = {"no_feed_forward": "mlp", "no_norm": "norm"}  # by model.variant: the place of model.bias that is gone
 DROPOUT_PLACES = ("embedding_dropout", "attention_dropout", "residual_dropout")
 
@@ -29,8 +28,7 @@ class Section(BaseModel):
     model_config = ConfigDict(
         frozen=True, strict=True, extra="forbid", allow_inf_nan=False, validate_by_name=True, serialize_by_alias=True
     )
-    alternatives: ClassVar[frozenset[str]] = frozenset()  # an override of one replaces the others of the file
-    decides: ClassVar[Mapping[str, Sequence[str]]] = {}  # an override of such a key replaces these of the file
+    replaces: ClassVar[Mapping[str, Collection[str]]] = {}  # by key: those of earlier sources that it replaces
 
     @staticmethod
     def rules(values: Values) -> Broken:
@@ -53,48 +51,37 @@ class Section(BaseModel):
         return self
 
 
-def known_home(name: str, values: Values) -> Broken:
-    """Refuse a path that begins with ~ and a user who does not exist, or whose home is unknown."""
-    key = name.partition(".")[2]
-    try:
-        Path(values[key]).expanduser()
-    except RuntimeError:
-        yield [key], f"{name} is {shown(values[key])}, but the home of this user is unknown. Write the path in full."
+def clash(names: str, values: Values, reason: str, advice: str) -> tuple[Sequence[str], str]:
+    """Return the problem "section.key is VALUE, but other is VALUE REASON. ADVICE" of keys "section.key other"."""
+    section, _, rest = names.partition(".")
+    keys = rest.split()
+    facts = [f"{key} is {shown(values[key])}" for key in keys]
+    return keys, f"{section}.{facts[0]}, but {' and '.join(facts[1:])}{reason}. {advice}"
 
 
-def requires(name: str, setting: str, reason: str, values: Values, unset: str = "null") -> Broken:
-    """Refuse the key "section.key" without `setting`, such as "kind=bpe". unset: the value that switches it off."""
+def requires(name: str, setting: str, reason: str, values: Values) -> Broken:
+    """Refuse the key "section.key", which null switches off, without `setting`, such as "kind=bpe"."""
     section, _, key = name.partition(".")
     other, _, instead = setting.partition("=")
-    advice = f"Use {name}={unset} or {section}.{setting}."
+    advice = f"Use {name}=null or {section}.{setting}."
     if section == "sample":  # where another override does not replace what the user gave
-        advice = f"Set {key} to {unset}, or {other} to {instead}."
-    yield [key, other], f"{name} is {shown(values[key])}, but {other} is {shown(values[other])}, {reason}. {advice}"
-
-
-def run_rules(values: Values) -> Broken:
-    """Yield what is wrong between keys of section run."""
-    return known_home("run.dir", values)
+        advice = f"Set {key} to null, or {other} to {instead}."
+    yield clash(f"{name} {other}", values, reason, advice)
 
 
 def data_rules(values: Values) -> Broken:
     """Yield what is wrong between keys of section data."""
-    yield from known_home("data.dir", values)
     if values["separator"] is not None and values["documents"] not in (None, "files"):
-        yield from requires("data.separator", "documents=files", "which says what a document is", values)
-    fraction, most = values["val_fraction"], values["val_max_bytes"]
-    if values["val_source"] is not None and (fraction, most) != (DEFAULT_VAL_FRACTION, DEFAULT_VAL_MAX_BYTES):
-        yield (
-            ("val_source", "val_fraction", "val_max_bytes"),
-            f"data.val_source is {shown(values['val_source'])}, and all of it is used, so val_fraction ({fraction}) "
-            f"and val_max_bytes ({most}) do nothing. Leave these two out, or use data.val_source=null.",
-        )
+        yield from requires("data.separator", "documents=files", ", which says what a document is", values)
+    if values["val_source"] is not None and (values["val_fraction"], values["val_max_bytes"]) != DEFAULT_VALIDATION:
+        advice = "Leave these two out, or use data.val_source=null."
+        yield clash("data.val_source val_fraction val_max_bytes", values, ", which then do nothing", advice)
 
 
 def tokenizer_rules(values: Values) -> Broken:
     """Yield what is wrong between keys of section tokenizer."""
     if values["vocab_size"] is not None and values["kind"] != "bpe":
-        yield from requires("tokenizer.vocab_size", "kind=bpe", "which determines its own size", values)
+        yield from requires("tokenizer.vocab_size", "kind=bpe", ", which determines its own size", values)
 
 
 def model_rules(values: Values) -> Broken:
@@ -105,25 +92,20 @@ def model_rules(values: Values) -> Broken:
         sentence = f"model.n_embd is {width}, which is not a multiple of n_head ({heads}). Use {near}."
         yield ("n_embd", "n_head"), sentence
     if values["dropout"] != 0 and all(values[place] is not None for place in DROPOUT_PLACES):
-        yield (
-            ("dropout", *DROPOUT_PLACES),
-            f"model.dropout is {values['dropout']}, but every place has a dropout of its own. Use model.dropout=0, or "
-            f"set one of {', '.join(DROPOUT_PLACES)} to null.",
-        )
+        advice = f"Use model.dropout=0, or set one of {', '.join(DROPOUT_PLACES)} to null."
+        sentence = f"model.dropout is {values['dropout']}, but every place has a dropout of its own. {advice}"
+        yield ("dropout", *DROPOUT_PLACES), sentence
     if variant is not None and values["norm"] != "pre":
-        yield from requires("model.variant", "norm=pre", "and the variants are those of pre-LN", values)
+        yield from requires("model.variant", "norm=pre", ", and the variants are those of pre-LN", values)
     if variant == "no_residual" and values["init"] in ("zero", "previous"):
-        yield (
-            ("variant", "init"),
-            f"model.variant is no_residual, but init is {values['init']}, so every block would put out zeros and learn "
-            "nothing. Use model.init=gpt2 or model.init=torch.",
-        )
+        reason = ", so every block would put out zeros and learn nothing"
+        yield clash("model.variant init", values, reason, "Use model.init=gpt2 or model.init=torch.")
     if not isinstance(bias, bool) and LEFT_OUT.get(variant) in bias:
-        none = f"model.bias names {LEFT_OUT[variant]}, but variant is {variant}, which has none. Take it off the list."
-        yield ("variant", "bias"), none
-    if variant == "no_feed_forward" and (activation := values["activation"]) != "relu":
-        none = f"model.activation is {activation}, but variant is {variant}, which has none. Leave activation out."
-        yield ("variant", "activation"), none
+        yield clash(
+            "model.bias variant", values, ", which has no such place", f"Take {LEFT_OUT[variant]} off the list."
+        )
+    if variant == "no_feed_forward" and values["activation"] != "relu":
+        yield clash("model.activation variant", values, ", which has none", "Leave activation out.")
 
 
 def train_rules(values: Values) -> Broken:
@@ -135,17 +117,17 @@ def train_rules(values: Values) -> Broken:
         yield ("micro_batch_size", "batch_size"), f"{sentence} {advice}"
     lengths = [key for key in ("max_steps", "epochs", "max_minutes") if values[key] is not None]
     if len(lengths) > 1:
-        facts = [f"{key} is {values[key]:{'g' if isinstance(values[key], float) else ''}}" for key in lengths]
-        others = "the other" if len(lengths) == 2 else "the others"
-        listed = f"{', '.join(facts[:-1])} and {facts[-1]}"
-        yield lengths, f"train.{listed}, but only one of them can end the training. Set {others} to null."
+        facts = " and ".join(
+            f"{key} is {values[key]:{'g' if isinstance(values[key], float) else ''}}" for key in lengths
+        )
+        yield lengths, f"train.{facts}, but only one of them can end the training. Keep one."
     if values["decay_fraction"] is not None and values["schedule"] != "constant":
-        yield from requires("train.decay_fraction", "schedule=constant", "which does not use it", values)
+        yield from requires("train.decay_fraction", "schedule=constant", ", which does not use it", values)
     if values["optimizer"] == "adamw":
         if values["adamw_lr"] not in ("auto", None):
-            yield from requires("train.adamw_lr", "optimizer=muon", "which takes train.lr for all parameters", values)
+            yield from requires("train.adamw_lr", "optimizer=muon", ", which takes train.lr for all parameters", values)
         if values["momentum"] is not None:
-            yield from requires("train.momentum", "optimizer=muon", "which uses beta1 and beta2 instead", values)
+            yield from requires("train.momentum", "optimizer=muon", ", which uses beta1 and beta2 instead", values)
     yield from scheduled_sampling_rules(values)
 
 
@@ -154,29 +136,18 @@ def scheduled_sampling_rules(values: Values) -> Broken:
     keys = [f"scheduled_sampling{end}" for end in ("", "_decay", "_start", "_until")]
     last, decay, first, until = (values[key] for key in keys)
     if last == 0 and (decay, first, until) != ("linear", 0, 1):
-        yield (
-            keys,
-            "train.scheduled_sampling is 0, so no input is replaced, and scheduled_sampling_decay, _start and _until "
-            "do nothing. Leave them out, or set scheduled_sampling above 0.",
-        )
+        sentence = "train.scheduled_sampling is 0, so scheduled_sampling_decay, _start and _until do nothing."
+        yield keys, f"{sentence} Leave them out, or set scheduled_sampling above 0."
     if 0 < last < first:
-        yield (
-            (keys[0], keys[2]),
-            f"train.scheduled_sampling_start is {first}, above scheduled_sampling ({last}), but the fraction of "
-            f"replaced inputs only rises. Use at most {last}.",
-        )
+        reason = ", and the fraction of replaced inputs only rises"
+        yield clash("train.scheduled_sampling_start scheduled_sampling", values, reason, f"Use at most {last}.")
     if last == 1 and decay != "linear":
-        yield (
-            keys[:2],
-            f"train.scheduled_sampling is 1, but with scheduled_sampling_decay {decay} the text's own inputs never "
-            "vanish. Use less than 1, or linear.",
-        )
+        reason = ", with which the text's own inputs never vanish"
+        advice = "Use less than 1, or linear."
+        yield clash("train.scheduled_sampling scheduled_sampling_decay", values, reason, advice)
     if decay == "inverse_sigmoid" and first == 0:
-        yield (
-            keys[1:3],
-            "train.scheduled_sampling_start is 0, but the curve of inverse_sigmoid begins above 0, at 1 / (k + 1) for "
-            "its k of at least 1. Use 0.01, say.",
-        )
+        reason = ", whose curve begins above 0"
+        yield clash(f"train.{keys[2]} {keys[1]}", values, reason, "Use 0.01, say.")
 
 
 def sample_rules(values: Values) -> Broken:
@@ -184,9 +155,9 @@ def sample_rules(values: Values) -> Broken:
     n, beams = values["n"], values["beams"]
     for key in ("top_k", "top_p", "min_p", "repetition_penalty"):
         if values[key] is not None and beams is not None:
-            yield from requires(f"sample.{key}", "beams=null", "and beam search does not sample", values)
+            yield from requires(f"sample.{key}", "beams=null", ", and beam search does not sample", values)
     if beams is not None and n > beams:
         sentence = f"sample.n is {n}, but beam search with {beams} beams finds at most {beams} texts."
         yield ("n", "beams"), f"{sentence} Set beams to {n} or more."
     if values["length_penalty"] is not None and beams is None:
-        yield from requires("sample.length_penalty", "beams=a number", "and only beam search uses it", values)
+        yield from requires("sample.length_penalty", "beams=a number", ", and only beam search uses it", values)

@@ -20,7 +20,6 @@ from gptlite.config.rules import (
     Section,
     data_rules,
     model_rules,
-    run_rules,
     tokenizer_rules,
 )
 from gptlite.config.sampling import SampleSection
@@ -33,10 +32,10 @@ from gptlite.config.values import (
     Count,
     DropoutRate,
     Encoding,
+    FolderPath,
     Name,
     Natural,
     OptionalSource,
-    PathText,
     Source,
     Switch,
     TokenizerSource,
@@ -66,9 +65,7 @@ class RunSection(Section):
     )
     deterministic: bool = key(False, "use deterministic operations, so that runs on a GPU also repeat bit for bit")
     seed: Natural = key(1337, "random seed of the initial weights, the order of batches and dropout")
-    dir: PathText = key("runs", "folder in which runs are created")
-
-    rules = staticmethod(run_rules)
+    dir: FolderPath = key("runs", "folder in which runs are created")
 
 
 class DataSection(Section):
@@ -99,7 +96,7 @@ class DataSection(Section):
     order: Literal["shuffle", "random"] = key(
         "shuffle", "order of training windows; shuffle visits each once per epoch, random draws with replacement"
     )
-    dir: PathText = key("data/prepared", "folder for prepared data sets")
+    dir: FolderPath = key("data/prepared", "folder for prepared data sets")
 
     rules = staticmethod(data_rules)
 
@@ -127,7 +124,7 @@ class TokenizerSection(Section):
     """The conversion of text to token ids."""
 
     rules = staticmethod(tokenizer_rules)
-    decides = MappingProxyType({"from": ("kind", "vocab_size")})
+    replaces = MappingProxyType({"from": ("kind", "vocab_size")})
 
     kind: Literal["char", "bpe", "gpt2", "cl100k_base", "o200k_base"] = key(
         "bpe", "char has one id per character, bpe is trained on the text, the others are pretrained"

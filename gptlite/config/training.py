@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -12,12 +13,13 @@ from gptlite.config.values import Auto, BelowOne, Count, Epochs, Fraction, Natur
 
 DEFAULT_DECAY_FRACTION = 0.2
 DEFAULT_MOMENTUM = 0.9
+LENGTHS = frozenset({"max_steps", "epochs", "max_minutes"})
 
 
 class TrainSection(Section):
     """The optimization: how long, with which batches, optimizer and learning rate."""
 
-    alternatives = frozenset({"max_steps", "epochs", "max_minutes"})
+    replaces = MappingProxyType({length: LENGTHS - {length} for length in LENGTHS})
     rules = staticmethod(train_rules)
 
     max_steps: Count | None = key(

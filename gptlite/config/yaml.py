@@ -28,7 +28,7 @@ _WORDS |= {sign + word: float(sign + "inf") for sign in ("", "+", "-") for word 
 _INT = re.compile(r"[-+]?[0-9]+")
 _INT_WITH_BASE = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-_UNQUOTED = re.compile(r"[A-Za-z_./][A-Za-z0-9_./-]*( [A-Za-z0-9_./-]+)*")
+_UNQUOTED = re.compile(r"(?!\.\d|(?:y|n|yes|no|on|off)$)[a-z_./][a-z0-9_./-]*( [a-z0-9_./-]+)*", re.IGNORECASE)
 
 # What to say where PyYAML's message contains the left side.
 _SENTENCES = {
@@ -54,11 +54,10 @@ class YamlError(Exception):
 
 @dataclass(frozen=True)
 class Document:
-    """The value of a text, the line of each key in it, and the keys that are given again with the line of that."""
+    """The value of a text, and the line of each key in it."""
 
     value: Value
     lines: dict[KeyPath, int]
-    repeated: dict[KeyPath, int]
 
 
 class _Loader(yaml.SafeLoader):
@@ -83,7 +82,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def read(text: str) -> Document:
-    """Parse one document; an empty one is null, and of a repeated key the first value counts. Raises YamlError."""
+    """Parse one document; an empty one is null. Raises YamlError."""
     try:
         loader = _Loader(text)
         node = loader.get_single_node()
@@ -97,8 +96,8 @@ def read(text: str) -> Document:
     except (ValueError, OverflowError) as error:
         # PyYAML lets int() and chr() fail on escapes beyond Unicode and on absurd version numbers
         raise YamlError(loader.line + 1, "there is an escape or number that YAML does not know.") from error
-    document = Document(None, {}, {})
-    return document if node is None else Document(_value(node, (), document), document.lines, document.repeated)
+    lines: dict[KeyPath, int] = {}
+    return Document(None if node is None else _value(node, (), lines), lines)
 
 
 def read_value(text: str) -> Value:
@@ -113,12 +112,12 @@ def _sentence(error: yaml.MarkedYAMLError) -> str:
     return next(known, f"this is not valid YAML ({said}).")
 
 
-def _value(node: yaml.Node, path: KeyPath, document: Document) -> Value:
+def _value(node: yaml.Node, path: KeyPath, lines: dict[KeyPath, int]) -> Value:
     """Return a node's value, and note the lines of the keys in it."""
     if isinstance(node, yaml.ScalarNode):
         return parse_scalar(node.value) if node.style is None else str(node.value)
     if isinstance(node, yaml.SequenceNode):
-        return [_value(item, path, document) for item in node.value]
+        return [_value(item, path, lines) for item in node.value]
     mapping: dict[str, Value] = {}
     for key, item in node.value:
         line = key.start_mark.line + 1
@@ -126,10 +125,10 @@ def _value(node: yaml.Node, path: KeyPath, document: Document) -> Value:
             raise YamlError(line, "a key must be a word, not a list or mapping.")
         name = (*path, key.value)
         if key.value in mapping:
-            document.repeated.setdefault(name, line)
-        else:
-            document.lines[name] = line
-            mapping[key.value] = _value(item, name, document)
+            sentence = f"{shown('.'.join(name))} was given before, in line {lines[name]}. Keep one of them."
+            raise YamlError(line, sentence)
+        lines[name] = line
+        mapping[key.value] = _value(item, name, lines)
     return mapping
 
 
@@ -167,11 +166,8 @@ def write(value: Value) -> str:
 
 
 def _write_text(text: str) -> str:
-    # PyYAML follows YAML 1.1, except for its booleans y and n.
-    if _UNQUOTED.fullmatch(text) and parse_scalar(text) == text and text.lower() not in ("y", "n"):
-        tag = yaml.resolver.Resolver().resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
-        if tag == yaml.resolver.Resolver.DEFAULT_SCALAR_TAG:
-            return text
+    if _UNQUOTED.fullmatch(text) and parse_scalar(text) == text:
+        return text
     escaped = (c if c.isprintable() and c != "\\" else c.encode("unicode_escape").decode() for c in text)
     return '"' + "".join(escaped).replace('"', '\\"') + '"'
 

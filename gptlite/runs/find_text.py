@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gptlite.config.accepted import is_accepted
+from gptlite.config.keys import is_accepted
 from gptlite.config.loading import parse_config
 from gptlite.config.schema import RunConfig, TokenizerSection
 from gptlite.config.yaml import shown
@@ -42,7 +42,7 @@ def with_tokenizer(cfg: RunConfig, say: Say = say_nothing) -> RunConfig:
             folder = _find_folder(asked, cfg)
             tokenizer = load(folder)
         except RunError as error:
-            if is_accepted("tokenizer", "kind", asked):
+            if is_accepted("tokenizer.kind", asked):
                 raise ConfigError(
                     f"this is a kind of tokenizer, and no run. Use tokenizer.kind={asked} instead."
                 ) from None

@@ -14,8 +14,8 @@ import pytest
 from typer.main import get_command
 
 from gptlite.cli import app
+from gptlite.config.keys import KEYS
 from gptlite.config.loading import load_config
-from gptlite.config.suggest import KEYS
 from gptlite.other_programs import MEANINGS
 from gptlite.runs.checkpoint import Checkpoint
 from gptlite.runs.run import Run
@@ -63,8 +63,8 @@ CASES = [
     (["--resume", "gone"], "--resume gone: there is no run of this name in runs"),
     (["--resume", "a", "--data", "b"], "--resume with --data: a resumed run keeps"),
     (["--name", "a/b"], "run a/b: a run's name cannot contain slashes"),
-    (set_("data.dir", "~nobody9/x"), "data.dir is ~nobody9/x, but the home of this user is unknown. Write the path in"),
-    (set_("run.dir", "~nobody9/x"), "run.dir is ~nobody9/x, but the home of this user is unknown. Write the path in"),
+    (set_("data.dir", "~nobody9/x"), "data.dir is ~nobody9/x, but it must be the path of a folder; after ~ a known"),
+    (set_("run.dir", "~nobody9/x"), "run.dir is ~nobody9/x, but it must be the path of a folder; after ~ a known"),
     *(
         (["--minutes", text], f"error: --minutes {text}: this must be a number above 0.")
         for text in ("0", "-1", "nan", "inf")
@@ -73,7 +73,7 @@ CASES = [
     (["--minutes", "1", *set_("train.epochs", 0.5)], "--set: train.epochs is 0.5 and max_minutes is 1, but only one"),
     (
         [*set_("train.epochs", 2), *set_("train.max_steps", 3)],
-        "--set: train.max_steps is 3 and epochs is 2, but only one of them can end the training. Set the other",
+        "--set: train.max_steps is 3 and epochs is 2, but only one of them can end the training. Keep",
     ),
     (set_("train.epochs", 0), "--set: train.epochs is 0, but it must be a number > 0 and <= 1000000 or null."),
     (["--minutes", "1", "--resume", "a"], "--resume with --minutes: a resumed run keeps its length. Change it with"),

@@ -69,10 +69,13 @@ LR = ["--sweep", "train.lr=1e-3,3e-3"]
         ([*LR, "--name", "a/b"], "a run's name cannot contain slashes"),
         ([*LR, "--name", "x" * 199], "a run's name can have at most 200 bytes"),
         ([*LR, "--set", "model.n_layer=0"], "--set: model.n_layer is 0, but it must be a whole number >= 1."),
-        (["--sweep", "model.n_embd=16,18,20", "--set", "model.n_head=4"], "Affected: nano-sweep-02-n_embd=18."),
+        (
+            ["--sweep", "model.n_embd=16,18,20", "--set", "model.n_head=4"],
+            "model.n_embd is 18, which is not a multiple of n_head (4).",
+        ),
         (
             ["--sweep", "tokenizer.kind=bpe,char", "--set", "tokenizer.vocab_size=300"],
-            "Affected: nano-sweep-02-kind=char.",
+            "tokenizer.vocab_size is 300, but kind is char",
         ),
         (["--sweep", "data.source=story.txt,gone.txt"], "there is no file, folder or data set named gone.txt. "),
         (["--sweep", "model.block_size=16,99999"], "Use --set model.block_size=14122 or less"),

@@ -54,7 +54,7 @@ def test_without_a_mask_a_model_is_scored_with_a_warning_and_does_nothing_else(g
         (["no_residual"], "model.variant is no_residual, but init is zero"),
         (["no_residual", "model.init=previous"], "model.variant is no_residual, but init is previous"),
         (["no_norm", "model.norm=post"], "model.variant is no_norm, but norm is post, and the variants are those of"),
-        (["no_norm", "model.bias=[norm]"], "model.bias names norm, but variant is no_norm, which has none"),
+        (["no_norm", "model.bias=[norm]"], "model.bias is [norm], but variant is no_norm, which has no such place"),
         (["no_feed_forward", "model.activation=gelu"], "model.activation is gelu, but variant is no_feed_forward"),
         (["no_mask", "train.scheduled_sampling=0.5"], "train.scheduled_sampling is set, but model.variant is no_mask"),
         (["no_mask", "log.tensorboard=true", "log.attention=true"], "log.attention is set, but model.variant is"),

@@ -57,7 +57,7 @@ def test_another_length_replaces_that_of_the_extended_file():
     with pytest.raises(ConfigError, match=r"new\.yaml:2: train\.max_steps is 9 and epochs is 2"):
         load("extends: base\ntrain: {epochs: 2, max_steps: 9}\n")
     Path("../base.yaml").write_text("train: {max_steps: 7, epochs: null}\n")
-    assert load("extends: base\ntrain: {max_steps: 9}\n").given() == {"train.max_steps": 9, "train.epochs": None}
+    assert load("extends: base\ntrain: {max_steps: 9}\n").given() == {"train.max_steps": 9}
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -11,7 +10,6 @@ from gptlite.config.schema import RunConfig
 from gptlite.errors import ConfigError
 
 GOOD = dump_config(RunConfig()).encode()
-LINES = GOOD.splitlines()
 PIECES = [
     b"\t", b"\r", b"\n", b"\x00", b"\xff", b"\xef\xbb\xbf", b" ", b":", b": ", b"- ", b"#", b"[", b"]", b"{", b"}",
     b",", b"'", b'"', b"\\", b"&a ", b"*a", b"<<: ", b"!!int ", b"? ", b"| ", b"> ", b"%YAML 9.9\n", b"%TAG ! !\n",
@@ -27,13 +25,6 @@ def damaged(changes):
     for start, length, piece in changes:
         data = data[:start] + piece + data[start + length :]
     return data
-
-
-def with_other_values(changes):
-    pieces = {start % len(LINES): piece for start, _, piece in changes}
-    return b"\n".join(
-        line.partition(b":")[0] + b": " + pieces[i] if i in pieces else line for i, line in enumerate(LINES)
-    )
 
 
 def load(data, overrides=()):
@@ -55,16 +46,15 @@ def check_outcome(outcome):
         assert problem.isprintable(), "one line, whatever the value"
 
 
-@pytest.mark.parametrize("damage", [damaged, with_other_values])
-def test_a_damaged_file_is_a_config_or_a_config_error(tmp_path, monkeypatch, damage):
+def test_a_damaged_file_is_a_config_or_a_config_error(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     seen = set()
 
-    @settings(max_examples=300)
+    @settings(max_examples=500)
     @given(st.lists(edits, min_size=1, max_size=3))
-    @example([(LINES.index(b"  seed: 1337"), 0, b"0")])  # few single changes are a config
+    @example([(GOOD.index(b"1337"), 0, b"2")])  # few single changes are a config
     def check(changes):
-        outcome = load(damage(changes))
+        outcome = load(damaged(changes))
         check_outcome(outcome)
         seen.add(type(outcome))
 

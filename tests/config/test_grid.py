@@ -87,7 +87,7 @@ def test_values_that_do_not_make_a_grid_are_refused(texts, message):
     assert [str(problem).startswith(message) for problem in refused.value.problems] == [True]
 
 
-def test_a_problem_of_several_points_is_named_once_with_its_points(tmp_path: Path):
+def test_a_problem_of_several_points_is_named_once(tmp_path: Path):
     path = tmp_path / "c.yaml"
     path.write_text("model: {n_layer: none}\n")
     axes = read_axes(["train.lr=1,x", "tokenizer.kind=char,bpe", "tokenizer.vocab_size=null,300"])
@@ -96,9 +96,8 @@ def test_a_problem_of_several_points_is_named_once_with_its_points(tmp_path: Pat
     assert [str(problem) for problem in refused.value.problems] == [
         f"{path}:1: model.n_layer is none, but it must be a whole number >= 1.",
         "--sweep: tokenizer.vocab_size is 300, but kind is char, which determines its own size. Use "
-        "tokenizer.vocab_size=null or tokenizer.kind=bpe. Affected: s-02-lr=1-kind=char-vocab_size=300 and 1 more.",
-        "--sweep: train.lr is x, but it must be auto or a number > 0. "
-        "Affected: s-05-lr=x-kind=char-vocab_size=null and 3 more.",
+        "tokenizer.vocab_size=null or tokenizer.kind=bpe.",
+        "--sweep: train.lr is x, but it must be auto or a number > 0.",
     ]
 
 

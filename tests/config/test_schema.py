@@ -1,11 +1,15 @@
+import re
+
 import pytest
 from pydantic import ValidationError
 
-from gptlite.config.accepted import describe_accepted, is_accepted
+from gptlite.config.keys import KEYS, describe_accepted, is_accepted
+from gptlite.config.loading import load_config
 from gptlite.config.schema import SECTIONS, ModelSection, RunConfig, TokenizerSection
 from gptlite.config.training import TrainSection
+from gptlite.other_programs import MEANINGS
 
-ALL_KEYS = [(section, key) for section, model in SECTIONS.items() for key in model.fields()]
+SENTENCES = [meaning for meaning in MEANINGS["key"].values() if " " in meaning]
 
 
 def test_null_and_derived_numbers_have_their_meaning():
@@ -43,13 +47,13 @@ def test_two_configs_share_no_list():
     assert RunConfig().sample.stop == []
 
 
-@pytest.mark.parametrize(("section", "key"), ALL_KEYS)
-def test_every_key_has_a_description_and_accepted_values(section, key):
-    field = SECTIONS[section].fields()[key]
+@pytest.mark.parametrize("name", KEYS)
+def test_every_key_has_a_description_and_accepted_values(name):
+    field = SECTIONS[name.partition(".")[0]].fields()[KEYS[name]]
     assert field.description
     assert not field.description.endswith(".")
-    assert describe_accepted(section, key)
-    assert is_accepted(section, key, field.default)
+    assert describe_accepted(name)
+    assert is_accepted(name, field.default)
 
 
 # Zero, one and what lies just outside each range, by the meaning of the quantity.
@@ -81,26 +85,23 @@ def test_every_key_has_a_description_and_accepted_values(section, key):
     ],
 )
 def test_a_key_takes_its_range_and_nothing_else(name, good, bad):
-    section, _, key = name.partition(".")
-    assert [value for value in good if not is_accepted(section, key, value)] == []
-    assert [value for value in bad if is_accepted(section, key, value)] == []
+    assert [value for value in good if not is_accepted(name, value)] == []
+    assert [value for value in bad if is_accepted(name, value)] == []
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("run.device", "auto, cpu, cuda or mps"),
-        ("run.compile", "auto, true or false"),
-        ("run.seed", "a whole number >= 0"),
-        ("train.micro_batch_size", "auto or a whole number >= 1"),
-        ("tokenizer.vocab_size", "a whole number >= 257 and <= 1000000 or null"),
-        ("data.val_fraction", "a number > 0 and <= 0.5"),
-        ("train.min_lr_ratio", "a number from 0 to 1"),
-        ("train.grad_clip", "a number > 0 or null"),
-        ("eval.prompt", "text"),
-        ("model.bias", "true, false or a list of qkv, proj, mlp and norm"),
-        ("model.attention_dropout", "a number >= 0 and <= 0.99 or null"),
-    ],
-)
-def test_accepted_values_are_described_with_their_range(name, text):
-    assert describe_accepted(*name.split(".")) == text
+@pytest.mark.parametrize("sentence", SENTENCES)
+def test_an_explanation_names_keys_that_exist_and_values_that_they_accept(sentence):
+    named = re.findall(rf"\b(?:{'|'.join(SECTIONS)})\.[a-z_0-9]+", sentence)
+    assert set(named) <= set(KEYS)
+    load_config(None, re.findall(r"[a-z]+\.\w+=[\w.]*\w", sentence))
+
+
+def test_every_name_of_another_program_means_an_existing_key_or_section_and_stands_once():
+    assert {meaning for meaning in MEANINGS["key"].values() if " " not in meaning} <= set(KEYS)
+    assert set(MEANINGS["section"].values()) <= set(SECTIONS)
+    for table in MEANINGS.values():
+        names = " ".join(table).split()
+        assert sorted(names) == sorted(set(names))
+        assert not set("".join(names)) & {"-", "."}
+    words = set(" ".join(MEANINGS["key"]).split())
+    assert not words & set(KEYS.values()), "a key's own name is found before those of other programs"

@@ -57,24 +57,9 @@ def test_a_quoted_scalar_is_text():
     assert read("""["3", '3', "null", 'a\\d']""").value == ["3", "3", "null", "a\\d"]
 
 
-def test_digits_without_end_stay_text_instead_of_failing():
-    assert parse_scalar("9" * 5000) == "9" * 5000
-
-
 def test_every_key_remembers_its_line():
     document = read("# comment\na: 1\n\nb:\n  c: [1,\n    2]\n  d: >\n    text\n")
     assert document.lines == {("a",): 2, ("b",): 4, ("b", "c"): 5, ("b", "d"): 7}
-
-
-def test_a_repeated_key_is_noticed_and_the_first_is_kept():
-    document = read("a: 1\nb: 2\na: 3\na: 4")
-    assert document.value == {"a": 1, "b": 2}
-    assert document.repeated == {("a",): 3}
-
-
-@pytest.mark.parametrize("text", ["", "# only a comment\n", "---\n", "%YAML 1.2\n---\n"])
-def test_an_empty_document_is_null(text):
-    assert read(text).value is None
 
 
 REFUSED = {
@@ -89,6 +74,7 @@ REFUSED = {
     "a: *x": (1, "anchors and aliases"),
     "b: 1\na: !!python/name:os.system x": (2, "tags"),
     "a: 1\n---\nb: 2": (2, "second document"),
+    "a: 1\nb: {c: 2, c: 3}": (2, "b.c was given before, in line 2"),
     "a: 1\nb: \0": (2, r"U\+0000"),
     'a: "\\UFFFFFFFF"': (1, "escape"),
     "? [a]\n: b": (1, "key must be a word"),
@@ -103,12 +89,6 @@ def test_yaml_that_a_config_may_not_use_is_refused_with_its_line(text):
     with pytest.raises(YamlError, match=reason) as caught:
         read(text)
     assert caught.value.line == line
-
-
-def test_an_alias_bomb_is_refused_before_it_grows():
-    bomb = "a: &a [x, x]\n" + "".join(f"{b}: &{b} [*{a}, *{a}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True))
-    with pytest.raises(YamlError, match="anchors"):
-        read(bomb)
 
 
 any_text = st.text() | st.text(st.characters(codec="utf-8", categories=["Cc", "Cf", "Zl", "Zs", "Po", "Nd"]))
@@ -128,13 +108,8 @@ def test_a_reader_of_yaml_1_1_reads_the_same_value(value):
     assert yaml.safe_load(f"key: {write(value)}") == {"key": value}
 
 
-@pytest.mark.parametrize(
-    "text", ["3e-4", "on", "No", "12:30", "2001-12-14", "0o7", "010", "1_000", "null", "~", "y", ""]
-)
-def test_text_that_a_reader_would_convert_is_quoted(text):
-    assert write(text) == f'"{text}"'
-
-
-def test_ordinary_text_stays_unquoted():
-    texts = ["runs", "data/prepared", "utf-8", "a b"]
+def test_only_text_that_a_reader_would_convert_is_quoted():
+    converted = ["3e-4", "on", "No", "12:30", "2001-12-14", "0o7", "010", "1_000", "null", "~", "y", "", ".5_0"]
+    assert list(map(write, converted)) == [f'"{text}"' for text in converted]
+    texts = ["runs", "data/prepared", "utf-8", "a b", "./x", "onto"]
     assert list(map(write, texts)) == texts

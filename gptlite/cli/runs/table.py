@@ -116,7 +116,7 @@ def _config_key(option: str, name: str, runs: Sequence[Summary], others: Sequenc
         return meant[0]
     if meant:
         raise ConfigError(f"several keys are called {name}. Did you mean {' or '.join(meant)}?", where=option)
-    from gptlite.config.suggest import suggest_key
+    from gptlite.config.keys import suggest_key
 
     near = difflib.get_close_matches(name, others, n=1) or suggest_key(None, name)
     advice = f"Did you mean {' or '.join(near)}?" if near else "`gptlite runs --json` shows every key."
