@@ -81,7 +81,7 @@ def with_standard_input(data: list[str] | None) -> list[str] | None:
         raise ConfigError("several processes cannot share standard input. Save the text to a file.", "--data -")
     if data.count(STANDARD_INPUT) > 1:
         raise ConfigError("standard input can be read only once. Leave one out.", "--data -")
-    from gptlite.data.sources.standard_input import keep_standard_input
+    from gptlite.data.sources.sources import keep_standard_input
 
     with located("--data -"):
         path = keep_standard_input(sys.stdin.buffer)

@@ -102,11 +102,10 @@ class _Scanned:
         """Read a document."""
         hashed, size = hashlib.sha256(), 0
         for piece in document.pieces:
-            if document.sha256 is None:
-                hashed.update(piece)
+            hashed.update(piece)
             size += len(piece)
             self.characters.add(piece)
-        digest = hashed.digest() if document.sha256 is None else bytes.fromhex(document.sha256)
+        digest = hashed.digest()
         self.sizes.append(size)
         self.hashes.append(document_hash(digest))
         self.for_validation.append(source.is_for_validation)

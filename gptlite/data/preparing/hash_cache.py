@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gptlite.data.sources.charset import HEAD_BYTES
-from gptlite.data.sources.compression import open_plain, unreadable
 from gptlite.data.sources.documents import Reading, is_skipped
+from gptlite.data.sources.file_formats import open_plain, unreadable
 from gptlite.errors import RunError, UserError
 from gptlite.storage import files, locks
 from gptlite.storage.sealed_json import read_sealed, write_sealed

@@ -26,8 +26,7 @@ from gptlite.data.preparing.encode import check_space, encode_corpus, remove_unl
 from gptlite.data.preparing.fingerprint import FingerprintedSources, find_finished, fingerprint_sources
 from gptlite.data.preparing.hash_cache import CACHE_FILE, HashCache
 from gptlite.data.preparing.report import choose_start_id, make_report, record_split, storable
-from gptlite.data.sources.describe_reading import describe_reading
-from gptlite.data.sources.sources import describe_skipped
+from gptlite.data.sources.documents import describe_reading, describe_skipped
 from gptlite.errors import DataError, RunError, StorageError, UserError
 from gptlite.formatting import Say, and_more, counted, say_nothing
 from gptlite.storage import files, locks

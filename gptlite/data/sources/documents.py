@@ -1,50 +1,39 @@
-"""From a file to documents: the whole file, its lines, its parts between separators, or the records of a dump.
+"""From a file to documents: the whole file, its lines, its parts between separators, or its records.
 
-kind        ending                one document is
-text        any other             the file, or what `separator` cuts
-lines       asked for             a line
-json lines  .jsonl .ndjson        the record of a line
-json        .json                 the only record, or each of a list
-csv, tsv    .csv .tsv             a row, below a row of column names
+A folder of nothing but .jsonl, .ndjson, .json, .csv and .tsv, or a file of these, is read as records.
 """
 
 from __future__ import annotations
 
-import codecs
-import io
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from gptlite.config.schema import DataSection
+from gptlite.config.yaml import shown
 from gptlite.data.sources import records
-from gptlite.data.sources.charset import (
-    HEAD_BYTES,
-    decode,
-    decode_pieces,
-    in_normal_form,
-    is_binary,
-    is_wide,
-    valid_utf8,
-)
-from gptlite.data.sources.compression import compression_of, open_plain, plain_suffix
-from gptlite.data.sources.file_formats import kind_of
+from gptlite.data.sources.charset import HEAD_BYTES, decode_pieces, in_normal_form, is_binary
+from gptlite.data.sources.file_formats import format_of, open_plain, plain_suffix
 from gptlite.data.sources.named_datasets import Card
 from gptlite.errors import DataError
+from gptlite.formatting import and_more, counted
 
 Skipped: TypeAlias = Counter[tuple[str, str]]  # what has no text, by kind and, of files, name
-Kind = Literal["text", "lines", "JSON Lines", "JSON", "CSV", "TSV"]
-_KIND_BY_SUFFIX: dict[str, Kind] = {
-    ".jsonl": "JSON Lines",
-    ".ndjson": "JSON Lines",
-    ".json": "JSON",
-    ".csv": "CSV",
-    ".tsv": "TSV",
+_Reader: TypeAlias = Callable[[Path, str, Iterable[str]], Iterator[tuple[int, str]]]
+# By ending: the kind of records, the key that names their text, and what reads them from the lines of a file.
+RECORDS: dict[str, tuple[str, Literal["field", "column"], _Reader]] = {
+    ".jsonl": ("JSON Lines", "field", records.json_lines),
+    ".ndjson": ("JSON Lines", "field", records.json_lines),
+    ".json": ("JSON", "field", records.json_records),
+    ".csv": ("CSV", "column", partial(records.rows, delimiter=",")),
+    ".tsv": ("TSV", "column", partial(records.rows, delimiter="\t")),
 }
-BINARY = "binary file"  # of no known format
+_NAMED = 3  # of the files of a kind that are skipped
+_SEVERAL, _SHORT = 100, 40  # lines, and characters of each: a list, such as one of names
 _PIECE = 1 << 17  # bytes of a text that are read at a time
 
 
@@ -53,14 +42,12 @@ class Document:
     """A text, in pieces that are read from the file one by one, so that it may be larger than memory.
 
     file: the path of its file within the source. pieces: in UTF-8, whole characters, to be taken once, and before the
-    next document; none is empty. line: where in the file, if it has several documents. sha256: of the text in UTF-8,
-    where it is known.
+    next document; none is empty. line: where in the file, if it has several documents.
     """
 
     file: str
     pieces: Iterable[bytes]
     line: int | None = None
-    sha256: str | None = None
 
     @property
     def text(self) -> str:
@@ -107,74 +94,50 @@ class Reading:
         found = {key: getattr(self, key) for key in keys + ["errors"] * (self.errors != "strict")}
         return {key: value for key, value in found.items() if value is not None}
 
-    def kind(self, path: Path) -> Kind:
-        """Return how a file is read. DataError for records that are asked for where the ending does not say which."""
-        assert self.documents is not None, "of_files comes first"
-        if self.documents == "files":
-            return "text"
-        if self.documents == "lines":
-            return "lines"
-        if not holds_records(path):
-            raise DataError(
-                f"data.documents is records, but the name does not say of which kind. Rename the file to end in "
-                f"{', '.join(_KIND_BY_SUFFIX)}, or leave it out.",
-                str(path),
-            )
-        return _KIND_BY_SUFFIX[plain_suffix(path)]
-
-    @property
-    def keeps_bytes(self) -> bool:
-        """Whether valid text without a byte order mark has the same bytes in UTF-8."""
-        return codecs.lookup(self.encoding).name == "utf-8" and self.normalize == "none" and self.errors == "strict"
-
-    def decode(self, raw: bytes, where: str) -> str:
-        """Return text from bytes. DataError as in `charset.decode`."""
-        return decode(raw, self.encoding, self.normalize, where, errors=self.errors)
-
 
 PLAIN = Reading()
 
 
 def holds_records(path: Path) -> bool:
     """Tell whether the ending of a file is one of those for records."""
-    return plain_suffix(path) in _KIND_BY_SUFFIX
+    return plain_suffix(path) in RECORDS
 
 
 def is_skipped(head: bytes, reading: Reading) -> bool:
     """Tell from its first bytes whether a file of a folder is skipped, without reading the rest, which may be large."""
-    return is_binary(head, reading.encoding)
+    return format_of(head) is not None or is_binary(head, reading.encoding)
 
 
 def read_documents(
-    path: Path,
-    name: str,
-    reading: Reading,
-    skipped: Skipped,
-    *,
-    skip_binary: bool,
-    sha256: str | None = None,
+    path: Path, name: str, reading: Reading, skipped: Skipped, *, skip_binary: bool
 ) -> Iterator[Document]:
     """Yield the documents of a file, without empty ones, which are counted by kind.
 
     DataError for what cannot be read, with its line; it may come while the pieces of a document are taken.
-    skip_binary: count a binary file instead of refusing it. sha256: of the bytes of the file, if it is known.
+    skip_binary: count a binary file instead of refusing it.
     """
-    kind = reading.kind(path)
+    if reading.documents == "records" and not holds_records(path):
+        raise DataError(
+            f"data.documents is records, but the name does not say of which kind. Rename the file to end in "
+            f"{', '.join(RECORDS)}, or leave it out.",
+            str(path),
+        )
     raw = _read_pieces(path)
     head = next(raw, b"")
     if skip_binary and is_skipped(head[:HEAD_BYTES], reading):
-        skipped[kind_of(head) or BINARY, name] += 1
+        known = format_of(head)
+        skipped[known[1] if known else "binary file", name] += 1
         return
-    pieces = _utf8(itertools.chain([head], raw), path, reading)
-    if kind == "text" and reading.separator is None:
-        if (first := next(pieces, None)) is None:
+    pieces = itertools.chain([head], raw)
+    texts = decode_pieces(pieces, reading.encoding, reading.normalize, str(path), errors=reading.errors)
+    if reading.documents == "files" and reading.separator is None:
+        if (first := next(texts, None)) is None:
             skipped["empty file", name] += 1
         else:
-            same = reading.keeps_bytes and compression_of(path) is None and not head.startswith(codecs.BOM_UTF8)
-            yield Document(name, itertools.chain([first], pieces), sha256=sha256 if same else None)
+            yield Document(name, map(str.encode, itertools.chain([first], texts)))
         return
-    what = {"text": "part", "lines": "line"}.get(kind, "record")
-    for number, text in _records(kind, path, reading, pieces):
+    what = {"files": "part", "lines": "line"}.get(reading.documents or "", "record")
+    for number, text in _split(texts, path, reading):
         if text.strip():
             normal = in_normal_form(text, reading.normalize)  # JSON escapes characters
             yield Document(name, (normal.encode(),), number)
@@ -185,6 +148,25 @@ def read_documents(
 def _read_pieces(path: Path) -> Iterator[bytes]:
     with open_plain(path) as file:
         yield from iter(lambda: file.read(_PIECE), b"")
+
+
+def _split(texts: Iterator[str], path: Path, reading: Reading) -> Iterator[tuple[int, str]]:
+    """Return (number of the line or part, text) of each document of a file."""
+    if reading.documents == "files":
+        return enumerate(split_at(reading.separator or "", texts), 1)
+    if reading.documents == "lines":
+        return ((number, line.removesuffix("\n").removesuffix("\r")) for number, line in enumerate(_lines(texts), 1))
+    _, key, read = RECORDS[plain_suffix(path)]
+    return read(path, getattr(reading, key), _lines(texts))
+
+
+def _lines(texts: Iterable[str]) -> Iterator[str]:
+    """Yield the lines of a text with their ends."""
+    for line, after in itertools.pairwise(itertools.chain(split_at("\n", texts), [None])):
+        if line and after is None:
+            yield line
+        elif after is not None:
+            yield f"{line}\n"
 
 
 def split_at(separator: str, pieces: Iterable[str]) -> Iterator[str]:
@@ -204,30 +186,58 @@ def split_at(separator: str, pieces: Iterable[str]) -> Iterator[str]:
     yield from "".join([left, *waiting]).split(separator)
 
 
-def _utf8(pieces: Iterable[bytes], path: Path, reading: Reading) -> Iterator[bytes]:
-    """Return the text of a file in UTF-8, in pieces of whole characters."""
-    if reading.keeps_bytes:
-        return valid_utf8(pieces, str(path))
-    return map(str.encode, decode_pieces(pieces, reading.encoding, reading.normalize, str(path), errors=reading.errors))
+def describe_skipped(skipped: Skipped) -> str:
+    """Return a remark such as " (skipped: 2 binary files: a.png, b.zip; 3 empty lines)"; empty if nothing was."""
+    parts = []
+    for kind, group in itertools.groupby(sorted(skipped), key=lambda key: key[0]):
+        keys = list(group)
+        names = [shown(name) for _, name in keys if name]
+        count = counted(sum(skipped[key] for key in keys), kind)
+        parts.append(f"{count}: {and_more(names, _NAMED)}" if names else count)
+    return f" (skipped: {'; '.join(parts)})" if parts else ""
 
 
-def _lines(path: Path, reading: Reading) -> Iterator[str]:
-    """Yield decoded lines with their ends: one at a time, unless the encoding has newlines inside characters."""
-    with open_plain(path) as file:
-        if is_wide(reading.encoding):
-            yield from io.StringIO(reading.decode(file.read(), str(path)), newline="\n")
-        else:
-            for number, raw in enumerate(file, 1):
-                yield reading.decode(raw, f"{path}:{number}")
+def describe_reading(files: Sequence[Path], reading: Reading, *, asked: str | None) -> Iterator[str]:
+    """Say what is not obvious of how a text was understood, and which key changes it. asked: data.documents as set."""
+    if reading.documents == "records":
+        kinds = {(kind, key) for kind, key, _ in (RECORDS[plain_suffix(path)] for path in files)}
+        places = [
+            f"the {key} {getattr(reading, key)} (data.{key})" for key in sorted({key for _, key in kinds}, reverse=True)
+        ]
+        yield (
+            f"each record of {' and '.join(sorted(kind for kind, _ in kinds))} is a document, with its text in "
+            f"{' or '.join(places)}; use data.documents=files to train on the file as it is"
+        )
+        return
+    for key in ("field", "column"):
+        if (value := getattr(reading, key)) != "text":
+            yield f"warning: data.{key} is {value}, which has no effect: the text is not read as records"
+    if reading.documents == "lines":
+        yield "each line is a document"
+    elif reading.separator is not None:
+        yield "each part between separators is a document"
+    elif asked is None:
+        yield from _doubts(files, reading)
 
 
-def _records(kind: Kind, path: Path, reading: Reading, pieces: Iterator[bytes]) -> Iterator[tuple[int, str]]:
-    """Return (number of the line or part, text) of each record of a file. pieces: its text."""
-    if kind == "text":
-        return enumerate(split_at(reading.separator or "", map(bytes.decode, pieces)), 1)
-    lines = _lines(path, reading)
-    if kind == "lines":
-        return ((number, line.removesuffix("\n").removesuffix("\r")) for number, line in enumerate(lines, 1))
-    if kind == "CSV" or kind == "TSV":
-        return records.rows(path, reading.column, lines, "," if kind == "CSV" else "\t")
-    return (records.json_lines if kind == "JSON Lines" else records.json_records)(path, reading.field, lines)
+def _doubts(files: Sequence[Path], reading: Reading) -> Iterator[str]:
+    """Name what was taken as text and may be something else."""
+    if dumps := [path.name for path in files if holds_records(path)]:
+        yield (
+            f"warning: {and_more(dumps, 2)} may hold records, but beside other files each is text. To train on the "
+            "texts in records, choose only files that hold some."
+        )
+    if len(files) != 1:
+        return
+    name, head = files[0].name, next(_read_pieces(files[0]), b"")[:HEAD_BYTES]
+    lines = [line.strip() for line in head.decode(reading.encoding, "replace").split("\n")[:-1]]
+    if len(lines) > 1 and all(line.startswith('{"') and line.endswith("}") for line in lines[:2]):
+        yield (
+            f"warning: {name} looks like JSON Lines, but is read as text. To train on the texts in its records, rename "
+            "it to end in .jsonl."
+        )
+    elif len(lines) >= _SEVERAL and all(0 < len(line) <= _SHORT for line in lines):
+        yield (
+            f"{name} is one document of many short lines. If each line is a text of its own, such as a name, "
+            "use data.documents=lines"
+        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -41,50 +40,28 @@ class Card:
         """Return where the text is, or would be."""
         return folder / f"{self.name}.txt"
 
-    def fetch(self, folder: Path, say: Say = say_nothing, *, where: str = "data.source") -> Path:
-        """Return the text as a file in `folder`, downloaded if missing. StorageError about `where` if that fails.
-
-        `say` gets the progress. The download is checked by sha256. Later only the size is checked here; code that
-        hashes the file calls `check_sha256`.
-        """
-        path = self.file_in(folder)
-        if not path.exists():
-            download(self.urls, path, self.sha256, max_bytes=self.n_bytes, where=where, say=say)
-        if (size := path.stat().st_size) != self.n_bytes:
-            raise self._changed(path, f"it has {size} bytes, not {self.n_bytes}")
-        return path
+    def fetch(self, path: Path, say: Say = say_nothing, *, where: str = "data.source") -> None:
+        """Download the text to `path`; `say` gets the progress. StorageError about `where` if that fails."""
+        download(self.urls, path, self.sha256, max_bytes=self.n_bytes, where=where, say=say)
 
     def check_sha256(self, path: Path, sha256: str) -> None:
         """DataError unless `sha256`, that of the file at `path`, is the text's."""
         if sha256 != self.sha256:
-            raise self._changed(path, f"its sha256 begins with {sha256[:12]}, not with {self.sha256[:12]}")
-
-    def _changed(self, path: Path, difference: str) -> DataError:
-        return DataError(
-            f"this is not the text of {self.name}: {difference}. Delete it, and it is downloaded again.", str(path)
-        )
-
-
-def card_names() -> list[str]:
-    """Return the names of all data sets, sorted."""
-    return sorted(path.stem for path in _card_files())
+            raise DataError(
+                f"this is not the text of {self.name}: its sha256 begins with {sha256[:12]}, not with "
+                f"{self.sha256[:12]}. Delete it, and it is downloaded again.",
+                str(path),
+            )
 
 
 def cards() -> list[Card]:
     """Return all data sets, sorted by name."""
-    return [_read(path) for path in sorted(_card_files())]
+    return [_read(path) for path in sorted(builtin_folder("data").glob("*.yaml"))]
 
 
 def find_card(name: str) -> Card | None:
     """Return the card of that name, if there is one."""
-    for path in _card_files():
-        if path.stem == name:
-            return _read(path)
-    return None
-
-
-def _card_files() -> Iterator[Path]:
-    yield from builtin_folder("data").glob("*.yaml")
+    return next((card for card in cards() if card.name == name), None)
 
 
 def _read(path: Path) -> Card:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,11 @@ from gptlite.data.sources.charset import check_text
 from gptlite.errors import DataError
 from gptlite.formatting import and_more, counted
 
-_SHOWN = 8  # fields of a record that an error names
+_NAMED = 8  # fields of a record that an error names
+_LONG = 40  # characters of a value that an error shows
 
 
-def json_lines(path: Path, field: str, lines: Iterator[str]) -> Iterator[tuple[int, str]]:
+def json_lines(path: Path, field: str, lines: Iterable[str]) -> Iterator[tuple[int, str]]:
     """Yield the record of each line that is not blank. DataError where it is not JSON or has no such text."""
     for number, line in enumerate(lines, 1):
         if line.strip():
@@ -24,21 +25,21 @@ def json_lines(path: Path, field: str, lines: Iterator[str]) -> Iterator[tuple[i
             yield number, _text_of(_parse(line, where), field, where)
 
 
-def json_records(path: Path, field: str, lines: Iterator[str]) -> Iterator[tuple[int, str]]:
+def json_records(path: Path, field: str, lines: Iterable[str]) -> Iterator[tuple[int, str]]:
     """Yield the only record of a file, or each of a list. DataError as for `json_lines`."""
     found = _parse("".join(lines), str(path))
     for number, record in enumerate(found if isinstance(found, list) else [found], 1):
         yield number, _text_of(record, field, f"{path}, record {number}")
 
 
-def rows(path: Path, column: str, lines: Iterator[str], delimiter: str) -> Iterator[tuple[int, str]]:
+def rows(path: Path, column: str, lines: Iterable[str], *, delimiter: str) -> Iterator[tuple[int, str]]:
     """Yield the values of a column. DataError where the first row does not name it once or a row has another length."""
     csv.field_size_limit(sys.maxsize)  # of the whole process; its default refuses a long text
     table = csv.reader(lines, delimiter=delimiter, strict=True)
     try:
         names = next(table, [])
         if names.count(column) != 1:
-            found = f"The first row names {and_more(names, _SHOWN)}" if names else "The file is empty"
+            found = f"The first row names {and_more(names, _NAMED)}" if names else "The file is empty"
             raise DataError(f"there is no single column {column}. {found}; set data.column to one of them.", str(path))
         at = names.index(column)
         for row in table:
@@ -77,13 +78,17 @@ def _text_of(record: Any, field: str, where: str) -> str:
     found, reached = record, ""
     for key in field.split("."):
         if not isinstance(found, dict) or key not in found:
-            has = f"{f'its {reached}' if reached else 'it'} {_contents(found)}"
-            raise DataError(f"the record has no field {field}: {has}. Set data.field to the one with the text.", where)
+            is_object = isinstance(found, dict) and found
+            has = f"has the fields {and_more(list(found), _NAMED)}" if is_object else f"is {_shown(found)}"
+            it = f"its {reached}" if reached else "it"
+            raise DataError(
+                f"the record has no field {field}: {it} {has}. Set data.field to the one with the text.", where
+            )
         found, reached = found[key], f"{reached}.{key}".removeprefix(".")
     if found is None:
         return ""
     if not isinstance(found, str):
-        raise DataError(f"the field {field} is {_type_name(found)}, not a text. Set data.field to another.", where)
+        raise DataError(f"the field {field} is {_shown(found)}, not a text. Set data.field to another.", where)
     return check_text(found, where)
 
 
@@ -101,12 +106,5 @@ def _conversation(messages: Any, where: str) -> str:
     return "".join(lines)
 
 
-def _contents(value: Any) -> str:
-    if not isinstance(value, dict):
-        return f"is {_type_name(value)}"
-    return f"has the fields {and_more(list(value), _SHOWN)}" if value else "is empty"
-
-
-def _type_name(value: Any) -> str:
-    names = {dict: "an object", list: "a list", bool: "true or false", int: "a number", float: "a number"}
-    return "null" if value is None else names.get(type(value), "a text")
+def _shown(value: Any) -> str:
+    return json.dumps(value)[:_LONG]

@@ -1,10 +1,10 @@
-"""The sources of text: a file, a folder, a glob, a named data set, Python's standard library."""
+"""The sources of text: a file, a folder, a glob, a named data set, standard input, Python's standard library."""
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import glob
-import itertools
 import os
 import platform
 import re
@@ -12,19 +12,29 @@ import sysconfig
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
-from gptlite.config.yaml import shown
 from gptlite.data.sources import named_datasets
-from gptlite.data.sources.charset import HEAD_BYTES, is_binary
-from gptlite.data.sources.compression import compression_of, open_plain, unreadable
-from gptlite.data.sources.documents import PLAIN, Document, Reading, Skipped, read_documents
-from gptlite.data.sources.file_formats import advice_for, refuse_format
-from gptlite.errors import DataError
-from gptlite.formatting import Say, and_more, counted, say_nothing
+from gptlite.data.sources.charset import HEAD_BYTES
+from gptlite.data.sources.documents import (
+    PLAIN,
+    Document,
+    Reading,
+    Skipped,
+    describe_skipped,
+    is_skipped,
+    read_documents,
+)
+from gptlite.data.sources.file_formats import FORMATS, format_of, is_compressed, open_plain, unreadable
+from gptlite.errors import DataError, StorageError
+from gptlite.formatting import Say, say_nothing
+from gptlite.storage import files as disk
 
 PYTHON_STDLIB = "python-stdlib"
 DOWNLOADS = Path("data/downloads")
-_NAMED = 3  # of the files of a kind that are skipped
+STANDARD_INPUT = Path("data/stdin")
+_PIECE = 1 << 20  # bytes of standard input that are read at a time
+_SHORT = 12  # hex digits of the sha256 in its file's name
 
 # Not the library itself: its tests (other encodings, errors on purpose), installed packages, one huge table of help.
 _NOT_LIBRARY = frozenset(
@@ -63,9 +73,9 @@ class Source:
 
     def fetch(self, say: Say = say_nothing) -> None:
         """Download the text of a data set if it is missing; `say` gets the progress. StorageError if that fails."""
-        if self.card is not None:
+        if self.card is not None and not self.files[0].exists():
             where = "data.val_source" if self.is_for_validation else "data.source"
-            self.card.fetch(self.root, say, where=where)
+            self.card.fetch(self.files[0], say, where=where)
 
     def documents(self, skipped: Skipped | None = None) -> Iterator[Document]:
         """Yield the documents of each file, in order. What has no text is skipped and counted.
@@ -75,19 +85,16 @@ class Source:
         """
         counts = Skipped() if skipped is None else skipped
         counts.update(self.left_out)
-        found = False
+        has_text = False
         for path in self.files:
-            name, sha256 = self.name_of(path), self.sha256s.get(path)
-            for document in read_documents(
-                path, name, self.reading, counts, skip_binary=not self.is_one_file, sha256=sha256
-            ):
-                found = True
+            name = self.name_of(path)
+            for document in read_documents(path, name, self.reading, counts, skip_binary=not self.is_one_file):
+                has_text = True
                 yield document
-        if found:
-            return
-        if self.is_one_file and counts["empty file", name]:
-            raise DataError("the file is empty. Choose a file with text.", str(path))
-        raise self.no_text(counts)
+        if not has_text and self.is_one_file and counts["empty file", name]:
+            raise DataError("the file is empty. Choose a file with text.", str(self.files[0]))
+        if not has_text:
+            raise self.no_text(counts)
 
     def name_of(self, path: Path) -> str:
         """Return the path of a file within the source."""
@@ -97,13 +104,13 @@ class Source:
         """Return the size of the text, as it is on the disk unless it has to be read: bytes."""
         if self.card is not None:
             return self.card.n_bytes  # it may not be on the disk yet
-        if any(compression_of(path) or self.reading.kind(path) not in ("text", "lines") for path in self.files):
+        if self.reading.documents == "records" or any(map(is_compressed, self.files)):
             return sum(len(piece) for document in self.documents() for piece in document.pieces)
         sizes = 0
         for path in self.files:
             try:
                 with path.open("rb") as file:
-                    is_text = self.is_one_file or not is_binary(file.read(HEAD_BYTES), self.reading.encoding)
+                    is_text = self.is_one_file or not is_skipped(file.read(HEAD_BYTES), self.reading)
                     sizes += os.fstat(file.fileno()).st_size * is_text
             except OSError as error:
                 raise unreadable(path, error) from error
@@ -113,19 +120,9 @@ class Source:
 
     def no_text(self, skipped: Skipped) -> DataError:
         """Return the error for a source without any text."""
-        advice = advice_for([kind for kind, _ in skipped]) or "Check the path."
+        kinds = {kind for kind, _ in skipped}
+        advice = next((advice for _, kind, advice in FORMATS.values() if kind in kinds), "Check the path.")
         return DataError(f"there is no text file here{describe_skipped(skipped)}. {advice}", self.spec)
-
-
-def describe_skipped(skipped: Skipped) -> str:
-    """Return a remark such as " (skipped: 2 binary files: a.png, b.zip; 3 empty lines)"; empty if nothing was."""
-    parts = []
-    for kind, each in itertools.groupby(sorted(skipped), key=lambda found: found[0]):
-        found = list(each)
-        names = [shown(name) for _, name in found if name]
-        count = counted(sum(skipped[key] for key in found), kind)
-        parts.append(f"{count}: {and_more(names, _NAMED)}" if names else count)
-    return f" (skipped: {'; '.join(parts)})" if parts else ""
 
 
 def open_source(
@@ -182,7 +179,8 @@ def _one_file(path: Path, reading: Reading) -> Source:
     if not path.is_file():
         raise DataError("this is a pipe or device, and text is read more than once. Save it to a file.", str(path))
     with open_plain(path) as file:
-        refuse_format(file.read(HEAD_BYTES), str(path))
+        if known := format_of(file.read(HEAD_BYTES)):
+            raise DataError("this is {} {}. {}".format(*known), str(path))
     return Source(str(path), path.name, path.parent, (path,), reading.of_files([path]), is_one_file=True)
 
 
@@ -190,14 +188,15 @@ def _glob(pattern: Path, exclude: Collection[Path], reading: Reading) -> Source:
     is_fixed = [not glob.has_magic(_ESCAPED.sub("", part)) for part in pattern.parts[:-1]]
     fixed = [*is_fixed, False].index(False)
     root = Path(*(_ESCAPED.sub(r"\1", part) for part in pattern.parts[:fixed]))
-    found = {Path(name) for name in glob.glob(str(pattern), recursive=True)}
-    folders = {folder for path in found for folder in path.parents}
+    matches = {Path(name) for name in glob.glob(str(pattern), recursive=True)}
+    folders = {folder for path in matches for folder in path.parents}
     excluded = folders & {Path(os.path.abspath(folder)) for folder in exclude}
     if "**" in pattern.parts:  # a search; other globs may name a run's files on purpose
         excluded |= {folder for folder in folders if root in folder.parents and _is_output(folder)}
-    files = _sorted(root, [path for path in found if path.is_file() and excluded.isdisjoint(path.parents)])
+    files = _sorted(root, [path for path in matches if path.is_file() and excluded.isdisjoint(path.parents)])
+    outermost = (folder for folder in excluded if excluded.isdisjoint(folder.parents))
+    left_out = Skipped((_OUTPUT, folder.relative_to(root).as_posix()) for folder in outermost)
     name = Path(root.name, *pattern.parts[fixed:]).as_posix()
-    left_out = _left_out(_OUTPUT, root, excluded)
     return Source(str(pattern), name, root, files, reading.of_files(files), left_out=left_out)
 
 
@@ -216,36 +215,29 @@ def _find_files(
 
     The second result: what `skip` left out, the folders in `exclude`, and those that gptlite wrote.
     """
-    found: list[Path] = []
-    excluded, hidden = set[Path](), set[Path]()
+    found, left_out = list[Path](), Skipped()
     visited, to_exclude = {os.path.realpath(root)}, {os.path.realpath(folder) for folder in exclude}
     for here, folders, names in os.walk(root, onerror=_raise, followlinks=True):
-        found += [path for name in names if not skip(name) and (path := Path(here, name)).is_file()]
-        hidden.update(Path(here, name) for name in [*names, *folders] if skip(name))
+        inside = {name: Path(here, name) for name in [*sorted(folders), *names]}
+        hidden = {name for name in inside if skip(name)}
+        left_out.update(("hidden file", inside[name].relative_to(root).as_posix()) for name in hidden)
+        found += [inside[name] for name in names if name not in hidden and inside[name].is_file()]
         enter = []
-        for name in sorted(folders):
-            folder = Path(here, name)
-            real = os.path.realpath(folder)
-            if skip(name) or real in visited:
+        for name in sorted(set(folders) - hidden):
+            if (real := os.path.realpath(inside[name])) in visited:
                 continue
             visited.add(real)
-            if real in to_exclude or _is_output(folder):
-                excluded.add(folder)
+            if real in to_exclude or _is_output(inside[name]):
+                left_out[_OUTPUT, inside[name].relative_to(root).as_posix()] += 1
             else:
                 enter.append(name)
         folders[:] = enter
-    return _sorted(root, found), _left_out(_OUTPUT, root, excluded) + _left_out("hidden file", root, hidden)
+    return _sorted(root, found), left_out
 
 
 def _is_output(folder: Path) -> bool:
     """Tell whether gptlite wrote the folder: a run or a prepared data set."""
     return any(all((folder / name).is_file() for name in names) for names in _OUTPUT_MARKS)
-
-
-def _left_out(kind: str, root: Path, paths: Collection[Path]) -> Skipped:
-    """Files and folders by their path within `root`, without those inside another of them."""
-    outermost = (path for path in paths if not any(parent in paths for parent in path.parents))
-    return Skipped((kind, path.relative_to(root).as_posix()) for path in outermost)
 
 
 def _raise(error: OSError) -> None:
@@ -264,7 +256,7 @@ def _not_empty(source: Source) -> Source:
 
 
 def _missing(spec: str, path: Path) -> DataError:
-    known = [PYTHON_STDLIB, *named_datasets.card_names()]
+    known = [PYTHON_STDLIB, *(card.name for card in named_datasets.cards())]
     problem = "no file matches" if glob.has_magic(spec) else "there is no file, folder or data set named"
     beside = os.listdir(path.parent) if path.parent.is_dir() else []
     if spec == "-":
@@ -274,3 +266,27 @@ def _missing(spec: str, path: Path) -> DataError:
     near = difflib.get_close_matches(Path(spec).name, [*known, *beside], n=1)
     advice = f"Did you mean {near[0]}?" if near else f"Check the path; the data sets are {', '.join(known)}."
     return DataError(f"{problem} {spec[:80]}. {advice}", "data.source")
+
+
+def keep_standard_input(stream: BinaryIO, folder: Path = STANDARD_INPUT) -> Path:
+    """Write all that the stream has to a file named by its content, and return it. Equal text is kept once.
+
+    The folder is ignored by git: what was piped into a program is seldom meant to be published.
+
+    DataError where there is nothing, StorageError where it cannot be written.
+    """
+    disk.make_dirs(folder)
+    temp = disk.temp_name(folder / "stdin.txt")
+    try:
+        size, sha256 = disk.write_new(temp, iter(lambda: stream.read(_PIECE), b""))
+        if size == 0:
+            raise DataError("standard input has no text. Send some, as in `cat *.txt | gptlite prepare --data -`.")
+        path = folder / f"stdin-{sha256[:_SHORT]}.txt"
+        if not path.is_file() or disk.file_sha256(path) != sha256:
+            disk.remove_tree(path)
+            disk.replace(folder / ".gitignore", b"*\n")
+            disk.publish(temp, path)
+        return path
+    finally:
+        with contextlib.suppress(StorageError):  # the first error is the one to report
+            disk.remove_tree(temp)

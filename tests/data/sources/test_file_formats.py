@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from gptlite.data.sources.documents import Skipped
-from gptlite.data.sources.file_formats import kind_of
+from gptlite.data.sources.file_formats import format_of
 from gptlite.data.sources.sources import open_source
 from gptlite.errors import DataError
 
@@ -114,4 +114,4 @@ def test_in_a_folder_it_is_skipped_and_named_and_if_nothing_else_is_there_refuse
 @given(st.text(st.characters(exclude_categories=["Cc", "Cs", "Co", "Cn"])).filter(lambda text: text[:1] not in "%{GP"))
 def test_text_is_none_of_them_in_any_encoding(text: str) -> None:
     for encoding in ("utf-8", "utf-16", "utf-16-le", "utf-16-be", "cp1251", "koi8_r", "latin-1", "gb18030", "cp932"):
-        assert kind_of(text.encode(encoding, "replace")) is None
+        assert format_of(text.encode(encoding, "replace")) is None

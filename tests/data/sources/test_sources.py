@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gptlite.data.sources.documents import Reading, Skipped
-from gptlite.data.sources.sources import absolute_spec, describe_skipped, open_source
+from gptlite.data.sources.documents import Reading, Skipped, describe_skipped
+from gptlite.data.sources.sources import absolute_spec, open_source
 from gptlite.errors import DataError
 
 
@@ -43,7 +43,7 @@ def test_of_the_files_that_are_skipped_three_of_a_kind_are_named_on_one_line() -
     names = [("binary file", name) for name in ("d.png", "c.png", "b\n.png", "a.png")]
     skipped = Skipped([*names, ("empty file", "x, y"), *[("empty line", "")] * 1200])
     assert describe_skipped(skipped) == (
-        r' (skipped: 4 binary files: a.png, "b\x0a.png", c.png and 1 more; 1 empty file: x, y; 1,200 empty lines)'
+        r' (skipped: 4 binary files: a.png, "b\n.png", c.png and 1 more; 1 empty file: x, y; 1,200 empty lines)'
     )
     assert describe_skipped(Skipped()) == ""
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gptlite.data.sources.standard_input import keep_standard_input
+from gptlite.data.sources.sources import keep_standard_input
 from gptlite.errors import DataError
 
 
