@@ -103,5 +103,5 @@ def pages() -> dict[str, str]:
         "attention": attention_page(title, NASTY, [layer(2, 8, 4)], table, ModelSection()),
         "beams": beams(),
         "follow": follow(),
-        "per_token": per_token_page(title, token_scores(), [*NASTY, b""], 8, block_size=64, first_id=4),
+        "per_token": per_token_page(title, token_scores(), [*NASTY, b""], 8, block_size=64, first_id=4, n_all=8),
     }

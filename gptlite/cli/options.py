@@ -30,7 +30,7 @@ STANDARD_INPUT = "-"  # in place of a text's path
 SETTABLE = {
     "sample": ("sample.*", "data.encoding", "run.device", "run.threads", "run.attention"),
     "eval": (
-        *("eval.batch_size", "data.dir", "data.encoding", "data.normalize"),
+        *("eval.batch_size", "data.dir", "data.encoding"),
         *("run.device", "run.precision", "run.attention", "run.threads", "run.deterministic"),
     ),
 }

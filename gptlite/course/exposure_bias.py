@@ -44,20 +44,6 @@ class PrefixScores:
     other: Floats  # the prefix of another window
 
 
-@dataclass(frozen=True)
-class Difference:
-    """A mean over windows; the 95% interval reaches from mean - margin to mean + margin."""
-
-    mean: float
-    margin: float
-
-    @classmethod
-    def of(cls, a: Floats, b: Floats) -> Difference:
-        """Return how much larger a is than b, on average: (N, any number), at least two windows."""
-        by_window = (a - b).mean(-1)
-        return cls(float(by_window.mean()), 1.96 * float(by_window.std(ddof=1)) / math.sqrt(len(by_window)))
-
-
 def measure_exposure_bias(model: LanguageModel, tokens: Tokens, *, batch_size: int = SCORE_BATCH_SIZE) -> PrefixScores:
     """Score windows from all over a text, at most MOST_WINDOWS. As in training, they may cross documents.
 
@@ -114,7 +100,8 @@ def summarize(scores: PrefixScores) -> list[dict[str, Any]]:
     """Return means over spans of positions after the prefix, and over all of them in the last row.
 
     Each row has the `tokens` that it is about; the mean log p after the prefixes `true`, `own` and `other`; and the
-    differences `own_minus_true` and `own_minus_other`.
+    differences `own_minus_true` and `own_minus_other`, each with its `mean` over windows and the `margin` of the 95%
+    interval around it.
     """
     rows = []
     length = scores.true.shape[1]
@@ -124,11 +111,18 @@ def summarize(scores: PrefixScores) -> list[dict[str, Any]]:
             {
                 "tokens": "all" if last - first + 1 == length else f"{first} - {last}" if first < last else str(first),
                 **{name: float(part.mean()) for name, part in (("true", true), ("own", own), ("other", other))},
-                "own_minus_true": Difference.of(own, true),
-                "own_minus_other": Difference.of(own, other),
+                "own_minus_true": difference(own, true),
+                "own_minus_other": difference(own, other),
             }
         )
     return rows
+
+
+def difference(a: Floats, b: Floats) -> dict[str, float]:
+    """Return how much larger a is than b by window, with a 95% margin: (N, any number), at least two windows."""
+    by_window = (a - b).mean(-1)
+    margin = 1.96 * float(by_window.std(ddof=1)) / math.sqrt(len(by_window))
+    return {"mean": float(by_window.mean()), "margin": margin}
 
 
 def spans(length: int) -> list[tuple[int, int]]:

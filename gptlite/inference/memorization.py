@@ -32,7 +32,7 @@ class Copied:
 
     characters: int  # in all
     verbatim: int  # in stretches that occur in the training text
-    stretches: Sequence[str]  # each once, the longest first
+    longest: str  # of these stretches
 
     @property
     def share(self) -> float:
@@ -77,6 +77,5 @@ def take_excerpts(text: Tokens, tokenizer: Tokenizer, sizes: Sequence[int]) -> I
 
 def _count(passages: Sequence[str], lengths: Sequence[npt.NDArray[np.int64]]) -> Copied:
     spans = [stretches(*pair) for pair in zip(passages, lengths, strict=True)]
-    texts = {passage[start:stop] for passage, of in zip(passages, spans, strict=True) for start, stop in of}
-    longest_first = sorted(texts, key=lambda text: (-len(text), text))
-    return Copied(sum(map(len, passages)), sum(map(covered, spans)), longest_first)
+    texts = [passage[start:stop] for passage, of in zip(passages, spans, strict=True) for start, stop in of]
+    return Copied(sum(map(len, passages)), sum(map(covered, spans)), max(texts, key=len, default=""))

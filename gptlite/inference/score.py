@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -26,12 +25,6 @@ class Score:
     tokens: int
     bytes: int
     characters: int
-
-    @classmethod
-    def total(cls, scores: Iterable[Score]) -> Score:
-        """Return the score of several texts together."""
-        nats, *counts = (sum(figures) for figures in zip(*map(dataclasses.astuple, scores), strict=True))
-        return cls(nats, *map(int, counts))
 
     @property
     def loss(self) -> float:

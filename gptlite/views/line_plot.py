@@ -1,4 +1,4 @@
-"""Line plots as one self-contained SVG file, over a linear or logarithmic x axis, for light and dark screens."""
+"""Line plots as one self-contained SVG file, over a logarithmic x axis, for light and dark screens."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ WIDTH, HEIGHT = 860, 420  # with labels, without the legend
 LEFT, RIGHT, BOTTOM, TOP = 64, 24, 52, 52
 LINE_HEIGHT = 22  # of the legend
 LONGEST = 90  # characters; longer texts are cut
-UNITS = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
 
 # Okabe and Ito's colours, which most colour-blind people can tell apart; lighter ones for dark screens.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b58900", "#56b4e9")
@@ -34,40 +33,23 @@ STYLE = """\
 
 @dataclass(frozen=True)
 class Line:
-    """A curve through (x, y). xs: increasing and at least 0; empty means 1, 2, ..."""
+    """A curve through (1, y), (2, y), ..."""
 
     name: str
     ys: Sequence[float]
-    xs: Sequence[float] = ()
-
-    @property
-    def points(self) -> list[tuple[float, float]]:
-        return list(zip(self.xs or range(1, len(self.ys) + 1), self.ys, strict=True))
 
 
-@dataclass(frozen=True)
-class Axis:
-    """An x axis, which reaches from `start` to `end` or further."""
-
-    start: float
-    end: float
-    ticks: Callable[[float], Sequence[float]]  # the ticks up to the largest value
-    transform: Callable[[float], float]  # a value to the scale that is drawn linearly
-
-
-def line_plot(lines: Sequence[Line], *, title: str, x_label: str, y_label: str, x_axis: Axis | None = None) -> str:
-    """Plot at least one line of at least one point, all finite, as SVG. x_axis: None is logarithmic."""
+def line_plot(lines: Sequence[Line], *, title: str, x_label: str, y_label: str) -> str:
+    """Plot at least one line of at least one point, all finite, as SVG."""
     top = TOP + LINE_HEIGHT * len(lines)
-    x_axis = x_axis or LOGARITHMIC
-    highest = max(line.points[-1][0] for line in lines)
-    x_ticks = x_axis.ticks(highest)
+    longest = max(len(line.ys) for line in lines)
+    x_ticks = log_ticks(longest)
     y_ticks = round_ticks(min(min(line.ys) for line in lines), max(max(line.ys) for line in lines))
-    end = max(x_axis.end, highest, x_ticks[-1])
-    scale = _scale(x_axis.transform(x_axis.start), x_axis.transform(end), LEFT, WIDTH - RIGHT)
+    scale = _scale(0, math.log(max(2, longest)), LEFT, WIDTH - RIGHT)
     up = _scale(y_ticks[0], y_ticks[-1], top + HEIGHT - BOTTOM, top)
 
     def across(x: float) -> float:
-        return scale(x_axis.transform(x))
+        return scale(math.log(x))
 
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top + HEIGHT}" width="{WIDTH}" '
@@ -109,20 +91,6 @@ def log_ticks(high: float) -> list[int]:
     return [tick for power in powers for factor in (1, 2, 5) if (tick := factor * 10**power) <= high]
 
 
-LOGARITHMIC = Axis(1, 2, log_ticks, math.log)
-LINEAR = Axis(0, 0, lambda high: round_ticks(0, high), lambda x: x)
-
-
-def short(number: float) -> str:
-    """Write a round number in few characters.
-
-    >>> short(500), short(2500000), short(1e9)
-    ('500', '2.5M', '1G')
-    """
-    unit, name = next(((unit, name) for unit, name in UNITS if number >= unit), (1, ""))
-    return f"{number / unit:g}{name}"
-
-
 def _scale(low: float, high: float, start: float, end: float) -> Callable[[float], float]:
     """Map low .. high to the pixels start .. end."""
     return lambda value: start + (value - low) / (high - low) * (end - start)
@@ -147,15 +115,15 @@ def _y_axis(ticks: Sequence[float], up: Callable[[float], float], label: str) ->
 def _x_axis(ticks: Sequence[float], across: Callable[[float], float], top: float, label: str) -> Iterator[str]:
     bottom = top + HEIGHT - BOTTOM
     for tick in ticks:
-        x = across(tick)
+        x, label_of_tick = across(tick), str(tick) if tick < 1000 else f"{tick // 1000}k"
         yield f'<path class="grid" d="M{x:.1f},{top} V{bottom}"/>'
-        yield f'<text class="tick" x="{x:.1f}" y="{bottom + 20}" text-anchor="middle">{short(tick)}</text>'
+        yield f'<text class="tick" x="{x:.1f}" y="{bottom + 20}" text-anchor="middle">{label_of_tick}</text>'
     yield f'<path class="axis" d="M{LEFT},{bottom} H{WIDTH - RIGHT}"/>'
     yield f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{bottom + 42}" text-anchor="middle">{_text(label)}</text>'
 
 
 def _curve(i: int, line: Line, across: Callable[[float], float], up: Callable[[float], float]) -> Iterator[str]:
-    points = [f"{across(x):.1f},{up(y):.1f}" for x, y in line.points]
+    points = [f"{across(x):.1f},{up(y):.1f}" for x, y in enumerate(line.ys, start=1)]
     yield f'<path class="data" {_pen(i)} d="M{" L".join(points)}"/>'
     if len(points) == 1:  # a path of one point is not drawn
         x, y = points[0].split(",")

@@ -24,13 +24,13 @@ def per_token_page(
     end_id: int,
     *,
     block_size: int,
+    n_all: int,
     first_id: int | None = None,
-    n_all: int | None = None,
 ) -> str:
     """Return the page. title: a line about model and text. pieces: the bytes of every id. end_id: that of end-of-text.
 
-    first_id: the first token, where it is not scored but shown. n_all: the tokens of the text, where only the first of
-    them were scored.
+    first_id: the first token, where it is not scored but shown. n_all: the tokens of the text, of which these are the
+    first.
     """
     bits = scores.nats / math.log(2)
     n_bytes = sum(len(pieces[i]) for i in scores.ids.tolist())
@@ -40,9 +40,9 @@ def per_token_page(
         "mean": f"{bits.mean():.3f}",
         "tokens": f"{len(bits):,}",
         "bytes": f"{n_bytes:,}",
-        "cut": ""
-        if n_all is None
-        else f"These are the first {len(bits):,} of {n_all:,} tokens, to keep the page small.",
+        "cut": f"These are the first {len(bits):,} of {n_all:,} tokens, to keep the page small."
+        if n_all > len(bits)
+        else "",
     }
     data = {
         "tokens": token_rows(scores, bits, pieces),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import math
 import re
 import shutil
 from pathlib import Path
@@ -64,54 +63,60 @@ def eval_json(gptlite: Gptlite, *arguments: str) -> dict:
     return json.loads(result.out)
 
 
+def rows_of(gptlite: Gptlite, *arguments: str) -> list[dict]:
+    """The rows of models and baselines on one text."""
+    (text,) = eval_json(gptlite, *arguments)["texts"]
+    return text["rows"]
+
+
 @pytest.mark.parametrize("name", ["char", "bpe", "many"])
 def test_the_score_of_the_validation_text_is_the_one_that_training_logged(gptlite, project, name):
     logged = [json.loads(line) for line in (project / "runs" / name / "metrics.jsonl").read_text().splitlines()]
     last = [line for line in logged if line["split"] == "val"][-1]
-    (run,) = eval_json(gptlite, name, "--checkpoint", "6")["runs"]
-    assert run["scores"] == [run["total"]]
-    assert run["total"]["loss"] == pytest.approx(last["loss"], rel=1e-6)
-    assert run["total"]["bits_per_byte"] == pytest.approx(last["bits_per_byte"], rel=1e-6)
+    row = rows_of(gptlite, name, "--checkpoint", "6")[0]
+    assert row["loss"] == pytest.approx(last["loss"], rel=1e-6)
+    assert row["bits_per_byte"] == pytest.approx(last["bits_per_byte"], rel=1e-6)
 
 
 def test_the_validation_text_is_scored_with_the_ends_of_its_documents_and_counted_in_characters(gptlite, project):
-    shown = eval_json(gptlite, "many")
+    (text,) = eval_json(gptlite, "many")["texts"]
     (path,) = (project / "data/prepared").glob("notes-*/MANIFEST.json")
     manifest = json.loads(path.read_text())
     assert manifest["val"]["documents"] > 1
-    total = shown["runs"][0]["total"]
-    assert total["tokens"] == manifest["val"]["tokens"] == total["characters"] + manifest["val"]["documents"]
-    assert (total["bytes"], total["characters"]) == (manifest["val"]["bytes"], shown["texts"][0]["characters"])
-    assert shown["texts"][0]["baselines"] == manifest["baselines"]
+    row, *baselines = text["rows"]
+    assert row["tokens"] == manifest["val"]["tokens"] == row["characters"] + manifest["val"]["documents"]
+    assert (row["bytes"], row["characters"]) == (manifest["val"]["bytes"], text["characters"])
+    for baseline in baselines:
+        assert baseline["bits_per_byte"] == manifest["baselines"][baseline["label"].removesuffix(" -9")]
 
 
 def test_runs_are_scored_together_as_each_is_alone(gptlite, project):
-    texts = [path / "manifest.json" for path in (project / "data/prepared").glob("story-*")]
+    texts = [path / "MANIFEST.json" for path in (project / "data/prepared").glob("story-*")]
     # Prepared separately, so that their validation texts were compared byte for byte.
     assert len({json.loads(path.read_text())["fingerprint"] for path in texts}) == 2
-    both = eval_json(gptlite, "char", "bpe")
-    assert [run["run"] for run in both["runs"]] == ["char", "bpe"]
-    assert [text["name"] for text in both["texts"]] == ["validation text of char, bpe"]
-    assert (both["texts"][0]["bytes"], both["texts"][0]["characters"]) == (1570, 1568)
-    char = both["runs"][0]["total"]
+    (both,) = eval_json(gptlite, "char", "bpe")["texts"]
+    assert both["name"] == "validation text of char, bpe"
+    assert (both["bytes"], both["characters"]) == (1570, 1568)
+    char, bpe, *baselines = both["rows"]
     assert (char["bytes"], char["characters"]) == (1569, 1567)  # the first token has none before it
     assert char["bits_per_character"] == pytest.approx(char["bits_per_byte"] * 1569 / 1567)
-    for run in both["runs"]:
-        assert [run] == eval_json(gptlite, run["run"])["runs"]
+    assert rows_of(gptlite, "char") == [char, *baselines]
+    assert rows_of(gptlite, "bpe") == [bpe, *baselines]
 
 
 def test_the_table_has_a_line_for_each_run_and_each_baseline_and_fits_a_terminal(gptlite):
-    shown = eval_json(gptlite, "char", "bpe")
+    char, bpe, *baselines = rows_of(gptlite, "char", "bpe")
     lines = gptlite("eval", "char", "bpe").out.splitlines()
     assert max(map(len, lines)) <= 80
     table = {line[:8].strip(): line.split() for line in lines[2:] if "." in line}
-    for name, run in zip(("char 6", "bpe 6"), shown["runs"], strict=True):
-        figures = [run["total"][key] for key in ("loss", "perplexity", "bits_per_byte", "bits_per_character")]
-        assert [float(word) for word in table[name][-4:]] == pytest.approx(figures, abs=1e-3)
-        assert table[name][2:4] == [run["tokenizer"], str(run["vocab_size"])]
-        assert table[name][5] == f"{run['total']['tokens']:,}"
-    for name, key in {"xz -9": "xz", "gzip -9": "gzip", "bigram": "bigram", "unigram": "unigram"}.items():
-        assert float(table[name][-2]) == shown["texts"][0]["baselines"][key]
+    for row in (char, bpe):
+        words = table[row["label"]]
+        figures = [row[key] for key in ("loss", "perplexity", "bits_per_byte", "bits_per_character")]
+        assert [float(word) for word in words[-4:]] == pytest.approx(figures, abs=1e-3)
+        assert (" ".join(words[2:4]), words[5]) == (row["tokenizer"], f"{row['tokens']:,}")
+    assert [row["label"] for row in baselines] == ["xz -9", "gzip -9", "bigram", "unigram"]
+    for row in baselines:
+        assert float(table[row["label"]][-2]) == row["bits_per_byte"]
 
 
 def test_a_narrow_terminal_gets_names_and_the_most_important_figures(gptlite, monkeypatch):
@@ -125,46 +130,40 @@ def test_a_narrow_terminal_gets_names_and_the_most_important_figures(gptlite, mo
         assert cut.split()[-2:] == line.split()[-2:]
 
 
-def test_files_have_a_table_each_and_a_total(gptlite):
+def test_files_have_a_table_each(gptlite):
     Path("a.txt").write_text("the cat sat on the hill.\n")
     Path("b.txt").write_text("a dog ran to the mat. " * 60)
-    both = eval_json(gptlite, "char", "--file", "a.txt", "-f", "b.txt")
-    alone = [eval_json(gptlite, "char", "--file", file) for file in ("a.txt", "b.txt")]
-    assert both["texts"] == [each["texts"][0] for each in alone]
-    (run,) = both["runs"]
-    assert run["scores"] == [each["runs"][0]["total"] for each in alone]
-    assert run["total"]["tokens"] == 24 + 1319
-    nats = sum(score["loss"] * score["tokens"] for score in run["scores"])
-    assert run["total"]["bits_per_byte"] == pytest.approx(nats / math.log(2) / (24 + 1319))
+    both = eval_json(gptlite, "char", "--file", "a.txt", "-f", "b.txt")["texts"]
+    assert both == [eval_json(gptlite, "char", "--file", file)["texts"][0] for file in ("a.txt", "b.txt")]
+    assert [text["rows"][0]["tokens"] for text in both] == [24, 1319]
     out = gptlite("eval", "char", "--file", "a.txt", "-f", "b.txt").out
     assert [line for line in out.splitlines() if line.endswith("characters")] == [
         "a.txt: 25 bytes, 25 characters",
         "b.txt: 1,320 bytes, 1,320 characters",
-        "all 2 texts: 1,345 bytes, 1,345 characters",
     ]
     compressed = 8 * len(gzip.compress(Path("b.txt").read_bytes(), 9)) / 1320
-    assert both["texts"][1]["baselines"]["gzip"] == pytest.approx(compressed, abs=1e-4)
-    short, long, total = out.split("\n\n")[:3]
-    assert ["gzip" in part for part in (short, long, total)] == [False, True, True]  # headers would decide
+    labels = [[row["label"] for row in text["rows"]] for text in both]
+    assert labels == [["char 6", "bigram", "unigram"], ["char 6", "xz -9", "gzip -9", "bigram", "unigram"]]
+    assert both[1]["rows"][2]["bits_per_byte"] == pytest.approx(compressed, abs=1e-4)
 
 
 def test_a_model_trained_on_documents_also_scores_the_first_token_and_the_end_of_a_file(gptlite):
     Path("a.txt").write_text("the cat sat on the hill.\n")
-    shown = eval_json(gptlite, "char", "many", "--file", "a.txt")
-    assert [run["total"]["tokens"] for run in shown["runs"]] == [24, 26]
-    assert [run["total"]["characters"] for run in shown["runs"]] == [24, 25]
+    char, many = rows_of(gptlite, "char", "many", "--file", "a.txt")[:2]
+    assert (char["tokens"], char["characters"], many["tokens"], many["characters"]) == (24, 24, 26, 25)
 
 
 def test_a_stride_gives_tokens_more_context_and_scores_the_same_ones(gptlite, project):
-    usual = eval_json(gptlite, "char")["runs"][0]["total"]
-    overlapping = eval_json(gptlite, "char", "--stride", "4")["runs"][0]["total"]
+    usual = rows_of(gptlite, "char")[0]
+    overlapping = rows_of(gptlite, "char", "--stride", "4")[0]
     assert overlapping["tokens"] == usual["tokens"]
     assert overlapping["loss"] != usual["loss"]
-    assert eval_json(gptlite, "char", "--stride", "16")["runs"][0]["total"] == usual
+    assert rows_of(gptlite, "char", "--stride", "16")[0] == usual
     Path("a.txt").write_text("the cat sat on the hill. a dog ran to the mat.\n")
     from_python = package.load("char").score(Path("a.txt").read_text(), stride=4)
-    (run,) = eval_json(gptlite, "char", "--file", "a.txt", "--stride", "4")["runs"]
-    assert run["total"]["loss"] == pytest.approx(from_python.loss, rel=1e-6)
+    assert rows_of(gptlite, "char", "--file", "a.txt", "--stride", "4")[0]["loss"] == pytest.approx(
+        from_python.loss, rel=1e-6
+    )
 
 
 def test_by_position_plots_a_line_for_each_run(gptlite):
@@ -186,38 +185,31 @@ def test_by_position_plots_a_line_for_each_run(gptlite):
     assert "Loss by position in the context: a.txt" in svg
 
 
-@pytest.fixture
-def few_samples(monkeypatch):
+def test_memorised_finds_passages_of_samples_in_the_training_text(gptlite, project, monkeypatch):
     monkeypatch.setattr(memorization, "N_SAMPLES", 3)
     monkeypatch.setattr(memorization, "SAMPLE_TOKENS", 40)
-
-
-def test_memorised_finds_passages_of_samples_in_the_training_text(gptlite, project, few_samples):
     shown = eval_json(gptlite, "char", "many", "--memorised")
     assert [run["run"] for run in shown["runs"]] == ["char", "many"]
     train = (project / "story.txt").read_text("utf-8")[:14127]
     char = shown["runs"][0]
-    assert char["searched"]["bytes"] == 14127
+    assert char["searched_bytes"] == 14127
     assert char["samples"]["characters"] == char["validation"]["characters"] == 3 * 40
     # Six phrases in any order: so does every text of them repeat itself.
     assert 0.5 < char["validation"]["copied_fraction"] <= 1
-    assert char["validation"]["passages"]
-    for passage in (*char["samples"]["passages"], *char["validation"]["passages"]):
-        assert len(passage) >= shown["min_characters"] == 20
-        assert passage in train
+    assert len(char["validation"]["longest_passage"]) >= shown["min_characters"] == 20
+    assert char["validation"]["longest_passage"] in train
     lines = gptlite("eval", "char", "--memorised").out.splitlines()
     assert lines[:2] == [
         "char 6: 3 samples of at most 40 tokens at temperature 1",
-        "searched: the training text, 14,127 bytes in 1 document",
+        "copied word for word from the training text, 14,127 bytes, in passages of at least 20 characters:",
     ]
     share = char["validation"]["copied_fraction"]
-    assert lines[5].startswith(f"  validation text  {share:6.1%} of 120 characters, for comparison: the model was not ")
+    assert lines[3].startswith(f"  validation text  {share:6.1%} of 120 characters, for comparison: the model was not ")
 
 
 def test_checkpoint_folders_of_one_run_can_be_compared(gptlite, project):
     folders = [str(project / "runs/char/checkpoints" / f"step-0000000{step}") for step in (3, 6)]
-    shown = eval_json(gptlite, *folders)
-    assert [(run["run"], run["step"]) for run in shown["runs"]] == [("char", 3), ("char", 6)]
+    assert [(row["run"], row["step"]) for row in rows_of(gptlite, *folders)[:2]] == [("char", 3), ("char", 6)]
     assert "\nchar 3 " in (table := gptlite("eval", *folders).out)
     assert "\nchar 6 " in table
 
@@ -248,7 +240,6 @@ BAD = [
             "many 6: other.txt: ",
         ],
     ),
-    (["char", "-f", "aa.txt", "-f", "aa.txt"], ["--file aa.txt: this file is given twice. Leave one out."]),
     (["char", "--stride", "0"], ["--stride: a stride of 0 is not possible. Use 1 to model.block_size (16)."]),
     (
         ["char", "bpe", "--stride", "17"],
@@ -278,7 +269,6 @@ BAD = [
 @pytest.mark.parametrize(("arguments", "messages"), BAD, ids=[" ".join(words) for words, _ in BAD])
 def test_eval_reports_every_problem_at_once(gptlite, arguments, messages):
     Path("one.txt").write_text("a")
-    Path("aa.txt").write_text("aa")
     Path("empty.txt").write_bytes(b"")
     Path("binary.txt").write_bytes(bytes(9))
     Path("other.txt").write_text("cat\u00e9")
@@ -340,22 +330,15 @@ def test_a_broken_run_is_reported_before_anything_is_scored(gptlite, project, tm
     assert ("model.safetensors: the file has " in model, run.startswith("run gone: ")) == (True, True)
 
 
-def test_a_file_that_runs_read_as_different_texts_is_refused(gptlite, project, tmp_path):
-    config = shutil.copytree(project / "runs/bpe", tmp_path / "raw") / "config.yaml"
-    config.write_text(config.read_text().replace("normalize: nfc", "normalize: none"))
+def test_a_file_that_runs_read_as_different_texts_is_refused(gptlite):
     Path("e.txt").write_text("cafe\u0301")
-    assert gptlite("eval", "bpe", "raw", "-f", "e.txt").refuses(
+    assert gptlite("eval", "bpe", "char", "-f", "e.txt").refuses(
         "--file e.txt: the runs read this file as utf-8 nfc and utf-8 none, which gives different texts."
-    )
-    same = eval_json(gptlite, "bpe", "raw", "-f", "e.txt", "--set", "data.normalize=nfc")
-    assert [run["total"]["bytes"] for run in same["runs"]] == [4, 4]
-    assert gptlite("eval", "bpe", "-f", "e.txt", "--set", "data.normalize=none").refuses(
-        "error: e.txt: data.normalize is none, but this model reads every text as nfc."
     )
 
 
 def test_a_copied_checkpoint_folder_normalizes_files_like_its_training_text(gptlite, project):
     shutil.copytree(project / "runs/bpe/checkpoints/step-00000006", "copied")
     Path("e.txt").write_text("cafe\u0301")
-    (run,) = eval_json(gptlite, "copied", "-f", "e.txt")["runs"]
-    assert (run["run"], run["total"]["bytes"], run["total"]["characters"]) == ("copied", 4, 3)
+    row = rows_of(gptlite, "copied", "-f", "e.txt")[0]
+    assert (row["run"], row["bytes"], row["characters"]) == ("copied", 4, 3)

@@ -15,9 +15,9 @@ def test_a_variant_trains_is_scored_and_writes(gptlite, values):
     result = gptlite("train", "-c", "nano.yaml", "--name", "v", *sets)
     assert result.code == 0, result.err
     assert "no mask" not in result.out
-    scored = json.loads(gptlite("eval", "v", "--json").out)["runs"][0]
+    scored = json.loads(gptlite("eval", "v", "--json").out)["texts"][0]["rows"][0]
     assert scored["variant"] == variant
-    assert 0 < scored["total"]["loss"] < math.log(40)
+    assert 0 < scored["loss"] < math.log(40)
     assert len(gptlite("sample", "v", "--prompt", "the ", "--max-new-tokens", "30").out) >= 30
     assert gptlite("eval", "v", "--attention", "the cat").code == 0
     assert gptlite("eval", "v", "--follow", "the cat").code == 0

@@ -34,7 +34,7 @@ def test_the_share_counts_the_characters_in_stretches_of_twenty_or_more(tmp_path
     train = letters[: prepared.manifest.train.tokens]
     parrot = Parrot("-" * 30 + train[500:540] + "-" * 30, train[-25:] + train[:19], "x" * 56)
     samples, validation = measure_memorisation(parrot, prepared)  # type: ignore[arg-type]
-    assert samples == Copied(200, 40 + 25, [train[500:540], train[-25:]])
+    assert samples == Copied(200, 40 + 25, train[500:540])
     assert samples.share == pytest.approx(0.325)
     # Two hundred random letters from the end, where no such stretch repeats.
     assert (validation.characters, validation.verbatim) == (200, 0)
@@ -60,4 +60,4 @@ def test_excerpts_are_whole_characters() -> None:
 
 
 def test_the_share_of_no_text_is_zero() -> None:
-    assert Copied(0, 0, []).share == 0
+    assert Copied(0, 0, "").share == 0

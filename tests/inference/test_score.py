@@ -34,10 +34,6 @@ def test_loss_perplexity_and_bits_are_those_of_a_hand_calculation():
     assert result.perplexity == pytest.approx(4)
 
 
-def test_the_score_of_several_texts_is_their_sum():
-    assert Score.total([Score(1.5, 2, 4, 3), Score(2.0, 5, 6, 6)]) == Score(3.5, 7, 10, 9)
-
-
 def test_a_token_counts_its_utf8_bytes_and_characters_and_end_of_text_none():
     assert bytes_and_chars_per_token(TOKENIZER).tolist() == [[1, 1], [2, 1], [3, 1], [0, 0]]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gptlite.views.line_plot import COLOURS, LINEAR, Line, line_plot, log_ticks, round_ticks, short
+from gptlite.views.line_plot import COLOURS, Line, line_plot, log_ticks, round_ticks
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -53,17 +53,6 @@ def test_points_are_where_the_tick_labels_say():
     assert points[2][0] == pytest.approx(across[1] + share * (across[10] - across[1]), abs=0.11)
 
 
-def test_a_linear_axis_starts_at_0_and_takes_any_xs():
-    lines = [Line("run", [3.0, 2.0, 1.0], [2e6, 5e6, 1e7]), Line("short", [3.0], [2e6])]
-    svg = ElementTree.fromstring(line_plot(lines, title="t", x_label="x", y_label="y", x_axis=LINEAR))
-    marks = {label.text: float(label.get("x", "")) for label in svg.iter(f"{SVG}text") if label.get("class") == "tick"}
-    assert {"0", "2M", "4M", "6M", "8M", "10M"} <= set(marks)
-    points, (short_one,) = curves(svg)
-    expected = [marks["2M"], (marks["4M"] + marks["6M"]) / 2, marks["10M"]]
-    assert [x for x, _ in points] == pytest.approx(expected, abs=0.2)
-    assert short_one == points[0]
-
-
 def test_every_line_has_its_own_style_and_is_in_the_legend_in_order():
     names = [f"run {i}" for i in range(len(COLOURS) + 2)]
     svg = drawn(*(Line(name, [1.0 + i, 0.5 + i]) for i, name in enumerate(names)))
@@ -105,7 +94,7 @@ def test_ticks_are_round_numbers_around_the_values(low, span):
     assert all(found[i] / step == pytest.approx(round(found[i] / step), abs=1e-3) for i in range(len(found)))
 
 
-def test_logarithmic_ticks_are_ones_twos_and_fives_and_labels_are_short():
+def test_logarithmic_ticks_are_ones_twos_and_fives():
     assert log_ticks(1) == [1]
     assert log_ticks(1000) == [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]
-    assert [short(number) for number in (0, 0.5, 500, 20000, 2500000, 1e9)] == ["0", "0.5", "500", "20k", "2.5M", "1G"]
+    assert "2k" in texts(drawn(Line("long", [1.0] * 2000)))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gptlite.cli.eval.models import SelectedModel
 from gptlite.cli.eval.texts import find_prepared, find_texts, load_evaluators
@@ -12,12 +11,8 @@ from gptlite.cli.terminal import on_one_line
 from gptlite.errors import located
 from gptlite.formatting import counted
 
-if TYPE_CHECKING:
-    from gptlite.inference.memorization import Copied
-
 PREFIXES = ("true", "own", "other")
 GAPS = {"own_minus_true": "own - true", "own_minus_other": "own - other"}
-N_SHOWN = 10  # copied passages of a run
 PASSAGE_WIDTH = 72  # columns
 
 
@@ -25,8 +20,7 @@ def measure_exposure(models: Sequence[SelectedModel], files: Sequence[str] | Non
     """Measure the exposure bias of every model on every text.
 
     {"temperature", "seed" of the model's prefixes, "runs": [{"label", "run", "checkpoint", "step", "text", "windows",
-     "prefix_tokens", "rows": [{"tokens" after the prefix, "true", "own", "other": the mean log p,
-     "own_minus_true", "own_minus_other": {"mean", "margin"}}]}]}; the last row is about all tokens.
+     "prefix_tokens", "rows": those of `summarize`}]}
     """
     texts = find_texts(files, models)
     evaluators = load_evaluators(models, texts)
@@ -37,9 +31,8 @@ def measure_exposure(models: Sequence[SelectedModel], files: Sequence[str] | Non
         for text, ids in zip(texts, evaluator.ids, strict=True):
             with located(f"{evaluator.run.label}: {text.name}"), evaluator.settings():
                 scores = measure_exposure_bias(evaluator.model, ids, batch_size=evaluator.batch_size)
-            rows = [{**row, **{gap: asdict(row[gap]) for gap in GAPS}} for row in summarize(scores)]
             sizes = {"windows": len(scores.true), "prefix_tokens": scores.prefix}
-            runs.append({**evaluator.run.to_json(), "text": text.name, **sizes, "rows": rows})
+            runs.append({**evaluator.run.to_json(), "text": text.name, **sizes, "rows": summarize(scores)})
     return {"temperature": TEMPERATURE, "seed": SEED, "runs": runs}
 
 
@@ -97,8 +90,8 @@ def measure_copies(models: Sequence[SelectedModel]) -> dict[str, Any]:
     """Sample from every model, and search its training text for what it wrote.
 
     {"n", "max_new_tokens", "temperature", "seed" of the samples, "min_characters" of a passage,
-     "runs": [{"label", "run", "checkpoint", "step", "searched": {"prepared", "bytes", "documents"},
-               "samples": {"characters", "copied_characters", "copied_fraction", "passages"}, "validation": {...}}]}
+     "runs": [{"label", "run", "checkpoint", "step", "searched_bytes", "samples": {"characters", "copied_characters",
+               "copied_fraction", "longest_passage"}, "validation": {...}}]}
     """
     prepared = find_prepared(models)
     # Importing torch takes a second, so the command line is checked first.
@@ -110,44 +103,37 @@ def measure_copies(models: Sequence[SelectedModel]) -> dict[str, Any]:
     for selected in models:
         text = prepared[selected.label]
         with open_for_decoding(selected.checkpoint, selected.cfg.run) as model:
-            samples, validation = map(copied_values, measure_memorisation(model, text))
-        train = text.manifest.train
-        searched = {"prepared": str(text.path), "bytes": train.bytes, "documents": train.documents}
-        runs.append({**selected.to_json(), "searched": searched, "samples": samples, "validation": validation})
+            samples, validation = (
+                {
+                    "characters": copied.characters,
+                    "copied_characters": copied.verbatim,
+                    "copied_fraction": copied.share,
+                    "longest_passage": copied.longest,
+                }
+                for copied in measure_memorisation(model, text)
+            )
+        found = {"searched_bytes": text.manifest.train.bytes, "samples": samples, "validation": validation}
+        runs.append({**selected.to_json(), **found})
     how = {"n": N_SAMPLES, "max_new_tokens": SAMPLE_TOKENS, "temperature": TEMPERATURE, "seed": SEED}
     return {**how, "min_characters": SHORTEST, "runs": runs}
 
 
-def copied_values(copied: Copied) -> dict[str, Any]:
-    """Return what was copied, for --json."""
-    return {
-        "characters": copied.characters,
-        "copied_characters": copied.verbatim,
-        "copied_fraction": copied.share,
-        "passages": list(copied.stretches),
-    }
-
-
 def describe_copies(values: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the copied fractions and the longest passages of each run."""
+    """Yield the copied fractions and the longest passage of each run."""
     from gptlite.loggers.progress_bar import preview
 
     how = f"{values['n']} samples of at most {values['max_new_tokens']} tokens at temperature {values['temperature']:g}"
     for run in values["runs"]:
-        searched, longest = run["searched"], run["samples"]["passages"][:N_SHOWN]
         samples, validation = (
             f"{run[part]['copied_fraction']:6.1%} of {counted(run[part]['characters'], 'character')}"
             for part in ("samples", "validation")
         )
+        longest = run["samples"]["longest_passage"]
         yield from (
             f"{run['label']}: {how}",
-            f"searched: the training text, {searched['bytes']:,} bytes in {counted(searched['documents'], 'document')}",
-            "",
-            f"copied word for word, in passages of at least {values['min_characters']} characters:",
+            f"copied word for word from the training text, {run['searched_bytes']:,} bytes, in passages of at least "
+            f"{values['min_characters']} characters:",
             f"  samples          {samples}",
             f"  validation text  {validation}, for comparison: the model was not trained on it",
-            "",
-            "longest copied passages of the samples, in characters:" if longest else "no such passage in the samples",
-            *(f"{len(passage):6}  {preview(passage, PASSAGE_WIDTH)}" for passage in longest),
-            "",
+            f"the longest has {len(longest)} characters: {preview(longest, PASSAGE_WIDTH)}" if longest else "",
         )

@@ -45,7 +45,7 @@ def evaluate(
     elif mode == "--exposure-bias":
         values, describe = behaviour.measure_exposure(models, files), behaviour.describe_exposure
     else:
-        path = write_page(mode, models, files, attention if follow is None else follow, out, console.say)
+        path = write_page(mode, models, files, attention if follow is None else follow, out)
         emit(f"{path}\n")
         return
     for line in [json.dumps(values)] if as_json else describe(values):

@@ -13,7 +13,6 @@ from gptlite.errors import RunError, located
 from gptlite.formatting import Say
 
 if TYPE_CHECKING:
-    from gptlite.config.loading import Override
     from gptlite.config.schema import RunConfig
     from gptlite.runs.checkpoint import Checkpoint
 
@@ -60,22 +59,10 @@ def select_models(
     selected = []
     for checkpoint in open_each(names or ["latest"], choose):
         with located("--set"):
-            cfg = load_checkpoint_config(checkpoint, [*normalization_of_copy(checkpoint), *sets])
+            cfg = load_checkpoint_config(checkpoint, sets)
         name = run_name(checkpoint)
         selected.append(SelectedModel(name, f"{name} {checkpoint.step}", checkpoint, cfg, context))
     times = Counter(model.label for model in selected)
     return [
         model if times[model.label] == 1 else replace(model, label=str(model.checkpoint.path)) for model in selected
     ]
-
-
-def normalization_of_copy(checkpoint: Checkpoint) -> list[Override]:
-    """Return data.normalize as a copied checkpoint folder records it, which has no run around it."""
-    from gptlite.config.loading import Override
-    from gptlite.runs.find import find_run
-
-    if find_run(checkpoint) is not None:
-        return []
-    from gptlite.inference.load import read_model_info
-
-    return [Override("saved", "data.normalize", read_model_info(checkpoint).normalize)]

@@ -11,31 +11,21 @@ from gptlite.cli.eval.models import SelectedModel
 from gptlite.cli.eval.texts import Evaluator, Text, find_texts, load_evaluators
 from gptlite.cli.files import output_path, write_output
 from gptlite.errors import DataError, RunError, located
-from gptlite.formatting import Say, counted
+from gptlite.formatting import counted
 
 if TYPE_CHECKING:
     from gptlite.inference.language_model import LanguageModel
 
 MOST_TOKENS = 4000  # on the page of --per-token, which then takes a third of a megabyte
 MOST_ON_PAGE = 96  # of --attention and --follow: as many as fit on a screen, and in a page of a few megabytes
-SUFFIXES = {
-    "--by-position": "by-position.svg",
-    "--per-token": "per-token.html",
-    "--attention": "attention.html",
-    "--follow": "follow.html",
-}
 
 
 def write_page(
-    mode: str,
-    models: Sequence[SelectedModel],
-    files: Sequence[str] | None,
-    text: str | None,
-    out: str | None,
-    say: Say,
+    mode: str, models: Sequence[SelectedModel], files: Sequence[str] | None, text: str | None, out: str | None
 ) -> Path:
     """Write the plot or page of a mode and return its path. text: the value of --attention or --follow."""
-    path = output_path([model.name for model in models], out, SUFFIXES[mode])
+    kind = "svg" if mode == "--by-position" else "html"
+    path = output_path([model.name for model in models], out, f"{mode.removeprefix('--')}.{kind}")
     texts = find_texts(files, models) if text is None else []
     evaluators = load_evaluators(models, texts)
     if mode == "--by-position":
@@ -47,7 +37,7 @@ def write_page(
             if text is not None:
                 content = page_of_text(mode, evaluator.model, text, title)
             else:
-                content = per_token_page_of(evaluator, f"{title}: {texts[0].name}", say)
+                content = per_token_page_of(evaluator, f"{title}: {texts[0].name}")
     write_output(path, content)
     return path
 
@@ -95,7 +85,7 @@ def page_of_text(mode: str, model: LanguageModel, text: str, title: str) -> str:
     return attention_page(title, [pieces[i] for i in ids], attention_steps(gpt, ids), position_table(gpt), shape)
 
 
-def per_token_page_of(evaluator: Evaluator, title: str, say: Say) -> str:
+def per_token_page_of(evaluator: Evaluator, title: str) -> str:
     """Return the page of --per-token, with at most the first MOST_TOKENS tokens. DataError if nothing can be scored."""
     from gptlite.data.dataset.tokens import TokenArray
     from gptlite.inference.inspect import score_each_token
@@ -103,13 +93,8 @@ def per_token_page_of(evaluator: Evaluator, title: str, say: Say) -> str:
 
     model, (tokens,) = evaluator.model, evaluator.ids
     n_scored = tokens.n_tokens - (not model.knows_end_of_text)  # without ends, the first is context only
-    is_cut = n_scored > MOST_TOKENS
-    if is_cut:
-        say(f"the page shows the first {MOST_TOKENS:,} of {counted(n_scored, 'token')}, to stay small")
     shown = TokenArray(tokens.read(0, min(tokens.n_tokens, 1 + MOST_TOKENS)), tokens.where)
-    scores = score_each_token(model, shown, batch_size=evaluator.batch_size)
-    if is_cut and model.knows_end_of_text:
-        scores = scores.first(MOST_TOKENS)  # the text continues, so its end is not scored
+    scores = score_each_token(model, shown, batch_size=evaluator.batch_size).first(MOST_TOKENS)
     first, end = int(shown.ids[0]), model.tokenizer.eot_id
     return per_token_page(
         title,
@@ -118,5 +103,5 @@ def per_token_page_of(evaluator: Evaluator, title: str, say: Say) -> str:
         end,
         block_size=model.info.model.block_size,
         first_id=None if first == end else first,
-        n_all=n_scored if is_cut else None,
+        n_all=n_scored,
     )

@@ -1,123 +1,101 @@
-"""The scores of several models on the same texts, next to baselines such as gzip."""
+"""The scores of models on texts, next to baselines such as gzip."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from gptlite.cli.eval.models import SelectedModel
-from gptlite.cli.eval.texts import find_texts, load_evaluators
+from gptlite.cli.eval.texts import Evaluator, Text, find_texts, load_evaluators
 from gptlite.cli.terminal import on_one_line
 from gptlite.formatting import abbreviated, counted
 
-if TYPE_CHECKING:
-    from gptlite.inference.score import Score
-
-HEADER = ("", "tokenizer", "params", "tokens", "loss", "perplexity", "bits/byte", "bits/char")
 BASELINES = {"xz": "xz -9", "gzip": "gzip -9", "bigram": "bigram", "unigram": "unigram"}  # on most texts, best first
 COMPRESSORS = ("xz", "gzip")
+COLUMNS: Mapping[str, tuple[str, Callable[[Any], str]]] = {  # the entry of a row, and how it is written
+    "": ("label", str),
+    "tokenizer": ("tokenizer", str),
+    "params": ("parameters", abbreviated),
+    "tokens": ("tokens", "{:,}".format),
+    "loss": ("loss", "{:.4f}".format),
+    "perplexity": ("perplexity", lambda x: f"{x:.3f}" if x < 1e5 else f"{x:.4g}"),
+    "bits/byte": ("bits_per_byte", "{:.4f}".format),
+    "bits/char": ("bits_per_character", "{:.4f}".format),
+}
+FIGURES = ("tokens", "bytes", "characters", "loss", "perplexity", "bits_per_byte", "bits_per_character")
 DROPPED = ("params", "tokens", "tokenizer", "perplexity", "bits/char", "loss")  # by a narrow terminal, in this order
 SHRINKABLE = {"": 16}  # the name of a run
 LEGEND = ("loss: nats per token. unigram, bigram: the entropy of the text's bytes,", "alone and given the byte before")
-FIGURES = ("tokens", "bytes", "characters", "loss", "perplexity", "bits_per_byte", "bits_per_character")
 
 
 def measure_scores(models: Sequence[SelectedModel], files: Sequence[str] | None, stride: int | None) -> dict[str, Any]:
     """Score every model on every text. None stands for what is not finite.
 
-    {"texts": [{"name", "bytes", "characters", "baselines": {"unigram", "bigram", "gzip", "xz"}}],
-     "runs": [{"label", "run", "checkpoint", "step", "tokenizer", "vocab_size", "parameters", "block_size",
-               "variant", "scores": [{"tokens", "bytes", "characters", "loss", "perplexity", "bits_per_byte",
-                           "bits_per_character"}], "total": {...}}]}
+    {"texts": [{"name", "bytes", "characters", "rows": a row for each model and then for each baseline}]}
+    a model's row:    {"label", "run", "checkpoint", "step", "tokenizer", "parameters", "block_size", "variant",
+                       "tokens", "bytes", "characters", "loss", "perplexity", "bits_per_byte", "bits_per_character"}
+    a baseline's row: {"label", "bits_per_byte", "bits_per_character"}
 
-    scores are in the order of texts, baselines in bits per byte. The bytes and characters of a score are those of the
-    scored tokens: the first token of a text is not among them where it has no context.
+    The bytes and characters of a row are those of the scored tokens: the first token of a text is not among them where
+    it has no context.
     """
-    from gptlite.inference.score import Score
-
-    texts, runs = find_texts(files, models), []
-    for evaluator in load_evaluators(models, texts, stride, needs_mask=False):
-        model = evaluator.model
-        with evaluator.settings():
-            scores = [model.score_tokens(ids, batch_size=evaluator.batch_size, stride=stride) for ids in evaluator.ids]
-        runs.append(
-            {
-                **evaluator.run.to_json(),
-                "tokenizer": model.tokenizer.kind,
-                "vocab_size": model.tokenizer.vocab_size,
-                "parameters": model.gpt.n_parameters(),
-                "block_size": model.info.model.block_size,
-                "variant": model.info.model.variant,
-                "scores": [figures_of(score) for score in scores],
-                "total": figures_of(Score.total(scores)),
-            }
-        )
-    shown = [
-        {"name": text.name, "bytes": text.bytes, "characters": text.characters, "baselines": asdict(text.baselines)}
-        for text in texts
-    ]
-    return {"texts": shown, "runs": runs}
+    texts = find_texts(files, models)
+    evaluators = load_evaluators(models, texts, stride, needs_mask=False)
+    rows = [score_texts(evaluator, stride) for evaluator in evaluators]  # of each model on each text
+    shown = []
+    for text, *of_text in zip(texts, *rows, strict=True):
+        sizes = {"bytes": len(text.content.encode()), "characters": len(text.content)}
+        shown.append({"name": text.name, **sizes, "rows": [*of_text, *baseline_rows(text, **sizes)]})
+    return {"texts": shown}
 
 
-def figures_of(score: Score) -> dict[str, float | None]:
-    """Return the figures of a score by name, None for those that are not finite."""
-    figures = {name: getattr(score, name) for name in FIGURES}
-    return {name: figure if math.isfinite(figure) else None for name, figure in figures.items()}
+def score_texts(evaluator: Evaluator, stride: int | None) -> list[dict[str, Any]]:
+    """Return the rows of a model."""
+    model, shape, rows = evaluator.model, evaluator.model.info.model, []
+    about = {
+        **evaluator.run.to_json(),
+        "tokenizer": f"{model.tokenizer.kind} {model.tokenizer.vocab_size}",
+        "parameters": model.gpt.n_parameters(),
+        "block_size": shape.block_size,
+        "variant": shape.variant,
+    }
+    with evaluator.settings():
+        for ids in evaluator.ids:
+            score = model.score_tokens(ids, batch_size=evaluator.batch_size, stride=stride)
+            figures = {name: getattr(score, name) for name in FIGURES}
+            rows.append({**about, **{key: x if math.isfinite(x) else None for key, x in figures.items()}})
+    return rows
+
+
+def baseline_rows(text: Text, *, bytes: int, characters: int) -> Iterator[dict[str, Any]]:
+    """Yield the row of each baseline; for a short text, the results of compressors are mostly headers."""
+    from gptlite.data.dataset.manifest import MIN_COMPRESSOR_BYTES
+
+    for key, name in BASELINES.items():
+        if bytes >= MIN_COMPRESSOR_BYTES or key not in COMPRESSORS:
+            bits = getattr(text.baselines, key)
+            yield {"label": name, "bits_per_byte": bits, "bits_per_character": bits * bytes / characters}
 
 
 def describe_scores(values: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a table per text, one for all texts together, and the legend."""
-    texts, runs = values["texts"], values["runs"]
-    for i, text in enumerate(texts):
-        yield from score_table(text, [(run, run["scores"][i]) for run in runs])
-    if len(texts) > 1:
-        yield from score_table(total_of(texts), [(run, run["total"]) for run in runs])
+    """Yield a heading and a table per text, and the legend."""
+    from gptlite.cli import tables
+
+    for text in values["texts"]:
+        columns = {
+            header: [write(math.inf if row[key] is None else row[key]) if key in row else "" for row in text["rows"]]
+            for header, (key, write) in COLUMNS.items()
+        }
+        numbers = list(COLUMNS)[2:]
+        yield f"{on_one_line(text['name'])}: {text['bytes']:,} bytes, {counted(text['characters'], 'character')}"
+        yield tables.format_table(
+            columns, tables.terminal_width(), numbers=numbers, shrinkable=SHRINKABLE, dropped=DROPPED
+        )
     yield from LEGEND
-    for run in runs:
-        if run["variant"] == "no_mask":
+    for row in values["texts"][0]["rows"]:
+        if row.get("variant") == "no_mask":
             yield (
-                f"{run['label']} has no mask (model.variant: no_mask): it reads the tokens that it is scored on, so "
+                f"{row['label']} has no mask (model.variant: no_mask): it reads the tokens that it is scored on, so "
                 "its scores are no predictions"
             )
-
-
-def total_of(texts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return several texts as one, with the mean baselines: each text is compressed on its own."""
-    n_bytes, characters = (sum(text[key] for text in texts) for key in ("bytes", "characters"))
-    means = {key: sum(text["baselines"][key] * text["bytes"] for text in texts) / n_bytes for key in BASELINES}
-    return {"name": f"all {len(texts)} texts", "bytes": n_bytes, "characters": characters, "baselines": means}
-
-
-def score_table(
-    text: Mapping[str, Any], scores: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]
-) -> Iterator[str]:
-    """Yield a heading and the table of a text, with a line per run and per baseline."""
-    from gptlite.cli import tables
-    from gptlite.data.dataset.manifest import MIN_COMPRESSOR_BYTES
-
-    lines = [score_cells(run, score) for run, score in scores]
-    for key, name in BASELINES.items():
-        if text["bytes"] >= MIN_COMPRESSOR_BYTES or key not in COMPRESSORS:
-            bits = text["baselines"][key]
-            lines.append((name, *[""] * 5, f"{bits:.4f}", f"{bits * text['bytes'] / text['characters']:.4f}"))
-    columns = {header: cells for header, *cells in zip(HEADER, *lines, strict=True)}
-    yield f"{on_one_line(text['name'])}: {text['bytes']:,} bytes, {counted(text['characters'], 'character')}"
-    yield tables.format_table(
-        columns, tables.terminal_width(), numbers=HEADER[2:], shrinkable=SHRINKABLE, dropped=DROPPED
-    )
-
-
-def score_cells(run: Mapping[str, Any], score: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the cells of a run, in the order of HEADER."""
-    loss, perplexity, *bits = (math.inf if score[name] is None else score[name] for name in FIGURES[3:])
-    return (
-        run["label"],
-        f"{run['tokenizer']} {run['vocab_size']}",
-        abbreviated(run["parameters"]),
-        f"{score['tokens']:,}",
-        f"{loss:.4f}",
-        f"{perplexity:.3f}" if perplexity < 1e5 else f"{perplexity:.4g}",
-        *(f"{figure:.4f}" for figure in bits),
-    )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import unicodedata
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -21,31 +19,21 @@ if TYPE_CHECKING:
     from gptlite.inference.language_model import LanguageModel
 
 
-CONTINUATION_BYTES = bytes(range(0x80, 0xC0))  # of UTF-8: each follows the first byte of a character
-
-
 @dataclass(frozen=True)
 class Text:
-    """A text that every model is scored on, the same bytes for all.
+    """A text that every model is scored on, the same for all.
 
-    content: of a file. prepared: of validation text, the data set by run label; its ids are stored there.
+    prepared: of validation text, the data set by run label; its ids are stored there.
     """
 
     name: str
-    bytes: int
-    characters: int
-    baselines: Baselines
     content: str
+    baselines: Baselines
     prepared: Mapping[str, Prepared]
 
     def tokens(self, run: SelectedModel, model: LanguageModel) -> Tokens:
         """Return the ids of the text for a run's model. DataError or RunError if its tokenizer cannot encode it."""
         if run.label not in self.prepared:
-            if model.info.normalize == "nfc" and not unicodedata.is_normalized("NFC", self.content):
-                raise DataError(
-                    f"data.normalize is {run.cfg.data.normalize}, but this model reads every text as nfc. "
-                    "Leave data.normalize as it is."
-                )
             return model.tokens_to_score(self.content)
         prepared = self.prepared[run.label]
         theirs, ours = prepared.manifest.tokenizer.fingerprint, model.tokenizer.fingerprint
@@ -62,10 +50,9 @@ def find_texts(files: Sequence[str] | None, runs: Sequence[SelectedModel]) -> li
     """Return the files as texts, or the validation text of the runs if there are none. DataError with every problem."""
     if not files:
         return [validation_text(runs)]
-    twice = [file for file in dict.fromkeys(files) if files.count(file) > 1]
-    problems = [Problem("this file is given twice. Leave one out.", f"--file {file}") for file in twice]
+    problems: list[Problem] = []
     texts = []
-    for file in files:
+    for file in dict.fromkeys(files):
         with gathered(problems), located(f"--file {file}"):
             texts.append(read_file(file, runs))
     if problems:
@@ -74,7 +61,7 @@ def find_texts(files: Sequence[str] | None, runs: Sequence[SelectedModel]) -> li
 
 
 def read_file(file: str, runs: Sequence[SelectedModel]) -> Text:
-    """Read a text in the encoding and normal form of the runs' data.
+    """Read a text in the encoding of the runs' data and in the normal form that their models read.
 
     DataError if it is none, or if the runs make different texts of it.
     """
@@ -85,49 +72,43 @@ def read_file(file: str, runs: Sequence[SelectedModel]) -> Text:
     check_text_file(file, f"--file {file}")
     if holds_records(Path(file)):
         raise DataError("this file holds records, and --file scores plain text. Write the text to a .txt file.")
-    read: dict[tuple[str, str], str] = {}
-    for how in dict.fromkeys((run.cfg.data.encoding, run.cfg.data.normalize) for run in runs):
-        reading = Reading(encoding=how[0], normalize=how[1], documents="files")
+    # Importing torch takes a second, so the file is checked first.
+    from gptlite.inference.load import read_model_info
+
+    contents: dict[str, str] = {}  # with the way in which it was read
+    for run in runs:
+        encoding, normalize = run.cfg.data.encoding, read_model_info(run.checkpoint).normalize
+        reading = Reading(encoding=encoding, normalize=normalize, documents="files")
         (document,) = open_source(str(Path(file).absolute()), reading).documents()
-        read[how] = document.text
-    content, *others = dict.fromkeys(read.values())
-    if others:
-        readings = " and ".join(" ".join(how) for how in read)
+        contents[document.text] = f"{encoding} {normalize}"
+    if len(contents) > 1:
         raise DataError(
-            f"the runs read this file as {readings}, which gives different texts. Give all of them the same with "
-            "--set data.encoding=... and --set data.normalize=..., or score them one by one."
+            f"the runs read this file as {' and '.join(contents.values())}, which gives different texts. "
+            "Give all of them the same with --set data.encoding=..., or score them one by one."
         )
+    (content,) = contents
     meter = BaselineMeter()
-    meter.feed(raw := content.encode())
-    return Text(file, len(raw), len(content), meter.finish(), content, {})
+    meter.feed(content.encode())
+    return Text(file, content, meter.finish(), {})
 
 
 def validation_text(runs: Sequence[SelectedModel]) -> Text:
     """Return the validation text that the runs share. RunError with every problem if it is damaged or not the same."""
+    from gptlite.data.dataset.tokens import detokenize
+
     prepared = find_prepared(runs, " Or score a text with --file.")
     distinct = {data.manifest.fingerprint: data for data in prepared.values()}
-    contents = {fingerprint: read_validation(data) for fingerprint, data in distinct.items()}
+    contents = {key: b"".join(detokenize(data.split("val"), data.tokenizer())) for key, data in distinct.items()}
     first = prepared[runs[0].label]
-    digest, characters = contents[first.manifest.fingerprint]
+    content = contents[first.manifest.fingerprint]
     for label, other in prepared.items():
-        if contents[other.manifest.fingerprint][0] != digest:
+        if contents[other.manifest.fingerprint] != content:
             raise RunError(
                 f"{runs[0].label} and {label} have different validation texts ({first.path} and {other.path}). "
                 "Compare them on the same text with --file."
             )
     name = f"validation text of {', '.join(dict.fromkeys(run.name for run in runs))}"
-    return Text(name, first.manifest.val.bytes, characters, first.manifest.baselines, "", prepared)
-
-
-def read_validation(prepared: Prepared) -> tuple[str, int]:
-    """Return the sha256 of the validation text in hexadecimal, and its number of characters."""
-    from gptlite.data.dataset.tokens import detokenize
-
-    sha256, characters = hashlib.sha256(), 0
-    for piece in detokenize(prepared.split("val"), prepared.tokenizer()):
-        sha256.update(piece)
-        characters += len(piece.translate(None, delete=CONTINUATION_BYTES))
-    return sha256.hexdigest(), characters
+    return Text(name, content.decode(), first.manifest.baselines, prepared)
 
 
 def find_prepared(models: Sequence[SelectedModel], alternative: str = "") -> dict[str, Prepared]:
@@ -183,7 +164,6 @@ def load_evaluators(
     selected: Sequence[SelectedModel], texts: Sequence[Text], stride: int | None = None, *, needs_mask: bool = True
 ) -> list[Evaluator]:
     """Load the models and encode the texts for each. DataError with every problem."""
-    # Importing torch takes a second, so the command line is checked first.
     from gptlite.inference.load import load_checkpoint
 
     problems: list[Problem] = []
@@ -192,6 +172,9 @@ def load_evaluators(
         prefix = f"{run.label}: " if len(selected) > 1 else ""
         with located(f"{prefix}--context", at="context"):
             model = load_checkpoint(run.checkpoint, run.cfg.run, context=run.context)
+        if needs_mask:
+            with located(run.label):
+                model.require_mask()
         ids = []
         for text in texts:
             with gathered(problems), located(prefix + text.name), located(f"{prefix}--stride", at="stride"):
@@ -201,7 +184,4 @@ def load_evaluators(
         evaluators.append(Evaluator(run, model, ids))
     if problems:
         raise DataError(list(dict.fromkeys(problems)))
-    for evaluator in evaluators if needs_mask else ():
-        with located(evaluator.run.label):
-            evaluator.model.require_mask()
     return evaluators
