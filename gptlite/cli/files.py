@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -34,19 +33,8 @@ def output_path(names: Sequence[str], out: str | None, ending: str) -> Path:
 
 
 def write_output(path: Path, text: str) -> None:
-    """Replace a file atomically, also behind a link, and keep its permissions. Raises StorageError.
-
-    A pipe or a device such as /dev/stdout is written into.
-    """
+    """Write a file, also behind a link, or into a pipe or a device such as /dev/stdout. Raises StorageError."""
     from gptlite.storage import files
 
-    data = text.encode()
-    if path.exists() and not path.is_file():
-        with files.storage_errors(path, "write"):
-            path.write_bytes(data)
-        return
-    target = path.resolve()
-    mode = target.stat().st_mode if target.exists() else None
-    files.replace(target, data)
-    if mode is not None:
-        os.chmod(target, mode)
+    with files.storage_errors(path, "write"):
+        path.write_bytes(text.encode())

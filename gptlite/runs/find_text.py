@@ -24,7 +24,7 @@ _KEY = "tokenizer.from"
 
 def find_text(run: Run, cfg: RunConfig) -> Prepared | None:
     """Return the prepared folder of a run; None if it is neither where it was nor in the current data.dir."""
-    recorded = Path(run.recorded("prepared", str))
+    recorded = Path(run.info["prepared"])
     places = (recorded, cfg.data.folder / recorded.name, RunConfig().data.folder / recorded.name)
     return next((Prepared(place) for place in places if (place / MANIFEST).is_file()), None)
 
@@ -97,7 +97,7 @@ def _find_folder(name: str, cfg: RunConfig) -> Path:
 def _folder_of(run: Run, cfg: RunConfig) -> Path:
     """Return where a run's tokenizer lies: beside its prepared ids, else in its newest valid checkpoint."""
     prepared = find_text(run, cfg)
-    if prepared is not None and prepared.manifest.fingerprint == run.recorded("data", str):
+    if prepared is not None and prepared.manifest.fingerprint == run.info["data"]:
         prepared.tokenizer()
         return prepared.path / TOKENIZER_FOLDER
     checkpoint = find_valid(run.checkpoints, "latest", say_nothing, _with_tokenizer)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import math
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -19,15 +18,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from gptlite.errors import Damaged, Diverged, RunError
 from gptlite.runs.checkpoint import read_pointer
 from gptlite.runs.names import INFO, check_name, is_free, numbered
 from gptlite.storage import files, locks
 from gptlite.storage.sealed_json import read_sealed, write_sealed
-
-T = TypeVar("T")
 
 CONFIG = "config.yaml"
 CONFIG_DIGEST, REPLACED_DIGEST = "config_sha256", "replaced_config_sha256"  # in run.json
@@ -141,16 +138,15 @@ class Run:
         """The start in run.json, in seconds since 1970; the folder's last change where run.json is damaged."""
         try:
             return datetime.fromisoformat(self.info["started_at"]).timestamp()
-        except (RunError, KeyError, TypeError, ValueError, OverflowError):
+        except RunError:
             with files.storage_errors(self.path, "read"):
                 return self.path.stat().st_mtime
 
     @property
     def sorts_at(self) -> float:
         """The key that orders runs: the start, or a later time where the clock was set back."""
-        with contextlib.suppress(RunError):
-            if isinstance(recorded := self.info.get("sorts_at"), float) and math.isfinite(recorded):
-                return recorded
+        with contextlib.suppress(RunError, KeyError):
+            return float(self.info["sorts_at"])
         return self.started_at
 
     @property
@@ -176,13 +172,6 @@ class Run:
     def info(self) -> dict[str, Any]:
         """The content of run.json."""
         return read_sealed(self.path / INFO)
-
-    def recorded(self, key: str, kind: type[T]) -> T:
-        """Return an entry of run.json. Raise RunError when it is missing or of another type."""
-        value = self.info.get(key)
-        if type(value) is not kind:
-            raise RunError(f"{key} is {value}: this file is damaged. Start a new run.", str(self.path / INFO))
-        return value
 
     def config_text(self) -> str:
         """Return the text of config.yaml."""

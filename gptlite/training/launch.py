@@ -152,10 +152,10 @@ def find_inputs(run: Run, request: Request, listener: Listener) -> tuple[RunConf
     elif request.changes:
         cfg = reconcile(cfg, load_config(run.path / CONFIG, request.changes), run.name)
     if world_size() > 1:
-        check_processes(cfg, run.recorded("data", str), f"{run.name}, continued")
+        check_processes(cfg, run.info["data"], f"{run.name}, continued")
     prepared = find_text(run, cfg)
     if prepared is None:
-        listener.say(f"{run.recorded('prepared', str)} no longer exists; preparing the text again")
+        listener.say(f"{run.info['prepared']} no longer exists; preparing the text again")
         with_its_tokenizer = cfg if cfg.tokenizer.from_ is None else tokenizer_of(run, cfg)
         prepared = prepare(cfg.data, with_its_tokenizer.tokenizer, listener.say)
     check_same_text(run, prepared.manifest.fingerprint)
@@ -217,7 +217,7 @@ def check_text(runs: Sequence[Run], cfg: RunConfig) -> None:
 
 def check_same_text(run: Run, now: str) -> None:
     """RunError unless the run was started on the text of this fingerprint."""
-    before = run.recorded("data", str)
+    before = run.info["data"]
     if now != before:
         raise RunError(
             f"it was started on the text {before[:12]}, and the text or its settings have changed (now {now[:12]}). "

@@ -15,7 +15,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock, call
 
 import pytest
 
@@ -223,25 +222,6 @@ def test_with_several_jobs_errors_new_warnings_and_ends_are_printed(gptlite, cap
             ("[3/3] nano-sweep-03-n_layer=3 failed with exit code 1", False),
         ]
         assert capfd.readouterr().err.splitlines() == [line for line, always in expected if always or not quiet]
-
-
-@pytest.mark.parametrize("quiet", [True, False])
-def test_one_bar_counts_the_updates_of_all_runs(gptlite, monkeypatch, quiet):
-    finished("nano-sweep-01-n_layer=1", 2.0, 6)
-    log = begun("nano-sweep-02-n_layer=2", "model.n_layer=2").path / "metrics.jsonl"
-    console, bar = Mock(), Mock()
-    console.begin.return_value = [bar]
-    monkeypatch.setattr("gptlite.cli.sweep.workers.BAR_INTERVAL", 0)
-    monkeypatch.setattr("gptlite.cli.sweep.workers.Console", Mock(return_value=console))
-    monkeypatch.setattr("gptlite.cli.sweep.workers.has_cursor", lambda stream: True)
-    progress = Progress("s", layers_1_to_3(), 2, quiet=quiet)
-    for step in (4, 5):
-        log.write_text(f'{{"step": {step}, "split": "train"}}\n')
-        progress.move_bar()
-    progress.close()
-    assert console.begin.mock_calls == ([] if quiet else [call(18, 10, in_seconds=False)])
-    assert console.progress.mock_calls == ([] if quiet else [call(10), call(11)])
-    assert bar.close.called is not quiet
 
 
 def test_a_diverged_point_does_not_stop_the_others_and_sets_the_exit_code(gptlite, monkeypatch):

@@ -20,13 +20,10 @@ from gptlite.runs.compare import (
     T_QUANTILES,
     T_ROWS,
     MeanDifference,
-    curve_points,
     differences,
     find_differing_keys,
     find_seed_group,
     group_seeds,
-    interpolate,
-    shared_positions,
     uncommon_values,
     unused_seeds,
 )
@@ -303,34 +300,9 @@ def test_differences_are_other_values_and_missing_keys():
     assert differences({"a": 1, "b": 2, "c": None}, {"a": 1, "b": True, "d": None}) == ["b", "c", "d"]
 
 
-def test_curves_are_over_steps_tokens_or_seconds(tmp_path):
+def test_a_curve_has_the_evaluations_by_step(tmp_path):
     summary, _ = read_run(written(tmp_path, "a", 3.0, 2.0))
-    curve = read_curve(summary)
-    assert curve == [Evaluation(100, 12800, 10.0, 3.0), Evaluation(200, 25600, 20.0, 2.0)]
-    assert curve_points(curve, "tokens") == [(12800, 3.0), (25600, 2.0)]
-    assert curve_points(curve, "seconds") == [(10.0, 3.0), (20.0, 2.0)]
-
-
-def test_a_curve_is_interpolated_linearly_between_evaluations():
-    curve = [(10.0, 4.0), (20.0, 2.0), (40.0, 1.0)]
-    read = [interpolate(curve, x) for x in (10.0, 15.0, 25.0, 40.0)]
-    assert [each.bits_per_byte for each in read] == [4.0, 3.0, 1.75, 1.0]
-    assert [each.interpolated for each in read] == [False, True, True, False]
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "places"),
-    [
-        ([1, 2, 3, 4, 5], [1, 2, 3, 4, 5], [1, 3, 5]),  # both evaluated there
-        ([1, 3], [2, 4], [2, 3]),  # only where both curves are
-        ([1, 2], [3, 4], []),
-        ([2], [1, 3], [2]),
-        ([], [1], []),
-    ],
-)
-def test_curves_are_compared_only_where_both_exist(a, b, places):
-    curves = [[(float(x), 1.0) for x in xs] for xs in (a, b)]
-    assert shared_positions(*curves, most=3) == places
+    assert read_curve(summary) == [Evaluation(100, 10.0, 3.0), Evaluation(200, 20.0, 2.0)]
 
 
 def test_samples_are_those_of_complete_lines(tmp_path):

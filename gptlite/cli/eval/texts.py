@@ -149,7 +149,7 @@ def find_prepared(models: Sequence[SelectedModel], alternative: str = "") -> dic
             prepared = find_text(run, model.cfg)
             if prepared is None:
                 raise RunError(
-                    f"the prepared text {run.recorded('prepared', str)} is missing. If it was moved, add "
+                    f"the prepared text {run.info['prepared']} is missing. If it was moved, add "
                     f"--set data.dir=FOLDER.{alternative}",
                     where=str(run.path),
                 )

@@ -1,4 +1,4 @@
-"""`gptlite runs diff`: the configs, curves and samples of two runs next to each other."""
+"""`gptlite runs diff`: the configs and samples of two runs next to each other."""
 
 from __future__ import annotations
 
@@ -12,24 +12,19 @@ from gptlite.cli.runs.table import row_cells
 from gptlite.cli.tables import PAGE_WIDTH, format_table, side_by_side, terminal_width
 from gptlite.cli.terminal import on_one_line, shell_name
 from gptlite.config.yaml import write
-from gptlite.formatting import clock_time, counted
+from gptlite.formatting import counted
 from gptlite.runs.compare import (
     SEED,
-    Axis,
     MeanDifference,
     RunGroup,
-    curve_points,
     differences,
     find_seed_group,
-    interpolate,
-    shared_positions,
     unused_seeds,
 )
 from gptlite.runs.run import CONFIG, DEFAULT_FOLDER, runs_folder
-from gptlite.runs.summary import Summary, read_curve, read_samples
+from gptlite.runs.summary import Summary, read_samples
 
 HEADERS = ("", "config", "difference")  # that no run's column may have
-N_PLACES = 5  # at which curves are compared
 SMALLEST_COLUMN = 12
 MORE_SEEDS = 3  # to train where a setting has one
 
@@ -55,7 +50,6 @@ def describe_differences(a: Summary, b: Summary, others: Sequence[Summary]) -> I
                 f"{name} has no mask (model.variant: no_mask): it reads the tokens that it is scored on, so its scores "
                 "are no predictions"
             )
-    yield from _compare_curves(a, b, names)
     yield from _compare_with_seeds(a, b, names, others)
     samples = {}
     for run, name in zip((a, b), names, strict=True):
@@ -70,36 +64,6 @@ def _two_columns(title: str, keys: Sequence[str], names: Sequence[str], values: 
     """Return a table with a line per key and the values of both runs."""
     columns = {title: keys, **dict(zip(names, values, strict=True))}
     return format_table(columns, terminal_width(), shrinkable=dict.fromkeys((*names, title), SMALLEST_COLUMN))
-
-
-def _compare_curves(a: Summary, b: Summary, names: Sequence[str]) -> Iterator[str]:
-    curves = [read_curve(run) for run in (a, b)]
-    axes: dict[str, Axis] = {"tokens": "tokens", "time": "seconds"}
-    interpolated = False
-    for title, axis in axes.items():
-        of_a, of_b = (curve_points(curve, axis) for curve in curves)
-        places = shared_positions(of_a, of_b, N_PLACES)
-        yield "\n"
-        if not places:
-            yield f"no evaluations at equal {title}\n"
-            continue
-        pairs = [(interpolate(of_a, x), interpolate(of_b, x)) for x in places]
-        interpolated = interpolated or any(value.interpolated for pair in pairs for value in pair)
-        columns = {f"at equal {title}": [_format_place(x, axis) for x in places]}
-        for name, values in zip(names, zip(*pairs, strict=True), strict=True):
-            columns[name] = [f"{'~' if value.interpolated else ''}{value.bits_per_byte:.4f}" for value in values]
-        columns["difference"] = [f"{right.bits_per_byte - left.bits_per_byte:+.4f}" for left, right in pairs]
-        shrinkable = dict.fromkeys(names, SMALLEST_COLUMN)
-        yield format_table(
-            columns, terminal_width(), numbers=list(columns), shrinkable=shrinkable, dropped=["difference"]
-        )
-    yield _wrapped("bits per byte of the validation text" + "; ~ interpolated between two evaluations" * interpolated)
-
-
-def _format_place(x: float, axis: Axis) -> str:
-    if axis != "seconds":
-        return f"{x:,.0f}"
-    return f"{x:.1f} s" if x < 60 else clock_time(x)
 
 
 def _compare_with_seeds(a: Summary, b: Summary, names: Sequence[str], others: Sequence[Summary]) -> Iterator[str]:

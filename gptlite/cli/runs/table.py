@@ -1,10 +1,8 @@
-"""`gptlite runs list`: which runs, in which order, as a table, JSON or CSV."""
+"""`gptlite runs list`: which runs, in which order, as a table or JSON."""
 
 from __future__ import annotations
 
-import csv
 import difflib
-import io
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -28,7 +26,7 @@ DROPPED = ("tokenizer", "elapsed", "tok/s", "params", "loss", "at", "tokens", "s
 SHRINKABLE = {"run": 16, "differs": 22}
 STATE_STYLES = {"running": "cyan", "finished": "green", "stopped": "yellow", "diverged": "red", FAILED: "red"}
 
-# The columns of --csv and the keys of --json. Figures of runs that differ only in their seed are means.
+# The keys of --json. Figures of runs that differ only in their seed are means.
 FIGURES: Mapping[str, Callable[[RunGroup], Any]] = {
     "name": lambda row: row.first.name,
     "seeds": lambda row: len(row.runs),
@@ -174,13 +172,3 @@ def as_json(rows: Sequence[RunGroup]) -> str:
         for row in rows
     ]
     return json.dumps({"runs": entries}, ensure_ascii=False) + "\n"
-
-
-def as_csv(rows: Sequence[RunGroup]) -> str:
-    """Return a header and a line per row: the keys of FIGURES, then the config keys that differ."""
-    keys = find_differing_keys(rows)
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow([*FIGURES, *keys])
-    writer.writerows([*(figure(row) for figure in FIGURES.values()), *map(row.value, keys)] for row in rows)
-    return file.getvalue()

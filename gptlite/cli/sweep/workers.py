@@ -1,7 +1,7 @@
 """Worker processes of a sweep, one per run, so that the memory and failures of a run do not affect the others.
 
 With one job, the run that trains writes to the terminal itself. With more, only the errors and new warnings of the
-runs are passed on, and one progress bar counts the updates of all.
+runs are passed on.
 """
 
 from __future__ import annotations
@@ -24,14 +24,11 @@ from gptlite.cli.terminal import Console
 from gptlite.compute.threads import VARIABLE, available_threads
 from gptlite.errors import Diverged, Interrupted
 from gptlite.formatting import counted
-from gptlite.loggers.metrics import Sink
-from gptlite.loggers.progress_bar import has_cursor
 from gptlite.runs.summary import read_run
 from gptlite.storage import files
 from gptlite.training.signals import SAVE, STOP, Signals
 
 POLL = 0.1  # seconds between checks of the workers
-BAR_INTERVAL = 1.0  # seconds between updates of the bar
 TAIL = 20  # lines shown of a worker that a bug has ended
 EXPLAINED = (0, 2, 3, 4, *STOPPED)  # exit codes of workers that have printed a message of their own
 
@@ -101,18 +98,13 @@ class Progress:
     """Prints a line when a run starts or ends, and with several jobs what is new in the output of the workers."""
 
     def __init__(self, sweep: str, runs: Sequence[SweepRun], jobs: int, *, quiet: bool) -> None:
-        self._runs, self._jobs, self._console = runs, jobs, Console(quiet=quiet)
+        self._jobs, self._console = jobs, Console(quiet=quiet)
         self.say = self._console.say  # lines that --quiet hides
         self._errors = Console() if quiet else self._console
         self._labels = {run.name: f"[{number}/{len(runs)}]" for number, run in enumerate(runs, start=1)}
         self._warnings: set[str] = set()  # most concern every run
-        # Updates that need no more waiting: all of those of a run that has ended, however it did.
-        self._updates = {run.name: run.cfg.train.updates or 0 for run in runs}
-        self._done = {run.name: self._updates[run.name] for run in runs if run.is_done}
-        self._shows_bar = jobs > 1 and not quiet and has_cursor(sys.stderr) and all(self._updates.values())
-        self._bar: Sequence[Sink] = ()
-        self._drawn_at = time.monotonic()
-        done = f", {len(self._done)} of them finished" if self._done else ""
+        over = sum(run.is_done for run in runs)
+        done = f", {over} of them finished" if over else ""
         self.say(f"sweep {sweep}: {counted(len(runs), 'run')} in {runs[0].path.parent}{done}")
 
     def started(self, run: SweepRun) -> None:
@@ -132,8 +124,6 @@ class Progress:
         """Print how a run ended, with its best score, and if a bug ended it the last lines of the worker."""
         for line in () if code in EXPLAINED else tail:
             self._errors.say(f"{self._labels[run.name]} {line}")
-        if code not in STOPPED:
-            self._done[run.name] = self._updates[run.name]
         end = f"failed with exit code {code}"
         if run.started:
             summary, _ = read_run(run)
@@ -141,21 +131,6 @@ class Progress:
             best = summary.best_bits_per_byte
             end = f"{state} at step {summary.step}" + ("" if best is None else f": {best:.3f} bits per byte")
         self.say(f"{self._labels[run.name]} {run.name} {end}")
-
-    def move_bar(self) -> None:
-        """Move the bar, at most once a second."""
-        if not self._shows_bar or time.monotonic() < self._drawn_at + BAR_INTERVAL:
-            return
-        self._drawn_at = time.monotonic()
-        going = [run for run in self._runs if run.name not in self._done and run.started]
-        done = sum(self._done.values()) + sum(read_run(run)[0].step for run in going)
-        self._bar = self._bar or self._console.begin(sum(self._updates.values()), done, in_seconds=False)
-        self._console.progress(done)
-
-    def close(self) -> None:
-        """Close the bar."""
-        for sink in self._bar:
-            sink.close()
 
     def answer_signal(self, line: str) -> None:
         """Print a line from a signal handler; a run that has the terminal prints its own."""
@@ -188,7 +163,6 @@ def train_runs(
                         workers.remove(worker)
                         codes[worker.run.name] = worker.wait()
                         progress.ended(worker.run, codes[worker.run.name], worker.tail)
-                progress.move_bar()
                 request = signals.take_request()
                 for worker in workers:
                     worker.pass_on(request)
@@ -201,5 +175,4 @@ def train_runs(
                 worker.pass_on(STOP)
             for worker in workers:
                 worker.wait()
-            progress.close()
     return codes

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -71,11 +71,15 @@ def process(run: SweepRun, code: str) -> Worker:
 
 
 class Watched(Progress):
-    """A Progress that calls a function whenever it could move its bar."""
+    """A Progress that calls a function whenever a worker is looked at."""
 
-    def __init__(self, runs: list[SweepRun], jobs: int, move_bar: Callable[[], object] = lambda: None) -> None:
+    def __init__(self, runs: list[SweepRun], jobs: int, at_poll: Callable[[], object] = lambda: None) -> None:
         super().__init__("s", runs, jobs, quiet=False)
-        self.move_bar = move_bar  # type: ignore[assignment]
+        self.at_poll = at_poll
+
+    def wrote(self, run: SweepRun, lines: Sequence[str]) -> None:
+        self.at_poll()
+        super().wrote(run, lines)
 
 
 def train(runs: list[SweepRun], codes: Mapping[int, str], jobs: int, at_poll: Callable[[], object] = lambda: None):
