@@ -84,12 +84,6 @@ def find_seed_group(run: Summary, others: Sequence[Summary]) -> RunGroup:
     return max(groups, key=lambda group: len(group.runs), default=RunGroup([run]))
 
 
-def unused_seeds(run: Summary, others: Sequence[Summary], n: int) -> list[int]:
-    """Return the `n` smallest seeds from 1 on that no run of the setting of `run` has."""
-    used = {other.config.get(SEED) for other in [run, *_same_setting(run, others)]}
-    return [seed for seed in range(1, n + len(used) + 1) if seed not in used][:n]
-
-
 @dataclass(frozen=True)
 class MeanDifference:
     """The mean of some values minus that of others, its standard error, and the degrees of freedom of its t."""

@@ -12,8 +12,7 @@ from gptlite.errors import UserError
 from gptlite.loggers.log_files import LogEnd, starts_with
 from gptlite.runs.checkpoint import Checkpoint, open_step, step_folders
 from gptlite.runs.find_text import find_text
-from gptlite.runs.names import INFO
-from gptlite.runs.run import CONFIG, Run
+from gptlite.runs.run import CONFIG, INFO, Run
 from gptlite.storage.sealed import MANIFEST
 from gptlite.storage.sealed_json import read_sealed
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gptlite.cli.eval.models import SelectedModel
-from gptlite.cli.files import check_text_file
+from gptlite.cli.terminal import check_text_file
 from gptlite.errors import DataError, Problem, RunError, gathered, located
 
 if TYPE_CHECKING:

@@ -91,7 +91,7 @@ def list_runs(
     if as_json:
         emit(table.as_json(rows))
     elif rows:
-        emit(table.as_table(rows), styled=True)
+        emit(table.as_table(rows))
     else:
         none = f"none of {counted(len(runs), 'run')} matches --filter" if runs else "no runs yet"
         Console().say(f"{root}: {none}")
@@ -113,7 +113,7 @@ def diff(
     folders = dict.fromkeys(summary.run.path.resolve().parent for summary in summaries)
     others = [other for folder in folders for other in read_runs(folder)[0]]
     for text in describe_differences(summaries[0], summaries[1], others):
-        emit(text, styled=True)
+        emit(text)
 
 
 @app.command("rm", cls=Command)

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import mean
 
 from gptlite.cli.runs.table import row_cells
-from gptlite.cli.tables import PAGE_WIDTH, format_table, side_by_side, terminal_width
+from gptlite.cli.tables import PAGE_WIDTH, format_table, terminal_width
 from gptlite.cli.terminal import on_one_line, shell_name
 from gptlite.config.yaml import write
 from gptlite.formatting import counted
@@ -19,14 +19,12 @@ from gptlite.runs.compare import (
     RunGroup,
     differences,
     find_seed_group,
-    unused_seeds,
 )
 from gptlite.runs.run import CONFIG, DEFAULT_FOLDER, runs_folder
 from gptlite.runs.summary import Summary, read_samples
 
 HEADERS = ("", "config", "difference")  # that no run's column may have
 SMALLEST_COLUMN = 12
-MORE_SEEDS = 3  # to train where a setting has one
 
 
 def describe_differences(a: Summary, b: Summary, others: Sequence[Summary]) -> Iterator[str]:
@@ -51,13 +49,10 @@ def describe_differences(a: Summary, b: Summary, others: Sequence[Summary]) -> I
                 "are no predictions"
             )
     yield from _compare_with_seeds(a, b, names, others)
-    samples = {}
     for run, name in zip((a, b), names, strict=True):
-        step, text = next(reversed(read_samples(run.run)), (None, ""))
-        samples[f"{name}, no sample" if step is None else f"{name}, sample at step {step}"] = text
-    if any(samples.values()):
-        yield "\n"
-        yield side_by_side(samples, terminal_width())
+        for step, text in read_samples(run.run)[-1:]:
+            yield f"\n{name}, sample at step {step}\n"
+            yield from (f"  {on_one_line(line)}\n" for line in text.split("\n"))
 
 
 def _two_columns(title: str, keys: Sequence[str], names: Sequence[str], values: Sequence[Sequence[str]]) -> str:
@@ -90,7 +85,7 @@ def _compare_with_seeds(a: Summary, b: Summary, names: Sequence[str], others: Se
         said = _judge(scores, names, seeds)
     elif all(scores):
         said = f"cannot tell which is better from {seeds}: seeds differ, too. To train more seeds:"
-        commands = [_train_seeds(run, others) for run, own in zip((a, b), scores, strict=True) if len(own) == 1]
+        commands = [_train_seeds(run) for run, own in zip((a, b), scores, strict=True) if len(own) == 1]
     else:
         return
     yield "\n" + _wrapped(said)
@@ -119,13 +114,11 @@ def _judge(scores: Sequence[Sequence[float]], names: Sequence[str], seeds: str) 
     )
 
 
-def _train_seeds(run: Summary, others: Sequence[Summary]) -> str:
+def _train_seeds(run: Summary) -> str:
     """Return the arguments that train more seeds of a run's setting, in its folder."""
-    seeds = unused_seeds(run, others, MORE_SEEDS)
     folder = run.run.path.resolve().parent
     is_default = runs_folder(str(run.config.get("run.dir", DEFAULT_FOLDER))).resolve() == folder
-    words = ["--config", str(run.run.path / CONFIG), "--sweep", f"{SEED}={','.join(map(str, seeds))}"]
-    words += ["--name", f"{run.name}-seeds-{seeds[0]}"]
+    words = ["--config", str(run.run.path / CONFIG), "--sweep", f"{SEED}=1,2,3", "--name", f"{run.name}-seeds"]
     words += [] if is_default else ["--set", f"run.dir={write(str(folder))}"]
     return f"train {shlex.join(words)}"
 

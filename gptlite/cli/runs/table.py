@@ -24,7 +24,6 @@ NUMBERS = ("step", "tokens", "params", "bits/byte", "at", "loss", "tok/s", "elap
 # Columns that a narrow terminal leaves out, in this order.
 DROPPED = ("tokenizer", "elapsed", "tok/s", "params", "loss", "at", "tokens", "step", "state", "differs", "bits/byte")
 SHRINKABLE = {"run": 16, "differs": 22}
-STATE_STYLES = {"running": "cyan", "finished": "green", "stopped": "yellow", "diverged": "red", FAILED: "red"}
 
 # The keys of --json. Figures of runs that differ only in their seed are means.
 FIGURES: Mapping[str, Callable[[RunGroup], Any]] = {
@@ -135,9 +134,7 @@ def format_rows(rows: Sequence[Mapping[str, str]], headers: Sequence[str]) -> st
     """Return a table of runs that fits the terminal. Columns without any cell are left out."""
     columns = {header: [row.get(header, "") for row in rows] for header in headers}
     filled = {header: cells for header, cells in columns.items() if any(cells)}
-    return format_table(
-        filled, terminal_width(), numbers=NUMBERS, shrinkable=SHRINKABLE, dropped=DROPPED, styles=STATE_STYLES
-    )
+    return format_table(filled, terminal_width(), numbers=NUMBERS, shrinkable=SHRINKABLE, dropped=DROPPED)
 
 
 def row_cells(row: RunGroup) -> dict[str, str]:

@@ -26,7 +26,7 @@ from gptlite.config.saved import shortened
 from gptlite.errors import ConfigError, Interrupted, Problem, gathered, located
 from gptlite.formatting import Say
 from gptlite.runs.compare import SEED, RunGroup, group_seeds
-from gptlite.runs.names import check_name
+from gptlite.runs.run import check_name
 from gptlite.runs.summary import read_curve
 from gptlite.training.signals import Signals
 
@@ -51,7 +51,7 @@ def run_sweep(options: TrainOptions) -> None:
         over = f"{sum(run.is_done for run in runs)} of {len(runs)} runs are finished"
         sentence = f"stopped; every run is saved. {over}. Continue with:\n  {options.to_continue_sweep}"
         raise Interrupted(signals.received, sentence, where=f"sweep {name}")
-    emit(report(runs, codes, progress.say), styled=True)
+    emit(report(runs, codes, progress.say))
     if code := next((codes[run.name] for run in runs if codes[run.name]), 0):
         raise typer.Exit(code)
 
