@@ -53,13 +53,6 @@ def with_tokenizer(cfg: RunConfig, say: Say = say_nothing) -> RunConfig:
     return cfg.model_copy(update={"tokenizer": section})
 
 
-def tokenizer_of(run: Run, cfg: RunConfig) -> RunConfig:
-    """Return the config with the tokenizer that a run itself holds. Raise DataError if it holds none."""
-    with located(f"run {run.name}"):
-        folder = _folder_of(run, cfg)
-    return cfg.model_copy(update={"tokenizer": _section_of(load(folder), str(folder.absolute()))})
-
-
 def check_given(asked: TokenizerSection, found: TokenizerSection, name: str) -> None:
     """Raise ConfigError for values that were given beside `tokenizer.from`, and are not those of its tokenizer."""
     problems = []

@@ -22,7 +22,7 @@ from gptlite.data.preparing.fingerprint import compute_fingerprint
 from gptlite.data.preparing.prepare import prepare
 from gptlite.data.sources.sources import absolute_spec
 from gptlite.errors import DataError, RunError
-from gptlite.runs.find_text import check_given, find_text, tokenizer_of, with_tokenizer
+from gptlite.runs.find_text import check_given, find_text, with_tokenizer
 from gptlite.runs.run import CONFIG, TOKENIZER, TOKENIZER_FROM, Run, runs_folder
 from gptlite.tokenizers.base import fingerprint_inputs
 from gptlite.training.listener import Listener, SilentListener
@@ -156,8 +156,8 @@ def find_inputs(run: Run, request: Request, listener: Listener) -> tuple[RunConf
     prepared = find_text(run, cfg)
     if prepared is None:
         listener.say(f"{run.info['prepared']} no longer exists; preparing the text again")
-        with_its_tokenizer = cfg if cfg.tokenizer.from_ is None else tokenizer_of(run, cfg)
-        prepared = prepare(cfg.data, with_its_tokenizer.tokenizer, listener.say)
+        its_own = {} if cfg.tokenizer.from_ is None else {"tokenizer.from": str(run.path.absolute())}
+        prepared = prepare(cfg.data, with_tokenizer(cfg.with_values(its_own)).tokenizer, listener.say)
     check_same_text(run, prepared.manifest.fingerprint)
     prepared.verify()
     return cfg, prepared
