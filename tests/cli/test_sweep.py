@@ -19,8 +19,7 @@ from typing import Any
 import pytest
 
 from gptlite.cli.sweep.command import plan_sweep, report
-from gptlite.cli.sweep.sweep_runs import SweepRun, check_unchanged
-from gptlite.cli.sweep.workers import Progress
+from gptlite.cli.sweep.workers import Progress, SweepRun, check_unchanged
 from gptlite.cli.train.options import TrainOptions
 from gptlite.config.loading import dump_config, load_config
 from gptlite.errors import UserError
@@ -147,7 +146,7 @@ def cells(out: str) -> list[list[str]]:
 
 @pytest.mark.usefixtures("no_processes")
 def test_seeds_share_a_row_and_the_best_row_comes_first(gptlite, monkeypatch):
-    monkeypatch.setattr("gptlite.cli.sweep.sweep_runs.check_text", lambda runs, cfg: None)
+    monkeypatch.setattr("gptlite.cli.sweep.workers.check_text", lambda runs, cfg: None)
     bests = {(1, 1): 2.0, (1, 2): 2.2, (2, 1): 1.0, (2, 2): 1.5}
     for number, ((layers, seed), best) in enumerate(bests.items(), start=1):
         name = f"nano-sweep-0{number}-n_layer={layers}-seed={seed}"
@@ -156,9 +155,9 @@ def test_seeds_share_a_row_and_the_best_row_comes_first(gptlite, monkeypatch):
     result = gptlite("train", "-c", "nano.yaml", *words)
     assert result.code == 0
     assert cells(result.out) == [
-        ["run", "state", "n_layer", "bits/byte", "at", "loss"],
-        ["nano-sweep-03-n_layer=2-seed=1 (2 seeds)", "finished", "2", "1.2500 ±0.3536", "6", "2.5000"],
-        ["nano-sweep-01-n_layer=1-seed=1 (2 seeds)", "finished", "1", "2.1000 ±0.1414", "3", "4.2000"],
+        ["run", "state", "bits/byte", "at", "differs"],
+        ["nano-sweep-03-n_layer=2-seed=1 (2 seeds)", "finished", "1.2500 ±0.3536", "6", "n_layer 2"],
+        ["nano-sweep-01-n_layer=1-seed=1 (2 seeds)", "finished", "2.1000 ±0.1414", "3", "n_layer 1"],
     ]
     assert "  gptlite sample nano-sweep-03-n_layer=2-seed=1 --prompt" in result.out.replace(sys.prefix + "/bin/", "")
     assert result.out.splitlines()[-1].endswith("tensorboard --logdir runs")
@@ -166,16 +165,16 @@ def test_seeds_share_a_row_and_the_best_row_comes_first(gptlite, monkeypatch):
 
 @pytest.mark.usefixtures("no_processes")
 def test_a_model_without_a_mask_comes_last_whatever_its_score_and_no_command_names_it(gptlite, monkeypatch):
-    monkeypatch.setattr("gptlite.cli.sweep.sweep_runs.check_text", lambda runs, cfg: None)
+    monkeypatch.setattr("gptlite.cli.sweep.workers.check_text", lambda runs, cfg: None)
     for number, (variant, best) in enumerate({"no_mask": 0.1, "null": 2.0, "no_norm": 1.5}.items(), start=1):
         finished(f"nano-sweep-0{number}-variant={variant}", best, 6, f"model.variant={variant}")
     result = gptlite("train", "-c", "nano.yaml", "--sweep", "model.variant=no_mask,null,no_norm", "--continue")
     assert result.code == 0
     assert cells(result.out) == [
-        ["run", "state", "variant", "bits/byte", "at", "loss"],
-        ["nano-sweep-03-variant=no_norm", "finished", "no_norm", "1.5000", "6", "3.0000"],
-        ["nano-sweep-02-variant=null", "finished", "null", "2.0000", "6", "4.0000"],
-        ["nano-sweep-01-variant=no_mask", "finished", "no_mask", "0.1000 (no mask)", "6", "0.2000"],
+        ["run", "state", "bits/byte", "at", "differs"],
+        ["nano-sweep-03-variant=no_norm", "finished", "1.5000", "6", "variant no_norm"],
+        ["nano-sweep-02-variant=null", "finished", "2.0000", "6", "variant null"],
+        ["nano-sweep-01-variant=no_mask", "finished", "0.1000 (no mask)", "6", "variant no_mask"],
     ]
     commands = result.out.partition("next:\n")[2]
     assert "runs diff nano-sweep-03-variant=no_norm nano-sweep-02-variant=null\n" in commands
@@ -183,16 +182,16 @@ def test_a_model_without_a_mask_comes_last_whatever_its_score_and_no_command_nam
 
 
 @pytest.mark.parametrize("code", [2, 137])
-def test_failed_points_have_rows_whether_or_not_their_run_started(gptlite, capfd, code):
+def test_failed_points_are_named_whether_or_not_their_run_started(gptlite, capfd, code):
     runs = layers_1_to_3()
     finished("nano-sweep-03-n_layer=3", 2.0, 6, "model.n_layer=3")
     begun("nano-sweep-02-n_layer=2", "model.n_layer=2")
     text = report(runs, dict(zip((run.name for run in runs), (code, code, 0), strict=True)), print)
-    assert [row[:3] for row in cells(text)] == [
-        ["run", "state", "n_layer"],
-        ["nano-sweep-03-n_layer=3", "finished", "3"],
-        ["nano-sweep-02-n_layer=2", "failed", "2"],
-        ["nano-sweep-01-n_layer=1", "failed", "1"],
+    assert [row[:2] for row in cells(text)] == [
+        ["run", "state"],
+        ["nano-sweep-03-n_layer=3", "finished"],
+        ["nano-sweep-02-n_layer=2", "stopped"],
+        ["failed: nano-sweep-01-n_layer=1, nano-sweep-02-n_layer=2"],
     ]
     assert "runs diff" not in text
     assert capfd.readouterr().out == ""
@@ -230,9 +229,9 @@ def test_a_diverged_point_does_not_stop_the_others_and_sets_the_exit_code(gptlit
     assert result.code == 3
     end = json.loads(Path("runs/nano-sweep-02-lr=0.01/finished.json").read_text())
     header, good, bad = cells(result.out)
-    assert header == ["run", "state", "lr", "bits/byte", "at", "loss"]
-    assert good[:5] == ["nano-sweep-02-lr=0.01", "finished", "0.01", f"{end['best_bits_per_byte']:.4f}", "6"]
-    assert bad == ["nano-sweep-01-lr=1e+30", "diverged", "1.0e+30"]
+    assert header == ["run", "state", "bits/byte", "at", "differs"]
+    assert good == ["nano-sweep-02-lr=0.01", "finished", f"{end['best_bits_per_byte']:.4f}", "6", "lr 0.01"]
+    assert bad == ["nano-sweep-01-lr=1e+30", "diverged", "lr 1.0e+30"]
     assert "[1/2] error: step " in result.err
     assert "[2/2] nano-sweep-02-lr=0.01 finished at step 6: " in result.err
     # Both are over: nothing is left to train, and the answer is the same.
@@ -246,9 +245,9 @@ def test_runs_of_a_sweep_over_epochs_are_over_when_their_updates_are_made(gptlit
     words = ["train", "-c", "nano.yaml", "--sweep", "train.epochs=0.02,0.05"]  # of 881 windows, in batches of 8
     result = gptlite(*words, "--jobs", "2")
     assert result.code == 0, result.err
-    assert sorted(row[:3:2] + row[4:5] for row in cells(result.out)[1:]) == [
-        ["nano-sweep-01-epochs=0.02", "0.02", "3"],
-        ["nano-sweep-02-epochs=0.05", "0.05", "6"],
+    assert sorted((row[0], row[3]) for row in cells(result.out)[1:]) == [
+        ("nano-sweep-01-epochs=0.02", "3"),
+        ("nano-sweep-02-epochs=0.05", "6"),
     ]
     monkeypatch.setattr("gptlite.cli.sweep.workers.subprocess.Popen", None)
     again = gptlite(*words, "--continue")
@@ -345,7 +344,8 @@ def test_a_run_that_another_process_trains_is_an_error_of_that_run_and_the_other
         result = gptlite(*longer)
     assert (result.code, len(result.errors)) == (2, 1)
     assert "[1/2] nano-sweep-01-lr=0.001 failed with exit code 2" in result.err
-    assert [row[1] for row in cells(result.out)[1:]] == ["finished", "running"]
+    assert [row[1] for row in cells(result.out)[1:3]] == ["finished", "running"]
+    assert "\nfailed: nano-sweep-01-lr=0.001\n" in result.out
     again = gptlite(*longer)
     assert (again.code, [row[1] for row in cells(again.out)[1:]]) == (0, ["finished", "finished"])
 

@@ -18,11 +18,10 @@ from gptlite.runs.run import Run
 from gptlite.runs.summary import Summary, read_run
 
 LONGEST_VALUE = 24  # characters of a config value
-FAILED = "failed"
 
-NUMBERS = ("step", "tokens", "params", "bits/byte", "at", "loss", "tok/s", "elapsed")
+NUMBERS = ("step", "tokens", "params", "bits/byte", "at", "tok/s", "elapsed")
 # Columns that a narrow terminal leaves out, in this order.
-DROPPED = ("tokenizer", "elapsed", "tok/s", "params", "loss", "at", "tokens", "step", "state", "differs", "bits/byte")
+DROPPED = ("tokenizer", "elapsed", "tok/s", "params", "at", "tokens", "step", "state", "differs", "bits/byte")
 SHRINKABLE = {"run": 16, "differs": 22}
 
 # The keys of --json. Figures of runs that differ only in their seed are means.
@@ -120,20 +119,15 @@ def _config_key(option: str, name: str, runs: Sequence[Summary], others: Sequenc
     raise ConfigError(f"{name} is neither a key of the config nor one of {', '.join(others)}. {advice}", where=option)
 
 
-def as_table(rows: Sequence[RunGroup]) -> str:
-    """Return a line per row, which says in what its config differs from the others."""
-    short_keys = shortened(find_differing_keys(rows))
-    table = []
-    for row, own in zip(rows, uncommon_values(rows), strict=True):
-        differs = ", ".join(f"{short_keys[key]} {short_value(value)}" for key, value in own.items())
-        table.append({**row_cells(row), "differs": differs})
-    return format_rows(table, list(table[0]))
-
-
-def format_rows(rows: Sequence[Mapping[str, str]], headers: Sequence[str]) -> str:
-    """Return a table of runs that fits the terminal. Columns without any cell are left out."""
-    columns = {header: [row.get(header, "") for row in rows] for header in headers}
-    filled = {header: cells for header, cells in columns.items() if any(cells)}
+def as_table(rows: Sequence[RunGroup], headers: Iterable[str] = tuple(COLUMNS)) -> str:
+    """Return a line per row, without empty columns, which says in what its config differs from the others."""
+    short_keys, cells = shortened(find_differing_keys(rows)), list(map(row_cells, rows))
+    columns = {header: [row[header] for row in cells] for header in headers}
+    columns["differs"] = [
+        ", ".join(f"{short_keys[key]} {short_value(value)}" for key, value in own.items())
+        for own in uncommon_values(rows)
+    ]
+    filled = {header: column for header, column in columns.items() if any(column)}
     return format_table(filled, terminal_width(), numbers=NUMBERS, shrinkable=SHRINKABLE, dropped=DROPPED)
 
 

@@ -16,8 +16,7 @@ from unittest.mock import Mock
 import pytest
 
 from gptlite.cli.sweep import workers as module
-from gptlite.cli.sweep.sweep_runs import SweepRun, sweep_runs
-from gptlite.cli.sweep.workers import Progress, Worker, environment_for, start, train_runs
+from gptlite.cli.sweep.workers import Progress, SweepRun, Worker, environment_for, start, sweep_runs, train_runs
 from gptlite.compute.choice import Choice
 from gptlite.config.grid import SweepAxis, points
 from gptlite.config.loading import dump_config
