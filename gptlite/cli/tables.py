@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from gptlite.cli.terminal import on_one_line
 
 GAP = 2  # between columns
-PAGE_WIDTH = 100  # where text is wrapped and there is no terminal
 
 
 def terminal_width() -> int | None:

@@ -8,7 +8,6 @@ import re
 import shlex
 import shutil
 import sys
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -58,10 +57,10 @@ class Console:
         self._sink: ConsoleSink | None = None
 
     def say(self, line: str) -> None:
-        """Print a line, above the progress bar if there is one. On a terminal, long lines break between words."""
+        """Print a line, above the progress bar if there is one."""
         if self._quiet:
             return
-        for part in wrapped(escaped(pasteable(line)), sys.stderr):
+        for part in escaped(pasteable(line)).split("\n"):
             if self._sink is not None:
                 self._sink.say(part)
                 continue
@@ -91,21 +90,6 @@ class Console:
         """Move the progress bar."""
         if self._sink is not None:
             self._sink.progress(step, loss)
-
-
-def wrapped(text: str, stream: TextIO) -> list[str]:
-    """Return the lines of a text as wide as the terminal that `stream` is; as they are if it is none.
-
-    Lines that begin with a space stay whole: commands to copy and rows of tables.
-    """
-    lines = text.split("\n")
-    if not stream.isatty():
-        return lines
-    columns = 80
-    with contextlib.suppress(OSError, ValueError):  # it does not tell its size
-        columns = os.get_terminal_size(stream.fileno()).columns or columns
-    wrapper = textwrap.TextWrapper(columns, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
-    return [part for line in lines for part in ([line] if line[:1].isspace() else wrapper.wrap(line) or [""])]
 
 
 def emit(text: str) -> None:

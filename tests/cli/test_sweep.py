@@ -12,14 +12,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gptlite.cli.sweep.command import plan_sweep, report
-from gptlite.cli.sweep.workers import Progress, SweepRun, check_unchanged
+from gptlite.cli.sweep.command import plan_sweep
+from gptlite.cli.sweep.workers import check_unchanged
 from gptlite.cli.train.options import TrainOptions
 from gptlite.config.loading import dump_config, load_config
 from gptlite.errors import UserError
@@ -179,48 +178,6 @@ def test_a_model_without_a_mask_comes_last_whatever_its_score_and_no_command_nam
     commands = result.out.partition("next:\n")[2]
     assert "runs diff nano-sweep-03-variant=no_norm nano-sweep-02-variant=null\n" in commands
     assert "no_mask" not in commands
-
-
-@pytest.mark.parametrize("code", [2, 137])
-def test_failed_points_are_named_whether_or_not_their_run_started(gptlite, capfd, code):
-    runs = layers_1_to_3()
-    finished("nano-sweep-03-n_layer=3", 2.0, 6, "model.n_layer=3")
-    begun("nano-sweep-02-n_layer=2", "model.n_layer=2")
-    text = report(runs, dict(zip((run.name for run in runs), (code, code, 0), strict=True)), print)
-    assert [row[:2] for row in cells(text)] == [
-        ["run", "state"],
-        ["nano-sweep-03-n_layer=3", "finished"],
-        ["nano-sweep-02-n_layer=2", "stopped"],
-        ["failed: nano-sweep-01-n_layer=1, nano-sweep-02-n_layer=2"],
-    ]
-    assert "runs diff" not in text
-    assert capfd.readouterr().out == ""
-
-
-def layers_1_to_3() -> Sequence[SweepRun]:
-    return plan_sweep(TrainOptions(config="nano.yaml", sweep=["model.n_layer=1,2,3"]))[-1]
-
-
-def test_with_several_jobs_errors_new_warnings_and_ends_are_printed(gptlite, capfd):
-    for quiet in (False, True):
-        runs = layers_1_to_3()
-        progress = Progress("s", runs, 3, quiet=quiet)
-        for run in runs[:2]:
-            progress.wrote(run, ["config: nano.yaml", "warning: short", f"run {run.name}: stopped", "interrupted"])
-        progress.wrote(runs[1], ["error: no such device"])
-        progress.ended(runs[1], 2, ["error: no such device"])
-        progress.ended(runs[2], 1, ["Traceback", "AssertionError"])
-        # (line, whether it is printed under --quiet)
-        expected = [
-            ("sweep s: 3 runs in runs", False),
-            ("[1/3] warning: short", False),
-            ("[2/3] error: no such device", True),
-            ("[2/3] nano-sweep-02-n_layer=2 failed with exit code 2", False),
-            ("[3/3] Traceback", True),
-            ("[3/3] AssertionError", True),
-            ("[3/3] nano-sweep-03-n_layer=3 failed with exit code 1", False),
-        ]
-        assert capfd.readouterr().err.splitlines() == [line for line, always in expected if always or not quiet]
 
 
 def test_a_diverged_point_does_not_stop_the_others_and_sets_the_exit_code(gptlite, monkeypatch):

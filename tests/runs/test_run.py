@@ -62,13 +62,6 @@ def test_invalid_names_are_refused_before_a_folder_is_made(tmp_path: Path, name:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_name_of_a_config_can_be_invalid_too(tmp_path: Path) -> None:
-    with pytest.raises(
-        RunError, match=r"^run latest: a run's name cannot be latest or best, .*\. Choose another name\.$"
-    ):
-        Run.create(tmp_path, None, "latest")
-
-
 def test_a_run_opens_by_name_and_by_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = make(tmp_path / "runs", "small")
     monkeypatch.chdir(tmp_path)
@@ -127,15 +120,6 @@ def test_latest_can_mean_the_newest_unfinished_run(tmp_path: Path) -> None:
     assert Run.open(tmp_path, "latest", unfinished=True).name == "first"
     second.reopen()
     assert Run.open(tmp_path, "latest", unfinished=True).name == "second"
-
-
-def test_run_json_reads_back_with_its_start(tmp_path: Path) -> None:
-    run = make(tmp_path, "small")
-    run.write_setup({"argv": ["gptlite", "train", "\udce4"]}, "run: {}\n")
-    info = run.info
-    assert info["argv"] == ["gptlite", "train", "\udce4"]
-    run.write_setup({**info, "resumed": 1}, "run: {}\n")
-    assert run.info["started_at"] == info["started_at"]
 
 
 def test_the_newest_run_is_the_one_that_started_last_even_after_the_clock_was_set_back(tmp_path: Path) -> None:

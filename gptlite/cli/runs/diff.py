@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shlex
-import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import mean
 
 from gptlite.cli.runs.table import row_cells
-from gptlite.cli.tables import PAGE_WIDTH, format_table, terminal_width
+from gptlite.cli.tables import format_table, terminal_width
 from gptlite.cli.terminal import on_one_line, shell_name
 from gptlite.config.yaml import write
 from gptlite.formatting import counted
@@ -23,7 +22,7 @@ from gptlite.runs.compare import (
 from gptlite.runs.run import CONFIG, DEFAULT_FOLDER, runs_folder
 from gptlite.runs.summary import Summary, read_samples
 
-HEADERS = ("", "config", "difference")  # that no run's column may have
+HEADERS = ("", "config")  # that no run's column may have
 SMALLEST_COLUMN = 12
 
 
@@ -44,9 +43,9 @@ def describe_differences(a: Summary, b: Summary, others: Sequence[Summary]) -> I
         yield "text: not the same. It was changed between the two runs.\n"
     for run, name in zip((a, b), names, strict=True):
         if run.sees_ahead:
-            yield _wrapped(
+            yield (
                 f"{name} has no mask (model.variant: no_mask): it reads the tokens that it is scored on, so its scores "
-                "are no predictions"
+                "are no predictions\n"
             )
     yield from _compare_with_seeds(a, b, names, others)
     for run, name in zip((a, b), names, strict=True):
@@ -88,7 +87,7 @@ def _compare_with_seeds(a: Summary, b: Summary, names: Sequence[str], others: Se
         commands = [_train_seeds(run) for run, own in zip((a, b), scores, strict=True) if len(own) == 1]
     else:
         return
-    yield "\n" + _wrapped(said)
+    yield f"\n{said}\n"
     yield from (f"  {shell_name('gptlite')} {on_one_line(command)}\n" for command in commands)
 
 
@@ -121,7 +120,3 @@ def _train_seeds(run: Summary) -> str:
     words = ["--config", str(run.run.path / CONFIG), "--sweep", f"{SEED}=1,2,3", "--name", f"{run.name}-seeds"]
     words += [] if is_default else ["--set", f"run.dir={write(str(folder))}"]
     return f"train {shlex.join(words)}"
-
-
-def _wrapped(text: str) -> str:
-    return textwrap.fill(text, terminal_width() or PAGE_WIDTH) + "\n"
