@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from benchmarks import busy, lessons, logging_overhead, plan_accuracy, steps
+from benchmarks import busy, logging_overhead, plan_accuracy, steps
 from benchmarks.figures import Figure, Spread
 from benchmarks.interleaved import Interleaved
 from benchmarks.machine import Others
@@ -132,33 +132,6 @@ def test_speed_share_and_memory_follow_from_the_turns_and_limits_from_the_arithm
     assert [figure.holds for figure in figures] == [False, True, False, False, True, False]  # 4.5, 3.2 and 85 %
     assert all(figure.holds for figure in made_up("six", "fp32"))  # 1.3, and no share
     assert all(figure.holds for figure in made_up("bpe", "bf16"))  # only memory is limited
-
-
-def test_a_lesson_is_told_by_its_first_tenth_and_last_update_and_its_last_evaluation() -> None:
-    lines = [
-        {
-            "split": "train",
-            "step": s,
-            "time": {"elapsed": float(s)},
-            "grad_norm/block_1": 1.0 / s,
-            "grad_norm/block_2": s,
-        }
-        for s in range(1, 21)
-    ]
-    name = "attention_entropy/block_1"
-    evaluations = [
-        {"step": 0, "split": "val", name: 2.5},
-        {"step": 10, "split": "val", "loss": 9.0, name: 1.0},
-        {"step": 20, "split": "val", "loss": 2.0, name: 0.5},
-    ]
-    row = lessons.row_of("a", 1, 2, [*lines, *evaluations])
-    assert row == lessons.Row("a", 1, 2.0, [1.0, 0.1, 0.05], [1.0, 10.0, 20.0], [2.5, 0.5], 20.0)
-    assert lessons.row_of("a", 2, 2, lines).loss == float("inf")  # it diverged before it was evaluated
-    other = lessons.Row("a", 2, 3.0, [3.0, 0.1, 0.15], [1.0, 20.0, 20.0], [1.5, None], 20.0)
-    shown = ["a", "2.500", "2.000 to 3.000", "2", "0.1", "0.1", "1", "15", "20"]
-    assert lessons.cells([row, other]) == [*shown, "2.00", "0.50"]
-    silent = lessons.row_of("a", 2, 2, [*lines, {"step": 20, "split": "val", "loss": 2.0}])
-    assert lessons.cells([silent])[-2:] == ["", ""]
 
 
 def test_a_worker_answers_turns_and_says_why_it_cannot(tmp_path: Path) -> None:

@@ -130,14 +130,6 @@ def test_runs_and_prepared_data_inside_a_text_folder_are_left_out(gptlite, train
     assert gptlite("prepare", "-c", "nano.yaml", "--data", "**/*").code == 0
 
 
-def test_several_texts_become_sources_in_the_given_order(gptlite):
-    Path("more.txt").write_text("the cat sat on the hill.\n" * 40)
-    result = gptlite("prepare", "-c", "nano.yaml", "--data", "more.txt", "--data", "story.txt")
-    assert result.code == 0
-    given = json.loads(Path(result.out.splitlines()[-1].split()[-1], "MANIFEST.json").read_text())["sources"]
-    assert [source["name"] for source in given] == ["more.txt", "story.txt"]
-
-
 def test_the_runs_folder_comes_from_the_config_then_the_environment(gptlite, monkeypatch):
     assert runs_folder("mine", {"GPTLITE_RUNS": "theirs"}) == Path("mine")
     assert runs_folder("runs", {"GPTLITE_RUNS": "theirs"}) == Path("theirs")
