@@ -1,7 +1,7 @@
 """The runs of a sweep, and a process for each, so that the memory and failures of a run do not affect the others.
 
 What can be refused is refused before the first one starts. With one job, the run that trains writes to the terminal
-itself. With more, only the errors and new warnings of the runs are passed on.
+itself. With more, only the errors and warnings of a run are passed on, when it has ended.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -124,20 +123,12 @@ def check_unchanged(run: SweepRun, runs: Sequence[SweepRun], configs: Configs) -
 
 @dataclass
 class Worker:
-    """A process that trains one run, what it writes on standard error, and the last lines that were read of that."""
+    """A process that trains one run, and what it writes on standard error."""
 
     run: SweepRun
     process: subprocess.Popen[bytes]
     stderr: TextIO
-    tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL))
-    half_line: str = ""
     is_stopping: bool = False
-
-    def read_lines(self) -> list[str]:
-        """Return the lines that it has written since the last call."""
-        *lines, self.half_line = (self.half_line + self.stderr.read()).split("\n")
-        self.tail += lines
-        return lines
 
     def pass_on(self, request: int) -> None:
         """Ask it to save and go on, or once to save and exit.
@@ -151,11 +142,11 @@ class Worker:
             self.is_stopping = True
             self.process.send_signal(signal.SIGINT if request == STOP + signal.SIGTERM else signal.SIGTERM)
 
-    def wait(self) -> int:
-        """Wait until it has ended; return its exit code, which for death by a signal is that of a shell."""
+    def wait(self) -> tuple[int, list[str]]:
+        """Wait until it has ended; return its exit code, for death by a signal that of a shell, and what it wrote."""
         code = self.process.wait()
-        self.stderr.close()
-        return code if code >= 0 else 128 - code
+        with self.stderr as file:
+            return code if code >= 0 else 128 - code, file.read().splitlines()
 
 
 def environment_for(n_workers: int) -> dict[str, str]:
@@ -184,14 +175,13 @@ def start(run: SweepRun, arguments: Sequence[str], environment: Mapping[str, str
 
 
 class Progress:
-    """Prints a line when a run starts or ends, and with several jobs what is new in the output of the workers."""
+    """Prints a line when a run starts or ends, and with several jobs the errors and warnings that it wrote."""
 
     def __init__(self, sweep: str, runs: Sequence[SweepRun], jobs: int, *, quiet: bool) -> None:
         self._jobs, self._console = jobs, Console(quiet=quiet)
         self.say = self._console.say  # lines that --quiet hides
         self._errors = Console() if quiet else self._console
         self._labels = {run.name: f"[{number}/{len(runs)}]" for number, run in enumerate(runs, start=1)}
-        self._warnings: set[str] = set()  # most concern every run
         over = sum(run.is_done for run in runs)
         done = f", {over} of them finished" if over else ""
         self.say(f"sweep {sweep}: {counted(len(runs), 'run')} in {runs[0].path.parent}{done}")
@@ -200,19 +190,12 @@ class Progress:
         """Print that a worker trains a run."""
         self.say(f"{self._labels[run.name]} {run.name} {'continues' if run.started else 'starts'}")
 
-    def wrote(self, run: SweepRun, lines: Sequence[str]) -> None:
-        """Pass on the errors and new warnings among the lines that a worker wrote."""
-        for line in lines:
-            if line.startswith("error: "):
-                self._errors.say(f"{self._labels[run.name]} {line}")
-            elif line.startswith("warning: ") and line not in self._warnings:
-                self._warnings.add(line)
-                self.say(f"{self._labels[run.name]} {line}")
-
-    def ended(self, run: SweepRun, code: int, tail: Sequence[str]) -> None:
-        """Print how a run ended, with its best score, and if a bug ended it the last lines of the worker."""
-        for line in () if code in EXPLAINED else tail:
-            self._errors.say(f"{self._labels[run.name]} {line}")
+    def ended(self, run: SweepRun, code: int, written: Sequence[str]) -> None:
+        """Print how a run ended, with its best score, and what it wrote: if a bug ended it, the last lines of it."""
+        told = [line for line in written if line.startswith(("error: ", "warning: "))]
+        for line in told if code in EXPLAINED else written[-TAIL:]:
+            say = self.say if line.startswith("warning: ") else self._errors.say
+            say(f"{self._labels[run.name]} {line}")
         end = f"failed with exit code {code}"
         if run.started:
             summary, _ = read_run(run)
@@ -246,12 +229,10 @@ def train_runs(
                     workers.append(start(queue.pop(0)))
                 time.sleep(POLL)
                 for worker in list(workers):
-                    has_ended = worker.process.poll() is not None
-                    progress.wrote(worker.run, worker.read_lines())
-                    if has_ended:
+                    if worker.process.poll() is not None:
                         workers.remove(worker)
-                        codes[worker.run.name] = worker.wait()
-                        progress.ended(worker.run, codes[worker.run.name], worker.tail)
+                        codes[worker.run.name], written = worker.wait()
+                        progress.ended(worker.run, codes[worker.run.name], written)
                 request = signals.take_request()
                 for worker in workers:
                     worker.pass_on(request)

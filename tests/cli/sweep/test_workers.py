@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -69,18 +69,14 @@ def process(run: SweepRun, code: str) -> Worker:
         return Worker(run, child, open(file.name))
 
 
-class Watched(Progress):
-    """A Progress that calls a function whenever a worker is looked at."""
+class Polled(Signals):
+    """Signals that call a function whenever they are looked at."""
 
-    def __init__(
-        self, runs: list[SweepRun], jobs: int, at_poll: Callable[[], object] = lambda: None, *, quiet: bool = False
-    ) -> None:
-        super().__init__("s", runs, jobs, quiet=quiet)
-        self.at_poll = at_poll
+    at_poll: Callable[[], object] = staticmethod(lambda: None)
 
-    def wrote(self, run: SweepRun, lines: Sequence[str]) -> None:
+    def take_request(self) -> int:
         self.at_poll()
-        super().wrote(run, lines)
+        return super().take_request()
 
 
 def train(
@@ -92,9 +88,10 @@ def train(
     quiet: bool = False,
 ):
     """Let workers finish the runs, or run the code at their places. Returns the exit codes and the signal received."""
-    signals = Signals("sweep s", "go on", lambda line: None)
+    signals = Polled("sweep s", "go on", lambda line: None)
+    signals.at_poll = at_poll
     start_one = lambda run: process(run, codes.get(runs.index(run), FINISH))  # noqa: E731
-    done = train_runs(runs, start_one, jobs, Watched(runs, jobs, at_poll, quiet=quiet), signals)
+    done = train_runs(runs, start_one, jobs, Progress("s", runs, jobs, quiet=quiet), signals)
     return [done.get(run.name) for run in runs], signals.received
 
 
@@ -167,7 +164,9 @@ def test_an_error_in_starting_a_run_lets_the_others_save(runs):
         raise ConfigError("changed")
 
     with pytest.raises(ConfigError, match="changed"):
-        train_runs(runs, start_one, 2, Watched(runs, 2), Signals("sweep s", "go on", lambda line: None))
+        train_runs(
+            runs, start_one, 2, Progress("s", runs, 2, quiet=False), Signals("sweep s", "go on", lambda line: None)
+        )
     assert (runs[0].path / "signals").read_text() == f"{int(signal.SIGTERM)} "
 
 
