@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib
-import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from benchmarks import busy, lessons, logging_overhead, plan_accuracy, steps, trainers
+from benchmarks import busy, logging_overhead, plan_accuracy, steps
 from benchmarks.figures import Figure, Spread
 from benchmarks.interleaved import Interleaved
 from benchmarks.machine import Others
-from benchmarks.sizes import SIZES, Size
+from benchmarks.sizes import Size
 from benchmarks.worker import Worker, WorkerFailed
 
 from gptlite.loggers.metrics import MetricLog
@@ -139,54 +134,6 @@ def test_speed_share_and_memory_follow_from_the_turns_and_limits_from_the_arithm
     assert all(figure.holds for figure in made_up("bpe", "bf16"))  # only memory is limited
 
 
-def test_a_lesson_is_told_by_its_first_tenth_and_last_update_and_its_last_evaluation() -> None:
-    lines = [
-        {
-            "split": "train",
-            "step": s,
-            "time": {"elapsed": float(s)},
-            "grad_norm/block_1": 1.0 / s,
-            "grad_norm/block_2": s,
-        }
-        for s in range(1, 21)
-    ]
-    name = "attention_entropy/block_1"
-    evaluations = [
-        {"step": 0, "split": "val", name: 2.5},
-        {"step": 10, "split": "val", "loss": 9.0, name: 1.0},
-        {"step": 20, "split": "val", "loss": 2.0, name: 0.5},
-    ]
-    row = lessons.row_of("a", 1, 2, [*lines, *evaluations])
-    assert row == lessons.Row("a", 1, 2.0, [1.0, 0.1, 0.05], [1.0, 10.0, 20.0], [2.5, 0.5], 20.0)
-    assert lessons.row_of("a", 2, 2, lines).loss == float("inf")  # it diverged before it was evaluated
-    other = lessons.Row("a", 2, 3.0, [3.0, 0.1, 0.15], [1.0, 20.0, 20.0], [1.5, None], 20.0)
-    shown = ["a", "2.500", "2.000 to 3.000", "2", "0.1", "0.1", "1", "15", "20"]
-    assert lessons.cells([row, other]) == [*shown, "2.00", "0.50"]
-    silent = lessons.row_of("a", 2, 2, [*lines, {"step": 20, "split": "val", "loss": 2.0}])
-    assert lessons.cells([silent])[-2:] == ["", ""]
-
-
-@pytest.mark.slow
-def test_lessons_are_trained_with_every_seed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "story.txt").write_text("to be or not to be, that is the question. " * 200)
-    tiny = (
-        "tokenizer: {kind: char}\nlog: {grad_norms: true}\n"
-        "model: {n_layer: 2, n_head: 1, n_embd: 8, block_size: 8%s}\ntrain: {max_steps: 12, warmup_steps: 0}\n"
-    )
-    (tmp_path / "lesson-base.yaml").write_text(tiny % "")
-    (tmp_path / "lesson-a.yaml").write_text(tiny % ", norm: post")
-    monkeypatch.setattr("gptlite.config.loading.builtin_folder", lambda kind: tmp_path)
-    (tmp_path / "lesson-b.yaml").write_text("not: chosen")
-    rows = lessons.measure(tmp_path / "story.txt", 2, ["lesson-a", "lesson-base"], tmp_path / "scratch")
-    assert [(row["lesson"], row["seed"]) for row in rows] == [
-        *(("lesson-base", 1), ("lesson-a", 1), ("lesson-base", 2), ("lesson-a", 2))
-    ]
-    assert len({row["loss"] for row in rows}) == 4
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[-2:]] == ["lesson-base", "lesson-a"]
-
-
 def test_a_worker_answers_turns_and_says_why_it_cannot(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text(FAKE_NANOGPT)
     with Worker("trainers.nanogpt", checkout=str(tmp_path), **TINY.shape()) as worker:
@@ -195,51 +142,6 @@ def test_a_worker_answers_turns_and_says_why_it_cannot(tmp_path: Path) -> None:
         assert worker.peak_memory > 10 * 2**20  # torch alone is more
     with pytest.raises(WorkerFailed, match=r"(?s)sizes\.nobody: exit code = 1; .* has no attribute 'nobody'"):
         Worker("sizes.nobody")
-
-
-class InThisProcess(contextlib.nullcontext[None]):
-    """A worker without a process, since importing torch and transformers in each takes longer than all the rest."""
-
-    def __init__(self, function: str, environment: object = None, **arguments: Any) -> None:
-        super().__init__(self)
-        module, _, name = function.rpartition(".")
-        build = getattr(importlib.import_module(f"benchmarks.{module}"), name)
-        self._turn, facts = build(**json.loads(json.dumps(arguments)))  # as through a pipe
-        self.facts, self.peak_memory = json.loads(json.dumps(facts)), 2**20
-
-    def turn(self, times: int = 1) -> float:
-        return self._turn(times)
-
-
-@pytest.fixture
-def in_this_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr("benchmarks.interleaved.Worker", InThisProcess)
-    with contextlib.ExitStack() as kept:  # the settings of torch, which a worker never leaves
-        monkeypatch.setattr(trainers, "_kept", kept)
-        yield
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("in_this_process")
-@pytest.mark.parametrize("precisions", [["fp32"], ["fp32", "bf16"]], ids=str)  # of CPUs without bf16 and with it
-def test_every_contender_trains_a_tiny_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], precisions: list[str]
-) -> None:
-    (tmp_path / "model.py").write_text(FAKE_NANOGPT)
-    monkeypatch.setitem(SIZES, "tiny", TINY)
-    monkeypatch.setattr("benchmarks.interleaved.TURN_SECONDS", 0.001)
-    monkeypatch.setattr(steps, "PEAK_SHAPES", ((64, 64, 64), (128, 64, 64)))  # large ones take minutes in emulated bf16
-    rows, figures = steps.measure(["tiny"], tmp_path, 2, precisions)
-    others = [f"Hugging Face {precision}" for precision in precisions]
-    assert [row["contender"] for row in rows] == ["nanoGPT", *others, "gptlite adamw", "gptlite muon"]
-    assert [row["precision"] for row in rows] == ["fp32", *precisions, precisions[-1], precisions[-1]]
-    assert all(len(row["seconds"]) == 2 for row in rows)
-    printed = capsys.readouterr().out.splitlines()
-    assert next(line for line in printed if line.startswith("nanoGPT ")).split()[3:6] == ["1.00", "1.00", "to"]
-    assert {figure.name for figure in figures if figure.at_most} == {
-        "tiny adamw: peak memory",
-        "tiny muon: peak memory",
-    }
 
 
 def test_a_plan_is_held_to_what_was_taken_round_by_round() -> None:

@@ -17,6 +17,7 @@ JUNK = (
     *("data/prepared/book-0123/train-00000.bin", "data/downloads/book.txt", "data/notes.txt", "configs/mine.txt"),
     *("runs/small/config.yaml", "gptlite/model/__pycache__/gpt.cpython-311.pyc", ".venv/pyvenv.cfg"),
 )
+
 FIND = "from gptlite.config.loading import find_config; print(find_config('small.yaml'))"
 
 
@@ -67,11 +68,6 @@ def test_the_wheel_holds_the_package_with_its_configs_and_cards_and_nothing_else
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
     assert "gptlite/builtin/configs/small.yaml" in held
     assert held == modules | configs | cards
-
-
-def test_an_installed_gptlite_finds_its_built_in_config(installed: Path, tmp_path: Path) -> None:
-    found = run(sys.executable, "-c", FIND, cwd=tmp_path, import_from=installed)
-    assert found.strip() == str(installed / "gptlite" / "builtin" / "configs" / "small.yaml")
 
 
 def test_an_installed_gptlite_prints_its_configs(installed: Path, tmp_path: Path, repository: Path) -> None:

@@ -5,8 +5,6 @@ rich.table has no columns to drop and no cells to shorten in the middle, and tak
 
 from __future__ import annotations
 
-import itertools
-import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from gptlite.cli.terminal import on_one_line
 
 GAP = 2  # between columns
-ANSI_CODES = {"bold": 1, "red": 31, "green": 32, "yellow": 33, "cyan": 36}
-PAGE_WIDTH = 100  # where text is wrapped and there is no terminal
 
 
 def terminal_width() -> int | None:
@@ -39,20 +35,17 @@ def format_table(
     numbers: Sequence[str] = (),
     shrinkable: Mapping[str, int] | None = None,
     dropped: Sequence[str] = (),
-    styles: Mapping[str, str] | None = None,
 ) -> str:
     """Return a table with one line per row, from cells by header.
 
     width: of the terminal, or None for full width. numbers: right-aligned columns. shrinkable, dropped: as for
-    `fit_columns`. styles: of cells, by their text.
+    `fit_columns`.
     """
     cells = {on_one_line(header): [on_one_line(cell) for cell in (header, *cells)] for header, cells in columns.items()}
-    styles, bold = (styles or {}, "bold") if wants_colour() else ({}, "")
-    aligned = []
-    for header, size in fit_columns(cells, width, shrinkable or {}, dropped).items():
-        style_of = [bold, *(styles.get(cell, "") for cell in cells[header][1:])]
-        shown = zip(cells[header], style_of, strict=True)
-        aligned.append([_align(cell, size, right=header in numbers, style=style) for cell, style in shown])
+    aligned = [
+        [_align(cell, size, right=header in numbers) for cell in cells[header]]
+        for header, size in fit_columns(cells, width, shrinkable or {}, dropped).items()
+    ]
     return "".join((" " * GAP).join(line).rstrip() + "\n" for line in zip(*aligned, strict=True))
 
 
@@ -95,27 +88,7 @@ def shorten_middle(text: str, width: int) -> str:
     return f"{text[:start]}…{text[end:]}"
 
 
-def _align(cell: str, width: int, *, right: bool, style: str) -> str:
+def _align(cell: str, width: int, *, right: bool) -> str:
     cell = shorten_middle(cell, width)
     space = " " * (width - cell_width(cell))
-    shown = f"\x1b[{ANSI_CODES[style]}m{cell}\x1b[0m" if style else cell
-    return space + shown if right else shown + space
-
-
-def wants_colour() -> bool:
-    """Return whether standard output is a terminal that shows colours, and NO_COLOR is not set."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
-def side_by_side(texts: Mapping[str, str], width: int | None) -> str:
-    """Return texts of several lines next to each other, each under its title, wrapped to equal widths."""
-    from rich.cells import chop_cells
-
-    size = max(1, ((width or PAGE_WIDTH) - GAP * (len(texts) - 1)) // len(texts))
-    columns = [
-        [piece for line in text.split("\n") for piece in chop_cells(on_one_line(line), size) or [""]]
-        for text in texts.values()
-    ]
-    rows = itertools.zip_longest(*columns, fillvalue="")
-    filled = dict(zip(texts, zip(*rows, strict=True), strict=True))
-    return format_table(filled, width, shrinkable=dict.fromkeys(filled, size))
+    return space + cell if right else cell + space

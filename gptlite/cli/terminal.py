@@ -1,4 +1,4 @@
-"""Output: progress and messages on standard error, results on standard output."""
+"""Output: progress and messages on standard error, results on standard output or in a file of `--out`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import re
 import shlex
 import shutil
 import sys
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import typer
+
+from gptlite.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from gptlite.loggers.metrics import Sink
@@ -56,10 +57,10 @@ class Console:
         self._sink: ConsoleSink | None = None
 
     def say(self, line: str) -> None:
-        """Print a line, above the progress bar if there is one. On a terminal, long lines break between words."""
+        """Print a line, above the progress bar if there is one."""
         if self._quiet:
             return
-        for part in wrapped(escaped(pasteable(line)), sys.stderr):
+        for part in escaped(pasteable(line)).split("\n"):
             if self._sink is not None:
                 self._sink.say(part)
                 continue
@@ -91,30 +92,14 @@ class Console:
             self._sink.progress(step, loss)
 
 
-def wrapped(text: str, stream: TextIO) -> list[str]:
-    """Return the lines of a text as wide as the terminal that `stream` is; as they are if it is none.
-
-    Lines that begin with a space stay whole: commands to copy and rows of tables.
-    """
-    lines = text.split("\n")
-    if not stream.isatty():
-        return lines
-    columns = 80
-    with contextlib.suppress(OSError, ValueError):  # it does not tell its size
-        columns = os.get_terminal_size(stream.fileno()).columns or columns
-    wrapper = textwrap.TextWrapper(columns, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
-    return [part for line in lines for part in ([line] if line[:1].isspace() else wrapper.wrap(line) or [""])]
-
-
-def emit(text: str, *, styled: bool = False) -> None:
+def emit(text: str) -> None:
     """Write results to standard output, with "?" for what it cannot show. Raises StorageError on a full disk.
 
-    A terminal gets the text escaped; elsewhere it is written as it is. styled: a table with colours, whose cells are
-    escaped already.
+    A terminal gets the text escaped; elsewhere it is written as it is.
     """
     encoding = sys.stdout.encoding or "utf-8"
     try:
-        text = escaped(text) if sys.stdout.isatty() and not styled else text
+        text = escaped(text) if sys.stdout.isatty() else text
         sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
         sys.stdout.flush()
     except OSError as error:
@@ -143,3 +128,35 @@ def shell_name(program: str) -> str:
     """Return a program of this environment as the calling shell finds it: its name if PATH has it, else its path."""
     beside_python = Path(sys.executable).parent / program
     return shlex.quote(str(beside_python)) if shutil.which(program) is None and beside_python.exists() else program
+
+
+def writable(out: str | Path) -> Path:
+    """Check the path of --out before any work is done for it. Raises ConfigError where no file can be written."""
+    path = Path(out)
+    if path.is_dir():
+        raise ConfigError("this is a folder. Name a file in it.", where=f"--out {path}")
+    if not path.parent.is_dir():
+        raise ConfigError(f"there is no folder {path.parent}. Make it first, or choose another.", where=f"--out {path}")
+    return path
+
+
+def check_text_file(file: str, where: str) -> None:
+    """DataError if there is no such file, or if it is a folder."""
+    if Path(file).is_dir():
+        raise DataError("this is a folder, not a text file. Name a file in it.", where=where)
+    if not Path(file).exists():
+        raise DataError("there is no such file.", where=where)
+
+
+def output_path(names: Sequence[str], out: str | None, ending: str) -> Path:
+    """Return where a plot or page of these runs goes: --out, or RUN-ending. ConfigError if no file can be written."""
+    more = f"-and-{len(names) - 1}-more" if len(names) > 1 else ""
+    return writable(f"{names[0]}{more}-{ending}" if out is None else out)
+
+
+def write_output(path: Path, text: str) -> None:
+    """Write a file, also behind a link, or into a pipe or a device such as /dev/stdout. Raises StorageError."""
+    from gptlite.storage.files import storage_errors
+
+    with storage_errors(path, "write"):
+        path.write_bytes(text.encode())

@@ -129,7 +129,7 @@ def build_model(checkpoint: Checkpoint, info: ModelInfo, vocab_size: int, attent
 
     Damaged if its tensors do not fit its configuration, RunError for weights that are not finite.
     """
-    tensors = checkpoint.read_model()
+    tensors = checkpoint.read_tensors("model.safetensors")
     try:
         check_sizes(tensors, info, vocab_size)
         model = GPT(info.model.model_copy(update={"block_size": block_size}), vocab_size, attention=attention)

@@ -67,14 +67,6 @@ class Checkpoint(SealedFolder):
             reason = str(error).splitlines()[0][:100]
             raise self.damaged(name, f"not a valid safetensors file: {reason}") from error
 
-    def read_model(self) -> dict[str, Tensor]:
-        """Return the tensors of model.safetensors, on the CPU."""
-        return self.read_tensors("model.safetensors")
-
-    def read_optimizer(self) -> dict[str, Tensor]:
-        """Return the tensors of optimizer.safetensors, on the CPU."""
-        return self.read_tensors("optimizer.safetensors")
-
 
 def save_checkpoint(
     folder: Path,

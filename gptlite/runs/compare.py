@@ -1,4 +1,4 @@
-"""Compare runs: groups that differ only in their seed, their means, config keys that differ, validation curves."""
+"""Compare runs: groups that differ only in their seed, their means, config keys that differ."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from gptlite.config.yaml import Value
-from gptlite.runs.summary import Evaluation, Summary
-
-Axis = Literal["step", "tokens", "seconds"]
+from gptlite.runs.summary import Summary
 
 SEED = "run.seed"
 FOLDERS = ("run.dir", "data.dir")  # they do not affect training
@@ -87,12 +84,6 @@ def find_seed_group(run: Summary, others: Sequence[Summary]) -> RunGroup:
     return max(groups, key=lambda group: len(group.runs), default=RunGroup([run]))
 
 
-def unused_seeds(run: Summary, others: Sequence[Summary], n: int) -> list[int]:
-    """Return the `n` smallest seeds from 1 on that no run of the setting of `run` has."""
-    used = {other.config.get(SEED) for other in [run, *_same_setting(run, others)]}
-    return [seed for seed in range(1, n + len(used) + 1) if seed not in used][:n]
-
-
 @dataclass(frozen=True)
 class MeanDifference:
     """The mean of some values minus that of others, its standard error, and the degrees of freedom of its t."""
@@ -137,46 +128,6 @@ def uncommon_values(groups: Sequence[RunGroup]) -> list[dict[str, Value]]:
 def differences(a: Mapping[str, Value], b: Mapping[str, Value]) -> list[str]:
     """Return the keys that only one config has, or that have different values."""
     return [key for key in dict.fromkeys([*a, *b]) if (key in a, repr(a.get(key))) != (key in b, repr(b.get(key)))]
-
-
-def curve_points(curve: Sequence[Evaluation], axis: Axis) -> list[tuple[float, float]]:
-    """Return (position, bits per byte) of each evaluation with a position, in ascending order."""
-    found = ((getattr(each, axis), each.bits_per_byte) for each in curve)
-    return sorted((x, y) for x, y in found if x is not None)
-
-
-@dataclass(frozen=True)
-class CurveValue:
-    """A value of a curve: that of an evaluation, or interpolated linearly between two."""
-
-    bits_per_byte: float
-    interpolated: bool
-
-
-def interpolate(curve: Sequence[tuple[float, float]], x: float) -> CurveValue:
-    """Return the curve's value at x, which must lie within it."""
-    right = bisect.bisect_left(curve, x, key=lambda point: point[0])
-    x1, y1 = curve[right]
-    if x1 == x:
-        return CurveValue(y1, interpolated=False)
-    x0, y0 = curve[right - 1]
-    return CurveValue(y0 + (y1 - y0) * (x - x0) / (x1 - x0), interpolated=True)
-
-
-def shared_positions(a: Sequence[tuple[float, float]], b: Sequence[tuple[float, float]], most: int) -> list[float]:
-    """Return at most `most` positions at which to compare two curves, spread evenly over the range that both cover.
-
-    They are positions where both were evaluated if there are enough, else where one was. Both ends are included.
-    """
-    if not a or not b:
-        return []
-    low, high = max(a[0][0], b[0][0]), min(a[-1][0], b[-1][0])
-    of_a, of_b = ({x for x, _ in curve if low <= x <= high} for curve in (a, b))
-    both = sorted(of_a & of_b)
-    places = both if len(both) >= most else sorted(of_a | of_b)
-    if len(places) <= most:
-        return places
-    return [places[round(i * (len(places) - 1) / (most - 1))] for i in range(most)]
 
 
 def _same_setting(run: Summary, others: Sequence[Summary]) -> list[Summary]:

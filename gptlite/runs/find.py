@@ -32,8 +32,8 @@ def find_valid(
     tells that some are damaged, that the one in the pointer is lost, or that none was evaluated. Raise RunError when
     all are damaged.
     """
-    hint, damaged = read_pointer(folder, which), []
-    for checkpoint in _in_order(folder, which, hint):
+    damaged: list[Damaged] = []
+    for checkpoint in _in_order(folder, which):
         try:
             if isinstance(checkpoint, Damaged):
                 raise checkpoint
@@ -43,7 +43,7 @@ def find_valid(
                 return find_valid(folder, which, say, use)  # pruned meanwhile by the training of this run
             damaged.append(damage)
             continue
-        if reason := _why(folder, which, checkpoint, hint, damaged):
+        if reason := _why(folder, which, checkpoint, damaged):
             say(f"{folder}: using {reason}")
         return used
     if damaged:
@@ -51,36 +51,34 @@ def find_valid(
     return None
 
 
-def _in_order(folder: Path, which: str, hint: int | None) -> Sequence[Checkpoint | Damaged]:
+def _in_order(folder: Path, which: str) -> Sequence[Checkpoint | Damaged]:
     """Return the checkpoints to try, in this order, and where they come in it those that cannot be opened.
 
-    The best is the one of the lowest score, the earliest of equals; without scores that of step `hint`, then the
-    newest. Any damaged one may have been the best.
+    The best is the one of the lowest score, the earliest of equals, or without scores the newest. Any damaged one may
+    have been the best.
     """
     scanned = list(scan_checkpoints(folder))
     if which == "latest":
         return scanned
 
-    def rank(found: Checkpoint | Damaged) -> tuple[float, bool, int]:
+    def rank(found: Checkpoint | Damaged) -> tuple[float, int]:
         if isinstance(found, Damaged):
-            return -math.inf, False, 0
-        if found.score is None:
-            return math.inf, found.step != hint, -found.step
-        return found.score, False, found.step
+            return -math.inf, 0
+        return (math.inf, -found.step) if found.score is None else (found.score, found.step)
 
     return sorted(scanned, key=rank)
 
 
-def _why(folder: Path, which: str, chosen: Checkpoint, hint: int | None, damaged: Sequence[Damaged]) -> str | None:
+def _why(folder: Path, which: str, chosen: Checkpoint, damaged: Sequence[Damaged]) -> str | None:
     """Return what to say of a choice; None where it needs no explanation."""
     if damaged:
         return f"step {chosen.step}, since {counted(len(damaged), 'checkpoint')} cannot be read: {damaged[0]}"
-    if hint is None:
-        unscored = which == "best" and chosen.score is None
-        return f"the newest checkpoint, step {chosen.step}, since none was evaluated." if unscored else None
-    if not (folder / f"step-{hint:08d}").exists() and (which == "best" or hint > chosen.step):
-        return f"step {chosen.step}, since the checkpoint of step {hint} is missing."
-    return None
+    if which == "best" and chosen.score is None:
+        return f"the newest checkpoint, step {chosen.step}, since none was evaluated."
+    hint = read_pointer(folder, which)
+    if hint is None or (folder / f"step-{hint:08d}").exists() or (which == "latest" and hint <= chosen.step):
+        return None
+    return f"step {chosen.step}, since the checkpoint of step {hint} is missing."
 
 
 def find_checkpoint(folder: Path, which: str, say: Say) -> Checkpoint:

@@ -24,7 +24,7 @@ _KEY = "tokenizer.from"
 
 def find_text(run: Run, cfg: RunConfig) -> Prepared | None:
     """Return the prepared folder of a run; None if it is neither where it was nor in the current data.dir."""
-    recorded = Path(run.recorded("prepared", str))
+    recorded = Path(run.info["prepared"])
     places = (recorded, cfg.data.folder / recorded.name, RunConfig().data.folder / recorded.name)
     return next((Prepared(place) for place in places if (place / MANIFEST).is_file()), None)
 
@@ -51,13 +51,6 @@ def with_tokenizer(cfg: RunConfig, say: Say = say_nothing) -> RunConfig:
         check_given(cfg.tokenizer, section, asked)
     say(f"the tokenizer is that of {asked}: {tokenizer.kind}, {tokenizer.vocab_size:,} ids")
     return cfg.model_copy(update={"tokenizer": section})
-
-
-def tokenizer_of(run: Run, cfg: RunConfig) -> RunConfig:
-    """Return the config with the tokenizer that a run itself holds. Raise DataError if it holds none."""
-    with located(f"run {run.name}"):
-        folder = _folder_of(run, cfg)
-    return cfg.model_copy(update={"tokenizer": _section_of(load(folder), str(folder.absolute()))})
 
 
 def check_given(asked: TokenizerSection, found: TokenizerSection, name: str) -> None:
@@ -97,7 +90,7 @@ def _find_folder(name: str, cfg: RunConfig) -> Path:
 def _folder_of(run: Run, cfg: RunConfig) -> Path:
     """Return where a run's tokenizer lies: beside its prepared ids, else in its newest valid checkpoint."""
     prepared = find_text(run, cfg)
-    if prepared is not None and prepared.manifest.fingerprint == run.recorded("data", str):
+    if prepared is not None and prepared.manifest.fingerprint == run.info["data"]:
         prepared.tokenizer()
         return prepared.path / TOKENIZER_FOLDER
     checkpoint = find_valid(run.checkpoints, "latest", say_nothing, _with_tokenizer)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import math
+import itertools
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -19,17 +19,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from gptlite.errors import Damaged, Diverged, RunError
 from gptlite.runs.checkpoint import read_pointer
-from gptlite.runs.names import INFO, check_name, is_free, numbered
 from gptlite.storage import files, locks
 from gptlite.storage.sealed_json import read_sealed, write_sealed
 
-T = TypeVar("T")
-
 CONFIG = "config.yaml"
+INFO = "run.json"  # written before config.yaml
+_MAX_NAME_BYTES = 200  # file systems allow 255, and unfinished files have a suffix
+_RESERVED = ("latest", "best")
 CONFIG_DIGEST, REPLACED_DIGEST = "config_sha256", "replaced_config_sha256"  # in run.json
 TOKENIZER, TOKENIZER_FROM = "tokenizer", "tokenizer_from"  # in run.json: a fingerprint; tokenizer.from as it was given
 DEFAULT_FOLDER = "runs"
@@ -140,16 +140,15 @@ class Run:
         """The start in run.json, in seconds since 1970; the folder's last change where run.json is damaged."""
         try:
             return datetime.fromisoformat(self.info["started_at"]).timestamp()
-        except (RunError, KeyError, TypeError, ValueError, OverflowError):
+        except RunError:
             with files.storage_errors(self.path, "read"):
                 return self.path.stat().st_mtime
 
     @property
     def sorts_at(self) -> float:
         """The key that orders runs: the start, or a later time where the clock was set back."""
-        with contextlib.suppress(RunError):
-            if isinstance(recorded := self.info.get("sorts_at"), float) and math.isfinite(recorded):
-                return recorded
+        with contextlib.suppress(RunError, KeyError):
+            return float(self.info["sorts_at"])
         return self.started_at
 
     @property
@@ -175,13 +174,6 @@ class Run:
     def info(self) -> dict[str, Any]:
         """The content of run.json."""
         return read_sealed(self.path / INFO)
-
-    def recorded(self, key: str, kind: type[T]) -> T:
-        """Return an entry of run.json. Raise RunError when it is missing or of another type."""
-        value = self.info.get(key)
-        if type(value) is not kind:
-            raise RunError(f"{key} is {value}: this file is damaged. Start a new run.", str(self.path / INFO))
-        return value
 
     def config_text(self) -> str:
         """Return the text of config.yaml."""
@@ -261,3 +253,43 @@ def _not_a_run(path: Path) -> RunError:
         run = path.absolute().parent.parent
         return RunError(f"this is a checkpoint, not a run. Its run is {run.name}.", str(path))
     return RunError(f"this is not the folder of a run, since it has no {CONFIG}.", str(path))
+
+
+def check_name(name: str | None, base: str) -> None:
+    """Raise RunError where `name`, or without it `base`, cannot be the name of a run."""
+    name = base if name is None else name
+    if reason := _why_invalid(name):
+        shown = name if name.isprintable() and 0 < len(name) <= 40 else repr(name[:40])
+        raise RunError(f"a run's name {reason}. Choose another name.", f"run {shown}")
+
+
+def _why_invalid(name: str) -> str | None:
+    if not name:
+        return "cannot be empty"
+    if name.lower() in _RESERVED:
+        return f"cannot be {' or '.join(_RESERVED)}, which are reserved"
+    if "/" in name or "\\" in name or not name.isprintable() or name != name.strip():
+        return "cannot contain slashes or control characters, nor begin or end with a space"
+    if name[0] in ".-":
+        return "cannot begin with a dot or a dash"
+    if files.TEMP_MARK in name:
+        return f"cannot contain {files.TEMP_MARK}, which marks unfinished files"
+    if len(name.encode()) > _MAX_NAME_BYTES:
+        return f"can have at most {_MAX_NAME_BYTES} bytes"
+    return None
+
+
+def numbered(root: Path, base: str) -> Iterator[Path]:
+    """Yield the folders base, base-2, base-3, ..."""
+    yield root / base
+    for number in itertools.count(2):
+        yield root / f"{base}-{number}"
+
+
+def is_free(path: Path) -> bool:
+    """Return whether a run can begin here: there is nothing, or what a start leaves that was killed early."""
+    if not os.path.lexists(path):
+        return True
+    with files.storage_errors(path, "read"):
+        names = [entry.name for entry in path.iterdir()] if path.is_dir() else [path.name]
+    return all(name.startswith(".") or files.TEMP_MARK in name or name == INFO for name in names)

@@ -28,10 +28,9 @@ EVALUATION = b'"split": "val"'
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A validation score, and the updates, tokens and seconds of training before it."""
+    """A validation score, and the updates and seconds of training before it."""
 
     step: int
-    tokens: int | None
     seconds: float | None
     bits_per_byte: float
     loss: float | None = None  # nats per token
@@ -71,7 +70,8 @@ class Summary:
     @property
     def tokens(self) -> int | None:
         """Tokens trained on so far."""
-        return count_tokens(self.config, self.step)
+        rows, length = self.config.get("train.batch_size"), self.config.get("model.block_size")
+        return self.step * rows * length if isinstance(rows, int) and isinstance(length, int) else None
 
     @property
     def tokenizer(self) -> str:
@@ -149,26 +149,18 @@ def read_run(run: Run) -> tuple[Summary, list[str]]:
 def read_curve(summary: Summary) -> list[Evaluation]:
     """Return every evaluation of a run, by step."""
     lines = _log_lines(summary.run.path / "metrics.jsonl", [], whole=True)
-    return sorted(
-        (
-            Evaluation(line.step, count_tokens(summary.config, line.step), line.seconds, line.bits_per_byte, line.loss)
-            for line in lines
-            if line.bits_per_byte is not None
-        ),
-        key=lambda evaluation: evaluation.step,
-    )
+    scored = [
+        Evaluation(line.step, line.seconds, line.bits_per_byte, line.loss)
+        for line in lines
+        if line.bits_per_byte is not None
+    ]
+    return sorted(scored, key=lambda evaluation: evaluation.step)
 
 
 def read_samples(run: Run) -> list[tuple[int, str]]:
     """Return the step and the text of every sample, in the order in which they were written."""
     lines = [_parse(line) for line in _read_lines(run.path / "samples.jsonl", math.inf)]
     return [(fields["step"], fields["text"]) for fields in lines if fields and isinstance(fields.get("text"), str)]
-
-
-def count_tokens(config: Mapping[str, Value], step: int) -> int | None:
-    """Return the tokens that `step` updates train on."""
-    rows, length = config.get("train.batch_size"), config.get("model.block_size")
-    return step * rows * length if isinstance(rows, int) and isinstance(length, int) else None
 
 
 def _attempt(read: Callable[[], T], otherwise: T, problems: list[str]) -> T:

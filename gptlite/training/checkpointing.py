@@ -105,8 +105,8 @@ def restore(checkpoint: Checkpoint, model: GPT, optimizers: Optimizers, identity
     if problems:
         raise RunError(problems, where=str(checkpoint.path))
     try:
-        from_gpt2(checkpoint.read_model(), model)
-        load_named_state(model, optimizers, checkpoint.read_optimizer())
+        from_gpt2(checkpoint.read_tensors("model.safetensors"), model)
+        load_named_state(model, optimizers, checkpoint.read_tensors("optimizer.safetensors"))
     except ValueError as error:
         raise RunError(
             f"{error}. The checkpoint does not fit its run; use another one.", str(checkpoint.path)

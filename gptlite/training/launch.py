@@ -22,7 +22,7 @@ from gptlite.data.preparing.fingerprint import compute_fingerprint
 from gptlite.data.preparing.prepare import prepare
 from gptlite.data.sources.sources import absolute_spec
 from gptlite.errors import DataError, RunError
-from gptlite.runs.find_text import check_given, find_text, tokenizer_of, with_tokenizer
+from gptlite.runs.find_text import check_given, find_text, with_tokenizer
 from gptlite.runs.run import CONFIG, TOKENIZER, TOKENIZER_FROM, Run, runs_folder
 from gptlite.tokenizers.base import fingerprint_inputs
 from gptlite.training.listener import Listener, SilentListener
@@ -152,12 +152,12 @@ def find_inputs(run: Run, request: Request, listener: Listener) -> tuple[RunConf
     elif request.changes:
         cfg = reconcile(cfg, load_config(run.path / CONFIG, request.changes), run.name)
     if world_size() > 1:
-        check_processes(cfg, run.recorded("data", str), f"{run.name}, continued")
+        check_processes(cfg, run.info["data"], f"{run.name}, continued")
     prepared = find_text(run, cfg)
     if prepared is None:
-        listener.say(f"{run.recorded('prepared', str)} no longer exists; preparing the text again")
-        with_its_tokenizer = cfg if cfg.tokenizer.from_ is None else tokenizer_of(run, cfg)
-        prepared = prepare(cfg.data, with_its_tokenizer.tokenizer, listener.say)
+        listener.say(f"{run.info['prepared']} no longer exists; preparing the text again")
+        its_own = {} if cfg.tokenizer.from_ is None else {"tokenizer.from": str(run.path.absolute())}
+        prepared = prepare(cfg.data, with_tokenizer(cfg.with_values(its_own)).tokenizer, listener.say)
     check_same_text(run, prepared.manifest.fingerprint)
     prepared.verify()
     return cfg, prepared
@@ -217,7 +217,7 @@ def check_text(runs: Sequence[Run], cfg: RunConfig) -> None:
 
 def check_same_text(run: Run, now: str) -> None:
     """RunError unless the run was started on the text of this fingerprint."""
-    before = run.recorded("data", str)
+    before = run.info["data"]
     if now != before:
         raise RunError(
             f"it was started on the text {before[:12]}, and the text or its settings have changed (now {now[:12]}). "

@@ -122,7 +122,7 @@ def open_restored(cfg: RunConfig, prepared: Prepared, run: Run, listener: Listen
 
     On another number of processes, the micro-batches are chosen again; the batches stay the same.
     """
-    if run.recorded("world_size", int) != world_size():
+    if run.info["world_size"] != world_size():
         cfg = cfg.with_values({"train.micro_batch_size": "auto"})
     setup = resolve_here(cfg, prepared)
     trainer = build(setup.cfg, prepared)

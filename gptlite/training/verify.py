@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from gptlite.config.loading import parse_config
 from gptlite.errors import UserError
 from gptlite.loggers.log_files import LogEnd, starts_with
 from gptlite.runs.checkpoint import Checkpoint, open_step, step_folders
 from gptlite.runs.find_text import find_text
-from gptlite.runs.names import INFO
-from gptlite.runs.run import CONFIG, Run
+from gptlite.runs.run import CONFIG, INFO, Run
 from gptlite.storage.sealed import MANIFEST
 from gptlite.storage.sealed_json import read_sealed
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(NamedTuple):
     """A file, and what is wrong with it; None where it is as it was written."""
 
     path: Path
@@ -38,9 +36,9 @@ def check_run(run: Run) -> tuple[list[Check], Checkpoint | None]:
         valid, more = _check_checkpoint(folder)
         checks += more
         newest = valid or newest
-    checks += _check_logs(run, newest)
-    checks += _check_text(run)
-    return checks, newest
+    if newest is not None:
+        checks += _check_logs(run, newest)
+    return [*checks, *_check_text(run)], newest
 
 
 def _check(path: Path, read: Callable[[], object]) -> Check:
@@ -58,15 +56,12 @@ def _check_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[Check]]:
     except UserError as error:
         problem = error.problems[0]
         return None, [Check(Path(problem.where or folder), problem.sentence)]
-    checks = [Check(folder / MANIFEST)]
-    checks += [_check(folder / name, partial(opened.check, name)) for name in sorted(opened.files)]
-    return opened if all(check.problem is None for check in checks) else None, checks
+    checks = [_check(folder / name, partial(opened.check, name)) for name in sorted(opened.files)]
+    return None if any(problem for _, problem in checks) else opened, [Check(folder / MANIFEST), *checks]
 
 
-def _check_logs(run: Run, newest: Checkpoint | None) -> Iterator[Check]:
+def _check_logs(run: Run, newest: Checkpoint) -> Iterator[Check]:
     """Yield a check of each log, up to where it was when the newest checkpoint was saved; a finished run ends there."""
-    if newest is None:
-        return
     for name, fields in newest.read_json("state.json")["logs"].items():
         path, end, problem = run.path / name, LogEnd(**fields), None
         if not starts_with(path, end):
@@ -76,16 +71,18 @@ def _check_logs(run: Run, newest: Checkpoint | None) -> Iterator[Check]:
         yield Check(path, problem)
 
 
-def _check_text(run: Run) -> Iterator[Check]:
-    """Yield a check of the prepared text."""
+def _check_text(run: Run) -> list[Check]:
+    """Return a check of the prepared text."""
     try:
         prepared = find_text(run, parse_config(run.config_text(), str(run.path / CONFIG)))
         if prepared is None:
-            recorded = Path(run.recorded("prepared", str))
-            yield Check(recorded, "the prepared text is not there; it will be prepared again from its source")
-            return
+            return [
+                Check(
+                    Path(run.info["prepared"]),
+                    "the prepared text is not there; it will be prepared again from its source",
+                )
+            ]
         prepared.verify()
-        yield Check(prepared.path)
+        return [Check(prepared.path)]
     except UserError as error:
-        for problem in error.problems:
-            yield Check(Path(problem.where or run.path), problem.sentence)
+        return [Check(Path(problem.where or run.path), problem.sentence) for problem in error.problems]

@@ -72,7 +72,6 @@ EFFECTS = {
         "filter_": ([], ["--filter", "oth"]),
         "no_fold": ([], ["--no-fold"]),
         "as_json": ([], ["--json"]),
-        "as_csv": ([], ["--csv"]),
     },
     ("runs", "diff"): {"a": (["nano"], ["other"]), "b": (["nano"], ["other"])},
     ("runs", "rm"): {"names": (["other", "--yes"], ["seed"]), "yes": (["other"], ["--yes"])},

@@ -12,7 +12,7 @@ import pytest
 
 from gptlite.cli import app
 from gptlite.cli.prepare import prepare
-from gptlite.cli.sweep.sweep_runs import SweepRun
+from gptlite.cli.sweep.workers import SweepRun
 from gptlite.cli.train.command import train
 from gptlite.cli.train.options import TrainOptions
 from gptlite.compute.choice import Choice

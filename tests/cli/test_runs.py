@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import os
@@ -67,7 +66,7 @@ def test_seeds_share_a_row_and_the_table_says_what_else_differs(gptlite, trained
     }
 
 
-def test_json_and_csv_say_what_the_table_says(gptlite, trained):
+def test_json_says_what_the_table_says(gptlite, trained):
     varied("a", 2.0, seed=1, lr=0.5)
     varied("b", 2.2, seed=2, lr=0.5)
     first, second = json.loads(gptlite("runs", "--json").out)["runs"]
@@ -76,10 +75,6 @@ def test_json_and_csv_say_what_the_table_says(gptlite, trained):
     assert (first["config"]["train.lr"], first["config"]["run.seed"]) == (0.5, None)
     assert (second["name"], second["state"], second["step"]) == ("nano", "finished", 6)
     assert second["best_bits_per_byte_std"] is None
-    table = list(csv.DictReader(io.StringIO(gptlite("runs", "--csv").out)))
-    assert [row["name"] for row in table] == ["a", "nano"]
-    assert table[0]["train.lr"] == "0.5"
-    assert float(table[0]["best_bits_per_byte"]) == pytest.approx(2.1)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +108,6 @@ def test_runs_are_sorted_and_filtered(gptlite, trained, words, names):
             ["--filter", "every=3"],
             "--filter: several keys are called every. Did you mean eval.every or save.every or log.every?",
         ),
-        (["--json", "--csv"], "--json and --csv exclude each other. Choose one."),
         (["nowhere"], "nowhere: there is no such folder."),
         (["runs/nano"], "runs/nano: this is a run, not a folder of runs."),
         (["dif", "nano", "nano"], "gptlite runs: there is no command or folder dif. Did you mean diff?"),
@@ -146,7 +140,7 @@ def test_an_unreadable_run_is_reported_and_the_rest_is_listed(gptlite, trained):
     assert (result.code, result.out, result.err) == (0, "", "empty: no runs yet\n")
 
 
-def test_diff_shows_configs_curves_samples_and_seeds(gptlite, trained):
+def test_diff_shows_configs_and_samples(gptlite, trained):
     varied("a", 2.0, seed=1, lr=0.5)
     varied("b", 2.2, seed=2, lr=0.5)
     (Path("runs/a/samples.jsonl")).write_text('{"step": 6, "text": "first\\nsecond"}\n')
@@ -156,12 +150,8 @@ def test_diff_shows_configs_curves_samples_and_seeds(gptlite, trained):
     assert ["state", "finished", "finished"] in lines
     assert ["train.lr", "0.02", "0.5"] in lines
     assert not any(line[0] == "train.batch_size" for line in lines)
-    scores = [each for each in read_log(trained) if each["split"] == "val"]
-    for each in scores:  # the same curve twice
-        score = f"{each['bits_per_byte']:.4f}"
-        assert [f"{each['step'] * 8 * 16}", score, score, "+0.0000"] in lines
-    assert ["nano, sample at step 6", "a, sample at step 6"] in lines
-    assert any(line[-1] == "second" for line in lines)
+    assert "\nnano, sample at step 6\n" in result.out
+    assert result.out.endswith("\na, sample at step 6\n  first\n  second\n")
 
 
 def test_diff_of_a_run_named_like_a_heading_shows_paths_and_reports_a_text_that_changed(gptlite, trained):
@@ -174,20 +164,14 @@ def test_diff_of_a_run_named_like_a_heading_shows_paths_and_reports_a_text_that_
     assert "text: not the same." in gptlite("runs", "diff", "nano", "config").out
 
 
-def read_log(path: Path) -> list[dict[str, object]]:
-    return [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
-
-
 VERDICTS = ("cannot tell", "is better", "one setting")
 
 
 def verdict(out: str) -> list[str]:
     """What `runs diff` says about which run is better: a sentence, and commands."""
-    said = [part for part in out.split("\n\n") if any(words in part for words in VERDICTS)]
-    assert len(said) <= 1
-    lines = said[0].splitlines() if said else []
-    commands = [line for line in lines if line.startswith("  ")]
-    return [" ".join(line for line in lines if line not in commands), *commands] if said else []
+    lines = out.splitlines()
+    (start,) = [i for i, line in enumerate(lines) if any(words in line for words in VERDICTS)] or [len(lines)]
+    return [line for i, line in enumerate(lines[start : start + 3]) if i == 0 or line.startswith("  ")]
 
 
 def seeds(name: str, *scores: float, **changes: object) -> None:
@@ -224,15 +208,6 @@ def test_a_setting_is_better_only_if_the_interval_does_not_hold_zero(gptlite, tr
     assert verdict(gptlite("runs", "diff", *pair).out) == [said.format(*figures, counts)]
 
 
-@pytest.mark.parametrize("other", ["again", "b"])
-def test_another_run_of_one_setting_gets_no_verdict(gptlite, trained, other):
-    seeds("a", 2.0, 3.0, lr=0.5)
-    varied("again", 2.5, seed=1, lr=0.5)
-    varied("b", 2.5, seed=3, lr=0.5)
-    (said,) = verdict(gptlite("runs", "diff", "a-1", other).out)
-    assert said.startswith("both are seeds of one setting")
-
-
 def test_an_unfinished_run_gets_no_verdict(gptlite, trained):
     seeds("a", 2.0, 2.1, lr=0.5)
     seeds("b", 3.0, 3.1, lr=0.7)
@@ -256,7 +231,7 @@ def test_finished_runs_without_a_score_are_compared_as_far_as_possible(gptlite, 
     varied("d", 2.0, seed=2, lr=0.7)
     (said, command) = verdict(gptlite("runs", "diff", "a-1", "d").out)
     assert said.startswith("cannot tell which is better from 2 seeds of a-1 and 1 seed of d")
-    assert "--sweep run.seed=3,4,5" in command
+    assert "--sweep run.seed=1,2,3 --name d-seeds" in command
 
 
 @pytest.mark.usefixtures("sweeps_in_this_process")
@@ -271,17 +246,13 @@ def test_runs_on_different_texts_are_no_verdict_and_the_command_that_compares_th
 def test_the_command_for_more_seeds_trains_the_setting_of_a_single_run_beside_it(gptlite, trained):
     rate = ("--set", "train.lr=0.01", "--set", "run.dir=away", "--name", "it's b")
     assert gptlite("train", "-c", "nano.yaml", *rate).code == 0
-    half = Path(shutil.copytree("away/it's b", "away/half"))
-    (half / "finished.json").unlink()
-    (half / "config.yaml").write_text((half / "config.yaml").read_text().replace("seed: 1337", "seed: 2"))
     Path("away").rename("it's far: #1")
     runs = ("nano", "it's far: #1/it's b")
     said, of_nano, of_b = verdict(gptlite("runs", "diff", *runs).out)
     assert said == (
         "cannot tell which is better from 1 seed of nano and 1 seed of it's b: seeds differ, too. To train more seeds:"
     )
-    assert "--config runs/nano/config.yaml --sweep run.seed=1,2,3 --name nano-seeds-1" in of_nano
-    assert "run.seed=1,3,4" in of_b  # the unfinished run has 2
+    assert "--config runs/nano/config.yaml --sweep run.seed=1,2,3 --name nano-seeds" in of_nano
     assert gptlite(*shlex.split(of_b)[1:]).code == 0
     assert verdict(gptlite("runs", "diff", *runs).out) == [
         said.replace("1 seed of it's b", "4 seeds of it's b"),
@@ -302,17 +273,6 @@ def test_a_score_without_a_mask_is_marked_ranks_last_and_is_not_compared(gptlite
     assert "blind has no mask (model.variant: no_mask): it reads the tokens that it is scored on" in said
     assert "a has no mask" not in said
     assert not any(words in said for words in VERDICTS)
-
-
-def test_diff_marks_values_interpolated_between_evaluations(gptlite, trained):
-    other = varied("a")
-    log = [{"step": step, "split": "val", "bits_per_byte": 5.0 - step} for step in (2, 4)]
-    (other / "metrics.jsonl").write_text("".join(json.dumps(each) + "\n" for each in log))
-    result = gptlite("runs", "diff", "a", "nano")
-    step_3 = next(line for line in read_log(trained) if line["split"] == "val" and line["step"] == 3)
-    assert re.search(rf"^ +384 +~2\.0000 +{step_3['bits_per_byte']:.4f} ", result.out, re.MULTILINE)
-    assert "no evaluations at equal time" in result.out  # it has no times
-    assert "~ interpolated between two evaluations" in result.out
 
 
 @pytest.mark.parametrize(("reply", "stays"), [("y\n", False), ("n\n", True), ("\n", True), ("", True)])

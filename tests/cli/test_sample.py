@@ -236,14 +236,14 @@ def test_a_terminal_that_is_not_utf_8_shows_question_marks(monkeypatch):
 
 @pytest.mark.parametrize("command", [["sample"], ["sample", "--beams", "2"], ["eval"], ["eval", "--per-token"]])
 def test_a_model_that_is_not_finite_is_refused_by_every_command(gptlite, trained, command, monkeypatch):
-    read = Checkpoint.read_model
+    read = Checkpoint.read_tensors
 
-    def broken(checkpoint):
-        weights = read(checkpoint)
+    def broken(checkpoint, name):
+        weights = read(checkpoint, name)
         weights["transformer.h.0.attn.c_proj.weight"][3, 3] = math.nan
         return weights
 
-    monkeypatch.setattr(Checkpoint, "read_model", broken)
+    monkeypatch.setattr(Checkpoint, "read_tensors", broken)
     result = gptlite(*command)
     assert (result.code, result.out) == (2, "")
     assert "blocks.0.attn.proj.weight has values that are not finite. Use another checkpoint." in result.err

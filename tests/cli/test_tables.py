@@ -1,12 +1,10 @@
-"""Tables: widths, alignment, shortening, colours."""
+"""Tables: widths, alignment, shortening."""
 
 from __future__ import annotations
 
-import io
-
 import pytest
 
-from gptlite.cli.tables import fit_columns, format_table, shorten_middle, terminal_width
+from gptlite.cli.tables import fit_columns, format_table, shorten_middle
 
 
 def test_a_table_fits_the_terminal_and_drops_columns_in_their_order():
@@ -40,25 +38,3 @@ def test_cells_are_shortened_in_the_middle():
     columns = {"run": ["a-very-long-name-001"], "differs": ["lr 0.1, n_layer 12"]}
     shown = format_table(columns, 22, shrinkable={"run": 10, "differs": 10})
     assert shown.splitlines()[1] == "a-ver…-001  lr 0.…r 12"
-
-
-def test_colours_need_a_terminal_and_no_contrary_wish(monkeypatch):
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    def shown() -> str:
-        return format_table({"state": ["running", "?"]}, terminal_width(), styles={"running": "cyan"})
-
-    for variable in ("NO_COLOR", "COLORTERM"):
-        monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setenv("TERM", "xterm")
-    assert shown() == "state\nrunning\n?\n"
-    monkeypatch.setattr("sys.stdout", Terminal())
-    assert "\x1b[36mrunning\x1b[0m" in shown()
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert shown() == "state\nrunning\n?\n"
-    monkeypatch.delenv("NO_COLOR")
-    monkeypatch.setenv("TERM", "dumb")
-    assert shown() == "state\nrunning\n?\n"

@@ -10,7 +10,7 @@ from gptlite.config.grid import SweepAxis, load_points, names_of, points, read_a
 from gptlite.config.loading import load_config
 from gptlite.config.yaml import read_value
 from gptlite.errors import ConfigError
-from gptlite.runs.names import check_name
+from gptlite.runs.run import check_name
 
 
 def test_every_combination_is_a_point_and_the_last_key_changes_fastest():

@@ -181,7 +181,7 @@ def test_continue_starts_a_run_once_and_then_goes_on_with_it(tiny, tmp_path, mon
 
 
 def test_a_run_of_epochs_killed_at_any_moment_ends_as_one_of_so_many_updates(tiny, tmp_path, monkeypatch, whole):
-    n_windows = (Prepared(Path(whole.recorded("prepared", str))).manifest.train.tokens - 16) // 16
+    n_windows = (Prepared(Path(whole.info["prepared"])).manifest.train.tokens - 16) // 16
     # Eleven batches of 8 and a half.
     cfg = tiny.with_values({"train.max_steps": None, "train.epochs": 11.5 * 8 / n_windows})
     with monkeypatch.context() as patch:
@@ -264,7 +264,7 @@ def test_divergence_keeps_the_last_checkpoint_and_the_run_unfinished(tiny, tmp_p
         start(tiny, tmp_path, "a")
     run = Run(tmp_path / "a")
     assert final(run).step == 4
-    assert all(t.isfinite().all() for t in final(run).read_model().values())
+    assert all(t.isfinite().all() for t in final(run).read_tensors("model.safetensors").values())
     assert not run.finished
     assert run.diverged
     monkeypatch.undo()

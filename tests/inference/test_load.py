@@ -22,7 +22,7 @@ INFO = ModelInfo(ModelSection(n_layer=1, n_head=1, n_embd=4, block_size=8), star
 
 def checkpoint(config: dict, gpt: GPT | None = None) -> SimpleNamespace:
     tensors = {} if gpt is None else to_gpt2(gpt)
-    return SimpleNamespace(path=Path("step"), read_json=lambda name: config, read_model=lambda: tensors)
+    return SimpleNamespace(path=Path("step"), read_json=lambda name: config, read_tensors=lambda name: tensors)
 
 
 def test_the_model_info_is_read_back_from_its_json():
@@ -33,7 +33,9 @@ def test_tensors_that_do_not_fit_the_config_are_damage():
     with pytest.raises(Damaged, match=r"^step/model\.safetensors: tensor transformer\.wte\.weight has shape \(9, 4\)"):
         build_model(checkpoint({}, GPT(INFO.model, 9)), INFO, 5, "fused", 8)
     renamed = checkpoint({}, GPT(INFO.model, 5))
-    renamed.read_model()["other"] = renamed.read_model().pop("transformer.wte.weight")
+    renamed.read_tensors("model.safetensors")["other"] = renamed.read_tensors("model.safetensors").pop(
+        "transformer.wte.weight"
+    )
     with pytest.raises(Damaged, match=r"tensor transformer\.wte\.weight is missing"):
         build_model(renamed, INFO, 5, "fused", 8)
 

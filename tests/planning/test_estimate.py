@@ -48,7 +48,7 @@ def test_optimizer_and_checkpoint_take_the_bytes_that_are_said(tiny, tmp_path, o
     made = train_new(asked, base="tiny", root=tmp_path / "runs")
     cfg = load_config(made.run.path / "config.yaml")
     newest = sorted(made.run.checkpoints.glob("step-*"))[-1]
-    state = Checkpoint.open(newest).read_optimizer()
+    state = Checkpoint.open(newest).read_tensors("optimizer.safetensors")
     said = estimate_run(cfg, made.prepared, cfg.train.updates, libraries=LIBRARIES)
     assert said.memory.optimizer == pytest.approx(sum(t.nbytes for t in state.values()), rel=1e-3)
     assert said.disk.checkpoint == pytest.approx(sum(f.stat().st_size for f in newest.iterdir()), rel=0.05)

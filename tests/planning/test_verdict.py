@@ -10,7 +10,7 @@ from gptlite.runs.summary import Evaluation
 
 def curve(*points: tuple[int, float | None, float]) -> list[Evaluation]:
     """(step, seconds, bits per byte) of each evaluation."""
-    return [Evaluation(step, None, seconds, score) for step, seconds, score in points]
+    return [Evaluation(step, seconds, score) for step, seconds, score in points]
 
 
 LARGE = 10**9  # tokens of validation text, which leave no noise

@@ -44,7 +44,7 @@ def test_tensors_and_state_come_back_exactly(save: Save, folder: Path) -> None:
     save(7, score=1.5)
     found = Checkpoint.open(folder / "step-00000007")
     assert (found.step, found.score, found.read_json("state.json")) == (7, 1.5, {"step": 7})
-    model, optimizer = found.read_model(), found.read_optimizer()
+    model, optimizer = found.read_tensors("model.safetensors"), found.read_tensors("optimizer.safetensors")
     assert torch.equal(model["wte"], torch.full((3, 2), 7.0))
     assert model["bias"].dtype == torch.bfloat16
     assert optimizer["wte.exp_avg"].tolist() == [[0.0, 2.0, 4.0], [1.0, 3.0, 5.0]]  # it was a transposed view
@@ -167,7 +167,7 @@ def tensor_file(header: object, payload: bytes = b"") -> bytes:
 def test_a_malicious_tensor_file_is_an_error_and_never_executed(tmp_path: Path, data: bytes) -> None:
     found = save_checkpoint(tmp_path, 1, {"model.safetensors": data}, {})
     with pytest.raises(RunError, match=r"model\.safetensors: not a valid safetensors file: "):
-        found.read_model()
+        found.read_tensors("model.safetensors")
 
 
 def test_folders_with_other_names_are_not_checkpoints(save: Save, folder: Path) -> None:

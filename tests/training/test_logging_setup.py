@@ -91,7 +91,7 @@ def runs(tiny: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run
 def test_every_tag_is_documented_every_documented_tag_is_there_and_no_step_is_there_twice(
     runs: tuple[Run, Run],
 ) -> None:
-    manifest = Prepared(Path(runs[0].recorded("prepared", str))).manifest
+    manifest = Prepared(Path(runs[0].info["prepared"])).manifest
     whole, cut = map(curves, runs)
     tags = {tag for folder in whole.values() for tag in folder}
     patterns = documented()

@@ -49,4 +49,4 @@ def evaluate(
         emit(f"{path}\n")
         return
     for line in [json.dumps(values)] if as_json else describe(values):
-        emit(f"{line}\n", styled=mode is None)
+        emit(f"{line}\n")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gptlite.cli.eval.models import SelectedModel
 from gptlite.cli.eval.texts import Evaluator, Text, find_texts, load_evaluators
-from gptlite.cli.files import output_path, write_output
+from gptlite.cli.terminal import output_path, write_output
 from gptlite.errors import DataError, RunError, located
 from gptlite.formatting import counted
 

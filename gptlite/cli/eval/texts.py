@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gptlite.cli.eval.models import SelectedModel
-from gptlite.cli.files import check_text_file
+from gptlite.cli.terminal import check_text_file
 from gptlite.errors import DataError, Problem, RunError, gathered, located
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def find_prepared(models: Sequence[SelectedModel], alternative: str = "") -> dic
             prepared = find_text(run, model.cfg)
             if prepared is None:
                 raise RunError(
-                    f"the prepared text {run.recorded('prepared', str)} is missing. If it was moved, add "
+                    f"the prepared text {run.info['prepared']} is missing. If it was moved, add "
                     f"--set data.dir=FOLDER.{alternative}",
                     where=str(run.path),
                 )

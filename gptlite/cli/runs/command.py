@@ -74,14 +74,11 @@ def list_runs(
     ] = None,
     no_fold: Annotated[bool, Option("--no-fold", help="Show each seed in its own row.")] = False,
     as_json: Annotated[bool, Option("--json", help="Print one JSON object.")] = False,
-    as_csv: Annotated[bool, Option("--csv", help="Print comma-separated values.")] = False,
 ) -> None:
     """List runs and how their configs differ.
 
     Finished runs that differ only in run.seed share a row, with their mean and standard deviation.
     """
-    if as_json and as_csv:
-        raise ConfigError("--json and --csv exclude each other. Choose one.")
     from gptlite.cli.runs import table
     from gptlite.runs.compare import RunGroup, group_seeds
     from gptlite.runs.run import runs_folder
@@ -91,10 +88,10 @@ def list_runs(
     runs, problems = read_runs(root)
     matching = table.filter_runs(runs, filter_ or []) if runs else []
     rows = table.sort_rows([RunGroup([run]) for run in matching] if no_fold else group_seeds(matching), sort)
-    if as_json or as_csv:
-        emit(table.as_json(rows) if as_json else table.as_csv(rows))
+    if as_json:
+        emit(table.as_json(rows))
     elif rows:
-        emit(table.as_table(rows), styled=True)
+        emit(table.as_table(rows))
     else:
         none = f"none of {counted(len(runs), 'run')} matches --filter" if runs else "no runs yet"
         Console().say(f"{root}: {none}")
@@ -107,10 +104,7 @@ def diff(
     a: Annotated[str, Argument(metavar="A", help="The name or folder of a run.")],
     b: Annotated[str, Argument(metavar="B", help="The name or folder of another run.")],
 ) -> None:
-    """Compare two runs: configs, curves, samples.
-
-    Curves are compared at equal tokens and at equal times.
-    """
+    """Compare two runs: configs, scores over all seeds of their settings, samples."""
     from gptlite.cli.runs.diff import describe_differences
     from gptlite.cli.runs.table import read_summaries
     from gptlite.runs.summary import read_runs
@@ -119,7 +113,7 @@ def diff(
     folders = dict.fromkeys(summary.run.path.resolve().parent for summary in summaries)
     others = [other for folder in folders for other in read_runs(folder)[0]]
     for text in describe_differences(summaries[0], summaries[1], others):
-        emit(text, styled=True)
+        emit(text)
 
 
 @app.command("rm", cls=Command)
@@ -166,12 +160,12 @@ def verify(
     problems: list[Problem] = []
     for run in runs:
         checks, newest = check_run(run)
-        for check in checks:
-            emit(f"{check.path}  {check.problem or 'ok'}\n")
-        damaged = [check for check in checks if check.problem is not None]
+        for path, problem in checks:
+            emit(f"{path}  {problem or 'ok'}\n")
+        damaged = [Problem(problem, str(path)) for path, problem in checks if problem is not None]
         resumes = "a resume finds no checkpoint" if newest is None else f"a resume uses step {newest.step}"
         emit(f"{run.name}: {counted(len(checks), 'file')}, {len(damaged)} damaged; {resumes}\n")
-        problems += [Problem(check.problem or "", str(check.path)) for check in damaged]
+        problems += damaged
     if problems:
         raise RunError(problems)
 

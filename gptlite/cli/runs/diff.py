@@ -1,37 +1,29 @@
-"""`gptlite runs diff`: the configs, curves and samples of two runs next to each other."""
+"""`gptlite runs diff`: the configs and samples of two runs next to each other."""
 
 from __future__ import annotations
 
 import shlex
-import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import mean
 
 from gptlite.cli.runs.table import row_cells
-from gptlite.cli.tables import PAGE_WIDTH, format_table, side_by_side, terminal_width
+from gptlite.cli.tables import format_table, terminal_width
 from gptlite.cli.terminal import on_one_line, shell_name
 from gptlite.config.yaml import write
-from gptlite.formatting import clock_time, counted
+from gptlite.formatting import counted
 from gptlite.runs.compare import (
     SEED,
-    Axis,
     MeanDifference,
     RunGroup,
-    curve_points,
     differences,
     find_seed_group,
-    interpolate,
-    shared_positions,
-    unused_seeds,
 )
 from gptlite.runs.run import CONFIG, DEFAULT_FOLDER, runs_folder
-from gptlite.runs.summary import Summary, read_curve, read_samples
+from gptlite.runs.summary import Summary, read_samples
 
-HEADERS = ("", "config", "difference")  # that no run's column may have
-N_PLACES = 5  # at which curves are compared
+HEADERS = ("", "config")  # that no run's column may have
 SMALLEST_COLUMN = 12
-MORE_SEEDS = 3  # to train where a setting has one
 
 
 def describe_differences(a: Summary, b: Summary, others: Sequence[Summary]) -> Iterator[str]:
@@ -51,55 +43,21 @@ def describe_differences(a: Summary, b: Summary, others: Sequence[Summary]) -> I
         yield "text: not the same. It was changed between the two runs.\n"
     for run, name in zip((a, b), names, strict=True):
         if run.sees_ahead:
-            yield _wrapped(
+            yield (
                 f"{name} has no mask (model.variant: no_mask): it reads the tokens that it is scored on, so its scores "
-                "are no predictions"
+                "are no predictions\n"
             )
-    yield from _compare_curves(a, b, names)
     yield from _compare_with_seeds(a, b, names, others)
-    samples = {}
     for run, name in zip((a, b), names, strict=True):
-        step, text = next(reversed(read_samples(run.run)), (None, ""))
-        samples[f"{name}, no sample" if step is None else f"{name}, sample at step {step}"] = text
-    if any(samples.values()):
-        yield "\n"
-        yield side_by_side(samples, terminal_width())
+        for step, text in read_samples(run.run)[-1:]:
+            yield f"\n{name}, sample at step {step}\n"
+            yield from (f"  {on_one_line(line)}\n" for line in text.split("\n"))
 
 
 def _two_columns(title: str, keys: Sequence[str], names: Sequence[str], values: Sequence[Sequence[str]]) -> str:
     """Return a table with a line per key and the values of both runs."""
     columns = {title: keys, **dict(zip(names, values, strict=True))}
     return format_table(columns, terminal_width(), shrinkable=dict.fromkeys((*names, title), SMALLEST_COLUMN))
-
-
-def _compare_curves(a: Summary, b: Summary, names: Sequence[str]) -> Iterator[str]:
-    curves = [read_curve(run) for run in (a, b)]
-    axes: dict[str, Axis] = {"tokens": "tokens", "time": "seconds"}
-    interpolated = False
-    for title, axis in axes.items():
-        of_a, of_b = (curve_points(curve, axis) for curve in curves)
-        places = shared_positions(of_a, of_b, N_PLACES)
-        yield "\n"
-        if not places:
-            yield f"no evaluations at equal {title}\n"
-            continue
-        pairs = [(interpolate(of_a, x), interpolate(of_b, x)) for x in places]
-        interpolated = interpolated or any(value.interpolated for pair in pairs for value in pair)
-        columns = {f"at equal {title}": [_format_place(x, axis) for x in places]}
-        for name, values in zip(names, zip(*pairs, strict=True), strict=True):
-            columns[name] = [f"{'~' if value.interpolated else ''}{value.bits_per_byte:.4f}" for value in values]
-        columns["difference"] = [f"{right.bits_per_byte - left.bits_per_byte:+.4f}" for left, right in pairs]
-        shrinkable = dict.fromkeys(names, SMALLEST_COLUMN)
-        yield format_table(
-            columns, terminal_width(), numbers=list(columns), shrinkable=shrinkable, dropped=["difference"]
-        )
-    yield _wrapped("bits per byte of the validation text" + "; ~ interpolated between two evaluations" * interpolated)
-
-
-def _format_place(x: float, axis: Axis) -> str:
-    if axis != "seconds":
-        return f"{x:,.0f}"
-    return f"{x:.1f} s" if x < 60 else clock_time(x)
 
 
 def _compare_with_seeds(a: Summary, b: Summary, names: Sequence[str], others: Sequence[Summary]) -> Iterator[str]:
@@ -126,10 +84,10 @@ def _compare_with_seeds(a: Summary, b: Summary, names: Sequence[str], others: Se
         said = _judge(scores, names, seeds)
     elif all(scores):
         said = f"cannot tell which is better from {seeds}: seeds differ, too. To train more seeds:"
-        commands = [_train_seeds(run, others) for run, own in zip((a, b), scores, strict=True) if len(own) == 1]
+        commands = [_train_seeds(run) for run, own in zip((a, b), scores, strict=True) if len(own) == 1]
     else:
         return
-    yield "\n" + _wrapped(said)
+    yield f"\n{said}\n"
     yield from (f"  {shell_name('gptlite')} {on_one_line(command)}\n" for command in commands)
 
 
@@ -155,16 +113,10 @@ def _judge(scores: Sequence[Sequence[float]], names: Sequence[str], seeds: str) 
     )
 
 
-def _train_seeds(run: Summary, others: Sequence[Summary]) -> str:
+def _train_seeds(run: Summary) -> str:
     """Return the arguments that train more seeds of a run's setting, in its folder."""
-    seeds = unused_seeds(run, others, MORE_SEEDS)
     folder = run.run.path.resolve().parent
     is_default = runs_folder(str(run.config.get("run.dir", DEFAULT_FOLDER))).resolve() == folder
-    words = ["--config", str(run.run.path / CONFIG), "--sweep", f"{SEED}={','.join(map(str, seeds))}"]
-    words += ["--name", f"{run.name}-seeds-{seeds[0]}"]
+    words = ["--config", str(run.run.path / CONFIG), "--sweep", f"{SEED}=1,2,3", "--name", f"{run.name}-seeds"]
     words += [] if is_default else ["--set", f"run.dir={write(str(folder))}"]
     return f"train {shlex.join(words)}"
-
-
-def _wrapped(text: str) -> str:
-    return textwrap.fill(text, terminal_width() or PAGE_WIDTH) + "\n"

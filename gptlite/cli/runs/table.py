@@ -1,10 +1,8 @@
-"""`gptlite runs list`: which runs, in which order, as a table, JSON or CSV."""
+"""`gptlite runs list`: which runs, in which order, as a table or JSON."""
 
 from __future__ import annotations
 
-import csv
 import difflib
-import io
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -20,15 +18,13 @@ from gptlite.runs.run import Run
 from gptlite.runs.summary import Summary, read_run
 
 LONGEST_VALUE = 24  # characters of a config value
-FAILED = "failed"
 
-NUMBERS = ("step", "tokens", "params", "bits/byte", "at", "loss", "tok/s", "elapsed")
+NUMBERS = ("step", "tokens", "params", "bits/byte", "at", "tok/s", "elapsed")
 # Columns that a narrow terminal leaves out, in this order.
-DROPPED = ("tokenizer", "elapsed", "tok/s", "params", "loss", "at", "tokens", "step", "state", "differs", "bits/byte")
+DROPPED = ("tokenizer", "elapsed", "tok/s", "params", "at", "tokens", "step", "state", "differs", "bits/byte")
 SHRINKABLE = {"run": 16, "differs": 22}
-STATE_STYLES = {"running": "cyan", "finished": "green", "stopped": "yellow", "diverged": "red", FAILED: "red"}
 
-# The columns of --csv and the keys of --json. Figures of runs that differ only in their seed are means.
+# The keys of --json. Figures of runs that differ only in their seed are means.
 FIGURES: Mapping[str, Callable[[RunGroup], Any]] = {
     "name": lambda row: row.first.name,
     "seeds": lambda row: len(row.runs),
@@ -123,23 +119,16 @@ def _config_key(option: str, name: str, runs: Sequence[Summary], others: Sequenc
     raise ConfigError(f"{name} is neither a key of the config nor one of {', '.join(others)}. {advice}", where=option)
 
 
-def as_table(rows: Sequence[RunGroup]) -> str:
-    """Return a line per row, which says in what its config differs from the others."""
-    short_keys = shortened(find_differing_keys(rows))
-    table = []
-    for row, own in zip(rows, uncommon_values(rows), strict=True):
-        differs = ", ".join(f"{short_keys[key]} {short_value(value)}" for key, value in own.items())
-        table.append({**row_cells(row), "differs": differs})
-    return format_rows(table, list(table[0]))
-
-
-def format_rows(rows: Sequence[Mapping[str, str]], headers: Sequence[str]) -> str:
-    """Return a table of runs that fits the terminal. Columns without any cell are left out."""
-    columns = {header: [row.get(header, "") for row in rows] for header in headers}
-    filled = {header: cells for header, cells in columns.items() if any(cells)}
-    return format_table(
-        filled, terminal_width(), numbers=NUMBERS, shrinkable=SHRINKABLE, dropped=DROPPED, styles=STATE_STYLES
-    )
+def as_table(rows: Sequence[RunGroup], headers: Iterable[str] = tuple(COLUMNS)) -> str:
+    """Return a line per row, without empty columns, which says in what its config differs from the others."""
+    short_keys, cells = shortened(find_differing_keys(rows)), list(map(row_cells, rows))
+    columns = {header: [row[header] for row in cells] for header in headers}
+    columns["differs"] = [
+        ", ".join(f"{short_keys[key]} {short_value(value)}" for key, value in own.items())
+        for own in uncommon_values(rows)
+    ]
+    filled = {header: column for header, column in columns.items() if any(column)}
+    return format_table(filled, terminal_width(), numbers=NUMBERS, shrinkable=SHRINKABLE, dropped=DROPPED)
 
 
 def row_cells(row: RunGroup) -> dict[str, str]:
@@ -174,13 +163,3 @@ def as_json(rows: Sequence[RunGroup]) -> str:
         for row in rows
     ]
     return json.dumps({"runs": entries}, ensure_ascii=False) + "\n"
-
-
-def as_csv(rows: Sequence[RunGroup]) -> str:
-    """Return a header and a line per row: the keys of FIGURES, then the config keys that differ."""
-    keys = find_differing_keys(rows)
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow([*FIGURES, *keys])
-    writer.writerows([*(figure(row) for figure in FIGURES.values()), *map(row.value, keys)] for row in rows)
-    return file.getvalue()

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from gptlite.cli.files import output_path, writable, write_output
 from gptlite.cli.options import CheckpointOption, ContextOption, RunArgument, SetOption, check_keys
 from gptlite.cli.sample import options
 from gptlite.cli.sample.output import SampleWriter
 from gptlite.cli.sample.prompts import answer_prompts, known_text, read_prompts, usable_prompt
-from gptlite.cli.terminal import Console, emit
+from gptlite.cli.terminal import Console, emit, output_path, writable, write_output
 from gptlite.errors import ConfigError, located
 from gptlite.formatting import Say
 

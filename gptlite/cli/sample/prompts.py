@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gptlite.cli.files import check_text_file
+from gptlite.cli.terminal import check_text_file
 from gptlite.data.sources.charset import decode
 from gptlite.errors import ConfigError, StorageError, UserError, located
 from gptlite.formatting import Say, counted

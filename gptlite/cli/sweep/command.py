@@ -8,26 +8,28 @@ from collections.abc import Mapping, Sequence
 import typer
 
 from gptlite.cli.options import located_text
-from gptlite.cli.runs.table import FAILED, format_rows, read_summaries, row_cells, short_value, sort_rows
-from gptlite.cli.sweep.sweep_runs import (
+from gptlite.cli.runs.table import as_table, read_summaries, sort_rows
+from gptlite.cli.sweep.workers import (
     STOPPED,
+    Progress,
     SweepRun,
+    Worker,
     check_runs,
     check_unchanged,
+    environment_for,
     prepare_texts,
+    start,
     sweep_runs,
+    train_runs,
 )
-from gptlite.cli.sweep.workers import Progress, Worker, environment_for, start, train_runs
 from gptlite.cli.terminal import emit, next_commands
 from gptlite.cli.train.configs import Configs
 from gptlite.cli.train.options import TrainOptions
-from gptlite.config.grid import Point, SweepAxis, load_points, points, read_axes
-from gptlite.config.saved import shortened
-from gptlite.errors import ConfigError, Interrupted, Problem, gathered, located
-from gptlite.formatting import Say
-from gptlite.runs.compare import SEED, RunGroup, group_seeds
-from gptlite.runs.names import check_name
-from gptlite.runs.summary import read_curve
+from gptlite.config.grid import SweepAxis, load_points, points, read_axes
+from gptlite.errors import ConfigError, Diverged, Interrupted, Problem, gathered, located
+from gptlite.formatting import Say, and_more
+from gptlite.runs.compare import group_seeds
+from gptlite.runs.run import check_name
 from gptlite.training.signals import Signals
 
 
@@ -51,7 +53,7 @@ def run_sweep(options: TrainOptions) -> None:
         over = f"{sum(run.is_done for run in runs)} of {len(runs)} runs are finished"
         sentence = f"stopped; every run is saved. {over}. Continue with:\n  {options.to_continue_sweep}"
         raise Interrupted(signals.received, sentence, where=f"sweep {name}")
-    emit(report(runs, codes, progress.say), styled=True)
+    emit(report(runs, codes, progress.say))
     if code := next((codes[run.name] for run in runs if codes[run.name]), 0):
         raise typer.Exit(code)
 
@@ -81,17 +83,16 @@ def plan_sweep(options: TrainOptions) -> tuple[str, Configs, Sequence[SweepRun]]
 
 
 def report(runs: Sequence[SweepRun], codes: Mapping[str, int], say: Say) -> str:
-    """Return the table and the next commands: the best run first, models without a mask last, seeds in one row.
+    """Return the table, what failed, and the next commands: the best run first, without a mask last, seeds in one row.
 
     No figure depends on the clock, so a sweep that was killed and continued has the same table.
 
     codes: exit codes of the runs. say: called with a line for each damaged file.
     """
     groups = sort_rows(group_seeds(read_summaries([run for run in runs if run.started], say)), "best")
-    points = {run.name: run.point for run in runs}
-    rows = [_cells(group, points[group.first.name], codes) for group in groups]
-    rows += [{"run": run.name, "state": FAILED, **_values(run.point)} for run in runs if not run.started]
-    table = format_rows(rows, ("run", "state", *_values(runs[0].point), "bits/byte", "at", "loss"))
+    table = as_table(groups, ("run", "state", "bits/byte", "at")) if groups else ""
+    failed = [run.name for run in runs if codes[run.name] not in (0, Diverged.exit_code, *STOPPED)]
+    table += f"failed: {and_more(failed, 3)}\n" if failed else ""
     # One without a mask cannot write, and its score cannot be compared.
     ranked = [group.first for group in groups if group.first.state == "finished" and not group.first.sees_ahead]
     handles = [shlex.quote(run.run.handle) for run in ranked]
@@ -100,19 +101,3 @@ def report(runs: Sequence[SweepRun], codes: Mapping[str, int], say: Say) -> str:
     compare = [f"runs diff {handles[0]} {handles[1]}"] if len(handles) > 1 else []
     commands = next_commands([f'sample {handles[0]} --prompt "..."', *compare], runs[0].path.parent)
     return table + "".join(f"{line}\n" for line in commands)
-
-
-def _cells(group: RunGroup, point: Point, codes: Mapping[str, int]) -> dict[str, str]:
-    """Return the cells of a row: those of `gptlite runs`, the loss at the best score, the values of the point."""
-    cells = row_cells(group) | _values(point, without_seed=len(group.runs) > 1)
-    if cells["state"] == "stopped" and codes[group.first.name] not in (0, *STOPPED):
-        cells["state"] = FAILED
-    loss = group.mean(lambda run: next((e.loss for e in read_curve(run) if e.step == run.best_step), None))
-    return cells if loss is None else {**cells, "loss": f"{loss:.4f}"}
-
-
-def _values(point: Point, *, without_seed: bool = False) -> dict[str, str]:
-    """Return the values of a point by the shortest names of their keys."""
-    short = shortened(list(point.values))
-    shown = {key: value for key, value in point.values.items() if not (without_seed and key == SEED)}
-    return {short[key]: short_value(value) for key, value in shown.items()}

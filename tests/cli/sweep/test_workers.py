@@ -16,8 +16,7 @@ from unittest.mock import Mock
 import pytest
 
 from gptlite.cli.sweep import workers as module
-from gptlite.cli.sweep.sweep_runs import SweepRun, sweep_runs
-from gptlite.cli.sweep.workers import Progress, Worker, environment_for, start, train_runs
+from gptlite.cli.sweep.workers import Progress, SweepRun, Worker, environment_for, start, sweep_runs, train_runs
 from gptlite.compute.choice import Choice
 from gptlite.config.grid import SweepAxis, points
 from gptlite.config.loading import dump_config
@@ -70,19 +69,29 @@ def process(run: SweepRun, code: str) -> Worker:
         return Worker(run, child, open(file.name))
 
 
-class Watched(Progress):
-    """A Progress that calls a function whenever it could move its bar."""
+class Polled(Signals):
+    """Signals that call a function whenever they are looked at."""
 
-    def __init__(self, runs: list[SweepRun], jobs: int, move_bar: Callable[[], object] = lambda: None) -> None:
-        super().__init__("s", runs, jobs, quiet=False)
-        self.move_bar = move_bar  # type: ignore[assignment]
+    at_poll: Callable[[], object] = staticmethod(lambda: None)
+
+    def take_request(self) -> int:
+        self.at_poll()
+        return super().take_request()
 
 
-def train(runs: list[SweepRun], codes: Mapping[int, str], jobs: int, at_poll: Callable[[], object] = lambda: None):
+def train(
+    runs: list[SweepRun],
+    codes: Mapping[int, str],
+    jobs: int,
+    at_poll: Callable[[], object] = lambda: None,
+    *,
+    quiet: bool = False,
+):
     """Let workers finish the runs, or run the code at their places. Returns the exit codes and the signal received."""
-    signals = Signals("sweep s", "go on", lambda line: None)
+    signals = Polled("sweep s", "go on", lambda line: None)
+    signals.at_poll = at_poll
     start_one = lambda run: process(run, codes.get(runs.index(run), FINISH))  # noqa: E731
-    done = train_runs(runs, start_one, jobs, Watched(runs, jobs, at_poll), signals)
+    done = train_runs(runs, start_one, jobs, Progress("s", runs, jobs, quiet=quiet), signals)
     return [done.get(run.name) for run in runs], signals.received
 
 
@@ -133,14 +142,17 @@ def test_ended_runs_are_skipped_unless_they_are_to_train_longer(runs):
     assert [run.is_done for run in more] == [False, False, False]
 
 
-def test_failures_do_not_stop_the_others(runs, capfd):
-    deadly = "import os; os.kill(os.getpid(), 9)"
-    refused = "import sys; print('warning: low\\nerror: no', file=sys.stderr); sys.exit(4)"
-    codes, _ = train(runs, {1: deadly, 2: refused}, 3)
+@pytest.mark.parametrize("quiet", [False, True])
+def test_failures_do_not_stop_the_others_and_only_errors_are_printed_under_quiet(runs, capfd, quiet):
+    deadly = "import os, sys; print('Traceback', file=sys.stderr, flush=True); os.kill(os.getpid(), 9)"
+    refused = "import sys; print('config: x\\nwarning: low\\nerror: no', file=sys.stderr); sys.exit(4)"
+    codes, _ = train(runs, {1: deadly, 2: refused}, 3, quiet=quiet)
     assert codes == [0, 137, 4]
-    shown = capfd.readouterr().err
-    assert "[3/3] warning: low\n[3/3] error: no\n" in shown
-    assert f"[2/3] {runs[1].name} failed with exit code 137 at step 0\n" in shown
+    shown = capfd.readouterr().err.splitlines()
+    assert {"[2/3] Traceback", "[3/3] error: no"} <= set(shown)
+    hidden = {"[3/3] warning: low", f"[2/3] {runs[1].name} failed with exit code 137 at step 0"}
+    assert hidden & set(shown) == (set() if quiet else hidden)
+    assert not any("config: x" in line for line in shown)
 
 
 def test_an_error_in_starting_a_run_lets_the_others_save(runs):
@@ -152,7 +164,9 @@ def test_an_error_in_starting_a_run_lets_the_others_save(runs):
         raise ConfigError("changed")
 
     with pytest.raises(ConfigError, match="changed"):
-        train_runs(runs, start_one, 2, Watched(runs, 2), Signals("sweep s", "go on", lambda line: None))
+        train_runs(
+            runs, start_one, 2, Progress("s", runs, 2, quiet=False), Signals("sweep s", "go on", lambda line: None)
+        )
     assert (runs[0].path / "signals").read_text() == f"{int(signal.SIGTERM)} "
 
 
