@@ -30,18 +30,14 @@ def set_(key: str, value: object) -> list[str]:
 
 CASES = [
     (["--data", "gone.txt"], "error: --data: there is no file, folder or data set named gone.txt. "),
-    (["--data", "empty.txt"], "empty.txt: the file is empty. Choose a file with text."),
-    (["--data", "binary.txt"], "binary.txt: this is not text but binary data: it has NUL characters. "),
     (["--data", "latin.txt"], "latin.txt: the text is not valid utf-8 at byte 3"),
     (["--data", "short.txt"], "Use --set model.block_size=8 or less"),
     (set_("train.learning_rate", 1), "--set: train.learning_rate is not a key of the config. Did you mean train.lr?"),
     (set_("model.n_layer", "two"), "model.n_layer is two, but it must be a whole number >= 1."),
-    (set_("model.dropout", 1.5), "model.dropout is 1.5, but it must be a number >= 0 and <= 0.99."),
     (
         set_("model.bias", "qkv"),
         "model.bias is qkv, but it must be true, false or a list of qkv, proj, mlp and norm. Write [qkv].",
     ),
-    (set_("train.teacher_forcing_ratio", 0.5), "train.scheduled_sampling is the opposite"),
     (["--teacher-forcing-ratio", "0.5"], "train.scheduled_sampling is the opposite"),
     (
         [
@@ -51,11 +47,6 @@ CASES = [
         "model.dropout is 0.1, but every place has a dropout of its own. Use --set model.dropout=0, or",
     ),
     (set_("train.lr", ".nan"), "train.lr is .nan, but it must be auto or a number > 0."),
-    (set_("model.n_embd", 15), "model.n_embd is 15, which is not a multiple of n_head (2). Use 14 or 16."),
-    (
-        [*set_("tokenizer.kind", "bpe"), *set_("tokenizer.vocab_size", 256)],
-        "tokenizer.vocab_size is 256, but it must be a whole number >= 257 and <= 1000000 or null.",
-    ),
     (["-c", "gone.yaml"], "error: --config gone.yaml: there is no such config here"),
     (set_("data.source", "gone.txt"), "error: data.source: there is no file, folder or data set named gone.txt. "),
     (["-c", "nothing.yaml"], "nothing.yaml: no key is set here."),
@@ -64,18 +55,11 @@ CASES = [
     (["--resume", "a", "--data", "b"], "--resume with --data: a resumed run keeps"),
     (["--name", "a/b"], "run a/b: a run's name cannot contain slashes"),
     (set_("data.dir", "~nobody9/x"), "data.dir is ~nobody9/x, but the home of this user is unknown. Write the path in"),
-    (set_("run.dir", "~nobody9/x"), "run.dir is ~nobody9/x, but the home of this user is unknown. Write the path in"),
     *(
         (["--minutes", text], f"error: --minutes {text}: this must be a number above 0.")
         for text in ("0", "-1", "nan", "inf")
     ),
     (["--minutes", "1", *set_("train.max_steps", 3)], "--set: train.max_steps is 3 and max_minutes is 1, but only one"),
-    (["--minutes", "1", *set_("train.epochs", 0.5)], "--set: train.epochs is 0.5 and max_minutes is 1, but only one"),
-    (
-        [*set_("train.epochs", 2), *set_("train.max_steps", 3)],
-        "--set: train.max_steps is 3 and epochs is 2, but only one of them can end the training. Set the other",
-    ),
-    (set_("train.epochs", 0), "--set: train.epochs is 0, but it must be a number > 0 and <= 1000000 or null."),
     (["--minutes", "1", "--resume", "a"], "--resume with --minutes: a resumed run keeps its length. Change it with"),
     (
         ["--minutes", "1", "--data", "short.txt"],
@@ -88,9 +72,7 @@ CASES = [
 
 @pytest.mark.parametrize(("arguments", "message"), CASES, ids=[" ".join(words) for words, _ in CASES])
 def test_train_refuses_it_in_one_line_and_writes_no_run(gptlite, arguments, message):
-    Path("empty.txt").write_bytes(b"")
     Path("nothing.yaml").write_bytes(b"")
-    Path("binary.txt").write_bytes(bytes(range(3, -1, -1)) * 9)
     Path("latin.txt").write_bytes("caf\xe9 au lait".encode("latin-1"))
     Path("short.txt").write_text("0123456789")
     result = gptlite(
@@ -183,11 +165,7 @@ def test_a_read_only_folder_ends_with_exit_4(gptlite, monkeypatch):
     ("arguments", "message"),
     [
         (["tran"], "gptlite: there is no command tran. Did you mean train?"),
-        (["export"], "gptlite: there is no command export. A checkpoint folder opens in Hugging Face transformers"),
         (["generate"], "gptlite: there is no command generate. Use gptlite sample --prompt TEXT."),
-        (["chat"], "gptlite: there is no command chat. Use gptlite sample --interactive."),
-        (["finetune"], "gptlite: there is no command finetune. Every run starts from random weights."),
-        (["serve"], "gptlite: there is no command serve. From Python, gptlite.load(RUN).generate(PROMPT)"),
         (["frobnicate"], "gptlite: there is no command frobnicate. See gptlite --help."),
         (["config", "smal"], "gptlite config smal: there is no shipped config of this name. Did you mean small?"),
         (["train", "--nmae", "x"], "gptlite train: there is no option --nmae. Did you mean --name x?"),
@@ -197,33 +175,22 @@ def test_a_read_only_folder_ends_with_exit_4(gptlite, monkeypatch):
             ["train", "--max-steps=9"],
             "gptlite train: there is no option --max-steps. Did you mean --set train.max_steps=9?",
         ),
-        (
-            ["train", "--epochs", "3"],
-            "gptlite train: there is no option --epochs. Did you mean --set train.epochs=3?",
-        ),
-        (
-            ["train", "--init_from=gpt2"],
-            "gptlite train: there is no option --init_from. Every run starts from random weights. "
-            "gptlite train --resume RUN continues a run.",
-        ),
-        (["train", "--file", "x"], "gptlite train: there is no option --file. Did you mean --data x?"),
-        (["train", "-x"], "gptlite train: there is no option -x. See gptlite train --help."),
         (["train", "-qx"], "gptlite train: there is no option -x. See gptlite train --help."),
-        (["sample", "--n-samples", "3"], "gptlite sample: there is no option --n-samples. Did you mean -n 3?"),
         (["sample", "--lr", "3"], "gptlite sample: there is no option --lr. See gptlite sample --help."),
         (["--verison"], "gptlite: there is no option --verison. Did you mean --version?"),
         (["train", "--name"], "gptlite train: option '--name' requires an argument. See gptlite train --help."),
-        (["train", "a b"], "gptlite train: unexpected argument 'a b'. Did you mean --data 'a b'?"),
         (
-            ["train", "config/x.py"],
-            "gptlite train: unexpected argument config/x.py. A config is YAML: --config FILE.yaml (gptlite config",
+            ["prepare", "a b", *"bcd"],
+            "gptlite prepare: unexpected argument 'a b', b, c and 1 more. Write --data before a text, --config before "
+            "a config, --set before a key=value.",
         ),
-        (["train", "lr=3", "x"], "gptlite train: unexpected arguments lr=3, x. Did you mean --set train.lr=3?"),
-        (["train", "a.yaml"], "gptlite train: unexpected argument a.yaml. Did you mean --config a.yaml?"),
-        (["prepare", *"abcd"], "gptlite prepare: unexpected arguments a, b, c and 1 more. Put --data before each"),
-        (["train", "--config", "a", "-c", "b"], "--config: this option takes one value and is given 2 times."),
-        (["sample", "--seed", "1", "--seed", "1"], "--seed: this option takes one value and is given 2 times."),
-        (["sample", "--top-k", "many"], "--top-k: many is not a whole number."),
+        (["sample", "nano", "the cat"], "gptlite sample: unexpected argument 'the cat'. Write --prompt before a text"),
+        (["runs", "diff", *"abc"], "gptlite runs diff: unexpected argument c. See gptlite runs diff --help."),
+        (["train", "--config", "a", "-c", "b"], "--config: this option is given more than once. Keep one of its"),
+        (
+            ["sample", "--top-k", "many"],
+            "gptlite sample: invalid value for '--top-k': this must be a valid integer. See",
+        ),
         (["runs", "diff", "a"], "gptlite runs diff: missing argument 'B'. See gptlite runs diff --help."),
     ],
 )
@@ -236,55 +203,25 @@ def test_usage_errors_take_the_same_form(gptlite, arguments, message):
 
 # What users of nanoGPT, Hugging Face and llama.cpp write, and what it is here.
 MEANT = [
-    ("train --out_dir=out", "--set run.dir=out"),
     ("train --compile=False", "--set run.compile=False"),
     ("train --no-compile", "--set run.compile=false"),
     ("train --eval_interval=10", "--set eval.every=10"),
-    ("train --log_interval=1", "--set log.every=1"),
     ("train --max_iters=10", "--set train.max_steps=10"),
-    ("train --iters 10", "--set train.max_steps=10"),
-    ("train --device=cpu", "--set run.device=cpu"),
     ("train --dtype=float16", "--set run.precision=bf16"),
-    ("train --dtype=bfloat16", "--set run.precision=bf16"),
-    ("train --dtype=float32", "--set run.precision=fp32"),
     ("train --learning_rate=1e-3", "--set train.lr=1e-3"),
-    ("train --warmup_iters=100", "--set train.warmup_steps=100"),
-    ("train --batch_size=12", "--set train.batch_size=12"),
     ("train --block_size=64", "--set model.block_size=64"),
-    ("train --seed=1", "--set run.seed=1"),
-    ("train --dataset=plays", "--data plays"),
     ("train --train_file 'my book.txt'", "--data 'my book.txt'"),
-    ("train --text x.txt", "--data x.txt"),
-    ("train --validation_file x.txt", "--set data.val_source=x.txt"),
     ("train --output_dir=out", "--set run.dir=out"),
     ("train --run_name=x", "--name x"),
     ("train --num_train_epochs 3", "--set train.epochs=3"),
-    ("train --per_device_train_batch_size 8", "--set train.micro_batch_size=8"),
-    ("train --lr_scheduler_type cosine", "--set train.schedule=cosine"),
     ("train --lr_scheduler wsd", "--set train.schedule=VALUE (cosine, linear or constant)"),
-    ("train --optim adamw_torch", "--set train.optimizer=adamw"),
-    ("train --resume_from_checkpoint x", "--resume x"),
-    ("train --tokenizer bpe", "--set tokenizer.kind=bpe"),
     ("train --tensorboard", "--set log.tensorboard=true"),
-    ("prepare --input x.txt", "--data x.txt"),
     ("prepare --output_dir x", "--set data.dir=x"),
-    ("prepare --tokenizer_type bpe", "--set tokenizer.kind=bpe"),
-    ("prepare --text_column body", "--set data.column=body"),
-    ("sample --temp 0.7", "--temperature 0.7"),
-    ("sample --length 100", "--max-new-tokens 100"),
     ("sample --n-predict 100", "--max-new-tokens 100"),
-    ("sample --top_k 5", "--top-k 5"),
     ("sample --top 5", "--top-k 5 or --top-p 5"),
     ("sample --num_samples=3", "-n 3"),
-    ("sample --count 3", "-n 3"),
-    ("sample --repeat-penalty 1.1", "--repetition-penalty 1.1"),
-    ("sample --ctx-size 64", "--context 64"),
-    ("sample --text 'the cat'", "--prompt 'the cat'"),
-    ("sample --file x.txt", "--prompt-file x.txt"),
     ("sample --device=cpu", "--set run.device=cpu"),
     ("eval --data x.txt", "--file x.txt"),
-    ("eval --dtype bfloat16", "--set run.precision=bf16"),
-    ("eval --max_length 64", "--context 64"),
 ]
 
 
@@ -302,25 +239,11 @@ def test_an_option_of_another_program_suggests_ours_with_its_value(gptlite, line
     ("line", "advice"),
     [
         ("train --fp16", "Use --set run.precision=bf16 or --set run.precision=fp32. There is no fp16."),
-        (
-            "train --wandb_log=True",
-            "Metrics go to TensorBoard, which is on by default (log.tensorboard), and to metrics",
-        ),
-        ("train --gradient_accumulation_steps=4", "train.batch_size counts the sequences of an update, "),
-        ("train --eval_iters=20", "Each evaluation reads all of the validation text"),
-        ("train --min_lr=1e-4", "train.min_lr_ratio is the final rate as a fraction of train.lr"),
-        ("train --decay_lr=False", "Use --set train.schedule=constant and --set train.decay_fraction=0 for"),
-        ("train --no_cuda", "Use --set run.device=cpu."),
-        ("train --gpus 2", "torchrun starts a process for each of N GPUs"),
         ("train --model gpt2", "Every run starts from random weights."),
         ("train --version", "See gptlite train --help."),
-        ("prepare --lines", "Use --set data.documents=lines."),
-        ("prepare --num_proc 4", "It uses all cores. GPTLITE_THREADS=N"),
         ("sample --start 'the cat'", "Use --prompt 'the cat'; instead of FILE:NAME, use --prompt-file NAME."),
         ("sample --start 'a\nerror: b'", r"Use --prompt 'a\nerror: b'; "),
         ("sample --out_dir=x", "Name the run without an option: gptlite sample x."),
-        ("sample --compile=False", "Leave it out: "),
-        ("eval --run x", "Name the run without an option: gptlite eval x."),
     ],
 )
 def test_an_option_without_an_equivalent_gets_a_sentence(gptlite, line, advice):
@@ -355,40 +278,32 @@ def test_sample_refuses_what_it_cannot_do(gptlite, trained, arguments, message):
     assert gptlite("sample", *arguments).refuses(message)
 
 
-def test_all_mistakes_on_a_command_line_are_reported_at_once(gptlite):
-    words = ["--nmae", "x", "--epochs", "3", "-t", "hot", "--seed", "1", "--seed", "2", "--top-k=many", "--chekpoint"]
-    result = gptlite("sample", *words)
+def test_all_unknown_options_are_reported_at_once(gptlite):
+    result = gptlite("sample", "--nmae", "x", "--epochs", "3", "--seed", "1", "--seed", "2", "--chekpoint")
     assert result.code == 2
     assert [line.partition(". ")[0] for line in result.err.splitlines()] == [
         "error: gptlite sample: there is no option --nmae",
         "error: gptlite sample: there is no option --epochs",
         "error: gptlite sample: there is no option --chekpoint",
-        "error: --temperature: hot is not a number.",
-        "error: --seed: this option takes one value and is given 2 times",
-        "error: --top-k: many is not a whole number.",
+        "error: --seed: this option is given more than once",
     ]
 
 
-def test_training_that_diverges_ends_with_exit_3_and_one_line(gptlite):
-    result = gptlite("train", "-c", "nano.yaml", "--set", "train.lr=1e30", "--set", "train.optimizer=adamw")
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ([], "lower train.lr (it was 1e+30)"),
+        # The second of five updates of warm-up: two fifths of the rate.
+        (["train.warmup_steps=5"], "lower train.lr (it was 4e+29 in the warm-up to 1e+30) or"),
+        (["train.warmup_steps=0", "eval.every=1"], "the validation loss is nan"),
+    ],
+    ids=["update", "warm-up", "evaluation"],
+)
+def test_training_that_diverges_ends_with_exit_3_and_one_line(gptlite, more, message):
+    wild = ["train.lr=1e30", "train.optimizer=adamw", *more]
+    result = gptlite("train", "-c", "nano.yaml", *(word for value in wild for word in ("--set", value)))
     assert (result.code, len(result.errors)) == (3, 1)
-    assert "lower train.lr (it was 1e+30)" in result.errors[0]
-
-
-def test_divergence_in_the_warm_up_names_the_rate_that_was_given(gptlite):
-    wild = ["train.lr=1e30", "train.warmup_steps=5", "train.optimizer=adamw"]
-    result = gptlite("train", "-c", "nano.yaml", *(word for value in wild for word in ("--set", value)))
-    assert result.code == 3
-    # The second of five updates of warm-up: two fifths of the rate.
-    assert result.errors[0].startswith("step 2: ")
-    assert "lower train.lr (it was 4e+29 in the warm-up to 1e+30) or" in result.errors[0]
-
-
-def test_a_model_that_is_no_longer_finite_at_an_evaluation_ends_with_exit_3(gptlite):
-    wild = ["train.lr=1e30", "train.warmup_steps=0", "train.optimizer=adamw", "eval.every=1"]
-    result = gptlite("train", "-c", "nano.yaml", *(word for value in wild for word in ("--set", value)))
-    assert result.code == 3
-    assert "the validation loss is nan" in result.err
+    assert message in result.errors[0]
 
 
 def test_damaged_ids_are_refused_by_resume_and_eval_and_the_file_is_named(gptlite, trained):
@@ -439,16 +354,13 @@ def test_checkpoint_is_refused_with_a_checkpoint_folder(gptlite, trained):
     )
 
 
-def test_epochs_below_the_steps_done_are_refused(gptlite, trained):
-    assert gptlite("train", "--resume", "nano", "--set", "train.epochs=0.01").refuses(
-        "train.epochs is 0.01, which is 2 updates, but nano has already made 6 updates. Raise it."
-    )
-
-
-def test_max_steps_below_the_steps_done_is_refused(gptlite, trained):
-    assert gptlite("train", "--resume", "nano", "--set", "train.max_steps=4").refuses(
-        "train.max_steps is 4, but nano has already made 6 updates"
-    )
+@pytest.mark.parametrize(
+    ("length", "message"),
+    [("epochs=0.01", "train.epochs is 0.01, which is 2 updates"), ("max_steps=4", "train.max_steps is 4")],
+)
+def test_a_length_below_the_steps_done_is_refused(gptlite, trained, length, message):
+    refused = gptlite("train", "--resume", "nano", "--set", f"train.{length}")
+    assert refused.refuses(f"{message}, but nano has already made 6 updates")
 
 
 LONG = "x" * 300
