@@ -1,4 +1,4 @@
-"""Mistakes on the command line, with what was probably meant: unknown options, words and commands, options given twice."""
+"""Mistakes on the command line, with what was probably meant: unknown options and words, options given twice."""
 
 from __future__ import annotations
 
