@@ -33,7 +33,8 @@ class _Checked:
             _, words, given = parser.parse_args(list(args))
         except TyperException as error:  # an option without its value, say
             raise ConfigError(usage_problem(error, ctx)) from None
-        problems, plain = [], []
+        problems: list[Problem] = []
+        plain: list[str] = []
         while words and "--" not in args and not (plain and isinstance(self, TyperGroup)):
             word = words.pop(0)
             if not word.startswith("-") or word == "-":

@@ -19,10 +19,11 @@ from gptlite.data.dataset.batches import read_batch
 from gptlite.data.dataset.eval_windows import WindowRows
 from gptlite.data.dataset.prepared import Prepared
 from gptlite.errors import ConfigError
+from gptlite.formatting import amount, counted, duration, size
 from gptlite.inference.score import bytes_and_chars_per_token, score
-from gptlite.model.sizes import muon_flops, update_flops
+from gptlite.model.sizes import Parameters, muon_flops, update_flops
 from gptlite.planning.auto import Setup
-from gptlite.planning.estimate import count_evaluations, count_saves, expected_memory
+from gptlite.planning.estimate import Memory, count_evaluations, count_saves, expected_memory
 from gptlite.planning.plan import RunPlan, plan_run, warn_about_memory
 from gptlite.runs.checkpoint import save_checkpoint
 from gptlite.training.checkpointing import checkpoint_files, checkpoint_tensors
@@ -55,32 +56,52 @@ class DryRun:
     updates: int
     seconds: float
     prepared: Path
-    was_prepared: bool  # before this command
 
     def to_json(self) -> dict[str, Any]:
-        """All numbers: bytes, seconds, counts."""
-        estimate = self.plan.estimate
+        """Return all numbers: bytes, seconds, counts."""
+        estimate, text = self.plan.estimate, self.plan.estimate.text
+        figures = dataclasses.asdict(estimate)
+        figures["parameters"]["total"] = estimate.parameters.total
+        figures["disk"]["total"] = estimate.disk.total
+        figures["text"] |= {"epochs": text.epochs, "repeated_epochs": text.repeated, "prepared": str(self.prepared)}
+        figures["text"]["tokens_per_parameter"] = estimate.tokens_per_parameter
         return {
             "device": self.setup.cfg.run.device,
             "reasons": {key: choice.to_json() for key, choice in self.setup.reasons.items()},
-            "parameters": {**dataclasses.asdict(estimate.parameters), "total": estimate.parameters.total},
-            "memory": dataclasses.asdict(estimate.memory),
-            "disk": {**dataclasses.asdict(estimate.disk), "total": estimate.disk.total},
-            "text": {
-                **dataclasses.asdict(estimate.text),
-                "epochs": estimate.text.epochs,
-                "repeated_epochs": estimate.text.repeated,
-                "tokens_per_parameter": estimate.tokens_per_parameter,
-                "prepared": str(self.prepared),
-                "was_prepared": self.was_prepared,
-            },
+            **figures,
             "seconds": {**dataclasses.asdict(self.times), "total": self.seconds},
             "updates": self.updates,
             "warnings": list(self.plan.warnings),
         }
 
+    def lines(self) -> list[str]:
+        """Return the figures that a person reads, one line each, then the warnings."""
+        cfg, estimate, times = self.setup.cfg, self.plan.estimate, self.times
+        disk, text = estimate.disk, estimate.text
+        assert text.trained is not None, "a dry run knows the number of updates"
+        evals, saves = count_evaluations(cfg, self.updates), count_saves(cfg, self.updates)
+        return [
+            f"run         {self.setup}",
+            f"parameters  {estimate.parameters.total:,}: {_parts(estimate.parameters, '{:,}'.format)}",
+            f"memory      {size(estimate.memory.peak)} measured: {_parts(estimate.memory, size)}",
+            f"disk        {size(disk.checkpoint)} per checkpoint, {disk.kept} of them kept: {size(disk.total)}",
+            f"text        {counted(text.tokens, 'token')}, {amount(estimate.tokens_per_parameter)} per parameter; "
+            f"trained on {text.trained:,}: {text}",
+            f"time        {duration(self.seconds)}: {counted(self.updates, 'update')} of {duration(times.update)}, "
+            f"{counted(evals, 'evaluation')} of {duration(times.evaluation)}, "
+            f"{counted(saves, 'checkpoint')} of {duration(times.save)}",
+            *self.plan.warnings,
+            f"No run was made. The text is prepared in {self.prepared}.",
+        ]
 
-def time_run(cfg: RunConfig, prepared: Prepared, *, was_prepared: bool) -> DryRun:
+
+def _parts(parts: Parameters | Memory, write: Callable[[int], str]) -> str:
+    """Return each part that there is with its size, the peak of memory aside: the parts do not all peak together."""
+    values = {part.replace("_", "-"): n for part, n in dataclasses.asdict(parts).items() if n and part != "peak"}
+    return ", ".join(f"{part} {write(n)}" for part, n in values.items())
+
+
+def time_run(cfg: RunConfig, prepared: Prepared) -> DryRun:
     """Resolve, build, time. ConfigError where the estimated memory exceeds what there is."""
     libraries = resident_bytes()
     setup = resolve_here(cfg, prepared)
@@ -97,7 +118,7 @@ def time_run(cfg: RunConfig, prepared: Prepared, *, was_prepared: bool) -> DryRu
     plan = plan_run(cfg, prepared, available_memory=available, libraries=libraries, updates=updates)
     measured = dataclasses.replace(memory, peak=peak_bytes(device))
     plan = dataclasses.replace(plan, estimate=dataclasses.replace(plan.estimate, memory=measured))
-    return DryRun(setup, plan, times, updates, run_seconds(cfg, times), prepared.path, was_prepared)
+    return DryRun(setup, plan, times, updates, run_seconds(cfg, times), prepared.path)
 
 
 def time_parts(trainer: Trainer, scratch_parent: Path) -> Times:

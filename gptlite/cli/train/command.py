@@ -42,7 +42,7 @@ SweepOption = Annotated[
 ]
 
 JobsOption = Annotated[
-    int | None, Option(metavar="N", help="With --sweep: train N runs at a time, sharing the cores. Default: 1.")
+    int | None, Option(metavar="N", min=1, help="With --sweep: train N runs at a time, sharing the cores. Default: 1.")
 ]
 
 
@@ -87,7 +87,10 @@ def train(
     with located_text(options.data):
         request = make_request(options, listener)
         if dry_run:
-            print_dry_run(request, listener, as_json=json_)
+            from gptlite.training.launch import dry_run as describe
+
+            found = describe(request, listener)
+            emit("".join(f"{line}\n" for line in ([json.dumps(found.to_json(), indent=2)] if json_ else found.lines())))
             return
         from gptlite.cli.train.result import print_result
         from gptlite.training.launch import open_session
@@ -143,13 +146,3 @@ def make_request(options: TrainOptions, listener: Listener) -> Request:
     configs.announce(asked, cfg, listener.say)
     base = configs.base(cfg) if name is None else name
     return Request(cfg, name, base, goes_on=options.continue_, facts=configs.facts(asked, cfg))
-
-
-def print_dry_run(request: Request, listener: Listener, *, as_json: bool) -> None:
-    """Print what a run would do and need."""
-    from gptlite.cli.train.dry_run_report import describe_dry_run
-    from gptlite.training.launch import dry_run
-
-    result = dry_run(request, listener)
-    lines = [json.dumps(result.to_json(), indent=2)] if as_json else describe_dry_run(result)
-    emit("".join(f"{line}\n" for line in lines))
