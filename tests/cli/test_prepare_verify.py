@@ -89,11 +89,6 @@ def test_a_text_that_is_not_prepared_is_one_line(gptlite, folder):
     assert "the text is not prepared with these keys" in result.err.splitlines()[-1]
 
 
-def test_a_name_beside_verify_is_refused(gptlite):
-    result = gptlite(*VERIFY, "--name", "tale")
-    assert (result.code, result.out) == (2, "")
-
-
 def test_a_data_set_is_not_downloaded_to_be_verified(gptlite, monkeypatch):
     card = named_datasets.Card("plays", "plays", "https://nowhere.test", "0" * 64, 20, "none")
     monkeypatch.setattr(named_datasets, "find_card", {"plays": card}.get)

@@ -42,7 +42,7 @@ SweepOption = Annotated[
 ]
 
 JobsOption = Annotated[
-    int | None, Option(metavar="N", min=1, help="With --sweep: train N runs at a time, sharing the cores. Default: 1.")
+    int | None, Option(metavar="N", help="With --sweep: train N runs at a time, sharing the cores. Default: 1.")
 ]
 
 

@@ -110,11 +110,9 @@ class Configs:
 
     def _fitted(self, asked: RunConfig, sizes: Mapping[str, Value]) -> RunConfig:
         given = asked.given()
-        if self.minutes is None:
-            return asked.with_values(fit_to(sizes, given))
-        changed = given.pop(LENGTH) != self.minutes  # by --set; else the text may end the training sooner
-        fitted = fit_to(sizes, given)
-        return asked.with_values({key: value for key, value in fitted.items() if not (changed and key == LENGTH)})
+        if self.minutes is not None and given[LENGTH] == self.minutes:  # not changed by --set
+            del given[LENGTH]  # the text may end the training sooner
+        return asked.with_values(fit_to(sizes, given))
 
     def naming_option(self, minutes: float) -> AbstractContextManager[None]:
         """Let errors of the choice name the option that asks for it."""

@@ -55,7 +55,7 @@ def summarize(outcome: Outcome) -> list[str]:
     lines += judge(curve, val_tokens=manifest.val.tokens, epochs=epochs, ends_early=ends_early)
     has_chosen_sizes = SPEED in run.info or sees_ahead or manifest.train.bytes < MIN_TEXT
     if epochs > MAX_EPOCHS and not has_chosen_sizes:
-        lines.append(f"the text was read {epochs:,.0f} times. Sizes chosen for it do better: leave out --config")
+        lines.append(f"the text was read {epochs:,.0f} times. Sizes chosen for it do better: --data without --config")
     handle = shlex.quote(run.handle)
     sample = [] if sees_ahead else [f'sample {handle} --prompt "..."']
     return lines + next_commands([*sample, f"eval {handle}"], run.path.parent)
