@@ -15,17 +15,11 @@ MEANINGS: dict[str, dict[str, str]] = {
     "key": {
         "dataset data data_path data_dir train_file input_file input file text": "data.source",
         "validation_file val_data val_file": "data.val_source",
-        "val_split validation_split test_size": "data.val_fraction",
         "tokenizer tokenizer_type tokenizer_name type": "tokenizer.kind",
         "n_layers num_layers num_hidden_layers depth": "model.n_layer",
         "n_heads num_heads nhead num_attention_heads": "model.n_head",
         "d_model hidden_size hidden_dim embed_dim": "model.n_embd",
         "seq_len max_seq_len context_length n_ctx n_positions": "model.block_size",
-        "embd_pdrop": "model.embedding_dropout",
-        "attn_pdrop": "model.attention_dropout",
-        "resid_pdrop": "model.residual_dropout",
-        "activation_function hidden_act": "model.activation",
-        "tie_word_embeddings weight_tying": "model.tie_weights",
         "max_iters iters num_iters steps num_steps iterations": "train.max_steps",
         "max_epochs num_epochs num_train_epochs": "train.epochs",
         "per_device_train_batch_size": "train.micro_batch_size",
@@ -33,16 +27,11 @@ MEANINGS: dict[str, dict[str, str]] = {
         "learning_rate max_lr": "train.lr",
         "warmup warmup_iters num_warmup_steps": "train.warmup_steps",
         "lr_scheduler lr_scheduler_type": "train.schedule",
-        "max_grad_norm clip_grad_norm": "train.grad_clip",
         "eval_interval eval_steps": "eval.every",
-        "per_device_eval_batch_size": "eval.batch_size",
         "save_steps": "save.every",
-        "save_total_limit": "save.keep",
         "log_interval logging_steps": "log.every",
         "out_dir output_dir": "run.dir",
         "dtype torch_dtype": "run.precision",
-        "attn_implementation flash": "run.attention",
-        "num_threads num_workers": "run.threads",
         "max_tokens max_length length n_predict": "sample.max_new_tokens",
         "temp": "sample.temperature",
         "repeat_penalty": "sample.repetition_penalty",
@@ -56,13 +45,9 @@ MEANINGS: dict[str, dict[str, str]] = {
         "(log.tensorboard), and to metrics.jsonl.",
         "gradient_accumulation_steps grad_accum": "train.batch_size counts the sequences of an update, "
         "train.micro_batch_size those of a forward pass, and accumulation follows from the two.",
-        "betas adam_beta1 adam_beta2": "Use train.beta1=0.9 and train.beta2=0.95, say.",
         "min_lr lr_decay_iters": "train.schedule ends with the training, at train.min_lr_ratio (0.1, say) of train.lr.",
         "decay_lr": "Use train.schedule=constant and train.decay_fraction=0 for a rate that does not fall.",
-        "warmup_ratio": "train.warmup_steps counts updates: a ratio of 0.1 is a tenth of train.max_steps.",
         "eval_iters": "Each evaluation reads all of the validation text, which data.val_max_bytes limits.",
-        "n_inner d_ff intermediate_size": "The feed-forward layers are four times as wide as model.n_embd.",
-        "rope rotary alibi": "model.position is learned, sinusoidal or none.",
     },
     "section": {
         "network architecture gpt transformer": "model",
@@ -75,10 +60,7 @@ MEANINGS: dict[str, dict[str, str]] = {
     "value": {
         "float16 bfloat16 half": "bf16",
         "float32 float": "fp32",
-        "gpu": "cuda",
-        "tiktoken": "gpt2",
         "character chars": "char",
-        "gelu_new gelu_pytorch_tanh": "gelu",
         "adam adamw_torch adamw_torch_fused": "adamw",
     },
     "gptlite": {
@@ -87,10 +69,7 @@ MEANINGS: dict[str, dict[str, str]] = {
         "chat": f"Use gptlite sample --interactive. {NO_CHAT}",
         "finetune": WEIGHTS,
         "serve": "From Python, gptlite.load(RUN).generate(PROMPT) writes text.",
-        "resume": "Use gptlite train --resume RUN.",
         "evaluate test": "Use gptlite eval.",
-        "tokenize": "Use gptlite prepare.",
-        "sweep": "Use gptlite train --sweep KEY=A,B.",
     },
     "train": {
         "init_from": WEIGHTS,
@@ -100,8 +79,6 @@ MEANINGS: dict[str, dict[str, str]] = {
         "gpus nproc_per_node": "torchrun starts a process for each of N GPUs: "
         "torchrun --nproc-per-node N --no-python gptlite train.",
         "eval_only": "Use gptlite eval RUN. Training evaluates every eval.every updates.",
-        "overwrite_output_dir": "No run is overwritten. Choose another --name, or remove the run with "
-        "gptlite runs rm RUN.",
     },
     "prepare": {
         "out_dir output_dir": "data.dir",
@@ -111,14 +88,10 @@ MEANINGS: dict[str, dict[str, str]] = {
         "file f": "--prompt-file",
         "c ctx_size": "--context",
         "model m run out_dir": RUN,
-        "init_from": "gptlite sample RUN takes a run of gptlite. No other weights are loaded.",
-        "dtype compile": "Leave it out: a run is sampled as it was trained, without a compiler.",
     },
     "eval": {
         "data dataset": "--file",
-        "ctx_size max_length block_size": "--context",
         "model m run out_dir": RUN,
-        "eval_iters": "All of the validation text is scored, or a text that --file names.",
     },
 }
 _MEANING = {scope: {n: m for names, m in table.items() for n in names.split()} for scope, table in MEANINGS.items()}

@@ -17,7 +17,6 @@ from gptlite.config.loading import load_config
 from gptlite.config.suggest import KEYS
 from gptlite.other_programs import MEANINGS
 from gptlite.runs.run import Run
-from gptlite.storage import files
 
 
 def set_(key: str, value: object) -> list[str]:
@@ -30,10 +29,6 @@ CASES = [
     (["--data", "short.txt"], "Use --set model.block_size=8 or less"),
     (set_("train.learning_rate", 1), "--set: train.learning_rate is not a key of the config. Did you mean train.lr?"),
     (set_("model.n_layer", "two"), "model.n_layer is two, but it must be a whole number >= 1."),
-    (
-        set_("model.bias", "qkv"),
-        "model.bias is qkv, but it must be true, false or a list of qkv, proj, mlp and norm. Write [qkv].",
-    ),
     (["--teacher-forcing-ratio", "0.5"], "train.scheduled_sampling is the opposite"),
     (
         [
@@ -53,10 +48,7 @@ CASES = [
     (["--json"], "--json without --dry-run: this prints a dry run as JSON. "),
     (["--name", "a/b"], "run a/b: a run's name cannot contain slashes"),
     (set_("data.dir", "~nobody9/x"), "data.dir is ~nobody9/x, but the home of this user is unknown. Write the path in"),
-    *(
-        (["--minutes", text], f"error: --minutes {text}: this must be a number above 0.")
-        for text in ("0", "-1", "nan", "inf")
-    ),
+    (["--minutes", "nan"], "error: --minutes nan: this must be a number above 0."),
     (["--minutes", "1", *set_("train.max_steps", 3)], "--set: train.max_steps is 3 and max_minutes is 1, but only one"),
     (["--minutes", "1", "--resume", "a"], "--resume with --minutes: a resumed run keeps its length. Change it with"),
     (
@@ -156,19 +148,6 @@ def test_a_locked_run_is_refused_and_the_holder_named(gptlite, trained):
     with Run(trained).lock():
         result = gptlite("train", "--resume", "nano")
     assert result.refuses(f"pid {os.getpid()}")
-
-
-def test_a_read_only_folder_ends_with_exit_4(gptlite, monkeypatch):
-    def refuse(call, *arguments):
-        if call is os.mkdir:
-            raise PermissionError(errno.EACCES, "")
-        return call(*arguments)
-
-    gptlite("prepare", "-c", "nano.yaml")
-    monkeypatch.setattr(files, "syscall", refuse)
-    result = gptlite("train", "-c", "nano.yaml")
-    assert result.code == 4
-    assert "Permission denied" in result.err
 
 
 @pytest.mark.parametrize(
@@ -310,14 +289,6 @@ def test_a_damaged_file_is_named_by_resume_and_eval(gptlite, trained, file):
         assert gptlite(*arguments).refuses(path.name)
 
 
-@pytest.mark.parametrize("command", ["train", "sample", "eval"])
-def test_a_wrong_thread_limit_in_the_environment_is_named(gptlite, trained, monkeypatch, command):
-    monkeypatch.setenv("GPTLITE_THREADS", "many")
-    arguments = ["-c", "nano.yaml", "--set", "run.threads=auto", "--set", "data.dir=new"] if command == "train" else []
-    assert gptlite(command, *arguments).refuses("error: GPTLITE_THREADS: the environment variable is 'many'.")
-    assert not Path("new").exists()
-
-
 @pytest.mark.parametrize(
     ("length", "message"),
     [("epochs=0.01", "train.epochs is 0.01, which is 2 updates"), ("max_steps=4", "train.max_steps is 4")],
@@ -365,11 +336,6 @@ def test_a_bug_keeps_its_traceback(gptlite, monkeypatch):
     monkeypatch.setattr("gptlite.runs.summary.read_runs", raising(RuntimeError("a bug")))
     with pytest.raises(RuntimeError, match="a bug"):
         gptlite("runs", "list")
-
-
-def test_a_rank_without_a_world_size_is_one_process_that_prints(gptlite, monkeypatch):
-    monkeypatch.setenv("RANK", "1")
-    assert "saved in runs/nano" in gptlite("train", "-c", "nano.yaml").out
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -71,16 +70,6 @@ def test_a_damaged_manifest_is_named(gptlite, folder, damage):
     assert result.code == 2
     assert states(result.out)["MANIFEST.json"].startswith("this file ")
     assert result.err.splitlines()[-1].startswith(f"error: {folder}: 1 damaged file: MANIFEST.json. Restore ")
-
-
-def test_a_folder_with_the_name_of_another_text_is_not_whole(gptlite, folder):
-    Path("more.txt").write_text("the cat sat on the hill.\n" * 40)
-    other = Path(gptlite("prepare", "-c", "nano.yaml", "--data", "more.txt").out.split()[-1])
-    shutil.rmtree(folder)
-    other.rename(folder)
-    result = gptlite(*VERIFY)
-    assert result.code == 2
-    assert "this folder is named after the text " in states(result.out)["MANIFEST.json"]
 
 
 def test_a_text_that_is_not_prepared_is_one_line(gptlite, folder):

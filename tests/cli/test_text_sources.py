@@ -88,15 +88,6 @@ def test_offline_a_missing_text_is_named_with_its_place(gptlite, tmp_path: Path,
     assert not (tmp_path / "runs").exists()
 
 
-def test_offline_a_missing_encoding_is_named_with_its_place(gptlite, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path / "cache"))
-    result = gptlite("prepare", "-c", "nano.yaml", "--offline", "--set", "tokenizer.kind=o200k_base")
-    assert result.code == 4
-    assert len(result.errors) == 2
-    assert "downloads are forbidden (--offline, GPTLITE_OFFLINE=1). Put the file https://openaipublic" in result.err
-    assert not (tmp_path / "cache").exists()
-
-
 def test_validation_text_of_its_own(gptlite, tmp_path: Path) -> None:
     (tmp_path / "val.txt").write_text("the mat and the log were friends. " * 10)
     by_itself = ["-c", "nano.yaml", "--set", "data.val_source=val.txt"]

@@ -25,32 +25,19 @@ if TYPE_CHECKING:
     from gptlite.training.launch import Request
     from gptlite.training.listener import Listener
 
-MinutesOption = Annotated[
-    float | None,
-    Option(
-        metavar="M",
-        help="Train for M minutes. Sizes that neither --config nor --set gives are chosen for the text, the time and "
-        "the speed of this machine.",
-    ),
-]
-SweepOption = Annotated[
-    list[str] | None,
-    Option(
-        metavar="SECTION.KEY=A,B,...",
-        help="Train a run for each value of a key and print a table. Repeated: for each combination.",
-    ),
-]
-
-JobsOption = Annotated[
-    int | None, Option(metavar="N", help="With --sweep: train N runs at a time, sharing the cores. Default: 1.")
-]
-
 
 def train(
     config: ConfigOption = None,
     set_: SetOption = None,
     data: DataOption = None,
-    minutes: MinutesOption = None,
+    minutes: Annotated[
+        float | None,
+        Option(
+            metavar="M",
+            help="Train for M minutes. Sizes that neither --config nor --set gives are chosen for the text, the time "
+            "and the speed of this machine.",
+        ),
+    ] = None,
     name: Annotated[
         str | None, Option(metavar="NAME", help="Name of the run. Default: the config's name, numbered if in use.")
     ] = None,
@@ -65,8 +52,16 @@ def train(
         bool, Option("--dry-run", help="Show the parameters, memory, disk, epochs and time of a run without making it.")
     ] = False,
     json_: Annotated[bool, Option("--json", help="With --dry-run: print one JSON object.")] = False,
-    sweep: SweepOption = None,
-    jobs: JobsOption = None,
+    sweep: Annotated[
+        list[str] | None,
+        Option(
+            metavar="SECTION.KEY=A,B,...",
+            help="Train a run for each value of a key and print a table. Repeated: for each combination.",
+        ),
+    ] = None,
+    jobs: Annotated[
+        int | None, Option(metavar="N", help="With --sweep: train N runs at a time, sharing the cores. Default: 1.")
+    ] = None,
     offline: OfflineOption = False,
 ) -> None:
     """Train a model on a text. Ctrl-C stops after the current update and saves a checkpoint."""
