@@ -15,12 +15,10 @@ from typing import Any
 from gptlite.compute.device import settings, torch_device
 from gptlite.compute.memory import memory_of, peak_bytes, resident_bytes
 from gptlite.config.schema import RunConfig
-from gptlite.data.dataset.batches import read_batch
 from gptlite.data.dataset.eval_windows import WindowRows
 from gptlite.data.dataset.prepared import Prepared
 from gptlite.errors import ConfigError
 from gptlite.formatting import amount, counted, duration, size
-from gptlite.inference.score import bytes_and_chars_per_token, score
 from gptlite.model.sizes import Parameters, muon_flops, update_flops
 from gptlite.planning.auto import Setup
 from gptlite.planning.estimate import Memory, count_evaluations, count_saves, expected_memory
@@ -33,8 +31,8 @@ from gptlite.training.step import train_step
 from gptlite.training.trainer import Trainer
 
 WARM_UP = 3  # updates that are not timed: the heap grows, kernels are chosen
+EVAL_BATCHES = 6  # of the validation text
 MIN_UPDATES, MAX_UPDATES, SECONDS = 5, 50, 3.0  # as many as fit these seconds
-EVAL_BATCHES = 6  # of the validation text; the first is not timed
 
 
 @dataclass(frozen=True)
@@ -164,20 +162,16 @@ def time_update(update: Callable[[int], object]) -> float:
 
 
 def time_evaluation(trainer: Trainer) -> float:
-    """Seconds to score the validation text, from batches spread evenly over it: time grows with tokens and padding."""
-    model = trainer.language_model
-    windows = model.windows(trainer.validation)
-    batches = list(windows.batches(trainer.cfg.eval.batch_size))
-    tokens = [padded_tokens(rows) for rows in batches]
-    chosen = sorted({i * (len(batches) - 1) // (EVAL_BATCHES - 1) for i in range(EVAL_BATCHES)})
-    text_lengths = bytes_and_chars_per_token(model.tokenizer)
+    """Seconds to score the validation text, from a few batches spread evenly over it."""
+    model, batch_size = trainer.language_model, trainer.cfg.eval.batch_size
+    n_batches = sum(1 for _ in model.windows(trainer.validation).batches(batch_size))
+    every = max(1, n_batches // EVAL_BATCHES)
 
-    def score_batch(i: int) -> float:
-        return time_once(lambda: score(model.gpt, [read_batch(windows, batches[i])], text_lengths, model.compute))
+    def score_each(every: int) -> None:
+        model.score_tokens(trainer.validation, batch_size=batch_size, every=every)
 
-    score_batch(chosen[0])
-    seconds = sum(map(score_batch, chosen))
-    return seconds * sum(tokens) / sum(tokens[i] for i in chosen)
+    score_each(n_batches)  # the first batch takes longer
+    return time_once(lambda: score_each(every)) * n_batches / len(range(0, n_batches, every))
 
 
 def padded_tokens(rows: WindowRows) -> int:
