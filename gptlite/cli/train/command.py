@@ -16,7 +16,7 @@ from gptlite.cli.options import (
     located_text,
     with_standard_input,
 )
-from gptlite.cli.terminal import Console, emit
+from gptlite.cli.terminal import Console, emit, pasteable
 from gptlite.cli.train.options import TrainOptions
 from gptlite.compute.processes import is_main, slurm_tasks, world_size
 from gptlite.errors import ConfigError, located
@@ -25,19 +25,31 @@ if TYPE_CHECKING:
     from gptlite.training.launch import Request
     from gptlite.training.listener import Listener
 
+MinutesOption = Annotated[
+    float | None,
+    Option(
+        metavar="M",
+        help="Train for M minutes. Sizes that neither --config nor --set gives are chosen for the text, the time and "
+        "the speed of this machine.",
+    ),
+]
+SweepOption = Annotated[
+    list[str] | None,
+    Option(
+        metavar="SECTION.KEY=A,B,...",
+        help="Train a run for each value of a key and print a table. Repeated: for each combination.",
+    ),
+]
+JobsOption = Annotated[
+    int | None, Option(metavar="N", help="With --sweep: train N runs at a time, sharing the cores. Default: 1.")
+]
+
 
 def train(
     config: ConfigOption = None,
     set_: SetOption = None,
     data: DataOption = None,
-    minutes: Annotated[
-        float | None,
-        Option(
-            metavar="M",
-            help="Train for M minutes. Sizes that neither --config nor --set gives are chosen for the text, the time "
-            "and the speed of this machine.",
-        ),
-    ] = None,
+    minutes: MinutesOption = None,
     name: Annotated[
         str | None, Option(metavar="NAME", help="Name of the run. Default: the config's name, numbered if in use.")
     ] = None,
@@ -52,16 +64,8 @@ def train(
         bool, Option("--dry-run", help="Show the parameters, memory, disk, epochs and time of a run without making it.")
     ] = False,
     json_: Annotated[bool, Option("--json", help="With --dry-run: print one JSON object.")] = False,
-    sweep: Annotated[
-        list[str] | None,
-        Option(
-            metavar="SECTION.KEY=A,B,...",
-            help="Train a run for each value of a key and print a table. Repeated: for each combination.",
-        ),
-    ] = None,
-    jobs: Annotated[
-        int | None, Option(metavar="N", help="With --sweep: train N runs at a time, sharing the cores. Default: 1.")
-    ] = None,
+    sweep: SweepOption = None,
+    jobs: JobsOption = None,
     offline: OfflineOption = False,
 ) -> None:
     """Train a model on a text. Ctrl-C stops after the current update and saves a checkpoint."""
@@ -82,10 +86,7 @@ def train(
     with located_text(options.data):
         request = make_request(options, listener)
         if dry_run:
-            from gptlite.training.launch import dry_run as describe
-
-            found = describe(request, listener)
-            emit("".join(f"{line}\n" for line in ([json.dumps(found.to_json(), indent=2)] if json_ else found.lines())))
+            print_dry_run(request, listener, as_json=json_)
             return
         from gptlite.cli.train.result import print_result
         from gptlite.training.launch import open_session
@@ -141,3 +142,12 @@ def make_request(options: TrainOptions, listener: Listener) -> Request:
     configs.announce(asked, cfg, listener.say)
     base = configs.base(cfg) if name is None else name
     return Request(cfg, name, base, goes_on=options.continue_, facts=configs.facts(asked, cfg))
+
+
+def print_dry_run(request: Request, listener: Listener, *, as_json: bool) -> None:
+    """Print what a run would do and need."""
+    from gptlite.training.launch import dry_run
+
+    found = dry_run(request, listener)
+    lines = [json.dumps(found.to_json(), indent=2)] if as_json else map(pasteable, found.lines())
+    emit("".join(f"{line}\n" for line in lines))
