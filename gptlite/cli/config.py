@@ -23,11 +23,13 @@ def config(
     from gptlite.config.documents import commented, read_heading
     from gptlite.config.loading import SUFFIXES, builtin_folder, load_config
 
-    shipped = {path.stem: path for path in sorted(builtin_folder("configs").glob(f"*{SUFFIXES[0]}"))}
+    shipped = dict(sorted((path.stem, path) for path in builtin_folder("configs").glob(f"*{SUFFIXES[0]}")))
     if name is None:
         width = max(map(len, shipped)) + 2
-        for stem, path in shipped.items():
-            emit(f"{stem:<{width}}{first_sentence(path.read_text(encoding='utf-8'))}\n")
+        for stem, path in shipped.items():  # with the first sentence of its heading
+            lines = read_heading(path.read_text(encoding="utf-8")).splitlines()
+            words = " ".join(line.removeprefix("# ") for line in lines if "yaml-language-server" not in line)
+            emit(f"{stem:<{width}}{words.partition('. ')[0].removesuffix('.')}.\n")
         return
     chosen = shipped.get(name.removesuffix(SUFFIXES[0]))
     if chosen is None:
@@ -35,15 +37,3 @@ def config(
         advice = f"Did you mean {near[0]}?" if near else f"The shipped configs are {', '.join(shipped)}."
         raise ConfigError(f"there is no shipped config of this name. {advice}", where=f"gptlite config {name}")
     emit(commented(load_config(chosen), read_heading(chosen.read_text(encoding="utf-8"))))
-
-
-def first_sentence(text: str) -> str:
-    """Return the first sentence of a config's leading comment; the line for editors is not part of it.
-
-    >>> first_sentence("# yaml-language-server: $schema=x\\n# A tiny model: seconds\\n# only. For tests.\\n\\nrun:")
-    'A tiny model: seconds only.'
-    """
-    lines = [line.removeprefix("#").strip() for line in text.partition("\n\n")[0].splitlines()]
-    comment = " ".join(line for line in lines if not line.startswith("yaml-language-server"))
-    sentence, stop, _ = comment.partition(". ")
-    return sentence + stop.strip()

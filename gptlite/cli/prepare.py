@@ -17,14 +17,12 @@ from gptlite.cli.options import (
     with_standard_input,
 )
 from gptlite.cli.terminal import Console, emit, on_one_line
-from gptlite.errors import ConfigError, DataError, UserError
+from gptlite.errors import ConfigError, DataError
 from gptlite.formatting import counted, size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from gptlite.config.schema import RunConfig
-    from gptlite.data.dataset.manifest import LongDocument, Manifest, RuleName
+    from gptlite.data.dataset.manifest import Manifest, RuleName
 
 SPLIT_RULES: dict[RuleName, str] = {
     "document_hash": "validation is whole documents, chosen by their content",
@@ -88,10 +86,8 @@ def show_named_texts(*others: object, verify: bool) -> None:
     for card in cards():
         path = card.file_in(DOWNLOADS)
         where = f"in {path}" if path.exists() else "downloaded when it is first used"
-        about = ", ".join(
-            (size(card.n_bytes), card.licence, *(f"{key}: {on_one_line(value)}" for key, value in card.reading.items()))
-        )
-        emit(f"{card.name:<16}  {card.about} ({about}), {where}\n")
+        reading = "".join(f", {key}: {on_one_line(value)}" for key, value in card.reading.items())
+        emit(f"{card.name:<16}  {card.about} ({size(card.n_bytes)}, {card.licence}{reading}), {where}\n")
 
 
 def show_check(cfg: RunConfig) -> None:
@@ -102,7 +98,9 @@ def show_check(cfg: RunConfig) -> None:
     emit(f"{folder}\n")
     damaged = []
     for name, error in states:
-        emit(f"{name:<36}  {'ok' if error is None else _reason(error)}\n")
+        # What to do comes at the end, once for all files.
+        state = "ok" if error is None else on_one_line(error.problems[0].sentence.partition(". ")[0])
+        emit(f"{name:<36}  {state}\n")
         damaged += [name] if error is not None else []
     if damaged:
         files = counted(len(damaged), "damaged file")
@@ -110,56 +108,35 @@ def show_check(cfg: RunConfig) -> None:
         raise DataError(f"{files}: {', '.join(damaged)}. {advice}", str(folder))
 
 
-def _reason(error: UserError) -> str:
-    """The first sentence of an error; what to do comes at the end, once for all files."""
-    return on_one_line(error.problems[0].sentence.partition(". ")[0])
-
-
 def summarize(manifest: Manifest) -> list[str]:
-    """Sources, tokenizer, split sizes and baselines of a prepared data set, one line each."""
-    names = ", ".join(source.name for source in manifest.sources)
-    lines = [
-        f"text            {names}: {sum(source.bytes for source in manifest.sources):,} bytes",
-        f"tokenizer       {manifest.tokenizer.kind}, {manifest.tokenizer.vocab_size:,} ids",
+    """Return the figures of a prepared data set and what is worth knowing before training on it, one line each."""
+    report, baselines, ids = manifest.report, manifest.baselines, manifest.tokenizer.vocab_size
+    sources, places = manifest.sources, [(long, on_one_line(long.file)) for long in report.longest]
+    splits = [
+        f"{counted(split.tokens, 'token')}, {split.bytes:,} bytes ({split.bytes / split.tokens:.2f} per token), "
+        f"{counted(split.documents, 'document')}"
+        for split in (manifest.train, manifest.val)
     ]
-    for name, split in (("training", manifest.train), ("validation", manifest.val)):
-        per_token = split.bytes / split.tokens
-        lines.append(
-            f"{name:<15} {counted(split.tokens, 'token')}, {split.bytes:,} bytes ({per_token:.2f} per token), "
-            f"{counted(split.documents, 'document')}"
-        )
-    baselines = manifest.baselines
     compressors = f"xz -9 {baselines.xz:.3f}, gzip -9 {baselines.gzip:.3f}, " if manifest.compressors_meaningful else ""
-    lines += [
-        f"split           {SPLIT_RULES[manifest.split_rule.rule]}",
-        f"bits per byte   of the validation text: {compressors}byte frequencies {baselines.unigram:.3f}",
-    ]
-    return [*lines, *summarize_report(manifest)]
-
-
-def summarize_report(manifest: Manifest) -> Iterator[str]:
-    """Say what is worth knowing of a text before training on it, one line each."""
-    report = manifest.report
-    if manifest.train.documents > 1:
-        longest = [f"{_place(document)} ({document.bytes:,} bytes)" for document in report.longest]
-        yield f"longest         {', '.join(longest)}"
-    yield f"vocabulary      {report.used_ids:,} of {manifest.tokenizer.vocab_size - 1:,} ids are in the training text"
-    if report.merges:
-        yield f"best merges     {', '.join(merge.label for merge in report.merges)}"
-    if report.n_val_only:
-        more = f" and {report.n_val_only - len(report.val_only):,} more" * (report.n_val_only > len(report.val_only))
-        yield (
-            f"unseen          {counted(report.n_val_only, 'character')} only in the validation text: "
-            f"{on_one_line(report.val_only)}{more}"
-        )
-    if report.withheld:
-        yield f"skipped         {counted(report.withheld, 'training document')} that the validation text has, too"
-    if report.forced_cuts:
-        yield (
-            f"cuts            {counted(report.forced_cuts, 'piece')} of a million characters without a blank or line "
-            "end had to be cut"
-        )
-
-
-def _place(document: LongDocument) -> str:
-    return on_one_line(document.file if document.line is None else f"{document.file}:{document.line}")
+    longest = (f"{file}{'' if long.line is None else f':{long.line}'} ({long.bytes:,} bytes)" for long, file in places)
+    unseen = f"{counted(report.n_val_only, 'character')} only in the validation text: {on_one_line(report.val_only)}"
+    unseen += f" and {report.n_val_only - len(report.val_only):,} more" * (report.n_val_only > len(report.val_only))
+    rows = {
+        "text": f"{', '.join(source.name for source in sources)}: {sum(source.bytes for source in sources):,} bytes",
+        "tokenizer": f"{manifest.tokenizer.kind}, {ids:,} ids",
+        "training": splits[0],
+        "validation": splits[1],
+        "split": SPLIT_RULES[manifest.split_rule.rule],
+        "bits per byte": f"of the validation text: {compressors}byte frequencies {baselines.unigram:.3f}",
+        "longest": ", ".join(longest) if manifest.train.documents > 1 else "",
+        "vocabulary": f"{report.used_ids:,} of {ids - 1:,} ids are in the training text",
+        "best merges": ", ".join(merge.label for merge in report.merges),
+        "unseen": unseen if report.n_val_only else "",
+        "skipped": f"{counted(report.withheld, 'training document')} that the validation text has, too"
+        if report.withheld
+        else "",
+        "cuts": f"{counted(report.forced_cuts, 'piece')} of a million characters had to be cut: no blank or line end"
+        if report.forced_cuts
+        else "",
+    }
+    return [f"{name:<15} {text}" for name, text in rows.items() if text]

@@ -1,13 +1,10 @@
-"""Mistakes on the command line, all reported at once and before any option acts, with what was probably meant."""
+"""Mistakes on the command line, with what was probably meant: unknown options and words, options given twice."""
 
 from __future__ import annotations
 
 import difflib
 import shlex
-import typing
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
@@ -19,40 +16,47 @@ from gptlite.errors import ConfigError, Problem
 from gptlite.formatting import and_more
 from gptlite.other_programs import meaning
 
-_TEXT_OPTIONS = ("--data", "--prompt")  # what a word without an option is likely to be
-_TYPES = {int: "a whole number", float: "a number"}
+# What a word without an option is likely to be.
+_WORDS = {"--data": "a text", "--prompt": "a text", "--config": "a config", "--set": "a key=value"}
 
 
 class _Checked:
     """Refuses what Typer would ignore, such as an option given twice."""
 
     def parse_args(self: Any, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments of the command, or before its name. Raises ConfigError with all mistakes in them."""
+        """Parse the arguments of the command, or before its name. Raises ConfigError with all unknown ones."""
         known = {option: param for param in self.params if param.param_type_name == "option" for option in param.opts}
+        parser = self.make_parser(ctx)
+        parser.ignore_unknown_options = True  # they stay among the words
+        parser._args.clear()
+        try:
+            _, words, given = parser.parse_args(list(args))
+        except TyperException as error:  # an option without its value, say
+            raise ConfigError(usage_problem(error, ctx)) from None
         problems: list[Problem] = []
-        left = list(args)
-        while True:
-            rest = list(left)  # the parser takes from it
-            try:
-                values, extra, order = self.make_parser(ctx).parse_args(rest)
-                break
-            except TyperException as error:
-                name = getattr(error, "option_name", None)
-                if name is None or name in known:  # an option without its value, say
-                    raise ConfigError([*problems, usage_problem(error, ctx)]) from None
-                at = len(left) - len(rest) - 1
-                typed, equals, value = left[at].partition("=")
-                if not equals and rest and (not rest[0].startswith("-") or rest[0][1:2].isdigit()):
-                    value = rest.pop(0)
-                left[at:] = rest
-                typed = typed if typed.startswith(name) else name  # one letter among others, as in -qx
-                problems.append(Problem(_unknown_option(ctx.command_path, typed, value, known), ctx.command_path))
-        given = Counter(param for param in order if param in known.values())
-        if not any(param.is_eager for param in given):  # --help, whatever else is given
-            problems += _bad_values(given, values, ctx)
-            if extra and isinstance(self, TyperCommand):
-                problems.append(Problem(_unexpected(ctx.command_path, extra, known), ctx.command_path))
-        if problems:
+        plain: list[str] = []
+        while words and "--" not in args and not (plain and isinstance(self, TyperGroup)):
+            word = words.pop(0)
+            if not word.startswith("-") or word == "-":
+                plain.append(word)
+                continue
+            typed, equals, value = word.partition("=")
+            if not equals and words and (not words[0].startswith("-") or words[0][1:2].isdigit()):
+                value = words.pop(0)
+            problems.append(_unknown_option(ctx.command_path, typed, value, known))
+        problems += [
+            Problem("this option is given more than once. Keep one of its values.", option_name(param))
+            for param in dict.fromkeys(given)
+            if given.count(param) > 1 and not param.multiple and not param.is_flag
+        ]
+        taken = [param.nargs for param in self.params if param.param_type_name == "argument"]
+        extra = plain[sum(taken) :] if isinstance(self, TyperCommand) and -1 not in taken else []
+        if extra:
+            meant = ", ".join(f"{option} before {word}" for option, word in _WORDS.items() if option in known)
+            advice = f"Write {meant}." if meant else f"See {ctx.command_path} --help."
+            shown = and_more([_quoted(word) for word in extra], 3)
+            problems.append(Problem(f"unexpected argument {shown}. {advice}", ctx.command_path))
+        if problems and not any(param.is_eager for param in given):  # --help, whatever else is given
             raise ConfigError(problems)
         return super().parse_args(ctx, args)  # type: ignore[misc, no-any-return]
 
@@ -78,62 +82,26 @@ def usage_problem(error: TyperException, context: Any = None) -> Problem:
     """Put a mistake that Typer found into the form of our own errors."""
     context = context or getattr(error, "ctx", None)
     where = "gptlite" if context is None else context.command_path
-    message = error.format_message().strip().rstrip(".").replace("\n", " ")
+    message = error.format_message().partition(", unable to parse")[0].strip().rstrip(".").replace("\n", " ")
+    message = message.replace("Input should be", "this must be")  # Pydantic's words
     return Problem(f"{message[:1].lower()}{message[1:]}. See {where} --help.", where)
 
 
-def _bad_values(given: Mapping[Any, int], values: Mapping[str, Any], ctx: Any) -> list[Problem]:
-    """Return the problems of options that have a value which Typer refuses, or too many."""
-    problems = []
-    for param, times in given.items():
-        try:
-            param.handle_parse_result(ctx, values, [])
-        except TyperException as error:
-            annotation = param.type_descriptor.annotation
-            choices = typing.get_args(annotation) if typing.get_origin(annotation) is typing.Literal else ()
-            expected = f"one of {', '.join(choices)}" if choices else _TYPES.get(annotation)
-            own = Problem(f"{values[param.name]} is not {expected}.", param.opts[0])
-            problems.append(own if expected else usage_problem(error, ctx))
-        if times > 1 and not param.multiple and not param.is_flag:
-            sentence = f"this option takes one value and is given {times} times. Keep one of them."
-            problems.append(Problem(sentence, option_name(param)))
-    return problems
-
-
-def _unexpected(where: str, words: Sequence[str], known: Mapping[str, Any]) -> str:
-    """Return the sentence about words that belong to no option."""
-    from gptlite.config.loading import SUFFIXES
-
-    key, equals, value = words[0].partition("=")
-    meant = next((option for option in _TEXT_OPTIONS if option in known), None)
-    if "--config" in known and Path(words[0]).suffix in SUFFIXES:
-        meant = "--config"
-    advice = f"Did you mean {meant} {_quoted(words[0])}?" if meant else f"See {where} --help."
-    if equals and "--set" in known and (named := _meant(where.rpartition(" ")[2], f"--{key}", known)):
-        advice = f"Did you mean {_with_value(named[0], value, known)}?"
-    elif meant == "--data" and len(words) > 1:
-        advice = "Put --data before each of them, or give one --data with a glob in quotes."
-    elif meant == "--data" and Path(words[0]).suffix == ".py":
-        advice = "A config is YAML: --config FILE.yaml (gptlite config lists those there are). A text needs --data."
-    shown = and_more([_quoted(word) for word in words], 3)
-    return f"unexpected argument{'' if len(words) == 1 else 's'} {shown}. {advice}"
-
-
-def _unknown_option(where: str, typed: str, value: str, known: Mapping[str, Any]) -> str:
-    """Return the sentence about an unknown option and its value, "" for none."""
+def _unknown_option(where: str, typed: str, value: str, known: Mapping[str, Any]) -> Problem:
+    """Return the problem of an unknown option and its value, "" for none."""
     from gptlite.config.keys import explain_key
 
     command, name = where.rpartition(" ")[2], typed.replace("_", "-")
     word = name.lstrip("-")
     advice = meaning(command, word) or (explain_key(word) if command == "train" else None)
-    if advice is None and word.startswith("no-") and not value and f"--{word[3:]}" not in known:
+    if advice is None and word.startswith("no-") and not value:
         name, value = f"--{word[3:]}", "false"
     if advice is None or " " not in advice:
         meant = _meant(command, name, known) if advice is None else [advice]
         choice = " or ".join(_with_value(key, value, known) for key in meant)
         advice = f"Did you mean {choice}?" if meant else f"See {where} --help."
     advice = advice.replace("{command}", command).replace("{value}", _quoted(value) if value else "VALUE")
-    return f"there is no option {typed}. {advice}"
+    return Problem(f"there is no option {typed}. {advice}", where)
 
 
 def _meant(command: str, typed: str, known: Mapping[str, Any]) -> list[str]:

@@ -15,14 +15,13 @@ from typing import Any
 from gptlite.compute.device import settings, torch_device
 from gptlite.compute.memory import memory_of, peak_bytes, resident_bytes
 from gptlite.config.schema import RunConfig
-from gptlite.data.dataset.batches import read_batch
 from gptlite.data.dataset.eval_windows import WindowRows
 from gptlite.data.dataset.prepared import Prepared
 from gptlite.errors import ConfigError
-from gptlite.inference.score import bytes_and_chars_per_token, score
-from gptlite.model.sizes import muon_flops, update_flops
+from gptlite.formatting import amount, counted, duration, size
+from gptlite.model.sizes import Parameters, muon_flops, update_flops
 from gptlite.planning.auto import Setup
-from gptlite.planning.estimate import count_evaluations, count_saves, expected_memory
+from gptlite.planning.estimate import Memory, count_evaluations, count_saves, expected_memory
 from gptlite.planning.plan import RunPlan, plan_run, warn_about_memory
 from gptlite.runs.checkpoint import save_checkpoint
 from gptlite.training.checkpointing import checkpoint_files, checkpoint_tensors
@@ -32,8 +31,8 @@ from gptlite.training.step import train_step
 from gptlite.training.trainer import Trainer
 
 WARM_UP = 3  # updates that are not timed: the heap grows, kernels are chosen
+EVAL_BATCHES = 6  # of the validation text
 MIN_UPDATES, MAX_UPDATES, SECONDS = 5, 50, 3.0  # as many as fit these seconds
-EVAL_BATCHES = 6  # of the validation text; the first is not timed
 
 
 @dataclass(frozen=True)
@@ -55,32 +54,52 @@ class DryRun:
     updates: int
     seconds: float
     prepared: Path
-    was_prepared: bool  # before this command
 
     def to_json(self) -> dict[str, Any]:
-        """All numbers: bytes, seconds, counts."""
-        estimate = self.plan.estimate
+        """Return all numbers: bytes, seconds, counts."""
+        estimate, text = self.plan.estimate, self.plan.estimate.text
+        figures = dataclasses.asdict(estimate)
+        figures["parameters"]["total"] = estimate.parameters.total
+        figures["disk"]["total"] = estimate.disk.total
+        figures["text"] |= {"epochs": text.epochs, "repeated_epochs": text.repeated, "prepared": str(self.prepared)}
+        figures["text"]["tokens_per_parameter"] = estimate.tokens_per_parameter
         return {
             "device": self.setup.cfg.run.device,
             "reasons": {key: choice.to_json() for key, choice in self.setup.reasons.items()},
-            "parameters": {**dataclasses.asdict(estimate.parameters), "total": estimate.parameters.total},
-            "memory": dataclasses.asdict(estimate.memory),
-            "disk": {**dataclasses.asdict(estimate.disk), "total": estimate.disk.total},
-            "text": {
-                **dataclasses.asdict(estimate.text),
-                "epochs": estimate.text.epochs,
-                "repeated_epochs": estimate.text.repeated,
-                "tokens_per_parameter": estimate.tokens_per_parameter,
-                "prepared": str(self.prepared),
-                "was_prepared": self.was_prepared,
-            },
+            **figures,
             "seconds": {**dataclasses.asdict(self.times), "total": self.seconds},
             "updates": self.updates,
             "warnings": list(self.plan.warnings),
         }
 
+    def lines(self) -> list[str]:
+        """Return the figures that a person reads, one line each, then the warnings."""
+        cfg, estimate, times = self.setup.cfg, self.plan.estimate, self.times
+        disk, text = estimate.disk, estimate.text
+        assert text.trained is not None, "a dry run knows the number of updates"
+        evals, saves = count_evaluations(cfg, self.updates), count_saves(cfg, self.updates)
+        return [
+            f"run         {self.setup}",
+            f"parameters  {estimate.parameters.total:,}: {_parts(estimate.parameters, '{:,}'.format)}",
+            f"memory      {size(estimate.memory.peak)} measured: {_parts(estimate.memory, size)}",
+            f"disk        {size(disk.checkpoint)} per checkpoint, {disk.kept} of them kept: {size(disk.total)}",
+            f"text        {counted(text.tokens, 'token')}, {amount(estimate.tokens_per_parameter)} per parameter; "
+            f"trained on {text.trained:,}: {text}",
+            f"time        {duration(self.seconds)}: {counted(self.updates, 'update')} of {duration(times.update)}, "
+            f"{counted(evals, 'evaluation')} of {duration(times.evaluation)}, "
+            f"{counted(saves, 'checkpoint')} of {duration(times.save)}",
+            *self.plan.warnings,
+            f"No run was made. The text is prepared in {self.prepared}.",
+        ]
 
-def time_run(cfg: RunConfig, prepared: Prepared, *, was_prepared: bool) -> DryRun:
+
+def _parts(parts: Parameters | Memory, write: Callable[[int], str]) -> str:
+    """Return each part that there is with its size, the peak of memory aside: the parts do not all peak together."""
+    values = {part.replace("_", "-"): n for part, n in dataclasses.asdict(parts).items() if n and part != "peak"}
+    return ", ".join(f"{part} {write(n)}" for part, n in values.items())
+
+
+def time_run(cfg: RunConfig, prepared: Prepared) -> DryRun:
     """Resolve, build, time. ConfigError where the estimated memory exceeds what there is."""
     libraries = resident_bytes()
     setup = resolve_here(cfg, prepared)
@@ -97,7 +116,7 @@ def time_run(cfg: RunConfig, prepared: Prepared, *, was_prepared: bool) -> DryRu
     plan = plan_run(cfg, prepared, available_memory=available, libraries=libraries, updates=updates)
     measured = dataclasses.replace(memory, peak=peak_bytes(device))
     plan = dataclasses.replace(plan, estimate=dataclasses.replace(plan.estimate, memory=measured))
-    return DryRun(setup, plan, times, updates, run_seconds(cfg, times), prepared.path, was_prepared)
+    return DryRun(setup, plan, times, updates, run_seconds(cfg, times), prepared.path)
 
 
 def time_parts(trainer: Trainer, scratch_parent: Path) -> Times:
@@ -143,20 +162,16 @@ def time_update(update: Callable[[int], object]) -> float:
 
 
 def time_evaluation(trainer: Trainer) -> float:
-    """Seconds to score the validation text, from batches spread evenly over it: time grows with tokens and padding."""
-    model = trainer.language_model
-    windows = model.windows(trainer.validation)
-    batches = list(windows.batches(trainer.cfg.eval.batch_size))
-    tokens = [padded_tokens(rows) for rows in batches]
-    chosen = sorted({i * (len(batches) - 1) // (EVAL_BATCHES - 1) for i in range(EVAL_BATCHES)})
-    text_lengths = bytes_and_chars_per_token(model.tokenizer)
+    """Seconds to score the validation text, from a few batches spread evenly over it."""
+    model, batch_size = trainer.language_model, trainer.cfg.eval.batch_size
+    n_batches = sum(1 for _ in model.windows(trainer.validation).batches(batch_size))
+    every = max(1, n_batches // EVAL_BATCHES)
 
-    def score_batch(i: int) -> float:
-        return time_once(lambda: score(model.gpt, [read_batch(windows, batches[i])], text_lengths, model.compute))
+    def score_each(every: int) -> None:
+        model.score_tokens(trainer.validation, batch_size=batch_size, every=every)
 
-    score_batch(chosen[0])
-    seconds = sum(map(score_batch, chosen))
-    return seconds * sum(tokens) / sum(tokens[i] for i in chosen)
+    score_each(n_batches)  # the first batch takes longer
+    return time_once(lambda: score_each(every)) * n_batches / len(range(0, n_batches, every))
 
 
 def padded_tokens(rows: WindowRows) -> int:

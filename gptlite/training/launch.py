@@ -106,11 +106,10 @@ def open_session(request: Request, listener: Listener | None = None) -> Iterator
 def dry_run(request: Request, listener: Listener | None = None) -> DryRun:
     """Say what a new run would do and need; refuse what it would refuse. The text is prepared, no run created."""
     assert request.cfg is not None
-    existing_folders = set(request.cfg.data.folder.glob("*"))
     cfg, prepared, _ = prepare_new(request, listener or SilentListener())
     from gptlite.training.dry_run import time_run
 
-    return time_run(cfg, prepared, was_prepared=prepared.path in existing_folders)
+    return time_run(cfg, prepared)
 
 
 def prepare_new(request: Request, listener: Listener) -> tuple[RunConfig, Prepared, dict[str, Any]]:

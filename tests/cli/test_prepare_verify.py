@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -73,25 +72,10 @@ def test_a_damaged_manifest_is_named(gptlite, folder, damage):
     assert result.err.splitlines()[-1].startswith(f"error: {folder}: 1 damaged file: MANIFEST.json. Restore ")
 
 
-def test_a_folder_with_the_name_of_another_text_is_not_whole(gptlite, folder):
-    Path("more.txt").write_text("the cat sat on the hill.\n" * 40)
-    other = Path(gptlite("prepare", "-c", "nano.yaml", "--data", "more.txt").out.split()[-1])
-    shutil.rmtree(folder)
-    other.rename(folder)
-    result = gptlite(*VERIFY)
-    assert result.code == 2
-    assert "this folder is named after the text " in states(result.out)["MANIFEST.json"]
-
-
 def test_a_text_that_is_not_prepared_is_one_line(gptlite, folder):
     result = gptlite(*VERIFY, "--set", "data.val_fraction=0.3")
     assert (result.code, result.out) == (2, "")
     assert "the text is not prepared with these keys" in result.err.splitlines()[-1]
-
-
-def test_a_name_beside_verify_is_refused(gptlite):
-    result = gptlite(*VERIFY, "--name", "tale")
-    assert (result.code, result.out) == (2, "")
 
 
 def test_a_data_set_is_not_downloaded_to_be_verified(gptlite, monkeypatch):

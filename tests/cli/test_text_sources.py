@@ -88,31 +88,6 @@ def test_offline_a_missing_text_is_named_with_its_place(gptlite, tmp_path: Path,
     assert not (tmp_path / "runs").exists()
 
 
-def test_offline_a_text_that_is_there_is_used(gptlite, tmp_path: Path) -> None:
-    assert gptlite("prepare", "-c", "nano.yaml", "--offline").code == 0
-    assert gptlite("train", "-c", "nano.yaml", "--offline").code == 0
-
-
-def test_offline_a_missing_encoding_is_named_with_its_place(gptlite, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path / "cache"))
-    result = gptlite("prepare", "-c", "nano.yaml", "--offline", "--set", "tokenizer.kind=o200k_base")
-    assert result.code == 4
-    assert len(result.errors) == 2
-    assert "downloads are forbidden (--offline, GPTLITE_OFFLINE=1). Put the file https://openaipublic" in result.err
-    assert not (tmp_path / "cache").exists()
-
-
-def test_copies_of_documents_are_counted_and_left_out_where_asked_for(gptlite, tmp_path: Path) -> None:
-    # 20 of them twice; a line has 73 characters, a colon, a space, and one digit or two
-    lines = [f"{number % 40}: {STORY}" for number in range(60)]
-    (tmp_path / "lines.txt").write_text("\n".join(lines))
-    by_line = ["prepare", "-c", "nano.yaml", "--data", "lines.txt", "--set", "data.documents=lines"]
-    result = gptlite(*by_line)
-    assert "20 documents of 60 equal an earlier one; use --set data.deduplicate=true to leave them out" in result.err
-    result = gptlite(*by_line, "--set", "data.deduplicate=true")
-    assert "1 file, 40 documents, 3,070 bytes of text (skipped: 20 duplicate documents)" in result.err
-
-
 def test_validation_text_of_its_own(gptlite, tmp_path: Path) -> None:
     (tmp_path / "val.txt").write_text("the mat and the log were friends. " * 10)
     by_itself = ["-c", "nano.yaml", "--set", "data.val_source=val.txt"]

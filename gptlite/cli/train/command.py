@@ -16,7 +16,7 @@ from gptlite.cli.options import (
     located_text,
     with_standard_input,
 )
-from gptlite.cli.terminal import Console, emit
+from gptlite.cli.terminal import Console, emit, pasteable
 from gptlite.cli.train.options import TrainOptions
 from gptlite.compute.processes import is_main, slurm_tasks, world_size
 from gptlite.errors import ConfigError, located
@@ -40,7 +40,6 @@ SweepOption = Annotated[
         help="Train a run for each value of a key and print a table. Repeated: for each combination.",
     ),
 ]
-
 JobsOption = Annotated[
     int | None, Option(metavar="N", help="With --sweep: train N runs at a time, sharing the cores. Default: 1.")
 ]
@@ -147,9 +146,8 @@ def make_request(options: TrainOptions, listener: Listener) -> Request:
 
 def print_dry_run(request: Request, listener: Listener, *, as_json: bool) -> None:
     """Print what a run would do and need."""
-    from gptlite.cli.train.dry_run_report import describe_dry_run
     from gptlite.training.launch import dry_run
 
-    result = dry_run(request, listener)
-    lines = [json.dumps(result.to_json(), indent=2)] if as_json else describe_dry_run(result)
+    found = dry_run(request, listener)
+    lines = [json.dumps(found.to_json(), indent=2)] if as_json else map(pasteable, found.lines())
     emit("".join(f"{line}\n" for line in lines))

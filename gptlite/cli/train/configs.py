@@ -63,7 +63,7 @@ class Configs:
             return load_config(self.path, [*self.overrides, *more])
 
     def load(self, more: Sequence[str | Override] = ()) -> RunConfig:
-        """Load the config with further overrides, and choose sizes. Raises ConfigError with every problem."""
+        """Load the config with further overrides, and choose sizes. Raises as `asked`."""
         return self.with_sizes(self.asked(more))
 
     def timed(self, asked: RunConfig, existing: Sequence[Run] = ()) -> Configs:
@@ -75,7 +75,8 @@ class Configs:
             check_text(count_bytes(asked))  # before torch is loaded
         from gptlite.training.speed import find_speed
 
-        known = next((speed for run in existing if (speed := recorded_speed(run)) is not None), None)
+        recorded = ((run.info.get(SPEED), run.name) for run in existing if run.started)
+        known = next((Choice(speed, f"as for {name}") for speed, name in recorded if isinstance(speed, int)), None)
         return dataclasses.replace(self, speed=known or find_speed(asked.run))
 
     def minutes_for(self, asked: RunConfig) -> float:
@@ -87,12 +88,9 @@ class Configs:
         if self.speed is None:
             return asked
         minutes = self.minutes_for(asked)
+        text_bytes, speed, train = count_bytes(asked), self.speed.value, asked.train
         with self.naming_option(minutes):
-            sizes = choose_sizes(
-                *(count_bytes(asked), minutes, self.speed.value),
-                max_steps=asked.train.max_steps,
-                epochs=asked.train.epochs,
-            )
+            sizes = choose_sizes(text_bytes, minutes, speed, max_steps=train.max_steps, epochs=train.epochs)
         return self._fitted(asked, sizes)
 
     def with_sizes_of(self, run: Run, asked: RunConfig) -> RunConfig:
@@ -110,11 +108,9 @@ class Configs:
 
     def _fitted(self, asked: RunConfig, sizes: Mapping[str, Value]) -> RunConfig:
         given = asked.given()
-        if self.minutes is None:
-            return asked.with_values(fit_to(sizes, given))
-        changed = given.pop(LENGTH) != self.minutes  # by --set; else the text may end the training sooner
-        fitted = fit_to(sizes, given)
-        return asked.with_values({key: value for key, value in fitted.items() if not (changed and key == LENGTH)})
+        if self.minutes is not None and given[LENGTH] == self.minutes:  # not changed by --set
+            del given[LENGTH]  # the text may end the training sooner
+        return asked.with_values(fit_to(sizes, given))
 
     def naming_option(self, minutes: float) -> AbstractContextManager[None]:
         """Let errors of the choice name the option that asks for it."""
@@ -147,9 +143,11 @@ class Configs:
             return
         minutes, length = self.minutes_for(asked), cfg.train.max_minutes
         if self.minutes is None:
-            instead = "--set train.max_steps=N or --set train.epochs=E counts instead"
-            clock = "" if length is None else f"; a run by the clock does not repeat exactly, {instead}"
-            say(f"no --config: sizes are chosen for this text, as by --minutes {minutes:g}{clock}")
+            clock = (
+                "; a run by the clock does not repeat exactly, --set train.max_steps=N or --set train.epochs=E counts "
+                "instead"
+            )
+            say(f"no --config: sizes are chosen for this text, as by --minutes {minutes:g}{clock if length else ''}")
         say(f"speed: about {self.speed.value} GFLOP/s ({self.speed.reason})")
         say(f"for {minutes:g} min: {describe_sizes(cfg)}")
         if length is not None and length < minutes:
@@ -162,9 +160,3 @@ class Configs:
 def count_bytes(cfg: RunConfig) -> int:
     """Count the bytes of the text, without that of data.val_source."""
     return sum(each.count_bytes() for each in open_sources(cfg.data) if not each.is_for_validation)
-
-
-def recorded_speed(run: Run) -> Choice | None:
-    """Return the speed that the sizes of a run were chosen for."""
-    speed = run.info.get(SPEED) if run.started else None
-    return Choice(speed, f"as for {run.name}") if isinstance(speed, int) else None

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shlex
+from textwrap import indent
 from typing import TYPE_CHECKING
 
-from gptlite.cli.options import as_arguments
-from gptlite.cli.terminal import emit, next_commands, shell_name
+from gptlite.cli.terminal import emit, next_commands
 from gptlite.cli.train.configs import CHOSEN_MINUTES, MINUTES, SPEED
 from gptlite.compute.processes import is_main
-from gptlite.config.schema import DataSection, RunConfig
-from gptlite.config.yaml import write
 from gptlite.formatting import counted
 from gptlite.planning.choose_sizes import MIN_TEXT
 from gptlite.planning.epochs import TextUse
@@ -58,21 +55,10 @@ def summarize(outcome: Outcome) -> list[str]:
     lines += judge(curve, val_tokens=manifest.val.tokens, epochs=epochs, ends_early=ends_early)
     has_chosen_sizes = SPEED in run.info or sees_ahead or manifest.train.bytes < MIN_TEXT
     if epochs > MAX_EPOCHS and not has_chosen_sizes:
-        lines.append(f"the text was read {epochs:,.0f} times. Sizes chosen for it do better:")
-        lines.append(f"  {shell_name('gptlite')} {command_for_text(cfg)}")
+        lines.append(f"the text was read {epochs:,.0f} times. Sizes chosen for it do better: --data without --config")
     handle = shlex.quote(run.handle)
     sample = [] if sees_ahead else [f'sample {handle} --prompt "..."']
     return lines + next_commands([*sample, f"eval {handle}"], run.path.parent)
-
-
-def command_for_text(cfg: RunConfig) -> str:
-    """The arguments that train on the text of a config with sizes chosen for it."""
-    sources = [os.path.relpath(each) if os.path.exists(each) else each for each in cfg.data.sources]
-    data, usual = cfg.data.model_dump(), DataSection().model_dump()
-    sets = [
-        f"data.{key}={write(data[key])}" for key in usual if key not in ("source", "dir") and data[key] != usual[key]
-    ]
-    return shlex.join(["train", *as_arguments("--data", sources), *as_arguments("--set", sets)])
 
 
 def show_samples(outcome: Outcome) -> list[str]:
@@ -86,14 +72,9 @@ def show_samples(outcome: Outcome) -> list[str]:
         return []
     prompt = str(summary.config["eval.prompt"])
     text = load(outcome.run.path).generate(prompt, max_new_tokens=SAMPLED_TOKENS)[:SAMPLED_CHARACTERS]
-    lines = ["", "before training:", *indented(samples[0][1]), "now:", *indented(text)]
+    lines = ["", "before training:", indent(samples[0][1], "  "), "now:", indent(text, "  ")]
     if outcome.prepared.manifest.train.bytes <= SEARCHED:
         copied = find_copied([text], outcome.prepared)
         if copied.share >= MOSTLY:
             lines.append(f"{copied.share:.0%} of this sample is copied word for word from the training text")
     return lines
-
-
-def indented(text: str) -> list[str]:
-    """The lines of a text, two columns to the right."""
-    return [f"  {line}" for line in text.splitlines()]
