@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gptlite.config.schema import RunConfig
-    from gptlite.data.dataset.manifest import LongDocument, Manifest, RuleName
+    from gptlite.data.dataset.manifest import Manifest, RuleName
 
 SPLIT_RULES: dict[RuleName, str] = {
     "document_hash": "validation is whole documents, chosen by their content",
@@ -141,11 +141,11 @@ def summarize_report(manifest: Manifest) -> Iterator[str]:
     """Say what is worth knowing of a text before training on it, one line each."""
     report = manifest.report
     if manifest.train.documents > 1:
-        longest = [f"{_place(document)} ({document.bytes:,} bytes)" for document in report.longest]
+        longest = [f"{on_one_line(place)} ({size:,} bytes)" for place, size in report.longest]
         yield f"longest         {', '.join(longest)}"
     yield f"vocabulary      {report.used_ids:,} of {manifest.tokenizer.vocab_size - 1:,} ids are in the training text"
     if report.merges:
-        yield f"best merges     {', '.join(merge.label for merge in report.merges)}"
+        yield f"best merges     {', '.join(report.merges)}"
     if report.n_val_only:
         more = f" and {report.n_val_only - len(report.val_only):,} more" * (report.n_val_only > len(report.val_only))
         yield (
@@ -159,7 +159,3 @@ def summarize_report(manifest: Manifest) -> Iterator[str]:
             f"cuts            {counted(report.forced_cuts, 'piece')} of a million characters without a blank or line "
             "end had to be cut"
         )
-
-
-def _place(document: LongDocument) -> str:
-    return on_one_line(document.file if document.line is None else f"{document.file}:{document.line}")

@@ -74,31 +74,15 @@ def test_utf8_has_the_ids_and_the_errors_of_its_text(text: str) -> None:
         expected = tokenizer.encode(text).tolist()
     except DataError as error:
         with pytest.raises(DataError, match=re.escape(str(error))):
-            tokenizer.encode_utf8(text.encode())
+            tokenizer.encode(text.encode())
     else:
-        assert tokenizer.encode_utf8(text.encode()).tolist() == expected == ["abé".index(each) for each in text]
+        assert tokenizer.encode(text.encode()).tolist() == expected == ["abé".index(each) for each in text]
 
 
 def test_of_many_unknown_characters_five_are_named() -> None:
     with pytest.raises(DataError, match=r"'1'.*'5'.* and 4 more are unknown") as caught:
         CharTokenizer("ab").encode("a123456789987654321")
     assert "'6'" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("known", "text", "unknown", "form"),
-    [
-        ("caf\u00e9", "cafe\u0301", "U+0301", "NFC"),
-        ("cafe\u0301", "caf\u00e9", "U+00E9", "NFD"),
-        ("fi", "\ufb01", "U+FB01", "NFKC"),
-        ("\ud55c", "\u1112\u1161\u11ab", "U+1161", "NFC"),  # one Korean syllable from three letters
-        ("xyz", "\u00e9", "U+00E9", None),
-    ],
-)
-def test_a_normal_form_is_suggested_where_it_is_known(known: str, text: str, unknown: str, form: str | None) -> None:
-    advice = f", known in normal form {form}" if form else ""
-    with pytest.raises(DataError, match=rf"{re.escape(unknown)}, first at character \d{advice}\)"):
-        CharTokenizer.of([known]).encode(text)
 
 
 def test_a_tokenizer_of_no_text_knows_nothing() -> None:

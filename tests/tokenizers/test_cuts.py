@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gptlite.tokenizers.bpe import PATTERN, BpeTokenizer, train_bpe
-from gptlite.tokenizers.cuts import CUT, last_cut
+from gptlite.tokenizers.bpe import _CUT, PATTERN, BpeTokenizer, last_cut, train_bpe
 from gptlite.tokenizers.named import load_named
 
 # What the patterns treat differently: letters, marks, digits, punctuation, blanks and line ends of all kinds.
@@ -69,7 +68,7 @@ def test_no_pattern_sees_a_cut(pattern: str, ranks: tuple[bytes, ...]) -> None:
     for _ in range(5000):
         text = awkward(rng, rng.randrange(2, 14))
         whole = tokenizer.encode(text).tolist()
-        for at in (found.start() for found in CUT.finditer(text)):
+        for at in (found.start() for found in _CUT.finditer(text)):
             assert tokenizer.encode(text[:at]).tolist() + tokenizer.encode(text[at:]).tolist() == whole, (text, at)
             cuts += 1
     assert cuts > 500
@@ -82,7 +81,7 @@ def test_the_named_encoding_sees_no_cut(gpt2_cache: Path) -> None:
         text = awkward(rng, 12)
         utf8 = text.encode()
         at = tokenizer.last_cut(utf8)
-        halves = tokenizer.encode_utf8(utf8[:at]).tolist() + tokenizer.encode_utf8(utf8[at:]).tolist()
+        halves = tokenizer.encode(utf8[:at]).tolist() + tokenizer.encode(utf8[at:]).tolist()
         assert halves == tokenizer.encode(text).tolist(), (text, at)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gptlite.tokenizers.readable import label, labels, readable
+from gptlite.tokenizers.base import label, labels, readable
 
 
 @pytest.mark.parametrize(

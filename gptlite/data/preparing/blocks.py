@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 from gptlite.data.preparing.corpus import Corpus, Part
-from gptlite.tokenizers.cuts import last_cut
+from gptlite.tokenizers.bpe import last_cut
 
 BLOCK_BYTES = 1 << 17  # larger ones leave the caches of a core, and take three times as long
 LONGEST = 1 << 20  # bytes without a place for a cut
@@ -70,18 +70,14 @@ def learning_text(corpus: Corpus) -> Iterator[str]:
         added = [[part.text for part in block]]
         kept += added
         while True:
-            for texts in added:
-                size += sum(len(text) + _PART_BYTES for text in texts)
-                new = {word for text in texts for word in _WORD.findall(text.decode())} - words
-                words |= new
-                word_bytes += sum(len(word.encode()) for word in new)
-            if (size <= SAMPLE_BYTES and word_bytes <= WORD_BYTES) or len(kept) == 1:
+            size += sum(len(text) + _PART_BYTES for texts in added for text in texts)
+            new = {word for texts in added for text in texts for word in _WORD.findall(text.decode())} - words
+            words |= new
+            word_bytes += sum(len(word.encode()) for word in new)
+            if len(kept) == 1 or (size <= SAMPLE_BYTES and word_bytes <= WORD_BYTES):
                 break
             added = kept = kept[::2]
             step, size, words, word_bytes = 2 * step, 0, set(), 0
-    del words
-    kept.reverse()
-    while kept:  # the memory of each block is free as soon as the trainer has it
-        for text in map(bytes.decode, kept.pop()):
-            is_long = max(map(len, text.split()), default=0) > _LONG_WORD
-            yield from (text[at : at + _WORD_PART] for at in range(0, len(text), _WORD_PART)) if is_long else (text,)
+    for text in (text.decode() for texts in kept for text in texts):
+        is_long = max(map(len, text.split()), default=0) > _LONG_WORD
+        yield from (text[at : at + _WORD_PART] for at in range(0, len(text), _WORD_PART)) if is_long else (text,)

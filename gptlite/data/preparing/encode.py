@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gptlite.data.dataset.manifest import SPLITS, Baselines, SplitName
-from gptlite.data.dataset.shards import dtype_for, header, shard_name
+from gptlite.data.dataset.prepared import dtype_for, header, shard_name
 from gptlite.data.preparing.baselines import BaselineMeter
 from gptlite.data.preparing.blocks import blocks
 from gptlite.data.preparing.corpus import Corpus, Part
@@ -169,7 +169,7 @@ def encode_block(block: list[Part], tokenizer: Tokenizer, *, mark_documents: boo
     ids: list[Ids] = []
     for part in block:
         ids += [end_of_text] * (part.begins and mark_documents)
-        ids.append(tokenizer.encode_utf8(part.text).astype(dtype, copy=False))
+        ids.append(tokenizer.encode(part.text).astype(dtype, copy=False))
     return np.concatenate(ids)
 
 

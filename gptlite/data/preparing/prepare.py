@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import functools
 import glob
-import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -23,21 +22,17 @@ from gptlite.data.dataset.tokens import count_ids
 from gptlite.data.preparing.blocks import learning_text
 from gptlite.data.preparing.corpus import Corpus, changed_meanwhile, scan
 from gptlite.data.preparing.encode import check_space, encode_corpus, remove_unlisted, replace_manifest
-from gptlite.data.preparing.fingerprint import FingerprintedSources, find_finished, fingerprint_sources
-from gptlite.data.preparing.hash_cache import CACHE_FILE, HashCache
+from gptlite.data.preparing.fingerprint import FingerprintedSources, HashCache, find_finished, fingerprint_sources
 from gptlite.data.preparing.report import choose_start_id, make_report, record_split, storable
 from gptlite.data.sources.describe_reading import describe_reading
 from gptlite.data.sources.sources import describe_skipped
-from gptlite.errors import DataError, RunError, StorageError, UserError
+from gptlite.errors import DataError, StorageError, UserError
 from gptlite.formatting import Say, and_more, counted, say_nothing
 from gptlite.storage import files, locks
 from gptlite.storage.sealed import SealedFolder, write_file
 from gptlite.tokenizers.base import Tokenizer, build, load
 
-_HOLDER = "gptlite prepare"
 _SHOWN = 5  # unknown characters that an error names
-# What `files.temp_name` makes of the name of a folder, or of the cache; data.dir may hold other things.
-_LEFTOVER = re.compile(rf"(.+-[0-9a-f]{{12}}|{re.escape(CACHE_FILE)}){re.escape(files.TEMP_MARK)}[0-9]+-[0-9a-f]{{8}}")
 
 
 def prepare(
@@ -89,11 +84,10 @@ def _build(
         say(line)
     if section.from_ is not None:
         _check_characters(load(Path(section.from_)), corpus)
-    with locks.wait_for_lock(_lock_path(folder), _HOLDER, say):
+    with locks.wait_for_lock(folder.with_name(f".{folder.name}.lock"), "gptlite prepare", say):
         if (finished := find_finished(sources, folder.parent)) is not None:
             return finished  # by the process that had the lock
         files.remove_tree(folder)
-        _remove_other_leftovers(folder.parent)
         if (unfinished := _unfinished(folder)) is not None:
             say("continuing where an earlier preparation of this text was stopped")
         else:
@@ -142,18 +136,6 @@ def _check_characters(tokenizer: Tokenizer, corpus: Corpus) -> None:
             "bpe, which knows all, or a text without them.",
             "tokenizer.from",
         )
-
-
-def _lock_path(path: Path) -> Path:
-    return path.with_name(f".{path.name.removeprefix('.')}.lock")
-
-
-def _remove_other_leftovers(parent: Path) -> None:
-    """Remove what killed processes left of other texts: what is unfinished and whose lock is free."""
-    for path in parent.iterdir():
-        if match := _LEFTOVER.fullmatch(path.name):
-            with contextlib.suppress(RunError, StorageError), locks.lock(_lock_path(parent / match[1]), _HOLDER):
-                files.remove_tree(path)
 
 
 def _leftovers(folder: Path) -> list[Path]:

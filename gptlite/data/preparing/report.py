@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from gptlite.data.dataset.manifest import Merge, SplitRecord, TextReport
+from gptlite.data.dataset.manifest import SplitRecord, TextReport
 from gptlite.data.dataset.tokens import Tokens, find_id
 from gptlite.data.preparing.corpus import Corpus
 from gptlite.data.preparing.encode import Encoded
-from gptlite.tokenizers.base import Tokenizer
-from gptlite.tokenizers.readable import label
+from gptlite.tokenizers.base import Tokenizer, label
 
 _MERGES = 8
 _CHARACTERS = 20
@@ -48,7 +46,7 @@ def make_report(corpus: Corpus, encoded: Encoded, tokenizer: Tokenizer, count: C
     used = len(corpus.characters) - len(encoded.val_only) if is_char else int((count() > 0)[:-1].sum())
     return TextReport(
         copies=corpus.copies,
-        longest=tuple(replace(long, source=storable(long.source), file=storable(long.file)) for long in corpus.longest),
+        longest=tuple((storable(place), size) for place, size in corpus.longest),
         used_ids=used,
         val_only=encoded.val_only[:_CHARACTERS],
         n_val_only=len(encoded.val_only),
@@ -58,11 +56,11 @@ def make_report(corpus: Corpus, encoded: Encoded, tokenizer: Tokenizer, count: C
     )
 
 
-def _merges(counts: npt.NDArray[np.int64], tokenizer: Tokenizer) -> tuple[Merge, ...]:
+def _merges(counts: npt.NDArray[np.int64], tokenizer: Tokenizer) -> tuple[str, ...]:
+    """Return the tokens by which the training text has most fewer tokens than bytes."""
     pieces = tokenizer.token_bytes()
     saved = counts * np.array([max(0, len(piece) - 1) for piece in pieces], np.int64)
-    most = np.argsort(-saved, kind="stable")[:_MERGES].tolist()
-    return tuple(Merge(label(pieces[i]), int(saved[i])) for i in most if saved[i])
+    return tuple(label(pieces[i]) for i in np.argsort(-saved, kind="stable")[:_MERGES].tolist() if saved[i])
 
 
 def storable(name: str) -> str:

@@ -1,6 +1,6 @@
 """Finds the parts of short passages that occur verbatim in a text, which may be much larger than memory.
 
-Every window of WINDOW characters of the passages is searched for by its hash of 64 bits. A character is copied if a
+Every window of SHORTEST characters of the passages is searched for by its hash of 64 bits. A character is copied if a
 window around it occurs in the text.
 """
 
@@ -12,10 +12,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-WINDOW = 20  # characters: shorter matches are not searched for
+SHORTEST = 20  # characters: shorter matches are not searched for
 
 _TABLE_SHIFT = np.uint64(64 - 20)
-_MULTIPLIERS = [np.uint64(0x9E3779B97F4A7C15 + 2 * i) for i in range(WINDOW)]
+_MULTIPLIERS = [np.uint64(0x9E3779B97F4A7C15 + 2 * i) for i in range(SHORTEST)]
 
 
 class VerbatimSearch:
@@ -36,7 +36,7 @@ class VerbatimSearch:
     def feed(self, text: bytes) -> None:
         """Search the next piece of the text."""
         points = np.concatenate([self._tail, _code_points(self._decoder.decode(text))])
-        self._tail = points[max(0, len(points) - WINDOW + 1) :]
+        self._tail = points[max(0, len(points) - SHORTEST + 1) :]
         hashes = _hash_windows(points)
         self._is_found |= np.isin(self._known, hashes[self._table[hashes >> _TABLE_SHIFT]])
 
@@ -45,7 +45,7 @@ class VerbatimSearch:
         found = []
         for windows in self._windows:
             starts = np.flatnonzero(self._is_found[np.searchsorted(self._known, windows)])
-            copied = np.unique(starts[:, None] + np.arange(WINDOW))
+            copied = np.unique(starts[:, None] + np.arange(SHORTEST))
             runs = np.split(copied, np.flatnonzero(np.diff(copied) > 1) + 1)
             found.append([(int(run[0]), int(run[-1]) + 1) for run in runs if len(run)])
         return found
@@ -56,8 +56,8 @@ def _code_points(text: str) -> npt.NDArray[np.uint32]:
 
 
 def _hash_windows(points: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint64]:
-    """Return a hash of each window: (n - WINDOW + 1,)."""
-    hashes = np.zeros(max(0, len(points) - WINDOW + 1), np.uint64)
+    """Return a hash of each window: (n - SHORTEST + 1,)."""
+    hashes = np.zeros(max(0, len(points) - SHORTEST + 1), np.uint64)
     for place, multiplier in enumerate(_MULTIPLIERS):
         hashes = (hashes ^ points[place : place + len(hashes)]) * multiplier
     return hashes

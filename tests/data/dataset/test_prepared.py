@@ -10,8 +10,7 @@ import pytest
 
 from gptlite.config.schema import DataSection, TokenizerSection
 from gptlite.data.dataset.batches import Batches
-from gptlite.data.dataset.prepared import ADVICE, Prepared, Split
-from gptlite.data.dataset.shards import dtype_for, header, shard_name
+from gptlite.data.dataset.prepared import ADVICE, Prepared, Split, dtype_for, header, shard_name
 from gptlite.data.preparing.encode import replace_manifest
 from gptlite.data.preparing.prepare import prepare
 from gptlite.errors import DataError, RunError

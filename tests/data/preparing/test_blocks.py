@@ -13,9 +13,8 @@ from gptlite.data.preparing.blocks import blocks, learning_text
 from gptlite.data.preparing.corpus import Part, scan
 from gptlite.data.preparing.encode import encode_block
 from gptlite.data.sources.sources import open_source
-from gptlite.tokenizers.bpe import train_bpe
+from gptlite.tokenizers.bpe import last_cut, train_bpe
 from gptlite.tokenizers.char import CharTokenizer
-from gptlite.tokenizers.cuts import last_cut
 
 
 @given(st.lists(st.lists(st.text("aé \n。", min_size=1), min_size=1)), st.integers(1, 30))

@@ -13,7 +13,7 @@ import pytest
 
 from gptlite.config.schema import DataSection, TokenizerSection
 from gptlite.data.dataset.prepared import Prepared
-from gptlite.data.preparing import hash_cache
+from gptlite.data.preparing import fingerprint
 from gptlite.data.preparing import prepare as module
 from gptlite.data.preparing.fingerprint import compute_fingerprint
 from gptlite.data.preparing.prepare import prepare
@@ -122,7 +122,7 @@ def test_sampling_starts_from_end_of_text_or_newline_or_the_most_frequent_id(
 def test_a_second_prepare_builds_nothing_and_reads_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: Section, tree: Tree
 ) -> None:
-    monkeypatch.setattr(hash_cache, "_SETTLED_NS", -1)  # trust files that were written just now
+    monkeypatch.setattr(fingerprint, "_SETTLED_NS", -1)  # trust files that were written just now
     data = section(tmp_path, POEMS)
     first = prepare(data, CHAR)
     before = tree(tmp_path / "prepared")
@@ -132,7 +132,7 @@ def test_a_second_prepare_builds_nothing_and_reads_nothing(
 
     monkeypatch.setattr(module, "build", refuse)
     monkeypatch.setattr(module, "scan", refuse)
-    monkeypatch.setattr(hash_cache, "_hash_file", refuse)
+    monkeypatch.setattr(fingerprint, "_hash_file", refuse)
     assert prepare(data, CHAR).path == first.path
     assert tree(tmp_path / "prepared") == before
 

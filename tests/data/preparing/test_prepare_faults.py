@@ -19,7 +19,7 @@ from file_faults import Killed, stop_after
 
 from gptlite.config.schema import DataSection, TokenizerSection
 from gptlite.data.dataset.prepared import Prepared
-from gptlite.data.preparing import encode, hash_cache
+from gptlite.data.preparing import encode, fingerprint
 from gptlite.data.preparing import prepare as module
 from gptlite.data.preparing.corpus import scan
 from gptlite.data.preparing.prepare import prepare
@@ -90,25 +90,6 @@ def test_a_folder_without_its_manifest_is_made_again(tmp_path: Path, section: Se
     (first.path / "MANIFEST.json").unlink()
     (first.path / "train-00000.bin").write_bytes(b"half")
     assert tree(prepare(section(tmp_path, POEMS), CHAR).path) == before
-
-
-def test_what_killed_processes_left_of_other_texts_is_removed_unless_someone_works_on_it(
-    tmp_path: Path, section: Section
-) -> None:
-    data = section(tmp_path, POEMS)
-    parent = tmp_path / "prepared"
-    left = parent / "book-0123456789ab.tmp-7-0a1b2c3d"
-    busy = parent / "book-ba9876543210.tmp-7-0a1b2c3d"
-    foreign = parent / "notes.tmp-7-0a1b2c3d"
-    for folder in (left, busy, foreign):
-        folder.mkdir(parents=True)
-        (folder / "train-00000.bin").write_bytes(b"half")
-    cache = parent / ".source-hashes.json.tmp-7-0a1b2c3d"
-    cache.write_bytes(b"half")
-    with locks.lock(parent / ".book-ba9876543210.lock", "gptlite prepare"):
-        made = prepare(data, CHAR).path
-    assert {path for path in parent.iterdir() if not path.name.endswith((".lock", ".json"))} == {made, busy, foreign}
-    assert (busy / "train-00000.bin").exists()
 
 
 def test_a_folder_that_has_the_name_of_another_text_is_refused(tmp_path: Path, section: Section) -> None:
@@ -246,8 +227,8 @@ def test_a_shared_folder_that_cannot_be_written_to_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: Section
 ) -> None:
     first = prepare(section(tmp_path, POEMS), CHAR)
-    (tmp_path / "prepared" / hash_cache.CACHE_FILE).unlink(missing_ok=True)
-    monkeypatch.setattr(hash_cache, "_SETTLED_NS", -1)
+    (tmp_path / "prepared" / fingerprint.CACHE_FILE).unlink(missing_ok=True)
+    monkeypatch.setattr(fingerprint, "_SETTLED_NS", -1)
 
     def refuse(path: Path, data: bytes) -> None:
         raise StorageError(f"{path}: replace = Read-only file system: a writable place is needed")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gptlite.data.preparing.split import SplitPlan, character_boundary, document_hash, plan_split
+from gptlite.data.preparing.split import SplitPlan, character_boundary, document_hashes, plan_split
 
 BIG = 10**9
 
@@ -18,7 +18,8 @@ def plan(hashes: list[float], sizes: list[int], val_fraction: float, val_max_byt
 
 def test_a_hash_is_the_first_53_bits_of_sha256_as_a_fraction() -> None:
     bits = f"{int(hashlib.sha256(b'abc').hexdigest(), 16):0256b}"[:53]
-    assert document_hash(hashlib.sha256(b"abc").digest()) == int(bits, 2) / 2**53
+    digest = np.array([hashlib.sha256(b"abc").digest()[:16]], "V16")
+    assert document_hashes(digest).tolist() == [int(bits, 2) / 2**53]
 
 
 def test_documents_below_the_threshold_are_validation() -> None:

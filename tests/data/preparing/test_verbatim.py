@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gptlite.data.preparing.verbatim import WINDOW, VerbatimSearch
+from gptlite.data.preparing.verbatim import SHORTEST, VerbatimSearch
 
 # Few words, so that windows are found; characters of one, two, three and four bytes that begin or end alike.
 texts = st.lists(st.sampled_from(["aé è日 😁😀", "the cat sat ", "日日日", "a"]), max_size=12).map("".join)
@@ -32,7 +32,7 @@ def test_copied_parts_equal_those_of_a_naive_search_however_the_text_is_cut(pass
     # Parts of the text among the passages, so that there is something to find.
     passages = [*passages, *(document[2:] + "é" for document in documents)]
     text = b"\xff".join(document.encode() for document in documents)
-    assert WINDOW == 20
+    assert SHORTEST == 20
     assert found_in(text, passages, piece) == [naive(passage, documents) for passage in passages]
 
 
