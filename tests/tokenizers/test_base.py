@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gptlite.config.schema import TokenizerSection
 from gptlite.errors import Damaged, DataError
-from gptlite.tokenizers.base import StreamDecoder, Tokenizer, build, fingerprint_inputs, load
+from gptlite.tokenizers.base import StreamDecoder, Tokenizer, build, fingerprint_inputs, label, labels, load, readable
 from gptlite.tokenizers.bpe import BpeTokenizer, train_bpe
 from gptlite.tokenizers.char import CharTokenizer
 from gptlite.tokenizers.folder import META_FILE
@@ -110,7 +110,25 @@ def test_streamed_text_equals_decoded_text_and_never_holds_half_a_character(
     assert "".join([*map(decoder.feed, ids), decoder.flush()]) == bpe.decode(ids)
 
 
-def test_a_character_of_four_bytes_arrives_whole() -> None:
-    decoder = StreamDecoder(train_bpe([], 257))
-    assert [decoder.feed(byte) for byte in "\U0001f600a".encode()] == ["", "", "", "\U0001f600", "a"]
-    assert (decoder.feed(0xF0), decoder.flush()) == ("", "\ufffd")
+@pytest.mark.parametrize(
+    ("piece", "shown", "on_one_line"),
+    [
+        (b" the", " the", "␣the"),
+        (b"a\n\tb", "a\n\tb", "a↵⇥b"),
+        ("日".encode()[:2], r"\xe6\x97", r"\xe6\x97"),
+        ("é日".encode()[:-1], r"é\xe6\x97", r"é\xe6\x97"),
+        ("שלום".encode(), "שלום", "שלום"),
+        ("\u202eabc".encode(), r"\u202eabc", r"\u202eabc"),
+        (b"\x00\r\x1b", r"\x00\r\x1b", r"\x00\r\x1b"),
+        (b"<b>&\"'", "<b>&\"'", "<b>&\"'"),
+    ],
+    ids=repr,
+)
+def test_a_token_is_shown_so_that_it_can_be_read(piece: bytes, shown: str, on_one_line: str) -> None:
+    assert readable(piece) == shown
+    assert label(piece) == on_one_line
+
+
+def test_ids_without_text_say_so() -> None:
+    pieces = [b"a", b"", b""]
+    assert labels(pieces, [2, 0, 1, 0], end=2) == {0: "a", 1: "no text", 2: "end of text"}

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from gptlite.data.dataset.eval_windows import EvalWindows, WindowRows
-from gptlite.data.dataset.sampler import RandomSampler, Sampler, ShuffledSampler
+from gptlite.data.dataset.sampler import random_starts, shuffled_starts
 from gptlite.data.dataset.tokens import Tokens, check_trainable
 from gptlite.model.gpt import IGNORE_INDEX
 
@@ -34,9 +34,8 @@ class Batches:
         order: Literal["shuffle", "random"] = "shuffle",
     ) -> None:
         check_trainable(split, block_size)
-        self._split, self._block_size, self._batch_size = split, block_size, batch_size
-        sampler = ShuffledSampler if order == "shuffle" else RandomSampler
-        self._sampler: Sampler = sampler(split.n_tokens, block_size, seed)
+        self._split, self._block_size, self._batch_size, self._seed = split, block_size, batch_size, seed
+        self._starts = shuffled_starts if order == "shuffle" else random_starts
 
     @property
     def n_tokens(self) -> int:
@@ -51,7 +50,8 @@ class Batches:
         stop = self._batch_size if n_rows is None else first_row + n_rows
         assert 0 <= first_row < stop <= self._batch_size, "a slice of the batch"
         first = step * self._batch_size
-        starts = self._sampler.starts(np.arange(first + first_row, first + stop, dtype=np.uint64))
+        rows = np.arange(first + first_row, first + stop, dtype=np.uint64)
+        starts = self._starts(rows, self._split.n_tokens, self._block_size, self._seed)
         windows = [self._split.read(start, self._block_size + 1) for start in starts.tolist()]
         ids = torch.from_numpy(np.stack(windows).astype(np.int64))
         return ids[:, :-1], ids[:, 1:]

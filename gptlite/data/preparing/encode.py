@@ -24,9 +24,6 @@ from gptlite.data.dataset.prepared import dtype_for, header, shard_name
 from gptlite.data.preparing.baselines import BaselineMeter
 from gptlite.data.preparing.blocks import blocks
 from gptlite.data.preparing.corpus import Corpus, Part
-from gptlite.errors import StorageError
-from gptlite.formatting import size
-from gptlite.storage import files
 from gptlite.storage.sealed import MANIFEST, FileRecord, write_file
 from gptlite.storage.sealed_json import write_sealed
 from gptlite.tokenizers.base import Tokenizer
@@ -67,12 +64,8 @@ class _Notes:
         for block in found:
             self.text_bytes[split] += sum(len(part.text) for part in block)
             self.forced_cuts += sum(part.forced for part in block)
-            if split == "train":
-                for part in block:
-                    self.trained.add(part.text)
-            else:
-                for part in block:
-                    self.baselines.feed(part.text)
+            for part in block:
+                (self.trained.add if split == "train" else self.baselines.feed)(part.text)
             yield block
 
 
@@ -80,22 +73,6 @@ def free_bytes(folder: Path) -> int:
     """Return the free space on the disk that holds, or will hold, `folder`."""
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     return shutil.disk_usage(existing).free
-
-
-def check_space(folder: Path, corpus: Corpus, tokenizer: Tokenizer) -> None:
-    """StorageError where the ids of a corpus will not fit on the disk of `folder`: a small file may unpack to a large
-    text. How many ids a byte of text has is taken from the first piece of it."""
-    free, most = free_bytes(folder), int(corpus.sizes.sum()) * dtype_for(tokenizer.vocab_size).itemsize
-    if most <= free:
-        return
-    text = next(corpus.parts("train")).text
-    needed = most * len(tokenizer.encode(text.decode(errors="ignore"))) // len(text)
-    if needed > free:
-        raise StorageError(
-            f"the ids of this text will take about {size(needed)}, and {size(free)} are free here. Free some space, or "
-            "set data.dir to a folder on another disk.",
-            str(folder),
-        )
 
 
 def encode_corpus(
@@ -153,13 +130,6 @@ def replace_manifest(folder: Path, fields: Mapping[str, Any], records: Mapping[s
     """Write or replace the manifest of an unfinished folder."""
     listed = {name: vars(records[name]) for name in sorted(records)}
     write_sealed(folder / MANIFEST, {**fields, "files": listed})
-
-
-def remove_unlisted(folder: Path, written: Iterable[str]) -> None:
-    """Remove the files that a killed process was about to write."""
-    for path in sorted(folder.iterdir()):
-        if path.name not in (MANIFEST, *written) and not path.is_dir():
-            files.remove_tree(path)
 
 
 def encode_block(block: list[Part], tokenizer: Tokenizer, *, mark_documents: bool) -> Ids:

@@ -72,12 +72,6 @@ def test_reading_crosses_shards(tmp_path: Path) -> None:
         split.read(99, 2)
 
 
-def test_read_returns_a_copy(prepared: Prepared) -> None:
-    split = prepared.split("train")
-    split.read(0, 5)[:] = 9
-    assert split.read(0, 5).tolist() == [0, 1, 2, 3, 4]
-
-
 def test_a_folder_copied_elsewhere_works(prepared: Prepared, tmp_path: Path) -> None:
     copy = Prepared(Path(shutil.copytree(prepared.path, tmp_path / "elsewhere")))
     copy.verify()
@@ -101,15 +95,6 @@ def test_a_validation_part_of_one_token_cannot_be_scored(tmp_path: Path) -> None
         DataError, match=r"\(val\): the text has 1 token, but scoring needs at least 2\. Give more text\.$"
     ):
         made.check_block_size(4)
-
-
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}", None])
-def test_a_damaged_or_missing_manifest_is_noticed(prepared: Prepared, content: str | None) -> None:
-    (prepared.path / MANIFEST).unlink()
-    if content is not None:
-        (prepared.path / MANIFEST).write_text(content)
-    with pytest.raises(RunError, match=r"MANIFEST\.json: "):
-        Prepared(prepared.path)
 
 
 def test_verify_lists_every_damaged_file(prepared: Prepared) -> None:

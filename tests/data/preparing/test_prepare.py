@@ -96,11 +96,6 @@ def test_few_documents_each_give_a_tail_with_end_of_text_before_both_parts(make:
     assert prepared.manifest.split_rule.rule == "tail_of_each_document"
 
 
-def test_characters_of_the_validation_part_are_in_the_vocabulary(make: Callable[..., Prepared]) -> None:
-    prepared = make({"a.txt": "a" * 99 + "z"})
-    assert documents(prepared, "val") == ["a" * 9 + "z"]
-
-
 @pytest.mark.parametrize(
     ("files", "start"),
     [
@@ -273,11 +268,3 @@ def test_python_stdlib_names_its_version(tmp_path: Path, monkeypatch: pytest.Mon
     (source,) = prepared.manifest.sources
     assert (source.name, source.files, source.python) == ("python-stdlib", 60, platform.python_version())
     assert prepared.path.name.startswith("python-stdlib-")
-
-
-def test_large_vocabularies_take_four_bytes(make: Callable[..., Prepared]) -> None:
-    text = "".join(map(chr, [*range(0x10000, 0x20000)])) + "x" * 50_000
-    prepared = make({"a.txt": text}, val_max_bytes=10_000)
-    assert prepared.manifest.tokenizer.vocab_size == 65538
-    assert prepared.split("train").read(0, 3).dtype == np.uint32
-    assert documents(prepared, "train")[0] == text[:-10_000]
