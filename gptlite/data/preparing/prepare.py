@@ -22,9 +22,8 @@ from gptlite.config.schema import DataSection, TokenizerSection
 from gptlite.data.dataset.manifest import Manifest, SourceRecord, SplitRecord, TextReport, TokenizerRecord
 from gptlite.data.dataset.prepared import ADVICE, TOKENIZER_FOLDER, Prepared, Split
 from gptlite.data.dataset.tokens import Tokens, count_ids, find_id
-from gptlite.data.preparing.blocks import learning_text
 from gptlite.data.preparing.corpus import Corpus, changed_meanwhile, scan
-from gptlite.data.preparing.encode import Encoded, encode_corpus, replace_manifest
+from gptlite.data.preparing.encode import Encoded, encode_corpus, learning_text, replace_manifest
 from gptlite.data.preparing.fingerprint import FingerprintedSources, HashCache, find_finished, fingerprint_sources
 from gptlite.data.sources.describe_reading import describe_reading
 from gptlite.data.sources.sources import describe_skipped

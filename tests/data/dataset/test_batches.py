@@ -10,8 +10,7 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from gptlite.data.dataset.batches import Batches
-from gptlite.data.dataset.eval_windows import EvalWindows
+from gptlite.data.dataset.batches import Batches, EvalWindows
 from gptlite.data.dataset.tokens import TokenArray, check_range
 from gptlite.errors import DataError
 

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gptlite.data.preparing import blocks as module
-from gptlite.data.preparing.blocks import blocks, learning_text
+from gptlite.data.preparing import encode as module
 from gptlite.data.preparing.corpus import Part, scan
-from gptlite.data.preparing.encode import encode_block
+from gptlite.data.preparing.encode import blocks, encode_block, learning_text
 from gptlite.data.sources.sources import open_source
 from gptlite.tokenizers.bpe import last_cut, train_bpe
 from gptlite.tokenizers.char import CharTokenizer

@@ -16,7 +16,7 @@ from file_faults import Killed, stop_after
 
 from gptlite.config.schema import DataSection, TokenizerSection
 from gptlite.data.dataset.prepared import Prepared
-from gptlite.data.preparing import blocks, encode
+from gptlite.data.preparing import encode
 from gptlite.data.preparing import prepare as module
 from gptlite.data.preparing.corpus import Part
 from gptlite.data.preparing.encode import in_order
@@ -37,7 +37,7 @@ TEXTS = {
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many blocks and shards of a short text."""
-    monkeypatch.setattr(blocks, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(encode, "BLOCK_BYTES", 100)
     monkeypatch.setattr("gptlite.data.sources.documents._PIECE", 80)
     monkeypatch.setattr(module, "encode_corpus", partial(encode.encode_corpus, shard_tokens=400))
 

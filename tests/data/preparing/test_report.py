@@ -12,7 +12,7 @@ import pytest
 from gptlite.cli.prepare import summarize
 from gptlite.config.schema import DataSection, TokenizerSection
 from gptlite.data.dataset.tokens import detokenize
-from gptlite.data.preparing import blocks
+from gptlite.data.preparing import encode
 from gptlite.data.preparing.prepare import prepare
 from gptlite.errors import DataError
 
@@ -110,8 +110,8 @@ def test_the_merges_that_save_most_come_first(tmp_path: Path, section: Section) 
 def test_pieces_cut_for_want_of_a_better_place_are_counted(
     tmp_path: Path, section: Section, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocks, "BLOCK_BYTES", 1000)
-    monkeypatch.setattr(blocks, "LONGEST", 1000)
+    monkeypatch.setattr(encode, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(encode, "LONGEST", 1000)
     section_of = {"a.txt": "x" * 10_000}
     made = prepare(section(tmp_path, section_of), TokenizerSection(kind="bpe", vocab_size=300))
     assert made.manifest.report.forced_cuts > 0
