@@ -170,7 +170,7 @@ def test_the_file_follows_the_rules(path: str) -> None:
 @pytest.mark.parametrize(
     ("path", "source", "complaint"),
     [
-        ("gptlite/config/x.py", "from gptlite.data.dataset.shards import verify", "config imports data"),
+        ("gptlite/config/x.py", "from gptlite.data.dataset.prepared import verify", "config imports data"),
         ("gptlite/config/x.py", "def f():\n    import gptlite.model", "config imports model"),
         ("gptlite/data/dataset/x.py", "from gptlite.data.preparing.split import f", "data.dataset imports data.prep"),
         ("gptlite/data/sources/x.py", "if TYPE_CHECKING:\n    from ..dataset import tokens", "imports data.dataset"),
@@ -201,7 +201,7 @@ def test_a_violation_is_found(path: str, source: str, complaint: str) -> None:
     ("path", "source"),
     [
         ("gptlite/__init__.py", "def __getattr__(name):\n    from gptlite.training import loop"),
-        ("gptlite/data/dataset/batches.py", "import torch\nfrom gptlite.data.dataset.shards import map_shard"),
+        ("gptlite/data/dataset/batches.py", "import torch\nfrom gptlite.data.dataset.prepared import map_shard"),
         ("gptlite/runs/metrics.py", "class ConsoleSink:\n    def log(self):\n        print(1)"),
         ("gptlite/cli/app.py", "from gptlite import __version__\nprint(__version__)"),
         ("gptlite/model/x.py", "\n" * 300),

@@ -111,14 +111,14 @@ def show_check(cfg: RunConfig) -> None:
 def summarize(manifest: Manifest) -> list[str]:
     """Return the figures of a prepared data set and what is worth knowing before training on it, one line each."""
     report, baselines, ids = manifest.report, manifest.baselines, manifest.tokenizer.vocab_size
-    sources, places = manifest.sources, [(long, on_one_line(long.file)) for long in report.longest]
+    sources = manifest.sources
     splits = [
         f"{counted(split.tokens, 'token')}, {split.bytes:,} bytes ({split.bytes / split.tokens:.2f} per token), "
         f"{counted(split.documents, 'document')}"
         for split in (manifest.train, manifest.val)
     ]
     compressors = f"xz -9 {baselines.xz:.3f}, gzip -9 {baselines.gzip:.3f}, " if manifest.compressors_meaningful else ""
-    longest = (f"{file}{'' if long.line is None else f':{long.line}'} ({long.bytes:,} bytes)" for long, file in places)
+    longest = (f"{on_one_line(place)} ({n_bytes:,} bytes)" for place, n_bytes in report.longest)
     unseen = f"{counted(report.n_val_only, 'character')} only in the validation text: {on_one_line(report.val_only)}"
     unseen += f" and {report.n_val_only - len(report.val_only):,} more" * (report.n_val_only > len(report.val_only))
     rows = {
@@ -130,7 +130,7 @@ def summarize(manifest: Manifest) -> list[str]:
         "bits per byte": f"of the validation text: {compressors}byte frequencies {baselines.unigram:.3f}",
         "longest": ", ".join(longest) if manifest.train.documents > 1 else "",
         "vocabulary": f"{report.used_ids:,} of {ids - 1:,} ids are in the training text",
-        "best merges": ", ".join(merge.label for merge in report.merges),
+        "best merges": ", ".join(report.merges),
         "unseen": unseen if report.n_val_only else "",
         "skipped": f"{counted(report.withheld, 'training document')} that the validation text has, too"
         if report.withheld

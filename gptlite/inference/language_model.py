@@ -16,8 +16,7 @@ from gptlite.compute.device import Compute
 from gptlite.config.loading import Override, load_config
 from gptlite.config.sampling import SampleSection
 from gptlite.config.schema import ModelSection
-from gptlite.data.dataset.batches import eval_batches
-from gptlite.data.dataset.eval_windows import EvalWindows
+from gptlite.data.dataset.batches import EvalWindows, eval_batches
 from gptlite.data.dataset.tokens import TokenArray, Tokens
 from gptlite.data.sources.charset import in_normal_form
 from gptlite.errors import ConfigError

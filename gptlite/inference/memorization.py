@@ -8,13 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
 from gptlite.config.sampling import SampleSection
 from gptlite.data.dataset.prepared import Prepared
 from gptlite.data.dataset.tokens import TokenArray, Tokens, detokenize
-from gptlite.data.preparing.verbatim import VerbatimSearch, covered, stretches
+from gptlite.data.preparing.verbatim import VerbatimSearch
 from gptlite.inference.language_model import LanguageModel
 from gptlite.tokenizers.base import Tokenizer
 
@@ -45,8 +42,8 @@ def measure_memorisation(model: LanguageModel, prepared: Prepared) -> tuple[Copi
     params = SampleSection(max_new_tokens=SAMPLE_TOKENS, temperature=TEMPERATURE, seed=SEED, n=N_SAMPLES)
     samples = [sample.whole().text for sample in model.samples("", params)]
     excerpts = list(take_excerpts(prepared.split("val"), prepared.tokenizer(), [len(sample) for sample in samples]))
-    lengths = _search_training_text([*samples, *excerpts], prepared)
-    return _count(samples, lengths[: len(samples)]), _count(excerpts, lengths[len(samples) :])
+    spans = _search_training_text([*samples, *excerpts], prepared)
+    return _count(samples, spans[: len(samples)]), _count(excerpts, spans[len(samples) :])
 
 
 def find_copied(passages: Sequence[str], prepared: Prepared) -> Copied:
@@ -54,11 +51,11 @@ def find_copied(passages: Sequence[str], prepared: Prepared) -> Copied:
     return _count(passages, _search_training_text(passages, prepared))
 
 
-def _search_training_text(passages: Sequence[str], prepared: Prepared) -> list[npt.NDArray[np.int64]]:
+def _search_training_text(passages: Sequence[str], prepared: Prepared) -> list[list[tuple[int, int]]]:
     search = VerbatimSearch(passages)
     for piece in detokenize(prepared.split("train"), prepared.tokenizer(), separator=_SEPARATOR):
         search.feed(piece)
-    return search.lengths()
+    return search.spans()
 
 
 def take_excerpts(text: Tokens, tokenizer: Tokenizer, sizes: Sequence[int]) -> Iterator[str]:
@@ -75,7 +72,6 @@ def take_excerpts(text: Tokens, tokenizer: Tokenizer, sizes: Sequence[int]) -> I
             yield passage
 
 
-def _count(passages: Sequence[str], lengths: Sequence[npt.NDArray[np.int64]]) -> Copied:
-    spans = [stretches(*pair) for pair in zip(passages, lengths, strict=True)]
+def _count(passages: Sequence[str], spans: Sequence[list[tuple[int, int]]]) -> Copied:
     texts = [passage[start:stop] for passage, of in zip(passages, spans, strict=True) for start, stop in of]
-    return Copied(sum(map(len, passages)), sum(map(covered, spans)), max(texts, key=len, default=""))
+    return Copied(sum(map(len, passages)), sum(map(len, texts)), max(texts, key=len, default=""))

@@ -1,4 +1,4 @@
-"""The interface of all tokenizers; building one, loading one from a folder, decoding ids one at a time."""
+"""The interface of all tokenizers; building one, loading one from a folder; ids as text."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from gptlite.formatting import Say, say_nothing
 from gptlite.storage.sealed_json import read_sealed
 from gptlite.tokenizers.bpe import PATTERN, BpeTokenizer, train_bpe
 from gptlite.tokenizers.char import CharTokenizer
-from gptlite.tokenizers.folder import END_OF_TEXT, META_FILE, Ids, not_a_tokenizer
+from gptlite.tokenizers.folder import META_FILE, Ids, not_a_tokenizer
 from gptlite.tokenizers.named import NAMES, load_named
 
 if TYPE_CHECKING:
     from gptlite.config.schema import TokenizerSection
-
-__all__ = ["END_OF_TEXT", "StreamDecoder", "Tokenizer", "build", "fingerprint_inputs", "load"]
 
 Texts = Callable[[], Iterable[str]]
 
@@ -46,15 +44,12 @@ class Tokenizer(Protocol):
     def fingerprint(self) -> str:
         """Hex sha256 over everything that decides ids."""
 
-    def encode(self, text: str) -> Ids:
-        """Return the ids of a text, (n,), in any type that holds them. "<|endoftext|>" in it is plain characters.
+    def encode(self, text: str | bytes) -> Ids:
+        """Return the ids of a text or its UTF-8, (n,), in any type that holds them. "<|endoftext|>" is no special one.
 
         Raise DataError, without a place, for characters that have no ids: those unknown to a char tokenizer, and lone
         surrogates.
         """
-
-    def encode_utf8(self, text: bytes) -> Ids:
-        """Return the ids of a text in UTF-8. Raise DataError as `encode` does."""
 
     def last_cut(self, text: bytes) -> int:
         """Return the last byte at which the halves of a text in UTF-8 have the ids of the whole; 0 if there is none."""
@@ -133,3 +128,29 @@ class StreamDecoder:
     def flush(self) -> str:
         """Return the rest at the end: U+FFFD if a character is incomplete, else ""."""
         return self._utf8.decode(b"", final=True)
+
+
+def readable(piece: bytes) -> str:
+    """Return the text of a token, with newlines, tabs and blanks as they are.
+
+    Parts of characters, control characters and marks that change the direction of writing become escape sequences.
+
+    >>> readable(b"a\\n"), readable(b"\\xe6\\x97"), readable("\\u202e".encode())
+    ('a\\n', '\\\\xe6\\\\x97', '\\\\u202e')
+    """
+    text = piece.decode(errors="backslashreplace")
+    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+
+
+def label(piece: bytes) -> str:
+    """Return the text of a token on one line, with a symbol for each blank, newline and tab.
+
+    >>> label(b" the\\n")
+    '␣the↵'
+    """
+    return readable(piece).translate({ord(" "): "␣", ord("\n"): "↵", ord("\t"): "⇥"})
+
+
+def labels(pieces: Sequence[bytes], ids: Iterable[int], end: int) -> dict[int, str]:
+    """Return labels by id. `end` is the id of end-of-text."""
+    return {i: "end of text" if i == end else label(pieces[i]) or "no text" for i in ids}

@@ -7,6 +7,7 @@ split alike in two engines: that of the trainer and of tokenizer.json (Oniguruma
 from __future__ import annotations
 
 import base64
+import re
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +21,6 @@ import numpy.typing as npt
 from gptlite.errors import DataError
 from gptlite.storage.sealed_json import dump_sealed
 from gptlite.tokenizers import folder, huggingface
-from gptlite.tokenizers.cuts import last_cut
 from gptlite.tokenizers.folder import END_OF_TEXT, META_FILE, checked_ids, not_a_tokenizer
 
 if TYPE_CHECKING:
@@ -42,6 +42,21 @@ PATTERN = "|".join(
         r"\s",
     )
 )
+
+# Places where a text can be cut: both halves have the ids of the whole. Our pattern and those of the named encodings
+# all begin a new piece there, and no piece before looks further ahead.
+_LETTER = r"[^\W\d_]"
+_CUT = re.compile(
+    "|".join(
+        (
+            r"(?<=\S)(?= \S)",  # before a single blank
+            rf"(?<=\S\n)(?={_LETTER})",  # after a single newline
+            # before punctuation between letters, in scripts without blanks
+            rf"(?<={_LETTER})(?=[\u3001\u3002\uff01\uff0c\uff1a\uff1b\uff1f]{_LETTER})",
+        )
+    )
+)
+_NEAR = (1 << 8, 1 << 12)  # bytes at the end of a text: the first often have a cut, the second nearly always
 
 _MAX_UNUSED = 256  # ids between the last token and end-of-text; the named encodings have at most one
 _MIN_COUNT = 2  # a pair that occurs only once is not worth a token
@@ -82,8 +97,9 @@ class BpeTokenizer:
     def fingerprint(self) -> str:
         return folder.fingerprint(self._fields)
 
-    def encode(self, text: str) -> npt.NDArray[np.uint32]:
+    def encode(self, text: str | bytes) -> npt.NDArray[np.uint32]:
         """Return the ids of a text, (n,). Raise DataError for lone surrogates and where a named encoding fails."""
+        text = text.decode() if isinstance(text, bytes) else text
         try:
             return self._encoding.encode_to_numpy(text, disallowed_special=())
         except UnicodeEncodeError as error:
@@ -96,9 +112,6 @@ class BpeTokenizer:
                 f"the tokenizer {self.kind} cannot read a run of a million or more white-space characters. "
                 "Shorten it, or use tokenizer.kind=bpe."
             ) from error
-
-    def encode_utf8(self, text: bytes) -> npt.NDArray[np.uint32]:
-        return self.encode(text.decode())
 
     def last_cut(self, text: bytes) -> int:
         return last_cut(text)
@@ -158,6 +171,16 @@ class BpeTokenizer:
     def _files(self) -> dict[str, bytes]:  # cached: every checkpoint needs them; a large vocabulary takes a second
         saved = {META_FILE: dump_sealed(self._fields)}
         return saved | huggingface.bpe_files(self.ranks, self.pattern, self.eot_id)
+
+
+def last_cut(text: bytes) -> int:
+    """Return the last place where a text in UTF-8 can be cut, in bytes; 0 if there is none."""
+    for near in (*_NEAR, len(text)):
+        end = text[max(0, len(text) - near) :].decode(errors="ignore")  # it may begin inside a character
+        places = [found.start() for found in _CUT.finditer(end)]
+        if places:
+            return len(text) - len(end[places[-1] :].encode())
+    return 0
 
 
 def train_bpe(texts: Iterable[str], vocab_size: int) -> BpeTokenizer:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,8 +21,6 @@ from gptlite.tokenizers.folder import META_FILE, Ids, checked_ids, not_a_tokeniz
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SHOWN = 5  # unknown characters named in one message
-_CONTEXT = 16  # characters on either side that may combine with an unknown one
-_FORMS: tuple[unicodedata._NormalizationForm, ...] = ("NFC", "NFKC", "NFD", "NFKD")
 
 
 class CharacterSet:
@@ -37,7 +34,7 @@ class CharacterSet:
         """Add those of a text in UTF-8."""
         new = text.translate(None, self._ascii)  # which leaves whole characters, and few of most texts
         if new:
-            self._seen[_code_points(new.decode())] = True
+            self._seen[_code_points(new)] = True
             self._ascii = np.flatnonzero(self._seen[:128]).astype(np.uint8).tobytes()
 
     def sorted(self) -> str:
@@ -86,34 +83,18 @@ class CharTokenizer:
     def fingerprint(self) -> str:
         return folder.fingerprint(self._fields)
 
-    def encode(self, text: str) -> Ids:
+    def encode(self, text: str | bytes) -> Ids:
         """Return the ids of a text, (n,). Raise DataError that names the unknown characters.
 
         >>> CharTokenizer("abc").encode("cab").tolist()
         [2, 0, 1]
         """
-        ids = self._encode_ascii(text.encode()) if text.isascii() else self._look_up(_code_points(text))
-        if ids.max(initial=0) >= self.vocab_size:
-            raise self._unknown(text, np.flatnonzero(ids >= self.vocab_size))
-        return ids
-
-    def encode_utf8(self, text: bytes) -> Ids:
-        if text.isascii():  # which need not become a str
-            ids = self._encode_ascii(text)
-            if ids.max(initial=0) < self.vocab_size:
-                return ids
-        return self.encode(text.decode())
-
-    def _look_up(self, code_points: npt.NDArray[Any]) -> Ids:
-        """Return the ids of code points, in their shape. Unknown ones get the largest number of their type."""
+        code_points = _code_points(text)
         # mode="clip": code points above the highest known one get the last entry, which is unknown.
-        return self._id_of_code_point.take(code_points, mode="clip")
-
-    def _encode_ascii(self, text: bytes) -> Ids:
-        """Return the ids of ASCII characters, (n,), looked up two at a time: in half the time of one by one."""
-        pairs = np.frombuffer(text + b"\0" * (len(text) % 2), "<u2")
-        ids = self._ids_of_pair.take(pairs, mode="wrap")  # mode="raise" takes longer
-        return ids.view(self._dtype)[: len(text)]
+        ids = self._id_of_code_point.take(code_points, mode="clip")
+        if ids.max(initial=0) >= self.vocab_size:
+            raise self._unknown(code_points, code_points[ids >= self.vocab_size])
+        return ids
 
     def last_cut(self, text: bytes) -> int:
         return len(text)
@@ -145,7 +126,7 @@ class CharTokenizer:
 
     @cached_property
     def _known_code_points(self) -> npt.NDArray[np.uint32]:
-        return _code_points(self.characters)
+        return _code_points(self.characters).astype("<u4")
 
     @cached_property
     def _id_of_code_point(self) -> Ids:
@@ -155,48 +136,26 @@ class CharTokenizer:
         return table
 
     @cached_property
-    def _ids_of_pair(self) -> Ids:
-        """Return two ids as one number, by their two bytes as one number: (65536,)."""
-        second, first = np.divmod(np.arange(1 << 16), 256)
-        ids = self._look_up(np.stack((first, second), axis=-1))
-        twice: type[np.unsignedinteger[Any]] = np.uint32 if self._dtype is np.uint16 else np.uint64
-        return ids.view(twice).reshape(-1)
-
-    @cached_property
     def _dtype(self) -> type[np.unsignedinteger[Any]]:
         return np.uint16 if self.vocab_size < 1 << 16 else np.uint32
 
-    def _unknown(self, text: str, places: npt.NDArray[np.intp]) -> DataError:
-        """Return the error for a text with unknown characters at `places`."""
-        _, first = np.unique(_code_points(text)[places], return_index=True)
-        firsts = [int(place) for place in np.sort(places[first])]
-        described = [self._describe(text, at) for at in firsts[:_SHOWN]]
-        if len(firsts) > _SHOWN:
-            described.append(f"{len(firsts) - _SHOWN} more")
-        *most, last = described
-        one = len(firsts) == 1
+    def _unknown(self, text: npt.NDArray[np.uint32], unknown: npt.NDArray[np.uint32]) -> DataError:
+        """Return the error for a text with these unknown characters."""
+        each = list(dict.fromkeys(unknown.tolist()))
+        names = [f"{chr(c)!r} (U+{c:04X}, first at character {np.argmax(text == c)})" for c in each[:_SHOWN]]
+        more = [f"{len(each) - _SHOWN} more"] if len(each) > _SHOWN else []
+        *most, last = names + more
+        one = len(each) == 1
         return DataError(
             f"{last if one else ', '.join(most) + ' and ' + last} {'is' if one else 'are'} unknown to the tokenizer, "
             f"which knows {counted(len(self.characters), 'character')} from its training text. Change this text, or "
             f"train on one that contains {'it' if one else 'them'}."
         )
 
-    def _describe(self, text: str, at: int) -> str:
-        character = text[at]
-        form = self._known_form(text[max(at - _CONTEXT, 0) : at + _CONTEXT + 1], character)
-        known = f", known in normal form {form}" if form else ""
-        return f"{character!r} (U+{ord(character):04X}, first at character {at}{known})"
 
-    def _known_form(self, context: str, character: str) -> str | None:
-        """Find a Unicode normal form of `context` without the unknown `character` and without new unknown ones."""
-        before = set(context) - set(self.characters)
-        for form in _FORMS:
-            after = set(unicodedata.normalize(form, context)) - set(self.characters)
-            if after <= before - {character}:
-                return form
-        return None
-
-
-def _code_points(text: str) -> npt.NDArray[np.uint32]:
-    """Return the code points, (len(text),). Lone surrogates pass: they are unknown characters like others."""
+def _code_points(text: str | bytes) -> npt.NDArray[np.unsignedinteger[Any]]:
+    """Return the code points, (n,), of a text or its UTF-8. Lone surrogates pass: they are unknown characters."""
+    if text.isascii():
+        return np.frombuffer(text if isinstance(text, bytes) else text.encode(), np.uint8)
+    text = text.decode() if isinstance(text, bytes) else text
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")

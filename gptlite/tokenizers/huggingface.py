@@ -54,14 +54,12 @@ def find_merges(ranks: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
 def _merged_below(token: bytes, limit: int, rank_of: dict[bytes, int]) -> list[bytes]:
     """Return the parts of `token` after all merges of a rank below `limit`."""
     parts = [token[at : at + 1] for at in range(len(token))]
-    pairs = [rank_of.get(left + right, limit) for left, right in pairwise(parts)]  # the rank of each with the next
-    while (rank := min(pairs, default=limit)) < limit:
-        at = pairs.index(rank)
+    while True:
+        ranks = [rank_of.get(left + right, limit) for left, right in pairwise(parts)]  # of each with the next
+        if (rank := min(ranks, default=limit)) >= limit:
+            return parts
+        at = ranks.index(rank)
         parts[at : at + 2] = [parts[at] + parts[at + 1]]
-        del pairs[at]
-        for changed in range(max(at - 1, 0), min(at + 1, len(pairs))):
-            pairs[changed] = rank_of.get(parts[changed] + parts[changed + 1], limit)
-    return parts
 
 
 def bpe_files(ranks: Sequence[bytes], pattern: str, eot_id: int) -> dict[str, bytes]:

@@ -15,7 +15,7 @@ from typing import Any
 from gptlite.compute.device import settings, torch_device
 from gptlite.compute.memory import memory_of, peak_bytes, resident_bytes
 from gptlite.config.schema import RunConfig
-from gptlite.data.dataset.eval_windows import WindowRows
+from gptlite.data.dataset.batches import WindowRows
 from gptlite.data.dataset.prepared import Prepared
 from gptlite.errors import ConfigError
 from gptlite.formatting import amount, counted, duration, size

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gptlite.config.sampling import SampleSection
 from gptlite.formatting import counted
-from gptlite.tokenizers.readable import label, labels
+from gptlite.tokenizers.base import label, labels
 from gptlite.views.page import page, rounded
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gptlite.config.schema import ModelSection
-from gptlite.tokenizers.readable import label, labels
+from gptlite.tokenizers.base import label, labels
 from gptlite.views.page import page, rounded
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gptlite.tokenizers.readable import labels, readable
+from gptlite.tokenizers.base import labels, readable
 from gptlite.views.page import page, rounded
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from random_gpt import random_gpt
 
 from gptlite.compute.device import Compute
-from gptlite.data.dataset.batches import eval_batches
-from gptlite.data.dataset.eval_windows import EvalWindows
+from gptlite.data.dataset.batches import EvalWindows, eval_batches
 from gptlite.data.dataset.tokens import TokenArray
 from gptlite.inference.score import Score, bytes_and_chars_per_token, loss_by_position, score, token_nats
 from gptlite.model.gpt import GPT

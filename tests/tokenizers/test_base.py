@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,13 +14,15 @@ from hypothesis import strategies as st
 
 from gptlite.config.schema import TokenizerSection
 from gptlite.errors import Damaged, DataError
-from gptlite.tokenizers.base import StreamDecoder, Tokenizer, build, fingerprint_inputs, load
+from gptlite.storage.sealed_json import read_sealed, write_sealed
+from gptlite.tokenizers.base import StreamDecoder, Tokenizer, build, fingerprint_inputs, label, labels, load, readable
 from gptlite.tokenizers.bpe import BpeTokenizer, train_bpe
 from gptlite.tokenizers.char import CharTokenizer
 from gptlite.tokenizers.folder import META_FILE
 
 Save = Callable[[Tokenizer], Path]
 KINDS = ["char", "bpe"]
+BYTES = [bytes([byte]) for byte in range(256)]
 
 
 @pytest.fixture
@@ -110,7 +114,72 @@ def test_streamed_text_equals_decoded_text_and_never_holds_half_a_character(
     assert "".join([*map(decoder.feed, ids), decoder.flush()]) == bpe.decode(ids)
 
 
-def test_a_character_of_four_bytes_arrives_whole() -> None:
-    decoder = StreamDecoder(train_bpe([], 257))
-    assert [decoder.feed(byte) for byte in "\U0001f600a".encode()] == ["", "", "", "\U0001f600", "a"]
-    assert (decoder.feed(0xF0), decoder.flush()) == ("", "\ufffd")
+@pytest.mark.parametrize(
+    ("piece", "shown", "on_one_line"),
+    [
+        (b" the", " the", "␣the"),
+        (b"a\n\tb", "a\n\tb", "a↵⇥b"),
+        ("日".encode()[:2], r"\xe6\x97", r"\xe6\x97"),
+        ("é日".encode()[:-1], r"é\xe6\x97", r"é\xe6\x97"),
+        ("שלום".encode(), "שלום", "שלום"),
+        ("\u202eabc".encode(), r"\u202eabc", r"\u202eabc"),
+        (b"\x00\r\x1b", r"\x00\r\x1b", r"\x00\r\x1b"),
+        (b"<b>&\"'", "<b>&\"'", "<b>&\"'"),
+    ],
+    ids=repr,
+)
+def test_a_token_is_shown_so_that_it_can_be_read(piece: bytes, shown: str, on_one_line: str) -> None:
+    assert readable(piece) == shown
+    assert label(piece) == on_one_line
+
+
+def test_ids_without_text_say_so() -> None:
+    pieces = [b"a", b"", b""]
+    assert labels(pieces, [2, 0, 1, 0], end=2) == {0: "a", 1: "no text", 2: "end of text"}
+
+
+def change(folder: Path, **entries: Any) -> None:
+    write_sealed(folder / META_FILE, read_sealed(folder / META_FILE) | entries)
+
+
+def ranks_of(tokens: list[bytes]) -> str:
+    return " ".join(base64.b64encode(token).decode() for token in tokens)
+
+
+@pytest.mark.parametrize(
+    ("made", "entries"),
+    [
+        *(("char", {"characters": value}) for value in (7, ["a", "b"], "acb", "aab", "ab\ud800")),
+        *(("char", {"kind": value}) for value in (None, ["char"], "x" * 10_000, "bpe")),
+        *(("bpe", {"vocab_size": value}) for value in (1 << 40, 10, True, 400.0, "400", 399, None)),
+        ("bpe", {"pattern": 5}),
+        ("bpe", {"requested_vocab_size": "many"}),
+        *(("bpe", {"ranks": value}) for value in (None, [], "", " ", "!!!", "YQ==\xff", ranks_of(BYTES[1:]))),
+        ("bpe", {"ranks": ranks_of([*BYTES, b"ab", b"ab"]), "vocab_size": 259}),
+        ("bpe", {"ranks": ranks_of([*BYTES, b""]), "vocab_size": 258}),
+    ],
+    indirect=["made"],
+)
+def test_an_odd_tokenizer_whose_seal_holds_is_one_line(saved: Save, made: Tokenizer, entries: dict[str, Any]) -> None:
+    folder = saved(made)
+    change(folder, **entries)
+    with pytest.raises(Damaged, match=rf"^[^\n]*{META_FILE}: the file does not describe a tokenizer: [^\n]*$"):
+        load(folder)
+
+
+def test_a_token_that_no_merge_makes_is_named_when_files_for_other_programs_are_made(
+    saved: Save, bpe: BpeTokenizer
+) -> None:
+    folder = saved(bpe)
+    change(folder, ranks=ranks_of([*BYTES, b"abc"]), vocab_size=258)
+    odd = load(folder)
+    assert odd.decode(odd.encode("abcd")) == "abcd"
+    with pytest.raises(DataError, match=r"^token 256 of the tokenizer has no merge that makes it\. "):
+        odd.files()
+
+
+def test_a_pattern_that_is_no_regular_expression_is_refused(saved: Save, bpe: BpeTokenizer) -> None:
+    folder = saved(bpe)
+    change(folder, pattern="(")
+    with pytest.raises(DataError, match="no regular expression"):
+        load(folder).encode("abc")

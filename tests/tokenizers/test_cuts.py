@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import itertools
 import random
-from pathlib import Path
 
 import pytest
 
-from gptlite.tokenizers.bpe import PATTERN, BpeTokenizer, train_bpe
-from gptlite.tokenizers.cuts import CUT, last_cut
-from gptlite.tokenizers.named import load_named
+from gptlite.tokenizers.bpe import _CUT, PATTERN, BpeTokenizer, last_cut, train_bpe
 
 # What the patterns treat differently: letters, marks, digits, punctuation, blanks and line ends of all kinds.
 PIECES = (
@@ -69,21 +66,10 @@ def test_no_pattern_sees_a_cut(pattern: str, ranks: tuple[bytes, ...]) -> None:
     for _ in range(5000):
         text = awkward(rng, rng.randrange(2, 14))
         whole = tokenizer.encode(text).tolist()
-        for at in (found.start() for found in CUT.finditer(text)):
+        for at in (found.start() for found in _CUT.finditer(text)):
             assert tokenizer.encode(text[:at]).tolist() + tokenizer.encode(text[at:]).tolist() == whole, (text, at)
             cuts += 1
     assert cuts > 500
-
-
-def test_the_named_encoding_sees_no_cut(gpt2_cache: Path) -> None:
-    tokenizer = load_named("gpt2")
-    rng = random.Random(2)
-    for _ in range(5000):
-        text = awkward(rng, 12)
-        utf8 = text.encode()
-        at = tokenizer.last_cut(utf8)
-        halves = tokenizer.encode_utf8(utf8[:at]).tolist() + tokenizer.encode_utf8(utf8[at:]).tolist()
-        assert halves == tokenizer.encode(text).tolist(), (text, at)
 
 
 @pytest.mark.parametrize(

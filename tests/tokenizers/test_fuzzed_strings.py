@@ -17,19 +17,9 @@ from gptlite.tokenizers.char import CharTokenizer
 from gptlite.tokenizers.named import load_named
 
 MARKS = [chr(c) for c in range(sys.maxunicode) if unicodedata.category(chr(c)).startswith("M")]
-CONTROLS = [
-    chr(c) for c in (*range(32), *range(0x7F, 0xA0), 0xAD, *range(0x200B, 0x2010), *range(0x2028, 0x202F), 0xFEFF)
-]
-SPACES = [" ", "  ", *"\t\n\r", "\r\n", *"\x0b\x0c\x85\xa0\u1680\u2003\u2028\u2029\u3000"]
-NEARLY_SPECIAL = [
-    *("<|endoftext|>", "<|endoftext|", "|>", "<|", "<|unknown|>", "<|im_start|>", "[CLS]", "<s>", "</s>"),
-    *("\u2581", "\u0120"),
-]
-WORDS = [
-    *("the", "Don't", "we'll", "they\u2019re", "x1", "_name", "3.14", "12345", "na\u00efve", "\u4e2d\u6587"),
-    *("\u0e44\u0e17\u0e22", "\u0928\u092e\u0938\u094d\u0924\u0947", "\u0645\u0631\u062d\u0628\u0627"),
-    "\U0001f468\u200d\U0001f469\u200d\U0001f467",
-]
+SPACES = [" ", "  ", *"\t\n\r", "\r\n", *"\x0b\x0c\x85\xa0\u1680\u2003\u2028\u2029\u3000\u200b\ufeff\x1c\0"]
+NEARLY_SPECIAL = ["<|endoftext|>", "<|endoftext|", "|>", "<|unknown|>", "[CLS]", "</s>", "\u2581", "\u0120"]
+WORDS = ["the", "Don't", "we'll", "they\u2019re", "x1", "_name", "3.14", "12345", "na\u00efve", "\u4e2d\u6587"]
 
 
 def any_character(rng: random.Random) -> str:
@@ -43,17 +33,12 @@ PARTS: tuple[Callable[[random.Random], str], ...] = (
     any_character,
     lambda rng: chr(rng.randrange(128)),
     lambda rng: chr(rng.randrange(0x3000)) + "".join(rng.choices(MARKS, k=rng.randrange(4))),
-    lambda rng: rng.choice(CONTROLS),
     lambda rng: rng.choice(SPACES),
     lambda rng: rng.choice(NEARLY_SPECIAL),
-    lambda rng: rng.choice(WORDS),
-    lambda rng: " " + rng.choice(WORDS),
-    lambda rng: any_character(rng) * rng.choice([2, 3, 5, 17]),
-    lambda rng: (
-        rng.choice([*SPACES, "a", "0", "=", rng.choice(MARKS), *WORDS]) * rng.choice([3, 20, 255, 256, 257, 600])
-    ),
+    lambda rng: rng.choice(["", " "]) + rng.choice(WORDS),
+    lambda rng: rng.choice([*SPACES, "a", "0", *WORDS, any_character(rng)]) * rng.choice([2, 17, 255, 257, 600]),
 )
-WEIGHTS = (4, 4, 2, 1, 3, 1, 4, 4, 1, 0.1)
+WEIGHTS = (4, 4, 2, 4, 1, 8, 0.2)
 
 
 @cache
@@ -93,10 +78,3 @@ def test_ids_become_the_same_string_again_and_tokenizer_json_gives_the_same_ids(
         assert ours.decode(ids) == text
         assert ours.eot_id not in ids
         assert encoding.ids == ids.tolist(), repr(text)
-
-
-def test_the_strings_reach_every_plane_every_kind_of_blank_and_end_of_text() -> None:
-    text = "".join(fuzzed(100_000)[:2_000])
-    assert {ord(character) >> 16 for character in text} == set(range(17))
-    assert all(blank in text for blank in [*SPACES, *NEARLY_SPECIAL, *CONTROLS])
-    assert max(map(len, fuzzed(100_000)[:2_000])) > 600

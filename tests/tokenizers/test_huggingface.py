@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -100,16 +99,7 @@ def test_the_merge_of_each_token_is_the_pair_left_by_merging_in_order() -> None:
     assert list(find_merges(ranks)) == [(b"b", b"c"), (b"a", b"b"), (b"a", b"bc"), (b"abc", b"abc")]
 
 
-def test_the_clean_up_that_removes_blanks_is_switched_off(bpe: BpeTokenizer) -> None:
-    # transformers 4 did it unless told not to: "a , b" became "a, b"
-    assert json.loads(bpe.files()["tokenizer_config.json"])["clean_up_tokenization_spaces"] is False
-
-
 @given(st.binary())
 def test_spelling_bytes_as_characters_can_be_undone(token: bytes) -> None:
     assert to_bytes(to_characters(token)) == token
     assert to_characters(token).isprintable()
-
-
-def test_bytes_are_spelled_as_in_gpt2s_vocabulary() -> None:
-    assert to_characters(b" the\n") == "ĠtheĊ"

@@ -82,39 +82,21 @@ class Baselines:
 
 
 @dataclass(frozen=True)
-class LongDocument:
-    """The size of a document in bytes, and where it is: the name of the source, the file in it, the line in that."""
-
-    bytes: int
-    source: str
-    file: str
-    line: int | None
-
-
-@dataclass(frozen=True)
-class Merge:
-    """A token of several bytes: its label, and how many tokens fewer the training text has than it has bytes there."""
-
-    label: str
-    saved: Count
-
-
-@dataclass(frozen=True)
 class TextReport:
     """What the user of a text should know before training on it.
 
-    copies: documents that equal an earlier one and were kept. longest: documents, the longest first. used_ids: how many
-    ids the training text has. val_only: the first characters that only the validation text has; n_val_only: how many
-    there are. merges: the tokens that save most. forced_cuts: places where a text was cut although that may have
-    changed ids. withheld: documents left out of training, because the validation text has the same.
+    copies: documents that equal an earlier one and were kept. longest: documents, the longest first: file and line, and
+    bytes. used_ids: how many ids the training text has. val_only: the first characters that only the validation text
+    has; n_val_only: how many there are. merges: the tokens that save most. forced_cuts: places where a text was cut
+    although that may have changed ids. withheld: documents left out of training, because the validation text has them.
     """
 
     copies: Count
-    longest: tuple[LongDocument, ...]
+    longest: tuple[tuple[str, int], ...]
     used_ids: Count
     val_only: str
     n_val_only: Count
-    merges: tuple[Merge, ...]
+    merges: tuple[str, ...]
     forced_cuts: Count
     withheld: Count
 

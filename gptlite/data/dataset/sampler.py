@@ -22,7 +22,6 @@ gives a permutation of 0 .. W - 1.
 from __future__ import annotations
 
 import math
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -60,34 +59,15 @@ def _feistel(index: U64, a: int, b: int, keys: list[U64]) -> U64:
     return left * np.uint64(b) + right
 
 
-class Sampler(Protocol):
-    """Chooses the start of each row's window."""
-
-    def starts(self, rows: U64) -> npt.NDArray[np.int64]:
-        """The starts of the windows of rows (n,), which are numbered through all steps: (n,)."""
-        ...
-
-
-class ShuffledSampler:
-    """A Sampler that gives each window once per epoch, with an order and an offset that depend on the epoch."""
-
-    def __init__(self, n_tokens: int, block_size: int, seed: int) -> None:
-        self.n_windows = windows_per_epoch(n_tokens, block_size)
-        self._block_size, self._seed = block_size, seed
-        self._offsets = n_tokens - block_size * self.n_windows
-
-    def starts(self, rows: U64) -> npt.NDArray[np.int64]:
-        epoch, index = np.divmod(rows, np.uint64(self.n_windows))
-        offset = mix_arrays(self._seed, _OFFSET, epoch) % np.uint64(self._offsets)
-        window = permute(index, self.n_windows, self._seed, epoch)
-        return (offset + window * np.uint64(self._block_size)).astype(np.int64)
+def shuffled_starts(rows: U64, n_tokens: int, block_size: int, seed: int) -> npt.NDArray[np.int64]:
+    """Return the starts of the windows of rows (n,), which are numbered through all steps: (n,)."""
+    n_windows = windows_per_epoch(n_tokens, block_size)
+    epoch, index = np.divmod(rows, np.uint64(n_windows))
+    offset = mix_arrays(seed, _OFFSET, epoch) % np.uint64(n_tokens - block_size * n_windows)
+    window = permute(index, n_windows, seed, epoch)
+    return (offset + window * np.uint64(block_size)).astype(np.int64)
 
 
-class RandomSampler:
-    """A Sampler that draws any start for each row."""
-
-    def __init__(self, n_tokens: int, block_size: int, seed: int) -> None:
-        self._starts, self._seed = n_tokens - block_size, seed
-
-    def starts(self, rows: U64) -> npt.NDArray[np.int64]:
-        return (mix_arrays(self._seed, _RANDOM, rows) % np.uint64(self._starts)).astype(np.int64)
+def random_starts(rows: U64, n_tokens: int, block_size: int, seed: int) -> npt.NDArray[np.int64]:
+    """Return starts anywhere in the text, as `shuffled_starts`."""
+    return (mix_arrays(seed, _RANDOM, rows) % np.uint64(n_tokens - block_size)).astype(np.int64)

@@ -7,6 +7,7 @@ import math
 import zlib
 
 import numpy as np
+import numpy.typing as npt
 
 from gptlite.data.dataset.manifest import Baselines
 
@@ -18,17 +19,17 @@ _XZ = {"id": lzma.FILTER_LZMA2, "preset": 9, "dict_size": MAX_COMPRESSOR_BYTES}
 _BLOCK = 1 << 20  # bytes whose pairs are counted at a time
 
 
-class ByteMeter:
-    """Counts the pairs of bytes in a text that is fed piece by piece."""
+class BaselineMeter:
+    """Computes the baselines of a text that is fed piece by piece. Its memory does not grow with the text."""
 
     def __init__(self) -> None:
         self._pairs = np.zeros((256, 256), np.int64)  # [a, b]: how often b follows a
-        self._first = b""
         self._uncounted = bytearray()  # begins with the last counted byte
+        self._compressed = bytearray()
 
     def feed(self, text: bytes) -> None:
         """Add the next piece of the text."""
-        self._first = self._first or text[:1]
+        self._compressed += text[: MAX_COMPRESSOR_BYTES - len(self._compressed)]
         for at in range(0, len(text), _BLOCK):
             self._uncounted += text[at : at + _BLOCK]
             if len(self._uncounted) > _BLOCK:  # adding to the large table is not worth it for a few bytes
@@ -40,46 +41,22 @@ class ByteMeter:
         self._pairs += np.bincount(pairs, minlength=1 << 16).reshape(256, 256)
         del self._uncounted[:-1]
 
-    def counts(self) -> np.ndarray:
-        """Count how often each byte occurs: (256,)."""
+    def finish(self) -> Baselines:
+        """Return the baselines, rounded to four digits. At least one byte must have been fed."""
         self._count()
-        counts: np.ndarray = self._pairs.sum(0)
-        counts[list(self._first)] += 1
-        return counts
-
-    def unigram(self) -> float:
-        """Return the entropy of single bytes, in bits per byte. At least one byte must have been fed."""
-        counts = self.counts()
-        return _total_bits(counts) / int(counts.sum())
-
-    def bigram(self) -> float:
-        """Return the entropy of each byte given the one before it, in bits per byte; the first byte by the unigram."""
-        counts = self.counts()
-        first = math.log2(counts.sum() / counts[self._first[0]])
-        return (first + sum(map(_total_bits, self._pairs))) / int(counts.sum())
+        counts: npt.NDArray[np.int64] = self._pairs.sum(0)
+        counts[self._compressed[0]] += 1
+        first = math.log2(counts.sum() / counts[self._compressed[0]])
+        unigram = _total_bits(counts) / int(counts.sum())
+        bigram = (first + sum(map(_total_bits, self._pairs))) / int(counts.sum())
+        xz = lzma.compress(self._compressed, filters=[_XZ])
+        gzip = zlib.compress(self._compressed, 9, _GZIP)
+        sizes = (8 * len(compressed) / len(self._compressed) for compressed in (gzip, xz))
+        return Baselines(*(round(bits, 4) for bits in (unigram, *sizes, bigram)))
 
 
-def _total_bits(counts: np.ndarray) -> float:
+def _total_bits(counts: npt.NDArray[np.int64]) -> float:
     """Return the bits needed to encode symbols with these counts under their own frequencies."""
     counts = counts[counts > 0]
     # abs: a single symbol gives -0.0
     return abs(float(-(counts * np.log2(counts / counts.sum())).sum()))
-
-
-class BaselineMeter:
-    """Computes the baselines of a text that is fed piece by piece. Its memory does not grow with the text."""
-
-    def __init__(self) -> None:
-        self._bytes, self._compressed = ByteMeter(), bytearray()
-
-    def feed(self, text: bytes) -> None:
-        """Add the next piece of the text."""
-        self._bytes.feed(text)
-        self._compressed += text[: MAX_COMPRESSOR_BYTES - len(self._compressed)]
-
-    def finish(self) -> Baselines:
-        """Return the baselines, rounded to four digits. At least one byte must have been fed."""
-        xz = lzma.compress(self._compressed, filters=[_XZ])
-        gzip = zlib.compress(self._compressed, 9, _GZIP)
-        sizes = (8 * len(compressed) / len(self._compressed) for compressed in (gzip, xz))
-        return Baselines(*(round(bits, 4) for bits in (self._bytes.unigram(), *sizes, self._bytes.bigram())))

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from gptlite.data.dataset.manifest import SPLITS, LongDocument, SplitName
-from gptlite.data.preparing.split import SplitPlan, document_hash, plan_split, split_as_given
+from gptlite.data.dataset.manifest import SPLITS, SplitName
+from gptlite.data.preparing.split import SplitPlan, document_hashes, plan_split, split_as_given
 from gptlite.data.sources.documents import Document, Skipped
 from gptlite.data.sources.sources import Source
 from gptlite.errors import DataError
@@ -43,7 +43,8 @@ class Corpus:
     files, text_bytes: per source. skipped: what had no text. kept: for each document that the
     sources have, whether it is one of the corpus; sizes: of those that are, in bytes. copies: documents of the corpus
     that equal an earlier one. withheld: documents of data.source that are left out, because data.val_source has them.
-    characters: all that occur, in order. longest: the longest documents, longest first.
+    characters: all that occur, in order. longest: the places and sizes of the longest documents,
+    longest first.
     """
 
     sources: tuple[Source, ...]
@@ -56,7 +57,7 @@ class Corpus:
     copies: int
     withheld: int
     characters: str
-    longest: tuple[LongDocument, ...]
+    longest: tuple[tuple[str, int], ...]
 
     @property
     def has_several_documents(self) -> bool:
@@ -93,10 +94,9 @@ class _Scanned:
     """The result of a first pass: for each document its size, its hash, and whether it is for validation."""
 
     def __init__(self) -> None:
-        self.sizes, self.hashes, self.for_validation = array("q"), array("d"), array("b")
-        self._digests = bytearray()
+        self.sizes, self._for_validation, self._digests = array("q"), array("b"), bytearray()
         self.characters = CharacterSet()
-        self.longest: list[LongDocument] = []
+        self.longest: list[tuple[str, int]] = []
 
     def add(self, document: Document, source: Source) -> None:
         """Read a document."""
@@ -107,32 +107,16 @@ class _Scanned:
             self.characters.add(piece)
         digest = hashed.digest()
         self.sizes.append(size)
-        self.hashes.append(document_hash(digest))
-        self.for_validation.append(source.is_for_validation)
+        self._for_validation.append(source.is_for_validation)
         self._digests += digest[:_DIGEST_BYTES]
-        if len(self.longest) < _LONGEST or size > self.longest[-1].bytes:
-            found = LongDocument(size, source.name, document.file, document.line)
-            self.longest = sorted([*self.longest, found], key=lambda document: -document.bytes)[:_LONGEST]
+        if len(self.longest) < _LONGEST or size > self.longest[-1][1]:
+            place = document.file if document.line is None else f"{document.file}:{document.line}"
+            self.longest = sorted([*self.longest, (place, size)], key=lambda found: -found[1])[:_LONGEST]
 
-    def is_withheld(self) -> npt.NDArray[np.bool_]:
-        """Tell for each document whether it is for training and equals one for validation."""
-        for_validation = np.array(self.for_validation, np.bool_)
-        if not for_validation.any():
-            return for_validation
-        distinct, which = np.unique(self._all_digests(), return_inverse=True)
-        in_validation = np.zeros(len(distinct), np.bool_)
-        in_validation[which[for_validation]] = True
-        return in_validation[which] & ~for_validation
-
-    def is_first_copy(self, among: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Tell for each document whether it is one of those, and none of them that comes before it equals it."""
-        places = np.flatnonzero(among)
-        is_first = np.zeros_like(among)
-        is_first[places[np.unique(self._all_digests()[places], return_index=True)[1]]] = True
-        return is_first
-
-    def _all_digests(self) -> npt.NDArray[np.void]:
-        return np.frombuffer(self._digests, np.dtype((np.void, _DIGEST_BYTES)))
+    def arrays(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_], npt.NDArray[np.void]]:
+        """Return the sizes, whether they are for validation, and the digests of all documents: (n,) each."""
+        digests = np.frombuffer(self._digests, np.dtype((np.void, _DIGEST_BYTES)))
+        return np.array(self.sizes, np.int64), np.array(self._for_validation, np.bool_), digests
 
 
 def scan(sources: tuple[Source, ...], val_fraction: float, val_max_bytes: int, *, deduplicate: bool = False) -> Corpus:
@@ -152,23 +136,28 @@ def scan(sources: tuple[Source, ...], val_fraction: float, val_max_bytes: int, *
             found.add(document, source)
         files.append(names)
         ends.append(len(found.sizes))
-    is_withheld = found.is_withheld()
-    if is_withheld.any() and (is_withheld | np.array(found.for_validation, np.bool_)).all():
+    every_size, for_validation, digests = found.arrays()
+    _, group = np.unique(digests, return_inverse=True)  # equal documents have one number
+    is_withheld = np.isin(group, group[for_validation]) & ~for_validation
+    if is_withheld.any() and (is_withheld | for_validation).all():
         raise DataError(
             "data.val_source has every document of this text, so none is left to train on. Choose another text for one "
             "of them.",
             _where(tuple(source for source in sources if not source.is_for_validation)),
         )
-    is_first = found.is_first_copy(~is_withheld)
-    kept = is_first if deduplicate else ~is_withheld
-    if deduplicate and (copies := int((~is_first & ~is_withheld).sum())):
+    places = np.flatnonzero(~is_withheld)
+    firsts = places[np.unique(group[places], return_index=True)[1]]
+    kept = ~is_withheld
+    copies = len(places) - len(firsts)
+    if deduplicate and copies:
+        kept = np.zeros_like(kept)
+        kept[firsts] = True
         skipped["duplicate document", ""] += copies
-    every_size = np.array(found.sizes, np.int64)
-    sizes, for_validation = every_size[kept], np.array(found.for_validation, np.bool_)[kept]
+    sizes = every_size[kept]
     if any(source.is_for_validation for source in sources):
-        plan = split_as_given(for_validation, sizes, val_fraction, val_max_bytes)
+        plan = split_as_given(for_validation[kept], sizes, val_fraction, val_max_bytes)
     else:
-        plan = plan_split(np.array(found.hashes)[kept], sizes, val_fraction, val_max_bytes)
+        plan = plan_split(document_hashes(digests[kept]), sizes, val_fraction, val_max_bytes)
     corpus = Corpus(
         sources=sources,
         files=tuple(files),
@@ -177,7 +166,7 @@ def scan(sources: tuple[Source, ...], val_fraction: float, val_max_bytes: int, *
         plan=plan,
         sizes=sizes,
         kept=kept,
-        copies=int(kept.sum() - is_first.sum()),
+        copies=0 if deduplicate else copies,
         withheld=int(is_withheld.sum()),
         characters=found.characters.sorted(),
         longest=tuple(found.longest),

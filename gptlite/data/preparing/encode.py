@@ -8,6 +8,7 @@ and how many blocks of each split are in them.
 from __future__ import annotations
 
 import itertools
+import re
 import shutil
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,21 +21,28 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gptlite.data.dataset.manifest import SPLITS, Baselines, SplitName
-from gptlite.data.dataset.shards import dtype_for, header, shard_name
+from gptlite.data.dataset.prepared import dtype_for, header, shard_name
 from gptlite.data.preparing.baselines import BaselineMeter
-from gptlite.data.preparing.blocks import blocks
 from gptlite.data.preparing.corpus import Corpus, Part
-from gptlite.errors import StorageError
-from gptlite.formatting import size
-from gptlite.storage import files
 from gptlite.storage.sealed import MANIFEST, FileRecord, write_file
 from gptlite.storage.sealed_json import write_sealed
 from gptlite.tokenizers.base import Tokenizer
+from gptlite.tokenizers.bpe import last_cut
 from gptlite.tokenizers.char import CharacterSet
 from gptlite.tokenizers.folder import Ids
 
 SHARD_TOKENS = 100_000_000  # at least, but in the last one
 _AHEAD = 2  # blocks per worker that are in memory at a time
+
+BLOCK_BYTES = 1 << 17  # larger ones leave the caches of a core, and take three times as long
+LONGEST = 1 << 20  # bytes without a place for a cut
+
+SAMPLE_BYTES = 64 << 20  # of text that a BPE learns from
+WORD_BYTES = 5 << 19  # of its different words; one byte takes the trainer a hundred
+_PART_BYTES = 64  # what Python adds to a text, however short
+_LONG_WORD, _WORD_PART = 1 << 16, 1 << 12  # characters; the time for a merge in a word grows with its square
+# About what a BPE takes for words: without numbers, which are cut every three digits.
+_WORD = re.compile(r"[^\s\d!-/:-@\[-`{-~]+|[!-/:-@\[-`{-~]+")
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -67,12 +75,8 @@ class _Notes:
         for block in found:
             self.text_bytes[split] += sum(len(part.text) for part in block)
             self.forced_cuts += sum(part.forced for part in block)
-            if split == "train":
-                for part in block:
-                    self.trained.add(part.text)
-            else:
-                for part in block:
-                    self.baselines.feed(part.text)
+            for part in block:
+                (self.trained.add if split == "train" else self.baselines.feed)(part.text)
             yield block
 
 
@@ -80,22 +84,6 @@ def free_bytes(folder: Path) -> int:
     """Return the free space on the disk that holds, or will hold, `folder`."""
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     return shutil.disk_usage(existing).free
-
-
-def check_space(folder: Path, corpus: Corpus, tokenizer: Tokenizer) -> None:
-    """StorageError where the ids of a corpus will not fit on the disk of `folder`: a small file may unpack to a large
-    text. How many ids a byte of text has is taken from the first piece of it."""
-    free, most = free_bytes(folder), int(corpus.sizes.sum()) * dtype_for(tokenizer.vocab_size).itemsize
-    if most <= free:
-        return
-    text = next(corpus.parts("train")).text
-    needed = most * len(tokenizer.encode(text.decode(errors="ignore"))) // len(text)
-    if needed > free:
-        raise StorageError(
-            f"the ids of this text will take about {size(needed)}, and {size(free)} are free here. Free some space, or "
-            "set data.dir to a folder on another disk.",
-            str(folder),
-        )
 
 
 def encode_corpus(
@@ -155,13 +143,6 @@ def replace_manifest(folder: Path, fields: Mapping[str, Any], records: Mapping[s
     write_sealed(folder / MANIFEST, {**fields, "files": listed})
 
 
-def remove_unlisted(folder: Path, written: Iterable[str]) -> None:
-    """Remove the files that a killed process was about to write."""
-    for path in sorted(folder.iterdir()):
-        if path.name not in (MANIFEST, *written) and not path.is_dir():
-            files.remove_tree(path)
-
-
 def encode_block(block: list[Part], tokenizer: Tokenizer, *, mark_documents: bool) -> Ids:
     """Return the ids of a block, (n,). mark_documents: begin each document with end-of-text."""
     dtype = dtype_for(tokenizer.vocab_size)
@@ -169,7 +150,7 @@ def encode_block(block: list[Part], tokenizer: Tokenizer, *, mark_documents: boo
     ids: list[Ids] = []
     for part in block:
         ids += [end_of_text] * (part.begins and mark_documents)
-        ids.append(tokenizer.encode_utf8(part.text).astype(dtype, copy=False))
+        ids.append(tokenizer.encode(part.text).astype(dtype, copy=False))
     return np.concatenate(ids)
 
 
@@ -186,3 +167,67 @@ def in_order(pool: ThreadPoolExecutor, work: Callable[[T], U], items: Iterable[T
     finally:
         for future in futures:
             future.cancel()
+
+
+def blocks(parts: Iterable[Part], cut: Callable[[bytes], int]) -> Iterator[list[Part]]:
+    """Yield all text in blocks of about BLOCK_BYTES: short documents together, or a piece of a long one.
+
+    cut: Tokenizer.last_cut. Where a text has no such place in LONGEST bytes, it is cut anyway, and the part says so.
+    """
+    block: list[Part] = []
+    size = 0
+    for part in _cut(parts, cut):
+        block.append(part)
+        size += len(part.text)
+        if size >= BLOCK_BYTES:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
+
+
+def _cut(parts: Iterable[Part], cut: Callable[[bytes], int]) -> Iterator[Part]:
+    """The parts of each document joined, and cut again where that changes no ids."""
+    begins, text = False, b""
+    for part in parts:
+        if part.begins:
+            if text:
+                yield Part(begins, text)
+            begins, text = True, b""
+        text += part.text
+        if len(text) >= BLOCK_BYTES:
+            forced = (at := cut(text)) == 0 and len(text) >= LONGEST
+            if at := len(text) if forced else at:
+                yield Part(begins, text[:at], forced)
+                begins, text = False, text[at:]
+    if text:
+        yield Part(begins, text)
+
+
+def learning_text(corpus: Corpus) -> Iterator[str]:
+    """Yield the training text for a BPE to learn from, or every second, fourth, ... block of a large one.
+
+    At most SAMPLE_BYTES with WORD_BYTES of different words are taken, and held in memory: the trainer holds each
+    different word with the places of its pairs. Python's source code has few of them, while in Chinese, whose words
+    run from one punctuation mark to the next, hardly any comes twice.
+    """
+    kept: list[list[bytes]] = []
+    step = 1  # kept[i] is block i * step
+    size, words, word_bytes = 0, set[str](), 0
+    for number, block in enumerate(blocks(corpus.parts("train"), last_cut)):
+        if number % step:
+            continue
+        added = [[part.text for part in block]]
+        kept += added
+        while True:
+            size += sum(len(text) + _PART_BYTES for texts in added for text in texts)
+            new = {word for texts in added for text in texts for word in _WORD.findall(text.decode())} - words
+            words |= new
+            word_bytes += sum(len(word.encode()) for word in new)
+            if len(kept) == 1 or (size <= SAMPLE_BYTES and word_bytes <= WORD_BYTES):
+                break
+            added = kept = kept[::2]
+            step, size, words, word_bytes = 2 * step, 0, set(), 0
+    for text in (text.decode() for texts in kept for text in texts):
+        is_long = max(map(len, text.split()), default=0) > _LONG_WORD
+        yield from (text[at : at + _WORD_PART] for at in range(0, len(text), _WORD_PART)) if is_long else (text,)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import hashlib
 import json
+import os
 import re
+import time
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,16 +18,71 @@ from typing import Any
 from gptlite.config.schema import DataSection, TokenizerSection
 from gptlite.data.dataset.manifest import manifest_of
 from gptlite.data.dataset.prepared import ADVICE, Prepared, verify_files
-from gptlite.data.preparing.hash_cache import HashCache
-from gptlite.data.sources.documents import Reading
+from gptlite.data.sources.charset import HEAD_BYTES
+from gptlite.data.sources.documents import Reading, is_skipped
+from gptlite.data.sources.file_formats import open_plain, unreadable
 from gptlite.data.sources.sources import Source, open_source
 from gptlite.errors import DataError, UserError, located
+from gptlite.storage import files
 from gptlite.storage.sealed import MANIFEST, SealedFolder
+from gptlite.storage.sealed_json import read_sealed, write_sealed
 from gptlite.tokenizers.base import fingerprint_inputs
 
 _RECIPE_VERSION = 2  # to be raised when equal text and keys give other files; the names of all folders change then
 _SHORT = 12  # hex digits of the fingerprint in the folder's name
 _MAX_NAME = 40
+
+CACHE_FILE = ".source-hashes.json"
+# A file system may keep times in steps of up to two seconds, so a file that was written to more recently than that
+# could change again and look the same.
+_SETTLED_NS = 2_000_000_000
+
+
+class HashCache:
+    """sha256 of source files, in one small JSON file in `folder`, so that unchanged text is read once.
+
+    A file is known by path, size, mtime, ctime and inode. The cache only saves time: if it is missing or damaged, files
+    are read again.
+    """
+
+    def __init__(self, folder: Path, now_ns: Callable[[], int] = time.time_ns) -> None:
+        self._path, self._now_ns = folder / CACHE_FILE, now_ns
+        # [signature, digest] by encoding and path; None for a digest: the file is not read as text.
+        self._saved: dict[str, Any] = {}
+        with contextlib.suppress(UserError, TypeError, ValueError):  # there is none yet, or it is damaged
+            self._saved = dict(read_sealed(self._path).get("files", {}))
+        self._entries = dict(self._saved)
+
+    def sha256(self, path: Path, reading: Reading | None = None) -> str | None:
+        """Return the hex digest of a file. DataError when it cannot be read.
+
+        reading: how it is read as one of a folder's; None is returned where `read_documents` then skips it.
+        """
+        key = f"{'any' if reading is None else reading.encoding}:{path}"
+        try:
+            before = _signature(path)
+            match self._entries.get(key):
+                case [str(known), (str() | None) as digest] if known == before:
+                    return digest
+            digest = _hash_file(path) if reading is None or not _is_skipped(path, reading) else None
+            after = path.stat()
+        except OSError as error:
+            raise unreadable(path, error) from error
+        changed_ns = max(after.st_mtime_ns, after.st_ctime_ns)
+        if _signature(path) == before and self._now_ns() - changed_ns > _SETTLED_NS:
+            self._entries[key] = [before, digest]
+        return digest
+
+    def save(self) -> None:
+        """Write new entries to disk. StorageError when the folder cannot be written to.
+
+        Of two processes that write at a time, the entries of the last one stay.
+        """
+        if self._entries == self._saved:
+            return
+        files.make_dirs(self._path.parent)
+        self._saved = {key: entry for key, entry in self._entries.items() if os.path.exists(key.partition(":")[2])}
+        write_sealed(self._path, {"files": self._saved})
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,3 +221,18 @@ def _check_files(path: Path, sources: FingerprintedSources) -> Iterator[tuple[st
         return
     yield MANIFEST, None
     yield from verify_files(folder)
+
+
+def _signature(path: Path) -> str:
+    stat = path.stat()
+    return f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns} {stat.st_ino}"
+
+
+def _hash_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _is_skipped(path: Path, reading: Reading) -> bool:
+    with open_plain(path) as file:
+        return is_skipped(file.read(HEAD_BYTES), reading)

@@ -10,33 +10,33 @@ import contextlib
 import dataclasses
 import functools
 import glob
-import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
 from gptlite.compute.threads import available_threads
 from gptlite.config.schema import DataSection, TokenizerSection
-from gptlite.data.dataset.manifest import Manifest, SourceRecord, TokenizerRecord
+from gptlite.data.dataset.manifest import Manifest, SourceRecord, SplitRecord, TextReport, TokenizerRecord
 from gptlite.data.dataset.prepared import ADVICE, TOKENIZER_FOLDER, Prepared, Split
-from gptlite.data.dataset.tokens import count_ids
-from gptlite.data.preparing.blocks import learning_text
+from gptlite.data.dataset.tokens import Tokens, count_ids, find_id
 from gptlite.data.preparing.corpus import Corpus, changed_meanwhile, scan
-from gptlite.data.preparing.encode import check_space, encode_corpus, remove_unlisted, replace_manifest
-from gptlite.data.preparing.fingerprint import FingerprintedSources, find_finished, fingerprint_sources
-from gptlite.data.preparing.hash_cache import CACHE_FILE, HashCache
-from gptlite.data.preparing.report import choose_start_id, make_report, record_split, storable
+from gptlite.data.preparing.encode import Encoded, encode_corpus, learning_text, replace_manifest
+from gptlite.data.preparing.fingerprint import FingerprintedSources, HashCache, find_finished, fingerprint_sources
 from gptlite.data.sources.documents import describe_reading, describe_skipped
-from gptlite.errors import DataError, RunError, StorageError, UserError
+from gptlite.errors import DataError, StorageError, UserError
 from gptlite.formatting import Say, and_more, counted, say_nothing
 from gptlite.storage import files, locks
-from gptlite.storage.sealed import SealedFolder, write_file
-from gptlite.tokenizers.base import Tokenizer, build, load
+from gptlite.storage.sealed import MANIFEST, SealedFolder, write_file
+from gptlite.tokenizers.base import Tokenizer, build, label, load
 
-_HOLDER = "gptlite prepare"
+_MERGES, _CHARACTERS = 8, 20  # that the report names
 _SHOWN = 5  # unknown characters that an error names
-# What `files.temp_name` makes of the name of a folder, or of the cache; data.dir may hold other things.
-_LEFTOVER = re.compile(rf"(.+-[0-9a-f]{{12}}|{re.escape(CACHE_FILE)}){re.escape(files.TEMP_MARK)}[0-9]+-[0-9a-f]{{8}}")
+
+
+CountIds = Callable[[], npt.NDArray[np.int64]]  # how often each id is in the training text: (V,)
 
 
 def prepare(
@@ -88,16 +88,14 @@ def _build(
         say(line)
     if section.from_ is not None:
         _check_characters(load(Path(section.from_)), corpus)
-    with locks.lock(_lock_path(folder), _HOLDER, say):
+    with locks.lock(folder.with_name(f".{folder.name}.lock"), "gptlite prepare", say):
         if (finished := find_finished(sources, folder.parent)) is not None:
             return finished  # by the process that had the lock
         files.remove_tree(folder)
-        _remove_other_leftovers(folder.parent)
         if (unfinished := _unfinished(folder)) is not None:
             say("continuing where an earlier preparation of this text was stopped")
         else:
             tokenizer = build(section, corpus.characters, partial(learning_text, corpus), say)
-            check_space(folder, corpus, tokenizer)
             unfinished = _begin(folder, tokenizer)
         try:
             _finish(unfinished, sources, corpus, data, say, workers)
@@ -143,18 +141,6 @@ def _check_characters(tokenizer: Tokenizer, corpus: Corpus) -> None:
         )
 
 
-def _lock_path(path: Path) -> Path:
-    return path.with_name(f".{path.name.removeprefix('.')}.lock")
-
-
-def _remove_other_leftovers(parent: Path) -> None:
-    """Remove what killed processes left of other texts: what is unfinished and whose lock is free."""
-    for path in parent.iterdir():
-        if match := _LEFTOVER.fullmatch(path.name):
-            with contextlib.suppress(RunError, StorageError), locks.lock(_lock_path(parent / match[1]), _HOLDER):
-                files.remove_tree(path)
-
-
 def _leftovers(folder: Path) -> list[Path]:
     return sorted(folder.parent.glob(f"{glob.escape(folder.name)}{files.TEMP_MARK}*"))
 
@@ -169,7 +155,9 @@ def _unfinished(folder: Path) -> SealedFolder | None:
         except UserError:
             continue
         if "done" in found.fields:
-            remove_unlisted(path, found.files)
+            for file in path.iterdir():  # that it was about to write
+                if file.name not in (MANIFEST, *found.files) and not file.is_dir():
+                    files.remove_tree(file)
             return found
     return None
 
@@ -223,3 +211,52 @@ def _finish(
         report=make_report(corpus, encoded, tokenizer, count),
     )
     replace_manifest(folder.path, dataclasses.asdict(manifest), encoded.files)
+
+
+def record_split(tokens: Tokens, text_bytes: int, end: int | None) -> SplitRecord:
+    """Return the sizes of a split. end: the id before each document; None for a single document."""
+    starts = np.zeros(1, np.int64) if end is None else find_id(tokens, end)
+    lengths = np.sort(np.diff(starts, append=tokens.n_tokens))
+    half = np.searchsorted(2 * np.cumsum(lengths), tokens.n_tokens, "right")
+    return SplitRecord(tokens.n_tokens, text_bytes, len(lengths), int(lengths[half]))
+
+
+def choose_start_id(corpus: Corpus, encoded: Encoded, tokenizer: Tokenizer, count: CountIds) -> int:
+    """Return the id that sampling starts from: end-of-text if there are several documents.
+
+    For a single one the newline if it is a token of the training text, else the most frequent id.
+    """
+    if corpus.has_several_documents:
+        return tokenizer.eot_id
+    newline = next((i for i, piece in enumerate(tokenizer.token_bytes()) if piece == b"\n"), None)
+    if newline is not None and ("\n" not in encoded.val_only if tokenizer.kind == "char" else count()[newline]):
+        return newline
+    return int(count().argmax())
+
+
+def make_report(corpus: Corpus, encoded: Encoded, tokenizer: Tokenizer, count: CountIds) -> TextReport:
+    """Return the report on a corpus that was encoded."""
+    is_char = tokenizer.kind == "char"  # then nothing has to be counted
+    used = len(corpus.characters) - len(encoded.val_only) if is_char else int((count() > 0)[:-1].sum())
+    return TextReport(
+        copies=corpus.copies,
+        longest=tuple((storable(place), size) for place, size in corpus.longest),
+        used_ids=used,
+        val_only=encoded.val_only[:_CHARACTERS],
+        n_val_only=len(encoded.val_only),
+        merges=() if is_char else _merges(count(), tokenizer),
+        forced_cuts=encoded.forced_cuts,
+        withheld=corpus.withheld,
+    )
+
+
+def _merges(counts: npt.NDArray[np.int64], tokenizer: Tokenizer) -> tuple[str, ...]:
+    """Return the tokens by which the training text has most fewer tokens than bytes."""
+    pieces = tokenizer.token_bytes()
+    saved = counts * np.array([max(0, len(piece) - 1) for piece in pieces], np.int64)
+    return tuple(label(pieces[i]) for i in np.argsort(-saved, kind="stable")[:_MERGES].tolist() if saved[i])
+
+
+def storable(name: str) -> str:
+    """Return a name for JSON: it may have bytes that are not UTF-8, which Python keeps as surrogates."""
+    return name.encode(errors="backslashreplace").decode()

@@ -91,7 +91,4 @@ def test_a_damaged_file_is_refused_or_what_is_read_is_the_same(folders: Folders,
     finally:
         path.write_bytes(good)
     assert files_of(folders.path) == folders.before  # a check writes nothing
-
-
-def test_every_file_of_the_folder_is_tried(folders: Folders) -> None:
     assert sorted(folders.before) == sorted(FILES)

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gptlite.data.dataset import eval_windows
-from gptlite.data.dataset.batches import IGNORE_INDEX, eval_batches
-from gptlite.data.dataset.eval_windows import EvalWindows
+from gptlite.data.dataset import batches
+from gptlite.data.dataset.batches import IGNORE_INDEX, EvalWindows, eval_batches
 from gptlite.data.dataset.tokens import TokenArray
 from gptlite.errors import ConfigError
 from gptlite.tokenizers.folder import Ids
@@ -110,7 +109,7 @@ def test_a_text_of_any_length_is_read_in_pieces(monkeypatch):
     text = np.random.default_rng(0).choice([1, 2, 3, 4, END], 500).astype(np.uint16)
     at_once = scored(EvalWindows(TokenArray(text, "val"), 5, stride=2, end=END), 3)
     monkeypatch.setattr("gptlite.data.dataset.tokens._PIECE", 16)
-    monkeypatch.setattr(eval_windows, "_BLOCK", 10)
+    monkeypatch.setattr(batches, "_BLOCK", 10)
     watched = Watched(TokenArray(text, "val"))
     assert scored(EvalWindows(watched, 5, stride=2, end=END), 3) == at_once
     assert watched.longest == 16

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gptlite.data.preparing import hash_cache
-from gptlite.data.preparing.hash_cache import HashCache
+from gptlite.data.preparing import fingerprint
+from gptlite.data.preparing.fingerprint import HashCache
 from gptlite.data.sources.documents import PLAIN
 from gptlite.errors import DataError
-from gptlite.storage import locks
 
 
 def later() -> int:
@@ -23,13 +22,13 @@ def later() -> int:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Every file whose content is hashed."""
     seen: list[Path] = []
-    real = hash_cache._hash_file
+    real = fingerprint._hash_file
 
     def counting(path: Path) -> str:
         seen.append(path)
         return real(path)
 
-    monkeypatch.setattr(hash_cache, "_hash_file", counting)
+    monkeypatch.setattr(fingerprint, "_hash_file", counting)
     return seen
 
 
@@ -75,7 +74,7 @@ def test_of_a_binary_file_only_the_head_is_read(tmp_path: Path, reads: list[Path
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format_version": 9, "files": 3}', b"\xff", b"[" * 100_000])
 def test_a_damaged_cache_costs_only_time(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / hash_cache.CACHE_FILE).write_bytes(content)
+    (tmp_path / fingerprint.CACHE_FILE).write_bytes(content)
     (tmp_path / "t").write_text("text")
     cache = HashCache(tmp_path, later)
     assert cache.sha256(tmp_path / "t") == hashlib.sha256(b"text").hexdigest()
@@ -90,18 +89,9 @@ def test_a_digest_that_was_changed_is_not_believed(tmp_path: Path) -> None:
     cache = HashCache(tmp_path, later)
     cache.sha256(book)
     cache.save()
-    path = tmp_path / hash_cache.CACHE_FILE
+    path = tmp_path / fingerprint.CACHE_FILE
     path.write_text(path.read_text().replace(digest, "0" * 64))
     assert HashCache(tmp_path, later).sha256(book) == digest
-
-
-def test_a_cache_that_another_process_writes_is_left_to_it(tmp_path: Path) -> None:
-    (tmp_path / "t").write_text("text")
-    cache = HashCache(tmp_path, later)
-    cache.sha256(tmp_path / "t")
-    with locks.lock(tmp_path / f"{hash_cache.CACHE_FILE}.lock", "another"):
-        cache.save()
-    assert not (tmp_path / hash_cache.CACHE_FILE).exists()
 
 
 def test_missing_files_are_forgotten_and_errors_name_them(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from gptlite.config.schema import DataSection, TokenizerSection
 from gptlite.data.dataset.prepared import Prepared
-from gptlite.data.preparing import hash_cache
+from gptlite.data.preparing import fingerprint
 from gptlite.data.preparing import prepare as module
 from gptlite.data.preparing.fingerprint import compute_fingerprint
 from gptlite.data.preparing.prepare import prepare
@@ -96,11 +96,6 @@ def test_few_documents_each_give_a_tail_with_end_of_text_before_both_parts(make:
     assert prepared.manifest.split_rule.rule == "tail_of_each_document"
 
 
-def test_characters_of_the_validation_part_are_in_the_vocabulary(make: Callable[..., Prepared]) -> None:
-    prepared = make({"a.txt": "a" * 99 + "z"})
-    assert documents(prepared, "val") == ["a" * 9 + "z"]
-
-
 @pytest.mark.parametrize(
     ("files", "start"),
     [
@@ -122,7 +117,7 @@ def test_sampling_starts_from_end_of_text_or_newline_or_the_most_frequent_id(
 def test_a_second_prepare_builds_nothing_and_reads_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: Section, tree: Tree
 ) -> None:
-    monkeypatch.setattr(hash_cache, "_SETTLED_NS", -1)  # trust files that were written just now
+    monkeypatch.setattr(fingerprint, "_SETTLED_NS", -1)  # trust files that were written just now
     data = section(tmp_path, POEMS)
     first = prepare(data, CHAR)
     before = tree(tmp_path / "prepared")
@@ -132,7 +127,7 @@ def test_a_second_prepare_builds_nothing_and_reads_nothing(
 
     monkeypatch.setattr(module, "build", refuse)
     monkeypatch.setattr(module, "scan", refuse)
-    monkeypatch.setattr(hash_cache, "_hash_file", refuse)
+    monkeypatch.setattr(fingerprint, "_hash_file", refuse)
     assert prepare(data, CHAR).path == first.path
     assert tree(tmp_path / "prepared") == before
 
@@ -273,11 +268,3 @@ def test_python_stdlib_names_its_version(tmp_path: Path, monkeypatch: pytest.Mon
     (source,) = prepared.manifest.sources
     assert (source.name, source.files, source.python) == ("python-stdlib", 60, platform.python_version())
     assert prepared.path.name.startswith("python-stdlib-")
-
-
-def test_large_vocabularies_take_four_bytes(make: Callable[..., Prepared]) -> None:
-    text = "".join(map(chr, [*range(0x10000, 0x20000)])) + "x" * 50_000
-    prepared = make({"a.txt": text}, val_max_bytes=10_000)
-    assert prepared.manifest.tokenizer.vocab_size == 65538
-    assert prepared.split("train").read(0, 3).dtype == np.uint32
-    assert documents(prepared, "train")[0] == text[:-10_000]

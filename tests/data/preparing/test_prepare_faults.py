@@ -1,13 +1,10 @@
 from __future__ import annotations
 
 import dataclasses
-import gzip
 import hashlib
 import os
 import re
 import shutil
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -19,13 +16,13 @@ from file_faults import Killed, stop_after
 
 from gptlite.config.schema import DataSection, TokenizerSection
 from gptlite.data.dataset.prepared import Prepared
-from gptlite.data.preparing import encode, hash_cache
+from gptlite.data.preparing import encode, fingerprint
 from gptlite.data.preparing import prepare as module
 from gptlite.data.preparing.corpus import scan
 from gptlite.data.preparing.prepare import prepare
 from gptlite.data.sources import named_datasets
 from gptlite.data.sources.sources import open_source
-from gptlite.errors import DataError, RunError, StorageError
+from gptlite.errors import DataError, StorageError
 from gptlite.storage import files, locks
 
 Section = Callable[..., DataSection]
@@ -57,21 +54,6 @@ def test_a_kill_at_any_file_operation_leaves_no_partial_folder(
         assert [path.name for path in final.parent.iterdir() if path.is_dir()] == [final.name]
 
 
-def test_a_small_file_that_unpacks_to_more_than_the_disk_holds_is_refused_before_anything_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: Section
-) -> None:
-    data = section(tmp_path, {"a.txt": ""})
-    packed = Path(str(data.source)).with_suffix(".txt.gz")
-    packed.write_bytes(gzip.compress(b"the same line again\n" * 50_000))  # a megabyte
-    data = data.model_copy(update={"source": str(packed)})
-    assert packed.stat().st_size < 10_000
-    monkeypatch.setattr(encode, "free_bytes", lambda folder: 1_999_999)  # each character is two bytes
-    with pytest.raises(StorageError, match=r"will take about 1\.9 MiB, and 1\.9 MiB are free here"):
-        prepare(data, CHAR)
-    assert list(data.folder.rglob("*.bin")) == []
-    assert prepare(data, TokenizerSection(kind="bpe", vocab_size=300)).manifest.train.tokens < 500_000
-
-
 def test_an_error_while_writing_removes_the_unfinished_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: Section
 ) -> None:
@@ -90,25 +72,6 @@ def test_a_folder_without_its_manifest_is_made_again(tmp_path: Path, section: Se
     (first.path / "MANIFEST.json").unlink()
     (first.path / "train-00000.bin").write_bytes(b"half")
     assert tree(prepare(section(tmp_path, POEMS), CHAR).path) == before
-
-
-def test_what_killed_processes_left_of_other_texts_is_removed_unless_someone_works_on_it(
-    tmp_path: Path, section: Section
-) -> None:
-    data = section(tmp_path, POEMS)
-    parent = tmp_path / "prepared"
-    left = parent / "book-0123456789ab.tmp-7-0a1b2c3d"
-    busy = parent / "book-ba9876543210.tmp-7-0a1b2c3d"
-    foreign = parent / "notes.tmp-7-0a1b2c3d"
-    for folder in (left, busy, foreign):
-        folder.mkdir(parents=True)
-        (folder / "train-00000.bin").write_bytes(b"half")
-    cache = parent / ".source-hashes.json.tmp-7-0a1b2c3d"
-    cache.write_bytes(b"half")
-    with locks.lock(parent / ".book-ba9876543210.lock", "gptlite prepare"):
-        made = prepare(data, CHAR).path
-    assert {path for path in parent.iterdir() if not path.name.endswith((".lock", ".json"))} == {made, busy, foreign}
-    assert (busy / "train-00000.bin").exists()
 
 
 def test_a_folder_that_has_the_name_of_another_text_is_refused(tmp_path: Path, section: Section) -> None:
@@ -131,23 +94,6 @@ def test_text_in_a_folder_whose_name_is_not_utf_8_is_prepared(tmp_path: Path, mo
     Path("a.txt").write_text("0123456789" * 20)
     prepared = prepare(DataSection(source=".", dir=str(tmp_path / "prepared")), CHAR)
     assert Prepared(prepared.path).manifest.sources[0].name == "caf\\udce9"
-
-
-def test_two_processes_at_once_make_one_folder(tmp_path: Path, section: Section) -> None:
-    data = section(tmp_path, POEMS)
-    code = (
-        "import sys\nfrom gptlite.config.schema import DataSection, TokenizerSection\n"
-        "from gptlite.data.preparing.prepare import prepare\n"
-        "data = DataSection(source=sys.argv[1], dir=sys.argv[2])\n"
-        "print(prepare(data, TokenizerSection(kind='char')).path)"
-    )
-    arguments = [sys.executable, "-c", code, str(data.source), data.dir]
-    racers = [subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    one, two = (racer.communicate(timeout=60)[0].strip() for racer in racers)
-    assert one == two
-    assert [racer.returncode for racer in racers] == [0, 0]
-    Prepared(Path(one)).verify()
-    assert [path.name for path in Path(data.dir).iterdir() if path.is_dir()] == [Path(one).name]
 
 
 def test_a_second_process_waits_for_the_first_and_takes_its_folder(tmp_path: Path, section: Section) -> None:
@@ -197,17 +143,6 @@ def test_a_file_added_or_removed_while_text_is_prepared_is_noticed(tmp_path: Pat
             list(dataclasses.replace(corpus, sources=(changed,)).parts("train"))
 
 
-def test_a_system_without_locks_is_reported_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: Section
-) -> None:
-    def refuse(path: Path, *_: object) -> Any:
-        raise RunError(f"{path}: platform = win32: training needs file locks")
-
-    monkeypatch.setattr(locks, "lock", refuse)
-    with pytest.raises(RunError, match="needs file locks"):
-        prepare(section(tmp_path, POEMS), CHAR)
-
-
 def test_a_data_set_whose_text_was_edited_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "to be or not to be\n" * 20
     card = named_datasets.Card(
@@ -246,8 +181,8 @@ def test_a_shared_folder_that_cannot_be_written_to_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: Section
 ) -> None:
     first = prepare(section(tmp_path, POEMS), CHAR)
-    (tmp_path / "prepared" / hash_cache.CACHE_FILE).unlink(missing_ok=True)
-    monkeypatch.setattr(hash_cache, "_SETTLED_NS", -1)
+    (tmp_path / "prepared" / fingerprint.CACHE_FILE).unlink(missing_ok=True)
+    monkeypatch.setattr(fingerprint, "_SETTLED_NS", -1)
 
     def refuse(path: Path, data: bytes) -> None:
         raise StorageError(f"{path}: replace = Read-only file system: a writable place is needed")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gptlite.data.preparing.split import SplitPlan, character_boundary, document_hash, plan_split
+from gptlite.data.preparing.split import SplitPlan, character_boundary, document_hashes, plan_split
 
 BIG = 10**9
 
@@ -18,7 +18,8 @@ def plan(hashes: list[float], sizes: list[int], val_fraction: float, val_max_byt
 
 def test_a_hash_is_the_first_53_bits_of_sha256_as_a_fraction() -> None:
     bits = f"{int(hashlib.sha256(b'abc').hexdigest(), 16):0256b}"[:53]
-    assert document_hash(hashlib.sha256(b"abc").digest()) == int(bits, 2) / 2**53
+    digest = np.array([hashlib.sha256(b"abc").digest()[:16]], "V16")
+    assert document_hashes(digest).tolist() == [int(bits, 2) / 2**53]
 
 
 def test_documents_below_the_threshold_are_validation() -> None:
@@ -46,21 +47,18 @@ def test_otherwise_each_document_gives_its_last_fraction() -> None:
     assert result.rule.threshold == 0.1
 
 
-def test_the_cap_lowers_the_threshold_until_the_documents_fit() -> None:
-    hashes, sizes = [0.04, 0.01, 0.03, 0.02, 0.9], [10, 10, 10, 10, 60]
-    result = plan(hashes, sizes, 0.4, 25)
-    assert result.cuts.tolist() == [10, 0, 10, 0, 60]
-    assert result.rule.threshold == 0.03
-
-
-def test_documents_that_fill_the_cap_exactly_are_validation() -> None:
-    result = plan([0.01, 0.02, 0.03, 0.9], [10, 10, 10, 70], 0.4, 20)
-    assert result.cuts.tolist() == [0, 0, 10, 70]
-
-
-def test_equal_documents_stay_on_one_side_of_a_capped_threshold() -> None:
-    result = plan([0.01, 0.02, 0.02, 0.9], [10, 10, 10, 70], 0.4, 20)
-    assert result.cuts.tolist() == [0, 10, 10, 70]
+@pytest.mark.parametrize(
+    ("hashes", "sizes", "cap", "cuts"),
+    [
+        ([0.04, 0.01, 0.03, 0.02, 0.9], [10, 10, 10, 10, 60], 25, [10, 0, 10, 0, 60]),
+        ([0.01, 0.02, 0.03, 0.9], [10, 10, 10, 70], 20, [0, 0, 10, 70]),  # they fill the cap exactly
+        ([0.01, 0.02, 0.02, 0.9], [10, 10, 10, 70], 20, [0, 10, 10, 70]),  # equal documents stay on one side
+    ],
+)
+def test_the_cap_lowers_the_threshold_until_the_documents_fit(
+    hashes: list[float], sizes: list[int], cap: int, cuts: list[int]
+) -> None:
+    assert plan(hashes, sizes, 0.4, cap).cuts.tolist() == cuts
 
 
 def test_the_cap_holds_for_tails() -> None:
