@@ -12,8 +12,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from gptlite.compute.device import settings, torch_device
-from gptlite.compute.memory import memory_of, peak_bytes, resident_bytes
+from gptlite.compute.device import memory_of, peak_bytes, resident_bytes, settings, torch_device
 from gptlite.config.schema import RunConfig
 from gptlite.data.dataset.batches import read_batch
 from gptlite.data.dataset.eval_windows import WindowRows

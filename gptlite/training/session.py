@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gptlite.compute.device import settings
+from gptlite.compute.device import memory_of, resident_bytes, settings
 from gptlite.compute.matmul_flops import warn_of_emulation
-from gptlite.compute.memory import memory_of, resident_bytes
 from gptlite.compute.processes import world_size
 from gptlite.config.loading import dump_config
 from gptlite.config.schema import RunConfig

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from time import perf_counter
 
-from gptlite.compute.device import Compute
+from gptlite.compute.device import Compute, peak_bytes
 from gptlite.compute.distributed import Dist
 from gptlite.compute.matmul_flops import is_emulated, matmul_flops_per_second
-from gptlite.compute.memory import peak_bytes
 from gptlite.config.schema import ModelSection
 from gptlite.model.sizes import update_flops
 

@@ -21,7 +21,7 @@ from typing import TextIO
 from gptlite.cli.options import as_arguments
 from gptlite.cli.sweep.sweep_runs import STOPPED, SweepRun
 from gptlite.cli.terminal import Console
-from gptlite.compute.threads import VARIABLE, available_threads
+from gptlite.compute.limits import VARIABLE, available_threads
 from gptlite.errors import Diverged, Interrupted
 from gptlite.formatting import counted
 from gptlite.loggers.metrics import Sink

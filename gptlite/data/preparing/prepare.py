@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from gptlite.compute.threads import available_threads
+from gptlite.compute.limits import available_threads
 from gptlite.config.schema import DataSection, TokenizerSection
 from gptlite.data.dataset.manifest import Manifest, SourceRecord, TokenizerRecord
 from gptlite.data.dataset.prepared import ADVICE, TOKENIZER_FOLDER, Prepared, Split
