@@ -1,4 +1,4 @@
-"""The hardware that there is, and where and how a model is computed, with the settings of torch that follow."""
+"""The hardware that there is, where and how a model is computed with its settings of torch, and the memory held."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
 from gptlite.compute.choice import DEVICES, Choice
+from gptlite.compute.limits import available_threads, machine_memory
 from gptlite.compute.openmp import refuse_dynamic_threads
-from gptlite.compute.threads import available_threads
 from gptlite.config.schema import RunSection
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
@@ -84,6 +85,30 @@ def computes_in_bf16(device: torch.device) -> bool:
             torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
         )
     return False
+
+
+def resident_bytes() -> int:
+    """Return the bytes that this process holds in memory; outside Linux, the most it has held so far."""
+    statm = Path("/proc/self/statm")
+    if statm.is_file():
+        return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return peak_bytes(torch.device("cpu"))
+
+
+def peak_bytes(device: torch.device) -> int:
+    """Return the most bytes held at a time so far: on a GPU by tensors, else by the process."""
+    if device.type == "cuda":
+        return int(torch.cuda.max_memory_allocated(device))
+    import resource  # there is none on Windows, where nothing trains
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def memory_of(device: torch.device) -> int:
+    """Return the bytes for this process: all of a GPU, or its part of the machine."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    return machine_memory()
 
 
 @contextmanager

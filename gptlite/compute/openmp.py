@@ -46,27 +46,21 @@ def set_short_spin(environment: MutableMapping[str, str], modules: Container[str
 
     environment: os.environ; modules: sys.modules.
     """
-    if "torch" in modules or POLICY in environment:
-        return
-    for name, value in short_spin().items():
-        environment.setdefault(name, value)
+    if "torch" not in modules and POLICY not in environment:
+        environment.update({**short_spin(), **environment})
 
 
 def describe_spin(environment: Mapping[str, str] = os.environ) -> Choice:
     """Describe how threads wait and why, for run.json."""
     found = {name: environment[name] for name in (POLICY, *ALONE) if name in environment}
-    value = ", ".join(f"{name}={setting}" for name, setting in found.items()) or "default"
-    if found == ALONE:
-        return Choice(value, "a short spin, so that other programs slow training down less")
-    if found == BUSY_MACHINE:
-        return Choice(value, "a very short spin, because other programs were running at the start")
-    if found:
-        return Choice(value, "set by the environment")
-    return Choice(
-        value,
-        "torch was loaded before gptlite, too late to change it; beside other programs training may be many times "
-        f"slower (import gptlite first, or set GOMP_SPINCOUNT={BUSY_MACHINE['GOMP_SPINCOUNT']} before Python starts)",
-    )
+    by_us = found in (ALONE, BUSY_MACHINE)
+    reason = "a short spin, so that other programs slow training down less" if by_us else "set by the environment"
+    if not found:
+        reason = (
+            "torch was loaded before gptlite, too late to change it; beside other programs training may be many times "
+            f"slower (import gptlite first, or set GOMP_SPINCOUNT={BUSY_MACHINE['GOMP_SPINCOUNT']})"
+        )
+    return Choice(", ".join(f"{name}={setting}" for name, setting in found.items()) or "default", reason)
 
 
 def refuse_dynamic_threads() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from gptlite.config.rules import DROPOUT_PLACES
 from gptlite.config.schema import DataSection, ModelSection, RunConfig
@@ -36,9 +37,9 @@ CHARACTERS_TEXTS = 300_000, 3_000_000  # bytes
 VAL_FRACTION = DataSection().val_fraction
 VAL_MAX_BYTES = DataSection().val_max_bytes
 PREVIOUS_TOKEN_FROM = 500  # from this many updates on model.init: previous helps BPE; characters are better without
-WEIGHT_DECAY = TrainSection().weight_decay
 MORE_WEIGHT_DECAY = 0.3
 MORE_WEIGHT_DECAY_FROM = 4.0  # from this many epochs on it helps BPE
+DROPOUTS = (0.4, 0.2), (0.2, 0.1), (0.0, 0.0)  # from this part of `most_epochs` on
 MIN_TEXT = 1000  # bytes; less is not enough to see that anything was learned
 MIN_UPDATES = 20  # in less, nothing is learned
 UPDATES_SHARE = 0.9  # of the time; the rest is for evaluations and checkpoints
@@ -154,6 +155,7 @@ def choose_sizes(
     epochs = updates / per_epoch
     evaluation = min(val_bytes, VAL_FRACTION * text_bytes) / SCORED_PER_TRAINED / per_update  # in updates
     every = max(1, int(updates / (count_evaluations(updates, epochs, evaluation) + 0.5)))  # none just before the last
+    decays_more = vocab_size > 0 and epochs >= MORE_WEIGHT_DECAY_FROM  # it does not help characters
     return {
         "data.val_max_bytes": val_bytes,
         "tokenizer.kind": "bpe" if vocab_size else "char",
@@ -163,11 +165,11 @@ def choose_sizes(
         "model.n_embd": shape.n_embd,
         "model.block_size": shape.block_size,
         "model.init": "previous" if vocab_size and updates >= PREVIOUS_TOKEN_FROM else "zero",
-        "model.dropout": choose_dropout(epochs / most),
+        "model.dropout": next(p for least, p in DROPOUTS if epochs / most >= least),
         "train.max_minutes": minutes if updates == affordable else float(f"{minutes * updates / affordable:.2g}"),
         "train.batch_size": shape.batch_size,
         "train.warmup_steps": min(max(5, min(100, round(updates / 20))), int(updates / 4)),
-        "train.weight_decay": choose_weight_decay(epochs, vocab_size),
+        "train.weight_decay": MORE_WEIGHT_DECAY if decays_more else TrainSection().weight_decay,
         "eval.batch_size": shape.batch_size,  # so that evaluation takes no more memory than training
         "eval.every": every,
         "save.every": every,
@@ -232,16 +234,6 @@ def most_epochs(training_bytes: float, vocab_size: int) -> float:
     return epochs if vocab_size else CHARACTER_EPOCHS * epochs
 
 
-def choose_dropout(used: float) -> float:
-    """Choose dropout. used: the fraction of `most_epochs` that is trained."""
-    return next(p for least, p in ((0.4, 0.2), (0.2, 0.1), (0.0, 0.0)) if used >= least)
-
-
-def choose_weight_decay(epochs: float, vocab_size: int) -> float:
-    """Choose more of it for BPE that is read often; vocab_size is 0 for characters, which it does not help."""
-    return MORE_WEIGHT_DECAY if vocab_size and epochs >= MORE_WEIGHT_DECAY_FROM else WEIGHT_DECAY
-
-
 def choose_val_bytes(budget: Budget, affordable: float) -> int:
     """Choose what the schema says, unless scoring a tenth of the text once would take too long: then a power of two."""
     most = min(VAL_FRACTION * budget.text_bytes, VAL_MAX_BYTES)
@@ -257,7 +249,7 @@ def count_evaluations(updates: float, epochs: float, evaluation: float) -> int:
     return max(1, in_time, math.ceil(epochs / EPOCHS_PER_EVALUATION - 0.5))
 
 
-def fit_to(sizes: Mapping[str, Value], given: Mapping[str, Value]) -> dict[str, Value]:
+def fit_to(sizes: Mapping[str, Any], given: Mapping[str, Value]) -> dict[str, Value]:
     """Return the sizes without what was given, and those that depend on it made to agree with it."""
     by_count = given.get("train.max_steps") or given.get("train.epochs") or given.get("train.max_minutes", 1) is None
     has_tokenizer = given.get("tokenizer.from") is not None
@@ -274,16 +266,10 @@ def fit_to(sizes: Mapping[str, Value], given: Mapping[str, Value]) -> dict[str, 
     if isinstance(width, int) and heads is None:
         fitted["model.n_head"] = max(n for n in range(1, max(1, width // head_size(width)) + 1) if width % n == 0)
     if isinstance(heads, int) and width is None:
-        fitted["model.n_embd"] = round_up(fitted["model.n_embd"], heads)
+        fitted["model.n_embd"] = heads * math.ceil(sizes["model.n_embd"] / heads)
     if isinstance(micro, int) and "train.batch_size" in fitted:
-        fitted["train.batch_size"] = round_up(fitted["train.batch_size"], micro)
+        fitted["train.batch_size"] = micro * math.ceil(sizes["train.batch_size"] / micro)
     return fitted
-
-
-def round_up(number: Value, step: int) -> int:
-    """Return the first multiple of a step that is not below the number."""
-    assert isinstance(number, int)
-    return -(-number // step) * step
 
 
 def describe_sizes(cfg: RunConfig) -> str:

@@ -122,7 +122,7 @@ def expected_memory(cfg: RunConfig, vocab_size: int, *, libraries: int) -> Memor
 
 def advise_less_memory(cfg: RunConfig, vocab_size: int, *, available: int, n_processes: int, libraries: int) -> str:
     """Say what to lower in a run that has filled its memory: the micro-batch to the largest size below that is expected
-    to fit into `available` bytes, else the size that takes most."""
+    to fit into `available` bytes, else the size of the model."""
 
     def expect(micro: int, scored: int) -> Memory:
         lowered = cfg.with_values({"train.micro_batch_size": micro, "eval.batch_size": scored})
@@ -134,17 +134,12 @@ def advise_less_memory(cfg: RunConfig, vocab_size: int, *, available: int, n_pro
     fitting = next((n for n in smaller if expect(n, cfg.eval.batch_size).peak <= available), None)
     if fitting is not None:
         return f"Use train.micro_batch_size={fitting}, which is expected to fit into {size(available)}."
-    least = expect(1, 1)
-    if least.peak <= available:
+    if expect(1, 1).peak <= available:
         return "Lower eval.batch_size."
-    parameters = count_parameters(cfg.model, vocab_size)
-    if least.activations > least.weights + least.gradients + least.optimizer:
-        largest = "model.block_size"
-    elif parameters.embeddings + parameters.head > parameters.total / 2:
-        largest = "tokenizer.vocab_size or model.n_embd"
-    else:
-        largest = "model.n_layer or model.n_embd"
-    return f"Lower {largest}: not even one sequence at a time is expected to fit into {size(available)}."
+    return (
+        "Lower model.n_layer, model.n_embd, model.block_size or tokenizer.vocab_size: not even one sequence at a time "
+        f"is expected to fit into {size(available)}."
+    )
 
 
 def kept_checkpoints(cfg: RunConfig, updates: int | None) -> int:

@@ -12,8 +12,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from gptlite.compute.device import settings, torch_device
-from gptlite.compute.memory import memory_of, peak_bytes, resident_bytes
+from gptlite.compute.device import memory_of, peak_bytes, resident_bytes, settings, torch_device
 from gptlite.config.schema import RunConfig
 from gptlite.data.dataset.batches import WindowRows
 from gptlite.data.dataset.prepared import Prepared
@@ -25,6 +24,7 @@ from gptlite.planning.estimate import Memory, count_evaluations, count_saves, ex
 from gptlite.planning.plan import RunPlan, plan_run, warn_about_memory
 from gptlite.runs.checkpoint import save_checkpoint
 from gptlite.training.checkpointing import checkpoint_files, checkpoint_tensors
+from gptlite.training.eval_media import attention_images
 from gptlite.training.setup import build, memory_errors, resolve_here
 from gptlite.training.state import TrainState
 from gptlite.training.step import train_step
@@ -112,11 +112,11 @@ def time_run(cfg: RunConfig, prepared: Prepared) -> DryRun:
     trainer = build(cfg, prepared)
     with memory_errors(cfg, manifest.tokenizer.vocab_size):
         times = time_parts(trainer, prepared.path.parent)
-    updates = updates_in(cfg, times)
+    updates, seconds = run_length(cfg, times)
     plan = plan_run(cfg, prepared, available_memory=available, libraries=libraries, updates=updates)
     measured = dataclasses.replace(memory, peak=peak_bytes(device))
     plan = dataclasses.replace(plan, estimate=dataclasses.replace(plan.estimate, memory=measured))
-    return DryRun(setup, plan, times, updates, run_seconds(cfg, times), prepared.path)
+    return DryRun(setup, plan, times, updates, seconds, prepared.path)
 
 
 def time_parts(trainer: Trainer, scratch_parent: Path) -> Times:
@@ -130,7 +130,7 @@ def time_parts(trainer: Trainer, scratch_parent: Path) -> Times:
 
     def show() -> None:
         trainer.sample()
-        trainer.attention_images()
+        attention_images(trainer)
 
     def save(folder: Path) -> None:
         files = checkpoint_files(trainer.language_model, trainer.identity, trainer.cfg, TrainState(), {})
@@ -145,20 +145,18 @@ def time_parts(trainer: Trainer, scratch_parent: Path) -> Times:
 
 
 def time_once(work: Callable[[], object]) -> float:
-    """Seconds that it takes."""
+    """Return the seconds that it takes."""
     started_at = perf_counter()
     work()
     return perf_counter() - started_at
 
 
 def time_update(update: Callable[[int], object]) -> float:
-    """The median seconds of a few updates. update: makes the one with this number."""
-    for step in range(WARM_UP):
-        update(step)
+    """Return the median seconds of a few updates. update: makes the one with this number."""
     times: list[float] = []
-    while len(times) < MIN_UPDATES or (len(times) < MAX_UPDATES and sum(times) < SECONDS):
-        times.append(time_once(lambda: update(WARM_UP + len(times))))
-    return statistics.median(times)
+    while len(times) < WARM_UP + MIN_UPDATES or (len(times) < MAX_UPDATES and sum(times) < SECONDS):
+        times.append(time_once(lambda: update(len(times))))
+    return statistics.median(times[WARM_UP:])
 
 
 def time_evaluation(trainer: Trainer) -> float:
@@ -189,24 +187,19 @@ def expected_evaluation_updates(trainer: Trainer) -> float:
     return update_flops(cfg.model, vocab_size, tokens) / 3 / update
 
 
-def updates_in(cfg: RunConfig, times: Times) -> int:
-    """Updates of the run; under max_minutes as many as fit with their evaluations and checkpoints."""
+def run_length(cfg: RunConfig, times: Times) -> tuple[int, float]:
+    """Return the updates of the run, and the seconds from the first to the last checkpoint.
+
+    Under max_minutes as many updates as fit with their evaluations and checkpoints.
+    """
+
+    def seconds_for(updates: int) -> float:  # without the checkpoint before the first update
+        evaluations, saves = count_evaluations(cfg, updates), count_saves(cfg, updates) - 1
+        return updates * times.update + evaluations * times.evaluation + saves * times.save
+
     if cfg.train.updates is not None:
-        return cfg.train.updates
+        return cfg.train.updates, seconds_for(cfg.train.updates)
     assert cfg.train.max_minutes is not None
     seconds = 60 * cfg.train.max_minutes
     most = 1 + int(seconds / times.update)
-    return max(1, bisect.bisect(range(1, most + 1), seconds, key=lambda updates: seconds_for(cfg, times, updates)))
-
-
-def run_seconds(cfg: RunConfig, times: Times) -> float:
-    """From the first update to the last checkpoint."""
-    if cfg.train.max_minutes is not None:
-        return 60 * cfg.train.max_minutes
-    return seconds_for(cfg, times, updates_in(cfg, times))
-
-
-def seconds_for(cfg: RunConfig, times: Times, updates: int) -> float:
-    """Seconds of so many updates with their evaluations and checkpoints, without the checkpoint before the first."""
-    evaluations, saves = count_evaluations(cfg, updates), count_saves(cfg, updates) - 1
-    return updates * times.update + evaluations * times.evaluation + saves * times.save
+    return max(1, bisect.bisect(range(1, most + 1), seconds, key=seconds_for)), seconds

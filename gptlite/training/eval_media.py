@@ -6,27 +6,27 @@ import math
 
 import torch
 
-from gptlite.compute.distributed import Dist
 from gptlite.config.schema import RunConfig
 from gptlite.data.dataset.tokens import Tokens
 from gptlite.inference.inspect import Floats, attention_steps
 from gptlite.inference.language_model import LanguageModel
 from gptlite.loggers.media import Image, attention_image
+from gptlite.training.trainer import Trainer
 
 VALIDATION_TOKENS = 32
 MAX_TOKENS = 128  # with more, one attention weight is less than a pixel
 
 
-def attention_entropies(model: LanguageModel, cfg: RunConfig, validation: Tokens, dist: Dist) -> dict[str, float]:
+def attention_entropies(trainer: Trainer) -> dict[str, float]:
     """Return the mean entropy, in nats, of the attention weights of each block on the fixed text, by metric name.
 
     Beside it that of uniform weights, the largest possible: ln(t) for the query at position t. Nothing without
     log.attention or on other processes than the main one.
     """
-    if not (cfg.log.attention and dist.is_main):
+    if not (trainer.cfg.log.attention and trainer.dist.is_main):
         return {}
-    ids = fixed_text(model, cfg, validation)
-    layers = attention_steps(model.gpt, ids)
+    ids = fixed_text(trainer.language_model, trainer.cfg, trainer.validation)
+    layers = attention_steps(trainer.model, ids)
     entropies = {f"block_{i}": mean_entropy(layer.weights) for i, layer in enumerate(layers, start=1)}
     entropies["uniform"] = sum(map(math.log, range(1, len(ids) + 1))) / len(ids)
     return {f"attention_entropy/{name}": entropy for name, entropy in entropies.items()}
@@ -38,14 +38,15 @@ def mean_entropy(weights: Floats) -> float:
     return float(terms.sum(-1).mean())
 
 
-def attention_images(model: LanguageModel, cfg: RunConfig, validation: Tokens, dist: Dist) -> dict[str, Image]:
+def attention_images(trainer: Trainer) -> dict[str, Image]:
     """Draw the attention weights of each layer on the fixed text, by tag.
 
     Nothing without log.attention and TensorBoard or on other processes than the main one.
     """
-    if not (cfg.log.tensorboard and cfg.log.attention and dist.is_main):
+    if not (trainer.cfg.log.tensorboard and trainer.cfg.log.attention and trainer.dist.is_main):
         return {}
-    layers = attention_steps(model.gpt, fixed_text(model, cfg, validation))
+    ids = fixed_text(trainer.language_model, trainer.cfg, trainer.validation)
+    layers = attention_steps(trainer.model, ids)
     return {f"attention/layer_{i}": attention_image(layer.weights) for i, layer in enumerate(layers, start=1)}
 
 

@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gptlite.compute.limits import check_threads
 from gptlite.compute.processes import is_main, world_size
-from gptlite.compute.threads import check_threads
 from gptlite.config.loading import Override, find_config, load_config
 from gptlite.config.schema import RunConfig
 from gptlite.data.dataset.prepared import Prepared

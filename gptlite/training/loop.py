@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from time import perf_counter
 
-from gptlite.compute.distributed import Dist
 from gptlite.config.schema import RunConfig
 from gptlite.config.training import TrainSection
+from gptlite.errors import Diverged
 from gptlite.loggers.metrics import MetricLog
 from gptlite.planning.epochs import EVALUATIONS, updates_per_evaluation
 from gptlite.runs.run import Run
 from gptlite.training.diagnostics import Diagnostics, UpdateRatio
+from gptlite.training.eval_media import attention_entropies, attention_images
 from gptlite.training.listener import Listener
 from gptlite.training.schedule import lr_at
 from gptlite.training.signals import STOP, Signals
@@ -81,9 +83,7 @@ def save(
     again: over the checkpoint of this step.
     """
     if (name := trainer.find_non_finite()) is not None:
-        train_cfg = trainer.cfg.train
-        lr = lr_at(state.step - 1, train_cfg, elapsed_fraction(state, train_cfg)) if state.step else None
-        raise diverged(state.step, f"{name} has values that are not finite", lr, train_cfg)
+        raise diverged_at(state, trainer.cfg.train, f"{name} has values that are not finite")
     log.sync()
     trainer.save(run, state, log.ends, listener.say, replace=again)
 
@@ -103,7 +103,7 @@ def save_initial(trainer: Trainer, run: Run, state: TrainState, log: MetricLog, 
     There is no evaluation: an untrained model's loss is about ln(vocab_size), and the first update would have to wait.
     """
     clock = clock_for(trainer, 0.0)
-    if entropies := trainer.attention_entropies():
+    if entropies := attention_entropies(trainer):
         log.write(state.step, "val", {**entropies, "tokens": state.tokens}, {"elapsed": state.elapsed})
     log.log_sample(state.step, trainer.sample())
     save(trainer, run, state, log, listener)
@@ -114,16 +114,20 @@ def evaluate_and_log(trainer: Trainer, state: TrainState, log: MetricLog) -> Tra
     """Evaluate, and log the score with a sample. Raise Diverged if the loss is not finite."""
     score = trainer.evaluate()
     if not math.isfinite(score.loss):
-        train_cfg = trainer.cfg.train
-        lr = lr_at(state.step - 1, train_cfg, elapsed_fraction(state, train_cfg))
-        raise diverged(state.step, f"the validation loss is {score.loss}", lr, train_cfg)
+        raise diverged_at(state, trainer.cfg.train, f"the validation loss is {score.loss}")
     values = {"loss": score.loss, "bits_per_byte": score.bits_per_byte, "perplexity": score.perplexity}
-    values |= trainer.attention_entropies()
+    values |= attention_entropies(trainer)
     log.write(state.step, "val", {**values, "tokens": state.tokens}, {"elapsed": state.elapsed})
     log.log_sample(state.step, trainer.sample())
-    for tag, image in trainer.attention_images().items():
+    for tag, image in attention_images(trainer).items():
         log.log_image(state.step, tag, image)
     return state.after_eval(score)
+
+
+def diverged_at(state: TrainState, cfg: TrainSection, what: str) -> Diverged:
+    """Return the error for numbers that are not finite after an update."""
+    lr = lr_at(state.step - 1, cfg, elapsed_fraction(state, cfg)) if state.step else None
+    return diverged(state.step, what, lr, cfg)
 
 
 def is_due(step: int, every: int, done: bool) -> bool:
@@ -189,17 +193,9 @@ def diagnostics_for(step: int, cfg: RunConfig, update_ratio: UpdateRatio) -> Dia
     return Diagnostics(update_ratio if log_due else None, log_due and cfg.log.grad_norms)
 
 
-class Clock:
-    """Seconds of training so far, over all sessions. Given `dist`, every process reads the main one's."""
-
-    def __init__(self, so_far: float, dist: Dist | None) -> None:
-        self._zero, self._dist = perf_counter() - so_far, dist
-
-    def __call__(self) -> float:
-        seconds = perf_counter() - self._zero
-        return seconds if self._dist is None else self._dist.number_of_main(seconds)
-
-
-def clock_for(trainer: Trainer, so_far: float) -> Clock:
-    """A clock that all processes share where it decides when training ends; else each has its own."""
-    return Clock(so_far, None if trainer.cfg.train.max_minutes is None else trainer.dist)
+def clock_for(trainer: Trainer, so_far: float) -> Callable[[], float]:
+    """Return a clock of the seconds of training over all sessions; the main process's where it ends training."""
+    zero, dist = perf_counter() - so_far, trainer.dist
+    if trainer.cfg.train.max_minutes is None:
+        return lambda: perf_counter() - zero
+    return lambda: dist.number_of_main(perf_counter() - zero)

@@ -24,14 +24,10 @@ MAY_CHANGE = (
     "sample.",
     "run.threads",
 )
-# Where things lie (text and tokenizer are known by their fingerprints), and how a batch is split.
-WITHOUT_EFFECT = (
-    *("data.source", "data.val_source", "data.dir", "tokenizer.from", "run.dir"),
-    "train.micro_batch_size",
-)
-
-# Of each process: where its files lie, and its threads, which change the rounding of sums but not what is exchanged.
-OF_EACH_PROCESS = ("data.source", "data.val_source", "data.dir", "tokenizer.from", "run.dir", "run.threads")
+# Where things lie; text and tokenizer are known by their fingerprints.
+PLACES = ("data.source", "data.val_source", "data.dir", "tokenizer.from", "run.dir")
+WITHOUT_EFFECT = (*PLACES, "train.micro_batch_size")  # how a batch is split
+OF_EACH_PROCESS = (*PLACES, "run.threads")  # threads change the rounding of sums but not what is exchanged
 
 
 def saved_config(run: Run) -> RunConfig:
@@ -51,14 +47,12 @@ def reconcile(saved: RunConfig, wanted: RunConfig, name: str) -> RunConfig:
     changes: dict[str, object] = {}
     problems = []
     before, defaults = dict(flat(saved)), dict(flat(RunConfig()))
+    other_tokenizer = wanted.tokenizer.from_ not in (None, saved.tokenizer.from_)
     for key, value in flat(wanted):
         # `auto` asks for what the rules chose, which is what was saved
         if value == before[key] or (value == "auto" == defaults[key]):
             continue
-        if key in ("tokenizer.kind", "tokenizer.vocab_size") and wanted.tokenizer.from_ not in (
-            None,
-            saved.tokenizer.from_,
-        ):
+        if other_tokenizer and key in ("tokenizer.kind", "tokenizer.vocab_size"):
             continue  # they follow from tokenizer.from, which is refused
         if key.startswith(MAY_CHANGE):
             changes[key] = value

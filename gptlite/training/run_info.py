@@ -44,8 +44,20 @@ def run_info(setup: Setup, trainer: Trainer, prepared: Prepared) -> dict[str, An
 
 
 def run_info_resumed(before: Mapping[str, Any], now: Mapping[str, Any], say: Say) -> dict[str, Any]:
-    """Return run.json for a session that resumes. A value that was not changed keeps the reason it was chosen for."""
-    warn_if_not_bit_exact(before, now, say)
+    """Return run.json for a session that resumes. A value that was not changed keeps the reason it was chosen for.
+
+    Warn where torch, the processor, the number of threads or of processes is not what it was.
+    """
+    old, new = ({**info, "torch": info.get("versions", {}).get("torch")} for info in (before, now))
+    named = {"torch": "torch", "processor": "processor", "threads": "threads", "world_size": "processes"}
+    changed = [
+        f"{what} {new[key]} (before: {old[key]})" for key, what in named.items() if old.get(key) not in (None, new[key])
+    ]
+    if changed:
+        say(
+            f"warning: resumed with {', '.join(changed)}, so the end will not be bit for bit that of an uninterrupted "
+            "run"
+        )
     first = before.get("reasons", {})
     reasons = {
         key: first[key] if choice["reason"] == GIVEN and first.get(key, {}).get("value") == choice["value"] else choice
@@ -53,22 +65,6 @@ def run_info_resumed(before: Mapping[str, Any], now: Mapping[str, Any], say: Say
     }
     kept = {key: before[key] for key in ("argv", "git_commit") if key in before}
     return {**before, **now, **kept, "reasons": reasons, "resumed_by": sys.argv}
-
-
-def warn_if_not_bit_exact(before: Mapping[str, Any], now: Mapping[str, Any], say: Say) -> None:
-    """Warn where torch, the processor, the number of threads or of processes is not what it was."""
-    pairs = {
-        "torch": [info.get("versions", {}).get("torch") for info in (before, now)],
-        "processor": [info.get("processor") for info in (before, now)],
-        "threads": [info.get("threads") for info in (before, now)],
-        "processes": [info.get("world_size") for info in (before, now)],
-    }
-    changed = [f"{what} {new} (before: {old})" for what, (old, new) in pairs.items() if old not in (None, new)]
-    if changed:
-        say(
-            f"warning: resumed with {', '.join(changed)}, so the end will not be bit for bit that of an uninterrupted "
-            "run"
-        )
 
 
 def processor(device: torch.device) -> str:

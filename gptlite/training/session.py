@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gptlite.compute.device import settings
-from gptlite.compute.matmul_flops import warn_of_emulation
-from gptlite.compute.memory import memory_of, resident_bytes
+from gptlite.compute.device import memory_of, resident_bytes, settings
 from gptlite.compute.processes import world_size
 from gptlite.config.loading import dump_config
 from gptlite.config.schema import RunConfig
@@ -31,6 +29,7 @@ from gptlite.training.run_info import run_info, run_info_resumed
 from gptlite.training.setup import build, memory_errors, resolve_here
 from gptlite.training.signals import Signals
 from gptlite.training.state import TrainState
+from gptlite.training.throughput import warn_of_emulation
 from gptlite.training.trainer import Trainer
 
 
@@ -59,7 +58,9 @@ class Session:
         trainer, run, listener = self.trainer, self.run, self.listener
         cfg, is_main = trainer.cfg, trainer.dist.is_main
         self._announce()
-        state = initial_state(trainer) if self.restored is None else self.restored.state
+        state = TrainState() if self.restored is None else self.restored.state
+        if self.restored is None and cfg.train.max_minutes is not None:
+            state = replace(state, evaluation_updates=expected_evaluation_updates(trainer))
         if is_main and not is_done(state, cfg.train):
             run.reopen()
         signals = Signals(f"run {run.name}", run.handle, listener.say_at_once)
@@ -83,13 +84,11 @@ class Session:
 
     def _announce(self) -> None:
         """Say the choices, and what deserves a warning."""
-        self.listener.say(str(self.setup))
-        for line in warn_of_emulation(self.trainer.compute):
-            self.listener.say(line)
+        lines = [str(self.setup), *warn_of_emulation(self.trainer.compute)]
         if self.trainer.cfg.train.max_minutes is not None:
-            self.listener.say(
-                "train.max_minutes: the clock ends this run, so a resumed one does not repeat it bit for bit"
-            )
+            lines.append("train.max_minutes: the clock ends this run, so a resumed one does not repeat it bit for bit")
+        for line in lines:
+            self.listener.say(line)
 
 
 @contextmanager
@@ -186,10 +185,3 @@ def check_length(
         by_count = "max_steps" if epochs is None else "epochs"
         length = by_count if train.max_minutes is None else "max_minutes"
         listener.say(f"{run.name} is finished after {state.step} updates. To train on, raise train.{length}.")
-
-
-def initial_state(trainer: Trainer) -> TrainState:
-    """Return the beginning; under max_minutes with an estimate of how long an evaluation takes."""
-    if trainer.cfg.train.max_minutes is None:
-        return TrainState()
-    return TrainState(evaluation_updates=expected_evaluation_updates(trainer))

@@ -7,9 +7,8 @@ from contextlib import contextmanager
 
 import torch
 
-from gptlite.compute.device import Compute, Hardware, torch_device
+from gptlite.compute.device import Compute, Hardware, memory_of, resident_bytes, torch_device
 from gptlite.compute.distributed import Dist
-from gptlite.compute.memory import memory_of, resident_bytes
 from gptlite.compute.processes import local_rank, world_size
 from gptlite.compute.rendezvous import check_same
 from gptlite.config.schema import RunConfig

@@ -30,15 +30,8 @@ class Signals:
     signal handler. answer: that line.
     """
 
-    def __init__(
-        self,
-        where: str,
-        handle: str | None,
-        tell: Say,
-        answer: str = "stopping after this update",
-    ) -> None:
-        self.received = 0
-        self.save_wanted = False
+    def __init__(self, where: str, handle: str | None, tell: Say, answer: str = "stopping after this update") -> None:
+        self.received, self.save_wanted = 0, False
         self._where, self._handle, self._tell, self._answer = where, handle, tell, answer
 
     def take_request(self) -> int:

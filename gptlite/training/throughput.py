@@ -2,43 +2,65 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from time import perf_counter
 
-from gptlite.compute.device import Compute
+import torch
+
+from gptlite.compute.device import Compute, computes_in_bf16, peak_bytes
 from gptlite.compute.distributed import Dist
-from gptlite.compute.matmul_flops import is_emulated, matmul_flops_per_second
-from gptlite.compute.memory import peak_bytes
 from gptlite.config.schema import ModelSection
 from gptlite.model.sizes import update_flops
 
-MEASURED_EVERY = 30.0  # seconds: another program may have disturbed the measurement of the peak
+CPU_SIDE, GPU_SIDE = 512, 4096  # of the matrices
+SECONDS = 0.03  # of repeated products; the fastest counts, since other programs may be running
 
 
 class Throughput:
-    """Compares the model's arithmetic with the fastest matrix products measured so far; the first are timed here."""
+    """Compares the model's arithmetic with the fastest matrix products, which are timed here."""
 
     def __init__(self, model: ModelSection, scored_ids: int, compute: Compute, dist: Dist) -> None:
-        self._flops_per_token = update_flops(model, scored_ids, 1)
-        self._compute, self._n_processes = compute, dist.world_size
-        self._peak, self._has_peak = 0.0, not is_emulated(compute)
-        if self._has_peak:
-            self._measure()
+        self._flops_per_token, self._device = update_flops(model, scored_ids, 1), compute.device
+        self._peak = None if is_emulated(compute) else matmul_flops_per_second(compute) * dist.world_size
 
     def read(self, tokens: int, seconds: float) -> dict[str, float]:
-        """Metrics of training on so many tokens in so many seconds.
+        """Return the metrics of training on so many tokens in so many seconds.
 
         mfu is the model FLOPs utilisation: 1 would be training that does nothing but multiply matrices. It is
         left out where the precision is emulated, because the speed of one product says nothing about another's.
         """
-        tokens_per_second = tokens / seconds
-        memory = peak_bytes(self._compute.device) / 2**20
-        if not self._has_peak:
-            return {"tokens_per_second": tokens_per_second, "peak_mib": memory}
-        if perf_counter() - self._measured_at > MEASURED_EVERY:
-            self._measure()
-        mfu = tokens_per_second * self._flops_per_token / self._peak
-        return {"tokens_per_second": tokens_per_second, "mfu": mfu, "peak_mib": memory}
+        speed = tokens / seconds
+        mfu = {} if self._peak is None else {"mfu": speed * self._flops_per_token / self._peak}
+        return {"tokens_per_second": speed, **mfu, "peak_mib": peak_bytes(self._device) / 2**20}
 
-    def _measure(self) -> None:
-        self._peak = max(self._peak, matmul_flops_per_second(self._compute) * self._n_processes)
-        self._measured_at = perf_counter()
+
+def matmul_flops_per_second(compute: Compute) -> float:
+    """Measure operations per second: the fastest of several products of square matrices, in the model's precision."""
+    side = CPU_SIDE if compute.device.type == "cpu" else GPU_SIDE
+    dtype = torch.bfloat16 if compute.precision == "bf16" else torch.float32
+    a = torch.ones(side, side, dtype=dtype, device=compute.device)
+    product = torch.empty_like(a)
+    fastest, began_at = float("inf"), perf_counter()
+    while perf_counter() - began_at < SECONDS or fastest == float("inf"):
+        started_at = perf_counter()
+        torch.mm(a, a, out=product)
+        product[0, 0].item()  # a GPU returns before it has finished
+        fastest = min(fastest, perf_counter() - started_at)
+    return 2 * side**3 / fastest
+
+
+def is_emulated(compute: Compute) -> bool:
+    """Return whether the hardware does not multiply in the model's precision, so that torch converts back and forth."""
+    return compute.precision == "bf16" and not computes_in_bf16(compute.device)
+
+
+def warn_of_emulation(compute: Compute) -> Iterator[str]:
+    """Yield a warning, with both speeds, where the hardware does not have the model's precision."""
+    if not is_emulated(compute):
+        return
+    bf16, fp32 = (matmul_flops_per_second(replace(compute, precision=name)) / 1e9 for name in ("bf16", "fp32"))
+    yield (
+        f"warning: run.precision is bf16, which this {compute.device.type} only emulates: {bf16:.3g} GFLOP/s instead "
+        f"of {fp32:.3g} in fp32. Use run.precision=fp32 in a new run, which is faster."
+    )

@@ -18,13 +18,11 @@ from gptlite.formatting import Say
 from gptlite.inference.language_model import LanguageModel
 from gptlite.inference.score import Score
 from gptlite.loggers.log_files import LogEnd
-from gptlite.loggers.media import Image
 from gptlite.model.gpt import GPT
 from gptlite.model.sampled_softmax import VocabSampler
 from gptlite.runs.checkpoint import prune, save_checkpoint, write_pointer
 from gptlite.runs.run import Run
 from gptlite.training.checkpointing import Identity, checkpoint_files, checkpoint_tensors, first_non_finite
-from gptlite.training.eval_media import attention_entropies, attention_images
 from gptlite.training.optim.build import Optimizers
 from gptlite.training.state import TrainState
 
@@ -81,36 +79,20 @@ class Trainer:
                 break
         return sample.text[:SAMPLE_CHARACTERS]
 
-    def attention_entropies(self) -> Mapping[str, float]:
-        """The mean entropy of the attention of each block, by metric name, where it is logged."""
-        return attention_entropies(self.language_model, self.cfg, self.validation, self.dist)
-
-    def attention_images(self) -> Mapping[str, Image]:
-        """Return the images of attention for TensorBoard, by tag, where they are logged."""
-        return attention_images(self.language_model, self.cfg, self.validation, self.dist)
-
     def find_non_finite(self) -> str | None:
         """The name of a parameter or optimizer state that is not finite in the main process; None where all are."""
         name = first_non_finite(self.model, self.optimizers) if self.dist.is_main else None
         return self.dist.from_main(name or "") or None
 
-    def save(
-        self,
-        run: Run,
-        state: TrainState,
-        logs: Mapping[str, LogEnd],
-        warn: Say,
-        *,
-        replace: bool = False,
-    ) -> None:
+    def save(self, run: Run, state: TrainState, logs: Mapping[str, LogEnd], warn: Say, *, replace: bool) -> None:
         """Write a checkpoint, point to it, and only then remove old ones: there is a valid one at every instant.
 
         logs: how far the metric log is. replace: the checkpoint of this step, which was made before its evaluation.
         """
         if self.dist.is_main:
-            loss = state.best_loss if state.is_new_best else None
             files = checkpoint_files(self.language_model, self.identity, self.cfg, state, logs)
             tensors = checkpoint_tensors(self.model, self.optimizers)
+            loss = state.best_loss if state.is_new_best else None
             save_checkpoint(run.checkpoints, state.step, files, tensors, score=loss, replace=replace)
             write_pointer(run.checkpoints, "latest", state.step)
             if state.is_new_best:

@@ -17,7 +17,7 @@ import json, os, random, shutil, signal, sys, time, traceback
 from pathlib import Path
 import gptlite.training.session
 from gptlite.storage import files
-from gptlite.compute import matmul_flops
+from gptlite.training import throughput
 from gptlite.config.schema import RunConfig
 from gptlite.training import trainer
 from gptlite.training.trainer import Trainer
@@ -25,7 +25,7 @@ from gptlite.training.trainer import Trainer
 root, cfg = Path(sys.argv[1]), RunConfig.model_validate_json(sys.argv[2])
 real_save, in_save = Trainer.save, False
 trainer.SAMPLE_CHARACTERS = 6  # half of the time of a run this short
-matmul_flops.SECONDS = 0  # nothing here reads the speed of the machine
+throughput.SECONDS = 0  # nothing here reads the speed of the machine
 files._fsync = lambda fd: None  # the process dies, the system does not
 
 def save(*args, **kwargs):

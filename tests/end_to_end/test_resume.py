@@ -21,7 +21,7 @@ from training_runs import (
     train_new,
 )
 
-from gptlite.compute.threads import available_threads
+from gptlite.compute.limits import available_threads
 from gptlite.config.loading import load_config
 from gptlite.config.schema import RunConfig
 from gptlite.data.dataset.prepared import Prepared

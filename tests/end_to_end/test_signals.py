@@ -117,7 +117,7 @@ def test_a_signal_that_the_parent_ignored_stays_ignored(tiny, tmp_path, monkeypa
 @pytest.mark.parametrize("signum", [*STOPPING, signal.SIGUSR1])
 def test_twenty_signals_at_random_times_also_in_saves_and_evaluations(tiny, tmp_path, monkeypatch, signum):
     monkeypatch.setattr("gptlite.training.trainer.SAMPLE_CHARACTERS", 6)  # or it would take most of the time
-    monkeypatch.setattr("gptlite.compute.matmul_flops.SECONDS", 0)
+    monkeypatch.setattr("gptlite.training.throughput.SECONDS", 0)
     tiny = tiny.with_values({"train.max_steps": 30, "eval.every": 3, "save.every": 2})
     whole = start(tiny, tmp_path, "whole")
     cut = Run(tmp_path / "cut")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import numpy_gpt
@@ -43,6 +45,12 @@ def config(**values) -> RunConfig:
     return RunConfig().with_values({**small, **{name.replace("__", "."): value for name, value in values.items()}})
 
 
+def trainer(judge: LanguageModel, cfg: RunConfig, dist: Dist | None = None) -> Any:
+    """What is looked at of a trainer."""
+    parts = {"language_model": judge, "model": judge.gpt, "validation": VALIDATION}
+    return SimpleNamespace(cfg=cfg, dist=dist or Dist(), **parts)
+
+
 def test_the_fixed_text_is_the_prompt_or_the_beginning_of_the_validation_text():
     def ids(**values) -> list[int]:
         cfg = config(**values)
@@ -59,7 +67,7 @@ def test_the_fixed_text_is_the_prompt_or_the_beginning_of_the_validation_text():
 def test_every_layer_has_a_picture_of_the_weights_that_the_equation_gives():
     cfg = config(eval__prompt="cabb")
     judge = model(cfg)
-    shown = attention_images(judge, cfg, VALIDATION, Dist())
+    shown = attention_images(trainer(judge, cfg))
     layers = attention_steps(judge.gpt, judge.encode("cabb"))
     assert list(shown) == ["attention/layer_1", "attention/layer_2"]
     for picture, layer in zip(shown.values(), layers, strict=True):
@@ -93,7 +101,7 @@ def test_every_block_has_the_entropy_of_the_weights_that_numpy_finds(values):
         for layer in layers
     ]
     uniform = sum(math.log(t) for t in (1, 2, 3, 4, 5, 6)) / 6
-    found = attention_entropies(judge, cfg, VALIDATION, Dist())
+    found = attention_entropies(trainer(judge, cfg))
     assert found == pytest.approx(
         {
             "attention_entropy/block_1": by_hand[0],
@@ -109,11 +117,11 @@ def test_only_the_main_process_looks_and_only_if_it_is_told_to(monkeypatch):
     cfg = config()
     judge = model(cfg)
     monkeypatch.setattr(GPT, "hidden", lambda *_: pytest.fail("the model ran"))
-    assert attention_images(judge, cfg, VALIDATION, Dist(rank=1, world_size=2)) == {}
-    assert attention_entropies(judge, cfg, VALIDATION, Dist(rank=1, world_size=2)) == {}
-    assert attention_entropies(judge, config(log__attention=False), VALIDATION, Dist()) == {}
-    assert attention_images(judge, config(log__attention=False), VALIDATION, Dist()) == {}
-    assert attention_images(judge, config(log__tensorboard=False), VALIDATION, Dist()) == {}
+    assert attention_images(trainer(judge, cfg, Dist(rank=1, world_size=2))) == {}
+    assert attention_entropies(trainer(judge, cfg, Dist(rank=1, world_size=2))) == {}
+    assert attention_entropies(trainer(judge, config(log__attention=False))) == {}
+    assert attention_images(trainer(judge, config(log__attention=False))) == {}
+    assert attention_images(trainer(judge, config(log__tensorboard=False))) == {}
 
 
 def test_pictures_and_entropies_appear_at_each_evaluation_and_change_no_number_of_the_run(tiny, tmp_path):

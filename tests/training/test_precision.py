@@ -9,13 +9,14 @@ import pytest
 import torch
 from training_runs import resume, train_new
 
-from gptlite.compute import device, matmul_flops
+from gptlite.compute import device
 from gptlite.compute.device import Compute
 from gptlite.compute.distributed import Dist
 from gptlite.config.schema import ModelSection, RunConfig
 from gptlite.inference.load import load_checkpoint
 from gptlite.model.gpt import GPT
 from gptlite.runs.find import choose_checkpoint, load_checkpoint_config
+from gptlite.training import throughput
 from gptlite.training.listener import SilentListener
 from gptlite.training.throughput import Throughput
 
@@ -35,11 +36,9 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
     """Whether the CPU multiplies bf16; it reaches 400 GFLOP/s in fp32, and in bf16 2,000 or, where it does not, 8."""
     found = {"bf16": False}
     speeds = {("fp32", True): 4e11, ("fp32", False): 4e11, ("bf16", True): 2e12, ("bf16", False): 8e9}
-    for module in (device, matmul_flops):
+    for module in (device, throughput):
         monkeypatch.setattr(module, "computes_in_bf16", lambda _: found["bf16"])
-    monkeypatch.setattr(
-        matmul_flops, "matmul_flops_per_second", lambda compute: speeds[compute.precision, found["bf16"]]
-    )
+    monkeypatch.setattr(throughput, "matmul_flops_per_second", lambda compute: speeds[compute.precision, found["bf16"]])
     return found
 
 

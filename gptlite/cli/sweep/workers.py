@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from gptlite.cli.options import as_arguments
 from gptlite.cli.terminal import Console
-from gptlite.compute.threads import VARIABLE, available_threads
+from gptlite.compute.limits import VARIABLE, available_threads
 from gptlite.config.grid import Point, load_points, names_of
 from gptlite.config.schema import RunConfig
 from gptlite.data.preparing.prepare import prepare

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from gptlite.compute.threads import available_threads
+from gptlite.compute.limits import available_threads
 from gptlite.config.schema import DataSection, TokenizerSection
 from gptlite.data.dataset.manifest import Manifest, SourceRecord, SplitRecord, TextReport, TokenizerRecord
 from gptlite.data.dataset.prepared import ADVICE, TOKENIZER_FOLDER, Prepared, Split
