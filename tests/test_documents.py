@@ -1,7 +1,4 @@
-"""The documents: links, paths and names in them exist, the list of modules is complete, limits are the tested ones.
-
-python tests/test_documents.py      writes the list of modules in ARCHITECTURE.md again
-"""
+"""The documents: links, paths and names in them exist, limits are the tested ones, every module says what it holds."""
 
 from __future__ import annotations
 
@@ -22,58 +19,11 @@ DOCUMENTS = sorted([*REPOSITORY.glob("*.md"), REPOSITORY / "configs/README.md", 
 NAMED = [path for path in DOCUMENTS if path.name != "CHANGELOG.md"]  # a changelog speaks of the past, too
 MOST_README_LINES = 130
 
-BEGIN, END = "<!-- modules -->\n", "<!-- end of modules -->\n"
-
-
-def first_sentence(path: Path) -> str:
-    """What a file says of itself first, on one line."""
-    text = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
-    paragraph = " ".join(text.partition("\n\n")[0].split())
-    found = re.match(r".*?(?<! al)\.(?=\s|$)", paragraph)
-    return (found[0] if found else paragraph).rstrip(".,")
-
-
-def layers() -> tuple[str, ...]:
-    """The packages from the lowest to the highest, as tests/test_layers.py holds them."""
-    tree = ast.parse((REPOSITORY / "tests/test_layers.py").read_text("utf-8"))
-    (value,) = (
-        node.value for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "PACKAGES"
-    )
-    return tuple(node.value for node in ast.walk(value) if isinstance(node, ast.Constant))
-
-
-def entry(path: Path) -> str:
-    """The line of a module, which names the files that belong to it: page.py with page.html."""
-    beside = ", ".join(sorted(other.suffix for other in path.parent.glob(f"{path.stem}.*") if other != path))
-    with_these = f" (with {beside})" if beside else ""
-    return f"- `{path.relative_to(PACKAGE).as_posix()}`{with_these}: {first_sentence(path)}"
-
-
-def list_modules() -> str:
-    """The list of all modules: packages in their order, one line for each file."""
-    lines = ["**`gptlite/`**", "", *map(entry, sorted(PACKAGE.glob("*.py")))]
-    packages = [PACKAGE / name for name in layers() if (PACKAGE / name).is_dir()]
-    for package in packages:
-        files = sorted(path for path in package.rglob("*.py") if path.name != "__init__.py")
-        lines += ["", f"**`{package.name}/`** {first_sentence(package / '__init__.py')}", "", *map(entry, files)]
-    return "\n".join(["", *lines, "", ""])
-
-
-def write_modules() -> None:
-    """Replace the list in ARCHITECTURE.md."""
-    text = ARCHITECTURE.read_text("utf-8")
-    before, after = text[: text.index(BEGIN) + len(BEGIN)], text[text.index(END) :]
-    ARCHITECTURE.write_text(before + list_modules() + after, "utf-8")
-
-
-def test_architecture_lists_every_module_with_its_first_sentence() -> None:
-    text = ARCHITECTURE.read_text("utf-8")
-    listed = text[text.index(BEGIN) + len(BEGIN) : text.index(END)]
-    assert listed == list_modules(), "run: python tests/test_documents.py"
-
 
 def test_every_module_says_what_it_holds() -> None:
-    silent = [path.as_posix() for path in PACKAGE.rglob("*.py") if not first_sentence(path)]
+    silent = [
+        path.as_posix() for path in PACKAGE.rglob("*.py") if not ast.get_docstring(ast.parse(path.read_text("utf-8")))
+    ]
     assert silent == []
 
 
@@ -216,7 +166,3 @@ def test_a_lesson_has_the_value_that_it_is_named_for(row: dict[str, str]) -> Non
 def test_every_lesson_teaches_a_concept() -> None:
     taught = {name for row in concepts() for name in in_backticks(row["lesson"])}
     assert taught == values_of_lessons().keys()
-
-
-if __name__ == "__main__":
-    write_modules()

@@ -15,11 +15,11 @@ from gptlite.runs.run import Run
 KILLS = """
 import json, os, random, shutil, signal, sys, time, traceback
 from pathlib import Path
-import gptlite.training.session
 from gptlite.storage import files
 from gptlite.training import throughput
 from gptlite.config.schema import RunConfig
 from gptlite.training import trainer
+from gptlite.training.launch import Request, open_session
 from gptlite.training.trainer import Trainer
 
 root, cfg = Path(sys.argv[1]), RunConfig.model_validate_json(sys.argv[2])
@@ -37,7 +37,8 @@ def save(*args, **kwargs):
 Trainer.save = save
 
 def train(name, config=cfg):
-    launch.resume_or_start(config, root=root, name=name)
+    with open_session(Request(config, name, root=root, goes_on=True)) as session:
+        session.train()
 
 def in_child(work, *args):
     if (child := os.fork()) == 0:
