@@ -20,7 +20,6 @@ from gptlite.tokenizers.base import Tokenizer
 Logits: TypeAlias = npt.NDArray[np.floating[Any]]
 TokenFlags: TypeAlias = npt.NDArray[np.bool_]
 
-_FIRST_SORTED = 256
 _LOWEST = float(np.finfo(np.float32).min)
 
 
@@ -66,8 +65,7 @@ def apply_temperature(logits: Logits, temperature: float) -> Logits:
 
 def keep_top_k(logits: Logits, k: int) -> Logits:
     """Keep the k most likely tokens, or all if there are fewer. Of equal ones the lower ids are kept."""
-    k = min(k, logits.shape[-1])
-    return _keep(logits, _largest(logits, k)[:, :1], np.full((len(logits), 1), k))
+    return _keep_first(logits, _descending(logits), np.full((len(logits), 1), k))
 
 
 def keep_top_p(logits: Logits, p: float) -> Logits:
@@ -76,18 +74,11 @@ def keep_top_p(logits: Logits, p: float) -> Logits:
     Of equal ones the lower ids are kept.
     """
     weights = exp_weights(logits)
-    total = weights.sum(-1, keepdims=True)
-    k, vocab_size = _FIRST_SORTED, logits.shape[-1]
-    while True:
-        # Sorting all of a large vocabulary would take longer than the model, so more is sorted only where needed.
-        top = np.sort(_largest(weights, k) if k < vocab_size else weights)[:, ::-1]
-        before = top.cumsum(-1) - top
-        n = np.maximum(1, (before < p * total).sum(-1, keepdims=True))
-        if k >= vocab_size or (n < k).all():
-            break
-        k *= 16
-    threshold = top[np.arange(len(top))[:, None], n - 1]
-    return _keep(logits, threshold, n, by=weights)
+    order = _descending(weights)
+    top = np.take_along_axis(weights, order, axis=-1)
+    before = top.cumsum(-1) - top
+    n = np.maximum(1, (before < p * weights.sum(-1, keepdims=True)).sum(-1, keepdims=True))
+    return _keep_first(logits, order, n)
 
 
 def keep_min_p(logits: Logits, p: float) -> Logits:
@@ -116,23 +107,15 @@ def _finite_max(logits: Logits) -> Logits:
     return largest
 
 
-def _largest(numbers: Logits, k: int) -> Logits:
-    """The k largest of each row, the smallest of them first, the others in any order: (B, k)."""
-    at = numbers.shape[-1] - k
-    return np.partition(numbers, at, axis=-1)[:, at:]
+def _descending(numbers: Logits) -> npt.NDArray[np.intp]:
+    """The ids of each row from the largest number to the smallest, of equal ones the lower id first: (B, V)."""
+    return np.argsort(-numbers, axis=-1, kind="stable")
 
 
-def _keep(logits: Logits, threshold: Logits, n: npt.NDArray[np.intp], by: Logits | None = None) -> Logits:
-    """Keep n tokens of each row: those above the threshold, then the lowest ids equal to it. threshold, n: (B, 1).
-
-    by: the numbers to compare; None: the logits.
-    """
-    by = logits if by is None else by
-    kept = by >= threshold
-    if np.count_nonzero(kept) != n.sum():  # ties
-        equal = by == threshold
-        n_equal = n - (by > threshold).sum(-1, keepdims=True)
-        kept &= ~equal | (equal.cumsum(-1) <= n_equal)
+def _keep_first(logits: Logits, order: npt.NDArray[np.intp], n: npt.NDArray[np.intp]) -> Logits:
+    """Keep the first n ids of each row of `order`: (B, V), (B, V), (B, 1)."""
+    kept = np.zeros(logits.shape, np.bool_)
+    np.put_along_axis(kept, order, np.arange(logits.shape[-1]) < n, axis=-1)
     return np.where(kept, logits, -math.inf)
 
 

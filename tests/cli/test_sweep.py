@@ -63,8 +63,8 @@ LR = ["--sweep", "train.lr=1e-3,3e-3"]
         ([*LR, *LR], "--sweep: train.lr is given 2 times."),
         ([*LR, "--set", "train.lr=1"], "--sweep: train.lr is also set to a single value."),
         (["--data", "story.txt", "--sweep", "data.source=a,b"], "--sweep: data.source is also set to a single value."),
-        ([*LR, "--name", "a/b"], "a run's name cannot contain slashes"),
-        ([*LR, "--name", "x" * 199], "a run's name can have at most 200 bytes"),
+        ([*LR, "--name", "a/b"], "a run cannot have this name. A name has 1 to 200 bytes"),
+        ([*LR, "--name", "x" * 199], "a run cannot have this name. A name has 1 to 200 bytes"),
         ([*LR, "--set", "model.n_layer=0"], "--set: model.n_layer is 0, but it must be a whole number >= 1."),
         (
             ["--sweep", "model.n_embd=16,18,20", "--set", "model.n_head=4"],
