@@ -148,10 +148,8 @@ def explain_unknown_key(name: str) -> str | None:
 
 def explain_unknown_section(name: str, value: Value) -> str:
     """Say that a name at the top of a file is unknown there, and what was probably meant."""
-    if isinstance(value, dict | None):
-        meant = suggest_section(name)
-        advice = f"Did you mean {meant}?" if meant else f"The sections are {', '.join(SECTIONS)}."
-        return f"{shown(name)} is not a section of the config. {advice}"
-    places = " or ".join("{2} in the section {0}".format(*key.partition(".")) for key in suggest_key(None, name))
-    near = f"Did you mean {places}?" if places else "The built-in small.yaml lists every section and key."
-    return f"{shown(name)} is not inside a section. {explain_key(name) or near}"
+    is_key = not isinstance(value, dict | None)
+    meant = " or ".join(suggest_key(None, name)) if is_key else suggest_section(name)
+    near = f"Did you mean {meant}?" if meant else f"The sections are {', '.join(SECTIONS)}."
+    advice = (is_key and explain_key(name)) or near
+    return f"{shown(name)} is not {'inside' if is_key else 'the name of'} a section of the config. {advice}"

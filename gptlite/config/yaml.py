@@ -17,7 +17,6 @@ Scalar: TypeAlias = bool | int | float | str | None
 Value: TypeAlias = "Scalar | list[Value] | dict[str, Value]"
 KeyPath: TypeAlias = tuple[str, ...]  # ("train", "lr")
 
-MAX_DEPTH = 8  # of nested values; a config has sections, keys and lists
 MAX_DIGITS = 400  # int() refuses thousands of digits, and the exponent of a float is below 310
 MAX_SHOWN = 40  # characters of a value in a message
 
@@ -64,7 +63,6 @@ class _Loader(yaml.SafeLoader):
     """PyYAML's loader, which leaves plain scalars as text and refuses what a config may not contain."""
 
     yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}  # type: ignore[misc]
-    depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event = self.peek_event()  # type: ignore[no-untyped-call]
@@ -73,12 +71,7 @@ class _Loader(yaml.SafeLoader):
             raise YamlError(line, "anchors and aliases (& and *) are not supported. Write the value out, or quote it.")
         if event.tag is not None:
             raise YamlError(line, "tags (!) are not supported. Leave it out, or quote the text.")
-        if self.depth > MAX_DEPTH:
-            raise YamlError(line, f"values are nested more than {MAX_DEPTH} deep, but a config has sections and keys.")
-        self.depth += 1
-        node = super().compose_node(parent, index)
-        self.depth -= 1
-        return node
+        return super().compose_node(parent, index)
 
 
 def read(text: str) -> Document:
@@ -93,9 +86,10 @@ def read(text: str) -> Document:
         line = text.count("\n", 0, error.position) + 1
         character = f"U+{ord(text[error.position]):04X}"
         raise YamlError(line, f"the character {character} is not allowed in a config.") from error
-    except (ValueError, OverflowError) as error:
+    except (ValueError, OverflowError, RecursionError) as error:
         # PyYAML lets int() and chr() fail on escapes beyond Unicode and on absurd version numbers
-        raise YamlError(loader.line + 1, "there is an escape or number that YAML does not know.") from error
+        sentence = "there is an escape or number that YAML does not know, or values are nested too deep."
+        raise YamlError(loader.line + 1, sentence) from error
     lines: dict[KeyPath, int] = {}
     return Document(None if node is None else _value(node, (), lines), lines)
 

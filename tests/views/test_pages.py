@@ -99,13 +99,11 @@ def test_the_formulas_are_those_of_the_model():
     assert "softmax</mtext><mo>(</mo><mtext>mask" in shown(True, "learned")
 
 
-@pytest.mark.parametrize(
-    ("factor", "said"), [(1.0, "10000^(2i/C). It"), (0.028, "10000^(2i/C), times 0.028, the size")]
-)
-def test_the_sinusoids_are_shown_with_their_factor_and_the_embeddings_with_theirs(factor, said):
-    model = ModelSection(position="sinusoidal", scale_embeddings=factor == 1.0, n_embd=4)
-    page = attention_page("", NASTY, [layer(1, 8, 4)], factor * numpy_gpt.sinusoids(8, 4), model)
-    assert said in page
+@pytest.mark.parametrize("scale_embeddings", [False, True])
+def test_sinusoids_are_explained_and_embeddings_are_shown_with_their_factor(scale_embeddings):
+    model = ModelSection(position="sinusoidal", scale_embeddings=scale_embeddings, n_embd=4)
+    page = attention_page("", NASTY, [layer(1, 8, 4)], numpy_gpt.sinusoids(8, 4), model)
+    assert "10000^(2i/C), in the size of token embeddings. It" in page
     assert ("<msqrt><mi>C</mi></msqrt><msub><mi>E</mi>" in page) is model.scale_embeddings
 
 
