@@ -149,7 +149,10 @@ def explain_unknown_key(name: str) -> str | None:
 def explain_unknown_section(name: str, value: Value) -> str:
     """Say that a name at the top of a file is unknown there, and what was probably meant."""
     is_key = not isinstance(value, dict | None)
-    meant = " or ".join(suggest_key(None, name)) if is_key else suggest_section(name)
+    keys = (key.partition(".") for key in suggest_key(None, name))
+    meant = (
+        " or ".join(f"{key} in the section {section}" for section, _, key in keys) if is_key else suggest_section(name)
+    )
     near = f"Did you mean {meant}?" if meant else f"The sections are {', '.join(SECTIONS)}."
     advice = (is_key and explain_key(name)) or near
-    return f"{shown(name)} is not {'inside' if is_key else 'the name of'} a section of the config. {advice}"
+    return f"{shown(name)} is not {'inside a section' if is_key else 'a section of the config'}. {advice}"

@@ -34,7 +34,8 @@ class EventFolder:
 
     Nothing is imported or written before the first call. Each session adds a file. It begins by voiding all events from
     `first_step` on in earlier files, so that curves are unbroken and have no step twice. `first_values` returns the
-    values of step 0, where nothing is left of earlier files. Events are written in the caller's thread, so that errors are raised at once.
+    values of step 0, where nothing is left of earlier files. Events are written in the caller's thread, so that errors
+    are raised at once.
     """
 
     def __init__(self, folder: Path, first_step: int, first_values: Callable[[], Values] = tuple) -> None:
