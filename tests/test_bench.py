@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from benchmarks import busy, logging_overhead, plan_accuracy, steps
+from benchmarks import logging_overhead, steps
 from benchmarks.figures import Figure, Spread
 from benchmarks.interleaved import Interleaved
 from benchmarks.machine import Others
@@ -144,21 +144,6 @@ def test_a_worker_answers_turns_and_says_why_it_cannot(tmp_path: Path) -> None:
         Worker("sizes.nobody")
 
 
-def test_a_plan_is_held_to_what_was_taken_round_by_round() -> None:
-    name = next(iter(plan_accuracy.SHAPES))
-    rounds = [
-        {"planned seconds": 9.0, "seconds": 10.0, "planned peak": 120.0, "peak": 100.0},
-        {"planned seconds": 8.0, "seconds": 8.0, "planned peak": 120.0, "peak": 100.0},
-        {"planned seconds": 2.0, "seconds": 4.0, "planned peak": 120.0, "peak": 100.0},
-    ]
-    rows, (time, memory) = plan_accuracy.rows_of({name: rounds})
-    assert time.value == Spread(0.9, 0.5, 1.0)
-    assert time.holds
-    assert memory.value.median == 1.2
-    assert not memory.holds
-    assert rows[0]["seconds"] == [10.0, 8.0, 4.0]
-
-
 def test_what_logging_costs_is_measured_and_everything_is_put_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,14 +154,3 @@ def test_what_logging_costs_is_measured_and_everything_is_put_back(
     turn, _ = logging_overhead.training(sets)
     assert 0 < turn(1) < 100
     assert (loop.train_step, MetricLog.write, UpdateRatio.numbers, UpdateRatio.ratio, Throughput.read) == before
-
-
-def test_a_busy_machine_is_compared_with_an_idle_one_and_our_waiting_with_the_default() -> None:
-    seconds = {(0, "short spin"): 1.0, (0, "default"): 0.5, (1, "short spin"): 2.0, (1, "default"): 9.0}
-    seconds[2, "short spin"] = 3.0
-    seen = {("six", work, *how): [s, s] for work in ("training", "sampling") for how, s in seconds.items()}
-    rows, figures = busy.rows_of(["six"], seen)
-    assert [row["work"] for row in rows] == ["training", "sampling"]
-    medians = {figure.name: figure.value.median for figure in figures[:4]}
-    assert list(medians.values()) == [2.0, 18.0, 3.0, 2.0]  # beside one, by default, beside two; alone over default
-    assert [figure.holds for figure in figures] == [True, True, True, False, True, True, True, True]

@@ -224,15 +224,6 @@ def test_a_kill_at_any_file_operation_leaves_the_file_or_nothing_under_its_name(
         assert path.read_bytes() == CONTENT
 
 
-def test_a_proxy_of_the_environment_is_used(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    proxy = server.url(GOOD).removesuffix("/text")
-    for name in ("NO_PROXY", "no_proxy"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("http_proxy", proxy)
-    get("http://books.test/plays", tmp_path / "text")
-    assert server.paths == ["http://books.test/plays"]
-
-
 def test_offline_the_file_and_its_place_are_named_and_nobody_is_asked(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

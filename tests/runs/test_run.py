@@ -152,15 +152,6 @@ def test_a_config_is_sealed_also_while_a_resume_replaces_it(tmp_path: Path) -> N
             run.check_config()
 
 
-def test_the_config_reads_back_as_written(tmp_path: Path) -> None:
-    run = make(tmp_path, "small")
-    run.write_setup({}, "# Größe\r\nrun: {}\n")
-    assert run.config_text() == "# Größe\r\nrun: {}\n"
-    (run.path / "config.yaml").write_bytes(b"\xff")
-    with pytest.raises(RunError, match=r"config\.yaml: the run's config cannot be read: .*can't decode byte 0xff"):
-        run.config_text()
-
-
 def test_leftovers_of_a_killed_training_are_removed_and_nothing_else(tmp_path: Path) -> None:
     run = make(tmp_path, "small")
     (run.checkpoints / "step-00000002.tmp-77").mkdir(parents=True)
