@@ -12,9 +12,8 @@ from typing import TypeAlias
 from gptlite.config import yaml
 from gptlite.config.keys import explain_unknown_key
 from gptlite.config.loading import Override
-from gptlite.config.saved import shortened
 from gptlite.config.schema import RunConfig
-from gptlite.config.yaml import Value, YamlError, shown, write
+from gptlite.config.yaml import Value, YamlError, shortened, shown, write
 from gptlite.errors import ConfigError, Problem, gathered
 from gptlite.storage.files import TEMP_MARK
 

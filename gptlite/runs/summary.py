@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from gptlite.config.saved import DEFAULT_BPE_VOCAB_SIZE, DEFAULT_MAX_STEPS, saved_values
-from gptlite.config.yaml import Value, YamlError
+from gptlite.config.yaml import DEFAULT_BPE_VOCAB_SIZE, DEFAULT_MAX_STEPS, Value, YamlError, saved_values
 from gptlite.errors import RunError, UserError
 from gptlite.formatting import counted
 from gptlite.loggers.log_files import parse_line
