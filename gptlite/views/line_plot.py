@@ -78,7 +78,7 @@ def line_plot(lines: Sequence[Line], *, title: str, x_label: str, y_label: str) 
         parts += [
             f'<path {pen} d="M{LEFT},{key} h28"/>',
             f'<text x="{LEFT + 38}" y="{key + 4.5}">{_text(line.name)}</text>',
-            f'<path {pen} d="M{" L".join([points[0], *points])}"/>',  # twice, so that a single point is drawn
+            f'<path {pen} d="M{" L".join(points)} h0"/>',  # h0, so that a single point is drawn
         ]
     return "\n".join([*parts, "</svg>"]) + "\n"
 

@@ -24,8 +24,8 @@ def texts(svg: ElementTree.Element) -> list[str]:
 def curves(svg: ElementTree.Element) -> list[list[tuple[float, float]]]:
     """The points of each line, without the strokes of the legend."""
     paths = [path.get("d", "") for path in svg.iter(f"{SVG}path") if path.get("class") == "data"]
-    drawn = [[(float(x), float(y)) for x, y in re.findall(r"([\d.]+),([\d.]+)", path)] for path in paths]
-    return [points[1:] for points in drawn if len(points) > 1]  # the first comes twice
+    curves = [path for path in paths if not path.endswith("h28")]
+    return [[(float(x), float(y)) for x, y in re.findall(r"([\d.]+),([\d.]+)", path)] for path in curves]
 
 
 def ticks(svg: ElementTree.Element) -> tuple[dict[float, float], dict[float, float]]:
