@@ -18,35 +18,6 @@ from gptlite.training.diagnostics import UpdateRatio
 from gptlite.training.throughput import Throughput
 
 TINY = Size(n_layer=1, n_head=2, n_embd=16, block_size=16, batch_size=2, vocab_size=33)
-# As much of nanoGPT's interface as is used, with a model of its own.
-FAKE_NANOGPT = """
-from dataclasses import dataclass
-import torch
-
-@dataclass
-class GPTConfig:
-    n_layer: int
-    n_head: int
-    n_embd: int
-    block_size: int
-    vocab_size: int
-    bias: bool
-    dropout: float
-
-class GPT(torch.nn.Module):
-    def __init__(self, config):
-        super().__init__()
-        print("a line that is no answer")
-        self.table = torch.nn.Embedding(config.vocab_size, config.vocab_size)
-
-    def configure_optimizers(self, weight_decay, learning_rate, betas, device_type):
-        assert device_type == "cpu"
-        return torch.optim.AdamW(self.parameters(), lr=learning_rate, betas=betas, weight_decay=weight_decay)
-
-    def forward(self, idx, targets):
-        logits = self.table(idx)
-        return logits, torch.nn.functional.cross_entropy(logits.view(-1, logits.size(-1)), targets.view(-1))
-"""
 
 
 class FakeWorker:
@@ -134,9 +105,8 @@ def test_speed_share_and_memory_follow_from_the_turns_and_limits_from_the_arithm
     assert all(figure.holds for figure in made_up("bpe", "bf16"))  # only memory is limited
 
 
-def test_a_worker_answers_turns_and_says_why_it_cannot(tmp_path: Path) -> None:
-    (tmp_path / "model.py").write_text(FAKE_NANOGPT)
-    with Worker("trainers.nanogpt", checkout=str(tmp_path), **TINY.shape()) as worker:
+def test_a_worker_answers_turns_and_says_why_it_cannot() -> None:
+    with Worker("trainers.gptlite", optimizer="adamw", precision="fp32", **TINY.shape()) as worker:
         assert worker.facts["threads"] >= 1
         assert worker.turn() > 0
         assert worker.peak_memory > 10 * 2**20  # torch alone is more
