@@ -136,5 +136,4 @@ def _norm(module: nn.Module, calls: Calls, name: str) -> Iterator[Step]:
 
 def _last(x: Tensor) -> npt.NDArray[Any]:
     """Return the vector of the last token: (1, T, C) -> (C,)."""
-    array: npt.NDArray[Any] = x[0, -1].cpu().numpy()
-    return array
+    return np.asarray(x[0, -1].cpu())
