@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
-from gptlite.errors import ConfigError, StorageError
+from gptlite.errors import StorageError
 from gptlite.formatting import Say, say_nothing
 from gptlite.storage import files
 
@@ -38,7 +38,9 @@ def download(
     Raise StorageError, about `where`, when that fails, another file arrives or GPTLITE_OFFLINE is set. An endless
     answer ends after `max_bytes`, and an https address stays https when it is redirected.
     """
-    _check_online(urls[0], path, where)
+    if os.environ.get(OFFLINE, "0") not in ("", "0"):
+        problem = f"downloads are forbidden (--offline, {OFFLINE}=1). Put the file {urls[0]} at {path}."
+        raise StorageError(problem, where)
     give_up_at = time.monotonic() + TOTAL_TIMEOUT
     failures = []
     for url in urls:
@@ -54,16 +56,6 @@ def download(
         failures.append(f"{url} sent another file than the one expected (sha256 {sha256[:12]}...)")
         advice = "Try again"
     raise StorageError(f"{'; '.join(failures)}. {advice}, or put the file at {path} yourself.", where)
-
-
-def _check_online(url: str, path: Path, where: str) -> None:
-    value = os.environ.get(OFFLINE, "")
-    if value not in ("", "0", "1"):
-        raise ConfigError(
-            f"the environment variable is {value[:40]!r}. Set it to 1 to forbid downloads, or unset it.", OFFLINE
-        )
-    if value == "1":
-        raise StorageError(f"downloads are forbidden (--offline, {OFFLINE}=1). Put the file {url} at {path}.", where)
 
 
 def _get(url: str, max_bytes: int, give_up_at: float, say: Say) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from benchmarks import busy, logging_overhead, plan_accuracy, steps
+from benchmarks import logging_overhead, steps
 from benchmarks.figures import Figure, Spread
 from benchmarks.interleaved import Interleaved
 from benchmarks.machine import Others
@@ -18,35 +18,6 @@ from gptlite.training.diagnostics import UpdateRatio
 from gptlite.training.throughput import Throughput
 
 TINY = Size(n_layer=1, n_head=2, n_embd=16, block_size=16, batch_size=2, vocab_size=33)
-# As much of nanoGPT's interface as is used, with a model of its own.
-FAKE_NANOGPT = """
-from dataclasses import dataclass
-import torch
-
-@dataclass
-class GPTConfig:
-    n_layer: int
-    n_head: int
-    n_embd: int
-    block_size: int
-    vocab_size: int
-    bias: bool
-    dropout: float
-
-class GPT(torch.nn.Module):
-    def __init__(self, config):
-        super().__init__()
-        print("a line that is no answer")
-        self.table = torch.nn.Embedding(config.vocab_size, config.vocab_size)
-
-    def configure_optimizers(self, weight_decay, learning_rate, betas, device_type):
-        assert device_type == "cpu"
-        return torch.optim.AdamW(self.parameters(), lr=learning_rate, betas=betas, weight_decay=weight_decay)
-
-    def forward(self, idx, targets):
-        logits = self.table(idx)
-        return logits, torch.nn.functional.cross_entropy(logits.view(-1, logits.size(-1)), targets.view(-1))
-"""
 
 
 class FakeWorker:
@@ -134,29 +105,13 @@ def test_speed_share_and_memory_follow_from_the_turns_and_limits_from_the_arithm
     assert all(figure.holds for figure in made_up("bpe", "bf16"))  # only memory is limited
 
 
-def test_a_worker_answers_turns_and_says_why_it_cannot(tmp_path: Path) -> None:
-    (tmp_path / "model.py").write_text(FAKE_NANOGPT)
-    with Worker("trainers.nanogpt", checkout=str(tmp_path), **TINY.shape()) as worker:
+def test_a_worker_answers_turns_and_says_why_it_cannot() -> None:
+    with Worker("trainers.gptlite", optimizer="adamw", precision="fp32", **TINY.shape()) as worker:
         assert worker.facts["threads"] >= 1
         assert worker.turn() > 0
         assert worker.peak_memory > 10 * 2**20  # torch alone is more
     with pytest.raises(WorkerFailed, match=r"(?s)sizes\.nobody: exit code = 1; .* has no attribute 'nobody'"):
         Worker("sizes.nobody")
-
-
-def test_a_plan_is_held_to_what_was_taken_round_by_round() -> None:
-    name = next(iter(plan_accuracy.SHAPES))
-    rounds = [
-        {"planned seconds": 9.0, "seconds": 10.0, "planned peak": 120.0, "peak": 100.0},
-        {"planned seconds": 8.0, "seconds": 8.0, "planned peak": 120.0, "peak": 100.0},
-        {"planned seconds": 2.0, "seconds": 4.0, "planned peak": 120.0, "peak": 100.0},
-    ]
-    rows, (time, memory) = plan_accuracy.rows_of({name: rounds})
-    assert time.value == Spread(0.9, 0.5, 1.0)
-    assert time.holds
-    assert memory.value.median == 1.2
-    assert not memory.holds
-    assert rows[0]["seconds"] == [10.0, 8.0, 4.0]
 
 
 def test_what_logging_costs_is_measured_and_everything_is_put_back(
@@ -169,14 +124,3 @@ def test_what_logging_costs_is_measured_and_everything_is_put_back(
     turn, _ = logging_overhead.training(sets)
     assert 0 < turn(1) < 100
     assert (loop.train_step, MetricLog.write, UpdateRatio.numbers, UpdateRatio.ratio, Throughput.read) == before
-
-
-def test_a_busy_machine_is_compared_with_an_idle_one_and_our_waiting_with_the_default() -> None:
-    seconds = {(0, "short spin"): 1.0, (0, "default"): 0.5, (1, "short spin"): 2.0, (1, "default"): 9.0}
-    seconds[2, "short spin"] = 3.0
-    seen = {("six", work, *how): [s, s] for work in ("training", "sampling") for how, s in seconds.items()}
-    rows, figures = busy.rows_of(["six"], seen)
-    assert [row["work"] for row in rows] == ["training", "sampling"]
-    medians = {figure.name: figure.value.median for figure in figures[:4]}
-    assert list(medians.values()) == [2.0, 18.0, 3.0, 2.0]  # beside one, by default, beside two; alone over default
-    assert [figure.holds for figure in figures] == [True, True, True, False, True, True, True, True]

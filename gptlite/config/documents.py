@@ -39,11 +39,6 @@ def json_schema() -> dict[str, Any]:
     }
 
 
-def schema_text() -> str:
-    """Return the content of configs/schema.json."""
-    return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
-
-
 def commented(cfg: RunConfig, heading: str) -> str:
     """Write a config file with every key below a comment: its description, accepted values and default.
 
@@ -69,7 +64,7 @@ def _commented_lines(cfg: RunConfig) -> Iterator[str]:
 
 def rewrite_configs(folder: Path) -> None:
     """Write the files of `folder` that follow from the schema. Raises ConfigError, StorageError."""
-    replace(folder / "schema.json", schema_text().encode())
+    replace(folder / "schema.json", (json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n").encode())
     small, base = folder / "small.yaml", folder / "lesson-base.yaml"
     replace(small, commented(load_config(small), read_heading(small.read_text("utf-8"))).encode())
     replace(base, f"{read_heading(base.read_text('utf-8'))}\n{dump_config(load_config(base))}".encode())

@@ -5,15 +5,15 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from gptlite.config import yaml
 from gptlite.config.keys import explain_unknown_key
 from gptlite.config.loading import Override
-from gptlite.config.saved import shortened
 from gptlite.config.schema import RunConfig
-from gptlite.config.yaml import Value, YamlError, shown, write
+from gptlite.config.yaml import Value, YamlError, shortened, shown, write
 from gptlite.errors import ConfigError, Problem, gathered
 from gptlite.storage.files import TEMP_MARK
 
@@ -22,12 +22,7 @@ MAX_NAME_BYTES = 200  # of a run
 MAX_VALUE_LENGTH = 24  # characters of a value in a name
 
 
-@dataclass(frozen=True)
-class SweepAxis:
-    """A key and the values it takes in turn."""
-
-    key: str
-    values: tuple[Value, ...]
+Axes: TypeAlias = dict[str, list[Value]]  # the values that each key takes in turn
 
 
 @dataclass(frozen=True)
@@ -43,42 +38,37 @@ class Point:
         return [f"{key}={write(value)}" for key, value in self.values.items()]
 
 
-def read_axes(texts: Sequence[str], taken: Collection[str] = ()) -> list[SweepAxis]:
+def read_axes(texts: Sequence[str], taken: Collection[str] = ()) -> Axes:
     """Read keys with their values from texts such as "train.lr=1e-3,3e-3"; `taken` are keys set to a single value.
 
     The values are the items of a YAML list. Raises ConfigError with every problem.
     """
     problems: list[Problem] = []
-    axes: list[SweepAxis] = []
+    axes: Axes = {}
     for text in texts:
         with gathered(problems):
-            axes.append(_read_axis(text))
-    keys = [text.partition("=")[0].strip() for text in texts]
-    n_points = math.prod(len(axis.values) for axis in axes)
-    problems += map(Problem, _conflicts(keys, taken, n_points))
+            key, values = _read_axis(text)
+            if key in axes or key in taken:
+                raise ConfigError(f"{key} is set more than once. Give it once, with all of its values.")
+            axes[key] = values
+    n_points = math.prod(map(len, axes.values()))
+    if n_points > MAX_POINTS:
+        problems.append(Problem(f"these values combine to {n_points:,} runs, but at most {MAX_POINTS:,} are allowed."))
     if problems:
         raise ConfigError(problems)
     return axes
 
 
-def _conflicts(keys: Sequence[str], taken: Collection[str], n_points: int) -> Iterator[str]:
-    for key in dict.fromkeys(keys):
-        if keys.count(key) > 1:
-            yield f"{shown(key)} is given {keys.count(key)} times. Give it once, with all of its values."
-        if key in taken:
-            yield f"{key} is also set to a single value. Leave one of the two out."
-        if key == "run.dir":
-            yield "run.dir cannot be swept, because all runs of a sweep are in one folder. Set it to one value."
-    if n_points > MAX_POINTS:
-        yield f"these values combine to {n_points:,} runs, but at most {MAX_POINTS:,} are allowed."
-
-
-def _read_axis(text: str) -> SweepAxis:
+def _read_axis(text: str) -> tuple[str, list[Value]]:
     key, equals, items = (part.strip() for part in text.partition("="))
     if not key or not equals:
         raise ConfigError(f"{shown(text)} is not of the form section.key=value,value, such as train.lr=1e-3,3e-3.")
     if unknown := explain_unknown_key(key):
         raise ConfigError(unknown)
+    if key == "run.dir":
+        raise ConfigError(
+            "run.dir cannot be swept, because all runs of a sweep are in one folder. Set it to one value."
+        )
     try:
         values = yaml.read(f"[{items}]").value
     except YamlError as error:
@@ -90,22 +80,22 @@ def _read_axis(text: str) -> SweepAxis:
             raise ConfigError(f"{key} cannot be set to {shown(value)}. Quote a text with a colon.")
         if value in values[:i]:
             raise ConfigError(f"{key} has the value {shown(value)} twice. Leave one out.")
-    return SweepAxis(key, tuple(values))
+    return key, values
 
 
-def points(axes: Sequence[SweepAxis], sweep: str) -> list[Point]:
+def points(axes: Axes, sweep: str) -> list[Point]:
     """Combine all values; the last key changes fastest. Names sort: the sweep's name and a number come first."""
-    keys = [axis.key for axis in axes]
-    short = shortened(keys)
-    combined = list(itertools.product(*(axis.values for axis in axes)))
+    short = shortened(list(axes))
+    combined = list(itertools.product(*axes.values()))
     digits = max(2, len(str(len(combined))))
     grid = []
     for number, values in enumerate(combined, start=1):
         start = f"{sweep}-{number:0{digits}}"
-        settings = "".join(f"-{short[key]}={value_in_name(value)}" for key, value in zip(keys, values, strict=True))
+        point = dict(zip(axes, values, strict=True))
+        settings = "".join(f"-{short[key]}={value_in_name(value)}" for key, value in point.items())
         settings = settings.replace(TEMP_MARK, "-tmp-")  # the mark of unfinished files
         name = (start + settings).encode()[: max(MAX_NAME_BYTES, len(start.encode()))].decode(errors="ignore")
-        grid.append(Point(name, dict(zip(keys, values, strict=True))))
+        grid.append(Point(name, point))
     return grid
 
 

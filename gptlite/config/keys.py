@@ -148,10 +148,11 @@ def explain_unknown_key(name: str) -> str | None:
 
 def explain_unknown_section(name: str, value: Value) -> str:
     """Say that a name at the top of a file is unknown there, and what was probably meant."""
-    if isinstance(value, dict | None):
-        meant = suggest_section(name)
-        advice = f"Did you mean {meant}?" if meant else f"The sections are {', '.join(SECTIONS)}."
-        return f"{shown(name)} is not a section of the config. {advice}"
-    places = " or ".join("{2} in the section {0}".format(*key.partition(".")) for key in suggest_key(None, name))
-    near = f"Did you mean {places}?" if places else "The built-in small.yaml lists every section and key."
-    return f"{shown(name)} is not inside a section. {explain_key(name) or near}"
+    is_key = not isinstance(value, dict | None)
+    keys = (key.partition(".") for key in suggest_key(None, name))
+    meant = (
+        " or ".join(f"{key} in the section {section}" for section, _, key in keys) if is_key else suggest_section(name)
+    )
+    near = f"Did you mean {meant}?" if meant else f"The sections are {', '.join(SECTIONS)}."
+    advice = (is_key and explain_key(name)) or near
+    return f"{shown(name)} is not {'inside a section' if is_key else 'a section of the config'}. {advice}"

@@ -22,10 +22,12 @@ from gptlite.config.keys import KEYS, explain_refusal, explain_unknown_key, expl
 from gptlite.config.schema import SECTIONS, RunConfig
 from gptlite.config.yaml import Document, Value, YamlError, shown
 from gptlite.errors import ConfigError, Problem
+from gptlite.formatting import and_more
 
 SUFFIXES = (".yaml", ".yml")
 MAX_BYTES = 65536  # ten times a config with a comment on every key
 MAX_PROBLEMS = 100  # the YAML of another program would have thousands
+MAX_LISTED = 8  # configs
 EXTENDS = "extends"
 
 # Where a value was given: in which source, at which line or as which override, and what messages call that.
@@ -71,15 +73,13 @@ def _files(name: str | Path, folders: Sequence[Path]) -> Iterator[Path]:
 
 
 def _existing(name: str | Path, folders: Sequence[Path]) -> str:
-    """List the configs in `folders`, the many lessons by the first and their number, and say which may be meant."""
+    """List the configs in `folders`, the lessons last, and say which may be meant."""
     known = sorted({path.name for folder in folders for path in folder.glob("*") if path.suffix in SUFFIXES})
     stems = {Path(file).stem: file for file in known}
     close = difflib.get_close_matches(Path(name).stem, stems, n=1)
     advice = f"Did you mean {stems[close[0]]}?" if close else "Name one of these, or give a path."
-    lessons = [file for file in known if file.startswith("lesson-")]
-    more = f"{len(lessons) - 1} more lesson-*.yaml"
-    listed = [more if file in lessons[1:2] else file for file in known if file not in lessons[2:]]
-    return f"The configs are {', '.join(listed)}. {advice}"
+    listed = sorted(known, key=lambda file: file.startswith("lesson-"))
+    return f"The configs are {and_more(listed, MAX_LISTED)}. {advice}"
 
 
 def load_config(path: Path | None, overrides: Sequence[str | Override] = ()) -> RunConfig:
@@ -151,15 +151,12 @@ class _Draft:
 
     def extend(self, name: Value, file: str, where: str) -> None:
         """Take the values of the config `name`, which `file` extends. Raises ConfigError at `where`."""
-        if not isinstance(name, str) or Path(name).name != name:
-            sentence = f"extends is {shown(name)}, but it must be the name of a file beside this one or of a shipped"
-            raise ConfigError(f"{sentence} config, such as small.", where)
         folders = [Path(file).parent, builtin_folder("configs")]
-        others = (path for path in _files(name, folders) if path.absolute() != Path(file).absolute())
-        path = next(others, None)
+        found = _files(name, folders) if isinstance(name, str) and Path(name).name == name else ()
+        path = next((path for path in found if path.absolute() != Path(file).absolute()), None)
         if path is None:
             sentence = f"extends is {shown(name)}, but no file beside this one and no shipped config has this name."
-            raise ConfigError(f"{sentence} {_existing(name, folders)}", where)
+            raise ConfigError(f"{sentence} {_existing(str(name), folders)}", where)
         document = _parse(_read_text(path), str(path))
         if isinstance(document.value, dict) and EXTENDS in document.value:
             further = shown(document.value[EXTENDS])

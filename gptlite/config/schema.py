@@ -23,7 +23,6 @@ from gptlite.config.rules import (
     tokenizer_rules,
 )
 from gptlite.config.sampling import SampleSection
-from gptlite.config.saved import DEFAULT_BPE_VOCAB_SIZE
 from gptlite.config.training import EvalSection, LogSection, SaveSection, TrainSection
 from gptlite.config.values import (
     Auto,
@@ -41,6 +40,7 @@ from gptlite.config.values import (
     TokenizerSource,
     key,
 )
+from gptlite.config.yaml import DEFAULT_BPE_VOCAB_SIZE
 
 MAX_BPE_VOCAB_SIZE = 1_000_000  # its trainer reserves memory for all of it; the largest known ones have 260,000
 

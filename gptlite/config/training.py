@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from gptlite.config.rules import Section, train_rules
-from gptlite.config.saved import DEFAULT_MAX_STEPS
 from gptlite.config.values import Auto, BelowOne, Count, Epochs, Fraction, Natural, NonNegative, Positive, Text, key
+from gptlite.config.yaml import DEFAULT_MAX_STEPS
 
 DEFAULT_DECAY_FRACTION = 0.2
 DEFAULT_MOMENTUM = 0.9

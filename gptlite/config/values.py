@@ -53,12 +53,6 @@ def _known_encoding(name: str) -> str:
     return name
 
 
-def _no_repetition(items: list[str]) -> list[str]:
-    if len(set(items)) < len(items):
-        raise ValueError("an item comes twice")
-    return items
-
-
 Auto = Literal["auto"]
 Switch = Annotated[Auto | bool, Accepted("auto, true or false")]
 Count = Annotated[int, Field(ge=1, le=INT64_MAX)]
@@ -90,7 +84,7 @@ TokenizerSource = Annotated[
 # Where a model may add a learned vector: after Q, K and V, after the heads' projection, in the feed-forward, in norms.
 BiasPlace = Literal["qkv", "proj", "mlp", "norm"]
 Biases = Annotated[
-    bool | Annotated[list[BiasPlace], Field(min_length=1), AfterValidator(_no_repetition)],
+    bool | Annotated[list[BiasPlace], Field(min_length=1)],
     Accepted("true, false or a list of qkv, proj, mlp and norm"),
 ]
 StopTexts = Annotated[list[Annotated[Text, Field(min_length=1)]], Accepted("a list of texts, none of them empty")]

@@ -1,4 +1,4 @@
-"""The YAML of configs: scalars as YAML 1.2 defines them, the line of every key, duplicate keys.
+"""The YAML of configs: scalars as YAML 1.2 defines them, the line of every key; saved configs without the schema.
 
 PyYAML parses. It follows YAML 1.1, in which `3e-4` is text, `on` is true, `12:30` is 750 and `010` is 8, so
 `parse_scalar` decides what a scalar means. Anchors, aliases and tags are refused: a config needs
@@ -7,7 +7,10 @@ none, and aliases let a small file expand without bound.
 
 from __future__ import annotations
 
+import functools
 import re
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
@@ -17,7 +20,8 @@ Scalar: TypeAlias = bool | int | float | str | None
 Value: TypeAlias = "Scalar | list[Value] | dict[str, Value]"
 KeyPath: TypeAlias = tuple[str, ...]  # ("train", "lr")
 
-MAX_DEPTH = 8  # of nested values; a config has sections, keys and lists
+DEFAULT_MAX_STEPS = 1000  # what null stands for, known without loading the schema
+DEFAULT_BPE_VOCAB_SIZE = 4096
 MAX_DIGITS = 400  # int() refuses thousands of digits, and the exponent of a float is below 310
 MAX_SHOWN = 40  # characters of a value in a message
 
@@ -64,7 +68,6 @@ class _Loader(yaml.SafeLoader):
     """PyYAML's loader, which leaves plain scalars as text and refuses what a config may not contain."""
 
     yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}  # type: ignore[misc]
-    depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event = self.peek_event()  # type: ignore[no-untyped-call]
@@ -73,12 +76,7 @@ class _Loader(yaml.SafeLoader):
             raise YamlError(line, "anchors and aliases (& and *) are not supported. Write the value out, or quote it.")
         if event.tag is not None:
             raise YamlError(line, "tags (!) are not supported. Leave it out, or quote the text.")
-        if self.depth > MAX_DEPTH:
-            raise YamlError(line, f"values are nested more than {MAX_DEPTH} deep, but a config has sections and keys.")
-        self.depth += 1
-        node = super().compose_node(parent, index)
-        self.depth -= 1
-        return node
+        return super().compose_node(parent, index)
 
 
 def read(text: str) -> Document:
@@ -93,9 +91,10 @@ def read(text: str) -> Document:
         line = text.count("\n", 0, error.position) + 1
         character = f"U+{ord(text[error.position]):04X}"
         raise YamlError(line, f"the character {character} is not allowed in a config.") from error
-    except (ValueError, OverflowError) as error:
+    except (ValueError, OverflowError, RecursionError) as error:
         # PyYAML lets int() and chr() fail on escapes beyond Unicode and on absurd version numbers
-        raise YamlError(loader.line + 1, "there is an escape or number that YAML does not know.") from error
+        sentence = "there is an escape or number that YAML does not know, or values are nested too deep."
+        raise YamlError(loader.line + 1, sentence) from error
     lines: dict[KeyPath, int] = {}
     return Document(None if node is None else _value(node, (), lines), lines)
 
@@ -179,3 +178,36 @@ def shown(value: Value) -> str:
     else:
         text = write(value if not isinstance(value, str) else value[:MAX_SHOWN])
     return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."
+
+
+# A line as `dump_config` writes it: reading lines takes a hundredth of the time of parsing YAML.
+_SECTION = re.compile(r"(\w+):")
+_KEY = re.compile(r"  (\w+): ([\w./+-]+(?: [\w./+-]+)*|[\"\[].*)")
+_read_value = functools.lru_cache(maxsize=4096)(read_value)  # runs share most of their values
+
+
+def saved_values(text: str) -> dict[str, Value]:
+    """Return every key with its value, unchecked: {"train.lr": 0.002, ...}. Raises YamlError."""
+    values: dict[str, Value] = {}
+    section = ""
+    try:
+        for line in text.removesuffix("\n").split("\n"):
+            if section and (key := _KEY.fullmatch(line)):
+                values[f"{section}.{key[1]}"] = _read_value(key[2])
+            elif head := _SECTION.fullmatch(line):
+                section = head[1]
+            else:
+                raise YamlError(1, "this is not as dump_config writes it.")
+        return values
+    except YamlError:  # edited by hand, with a list over several lines, say
+        sections = read(text).value
+    if not isinstance(sections, dict) or not all(isinstance(keys, dict | None) for keys in sections.values()):
+        raise YamlError(1, "a config is a mapping with sections.")
+    mappings = {name: keys for name, keys in sections.items() if isinstance(keys, dict)}
+    return {f"{name}.{key}": value for name, keys in mappings.items() for key, value in keys.items()}
+
+
+def shortened(keys: Sequence[str]) -> dict[str, str]:
+    """Map each key to its name without the section, or to itself where that name occurs twice."""
+    times = Counter(key.rpartition(".")[2] for key in keys)
+    return {key: leaf if times[leaf := key.rpartition(".")[2]] == 1 else key for key in keys}

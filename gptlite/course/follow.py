@@ -104,7 +104,10 @@ def _steps(block: Block, calls: Calls, attention: LayerSteps, *, has_residual: b
         norm_steps = list(_norm(norm, calls, str(number)))
         if block.norm == "pre":
             yield from norm_steps
-        yield from _attention(block, calls, attention) if name == ATTENTION else _feed_forward(block, calls)
+        if sublayer is block.attn:
+            yield from _attention(block, calls, attention)
+        else:
+            yield Step(name, name, dict(zip(("hidden", "output"), calls[block.mlp.down], strict=True)))
         added = calls[sublayer][1]
         after = x + added if has_residual else added
         yield Step("residual", name, {"before": x, "added": added, "after": after})
@@ -123,10 +126,6 @@ def _attention(block: Block, calls: Calls, steps: LayerSteps) -> Iterator[Step]:
     yield Step("mixed", ATTENTION, {"heads": heads, "output": calls[attn.proj][1]})
 
 
-def _feed_forward(block: Block, calls: Calls) -> Iterator[Step]:
-    yield Step("feed-forward", FEED_FORWARD, dict(zip(("hidden", "output"), calls[block.mlp.down], strict=True)))
-
-
 def _norm(module: nn.Module, calls: Calls, name: str) -> Iterator[Step]:
     """Yield the step of a LayerNorm, nothing for a model without."""
     if isinstance(module, nn.LayerNorm):
@@ -137,5 +136,4 @@ def _norm(module: nn.Module, calls: Calls, name: str) -> Iterator[Step]:
 
 def _last(x: Tensor) -> npt.NDArray[Any]:
     """Return the vector of the last token: (1, T, C) -> (C,)."""
-    array: npt.NDArray[Any] = x[0, -1].cpu().numpy()
-    return array
+    return np.asarray(x[0, -1].cpu())

@@ -6,7 +6,6 @@ Shapes: B samples, V = vocab_size.
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -103,18 +102,19 @@ class Sample:
         self.text = ""
         self.reason: FinishReason | None = None  # None: not ended yet
         self._stream, self._end_tokens, self._more = stream, end_tokens, more
-        self._unread: deque[str] = deque()
+        self._n_read = 0  # characters
 
     def __iter__(self) -> Iterator[str]:
-        while True:
-            while self._unread:
-                yield self._unread.popleft()
-            if self.reason is not None or not self._more():
-                break
-        self._append(self._stream.finish())
+        while self.reason is None and self._more():
+            yield from self._unread()
+        self.text += self._stream.finish()
         self.reason = self.reason or ("stop text" if self._stream.stopped else "length")
-        yield from self._unread
-        self._unread.clear()
+        yield from self._unread()
+
+    def _unread(self) -> Iterator[str]:
+        if piece := self.text[self._n_read :]:
+            self._n_read = len(self.text)
+            yield piece
 
     def whole(self) -> Sample:
         """Generate to the end and return itself."""
@@ -131,14 +131,9 @@ class Sample:
         self.logprobs.append(logprob)
         if top_logprobs is not None:
             self.top_logprobs.append(top_logprobs)
-        self._append(self._stream.feed(token))
+        self.text += self._stream.feed(token)
         if self._stream.stopped:
             self.reason = "stop text"
-
-    def _append(self, piece: str) -> None:
-        if piece:
-            self.text += piece
-            self._unread.append(piece)
 
 
 def generate_batch(

@@ -114,5 +114,4 @@ def _score_window(logits: Tensor, y: Tensor) -> tuple[npt.NDArray[Any], ...]:
 
 
 def _numpy(x: Tensor) -> npt.NDArray[Any]:
-    array: npt.NDArray[Any] = x.cpu().numpy()
-    return array
+    return np.asarray(x.cpu())

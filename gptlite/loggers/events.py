@@ -34,7 +34,8 @@ class EventFolder:
 
     Nothing is imported or written before the first call. Each session adds a file. It begins by voiding all events from
     `first_step` on in earlier files, so that curves are unbroken and have no step twice. `first_values` returns the
-    values of step 0, for the first file. Events are written in the caller's thread, so that errors are raised at once.
+    values of step 0, where nothing is left of earlier files. Events are written in the caller's thread, so that errors
+    are raised at once.
     """
 
     def __init__(self, folder: Path, first_step: int, first_values: Callable[[], Values] = tuple) -> None:
@@ -48,7 +49,7 @@ class EventFolder:
     def write(self, step: int, values: Values) -> None:
         """Write one event; none where there are no values."""
         if values:
-            self.open().write(_event(step, summary={"value": values}))
+            self._open().write(_event(step, summary={"value": values}))
 
     def sync(self) -> None:
         """Return when everything so far is durable."""
@@ -60,7 +61,7 @@ class EventFolder:
         if self._file:
             self._file.close()
 
-    def open(self) -> files.OutFile:
+    def _open(self) -> files.OutFile:
         """Return the file, which the first call makes."""
         if self._file is not None:
             return self._file
@@ -75,7 +76,7 @@ class EventFolder:
         # The first file needs START too: TensorBoard does not treat the first START that it reads as a restart.
         file.write(version + _event(self._first_step, session_log={"status": "START"}))
         self._file = file
-        if not stamps:
+        if self._first_step == 0 or not stamps:
             self.write(0, self._first_values())
         return file
 

@@ -95,9 +95,14 @@ def _read(path: Path) -> bytes:
 
 def _step_of(line: bytes) -> int | None:
     """Return the step of a whole line; None for the incomplete last one that a kill leaves, and for damaged lines."""
+    fields = parse_line(line) if line.endswith(b"\n") else None
+    return None if fields is None else fields["step"]
+
+
+def parse_line(line: bytes) -> dict[str, Any] | None:
+    """Return the object in a line of a log; None where it is damaged or has no step."""
     try:
-        fields = json.loads(line) if line.endswith(b"\n") else None
+        fields = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    step = fields.get("step") if isinstance(fields, dict) else None
-    return step if type(step) is int else None
+    return fields if isinstance(fields, dict) and type(fields.get("step")) is int else None

@@ -16,7 +16,6 @@ from gptlite.loggers.metrics import Sink
 ERASE = "\x1b[2K\r"  # the line of the cursor
 MAX_COLUMNS = 79
 SAMPLE_COLUMNS = 60
-_MIN_BAR = 3  # columns
 _LINE_INTERVAL = 10.0  # seconds
 
 
@@ -105,13 +104,11 @@ class ConsoleSink(Sink):
         self._bar = None
 
     def _update_bar(self) -> None:
-        """Move the bar; tqdm draws it when it is due. A narrow terminal shows the most important facts."""
+        """Move the bar; tqdm draws it when it is due, and cuts it on a narrow terminal."""
         if self._bar is None:
             return
-        self._bar.ncols, status = _columns(self._stream), self._status()
-        while len(status) > 1 and len(f"100%|| {'  '.join(status)}") + _MIN_BAR > self._bar.ncols:
-            status.pop()
-        self._bar.set_description_str("  ".join(status), refresh=False)
+        self._bar.ncols = _columns(self._stream)
+        self._bar.set_description_str("  ".join(self._status()), refresh=False)
         with contextlib.suppress(OSError):
             self._bar.update(self._position() - self._bar.n)
 

@@ -18,7 +18,6 @@ from gptlite.config.yaml import Value, write
 from gptlite.loggers.events import EventFolder, Values, import_errors
 from gptlite.loggers.media import Image, encode_png
 from gptlite.loggers.metrics import Sink
-from gptlite.storage import files
 
 NO_CURVES = ("tokens",)  # a straight line
 # The tag of every metric under `time`; None is not shown. A metric that is missing here is a KeyError.
@@ -34,7 +33,7 @@ class TensorBoardSink(Sink):
     """Curves, texts and images in event files below `folder`. Nothing is written before the first call.
 
     config: shown as text. hparams: shown in the HParams tab. A resumed run gives the step, tokens, seconds and best
-    score of its checkpoint; later events are void. Without resume_step, the folder is emptied.
+    score of its checkpoint; later events are void. Without resume_step all earlier ones are.
     """
 
     def __init__(
@@ -48,8 +47,7 @@ class TensorBoardSink(Sink):
         resume_seconds: float = -1.0,
         best_bits_per_byte: float | None = None,
     ) -> None:
-        self._folder, self._config, self._hparams = folder, config, hparams
-        self._is_new, self._is_open = resume_step is None, False
+        self._config, self._hparams = config, hparams
         self._best = math.inf if best_bits_per_byte is None else best_bits_per_byte
         self._last_second = math.ceil(resume_seconds)
         self._updates = EventFolder(folder, 0 if resume_step is None else resume_step + 1, self._first_values)
@@ -58,7 +56,6 @@ class TensorBoardSink(Sink):
         self._folders = (self._updates, self._tokens, self._seconds)
 
     def log(self, step: int, split: str, values: Mapping[str, float], time: Mapping[str, float]) -> None:
-        self._open()
         curves = {name: x for name, x in values.items() if name not in NO_CURVES}
         scalars = {f"{split}/{name}": x for name, x in curves.items()}
         scalars |= {tag: x for name, x in time.items() if (tag := TIME_TAGS[name]) is not None}
@@ -75,11 +72,9 @@ class TensorBoardSink(Sink):
             self._seconds.write_scalars(second, {f"val_over_seconds/{name}": x for name, x in curves.items()})
 
     def log_sample(self, step: int, text: str) -> None:
-        self._open()
         self._updates.write(step, [_text("samples", text)])
 
     def log_image(self, step: int, tag: str, image: Image) -> None:
-        self._open()
         self._updates.write(step, [_image(tag, image)])
 
     def sync(self) -> None:
@@ -89,15 +84,6 @@ class TensorBoardSink(Sink):
     def close(self) -> None:
         for folder in self._folders:
             folder.close()
-
-    def _open(self) -> None:
-        if self._is_open:
-            return
-        self._is_open = True
-        if self._is_new:
-            files.remove_tree(self._folder)
-        for folder in self._folders:  # all at once, so that the first evaluation does not wait for its files
-            folder.open()
 
     def _first_values(self) -> Values:
         config = [_text("config", self._config)] if self._config else []

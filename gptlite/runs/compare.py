@@ -80,7 +80,9 @@ def group_seeds(runs: Sequence[Summary]) -> list[RunGroup]:
 
 def find_seed_group(run: Summary, others: Sequence[Summary]) -> RunGroup:
     """Return the finished runs of the setting of `run`, one of each seed; where it is unfinished, the run alone."""
-    groups = group_seeds(_same_setting(run, others)) if run.state == "finished" else []
+    setting = _config_without_seed(run)
+    same = [other for other in others if _config_without_seed(other) == setting]
+    groups = group_seeds(same) if run.state == "finished" else []
     return max(groups, key=lambda group: len(group.runs), default=RunGroup([run]))
 
 
@@ -128,10 +130,6 @@ def uncommon_values(groups: Sequence[RunGroup]) -> list[dict[str, Value]]:
 def differences(a: Mapping[str, Value], b: Mapping[str, Value]) -> list[str]:
     """Return the keys that only one config has, or that have different values."""
     return [key for key in dict.fromkeys([*a, *b]) if (key in a, repr(a.get(key))) != (key in b, repr(b.get(key)))]
-
-
-def _same_setting(run: Summary, others: Sequence[Summary]) -> list[Summary]:
-    return [other for other in others if _config_without_seed(other) == _config_without_seed(run)]
 
 
 def _config_without_seed(run: Summary) -> object:

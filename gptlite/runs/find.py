@@ -33,7 +33,8 @@ def find_valid(
     all are damaged.
     """
     damaged: list[Damaged] = []
-    for checkpoint in _in_order(folder, which):
+    scanned = list(scan_checkpoints(folder))
+    for checkpoint in scanned if which == "latest" else sorted(scanned, key=_rank):
         try:
             if isinstance(checkpoint, Damaged):
                 raise checkpoint
@@ -51,22 +52,11 @@ def find_valid(
     return None
 
 
-def _in_order(folder: Path, which: str) -> Sequence[Checkpoint | Damaged]:
-    """Return the checkpoints to try, in this order, and where they come in it those that cannot be opened.
-
-    The best is the one of the lowest score, the earliest of equals, or without scores the newest. Any damaged one may
-    have been the best.
-    """
-    scanned = list(scan_checkpoints(folder))
-    if which == "latest":
-        return scanned
-
-    def rank(found: Checkpoint | Damaged) -> tuple[float, int]:
-        if isinstance(found, Damaged):
-            return -math.inf, 0
-        return (math.inf, -found.step) if found.score is None else (found.score, found.step)
-
-    return sorted(scanned, key=rank)
+def _rank(found: Checkpoint | Damaged) -> tuple[float, int]:
+    """Sort the lowest score first, of equals the earliest; without scores the newest. A damaged one may be the best."""
+    if isinstance(found, Damaged):
+        return -math.inf, 0
+    return (math.inf, -found.step) if found.score is None else (found.score, found.step)
 
 
 def _why(folder: Path, which: str, chosen: Checkpoint, damaged: Sequence[Damaged]) -> str | None:

@@ -16,7 +16,7 @@ from gptlite.runs.checkpoint import Checkpoint
 from gptlite.runs.find import find_valid
 from gptlite.runs.run import CONFIG, Run, runs_folder
 from gptlite.storage.sealed import MANIFEST
-from gptlite.tokenizers.base import Tokenizer, load
+from gptlite.tokenizers.base import load
 from gptlite.tokenizers.folder import META_FILE
 
 _KEY = "tokenizer.from"
@@ -47,7 +47,9 @@ def with_tokenizer(cfg: RunConfig, say: Say = say_nothing) -> RunConfig:
                     f"this is a kind of tokenizer, and no run. Use tokenizer.kind={asked} instead."
                 ) from None
             raise DataError(error.problems) from error
-        section = _section_of(tokenizer, str(folder.absolute()))
+        size = tokenizer.requested_vocab_size if tokenizer.kind == "bpe" else None
+        found = {"kind": tokenizer.kind, "vocab_size": size, "from": str(folder.absolute())}
+        section = TokenizerSection.model_validate(found)
         check_given(cfg.tokenizer, section, asked)
     say(f"the tokenizer is that of {asked}: {tokenizer.kind}, {tokenizer.vocab_size:,} ids")
     return cfg.model_copy(update={"tokenizer": section})
@@ -67,13 +69,11 @@ def check_given(asked: TokenizerSection, found: TokenizerSection, name: str) -> 
         raise ConfigError(problems)
 
 
-def _section_of(found: Tokenizer, folder: str) -> TokenizerSection:
-    size = found.requested_vocab_size if found.kind == "bpe" else None
-    return TokenizerSection.model_validate({"kind": found.kind, "vocab_size": size, "from": folder})
-
-
 def _find_folder(name: str, cfg: RunConfig) -> Path:
-    """Return the folder of tokenizer files of a name or path. Raise RunError or DataError if there is none."""
+    """Return the folder of tokenizer files of a name or path. Raise RunError or DataError if there is none.
+
+    That of a run lies beside its prepared ids, else in its newest valid checkpoint.
+    """
     path = Path(os.path.expanduser(name))
     for place in (path, cfg.data.folder / path.name):  # data.dir may have been moved
         if os.path.isfile(place / META_FILE):
@@ -84,12 +84,7 @@ def _find_folder(name: str, cfg: RunConfig) -> Path:
             Prepared(place).tokenizer()
             return place / TOKENIZER_FOLDER
     run = Run.open(runs_folder(cfg.run.dir), name)
-    return _folder_of(run, parse_config(run.config_text(), str(run.path / CONFIG)))
-
-
-def _folder_of(run: Run, cfg: RunConfig) -> Path:
-    """Return where a run's tokenizer lies: beside its prepared ids, else in its newest valid checkpoint."""
-    prepared = find_text(run, cfg)
+    prepared = find_text(run, parse_config(run.config_text(), str(run.path / CONFIG)))
     if prepared is not None and prepared.manifest.fingerprint == run.info["data"]:
         prepared.tokenizer()
         return prepared.path / TOKENIZER_FOLDER

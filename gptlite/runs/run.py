@@ -8,7 +8,6 @@ non-finite.
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import itertools
 import os
@@ -104,7 +103,7 @@ class Run:
         with files.storage_errors(root, "read"):
             paths = [path.parent for path in root.glob(f"*/{CONFIG}")]
         runs = [cls(path) for path in paths if files.TEMP_MARK not in path.name]  # which are half removed
-        return sorted(runs, key=lambda run: (run.sorts_at, run.name))
+        return sorted(runs, key=lambda run: (run.started_at, run.name))
 
     @classmethod
     def newest(cls, root: Path, *, unfinished: bool = False) -> Run:
@@ -143,13 +142,6 @@ class Run:
         except RunError:
             with files.storage_errors(self.path, "read"):
                 return self.path.stat().st_mtime
-
-    @property
-    def sorts_at(self) -> float:
-        """The key that orders runs: the start, or a later time where the clock was set back."""
-        with contextlib.suppress(RunError, KeyError):
-            return float(self.info["sorts_at"])
-        return self.started_at
 
     @property
     def has_trained(self) -> bool:
@@ -198,14 +190,14 @@ class Run:
         """Write or replace run.json and then config.yaml, durably; the latter makes the folder a run.
 
         run.json is sealed and holds the digest of config.yaml; of the replaced one too, because a kill may come between
-        the two. A new run gets its start: `started_at` is the clock's; `sorts_at` is later than that of all runs beside
-        it, even if the clock was set back.
+        the two. A new run gets its start, `started_at`: now, or later where a run beside it is newer, since the clock
+        was set back.
         """
         replaced = sha256(self.config_text().encode()).hexdigest() if self.started else None
         if "started_at" not in info:
-            now = datetime.now(UTC)
-            newest = next((run.sorts_at for run in reversed(Run.all(self.path.parent))), 0.0)
-            info = {**info, "started_at": now.isoformat(), "sorts_at": max(now.timestamp(), newest + 1e-3)}
+            newest = max((run.started_at for run in Run.all(self.path.parent)), default=0.0)
+            started_at = max(datetime.now(UTC), datetime.fromtimestamp(newest + 1e-3, UTC))
+            info = {**info, "started_at": started_at.isoformat()}
         digests = {CONFIG_DIGEST: sha256(config.encode()).hexdigest(), REPLACED_DIGEST: replaced}
         write_sealed(self.path / INFO, {**info, **digests})
         files.replace(self.path / CONFIG, config.encode())
@@ -258,25 +250,15 @@ def _not_a_run(path: Path) -> RunError:
 def check_name(name: str | None, base: str) -> None:
     """Raise RunError where `name`, or without it `base`, cannot be the name of a run."""
     name = base if name is None else name
-    if reason := _why_invalid(name):
+    reserved = name.lower() in _RESERVED or files.TEMP_MARK in name or not name.isprintable()
+    if reserved or not re.fullmatch(r"[^\s/\\.-]([^/\\]*[^\s/\\])?", name) or len(name.encode()) > _MAX_NAME_BYTES:
         shown = name if name.isprintable() and 0 < len(name) <= 40 else repr(name[:40])
-        raise RunError(f"a run's name {reason}. Choose another name.", f"run {shown}")
-
-
-def _why_invalid(name: str) -> str | None:
-    if not name:
-        return "cannot be empty"
-    if name.lower() in _RESERVED:
-        return f"cannot be {' or '.join(_RESERVED)}, which are reserved"
-    if "/" in name or "\\" in name or not name.isprintable() or name != name.strip():
-        return "cannot contain slashes or control characters, nor begin or end with a space"
-    if name[0] in ".-":
-        return "cannot begin with a dot or a dash"
-    if files.TEMP_MARK in name:
-        return f"cannot contain {files.TEMP_MARK}, which marks unfinished files"
-    if len(name.encode()) > _MAX_NAME_BYTES:
-        return f"can have at most {_MAX_NAME_BYTES} bytes"
-    return None
+        raise RunError(
+            f"a run cannot have this name. A name has 1 to {_MAX_NAME_BYTES} bytes without slashes, control characters "
+            f"and {files.TEMP_MARK}, begins with no dot, dash or space, ends with no space, and is neither latest nor "
+            "best. Choose another name.",
+            f"run {shown}",
+        )
 
 
 def numbered(root: Path, base: str) -> Iterator[Path]:

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
-from gptlite.config.saved import DEFAULT_BPE_VOCAB_SIZE, DEFAULT_MAX_STEPS, saved_values
-from gptlite.config.yaml import Value, YamlError
+from gptlite.config.yaml import DEFAULT_BPE_VOCAB_SIZE, DEFAULT_MAX_STEPS, Value, YamlError, saved_values
 from gptlite.errors import RunError, UserError
 from gptlite.formatting import counted
+from gptlite.loggers.log_files import parse_line
 from gptlite.runs.run import CONFIG, Run
 from gptlite.storage import files
 from gptlite.storage.sealed_json import read_sealed
 
-T = TypeVar("T")
 State = Literal["running", "finished", "stopped", "diverged"]
 
 TAIL_BYTES = 1 << 14  # of metrics.jsonl
 TAIL_LINES = 10
 EVALUATION = b'"split": "val"'
+TIMES = "tokens_per_second", "elapsed"
 
 
 @dataclass(frozen=True)
@@ -92,13 +92,10 @@ def read_runs(folder: Path) -> tuple[list[Summary], list[str]]:
     problems: list[str] = []
     runs = []
     for path in paths:
-        try:
+        with _noting(problems):
             summary, damage = read_run(Run(path))
-        except UserError as error:
-            problems += map(str, error.problems)
-            continue
-        runs.append(summary)
-        problems += damage
+            runs.append(summary)
+            problems += damage
     if not runs and Run(folder).started:
         parent = folder.absolute().parent
         raise RunError(f"this is a run, not a folder of runs. Did you mean {parent}?", str(folder))
@@ -112,23 +109,23 @@ def read_run(run: Run) -> tuple[Summary, list[str]]:
     with files.storage_errors(run.path, "read"):
         if not run.started:
             raise RunError(f"skipped, since it has no {CONFIG}: not a run, or killed at its start.", str(run.path))
-        state = _state_of(run)
+        is_diverged: State = "diverged" if run.diverged else "stopped"
+        state: State = "running" if run.locked else "finished" if run.finished else is_diverged
     try:
         config = saved_values(run.config_text())
     except YamlError as error:
         raise RunError(f"skipped: {error.sentence}", f"{run.path / CONFIG}:{error.line}") from error
     problems: list[str] = []
-    info = _attempt(lambda: run.info, dict[str, Any](), problems)
-    end = dict[str, Any]()
+    info, end, lines = dict[str, Any](), dict[str, Any](), list[dict[str, Any]]()
+    with _noting(problems):
+        info = run.info
     if state == "finished":
-        end = _attempt(lambda: read_sealed(run.path / "finished.json"), end, problems)
-    lines = _attempt(
-        lambda: _log_lines(run.path / "metrics.jsonl", problems, whole=not end), list[_LogLine](), problems
-    )
-    scores = [(line.bits_per_byte, line.step) for line in lines if line.bits_per_byte is not None]
-    best = min(scores, default=(None, None))
-    speeds = [line.tokens_per_second for line in lines if line.tokens_per_second is not None]
-    times = [line.seconds for line in lines if line.seconds is not None]
+        with _noting(problems):
+            end = read_sealed(run.path / "finished.json")
+    with _noting(problems):
+        lines = _log_lines(run.path / "metrics.jsonl", problems, whole=not end)
+    best = min(((each.bits_per_byte, each.step) for each in _evaluations(lines)), default=(None, None))
+    speeds, times = ([x for x in (_number(line["time"], name) for line in lines) if x is not None] for name in TIMES)
     summary = Summary(
         run=run,
         name=run.name,
@@ -137,7 +134,7 @@ def read_run(run: Run) -> tuple[Summary, list[str]]:
         started_at=run.started_at,
         text=info.get("data"),
         parameters=info.get("parameters"),
-        step=max((line.step for line in lines), default=end.get("step", 0)),
+        step=max((line["step"] for line in lines), default=end.get("step", 0)),
         best_bits_per_byte=end.get("best_bits_per_byte", best[0]),
         best_step=end.get("best_step", best[1]),
         tokens_per_second=statistics.median(speeds) if speeds else None,
@@ -149,61 +146,46 @@ def read_run(run: Run) -> tuple[Summary, list[str]]:
 def read_curve(summary: Summary) -> list[Evaluation]:
     """Return every evaluation of a run, by step."""
     lines = _log_lines(summary.run.path / "metrics.jsonl", [], whole=True)
-    scored = [
-        Evaluation(line.step, line.seconds, line.bits_per_byte, line.loss)
-        for line in lines
-        if line.bits_per_byte is not None
-    ]
-    return sorted(scored, key=lambda evaluation: evaluation.step)
+    return sorted(_evaluations(lines), key=lambda evaluation: evaluation.step)
 
 
 def read_samples(run: Run) -> list[tuple[int, str]]:
     """Return the step and the text of every sample, in the order in which they were written."""
-    lines = [_parse(line) for line in _read_lines(run.path / "samples.jsonl", math.inf)]
+    lines = [parse_line(line) for line in _read_lines(run.path / "samples.jsonl", math.inf)]
     return [(fields["step"], fields["text"]) for fields in lines if fields and isinstance(fields.get("text"), str)]
 
 
-def _attempt(read: Callable[[], T], otherwise: T, problems: list[str]) -> T:
+@contextmanager
+def _noting(problems: list[str]) -> Iterator[None]:
+    """Note the problems of an error that is raised inside, and go on."""
     try:
-        return read()
+        yield
     except UserError as error:
         problems += map(str, error.problems)
-        return otherwise
 
 
-def _state_of(run: Run) -> State:
-    if run.locked:
-        return "running"
-    return "finished" if run.finished else "diverged" if run.diverged else "stopped"
+def _evaluations(lines: Sequence[Mapping[str, Any]]) -> list[Evaluation]:
+    return [
+        Evaluation(line["step"], _number(line["time"], "elapsed"), score, _number(line, "loss"))
+        for line in lines
+        if line.get("split") == "val" and (score := _number(line, "bits_per_byte")) is not None
+    ]
 
 
-@dataclass(frozen=True)
-class _LogLine:
-    """The numbers of a line of metrics.jsonl; None where it does not have them."""
-
-    step: int
-    bits_per_byte: float | None  # of the validation text
-    loss: float | None
-    seconds: float | None
-    tokens_per_second: float | None
-
-    @classmethod
-    def of(cls, fields: Mapping[str, Any]) -> _LogLine:
-        time = fields["time"] if isinstance(fields.get("time"), dict) else {}
-        values = fields.get("bits_per_byte"), fields.get("loss"), time.get("elapsed"), time.get("tokens_per_second")
-        score, *rest = (value if isinstance(value, int | float) and math.isfinite(value) else None for value in values)
-        return cls(fields["step"], score if fields.get("split") == "val" else None, *rest)
+def _number(fields: Mapping[str, Any], name: str) -> float | None:
+    value = fields.get(name)
+    return value if isinstance(value, int | float) and math.isfinite(value) else None
 
 
-def _log_lines(path: Path, problems: list[str], *, whole: bool) -> list[_LogLine]:
-    """Return the newest lines of metrics.jsonl, and with `whole` every earlier evaluation."""
+def _log_lines(path: Path, problems: list[str], *, whole: bool) -> list[dict[str, Any]]:
+    """Return the newest lines of metrics.jsonl, each with a `time`, and with `whole` every earlier evaluation."""
     lines = [] if whole else _read_lines(path, TAIL_BYTES)
     lines = lines or _read_lines(path, math.inf)  # of a very deep model log.grad_norms makes long lines
     wanted = [line for line in lines[:-TAIL_LINES] if EVALUATION in line] + lines[-TAIL_LINES:]
-    parsed = [fields for line in wanted if (fields := _parse(line)) is not None]
+    parsed = [fields for line in wanted if (fields := parse_line(line)) is not None]
     if len(parsed) < len(wanted):
         problems.append(f"{path}: skipped {counted(len(wanted) - len(parsed), 'damaged line')}.")
-    return [_LogLine.of(fields) for fields in parsed]
+    return [{**fields, "time": time if isinstance(time := fields.get("time"), dict) else {}} for fields in parsed]
 
 
 def _read_lines(path: Path, most: float) -> list[bytes]:
@@ -219,12 +201,3 @@ def _read_lines(path: Path, most: float) -> list[bytes]:
                 return file.read().split(b"\n")[1 if skipped else 0 : -1]
         except FileNotFoundError:
             return []
-
-
-def _parse(line: bytes) -> dict[str, Any] | None:
-    """Return the object in a line; None where it is damaged or has no step."""
-    try:
-        fields = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return fields if isinstance(fields, dict) and type(fields.get("step")) is int else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +31,8 @@ NOT_DIVIDED = "This model does not scale them (scale_attention: false); usually 
 NO_ORDER = "Attention by itself sees a set of tokens, not their order, so row t of this table is added to token t."
 POSITIONS = {  # by model.position
     "learned": f"{NO_ORDER} Its numbers were learned like all others.",
-    "sinusoidal": f"{NO_ORDER} It is not learned: its columns are sin and cos of t / 10000^(2i/C)",
+    "sinusoidal": f"{NO_ORDER} It is not learned: its columns are sin and cos of t / 10000^(2i/C), in the "
+    "size of token embeddings.",
     "none": "This model has no position table (position: none). Only the mask depends on order: later tokens see more.",
 }
 
@@ -52,7 +52,7 @@ def attention_page(
         "position": INPUT
         + (SCALED_EMBEDDING if model.scale_embeddings else EMBEDDED)
         + ("" if positions is None else POSITION),
-        "where": f"{POSITIONS[model.position]}{describe_factor(model, positions)} {size}",
+        "where": f"{POSITIONS[model.position]} {size}",
     }
     data = {
         "tokens": [label(piece) for piece in pieces],
@@ -67,14 +67,6 @@ def attention_page(
         "positions": shown,
     }
     return page("attention", "Attention, step by step", title, texts, data, paints_numbers=True)
-
-
-def describe_factor(model: ModelSection, table: npt.NDArray[Any] | None) -> str:
-    """Say what sines and cosines are multiplied by; nothing for another table."""
-    if model.position != "sinusoidal" or table is None:
-        return ""
-    factor = float(np.linalg.norm(table[0, :2]))  # of sin 0 and cos 0
-    return "." if math.isclose(factor, 1.0, rel_tol=1e-3) else f", times {factor:.3g}, the size of token embeddings."
 
 
 def show_positions(table: npt.NDArray[Any] | None) -> tuple[dict[str, Any] | None, str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gptlite.config.sampling import SampleSection
 from gptlite.formatting import counted
@@ -40,7 +41,11 @@ def beams_page(
         "prompt": label(prompt[-MOST_PROMPT:].encode()) if prompt else "start of text",
         "is_cut": len(prompt) > MOST_PROMPT,
         "labels": labels(pieces, ids, end_id),
-        "steps": [[candidate_row(candidate) for candidate in step] for step in shown],
+        # beam, token, log p, sum, number of the next beam, why it ended
+        "steps": [
+            [[c.beam, c.token, rounded(c.logprob, 6), rounded(c.total, 6), c.next_beam, c.reason] for c in step]
+            for step in shown
+        ],
         "best": path_of(best, shown),
         "found": [
             [label(text.encode()), rounded(found.logprob, 6), length_of(found), rounded(found.score, 6), found.reason]
@@ -52,12 +57,8 @@ def beams_page(
 
 def first_steps(steps: Sequence[Step]) -> list[Step]:
     """Return the first step, and as many after it as have at most MOST_CANDIDATES candidates in all."""
-    shown = list[Step]()
-    for step in steps:
-        if shown and sum(map(len, shown)) + len(step) > MOST_CANDIDATES:
-            break
-        shown.append(step)
-    return shown
+    totals = itertools.accumulate(map(len, steps))
+    return list(steps[: max(1, sum(total <= MOST_CANDIDATES for total in totals))])
 
 
 def end_of_search(steps: Sequence[Step], shown: Sequence[Step], params: SampleSection) -> str:
@@ -70,12 +71,6 @@ def end_of_search(steps: Sequence[Step], shown: Sequence[Step], params: SampleSe
         why = "after which every beam had ended"
     cut = f" The page shows the first {len(shown)}, to stay small." if len(shown) < len(steps) else ""
     return f"The search took {counted(len(steps), 'step')}, {why}.{cut}"
-
-
-def candidate_row(candidate: Candidate) -> list[Any]:
-    """Return a candidate as the page stores it: beam, token, log p, sum, number of the next beam, why it ended."""
-    logprob, total = rounded(candidate.logprob, 6), rounded(candidate.total, 6)
-    return [candidate.beam, candidate.token, logprob, total, candidate.next_beam, candidate.reason]
 
 
 def path_of(text: Hypothesis, steps: Sequence[Step]) -> list[int]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gptlite.config.grid import SweepAxis, load_points, names_of, points, read_axes
+from gptlite.config.grid import load_points, names_of, points, read_axes
 from gptlite.config.loading import load_config
 from gptlite.config.yaml import read_value
 from gptlite.errors import ConfigError
@@ -32,7 +32,7 @@ def test_keys_of_one_name_keep_their_section():
 
 
 def test_names_sort_as_the_points_do_however_many_there_are():
-    axes = [SweepAxis("run.seed", tuple(range(11))), SweepAxis("train.warmup_steps", tuple(range(10)))]
+    axes = {"run.seed": list(range(11)), "train.warmup_steps": list(range(10))}
     names = [point.name for point in points(axes, "s")]
     assert names == sorted(names)
     assert len(set(names)) == 110
@@ -55,8 +55,7 @@ def test_names_sort_as_the_points_do_however_many_there_are():
     ],
 )
 def test_the_values_are_the_items_of_a_yaml_list(typed, values):
-    (axis,) = read_axes([f"eval.prompt={typed}"])
-    assert list(axis.values) == read_value(f"[{typed}]") == values
+    assert read_axes([f"eval.prompt={typed}"])["eval.prompt"] == read_value(f"[{typed}]") == values
 
 
 @pytest.mark.parametrize("typed", ["'a", "[a,b", "'a'b,c", "a,[b", "[a]b", "a]", "a # b", "*.txt,b"])
@@ -75,10 +74,10 @@ def test_values_that_are_not_yaml_are_refused(typed):
         (["train.lr="], "train.lr has no values."),
         (["train.lr={a: 1},b: 2"], "train.lr cannot be set to {a: 1}."),
         (["train.lr=1e-3,1,0.001"], "train.lr has the value 0.001 twice."),
-        (["train.lr=1", "train.lr=2"], "train.lr is given 2 times."),
+        (["train.lr=1", "train.lr=2"], "train.lr is set more than once."),
         (["run.dir=a,b"], "run.dir cannot be swept, because all runs of a sweep are in one folder."),
         (["run.seed=" + ",".join(map(str, range(1001)))], "these values combine to 1,001 runs, but at most 1,000 are"),
-        (["model.n_layer=1"], "model.n_layer is also set to a single value."),
+        (["model.n_layer=1"], "model.n_layer is set more than once."),
     ],
 )
 def test_values_that_do_not_make_a_grid_are_refused(texts, message):
@@ -113,7 +112,7 @@ def test_a_point_is_the_config_that_set_makes_of_its_settings(tmp_path: Path):
 
 @pytest.mark.parametrize("value", ["a/b c.txt/", "..", "x.tmp-y", "x.tmp", "ä" * 300, "\n\x00", "-", "😀", "latest"])
 def test_names_are_names_of_runs_whatever_the_values(value):
-    grid = points([SweepAxis("eval.prompt", (value,)), SweepAxis("data.encoding", ("ü" * 80, 1))], "s" * 150)
+    grid = points({"eval.prompt": [value], "data.encoding": ["ü" * 80, 1]}, "s" * 150)
     for point in grid:
         check_name(point.name, point.name)
 

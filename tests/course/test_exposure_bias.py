@@ -8,7 +8,7 @@ import torch
 from random_gpt import language_model, random_gpt
 
 from gptlite.course import exposure_bias
-from gptlite.course.exposure_bias import difference, measure_exposure_bias, read_windows
+from gptlite.course.exposure_bias import difference, measure_exposure_bias
 from gptlite.data.dataset.tokens import TokenArray
 from gptlite.errors import ConfigError, DataError
 from gptlite.inference.language_model import LanguageModel
@@ -49,31 +49,10 @@ def test_the_scores_are_those_of_a_loop_token_by_token(start_id, monkeypatch):
     assert (found.own != found.true).any()
 
 
-def test_a_model_that_does_not_depend_on_the_prefix_predicts_equally_after_each():
-    model = model_of()
-    for p in model.gpt.parameters():
-        p.zero_()
-    bias = torch.tensor([0.3, 0.1, 0.2, 0.1, 0.1, 0.1, 0.05, 0.05], dtype=torch.float64).log()
-    model.gpt.head.bias = torch.nn.Parameter(bias, requires_grad=False)
-    found = measure_exposure_bias(model, TEXT)
-    windows = read_windows(TEXT, 10)
-    np.testing.assert_allclose(found.true, bias.numpy()[windows[:, 4:]], rtol=1e-9)
-    np.testing.assert_array_equal(found.own, found.true)
-    np.testing.assert_array_equal(found.other, found.true)
-    assert difference(found.own, found.true) == {"mean": 0.0, "margin": 0.0}
-
-
 def test_a_difference_has_the_interval_of_a_hand_calculation():
     # The windows differ by 1 and by 3: the mean is 2, the deviation sqrt 2, and that of the mean 1.
     a, b = np.array([[2.0, 0.0], [5.0, 3.0]]), np.array([[0.0, 0.0], [1.0, 1.0]])
     assert difference(a, b) == pytest.approx({"mean": 2.0, "margin": 1.96})
-
-
-def test_windows_are_spread_over_the_text_and_do_not_overlap(monkeypatch):
-    text = TokenArray(np.arange(100, dtype=np.uint32))
-    assert read_windows(text, 10)[:, 0].tolist() == list(range(0, 100, 10))
-    monkeypatch.setattr(exposure_bias, "MOST_WINDOWS", 3)
-    assert read_windows(text, 10).tolist() == [list(range(i, i + 10)) for i in (0, 45, 90)]
 
 
 def test_what_is_too_short_is_refused():

@@ -134,11 +134,6 @@ def test_which_id_replaces_an_input_knows_nothing_of_whether_one_does():
     assert chi_square(got, expected) < 32.9  # 12 degrees of freedom: above it once in a thousand
 
 
-def test_the_first_and_the_last_number_draw_the_first_and_the_last_id_that_is_possible():
-    logits = torch.tensor([[-math.inf, 0.0, 0.0, -math.inf]]).expand(2, 4)
-    assert draw(logits, torch.tensor([0, 2**32 - 1])).tolist() == [1, 2]
-
-
 def test_the_share_rises_from_nothing_to_where_one_more_update_would_follow():
     cfg = TrainSection(scheduled_sampling=0.4, max_steps=100)
     assert [replaced_fraction_at(step, cfg) for step in (0, 50, 99)] == pytest.approx([0.0, 0.2, 0.396])
@@ -170,34 +165,10 @@ def test_the_decays_are_those_of_the_paper():
         assert got == pytest.approx(paper[:-1], abs=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"scheduled_sampling_decay": "exponential"}, "scheduled_sampling is 0, so no input"),
-        ({"scheduled_sampling_start": 0.1}, "scheduled_sampling is 0, so no input"),
-        ({"scheduled_sampling_until": 0.5}, "scheduled_sampling is 0, so no input"),
-        ({"scheduled_sampling": 0.1, "scheduled_sampling_start": 0.2}, "Use at most 0.1"),
-        ({"scheduled_sampling": 1.0, "scheduled_sampling_decay": "exponential"}, "Use less than 1, or linear"),
-        ({"scheduled_sampling": 0.5, "scheduled_sampling_decay": "inverse_sigmoid"}, "Use 0.01, say"),
-    ],
-    ids=str,
-)
-def test_a_decay_that_cannot_act_or_does_not_exist_is_refused(values, message):
-    with pytest.raises(ValueError, match=message):
-        TrainSection(**values)
-
-
 def test_the_share_is_a_metric_of_every_update_with_it_and_of_no_other():
     trainer = trainer_for(config(**{"train.scheduled_sampling": 0.5, "train.scheduled_sampling_start": 0.1}))
     assert train_step(trainer, 5).more == {"scheduled_sampling": pytest.approx(0.2)}
     assert train_step(trainer_for(config()), 5).more == {}
-
-
-def test_the_random_bits_of_an_input_follow_from_seed_step_and_row_alone():
-    whole = random_bits(1, 2, 0, B, T)
-    assert np.array_equal(np.concatenate([random_bits(1, 2, first, 2, T) for first in range(0, B, 2)]), whole)
-    others = [random_bits(seed, step, first, B, T) for seed, step, first in [(2, 2, 0), (1, 3, 0), (1, 2, B)]]
-    assert len(np.unique([whole, *others])) == 4 * whole.size
 
 
 def gradients(cfg: RunConfig, processes: int = 1) -> list[torch.Tensor]:

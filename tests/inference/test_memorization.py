@@ -57,7 +57,3 @@ def test_excerpts_are_whole_characters() -> None:
     text = TokenArray(tokenizer.encode("é日é日é日é日"), "val")
     # Twenty bytes, 2 and 3 in turn: the second excerpt begins at byte 6, inside an é, the third at 13, inside a 日.
     assert [*take_excerpts(text, tokenizer, [2, 2, 2])] == ["é日", "日é", "é日"]
-
-
-def test_the_share_of_no_text_is_zero() -> None:
-    assert Copied(0, 0, "").share == 0

@@ -34,7 +34,3 @@ def test_each_weight_is_a_square_of_one_colour_and_heads_stand_side_by_side_from
     assert pixels[side + GAP + cell, 0].tolist() == [74, 144, 200]
     # Nothing stands where a fourth head would.
     assert len(np.unique(pixels[side + GAP :, side + GAP :].reshape(-1, 3), axis=0)) == 1
-
-
-def test_long_texts_are_not_enlarged_beyond_a_pixel_per_weight() -> None:
-    assert attention_image(np.zeros((1, 200, 200))).shape == (200, 200, 3)

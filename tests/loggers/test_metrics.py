@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from gptlite.errors import StorageError
@@ -159,14 +158,3 @@ def test_sync_reaches_both_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(files, "_fsync", lambda fd: synced.append(os.fstat(fd).st_ino))
         log.sync()
     assert set(synced) == {(tmp_path / name).stat().st_ino for name in ("metrics.jsonl", "samples.jsonl")}
-
-
-def test_the_silent_log_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    with MetricLog({}) as log:
-        log.write(1, "train", {"loss": 1.0})
-        log.log_sample(1, "x")
-        log.log_image(1, "x", np.zeros((1, 1, 3), np.uint8))
-        log.sync()
-    log.close()
-    assert list(tmp_path.iterdir()) == []

@@ -59,17 +59,3 @@ def test_runs_sort_by_their_best_bits_per_byte_beside_their_settings(tmp_path: P
         ("b/tb", {"model.n_layer": 2.0, "tokenizer.kind": "bpe", "train.momentum": 0.9}, 1.5),
         ("a/tb", {"model.n_layer": 2.0, "tokenizer.kind": "char", "model.bias": True}, 2.0),
     ]
-
-
-def test_settings_that_differ_stand_first_and_so_does_the_figure_to_sort_by(tmp_path: Path) -> None:
-    for name, width in (("a", 32), ("b", 64)):
-        a_run(tmp_path / name / "tb", [3.0], **{"data.order": "shuffle", "model.n_embd": width, "train.lr": 0.5})
-    backend, ctx = Context(told_of(tmp_path)), context.RequestContext()
-    experiment = backend.experiment_from_metadata(ctx, "", True, backend.hparams_metadata(ctx, ""), None)
-    assert [(info.name, info.differs) for info in experiment.hparam_infos] == [
-        ("model.n_embd", True),
-        ("data.order", False),
-        ("model.n_layer", False),
-        ("train.lr", False),
-    ]
-    assert experiment.metric_infos[0].name.tag == "best/bits_per_byte"

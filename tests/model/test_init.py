@@ -13,7 +13,6 @@ from torch import nn
 from gptlite.config.schema import ModelSection
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import gpt2_name
-from gptlite.model.init import rotation
 
 WIDE = {"n_layer": 2, "n_head": 2, "n_embd": 64, "block_size": 32, "bias": True, "tie_weights": False}
 
@@ -103,14 +102,6 @@ def test_with_previous_no_row_of_a_head_is_zero_or_the_copy_of_another():
             for rows in (*queries, *keys):
                 assert bool((rows != 0).any(dim=1).all()), (heads, width)
                 assert len(rows.unique(dim=0)) == len(rows), (heads, width)
-
-
-@pytest.mark.parametrize("width", [8, 7])
-@pytest.mark.parametrize("steps", [-3, 0, 2])
-def test_a_rotation_moves_sinusoids_to_another_position(width, steps):
-    table = numpy_gpt.sinusoids(16, width)[:, : width // 2 * 2]
-    matrix = rotation(steps, width).double().numpy()[: width // 2 * 2, : width // 2 * 2]
-    np.testing.assert_allclose(table[5:10] @ matrix.T, table[5 + steps : 10 + steps], atol=1e-6)
 
 
 @pytest.mark.parametrize("n_layer", [1, 8])

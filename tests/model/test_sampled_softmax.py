@@ -9,7 +9,6 @@ import torch.nn.functional as F
 
 from gptlite.config.schema import ModelSection
 from gptlite.model.sampled_softmax import (
-    VocabSample,
     VocabSampler,
     inclusion_probabilities,
     sampled_nll_sum,
@@ -55,19 +54,6 @@ def test_of_a_sample_loss_and_gradient_are_those_of_the_equation(size):
     expected = [loss.detach(), *torch.autograd.grad(loss, (hidden, weight))]
     for found, by_autograd in zip(loss_and_gradients(1, size), expected, strict=True):
         torch.testing.assert_close(found, by_autograd, rtol=1e-7, atol=1e-9)
-
-
-def test_by_hand_the_target_counts_once_and_the_others_by_their_weight():
-    hidden, weight = torch.ones(1, 1, 1), torch.tensor([[0.5], [2.0], [-1.0]])
-    columns = torch.tensor([0, -1, -1])
-    sample = VocabSample(torch.tensor([0]), torch.tensor([math.log(4.0)]), columns)  # id 0, drawn with probability 1/4
-
-    def loss(target: int) -> float:
-        return sampled_nll_sum(hidden, weight, torch.tensor([[target]]), sample).item()
-
-    assert loss(0) == pytest.approx(0.0, abs=1e-6)  # Z is exp(0.5) alone
-    assert loss(1) == pytest.approx(math.log(4 * math.exp(0.5) + math.exp(2.0)) - 2.0)
-    assert loss(2) == pytest.approx(math.log(4 * math.exp(0.5) + math.exp(-1.0)) + 1.0)
 
 
 def test_probabilities_grow_with_the_counts_and_add_up_to_the_size():

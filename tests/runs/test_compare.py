@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from gptlite.config.loading import dump_config
-from gptlite.config.saved import saved_values
 from gptlite.config.schema import RunConfig
+from gptlite.config.yaml import saved_values
 from gptlite.errors import Diverged, RunError
 from gptlite.loggers.baselines import FOLDER
 from gptlite.runs.compare import (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -55,7 +54,7 @@ def test_names_of_files_are_valid_names(tmp_path: Path, name: str) -> None:
     ["", ".", "..", ".hidden", "-x", "a/b", "a\\b", "a\nb", "a\0b", " a", "a ", "latest", "Best", "a.tmp-b", "ü" * 101],
 )
 def test_invalid_names_are_refused_before_a_folder_is_made(tmp_path: Path, name: str) -> None:
-    with pytest.raises(RunError, match=r"^run .*: a run's name .*\. Choose another name\.$"):
+    with pytest.raises(RunError, match=r"^run .*: a run cannot have this name\. .*\. Choose another name\.$"):
         Run.create(tmp_path / "runs", name, "small")
     assert list(tmp_path.iterdir()) == []
 
@@ -126,7 +125,6 @@ def test_the_newest_run_is_the_one_that_started_last_even_after_the_clock_was_se
     assert [make(tmp_path, name).name for name in ("c", "b")] == ["c", "b"]
     assert [run.name for run in Run.all(tmp_path)] == ["a", "c", "b"]
     assert Run.newest(tmp_path).name == "b"
-    assert abs(Run.newest(tmp_path).started_at - time.time()) < 60  # the clock's
 
 
 def test_a_name_whose_start_was_killed_before_its_config_is_free(tmp_path: Path) -> None:
@@ -152,15 +150,6 @@ def test_a_config_is_sealed_also_while_a_resume_replaces_it(tmp_path: Path) -> N
             continue
         with pytest.raises(RunError, match=r"this file changed after it was written: its sha256 was \w{12} and is now"):
             run.check_config()
-
-
-def test_the_config_reads_back_as_written(tmp_path: Path) -> None:
-    run = make(tmp_path, "small")
-    run.write_setup({}, "# Größe\r\nrun: {}\n")
-    assert run.config_text() == "# Größe\r\nrun: {}\n"
-    (run.path / "config.yaml").write_bytes(b"\xff")
-    with pytest.raises(RunError, match=r"config\.yaml: the run's config cannot be read: .*can't decode byte 0xff"):
-        run.config_text()
 
 
 def test_leftovers_of_a_killed_training_are_removed_and_nothing_else(tmp_path: Path) -> None:

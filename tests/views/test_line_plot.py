@@ -24,9 +24,8 @@ def texts(svg: ElementTree.Element) -> list[str]:
 def curves(svg: ElementTree.Element) -> list[list[tuple[float, float]]]:
     """The points of each line, without the strokes of the legend."""
     paths = [path.get("d", "") for path in svg.iter(f"{SVG}path") if path.get("class") == "data"]
-    return [
-        [(float(x), float(y)) for x, y in re.findall(r"([\d.]+),([\d.]+)", path)] for path in paths if " h" not in path
-    ]
+    curves = [path for path in paths if not path.endswith("h28")]
+    return [[(float(x), float(y)) for x, y in re.findall(r"([\d.]+),([\d.]+)", path)] for path in curves]
 
 
 def ticks(svg: ElementTree.Element) -> tuple[dict[float, float], dict[float, float]]:
@@ -58,7 +57,7 @@ def test_every_line_has_its_own_style_and_is_in_the_legend_in_order():
     svg = drawn(*(Line(name, [1.0 + i, 0.5 + i]) for i, name in enumerate(names)))
     assert [text for text in texts(svg) if text in names] == names
     pens = [path.get("style") for path in svg.iter(f"{SVG}path") if path.get("class") == "data"]
-    assert pens[: len(names)] == pens[len(names) :]
+    assert pens[::2] == pens[1::2]  # in the legend, and of the curve
     assert len(set(pens)) == len(names)
     assert len(curves(svg)) == len(names)
 
@@ -77,9 +76,7 @@ def test_single_points_and_equal_values_are_drawn_inside_the_picture(ys):
     (points,) = curves(svg)
     _, _, width, height = map(float, svg.get("viewBox", "").split())
     assert all(0 < x < width and 0 < y < height for x, y in points)
-    assert len(list(svg.iter(f"{SVG}circle"))) == (len(ys) == 1)
-    labels = ticks(svg)[1]
-    assert len(labels) >= 2
+    assert len(ticks(svg)[1]) >= 2
 
 
 @given(st.floats(0, 1000), st.floats(0.01, 1000))

@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gptlite.cli.tables import format_table, terminal_width
-from gptlite.config.saved import shortened
-from gptlite.config.yaml import Value, parse_scalar, write
+from gptlite.config.yaml import Value, parse_scalar, shortened, write
 from gptlite.errors import ConfigError
 from gptlite.formatting import Say, abbreviated, clock_time, counted
 from gptlite.runs.compare import RunGroup, find_differing_keys, uncommon_values

@@ -25,7 +25,7 @@ from gptlite.cli.sweep.workers import (
 from gptlite.cli.terminal import emit, next_commands
 from gptlite.cli.train.configs import Configs
 from gptlite.cli.train.options import TrainOptions
-from gptlite.config.grid import SweepAxis, load_points, points, read_axes
+from gptlite.config.grid import Axes, load_points, points, read_axes
 from gptlite.errors import ConfigError, Diverged, Interrupted, Problem, gathered, located
 from gptlite.formatting import Say, and_more
 from gptlite.runs.compare import group_seeds
@@ -64,7 +64,7 @@ def plan_sweep(options: TrainOptions) -> tuple[str, Configs, Sequence[SweepRun]]
     Raises ConfigError with every problem of options and points.
     """
     problems: list[Problem] = options.problems()
-    axes: list[SweepAxis] = []
+    axes: Axes = {}
     with gathered(problems), located("--sweep"):
         axes = read_axes(options.sweep, options.keys_set)
     with gathered(problems):

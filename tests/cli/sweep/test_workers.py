@@ -18,7 +18,7 @@ import pytest
 from gptlite.cli.sweep import workers as module
 from gptlite.cli.sweep.workers import Progress, SweepRun, Worker, environment_for, start, sweep_runs, train_runs
 from gptlite.compute.choice import Choice
-from gptlite.config.grid import SweepAxis, points
+from gptlite.config.grid import points
 from gptlite.config.loading import dump_config
 from gptlite.config.schema import RunConfig
 from gptlite.errors import ConfigError, Interrupted, StorageError
@@ -54,7 +54,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def runs(tmp_path: Path) -> list[SweepRun]:
     """Three runs that have started."""
     cfg = RunConfig().with_values({"run.dir": str(tmp_path)})
-    grid = points([SweepAxis("run.seed", (1, 2, 3))], "s")
+    grid = points({"run.seed": [1, 2, 3]}, "s")
     made = sweep_runs(grid, [cfg.with_values(point.values) for point in grid])
     for run in made:
         run.path.mkdir()
