@@ -103,6 +103,15 @@ def test_a_penalty_makes_seen_tokens_less_likely_for_logits_of_either_sign(penal
         assert got.tolist() == expected
 
 
+def test_top_p_finds_a_nucleus_of_thousands_of_tokens_and_stops_at_exactly_p():
+    assert filtered(keep_top_p, [0.0] * 4, 0.5) == [0.0, 0.0, -math.inf, -math.inf]  # a quarter each
+    logits = np.arange(5000)[None] / -5000  # nearly flat: p needs about p x 5,000 ids
+    weights = np.exp(logits[0])
+    reached = np.cumsum(weights) / weights.sum()
+    for p in (0.01, 0.3, 0.9, 1.0):
+        assert int((keep_top_p(logits, p) > -math.inf).sum()) == min(int((reached < p).sum()) + 1, 5000)
+
+
 LOGITS = np.array([2.0, 1.0, 0.0, -1.0, -math.inf, 0.5, 0.5], np.float32)
 SEEN = np.array([[True, False, True, False, False, True, False]])
 
@@ -147,6 +156,15 @@ def test_draws_follow_the_exact_distribution_of_every_filter(params):
     chi_square = ((counts - expected)[inside] ** 2 / expected[inside]).sum()
     one_in_a_thousand = {1: 10.8, 2: 13.8, 3: 16.3, 4: 18.5, 5: 20.5}  # by degrees of freedom
     assert chi_square < one_in_a_thousand[inside.sum() - 1]
+
+
+def test_each_filter_acts_on_what_the_ones_before_it_left():
+    # After top-k 2 of (1/2, 1/4, 1/8, 1/8), shares are 2/3 and 1/3: top-p 0.6 leaves the first alone; of all, two.
+    logits = np.log([[4.0, 2.0, 1.0, 1.0]])
+    rngs = [np.random.default_rng(i) for i in range(200)]
+    rows = logits.repeat(200, 0)
+    assert set(choose(rows, SampleSection(temperature=1.0, top_k=2, top_p=0.6), rngs)) == {0}
+    assert set(choose(rows, SampleSection(temperature=1.0, top_p=0.6), rngs)) == {0, 1}
 
 
 def test_greedy_choice_applies_the_penalty():
