@@ -1,4 +1,4 @@
-"""The interface of all tokenizers; building one, loading one from a folder; ids as text."""
+"""Building a tokenizer, loading one from a folder; ids as text."""
 
 from __future__ import annotations
 
@@ -6,68 +6,20 @@ import codecs
 import importlib.metadata
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from gptlite.formatting import Say, say_nothing
 from gptlite.storage.sealed_json import read_sealed
 from gptlite.tokenizers.bpe import PATTERN, BpeTokenizer, train_bpe
 from gptlite.tokenizers.char import CharTokenizer
-from gptlite.tokenizers.folder import META_FILE, Ids, not_a_tokenizer
+from gptlite.tokenizers.folder import META_FILE, not_a_tokenizer
+from gptlite.tokenizers.folder import Tokenizer as Tokenizer
 from gptlite.tokenizers.named import NAMES, load_named
 
 if TYPE_CHECKING:
     from gptlite.config.schema import TokenizerSection
 
 Texts = Callable[[], Iterable[str]]
-
-
-class Tokenizer(Protocol):
-    """Text to ids and back. Ids are 0 .. vocab_size - 1; the last is end-of-text, which no text encodes to."""
-
-    @property
-    def kind(self) -> str:
-        """The kind in the config: char, bpe, gpt2 and so on."""
-
-    @property
-    def vocab_size(self) -> int:
-        """The largest id + 1."""
-
-    @property
-    def requested_vocab_size(self) -> int:
-        """The size asked for. It is larger than `vocab_size` if the training text had too few merges."""
-
-    @property
-    def eot_id(self) -> int:
-        """The id of end-of-text: vocab_size - 1."""
-
-    @property
-    def fingerprint(self) -> str:
-        """Hex sha256 over everything that decides ids."""
-
-    def encode(self, text: str | bytes) -> Ids:
-        """Return the ids of a text or its UTF-8, (n,), in any type that holds them. "<|endoftext|>" is no special one.
-
-        Raise DataError, without a place, for characters that have no ids: those unknown to a char tokenizer, and lone
-        surrogates.
-        """
-
-    def last_cut(self, text: bytes) -> int:
-        """Return the last byte at which the halves of a text in UTF-8 have the ids of the whole; 0 if there is none."""
-
-    def known(self, text: str) -> str:
-        """Return the text without the characters that `encode` refuses."""
-
-    def token_bytes(self) -> Sequence[bytes]:
-        """Return the UTF-8 bytes of each of the vocab_size ids; b"" for end-of-text and ids that no text produces."""
-
-    def decode_bytes(self, ids: Iterable[int]) -> bytes:
-        """Return the bytes of all ids, joined. Raise DataError for an id outside the vocabulary."""
-
-    def decode(self, ids: Iterable[int]) -> str:
-        """Return the text of all ids, like `decode_bytes`; bytes that are not UTF-8 become U+FFFD."""
-
-    def files(self) -> dict[str, bytes]:
-        """Return name -> content of the files that `load` and transformers' AutoTokenizer read; always the same."""
 
 
 def build(section: TokenizerSection, characters: str, train_texts: Texts, say: Say = say_nothing) -> Tokenizer:
@@ -80,7 +32,7 @@ def build(section: TokenizerSection, characters: str, train_texts: Texts, say: S
     if section.from_ is not None:
         return load(Path(section.from_))
     if section.kind == "char":
-        return CharTokenizer.of([characters])
+        return CharTokenizer(characters)
     if section.kind == "bpe":
         return train_bpe(train_texts(), section.bpe_vocab_size)
     return load_named(section.kind, say)
