@@ -192,6 +192,11 @@ def replace(path: Path, data: Data | Iterable[Data]) -> None:
     """Replace the content of `path` atomically and durably: readers and power cuts leave the old or the new."""
     temp = temp_name(path)
     write_new(temp, data)
+    move(temp, path)
+
+
+def move(temp: Path, path: Path) -> None:
+    """Rename a synced file durably. A file of that name is replaced; if that fails, `temp` is removed."""
     with storage_errors(path, "replace"):
         try:
             syscall(os.replace, temp, path)

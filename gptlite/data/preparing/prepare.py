@@ -193,10 +193,8 @@ def _finish(
     manifest = Manifest(
         fingerprint=sources.fingerprint,
         sources=tuple(
-            SourceRecord(storable(source.name), n_files, text_bytes, sha256, source.python)
-            for source, n_files, text_bytes, sha256 in zip(
-                sources.sources, corpus.files, corpus.text_bytes, sources.sha256s, strict=True
-            )
+            SourceRecord(storable(source.name), n_files, text_bytes, source.sha256, source.python)
+            for source, n_files, text_bytes in zip(sources.sources, corpus.files, corpus.text_bytes, strict=True)
         ),
         encoding=data.encoding,
         normalize=data.normalize,

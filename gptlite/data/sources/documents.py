@@ -155,22 +155,13 @@ def _split(texts: Iterator[str], path: Path, reading: Reading) -> Iterator[tuple
     if reading.documents == "files":
         return enumerate(split_at(reading.separator or "", texts), 1)
     if reading.documents == "lines":
-        return ((number, line.removesuffix("\n").removesuffix("\r")) for number, line in enumerate(_lines(texts), 1))
+        return ((number, line.removesuffix("\r")) for number, line in enumerate(split_at("\n", texts), 1))
     _, key, read = RECORDS[plain_suffix(path)]
-    return read(path, getattr(reading, key), _lines(texts))
-
-
-def _lines(texts: Iterable[str]) -> Iterator[str]:
-    """Yield the lines of a text with their ends."""
-    for line, after in itertools.pairwise(itertools.chain(split_at("\n", texts), [None])):
-        if line and after is None:
-            yield line
-        elif after is not None:
-            yield f"{line}\n"
+    return read(path, getattr(reading, key), (f"{line}\n" for line in split_at("\n", texts)))
 
 
 def split_at(separator: str, pieces: Iterable[str]) -> Iterator[str]:
-    """Yield the parts between separators, as str.split gives them for the joined pieces.
+    """Yield the parts between separators, as str.split gives them for the joined pieces, but no empty last one.
 
     >>> list(split_at("---", ["a--", "-b"]))
     ['a', 'b']
@@ -183,7 +174,8 @@ def split_at(separator: str, pieces: Iterable[str]) -> Iterator[str]:
             *parts, left = "".join([left, *waiting]).split(separator)
             yield from parts
             waiting, size = [], 0
-    yield from "".join([left, *waiting]).split(separator)
+    *parts, left = "".join([left, *waiting]).split(separator)
+    yield from [*parts, left] if left else parts
 
 
 def describe_skipped(skipped: Skipped) -> str:

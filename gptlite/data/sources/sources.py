@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import glob
 import os
 import platform
 import re
 import sysconfig
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -25,8 +24,8 @@ from gptlite.data.sources.documents import (
     is_skipped,
     read_documents,
 )
-from gptlite.data.sources.file_formats import FORMATS, format_of, is_compressed, open_plain, unreadable
-from gptlite.errors import DataError, StorageError
+from gptlite.data.sources.file_formats import FORMATS, format_of, is_compressed, open_plain
+from gptlite.errors import DataError
 from gptlite.formatting import Say, say_nothing
 from gptlite.storage import files as disk
 
@@ -56,7 +55,7 @@ class Source:
     is_one_file: the user named this very file, so it is never skipped.
     is_for_validation: all of it, as data.val_source asks.
     left_out: hidden files, and folders that gptlite wrote, which are not among the files.
-    sha256s: of the bytes of files, as far as they are known.
+    sha256: of the files that are read; empty until `fingerprint_sources` knows it.
     """
 
     spec: str
@@ -69,7 +68,7 @@ class Source:
     card: named_datasets.Card | None = None
     python: str | None = None
     left_out: Skipped = field(default_factory=Skipped)
-    sha256s: Mapping[Path, str] = field(default_factory=dict)
+    sha256: str = ""
 
     def fetch(self, say: Say = say_nothing) -> None:
         """Download the text of a data set if it is missing; `say` gets the progress. StorageError if that fails."""
@@ -96,6 +95,14 @@ class Source:
         if not has_text:
             raise self.no_text(counts)
 
+    def text_files(self) -> Iterator[Path]:
+        """Yield the files that are read: a single one, and those that may be text. DataError as `open_plain`."""
+        for path in self.files:
+            with open_plain(path) as file:
+                head = file.read(HEAD_BYTES)
+            if self.is_one_file or not is_skipped(head, self.reading):
+                yield path
+
     def name_of(self, path: Path) -> str:
         """Return the path of a file within the source."""
         return path.relative_to(self.root).as_posix()
@@ -106,14 +113,7 @@ class Source:
             return self.card.n_bytes  # it may not be on the disk yet
         if self.reading.documents == "records" or any(map(is_compressed, self.files)):
             return sum(len(piece) for document in self.documents() for piece in document.pieces)
-        sizes = 0
-        for path in self.files:
-            try:
-                with path.open("rb") as file:
-                    is_text = self.is_one_file or not is_skipped(file.read(HEAD_BYTES), self.reading)
-                    sizes += os.fstat(file.fileno()).st_size * is_text
-            except OSError as error:
-                raise unreadable(path, error) from error
+        sizes = sum(path.stat().st_size for path in self.text_files())
         if sizes == 0:
             next(self.documents())  # raises: it knows what there is instead of text
         return sizes
@@ -125,14 +125,8 @@ class Source:
         return DataError(f"there is no text file here{describe_skipped(skipped)}. {advice}", self.spec)
 
 
-def open_source(
-    spec: str,
-    reading: Reading = PLAIN,
-    *,
-    downloads: Path = DOWNLOADS,
-    exclude: Collection[Path] = (),
-) -> Source:
-    """Find the files of `spec`, except those in the folders `exclude`.
+def open_source(spec: str, reading: Reading = PLAIN) -> Source:
+    """Find the files of `spec`.
 
     Files are sorted by their path within the source. A folder and a `**` glob leave out hidden files, runs and prepared
     data sets. A path that exists has priority over the name of a data set. DataError when there is nothing of that
@@ -143,16 +137,16 @@ def open_source(
             return _standard_library(reading)
         path = Path(_absolute_path(spec))
         if path.is_dir():
-            files, left_out = _find_files(path, lambda name: name.startswith("."), exclude)
+            files, left_out = _find_files(path, lambda name: name.startswith("."))
             name = path.name or "root"
             return _not_empty(Source(str(path), name, path, files, reading.of_files(files), left_out=left_out))
         if path.exists():
             return _one_file(path, reading)
         if glob.has_magic(spec):
-            return _not_empty(_glob(path, exclude, reading))
+            return _not_empty(_glob(path, reading))
         card = named_datasets.find_card(spec)
         if card is not None:
-            file = card.file_in(downloads)
+            file = card.file_in(DOWNLOADS)
             reading = reading.of_card(card).of_files([file])
             return Source(spec, spec, file.parent, (file,), reading, is_one_file=True, card=card)
         raise _missing(spec, path)
@@ -184,17 +178,16 @@ def _one_file(path: Path, reading: Reading) -> Source:
     return Source(str(path), path.name, path.parent, (path,), reading.of_files([path]), is_one_file=True)
 
 
-def _glob(pattern: Path, exclude: Collection[Path], reading: Reading) -> Source:
+def _glob(pattern: Path, reading: Reading) -> Source:
     is_fixed = [not glob.has_magic(_ESCAPED.sub("", part)) for part in pattern.parts[:-1]]
     fixed = [*is_fixed, False].index(False)
     root = Path(*(_ESCAPED.sub(r"\1", part) for part in pattern.parts[:fixed]))
-    matches = {Path(name) for name in glob.glob(str(pattern), recursive=True)}
-    folders = {folder for path in matches for folder in path.parents}
-    excluded = folders & {Path(os.path.abspath(folder)) for folder in exclude}
+    matches, outputs = {Path(name) for name in glob.glob(str(pattern), recursive=True)}, set[Path]()
     if "**" in pattern.parts:  # a search; other globs may name a run's files on purpose
-        excluded |= {folder for folder in folders if root in folder.parents and _is_output(folder)}
-    files = _sorted(root, [path for path in matches if path.is_file() and excluded.isdisjoint(path.parents)])
-    outermost = (folder for folder in excluded if excluded.isdisjoint(folder.parents))
+        folders = {folder for path in matches for folder in path.parents if root in folder.parents}
+        outputs = {folder for folder in folders if _is_output(folder)}
+    files = _sorted(root, [path for path in matches if path.is_file() and outputs.isdisjoint(path.parents)])
+    outermost = (folder for folder in outputs if outputs.isdisjoint(folder.parents))
     left_out = Skipped((_OUTPUT, folder.relative_to(root).as_posix()) for folder in outermost)
     name = Path(root.name, *pattern.parts[fixed:]).as_posix()
     return Source(str(pattern), name, root, files, reading.of_files(files), left_out=left_out)
@@ -208,36 +201,34 @@ def _standard_library(reading: Reading) -> Source:
     return _not_empty(Source(PYTHON_STDLIB, PYTHON_STDLIB, root, python, reading.of_files(python), python=version))
 
 
-def _find_files(
-    root: Path, skip: Callable[[str], bool], exclude: Collection[Path] = ()
-) -> tuple[tuple[Path, ...], Skipped]:
+def _find_files(root: Path, skip: Callable[[str], bool]) -> tuple[tuple[Path, ...], Skipped]:
     """Regular files under `root`, also through links, each folder once. `skip` decides by a file's or folder's name.
 
-    The second result: what `skip` left out, the folders in `exclude`, and those that gptlite wrote.
+    The second result: what `skip` left out, and the folders that gptlite wrote.
     """
-    found, left_out = list[Path](), Skipped()
-    visited, to_exclude = {os.path.realpath(root)}, {os.path.realpath(folder) for folder in exclude}
+    found, left_out, visited = list[Path](), Skipped(), {os.path.realpath(root)}
     for here, folders, names in os.walk(root, onerror=_raise, followlinks=True):
-        inside = {name: Path(here, name) for name in [*sorted(folders), *names]}
-        hidden = {name for name in inside if skip(name)}
-        left_out.update(("hidden file", inside[name].relative_to(root).as_posix()) for name in hidden)
-        found += [inside[name] for name in names if name not in hidden and inside[name].is_file()]
         enter = []
-        for name in sorted(set(folders) - hidden):
-            if (real := os.path.realpath(inside[name])) in visited:
-                continue
-            visited.add(real)
-            if real in to_exclude or _is_output(inside[name]):
-                left_out[_OUTPUT, inside[name].relative_to(root).as_posix()] += 1
-            else:
-                enter.append(name)
+        for path in (Path(here, name) for name in [*sorted(folders), *names]):
+            place = path.relative_to(root).as_posix()
+            if skip(path.name):
+                left_out["hidden file", place] += 1
+            elif not path.is_dir():
+                found += [path] if path.is_file() else []
+            elif (real := os.path.realpath(path)) not in visited:
+                visited.add(real)
+                if _is_output(path):
+                    left_out[_OUTPUT, place] += 1
+                else:
+                    enter.append(path.name)
         folders[:] = enter
     return _sorted(root, found), left_out
 
 
 def _is_output(folder: Path) -> bool:
-    """Tell whether gptlite wrote the folder: a run or a prepared data set."""
-    return any(all((folder / name).is_file() for name in names) for names in _OUTPUT_MARKS)
+    """Tell whether gptlite wrote the folder: a run or a prepared data set, perhaps an unfinished one."""
+    is_finished = any(all((folder / name).is_file() for name in names) for names in _OUTPUT_MARKS)
+    return is_finished or disk.TEMP_MARK in folder.name
 
 
 def _raise(error: OSError) -> None:
@@ -277,16 +268,11 @@ def keep_standard_input(stream: BinaryIO, folder: Path = STANDARD_INPUT) -> Path
     """
     disk.make_dirs(folder)
     temp = disk.temp_name(folder / "stdin.txt")
-    try:
-        size, sha256 = disk.write_new(temp, iter(lambda: stream.read(_PIECE), b""))
-        if size == 0:
-            raise DataError("standard input has no text. Send some, as in `cat *.txt | gptlite prepare --data -`.")
-        path = folder / f"stdin-{sha256[:_SHORT]}.txt"
-        if not path.is_file() or disk.file_sha256(path) != sha256:
-            disk.remove_tree(path)
-            disk.replace(folder / ".gitignore", b"*\n")
-            disk.publish(temp, path)
-        return path
-    finally:
-        with contextlib.suppress(StorageError):  # the first error is the one to report
-            disk.remove_tree(temp)
+    size, sha256 = disk.write_new(temp, iter(lambda: stream.read(_PIECE), b""))
+    if size == 0:
+        disk.remove_tree(temp)
+        raise DataError("standard input has no text. Send some, as in `cat *.txt | gptlite prepare --data -`.")
+    path = folder / f"stdin-{sha256[:_SHORT]}.txt"
+    disk.replace(folder / ".gitignore", b"*\n")
+    disk.move(temp, path)
+    return path

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from gptlite.config.schema import DataSection, TokenizerSection
 from gptlite.data.preparing import fingerprint
-from gptlite.data.preparing.fingerprint import HashCache
-from gptlite.data.sources.documents import PLAIN
+from gptlite.data.preparing.fingerprint import HashCache, compute_fingerprint
 from gptlite.errors import DataError
 
 
@@ -62,14 +62,12 @@ def test_a_file_written_just_now_is_not_trusted(tmp_path: Path, reads: list[Path
     assert len(reads) == 2
 
 
-def test_of_a_binary_file_only_the_head_is_read(tmp_path: Path, reads: list[Path]) -> None:
-    (tmp_path / "b").write_bytes(b"\1\0\2")
-    (tmp_path / "t").write_bytes("wide".encode("utf-16"))
-    cache = HashCache(tmp_path, later)
-    assert cache.sha256(tmp_path / "b", PLAIN) is None
-    assert reads == []
-    assert cache.sha256(tmp_path / "t", PLAIN) == hashlib.sha256("wide".encode("utf-16")).hexdigest()
-    assert cache.sha256(tmp_path / "b") == hashlib.sha256(b"\1\0\2").hexdigest()
+def test_of_a_binary_file_in_a_folder_only_the_head_is_read(tmp_path: Path, reads: list[Path]) -> None:
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts/b").write_bytes(b"\1\0\2")
+    (tmp_path / "texts/t").write_bytes("wide".encode("utf-16"))
+    compute_fingerprint(DataSection(source=str(tmp_path / "texts"), dir=str(tmp_path)), TokenizerSection())
+    assert reads == [tmp_path / "texts/t"]
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format_version": 9, "files": 3}', b"\xff", b"[" * 100_000])
@@ -102,6 +100,6 @@ def test_missing_files_are_forgotten_and_errors_name_them(tmp_path: Path) -> Non
     (tmp_path / "a").unlink()
     cache.sha256(tmp_path / "b")
     cache.save()
-    assert list(HashCache(tmp_path)._entries) == [f"any:{tmp_path / 'b'}"]
+    assert list(HashCache(tmp_path)._entries) == [str(tmp_path / "b")]
     with pytest.raises(DataError, match=r"a: the file cannot be read \(No such file or directory\)\. "):
         cache.sha256(tmp_path / "a")

@@ -31,6 +31,7 @@ def test_nfc_composes_and_none_does_not() -> None:
             "utf-8",
             "valid utf-8 at byte 2. It may be cp1252: use data.encoding=cp1252.",
         ),
+        (b"t\xe9", "utf-8", "valid utf-8 at byte 1. It may be cp1252: use data.encoding=cp1252."),
         ("hello".encode("utf-16"), "utf-8", "valid utf-8 at byte 0. It may be utf-16: use data.encoding=utf-16."),
         ("\u00e9t\u00e9".encode(), "ascii", "valid ascii at byte 0. It may be utf-8: use data.encoding=utf-8."),
         (
