@@ -26,16 +26,12 @@ _MAX_RECORD_BYTES = 4096
 _POLL_SECONDS = 0.02
 
 
-class HeldError(RunError):
-    """Another process has the lock."""
-
-
 @contextlib.contextmanager
 def lock(path: Path, holder: str, say: Say | None = None) -> Iterator[None]:
     """Hold an exclusive lock. `holder` tells others which command has it.
 
-    Raise HeldError when any process has it for a second, even this one; StorageError where the file system has no
-    locks; RunError on Windows. With `say`, which gets a line about that, wait for it; its folder is made.
+    Raise RunError when any process has it for a second, even this one, and on Windows; StorageError where the file
+    system has no locks. With `say`, which gets a line about that, wait for it; its folder is made.
     """
     if sys.platform == "win32":
         raise RunError(
@@ -68,7 +64,7 @@ def _open_locked(path: Path, say: Say | None) -> int:
                 if _has_name(fd, path):
                     return fd
             elif time.monotonic() > give_up_at:
-                held = HeldError(f"held by {_holder(fd)}. Wait for it, or stop it.", str(path))
+                held = RunError(f"held by {_holder(fd)}. Wait for it, or stop it.", str(path))
                 if say is None:
                     raise held
                 say(f"waiting: {held}")

@@ -121,7 +121,8 @@ class Source:
     def no_text(self, skipped: Skipped) -> DataError:
         """Return the error for a source without any text."""
         kinds = {kind for kind, _ in skipped}
-        advice = next((advice for _, kind, advice in FORMATS.values() if kind in kinds), "Check the path.")
+        names = ((name.partition(" ")[2], advice) for advice, names in FORMATS.items() for name in names)
+        advice = next((advice for kind, advice in names if kind in kinds), "Check the path.")
         return DataError(f"there is no text file here{describe_skipped(skipped)}. {advice}", self.spec)
 
 
@@ -174,7 +175,7 @@ def _one_file(path: Path, reading: Reading) -> Source:
         raise DataError("this is a pipe or device, and text is read more than once. Save it to a file.", str(path))
     with open_plain(path) as file:
         if known := format_of(file.read(HEAD_BYTES)):
-            raise DataError("this is {} {}. {}".format(*known), str(path))
+            raise DataError("this is {}. {}".format(*known), str(path))
     return Source(str(path), path.name, path.parent, (path,), reading.of_files([path]), is_one_file=True)
 
 

@@ -14,10 +14,9 @@ import pytest
 from gptlite.config.schema import DataSection, TokenizerSection
 from gptlite.data.dataset.batches import Batches
 from gptlite.data.dataset.prepared import ADVICE, Prepared, Split, dtype_for, header, shard_name
-from gptlite.data.preparing.encode import replace_manifest
 from gptlite.data.preparing.prepare import prepare
 from gptlite.errors import Damaged, DataError, RunError
-from gptlite.storage.sealed import MANIFEST, SealedFolder, write_file
+from gptlite.storage.sealed import MANIFEST, SealedFolder, write_file, write_manifest
 from gptlite.storage.sealed_json import dump_sealed
 
 CHAR = TokenizerSection(kind="char")
@@ -43,7 +42,7 @@ def split_of(folder: Path, *shards: list[int], vocab_size: int = 300) -> Split:
     for number, ids in enumerate(shards):
         data = header(vocab_size) + np.array(ids, dtype_for(vocab_size)).tobytes()
         written[shard_name("train", number)] = write_file(folder, shard_name("train", number), data)
-    replace_manifest(folder, {}, written)
+    write_manifest(folder, {}, written)
     return Split(SealedFolder.open(folder, ADVICE), "train", vocab_size)
 
 
