@@ -99,12 +99,6 @@ def read_own(path: Path) -> bytes:
         return file.read()
 
 
-def file_sha256(path: Path) -> str:
-    """Return the hex digest of a file that gptlite wrote. Raise StorageError when it cannot be read."""
-    with storage_errors(path, "read"), open_own(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 class OutFile(contextlib.AbstractContextManager["OutFile"]):
     """An unbuffered file for writing. Written data survives a kill; after `sync` it also survives a power cut."""
 

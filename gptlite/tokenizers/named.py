@@ -61,8 +61,9 @@ def _fill_cache(kind: str, say: Say) -> None:
     for name, sha256 in _FILES[kind].items():
         url = _HOST + name
         path = Path(folder) / hashlib.sha1(url.encode()).hexdigest()  # as tiktoken names it
-        if os.path.isfile(path) and files.file_sha256(path) == sha256:
-            continue
+        with files.storage_errors(path, "read"):
+            if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == sha256:
+                continue
         try:
             download([url], path, sha256, max_bytes=_MAX_BYTES, where=_WHERE, say=say)
         except StorageError as error:

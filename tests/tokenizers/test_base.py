@@ -83,19 +83,6 @@ def test_other_characters_merges_or_patterns_have_other_fingerprints(bpe: BpeTok
     assert len({other.fingerprint for other in others}) == len(others)
 
 
-@pytest.mark.parametrize(("before", "after"), [(b'"abc"', b'"abd"'), (b"char", b"bpe "), (b"abc", b"ab")])
-def test_a_description_that_was_changed_is_refused(before: bytes, after: bytes, saved: Save) -> None:
-    path = saved(CharTokenizer("abc")) / META_FILE
-    path.write_bytes(path.read_bytes().replace(before, after))
-    with pytest.raises(Damaged, match=rf"{META_FILE}: this file changed after it was written: "):
-        load(path.parent)
-
-
-def test_a_missing_description_is_named(tmp_path: Path) -> None:
-    with pytest.raises(Damaged, match=rf"{META_FILE}: this file is missing"):
-        load(tmp_path)
-
-
 @pytest.mark.parametrize("made", KINDS, indirect=True)
 @pytest.mark.parametrize("wrong", [-1, 1000])
 def test_an_id_outside_the_vocabulary_is_refused(made: Tokenizer, wrong: int) -> None:

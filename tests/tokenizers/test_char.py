@@ -33,12 +33,6 @@ def test_decoding_undoes_encoding_of_text_and_its_utf8(texts: list[str]) -> None
         assert tokenizer.decode(ids) == text
 
 
-def test_end_of_text_in_a_text_is_plain_characters() -> None:
-    tokenizer = tokenizer_of("<|endoftext|>")
-    assert tokenizer.eot_id not in tokenizer.encode("<|endoftext|>")
-    assert tokenizer.decode([0, tokenizer.eot_id, 0]) == "<<"
-
-
 def test_every_unknown_character_is_named_with_its_first_place() -> None:
     with pytest.raises(DataError) as caught:
         CharTokenizer("ab").encode("a\u2603b\U0001f600a\u2603")

@@ -82,7 +82,7 @@ def encode_corpus(
 
     DataError where the text changed.
     """
-    encoded, done = Encoded(folder.files), dict(folder.fields["done"])
+    encoded, done = Encoded(folder.files), Counter(folder.fields["done"])
     work = partial(encode_block, tokenizer=tokenizer, mark_documents=corpus.has_several_documents)
     with ThreadPoolExecutor(workers) as pool, ThreadPoolExecutor(1) as measuring:
         for split in reversed(SPLITS):  # so that the validation text is compressed while the training text is encoded
@@ -92,12 +92,11 @@ def encode_corpus(
             ids = map(work, left) if tokenizer.kind == "char" else in_order(pool, work, left, workers * _AHEAD)
             number = sum(name.startswith(f"{split}-") for name in encoded.files)
             while (first := next(ids, None)) is not None:
-                shard = _Shard(itertools.chain([first], ids), shard_tokens)
-                name = shard_name(split, number)
+                shard = _shard(itertools.chain([first], ids), shard_tokens, done, split)
+                name, number = shard_name(split, number), number + 1
                 encoded.files[name] = write_file(
                     folder.path, name, itertools.chain([header(tokenizer.vocab_size)], shard)
                 )
-                number, done[split] = number + 1, done[split] + shard.blocks
                 write_manifest(folder.path, {"done": done}, encoded.files)
             if split == "val":
                 baselines = measuring.submit(encoded.validation.finish)
@@ -105,20 +104,15 @@ def encode_corpus(
     return encoded
 
 
-class _Shard:
-    """The bytes of blocks that together have at least so many ids. blocks: how many were taken."""
-
-    def __init__(self, ids: Iterator[Ids], least: int) -> None:
-        self._ids, self._least = ids, least
-        self.blocks = 0
-
-    def __iter__(self) -> Iterator[memoryview]:
-        tokens = 0
-        for ids in self._ids:
-            tokens, self.blocks = tokens + len(ids), self.blocks + 1
-            yield ids.data
-            if tokens >= self._least:
-                return
+def _shard(ids: Iterable[Ids], least: int, done: Counter[str], split: SplitName) -> Iterator[memoryview]:
+    """Yield the bytes of blocks that together have at least so many ids, and count the blocks of the split."""
+    tokens = 0
+    for block in ids:
+        tokens += len(block)
+        done[split] += 1
+        yield block.data
+        if tokens >= least:
+            return
 
 
 def encode_block(block: list[Part], tokenizer: Tokenizer, *, mark_documents: bool) -> Ids:

@@ -10,14 +10,14 @@ import os
 import re
 import time
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from gptlite.config.schema import DataSection, TokenizerSection
 from gptlite.data.dataset.manifest import manifest_of
-from gptlite.data.dataset.prepared import ADVICE, Prepared, verify_files
+from gptlite.data.dataset.prepared import ADVICE, Prepared
 from gptlite.data.sources.documents import Reading
 from gptlite.data.sources.file_formats import unreadable
 from gptlite.data.sources.sources import Source, open_source
@@ -44,8 +44,8 @@ class HashCache:
     are read again.
     """
 
-    def __init__(self, folder: Path, now_ns: Callable[[], int] = time.time_ns) -> None:
-        self._path, self._now_ns = folder / CACHE_FILE, now_ns
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / CACHE_FILE
         self._saved: dict[str, Any] = {}  # [signature, digest] by path
         with contextlib.suppress(UserError, TypeError, ValueError):  # there is none yet, or it is damaged
             self._saved = dict(read_sealed(self._path).get("files", {}))
@@ -54,7 +54,7 @@ class HashCache:
     def sha256(self, path: Path) -> str:
         """Return the hex digest of a file. DataError when it cannot be read."""
         try:
-            before = _signature(path)
+            before = _signature(path.stat())
             known, digest = self._entries.get(str(path), ("", ""))
             if known == before:
                 return str(digest)
@@ -62,8 +62,7 @@ class HashCache:
             after = path.stat()
         except OSError as error:
             raise unreadable(path, error) from error
-        changed_ns = max(after.st_mtime_ns, after.st_ctime_ns)
-        if _signature(path) == before and self._now_ns() - changed_ns > _SETTLED_NS:
+        if _signature(after) == before and time.time_ns() - max(after.st_mtime_ns, after.st_ctime_ns) > _SETTLED_NS:
             self._entries[str(path)] = [before, digest]
         return digest
 
@@ -209,11 +208,16 @@ def _check_files(path: Path, sources: FingerprintedSources) -> Iterator[tuple[st
         yield MANIFEST, error
         return
     yield MANIFEST, None
-    yield from verify_files(folder)
+    for name in folder.files:
+        damage = None
+        try:
+            folder.check(name)
+        except UserError as error:
+            damage = error
+        yield name, damage
 
 
-def _signature(path: Path) -> str:
-    stat = path.stat()
+def _signature(stat: os.stat_result) -> str:
     return f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns} {stat.st_ino}"
 
 

@@ -214,11 +214,6 @@ def describe_reading(files: Sequence[Path], reading: Reading, *, asked: str | No
 
 def _doubts(files: Sequence[Path], reading: Reading) -> Iterator[str]:
     """Name what was taken as text and may be something else."""
-    if dumps := [path.name for path in files if holds_records(path)]:
-        yield (
-            f"warning: {and_more(dumps, 2)} may hold records, but beside other files each is text. To train on the "
-            "texts in records, choose only files that hold some."
-        )
     if len(files) != 1:
         return
     name, head = files[0].name, next(_read_pieces(files[0]), b"")[:HEAD_BYTES]

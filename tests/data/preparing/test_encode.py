@@ -160,6 +160,7 @@ def test_a_full_disk_at_any_operation_leaves_nothing_that_looks_finished(
                 break
             except StorageError as error:
                 lines.append(str(error))
+                assert list(data.folder.glob("*.tmp-*")) == []
         for made in folders(data):  # the disk was full after it had its name
             assert tree(made) == undisturbed
             files.remove_tree(made)

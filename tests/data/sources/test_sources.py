@@ -93,13 +93,6 @@ def test_a_file_whose_name_looks_like_a_glob_is_a_file(tmp_path: Path) -> None:
     assert texts(tmp_path / "a[1].txt") == {"a[1].txt": "one"}
 
 
-def test_relative_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path, {"a.txt": "a"})
-    monkeypatch.chdir(tmp_path)
-    assert open_source("a.txt").spec == str(tmp_path / "a.txt")
-    assert open_source("*.txt").spec == str(tmp_path / "*.txt")
-
-
 @pytest.mark.parametrize("name", ["a[1]", "what?", "*"])
 def test_the_name_of_the_working_folder_is_no_pattern(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
