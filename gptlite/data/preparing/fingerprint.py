@@ -18,7 +18,7 @@ from typing import Any
 from gptlite.config.schema import DataSection, TokenizerSection
 from gptlite.data.dataset.manifest import manifest_of
 from gptlite.data.dataset.prepared import ADVICE, Prepared
-from gptlite.data.sources.documents import Reading
+from gptlite.data.sources.documents import Reading, is_text_file
 from gptlite.data.sources.file_formats import unreadable
 from gptlite.data.sources.sources import Source, open_source
 from gptlite.errors import DataError, UserError, located
@@ -46,24 +46,29 @@ class HashCache:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / CACHE_FILE
-        self._saved: dict[str, Any] = {}  # [signature, digest] by path
+        # [signature, digest] by encoding and path; None for a digest: the file is not read as text.
+        self._saved: dict[str, Any] = {}
         with contextlib.suppress(UserError, TypeError, ValueError):  # there is none yet, or it is damaged
             self._saved = dict(read_sealed(self._path).get("files", {}))
         self._entries = dict(self._saved)
 
-    def sha256(self, path: Path) -> str:
-        """Return the hex digest of a file. DataError when it cannot be read."""
+    def sha256(self, path: Path, reading: Reading | None = None) -> str | None:
+        """Return the hex digest of a file. DataError when it cannot be read.
+
+        reading: how it is read as one of a folder's; None is returned where `read_documents` then skips it.
+        """
+        key = f"{'any' if reading is None else reading.encoding}:{path}"
         try:
             before = _signature(path.stat())
-            known, digest = self._entries.get(str(path), ("", ""))
+            known, digest = self._entries.get(key, ("", None))
             if known == before:
-                return str(digest)
-            digest = _hash_file(path)
+                return str(digest) if digest else None
+            digest = _hash_file(path) if reading is None or is_text_file(path, reading) else None
             after = path.stat()
         except OSError as error:
             raise unreadable(path, error) from error
         if _signature(after) == before and time.time_ns() - max(after.st_mtime_ns, after.st_ctime_ns) > _SETTLED_NS:
-            self._entries[str(path)] = [before, digest]
+            self._entries[key] = [before, digest]
         return digest
 
     def save(self) -> None:
@@ -74,7 +79,7 @@ class HashCache:
         if self._entries == self._saved:
             return
         files.make_dirs(self._path.parent)
-        self._saved = {key: entry for key, entry in self._entries.items() if os.path.exists(key)}
+        self._saved = {key: entry for key, entry in self._entries.items() if os.path.exists(key.partition(":")[2])}
         write_sealed(self._path, {"files": self._saved})
 
 
@@ -160,7 +165,8 @@ def _hashed(source: Source, cache: HashCache) -> Source:
     """Return the source with its sha256: that of a single file; of several, that of their hashes, one per line."""
     if source.card is not None and not source.files[0].exists():
         return replace(source, sha256=source.card.sha256)  # it is not fetched yet
-    sha256s = [cache.sha256(path) for path in source.text_files()]
+    reading = None if source.is_one_file else source.reading
+    sha256s = [digest for path in source.files if (digest := cache.sha256(path, reading))]
     if source.card is not None:
         source.card.check_sha256(source.files[0], sha256s[0])
     joined = hashlib.sha256("\n".join(sha256s).encode()).hexdigest()

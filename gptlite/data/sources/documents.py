@@ -108,6 +108,12 @@ def is_skipped(head: bytes, reading: Reading) -> bool:
     return format_of(head) is not None or is_binary(head, reading.encoding)
 
 
+def is_text_file(path: Path, reading: Reading) -> bool:
+    """Tell whether a file of a folder is read. DataError as `open_plain`."""
+    with open_plain(path) as file:
+        return not is_skipped(file.read(HEAD_BYTES), reading)
+
+
 def read_documents(
     path: Path, name: str, reading: Reading, skipped: Skipped, *, skip_binary: bool
 ) -> Iterator[Document]:

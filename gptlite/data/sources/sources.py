@@ -21,7 +21,7 @@ from gptlite.data.sources.documents import (
     Reading,
     Skipped,
     describe_skipped,
-    is_skipped,
+    is_text_file,
     read_documents,
 )
 from gptlite.data.sources.file_formats import FORMATS, format_of, is_compressed, open_plain
@@ -95,14 +95,6 @@ class Source:
         if not has_text:
             raise self.no_text(counts)
 
-    def text_files(self) -> Iterator[Path]:
-        """Yield the files that are read: a single one, and those that may be text. DataError as `open_plain`."""
-        for path in self.files:
-            with open_plain(path) as file:
-                head = file.read(HEAD_BYTES)
-            if self.is_one_file or not is_skipped(head, self.reading):
-                yield path
-
     def name_of(self, path: Path) -> str:
         """Return the path of a file within the source."""
         return path.relative_to(self.root).as_posix()
@@ -113,7 +105,8 @@ class Source:
             return self.card.n_bytes  # it may not be on the disk yet
         if self.reading.documents == "records" or any(map(is_compressed, self.files)):
             return sum(len(piece) for document in self.documents() for piece in document.pieces)
-        sizes = sum(path.stat().st_size for path in self.text_files())
+        read = (path for path in self.files if is_text_file(path, self.reading) or self.is_one_file)
+        sizes = sum(path.stat().st_size for path in read)
         if sizes == 0:
             next(self.documents())  # raises: it knows what there is instead of text
         return sizes
@@ -138,13 +131,12 @@ def open_source(spec: str, reading: Reading = PLAIN) -> Source:
             return _standard_library(reading)
         path = Path(_absolute_path(spec))
         if path.is_dir():
-            files, left_out = _find_files(path, lambda name: name.startswith("."))
-            name = path.name or "root"
-            return _not_empty(Source(str(path), name, path, files, reading.of_files(files), left_out=left_out))
+            found, left_out = _find_files(path, lambda name: name.startswith("."))
+            return _several(str(path), path.name or "root", path, found, reading, left_out)
         if path.exists():
             return _one_file(path, reading)
         if glob.has_magic(spec):
-            return _not_empty(_glob(path, reading))
+            return _glob(path, reading)
         card = named_datasets.find_card(spec)
         if card is not None:
             file = card.file_in(DOWNLOADS)
@@ -187,22 +179,38 @@ def _glob(pattern: Path, reading: Reading) -> Source:
     if "**" in pattern.parts:  # a search; other globs may name a run's files on purpose
         folders = {folder for path in matches for folder in path.parents if root in folder.parents}
         outputs = {folder for folder in folders if _is_output(folder)}
-    files = _sorted(root, [path for path in matches if path.is_file() and outputs.isdisjoint(path.parents)])
+    found = [path for path in matches if path.is_file() and outputs.isdisjoint(path.parents)]
     outermost = (folder for folder in outputs if outputs.isdisjoint(folder.parents))
     left_out = Skipped((_OUTPUT, folder.relative_to(root).as_posix()) for folder in outermost)
     name = Path(root.name, *pattern.parts[fixed:]).as_posix()
-    return Source(str(pattern), name, root, files, reading.of_files(files), left_out=left_out)
+    return _several(str(pattern), name, root, found, reading, left_out)
 
 
 def _standard_library(reading: Reading) -> Source:
     root = Path(sysconfig.get_path("stdlib"))
-    files, _ = _find_files(root, _NOT_LIBRARY.__contains__)
-    python = tuple(path for path in files if path.suffix == ".py")
-    version = platform.python_version()
-    return _not_empty(Source(PYTHON_STDLIB, PYTHON_STDLIB, root, python, reading.of_files(python), python=version))
+    found, _ = _find_files(root, _NOT_LIBRARY.__contains__)
+    python = [path for path in found if path.suffix == ".py"]
+    return _several(PYTHON_STDLIB, PYTHON_STDLIB, root, python, reading, Skipped(), platform.python_version())
 
 
-def _find_files(root: Path, skip: Callable[[str], bool]) -> tuple[tuple[Path, ...], Skipped]:
+def _several(
+    spec: str,
+    name: str,
+    root: Path,
+    found: Collection[Path],
+    reading: Reading,
+    left_out: Skipped,
+    python: str | None = None,
+) -> Source:
+    """Return the source of these files, sorted by their path within it as text: the same on every system."""
+    files = tuple(sorted(found, key=lambda path: path.relative_to(root).as_posix()))
+    source = Source(spec, name, root, files, reading.of_files(files), left_out=left_out, python=python)
+    if not files:
+        raise source.no_text(left_out)
+    return source
+
+
+def _find_files(root: Path, skip: Callable[[str], bool]) -> tuple[list[Path], Skipped]:
     """Regular files under `root`, also through links, each folder once. `skip` decides by a file's or folder's name.
 
     The second result: what `skip` left out, and the folders that gptlite wrote.
@@ -210,20 +218,20 @@ def _find_files(root: Path, skip: Callable[[str], bool]) -> tuple[tuple[Path, ..
     found, left_out, visited = list[Path](), Skipped(), {os.path.realpath(root)}
     for here, folders, names in os.walk(root, onerror=_raise, followlinks=True):
         enter = []
-        for path in (Path(here, name) for name in [*sorted(folders), *names]):
-            place = path.relative_to(root).as_posix()
-            if skip(path.name):
-                left_out["hidden file", place] += 1
-            elif not path.is_dir():
+        for at, name in enumerate([*sorted(folders), *names]):
+            path = Path(here, name)
+            if skip(name):
+                left_out["hidden file", path.relative_to(root).as_posix()] += 1
+            elif at >= len(folders):
                 found += [path] if path.is_file() else []
             elif (real := os.path.realpath(path)) not in visited:
                 visited.add(real)
                 if _is_output(path):
-                    left_out[_OUTPUT, place] += 1
+                    left_out[_OUTPUT, path.relative_to(root).as_posix()] += 1
                 else:
-                    enter.append(path.name)
+                    enter.append(name)
         folders[:] = enter
-    return _sorted(root, found), left_out
+    return found, left_out
 
 
 def _is_output(folder: Path) -> bool:
@@ -234,17 +242,6 @@ def _is_output(folder: Path) -> bool:
 
 def _raise(error: OSError) -> None:
     raise error
-
-
-def _sorted(root: Path, files: Collection[Path]) -> tuple[Path, ...]:
-    # By the relative path as text: the same on every system and in every location.
-    return tuple(sorted(files, key=lambda path: path.relative_to(root).as_posix()))
-
-
-def _not_empty(source: Source) -> Source:
-    if not source.files:
-        raise source.no_text(source.left_out)
-    return source
 
 
 def _missing(spec: str, path: Path) -> DataError:

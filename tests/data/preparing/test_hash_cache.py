@@ -98,6 +98,6 @@ def test_missing_files_are_forgotten_and_errors_name_them(tmp_path: Path) -> Non
     (tmp_path / "a").unlink()
     cache.sha256(tmp_path / "b")
     cache.save()
-    assert list(HashCache(tmp_path)._entries) == [str(tmp_path / "b")]
+    assert list(HashCache(tmp_path)._entries) == [f"any:{tmp_path / 'b'}"]
     with pytest.raises(DataError, match=r"a: the file cannot be read \(No such file or directory\)\. "):
         cache.sha256(tmp_path / "a")
