@@ -48,6 +48,10 @@ _ADVICE = {
 _REASONS = {errno.ELOOP: "it is a symbolic link", errno.ENXIO: "it is a folder, a pipe or a device"}
 _ADVICE |= dict.fromkeys((errno.EPERM, errno.EROFS), _ADVICE[errno.EACCES])
 _ADVICE |= dict.fromkeys((errno.ENOTDIR, errno.EISDIR, errno.ENOTEMPTY), _ADVICE[errno.EEXIST])
+_ADVICE |= dict.fromkeys(
+    (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS),
+    "This file system has no file locks, without which two trainings could damage a run; use a folder on another one.",
+)
 _ADVICE[getattr(errno, "EDQUOT", errno.ENOSPC)] = _ADVICE[errno.ENOSPC]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import math
 import os
@@ -14,13 +13,12 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-from gptlite.errors import RunError, StorageError
+from gptlite.errors import RunError
 from gptlite.formatting import Say
 from gptlite.storage import files
 from gptlite.storage.files import storage_errors
 
 _PLAIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS)
 _RETRY_SECONDS = 1.0  # `locked()` has the lock for an instant
 _MAX_RECORD_BYTES = 4096
 _POLL_SECONDS = 0.02
@@ -80,17 +78,8 @@ def _take(fd: int, path: Path) -> bool:
     """Take the lock of an open file if it is free. Raise StorageError where the file system has none."""
     from filelock import lock_descriptor  # unlike FileLock it never makes do with a file that outlives its process
 
-    try:
+    with storage_errors(path, "lock"):
         return lock_descriptor(fd, blocking=False)
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            with storage_errors(path, "lock"):
-                raise
-        raise StorageError(
-            "this file system has no file locks, without which two trainings could damage a run. Use a folder on "
-            "another file system.",
-            str(path),
-        ) from error
 
 
 def _has_name(fd: int, path: Path) -> bool:

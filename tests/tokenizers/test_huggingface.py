@@ -12,11 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from gptlite.tokenizers.base import Tokenizer
+from gptlite.tokenizers.base import Tokenizer, load_named
 from gptlite.tokenizers.bpe import BpeTokenizer
 from gptlite.tokenizers.char import CharTokenizer
 from gptlite.tokenizers.huggingface import find_merges, to_bytes, to_characters
-from gptlite.tokenizers.named import load_named
 
 AWKWARD = [
     "",
