@@ -90,13 +90,19 @@ class Corpus:
 class _Scanned:
     """The result of a first pass: for each document its size, its hash, and the number of its source."""
 
-    def __init__(self) -> None:
+    def __init__(self, sources: tuple[Source, ...]) -> None:
         self.sizes, self.sources, self.digests = array("q"), array("q"), bytearray()
         self.characters = CharacterSet()
         self.longest: list[tuple[str, int]] = []
+        self.files, self.skipped = [0] * len(sources), Skipped()
+        for number, source in enumerate(sources):
+            last = None
+            for document in source.documents(self.skipped):
+                self.files[number] += document.file != last
+                last = document.file
+                self._add(document, number)
 
-    def add(self, document: Document, source: int) -> None:
-        """Read a document."""
+    def _add(self, document: Document, source: int) -> None:
         hashed, size = hashlib.sha256(), 0
         for piece in document.pieces:
             hashed.update(piece)
@@ -116,13 +122,7 @@ def scan(sources: tuple[Source, ...], val_fraction: float, val_max_bytes: int, *
     Where the validation text is a source of its own, documents of the others that equal one of it are left out.
     deduplicate: leave out documents that equal an earlier one, too.
     """
-    files, skipped, found = [0] * len(sources), Skipped(), _Scanned()
-    for number, source in enumerate(sources):
-        last = None
-        for document in source.documents(skipped):
-            files[number] += document.file != last
-            last = document.file
-            found.add(document, number)
+    found = _Scanned(sources)
     every_size, source_of = np.array(found.sizes, np.int64), np.array(found.sources, np.int64)
     for_validation = np.array([source.is_for_validation for source in sources])[source_of]
     digests = np.frombuffer(found.digests, np.dtype((np.void, _DIGEST_BYTES)))
@@ -141,7 +141,7 @@ def scan(sources: tuple[Source, ...], val_fraction: float, val_max_bytes: int, *
     if deduplicate and copies:
         kept = np.zeros_like(kept)
         kept[firsts] = True
-        skipped["duplicate document", ""] += copies
+        found.skipped["duplicate document", ""] += copies
     sizes = every_size[kept]
     if for_validation.any():
         rule = SplitRule("val_source", 0.0, val_fraction, val_max_bytes)
@@ -150,9 +150,9 @@ def scan(sources: tuple[Source, ...], val_fraction: float, val_max_bytes: int, *
         plan = plan_split(document_hashes(digests[kept]), sizes, val_fraction, val_max_bytes)
     corpus = Corpus(
         sources=sources,
-        files=tuple(files),
+        files=tuple(found.files),
         text_bytes=tuple(int(sizes[source_of[kept] == number].sum()) for number in range(len(sources))),
-        skipped=skipped,
+        skipped=found.skipped,
         plan=plan,
         sizes=sizes,
         kept=kept,

@@ -61,7 +61,8 @@ def _parse(text: str, where: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:  # not JSON, nested too deeply, or a number of thousands of digits
         advice = "Correct it, or use data.documents=files to take the file as plain text."
-        raise DataError(f"this is not valid JSON ({error}). {advice}", where) from None
+        reason = f"{error.msg} at character {error.pos}" if isinstance(error, json.JSONDecodeError) else error
+        raise DataError(f"this is not valid JSON ({reason}). {advice}", where) from None
 
 
 def _text_of(record: Any, field: str, where: str) -> str:
