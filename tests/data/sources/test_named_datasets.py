@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from gptlite.cli.prepare import show_named_texts
 from gptlite.config.schema import DataSection, TokenizerSection
@@ -55,16 +54,6 @@ def test_a_failed_download_names_the_url_and_the_place_for_the_file(plays: Path,
         open_source("plays").fetch()
 
 
-def test_of_several_addresses_the_first_that_has_the_text_is_taken(plays: Path, tmp_path: Path) -> None:
-    card = tmp_path / "cards/plays.yaml"
-    url = f"{yaml.safe_load(card.read_text())['urls'][0]}"
-    card.write_text(card.read_text().replace(url, f"{url}.gone, {url}"))
-    lines: list[str] = []
-    open_source("plays").fetch(lines.append)
-    assert Path("data/downloads/plays.txt").read_text() == TEXT
-    assert lines == [f"downloading {url}.gone", f"downloading {url}"]
-
-
 def test_a_prepared_data_set_needs_no_download(
     plays: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serve: Callable[[dict[str, bytes]], str]
 ) -> None:
@@ -90,14 +79,6 @@ def test_a_prepared_data_set_needs_no_download(
     (tmp_path / "own.txt").write_text(TEXT)
     with pytest.raises(StorageError, match=r"^data\.val_source: downloads are forbidden"):
         prepare(DataSection(source="own.txt", val_source="plays", dir="prepared"), tokenizer)
-
-
-@pytest.mark.parametrize("sent", [TEXT + "more", TEXT[:-1] + "!", ""])
-def test_another_text_is_refused_and_not_kept(plays: Path, tmp_path: Path, sent: str) -> None:
-    plays.write_text(sent)
-    with pytest.raises(StorageError, match="sent another file"):
-        open_source("plays").fetch()
-    assert not Path("data").exists()
 
 
 def test_a_file_put_there_by_hand_must_be_the_text(plays: Path, tmp_path: Path) -> None:
