@@ -48,6 +48,10 @@ _ADVICE = {
 _REASONS = {errno.ELOOP: "it is a symbolic link", errno.ENXIO: "it is a folder, a pipe or a device"}
 _ADVICE |= dict.fromkeys((errno.EPERM, errno.EROFS), _ADVICE[errno.EACCES])
 _ADVICE |= dict.fromkeys((errno.ENOTDIR, errno.EISDIR, errno.ENOTEMPTY), _ADVICE[errno.EEXIST])
+_ADVICE |= dict.fromkeys(
+    (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS),
+    "This file system has no file locks, without which two trainings could damage a run; use a folder on another one.",
+)
 _ADVICE[getattr(errno, "EDQUOT", errno.ENOSPC)] = _ADVICE[errno.ENOSPC]
 
 
@@ -97,12 +101,6 @@ def read_own(path: Path) -> bytes:
     """Return the content of a file that gptlite wrote. Raise OSError as `open_own` does."""
     with open_own(path) as file:
         return file.read()
-
-
-def file_sha256(path: Path) -> str:
-    """Return the hex digest of a file that gptlite wrote. Raise StorageError when it cannot be read."""
-    with storage_errors(path, "read"), open_own(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class OutFile(contextlib.AbstractContextManager["OutFile"]):
@@ -192,6 +190,11 @@ def replace(path: Path, data: Data | Iterable[Data]) -> None:
     """Replace the content of `path` atomically and durably: readers and power cuts leave the old or the new."""
     temp = temp_name(path)
     write_new(temp, data)
+    move(temp, path)
+
+
+def move(temp: Path, path: Path) -> None:
+    """Rename a synced file durably. A file of that name is replaced; if that fails, `temp` is removed."""
     with storage_errors(path, "replace"):
         try:
             syscall(os.replace, temp, path)

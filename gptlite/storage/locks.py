@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import math
 import os
@@ -14,28 +13,23 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-from gptlite.errors import RunError, StorageError
+from gptlite.errors import RunError
 from gptlite.formatting import Say
 from gptlite.storage import files
 from gptlite.storage.files import storage_errors
 
 _PLAIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS)
 _RETRY_SECONDS = 1.0  # `locked()` has the lock for an instant
 _MAX_RECORD_BYTES = 4096
 _POLL_SECONDS = 0.02
-
-
-class HeldError(RunError):
-    """Another process has the lock."""
 
 
 @contextlib.contextmanager
 def lock(path: Path, holder: str, say: Say | None = None) -> Iterator[None]:
     """Hold an exclusive lock. `holder` tells others which command has it.
 
-    Raise HeldError when any process has it for a second, even this one; StorageError where the file system has no
-    locks; RunError on Windows. With `say`, which gets a line about that, wait for it; its folder is made.
+    Raise RunError when any process has it for a second, even this one, and on Windows; StorageError where the file
+    system has no locks. With `say`, which gets a line about that, wait for it; its folder is made.
     """
     if sys.platform == "win32":
         raise RunError(
@@ -68,7 +62,7 @@ def _open_locked(path: Path, say: Say | None) -> int:
                 if _has_name(fd, path):
                     return fd
             elif time.monotonic() > give_up_at:
-                held = HeldError(f"held by {_holder(fd)}. Wait for it, or stop it.", str(path))
+                held = RunError(f"held by {_holder(fd)}. Wait for it, or stop it.", str(path))
                 if say is None:
                     raise held
                 say(f"waiting: {held}")
@@ -84,17 +78,8 @@ def _take(fd: int, path: Path) -> bool:
     """Take the lock of an open file if it is free. Raise StorageError where the file system has none."""
     from filelock import lock_descriptor  # unlike FileLock it never makes do with a file that outlives its process
 
-    try:
+    with storage_errors(path, "lock"):
         return lock_descriptor(fd, blocking=False)
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            with storage_errors(path, "lock"):
-                raise
-        raise StorageError(
-            "this file system has no file locks, without which two trainings could damage a run. Use a folder on "
-            "another file system.",
-            str(path),
-        ) from error
 
 
 def _has_name(fd: int, path: Path) -> bool:

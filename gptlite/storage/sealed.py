@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from gptlite.errors import Damaged, StorageError
 from gptlite.storage import files
-from gptlite.storage.sealed_json import dump_sealed, parse_json, read_sealed, seal
+from gptlite.storage.sealed_json import parse_json, read_sealed, seal, write_sealed
 
 MANIFEST = "MANIFEST.json"
 # Parts of a path below the folder, none of which is hidden or leads out of it.
@@ -133,12 +133,13 @@ def _as_json(records: Mapping[str, FileRecord]) -> dict[str, Any]:
 
 def write_file(folder: Path, name: str, data: files.Data | Iterable[files.Data]) -> FileRecord:
     """Write a file of an unfinished folder durably, and return what its manifest says of it."""
+    files.make_dirs((folder / name).parent)
     return FileRecord(*files.write_new(folder / name, data))
 
 
 def write_manifest(folder: Path, fields: Mapping[str, Any], written: Mapping[str, FileRecord]) -> None:
-    """Seal a folder whose files are written and synced; `written` has all of them by name."""
-    files.write_new(folder / MANIFEST, dump_sealed({**fields, "files": _as_json(written)}))
+    """Write or replace the manifest of a folder whose files are written; `written` has all of them by name."""
+    write_sealed(folder / MANIFEST, {**fields, "files": _as_json(written)})
 
 
 def write_folder(
@@ -152,6 +153,8 @@ def write_folder(
     try:
         files.create_dir(temp)
         written = {name: write_file(temp, name, data) for name, data in contents}
+        for below in {(temp / name).parent for name in written} - {temp}:
+            files.sync_dir(below)
         write_manifest(temp, fields, written)
         files.remove_tree(path)
         files.publish(temp, path)

@@ -1,73 +1,49 @@
-"""The interface of all tokenizers; building one, loading one from a folder; ids as text."""
+"""Building a tokenizer, loading one from a folder, and tiktoken's encodings gpt2, cl100k_base, o200k_base; ids as text.
+
+The files of these encodings are kept in tiktoken's cache folder, and are downloaded the first time that one is asked
+for. A tokenizer built from them is saved like every other, and then needs neither.
+"""
 
 from __future__ import annotations
 
 import codecs
+import hashlib
 import importlib.metadata
+import os
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from gptlite.download import download
+from gptlite.errors import Problem, StorageError
 from gptlite.formatting import Say, say_nothing
+from gptlite.storage import files
 from gptlite.storage.sealed_json import read_sealed
 from gptlite.tokenizers.bpe import PATTERN, BpeTokenizer, train_bpe
 from gptlite.tokenizers.char import CharTokenizer
-from gptlite.tokenizers.folder import META_FILE, Ids, not_a_tokenizer
-from gptlite.tokenizers.named import NAMES, load_named
+from gptlite.tokenizers.folder import END_OF_TEXT, META_FILE, not_a_tokenizer
+from gptlite.tokenizers.folder import Tokenizer as Tokenizer
 
 if TYPE_CHECKING:
     from gptlite.config.schema import TokenizerSection
 
 Texts = Callable[[], Iterable[str]]
 
-
-class Tokenizer(Protocol):
-    """Text to ids and back. Ids are 0 .. vocab_size - 1; the last is end-of-text, which no text encodes to."""
-
-    @property
-    def kind(self) -> str:
-        """The kind in the config: char, bpe, gpt2 and so on."""
-
-    @property
-    def vocab_size(self) -> int:
-        """The largest id + 1."""
-
-    @property
-    def requested_vocab_size(self) -> int:
-        """The size asked for. It is larger than `vocab_size` if the training text had too few merges."""
-
-    @property
-    def eot_id(self) -> int:
-        """The id of end-of-text: vocab_size - 1."""
-
-    @property
-    def fingerprint(self) -> str:
-        """Hex sha256 over everything that decides ids."""
-
-    def encode(self, text: str | bytes) -> Ids:
-        """Return the ids of a text or its UTF-8, (n,), in any type that holds them. "<|endoftext|>" is no special one.
-
-        Raise DataError, without a place, for characters that have no ids: those unknown to a char tokenizer, and lone
-        surrogates.
-        """
-
-    def last_cut(self, text: bytes) -> int:
-        """Return the last byte at which the halves of a text in UTF-8 have the ids of the whole; 0 if there is none."""
-
-    def known(self, text: str) -> str:
-        """Return the text without the characters that `encode` refuses."""
-
-    def token_bytes(self) -> Sequence[bytes]:
-        """Return the UTF-8 bytes of each of the vocab_size ids; b"" for end-of-text and ids that no text produces."""
-
-    def decode_bytes(self, ids: Iterable[int]) -> bytes:
-        """Return the bytes of all ids, joined. Raise DataError for an id outside the vocabulary."""
-
-    def decode(self, ids: Iterable[int]) -> str:
-        """Return the text of all ids, like `decode_bytes`; bytes that are not UTF-8 become U+FFFD."""
-
-    def files(self) -> dict[str, bytes]:
-        """Return name -> content of the files that `load` and transformers' AutoTokenizer read; always the same."""
+_HOST = "https://openaipublic.blob.core.windows.net/"
+# Each file's path on the host, and its sha256.
+_FILES = {
+    "gpt2": {
+        "gpt-2/encodings/main/vocab.bpe": "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5",
+        "gpt-2/encodings/main/encoder.json": "196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783",
+    },
+    "cl100k_base": {
+        "encodings/cl100k_base.tiktoken": "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7"
+    },
+    "o200k_base": {"encodings/o200k_base.tiktoken": "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"},
+}
+_MAX_BYTES = 16 << 20  # the largest file has 4 MB
+_WHERE = "tokenizer.kind"
 
 
 def build(section: TokenizerSection, characters: str, train_texts: Texts, say: Say = say_nothing) -> Tokenizer:
@@ -80,7 +56,7 @@ def build(section: TokenizerSection, characters: str, train_texts: Texts, say: S
     if section.from_ is not None:
         return load(Path(section.from_))
     if section.kind == "char":
-        return CharTokenizer.of([characters])
+        return CharTokenizer(characters)
     if section.kind == "bpe":
         return train_bpe(train_texts(), section.bpe_vocab_size)
     return load_named(section.kind, say)
@@ -99,6 +75,44 @@ def fingerprint_inputs(section: TokenizerSection) -> dict[str, Any]:
     return inputs
 
 
+def load_named(kind: str, say: Say = say_nothing) -> BpeTokenizer:
+    """Return a named encoding, with tiktoken's ids. Of its special tokens only end-of-text is kept, so that it is last.
+
+    Raise StorageError, a line per missing file, when they are neither cached nor downloadable.
+    """
+    from tiktoken_ext.openai_public import ENCODING_CONSTRUCTORS  # type: ignore[import-untyped]
+
+    _fill_cache(kind, say)
+    parts = ENCODING_CONSTRUCTORS[kind]()
+    ranks = sorted(parts["mergeable_ranks"], key=parts["mergeable_ranks"].__getitem__)
+    vocab_size = parts["special_tokens"][END_OF_TEXT] + 1
+    return BpeTokenizer(kind, parts["pat_str"], tuple(ranks), vocab_size, vocab_size)
+
+
+def _fill_cache(kind: str, say: Say) -> None:
+    """Put the encoding's files into tiktoken's cache folder, checked, so that tiktoken itself downloads nothing."""
+    default = str(Path(tempfile.gettempdir()) / "data-gym-cache")
+    folder = os.environ.get("TIKTOKEN_CACHE_DIR", os.environ.get("DATA_GYM_CACHE_DIR", default))
+    if not folder:
+        raise StorageError(
+            f"TIKTOKEN_CACHE_DIR is empty, which leaves no folder for the files of {kind}. Set it to a folder.", _WHERE
+        )
+    problems: list[Problem] = []
+    for name, sha256 in _FILES[kind].items():
+        url = _HOST + name
+        path = Path(folder) / hashlib.sha1(url.encode()).hexdigest()  # as tiktoken names it
+        with files.storage_errors(path, "read"):
+            if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == sha256:
+                continue
+        try:
+            download([url], path, sha256, max_bytes=_MAX_BYTES, where=_WHERE, say=say)
+        except StorageError as error:
+            problems += error.problems
+    if problems:
+        advice = f"the files of {kind} are kept in {folder}. Set TIKTOKEN_CACHE_DIR to keep them elsewhere."
+        raise StorageError([*problems, Problem(advice, _WHERE)])
+
+
 def load(folder: Path) -> Tokenizer:
     """Load the tokenizer whose `files` are in `folder`, without a network or a cache.
 
@@ -109,7 +123,7 @@ def load(folder: Path) -> Tokenizer:
     kind = fields.get("kind")
     if kind == CharTokenizer.kind:
         return CharTokenizer.read(fields, path)
-    if kind in ("bpe", *NAMES):
+    if kind in ("bpe", *_FILES):
         return BpeTokenizer.read(fields, path)
     raise not_a_tokenizer(path, f"there is none of kind {str(kind)[:40]}")
 

@@ -19,9 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gptlite.errors import DataError
-from gptlite.storage.sealed_json import dump_sealed
-from gptlite.tokenizers import folder, huggingface
-from gptlite.tokenizers.folder import END_OF_TEXT, META_FILE, checked_ids, not_a_tokenizer
+from gptlite.tokenizers import huggingface
+from gptlite.tokenizers.folder import END_OF_TEXT, Tokenizer, not_a_tokenizer
 
 if TYPE_CHECKING:
     import tiktoken
@@ -63,15 +62,17 @@ _MIN_COUNT = 2  # a pair that occurs only once is not worth a token
 _NOT_IN_UTF8 = bytes([0xC0, 0xC1, *range(0xF5, 0x100)])
 
 
-@dataclass(frozen=True, eq=False)
-class BpeTokenizer:
-    """A Tokenizer. ranks: the bytes of each id, in the order of merging; ids from there to end-of-text are unused."""
+@dataclass(eq=False)
+class BpeTokenizer(Tokenizer):
+    """ranks: the bytes of each id, in the order of merging; ids from there to end-of-text are unused."""
 
     kind: str
     pattern: str
     ranks: tuple[bytes, ...] = field(repr=False)
     vocab_size: int
     requested_vocab_size: int
+    # Each thread has its own encoding: with one for all they would wait for each other in tiktoken's regex engine.
+    _of_thread: threading.local = field(default_factory=threading.local, init=False, repr=False)
 
     @classmethod
     def read(cls, fields: Mapping[str, Any], path: Path) -> BpeTokenizer:
@@ -88,14 +89,6 @@ class BpeTokenizer:
                 if len(ranks) < size <= len(ranks) + _MAX_UNUSED + 1:
                     return cls(kind, pattern, ranks, size, requested)
         raise not_a_tokenizer(path, "its pattern is no text, or its vocab_size does not fit its tokens")
-
-    @property
-    def eot_id(self) -> int:
-        return self.vocab_size - 1
-
-    @cached_property
-    def fingerprint(self) -> str:
-        return folder.fingerprint(self._fields)
 
     def encode(self, text: str | bytes) -> npt.NDArray[np.uint32]:
         """Return the ids of a text, (n,). Raise DataError for lone surrogates and where a named encoding fails."""
@@ -120,41 +113,24 @@ class BpeTokenizer:
         """Return the text without lone surrogates, which have no bytes."""
         return text.encode("utf-8", "ignore").decode()
 
-    def token_bytes(self) -> list[bytes]:
-        return self._tokens
-
-    def decode_bytes(self, ids: Iterable[int]) -> bytes:
-        return b"".join(map(self._tokens.__getitem__, checked_ids(ids, self.vocab_size).tolist()))
-
-    def decode(self, ids: Iterable[int]) -> str:
-        return self.decode_bytes(ids).decode("utf-8", "replace")
-
-    def files(self) -> dict[str, bytes]:
-        return dict(self._files)
-
     @property
     def _encoding(self) -> tiktoken.Encoding:
-        """Return this thread's own: with one for all they would wait for each other in tiktoken's regex engine."""
-        if not hasattr(self._of_thread, "encoding"):
-            self._of_thread.encoding = self._new_encoding()
-        encoding: tiktoken.Encoding = self._of_thread.encoding
-        return encoding
-
-    @cached_property
-    def _of_thread(self) -> threading.local:
-        return threading.local()
-
-    def _new_encoding(self) -> tiktoken.Encoding:
         import tiktoken
 
-        ranks = {token: rank for rank, token in enumerate(self.ranks)}
-        # `encode` allows no special token. With none at all, tiktoken stops at every byte to look for one, and takes
-        # half as long again.
-        special = {END_OF_TEXT: self.eot_id}
-        try:
-            return tiktoken.Encoding(self.kind, pat_str=self.pattern, mergeable_ranks=ranks, special_tokens=special)
-        except ValueError as error:
-            raise DataError("the pattern of the tokenizer is no regular expression. Restore it from a copy.") from error
+        if not hasattr(self._of_thread, "encoding"):
+            ranks = {token: rank for rank, token in enumerate(self.ranks)}
+            # `encode` allows no special token. With none at all, tiktoken stops at every byte to look for one, and
+            # takes half as long again.
+            special = {END_OF_TEXT: self.eot_id}
+            try:
+                self._of_thread.encoding = tiktoken.Encoding(
+                    self.kind, pat_str=self.pattern, mergeable_ranks=ranks, special_tokens=special
+                )
+            except ValueError as error:
+                message = "the pattern of the tokenizer is no regular expression. Restore it from a copy."
+                raise DataError(message) from error
+        encoding: tiktoken.Encoding = self._of_thread.encoding
+        return encoding
 
     @cached_property
     def _tokens(self) -> list[bytes]:
@@ -168,9 +144,8 @@ class BpeTokenizer:
         return {"kind": self.kind, "pattern": self.pattern, "ranks": ranks, **sizes}
 
     @cached_property
-    def _files(self) -> dict[str, bytes]:  # cached: every checkpoint needs them; a large vocabulary takes a second
-        saved = {META_FILE: dump_sealed(self._fields)}
-        return saved | huggingface.bpe_files(self.ranks, self.pattern, self.eot_id)
+    def _for_transformers(self) -> dict[str, bytes]:  # every checkpoint needs it; a large vocabulary takes a second
+        return huggingface.bpe_files(self.ranks, self.pattern, self.eot_id)
 
 
 def last_cut(text: bytes) -> int:

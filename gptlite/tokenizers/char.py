@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from gptlite.errors import DataError
 from gptlite.formatting import counted
-from gptlite.storage.sealed_json import dump_sealed
-from gptlite.tokenizers import folder, huggingface
-from gptlite.tokenizers.folder import META_FILE, Ids, checked_ids, not_a_tokenizer
+from gptlite.tokenizers import huggingface
+from gptlite.tokenizers.folder import Ids, Tokenizer, not_a_tokenizer
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SHOWN = 5  # unknown characters named in one message
@@ -42,46 +40,25 @@ class CharacterSet:
         return "".join(map(chr, np.flatnonzero(self._seen)))
 
 
-@dataclass(frozen=True, eq=False)
-class CharTokenizer:
-    """A Tokenizer. `characters` are distinct and sorted; the id of each is its index."""
+class CharTokenizer(Tokenizer):
+    """The id of each of the `characters`, which are distinct and sorted, is its index."""
 
-    characters: str
-    kind: ClassVar[str] = "char"
+    kind = "char"
 
-    @classmethod
-    def of(cls, texts: Iterable[str]) -> CharTokenizer:
-        """Build a tokenizer that knows every character of `texts`."""
-        found = CharacterSet()
-        for text in texts:
-            found.add(text.encode())
-        return cls(found.sorted())
+    def __init__(self, characters: str) -> None:
+        self.characters = characters
+        self.vocab_size = self.requested_vocab_size = len(characters) + 1
+        self._dtype: type[np.unsignedinteger[Any]] = np.uint16 if self.vocab_size < 1 << 16 else np.uint32
 
     @classmethod
     def read(cls, fields: Mapping[str, Any], path: Path) -> CharTokenizer:
         """Return the tokenizer that the `fields` of a META_FILE describe. Raise Damaged when there can be none."""
         characters = fields.get("characters")
-        if not isinstance(characters, str) or any(a >= b for a, b in pairwise(characters)):
+        if not isinstance(characters, str) or not all(a < b for a, b in pairwise(characters)):
             raise not_a_tokenizer(path, "its characters are not a text of distinct ones in order")
         if _SURROGATE.search(characters):
             raise not_a_tokenizer(path, "half of a surrogate pair is no character")
         return cls(characters)
-
-    @property
-    def vocab_size(self) -> int:
-        return len(self.characters) + 1
-
-    @property
-    def requested_vocab_size(self) -> int:
-        return self.vocab_size
-
-    @property
-    def eot_id(self) -> int:
-        return self.vocab_size - 1
-
-    @cached_property
-    def fingerprint(self) -> str:
-        return folder.fingerprint(self._fields)
 
     def encode(self, text: str | bytes) -> Ids:
         """Return the ids of a text, (n,). Raise DataError that names the unknown characters.
@@ -96,28 +73,11 @@ class CharTokenizer:
             raise self._unknown(code_points, code_points[ids >= self.vocab_size])
         return ids
 
-    def last_cut(self, text: bytes) -> int:
-        return len(text)
-
     def known(self, text: str) -> str:
         return "".join(character for character in text if character in self.characters)
 
-    def token_bytes(self) -> list[bytes]:
-        return self._tokens
-
-    def decode_bytes(self, ids: Iterable[int]) -> bytes:
-        return self.decode(ids).encode()
-
-    def decode(self, ids: Iterable[int]) -> str:
-        array = checked_ids(ids, self.vocab_size)
-        code_points = self._known_code_points[array[array != self.eot_id]]
-        return str(code_points.tobytes(), "utf-32-le")
-
-    def files(self) -> dict[str, bytes]:
-        return {META_FILE: dump_sealed(self._fields), **huggingface.char_files(self.characters)}
-
-    @property
-    def _fields(self) -> dict[str, str]:
+    @cached_property
+    def _fields(self) -> dict[str, Any]:
         return {"kind": self.kind, "characters": self.characters}
 
     @cached_property
@@ -125,19 +85,15 @@ class CharTokenizer:
         return [*(character.encode() for character in self.characters), b""]
 
     @cached_property
-    def _known_code_points(self) -> npt.NDArray[np.uint32]:
-        return _code_points(self.characters).astype("<u4")
+    def _for_transformers(self) -> dict[str, bytes]:
+        return huggingface.char_files(self.characters)
 
     @cached_property
     def _id_of_code_point(self) -> Ids:
-        known = self._known_code_points
-        table = np.full(known[-1] + 2 if len(known) else 1, np.iinfo(self._dtype).max, dtype=self._dtype)
+        known = _code_points(self.characters)
+        table = np.full(int(known.max(initial=0)) + 2, np.iinfo(self._dtype).max, dtype=self._dtype)
         table[known] = np.arange(len(known), dtype=self._dtype)
         return table
-
-    @cached_property
-    def _dtype(self) -> type[np.unsignedinteger[Any]]:
-        return np.uint16 if self.vocab_size < 1 << 16 else np.uint32
 
     def _unknown(self, text: npt.NDArray[np.uint32], unknown: npt.NDArray[np.uint32]) -> DataError:
         """Return the error for a text with these unknown characters."""

@@ -110,7 +110,7 @@ def test_a_file_system_without_locks_is_named_and_no_soft_lock_takes_their_place
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    with pytest.raises(StorageError, match="this file system has no file locks"), locks.lock(tmp_path / ".lock", "x"):
+    with pytest.raises(StorageError, match="This file system has no file locks"), locks.lock(tmp_path / ".lock", "x"):
         pass
 
 

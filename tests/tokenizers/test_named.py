@@ -12,9 +12,8 @@ import tiktoken.load
 from tiktoken_ext import openai_public
 
 from gptlite.errors import StorageError
-from gptlite.tokenizers import named
-from gptlite.tokenizers.base import Tokenizer, load
-from gptlite.tokenizers.named import load_named
+from gptlite.tokenizers import base
+from gptlite.tokenizers.base import Tokenizer, load, load_named
 
 FILES = {
     "gpt2": ["6d1cbeee0f20b3d9449abfede4726ed8212e3aee", "6c7ea1a7e38e3a7f062df639a5b80947f075ffe6"],
@@ -81,7 +80,7 @@ def test_urls_and_checksums_are_those_of_tiktoken(kind: str, monkeypatch: pytest
     monkeypatch.setattr(tiktoken.load, "read_file_cached", read_file_cached)
     with pytest.raises(ValueError, match=r"line|Expecting value"):  # the content is not a vocabulary
         openai_public.ENCODING_CONSTRUCTORS[kind]()
-    assert {named._HOST + name: sha256 for name, sha256 in named._FILES[kind].items()} == asked
+    assert {base._HOST + name: sha256 for name, sha256 in base._FILES[kind].items()} == asked
 
 
 def test_a_missing_file_is_downloaded_into_the_cache_and_one_that_is_there_is_not(
@@ -102,7 +101,7 @@ def test_a_missing_file_is_downloaded_into_the_cache_and_one_that_is_there_is_no
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(cache))
     monkeypatch.setattr(requests, "get", local)
     assert load_named("gpt2").encode("hello world").tolist() == [31373, 995]
-    assert asked == [named._HOST + "gpt-2/encodings/main/encoder.json"]
+    assert asked == [base._HOST + "gpt-2/encodings/main/encoder.json"]
     assert sorted(path.name for path in cache.iterdir()) == sorted(FILES["gpt2"])
 
 
@@ -143,7 +142,7 @@ def test_of_several_special_tokens_only_end_of_text_stays_and_ids_keep_their_gap
     special = {"<|endoftext|>": 258, "<|fim_prefix|>": 259}
     parts = {"pat_str": r"\w+|\W+", "mergeable_ranks": ranks, "special_tokens": special}
     monkeypatch.setitem(openai_public.ENCODING_CONSTRUCTORS, "cl100k_base", lambda: parts)
-    monkeypatch.setattr(named, "_fill_cache", lambda *_: None)
+    monkeypatch.setattr(base, "_fill_cache", lambda *_: None)
     tokenizer = load_named("cl100k_base")
     assert (tokenizer.vocab_size, tokenizer.eot_id) == (259, 258)
     assert tokenizer.encode("ab~").tolist() == [256, 255 - ord("~")]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import mmap
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,21 +28,16 @@ ADVICE = "Restore it, or remove its folder and prepare the text again."
 
 MAGIC, FORMAT_VERSION = b"GPTLITE\0", 2
 _HEADER = struct.Struct("<8sII")
-_DTYPES: dict[int, np.dtype[np.unsignedinteger[Any]]] = {1: np.dtype("<u2"), 2: np.dtype("<u4")}
-
-
-def _dtype_code(vocab_size: int) -> int:
-    return 1 if vocab_size <= 65536 else 2
 
 
 def dtype_for(vocab_size: int) -> np.dtype[np.unsignedinteger[Any]]:
     """Return uint16 if all ids fit, else uint32."""
-    return _DTYPES[_dtype_code(vocab_size)]
+    return np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
 
 
 def header(vocab_size: int) -> bytes:
     """Return the first bytes of each shard."""
-    return _HEADER.pack(MAGIC, FORMAT_VERSION, _dtype_code(vocab_size))
+    return _HEADER.pack(MAGIC, FORMAT_VERSION, dtype_for(vocab_size).itemsize // 2)
 
 
 def shard_name(split: str, number: int) -> str:
@@ -51,51 +45,41 @@ def shard_name(split: str, number: int) -> str:
     return f"{split}-{number:05d}.bin"
 
 
-class MappedShard:
-    """The ids of a shard as a read-only memory map: `ids`, (tokens,).
-
-    Raise Damaged where the file is missing, or has another size or header.
-    """
-
-    def __init__(self, folder: SealedFolder, name: str, vocab_size: int) -> None:
-        self._folder, self._name, dtype = folder, name, dtype_for(vocab_size)
-        with folder.open_file(name) as file, storage_errors(folder.path / name, "map into memory"):
-            if file.read(_HEADER.size) != header(vocab_size):
-                raise folder.damaged(name, "it does not begin as a file of these ids does")
-            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        self._size = len(self._map)
-        self.ids: Ids = np.frombuffer(self._map, dtype, (self._size - _HEADER.size) // dtype.itemsize, _HEADER.size)
-
-    def read(self, start: int, stop: int) -> Ids:
-        """Return a view of ids start .. stop - 1. Raise Damaged where the file was cut, which would kill a process."""
-        if self._map.size() != self._size:
-            raise self._folder.damaged(self._name, "the file was cut while it was in use")
-        return self.ids[start:stop]
-
-
 class Split:
-    """The ids of one split as one sequence, whatever the number of shards."""
+    """The ids of one split as one sequence, whatever the number of shards, which are mapped into memory.
+
+    Raise Damaged where a shard is missing, or has another size or header.
+    """
 
     def __init__(self, folder: SealedFolder, name: SplitName, vocab_size: int) -> None:
         self.where = f"{folder.path} ({name})"
-        self._dtype = dtype_for(vocab_size)
-        names = sorted(file for file in folder.files if file.startswith(f"{name}-"))
-        self._shards = [MappedShard(folder, file, vocab_size) for file in names]
-        self._ends = np.cumsum([len(shard.ids) for shard in self._shards], dtype=np.int64)
-        self.n_tokens = int(self._ends[-1]) if names else 0
+        self._folder, self._dtype = folder, dtype_for(vocab_size)
+        self._shards: list[tuple[str, mmap.mmap, Ids]] = []
+        for shard in sorted(file for file in folder.files if file.startswith(f"{name}-")):
+            with folder.open_file(shard) as file, storage_errors(folder.path / shard, "map into memory"):
+                if file.read(_HEADER.size) != header(vocab_size):
+                    raise folder.damaged(shard, "it does not begin as a file of these ids does")
+                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            count = (len(mapped) - _HEADER.size) // self._dtype.itemsize
+            self._shards.append((shard, mapped, np.frombuffer(mapped, self._dtype, count, _HEADER.size)))
+        self._ends = np.cumsum([len(ids) for _, _, ids in self._shards], dtype=np.int64)
+        self.n_tokens = int(self._ends[-1]) if self._shards else 0
 
     def read(self, start: int, length: int) -> Ids:
-        """Return a copy of ids start .. start + length - 1, (length,). IndexError outside the split."""
+        """Return a copy of ids start .. start + length - 1, (length,). IndexError outside the split.
+
+        Raise Damaged where a file was cut, which would kill the process.
+        """
         check_range(start, length, self.n_tokens)
-        ids = np.empty(length, self._dtype)
-        filled, shard = 0, int(np.searchsorted(self._ends, start, "right"))
-        while filled < length:
-            mapped = self._shards[shard]
-            inside = start + filled - int(self._ends[shard]) + len(mapped.ids)
-            piece = mapped.read(inside, inside + length - filled)
-            ids[filled : filled + len(piece)] = piece
-            filled, shard = filled + len(piece), shard + 1
-        return ids
+        pieces, shard = [np.zeros(0, self._dtype)], int(np.searchsorted(self._ends, start, "right"))
+        while length:
+            name, mapped, ids = self._shards[shard]
+            if mapped.size() != len(mapped):
+                raise self._folder.damaged(name, "the file was cut while it was in use")
+            inside = start - int(self._ends[shard]) + len(ids)
+            pieces.append(ids[inside : inside + length])
+            start, length, shard = start + len(pieces[-1]), length - len(pieces[-1]), shard + 1
+        return np.concatenate(pieces)
 
 
 class Prepared:
@@ -137,18 +121,5 @@ class Prepared:
         check_scorable(self.split("val"))
 
     def verify(self) -> None:
-        """Read every byte. One Damaged names all damaged files."""
-        found = [error for _, error in verify_files(SealedFolder.open(self.path, ADVICE, sizes=False)) if error]
-        if found:
-            raise Damaged([problem for error in found for problem in error.problems])
-
-
-def verify_files(folder: SealedFolder) -> Iterator[tuple[str, Damaged | None]]:
-    """Read every byte of a prepared folder. Yield the name of each file but the manifest, and what is wrong with it."""
-    for name in folder.files:
-        try:
-            folder.check(name)
-        except Damaged as error:
-            yield name, error
-        else:
-            yield name, None
+        """Read every byte. Raise Damaged for the first file that changed."""
+        SealedFolder.open(self.path, ADVICE).verified()

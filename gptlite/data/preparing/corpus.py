@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from gptlite.data.dataset.manifest import SPLITS, SplitName
-from gptlite.data.preparing.split import SplitPlan, document_hashes, plan_split, split_as_given
+from gptlite.data.dataset.manifest import SPLITS, SplitName, SplitRule
+from gptlite.data.preparing.split import SplitPlan, document_hashes, plan_split
 from gptlite.data.sources.documents import Document, Skipped
 from gptlite.data.sources.sources import Source
 from gptlite.errors import DataError
@@ -70,10 +70,9 @@ class Corpus:
         DataError where the text is no longer what was split.
         """
         documents = (document for source in self.sources for document in source.documents())
-        kept = itertools.chain(self.kept.tolist(), itertools.repeat(True))
-        index = -1
-        for index, document in enumerate(itertools.compress(documents, kept)):
-            if index >= len(self.sizes):
+        kept = itertools.compress(documents, itertools.chain(self.kept.tolist(), itertools.repeat(True)))
+        for index, document in itertools.zip_longest(range(len(self.sizes)), kept):
+            if index is None or document is None:
                 raise changed_meanwhile(self.sources)
             if self.plan.cuts[index] == (0 if split == "train" else self.sizes[index]):
                 continue  # it has no such part
@@ -86,37 +85,35 @@ class Corpus:
                     begins = False
             if size != self.sizes[index]:
                 raise changed_meanwhile(self.sources)
-        if index + 1 != len(self.sizes):
-            raise changed_meanwhile(self.sources)
 
 
 class _Scanned:
-    """The result of a first pass: for each document its size, its hash, and whether it is for validation."""
+    """The result of a first pass: for each document its size, its hash, and the number of its source."""
 
-    def __init__(self) -> None:
-        self.sizes, self._for_validation, self._digests = array("q"), array("b"), bytearray()
+    def __init__(self, sources: tuple[Source, ...]) -> None:
+        self.sizes, self.sources, self.digests = array("q"), array("q"), bytearray()
         self.characters = CharacterSet()
         self.longest: list[tuple[str, int]] = []
+        self.files, self.skipped = [0] * len(sources), Skipped()
+        for number, source in enumerate(sources):
+            last = None
+            for document in source.documents(self.skipped):
+                self.files[number] += document.file != last
+                last = document.file
+                self._add(document, number)
 
-    def add(self, document: Document, source: Source) -> None:
-        """Read a document."""
+    def _add(self, document: Document, source: int) -> None:
         hashed, size = hashlib.sha256(), 0
         for piece in document.pieces:
             hashed.update(piece)
             size += len(piece)
             self.characters.add(piece)
-        digest = hashed.digest()
         self.sizes.append(size)
-        self._for_validation.append(source.is_for_validation)
-        self._digests += digest[:_DIGEST_BYTES]
+        self.sources.append(source)
+        self.digests += hashed.digest()[:_DIGEST_BYTES]
         if len(self.longest) < _LONGEST or size > self.longest[-1][1]:
             place = document.file if document.line is None else f"{document.file}:{document.line}"
             self.longest = sorted([*self.longest, (place, size)], key=lambda found: -found[1])[:_LONGEST]
-
-    def arrays(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_], npt.NDArray[np.void]]:
-        """Return the sizes, whether they are for validation, and the digests of all documents: (n,) each."""
-        digests = np.frombuffer(self._digests, np.dtype((np.void, _DIGEST_BYTES)))
-        return np.array(self.sizes, np.int64), np.array(self._for_validation, np.bool_), digests
 
 
 def scan(sources: tuple[Source, ...], val_fraction: float, val_max_bytes: int, *, deduplicate: bool = False) -> Corpus:
@@ -125,18 +122,10 @@ def scan(sources: tuple[Source, ...], val_fraction: float, val_max_bytes: int, *
     Where the validation text is a source of its own, documents of the others that equal one of it are left out.
     deduplicate: leave out documents that equal an earlier one, too.
     """
-    files, ends = [], []
-    skipped, found = Skipped(), _Scanned()
-    for source in sources:
-        names = 0
-        last = None
-        for document in source.documents(skipped):
-            names += document.file != last
-            last = document.file
-            found.add(document, source)
-        files.append(names)
-        ends.append(len(found.sizes))
-    every_size, for_validation, digests = found.arrays()
+    found = _Scanned(sources)
+    every_size, source_of = np.array(found.sizes, np.int64), np.array(found.sources, np.int64)
+    for_validation = np.array([source.is_for_validation for source in sources])[source_of]
+    digests = np.frombuffer(found.digests, np.dtype((np.void, _DIGEST_BYTES)))
     _, group = np.unique(digests, return_inverse=True)  # equal documents have one number
     is_withheld = np.isin(group, group[for_validation]) & ~for_validation
     if is_withheld.any() and (is_withheld | for_validation).all():
@@ -152,17 +141,18 @@ def scan(sources: tuple[Source, ...], val_fraction: float, val_max_bytes: int, *
     if deduplicate and copies:
         kept = np.zeros_like(kept)
         kept[firsts] = True
-        skipped["duplicate document", ""] += copies
+        found.skipped["duplicate document", ""] += copies
     sizes = every_size[kept]
-    if any(source.is_for_validation for source in sources):
-        plan = split_as_given(for_validation[kept], sizes, val_fraction, val_max_bytes)
+    if for_validation.any():
+        rule = SplitRule("val_source", 0.0, val_fraction, val_max_bytes)
+        plan = SplitPlan(rule, np.where(for_validation[kept], 0, sizes))
     else:
         plan = plan_split(document_hashes(digests[kept]), sizes, val_fraction, val_max_bytes)
     corpus = Corpus(
         sources=sources,
-        files=tuple(files),
-        text_bytes=tuple(int(part.sum()) for part in np.split(every_size * kept, ends[:-1])),
-        skipped=skipped,
+        files=tuple(found.files),
+        text_bytes=tuple(int(sizes[source_of[kept] == number].sum()) for number in range(len(sources))),
+        skipped=found.skipped,
         plan=plan,
         sizes=sizes,
         kept=kept,

@@ -13,10 +13,9 @@ import shutil
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -24,8 +23,7 @@ from gptlite.data.dataset.manifest import SPLITS, Baselines, SplitName
 from gptlite.data.dataset.prepared import dtype_for, header, shard_name
 from gptlite.data.preparing.baselines import BaselineMeter
 from gptlite.data.preparing.corpus import Corpus, Part
-from gptlite.storage.sealed import MANIFEST, FileRecord, write_file
-from gptlite.storage.sealed_json import write_sealed
+from gptlite.storage.sealed import FileRecord, SealedFolder, write_file, write_manifest
 from gptlite.tokenizers.base import Tokenizer
 from gptlite.tokenizers.bpe import last_cut
 from gptlite.tokenizers.char import CharacterSet
@@ -48,27 +46,18 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
-@dataclass(frozen=True)
 class Encoded:
     """The files of an unfinished folder by name, and what was noticed while the text was encoded.
 
-    text_bytes: of each split. val_only: characters that only the validation text has. baselines: of the validation
-    text. forced_cuts: places where a text was cut although that may have changed ids.
+    text_bytes: of each split. trained: the characters of the training text. baselines: of the validation text.
+    forced_cuts: places where a text was cut although that may have changed ids.
     """
 
-    files: Mapping[str, FileRecord]
-    text_bytes: Mapping[SplitName, int]
-    val_only: str
     baselines: Baselines
-    forced_cuts: int
 
-
-class _Notes:
-    """What is noticed of the blocks of a text."""
-
-    def __init__(self, corpus: Corpus) -> None:
-        self.text_bytes, self.forced_cuts = Counter[SplitName](), 0
-        self.trained, self.baselines = CharacterSet(), BaselineMeter()
+    def __init__(self, files: Mapping[str, FileRecord]) -> None:
+        self.files, self.text_bytes, self.forced_cuts = dict(files), Counter[SplitName](), 0
+        self.trained, self.validation = CharacterSet(), BaselineMeter()
 
     def take(self, split: SplitName, found: Iterable[list[Part]]) -> Iterator[list[Part]]:
         """Yield the blocks of a split again."""
@@ -76,7 +65,7 @@ class _Notes:
             self.text_bytes[split] += sum(len(part.text) for part in block)
             self.forced_cuts += sum(part.forced for part in block)
             for part in block:
-                (self.trained.add if split == "train" else self.baselines.feed)(part.text)
+                (self.trained.add if split == "train" else self.validation.feed)(part.text)
             yield block
 
 
@@ -87,60 +76,43 @@ def free_bytes(folder: Path) -> int:
 
 
 def encode_corpus(
-    folder: Path,
-    corpus: Corpus,
-    tokenizer: Tokenizer,
-    written: Mapping[str, FileRecord],
-    done: Mapping[str, int],
-    *,
-    workers: int = 1,
-    shard_tokens: int = SHARD_TOKENS,
+    folder: SealedFolder, corpus: Corpus, tokenizer: Tokenizer, *, workers: int = 1, shard_tokens: int = SHARD_TOKENS
 ) -> Encoded:
-    """Write the shards of both splits into `folder`, after those that are `written`, which have the `done` blocks.
+    """Write the shards of both splits into an unfinished folder, after those that it has.
 
     DataError where the text changed.
     """
-    records, n_done, notes = dict(written), dict(done), _Notes(corpus)
+    encoded, done = Encoded(folder.files), Counter(folder.fields["done"])
     work = partial(encode_block, tokenizer=tokenizer, mark_documents=corpus.has_several_documents)
     with ThreadPoolExecutor(workers) as pool, ThreadPoolExecutor(1) as measuring:
         for split in reversed(SPLITS):  # so that the validation text is compressed while the training text is encoded
-            found = notes.take(split, blocks(corpus.parts(split), tokenizer.last_cut))
-            left = itertools.islice(found, n_done[split], None)
+            found = encoded.take(split, blocks(corpus.parts(split), tokenizer.last_cut))
+            left = itertools.islice(found, done[split], None)
             # Looking characters up costs less than handing blocks to other threads.
             ids = map(work, left) if tokenizer.kind == "char" else in_order(pool, work, left, workers * _AHEAD)
-            number = sum(name.startswith(f"{split}-") for name in records)
+            number = sum(name.startswith(f"{split}-") for name in encoded.files)
             while (first := next(ids, None)) is not None:
-                shard = _Shard(itertools.chain([first], ids), shard_tokens)
-                name = shard_name(split, number)
-                records[name] = write_file(folder, name, itertools.chain([header(tokenizer.vocab_size)], shard))
-                number, n_done[split] = number + 1, n_done[split] + shard.blocks
-                replace_manifest(folder, {"done": n_done}, records)
+                shard = _shard(itertools.chain([first], ids), shard_tokens, done, split)
+                name, number = shard_name(split, number), number + 1
+                encoded.files[name] = write_file(
+                    folder.path, name, itertools.chain([header(tokenizer.vocab_size)], shard)
+                )
+                write_manifest(folder.path, {"done": done}, encoded.files)
             if split == "val":
-                baselines = measuring.submit(notes.baselines.finish)
-        val_only = "".join(sorted(set(corpus.characters).difference(notes.trained.sorted())))
-        return Encoded(records, notes.text_bytes, val_only, baselines.result(), notes.forced_cuts)
+                baselines = measuring.submit(encoded.validation.finish)
+        encoded.baselines = baselines.result()
+    return encoded
 
 
-class _Shard:
-    """The bytes of blocks that together have at least so many ids. blocks: how many were taken."""
-
-    def __init__(self, ids: Iterator[Ids], least: int) -> None:
-        self._ids, self._least = ids, least
-        self.blocks = 0
-
-    def __iter__(self) -> Iterator[memoryview]:
-        tokens = 0
-        for ids in self._ids:
-            tokens, self.blocks = tokens + len(ids), self.blocks + 1
-            yield ids.data
-            if tokens >= self._least:
-                return
-
-
-def replace_manifest(folder: Path, fields: Mapping[str, Any], records: Mapping[str, FileRecord]) -> None:
-    """Write or replace the manifest of an unfinished folder."""
-    listed = {name: vars(records[name]) for name in sorted(records)}
-    write_sealed(folder / MANIFEST, {**fields, "files": listed})
+def _shard(ids: Iterable[Ids], least: int, done: Counter[str], split: SplitName) -> Iterator[memoryview]:
+    """Yield the bytes of blocks that together have at least so many ids, and count the blocks of the split."""
+    tokens = 0
+    for block in ids:
+        tokens += len(block)
+        done[split] += 1
+        yield block.data
+        if tokens >= least:
+            return
 
 
 def encode_block(block: list[Part], tokenizer: Tokenizer, *, mark_documents: bool) -> Ids:

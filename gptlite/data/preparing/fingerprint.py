@@ -10,17 +10,16 @@ import os
 import re
 import time
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from gptlite.config.schema import DataSection, TokenizerSection
 from gptlite.data.dataset.manifest import manifest_of
-from gptlite.data.dataset.prepared import ADVICE, Prepared, verify_files
-from gptlite.data.sources.charset import HEAD_BYTES
-from gptlite.data.sources.documents import Reading, is_skipped
-from gptlite.data.sources.file_formats import open_plain, unreadable
+from gptlite.data.dataset.prepared import ADVICE, Prepared
+from gptlite.data.sources.documents import Reading, is_text_file
+from gptlite.data.sources.file_formats import unreadable
 from gptlite.data.sources.sources import Source, open_source
 from gptlite.errors import DataError, UserError, located
 from gptlite.storage import files
@@ -45,8 +44,8 @@ class HashCache:
     are read again.
     """
 
-    def __init__(self, folder: Path, now_ns: Callable[[], int] = time.time_ns) -> None:
-        self._path, self._now_ns = folder / CACHE_FILE, now_ns
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / CACHE_FILE
         # [signature, digest] by encoding and path; None for a digest: the file is not read as text.
         self._saved: dict[str, Any] = {}
         with contextlib.suppress(UserError, TypeError, ValueError):  # there is none yet, or it is damaged
@@ -60,16 +59,15 @@ class HashCache:
         """
         key = f"{'any' if reading is None else reading.encoding}:{path}"
         try:
-            before = _signature(path)
-            match self._entries.get(key):
-                case [str(known), (str() | None) as digest] if known == before:
-                    return digest
-            digest = _hash_file(path) if reading is None or not _is_skipped(path, reading) else None
+            before = _signature(path.stat())
+            known, digest = self._entries.get(key, ("", None))
+            if known == before:
+                return str(digest) if digest else None
+            digest = _hash_file(path) if reading is None or is_text_file(path, reading) else None
             after = path.stat()
         except OSError as error:
             raise unreadable(path, error) from error
-        changed_ns = max(after.st_mtime_ns, after.st_ctime_ns)
-        if _signature(path) == before and self._now_ns() - changed_ns > _SETTLED_NS:
+        if _signature(after) == before and time.time_ns() - max(after.st_mtime_ns, after.st_ctime_ns) > _SETTLED_NS:
             self._entries[key] = [before, digest]
         return digest
 
@@ -87,13 +85,12 @@ class HashCache:
 
 @dataclass(frozen=True, eq=False)
 class FingerprintedSources:
-    """Opened sources, their content hashes, and the fingerprint of the data set that is made from them.
+    """Opened sources with their content hashes, and the fingerprint of the data set that is made from them.
 
     The location of the text does not change the fingerprint; the names of its files do.
     """
 
     sources: tuple[Source, ...]
-    sha256s: tuple[str, ...]
     fingerprint: str
 
     @property
@@ -129,11 +126,11 @@ def clean_name(name: str) -> str:
 
 def open_sources(data: DataSection) -> tuple[Source, ...]:
     """Open data.source, then data.val_source. DataError as `open_source`."""
-    reading, exclude = Reading.of(data), (data.folder,)
-    sources = [open_source(spec, reading, exclude=exclude) for spec in data.sources]
+    reading = Reading.of(data)
+    sources = [open_source(spec, reading) for spec in data.sources]
     for spec in data.val_sources:
         with located("data.val_source", at="data.source"):
-            found = open_source(spec, reading, exclude=exclude)
+            found = open_source(spec, reading)
         sources.append(replace(found, is_for_validation=True))
     return tuple(sources)
 
@@ -141,12 +138,11 @@ def open_sources(data: DataSection) -> tuple[Source, ...]:
 def fingerprint_sources(data: DataSection, tokenizer: TokenizerSection, cache: HashCache) -> FingerprintedSources:
     """Open and hash the sources; the hash of a data set that is not on this disk is known. As `open_source`."""
     sources = tuple(_hashed(source, cache) for source in open_sources(data))
-    sha256s = tuple(map(_combined_sha256, sources))
     inputs: dict[str, Any] = {
         "version": _RECIPE_VERSION,
         "sources": [
-            [source.name, source.python, sha256, source.is_for_validation, source.reading.fingerprint_fields]
-            for source, sha256 in zip(sources, sha256s, strict=True)
+            [each.name, each.python, each.sha256, each.is_for_validation, each.reading.fingerprint_fields]
+            for each in sources
         ],
         "encoding": codecs.lookup(data.encoding).name,
         "normalize": data.normalize,
@@ -157,7 +153,7 @@ def fingerprint_sources(data: DataSection, tokenizer: TokenizerSection, cache: H
         "tokenizer": fingerprint_inputs(tokenizer),
     }
     fingerprint = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
-    return FingerprintedSources(sources, sha256s, fingerprint)
+    return FingerprintedSources(sources, fingerprint)
 
 
 def compute_fingerprint(data: DataSection, tokenizer: TokenizerSection) -> str:
@@ -166,28 +162,27 @@ def compute_fingerprint(data: DataSection, tokenizer: TokenizerSection) -> str:
 
 
 def _hashed(source: Source, cache: HashCache) -> Source:
-    """Return the source with the sha256 of each of its files that is read and on this disk."""
+    """Return the source with its sha256: that of a single file; of several, that of their hashes, one per line."""
     if source.card is not None and not source.files[0].exists():
-        return source  # it is not fetched yet
+        return replace(source, sha256=source.card.sha256)  # it is not fetched yet
     reading = None if source.is_one_file else source.reading
-    found = ((path, cache.sha256(path, reading)) for path in source.files)
-    hashed = replace(source, sha256s={path: sha256 for path, sha256 in found if sha256 is not None})
+    sha256s = [digest for path in source.files if (digest := cache.sha256(path, reading))]
     if source.card is not None:
-        source.card.check_sha256(source.files[0], hashed.sha256s[source.files[0]])
-    return hashed
+        source.card.check_sha256(source.files[0], sha256s[0])
+    joined = hashlib.sha256("\n".join(sha256s).encode()).hexdigest()
+    return replace(source, sha256=sha256s[0] if source.is_one_file else joined)
 
 
-def _combined_sha256(source: Source) -> str:
-    """Return the sha256 of a single file; of several, that of their hashes, one per line, in their order."""
-    if source.is_one_file:
-        return source.card.sha256 if source.card is not None else source.sha256s[source.files[0]]
-    return hashlib.sha256("\n".join(source.sha256s.values()).encode()).hexdigest()
+def _find_folders(sources: FingerprintedSources, parent: Path) -> list[Path]:
+    """Return the folders in `parent` that are named after these sources, those with a manifest first."""
+    found = (path for path in parent.glob(f"[!.]*-{sources.short}") if path.is_dir())
+    return sorted(found, key=lambda path: (not (path / MANIFEST).exists(), path))
 
 
 def find_finished(sources: FingerprintedSources, parent: Path) -> Prepared | None:
     """Open the folder in `parent` that was made from these sources. DataError if only its name says so."""
-    found = sorted(path.parent for path in parent.glob(f"[!.]*-{sources.short}/{MANIFEST}"))
-    if not found:
+    found = _find_folders(sources, parent)
+    if not found or not (found[0] / MANIFEST).exists():
         return None
     prepared = Prepared(found[0])
     sources.check(prepared.manifest.fingerprint, prepared.path)
@@ -202,14 +197,13 @@ def check_prepared(
     The files are read as they are asked for, and nothing is written. DataError if the text is not prepared.
     """
     sources = fingerprint_sources(data, tokenizer, HashCache(data.folder))
-    found = sorted(path for path in data.folder.glob(f"[!.]*-{sources.short}") if path.is_dir())
+    found = _find_folders(sources, data.folder)
     if not found:
         raise DataError(
             f"the text is not prepared with these keys: there is no folder *-{sources.short}. Prepare it first.",
             str(data.folder),
         )
-    folder = next((path for path in found if (path / MANIFEST).exists()), found[0])
-    return folder, _check_files(folder, sources)
+    return found[0], _check_files(found[0], sources)
 
 
 def _check_files(path: Path, sources: FingerprintedSources) -> Iterator[tuple[str, UserError | None]]:
@@ -220,19 +214,19 @@ def _check_files(path: Path, sources: FingerprintedSources) -> Iterator[tuple[st
         yield MANIFEST, error
         return
     yield MANIFEST, None
-    yield from verify_files(folder)
+    for name in folder.files:
+        damage = None
+        try:
+            folder.check(name)
+        except UserError as error:
+            damage = error
+        yield name, damage
 
 
-def _signature(path: Path) -> str:
-    stat = path.stat()
+def _signature(stat: os.stat_result) -> str:
     return f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns} {stat.st_ino}"
 
 
 def _hash_file(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _is_skipped(path: Path, reading: Reading) -> bool:
-    with open_plain(path) as file:
-        return is_skipped(file.read(HEAD_BYTES), reading)

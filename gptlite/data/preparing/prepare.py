@@ -23,13 +23,13 @@ from gptlite.data.dataset.manifest import Manifest, SourceRecord, SplitRecord, T
 from gptlite.data.dataset.prepared import ADVICE, TOKENIZER_FOLDER, Prepared, Split
 from gptlite.data.dataset.tokens import Tokens, count_ids, find_id
 from gptlite.data.preparing.corpus import Corpus, changed_meanwhile, scan
-from gptlite.data.preparing.encode import Encoded, encode_corpus, learning_text, replace_manifest
+from gptlite.data.preparing.encode import Encoded, encode_corpus, learning_text
 from gptlite.data.preparing.fingerprint import FingerprintedSources, HashCache, find_finished, fingerprint_sources
 from gptlite.data.sources.documents import describe_reading, describe_skipped
 from gptlite.errors import DataError, StorageError, UserError
 from gptlite.formatting import Say, and_more, counted, say_nothing
 from gptlite.storage import files, locks
-from gptlite.storage.sealed import MANIFEST, SealedFolder, write_file
+from gptlite.storage.sealed import MANIFEST, SealedFolder, write_folder, write_manifest
 from gptlite.tokenizers.base import Tokenizer, build, label, load
 
 _MERGES, _CHARACTERS = 8, 20  # that the report names
@@ -129,9 +129,7 @@ def _describe(corpus: Corpus, data: DataSection) -> Iterator[str]:
 
 def _check_characters(tokenizer: Tokenizer, corpus: Corpus) -> None:
     """DataError that names the characters of the text without an id."""
-    if tokenizer.kind != "char":
-        return  # the others know every byte
-    unknown = sorted(set(corpus.characters).difference(tokenizer.known(corpus.characters)))
+    unknown = [character for character in corpus.characters if not tokenizer.known(character)]
     if unknown:
         names = and_more([f"{character!r} (U+{ord(character):04X})" for character in unknown], _SHOWN)
         raise DataError(
@@ -149,9 +147,7 @@ def _unfinished(folder: Path) -> SealedFolder | None:
     """Return the folder of a killed process that can be continued: what it wrote is still the same."""
     for path in _leftovers(folder):
         try:
-            found = SealedFolder.open(path, ADVICE)
-            for name in found.files:
-                found.check(name)
+            found = SealedFolder.open(path, ADVICE).verified()
         except UserError:
             continue
         if "done" in found.fields:
@@ -167,11 +163,8 @@ def _begin(folder: Path, tokenizer: Tokenizer) -> SealedFolder:
     for leftover in _leftovers(folder):
         files.remove_tree(leftover)
     temp = files.temp_name(folder)
-    files.make_dirs(temp / TOKENIZER_FOLDER)
-    contents = {f"{TOKENIZER_FOLDER}/{name}": content for name, content in sorted(tokenizer.files().items())}
-    written = {name: write_file(temp, name, content) for name, content in contents.items()}
-    files.sync_dir(temp / TOKENIZER_FOLDER)
-    replace_manifest(temp, {"done": {"train": 0, "val": 0}}, written)
+    contents = ((f"{TOKENIZER_FOLDER}/{name}", content) for name, content in sorted(tokenizer.files().items()))
+    write_folder(temp, {"done": {"train": 0, "val": 0}}, contents)
     return SealedFolder.open(temp, ADVICE)
 
 
@@ -185,7 +178,7 @@ def _finish(
             f"warning: tokenizer.vocab_size is {tokenizer.requested_vocab_size}, but the training text has only merges "
             f"for {tokenizer.vocab_size} ids. Give more text to get more."
         )
-    encoded = encode_corpus(folder.path, corpus, tokenizer, folder.files, folder.fields["done"], workers=workers)
+    encoded = encode_corpus(folder, corpus, tokenizer, workers=workers)
     whole = SealedFolder.open(folder.path, ADVICE)
     train, val = (Split(whole, name, tokenizer.vocab_size) for name in ("train", "val"))
     end = tokenizer.eot_id if corpus.has_several_documents else None
@@ -193,10 +186,8 @@ def _finish(
     manifest = Manifest(
         fingerprint=sources.fingerprint,
         sources=tuple(
-            SourceRecord(storable(source.name), n_files, text_bytes, sha256, source.python)
-            for source, n_files, text_bytes, sha256 in zip(
-                sources.sources, corpus.files, corpus.text_bytes, sources.sha256s, strict=True
-            )
+            SourceRecord(storable(source.name), n_files, text_bytes, source.sha256, source.python)
+            for source, n_files, text_bytes in zip(sources.sources, corpus.files, corpus.text_bytes, strict=True)
         ),
         encoding=data.encoding,
         normalize=data.normalize,
@@ -210,7 +201,7 @@ def _finish(
         baselines=encoded.baselines,
         report=make_report(corpus, encoded, tokenizer, count),
     )
-    replace_manifest(folder.path, dataclasses.asdict(manifest), encoded.files)
+    write_manifest(folder.path, dataclasses.asdict(manifest), encoded.files)
 
 
 def record_split(tokens: Tokens, text_bytes: int, end: int | None) -> SplitRecord:
@@ -229,7 +220,7 @@ def choose_start_id(corpus: Corpus, encoded: Encoded, tokenizer: Tokenizer, coun
     if corpus.has_several_documents:
         return tokenizer.eot_id
     newline = next((i for i, piece in enumerate(tokenizer.token_bytes()) if piece == b"\n"), None)
-    if newline is not None and ("\n" not in encoded.val_only if tokenizer.kind == "char" else count()[newline]):
+    if newline is not None and ("\n" in encoded.trained.sorted() if tokenizer.kind == "char" else count()[newline]):
         return newline
     return int(count().argmax())
 
@@ -237,13 +228,14 @@ def choose_start_id(corpus: Corpus, encoded: Encoded, tokenizer: Tokenizer, coun
 def make_report(corpus: Corpus, encoded: Encoded, tokenizer: Tokenizer, count: CountIds) -> TextReport:
     """Return the report on a corpus that was encoded."""
     is_char = tokenizer.kind == "char"  # then nothing has to be counted
-    used = len(corpus.characters) - len(encoded.val_only) if is_char else int((count() > 0)[:-1].sum())
+    trained = encoded.trained.sorted()
+    val_only = "".join(sorted(set(corpus.characters).difference(trained)))
     return TextReport(
         copies=corpus.copies,
         longest=tuple((storable(place), size) for place, size in corpus.longest),
-        used_ids=used,
-        val_only=encoded.val_only[:_CHARACTERS],
-        n_val_only=len(encoded.val_only),
+        used_ids=len(trained) if is_char else int((count() > 0)[:-1].sum()),
+        val_only=val_only[:_CHARACTERS],
+        n_val_only=len(val_only),
         merges=() if is_char else _merges(count(), tokenizer),
         forced_cuts=encoded.forced_cuts,
         withheld=corpus.withheld,

@@ -84,14 +84,6 @@ def plan_split(
     return plan("tail_of_each_document", float(tail), cuts)
 
 
-def split_as_given(
-    for_validation: npt.NDArray[np.bool_], sizes: npt.NDArray[np.int64], val_fraction: float, val_max_bytes: int
-) -> SplitPlan:
-    """Return the split of documents that are for validation or not, and of these sizes in bytes: both (n,)."""
-    rule = SplitRule("val_source", 0.0, val_fraction, val_max_bytes)
-    return SplitPlan(rule, np.where(for_validation, 0, sizes))
-
-
 def _hash_threshold(
     hashes: npt.NDArray[np.float64], sizes: npt.NDArray[np.int64], val_fraction: float, val_max_bytes: int
 ) -> float:

@@ -12,6 +12,7 @@ from gptlite.errors import DataError
 
 _BINARY = "this is not text but binary data: it has NUL characters. Choose a text file."
 HEAD_BYTES = 8192  # of a file are enough to see whether it is binary
+_FEW = 8  # bytes beside ASCII, from which no encoding is guessed
 # The encodings that people have: among all that there are, a guess from little text is luck.
 _COMMON = ["cp1252", "cp1251", "koi8_r", "cp1253", "cp932", "euc_jp", "gb18030", "big5", "euc_kr"]
 
@@ -121,8 +122,9 @@ def likely_encoding(raw: bytes) -> str | None:
         return "utf-8"
     if sum(char > "\x7f" for char in text) > 2 * damaged:
         return None  # damaged UTF-8: any 8-bit encoding would turn its valid characters into wrong ones
-    if 3 * len(raw.translate(None, bytes(range(128)))) <= len(raw):
-        return "cp1252"  # of so few, a guess is luck, and most texts with few others than ASCII are Western European
+    n_others = len(raw.translate(None, bytes(range(128))))
+    if n_others < _FEW or 2 * n_others <= len(raw):
+        return "cp1252"  # a guess is luck, and most texts with few others than ASCII are Western European
     from charset_normalizer import from_bytes  # takes a tenth of a second
 
     best = from_bytes(raw, cp_isolation=_COMMON).best()

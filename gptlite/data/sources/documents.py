@@ -108,6 +108,12 @@ def is_skipped(head: bytes, reading: Reading) -> bool:
     return format_of(head) is not None or is_binary(head, reading.encoding)
 
 
+def is_text_file(path: Path, reading: Reading) -> bool:
+    """Tell whether a file of a folder is read. DataError as `open_plain`."""
+    with open_plain(path) as file:
+        return not is_skipped(file.read(HEAD_BYTES), reading)
+
+
 def read_documents(
     path: Path, name: str, reading: Reading, skipped: Skipped, *, skip_binary: bool
 ) -> Iterator[Document]:
@@ -126,7 +132,7 @@ def read_documents(
     head = next(raw, b"")
     if skip_binary and is_skipped(head[:HEAD_BYTES], reading):
         known = format_of(head)
-        skipped[known[1] if known else "binary file", name] += 1
+        skipped[known[0].partition(" ")[2] if known else "binary file", name] += 1
         return
     pieces = itertools.chain([head], raw)
     texts = decode_pieces(pieces, reading.encoding, reading.normalize, str(path), errors=reading.errors)
@@ -155,22 +161,13 @@ def _split(texts: Iterator[str], path: Path, reading: Reading) -> Iterator[tuple
     if reading.documents == "files":
         return enumerate(split_at(reading.separator or "", texts), 1)
     if reading.documents == "lines":
-        return ((number, line.removesuffix("\n").removesuffix("\r")) for number, line in enumerate(_lines(texts), 1))
+        return ((number, line.removesuffix("\r")) for number, line in enumerate(split_at("\n", texts), 1))
     _, key, read = RECORDS[plain_suffix(path)]
-    return read(path, getattr(reading, key), _lines(texts))
-
-
-def _lines(texts: Iterable[str]) -> Iterator[str]:
-    """Yield the lines of a text with their ends."""
-    for line, after in itertools.pairwise(itertools.chain(split_at("\n", texts), [None])):
-        if line and after is None:
-            yield line
-        elif after is not None:
-            yield f"{line}\n"
+    return read(path, getattr(reading, key), (f"{line}\n" for line in split_at("\n", texts)))
 
 
 def split_at(separator: str, pieces: Iterable[str]) -> Iterator[str]:
-    """Yield the parts between separators, as str.split gives them for the joined pieces.
+    """Yield the parts between separators, as str.split gives them for the joined pieces, but no empty last one.
 
     >>> list(split_at("---", ["a--", "-b"]))
     ['a', 'b']
@@ -183,7 +180,8 @@ def split_at(separator: str, pieces: Iterable[str]) -> Iterator[str]:
             *parts, left = "".join([left, *waiting]).split(separator)
             yield from parts
             waiting, size = [], 0
-    yield from "".join([left, *waiting]).split(separator)
+    *parts, left = "".join([left, *waiting]).split(separator)
+    yield from [*parts, left] if left else parts
 
 
 def describe_skipped(skipped: Skipped) -> str:

@@ -6,6 +6,7 @@ import gzip
 import io
 import lzma
 import re
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,50 +15,54 @@ from typing import IO, Any, BinaryIO
 
 from gptlite.errors import DataError
 
-_SAVE = "Save the text as a .txt file first."
-_UNPACK = "Unpack the archive first."
-_CHOOSE = "Choose a text file."
-# By a regular expression for the first bytes: article and name of the format, and the advice. The first match counts.
+# By advice, the name of each format and a regular expression for the first bytes of a file. The first match counts.
 FORMATS = {
-    rb"%PDF-": ("a", "PDF file", _SAVE),
-    rb"\{\\rtf": ("an", "RTF file", _SAVE),
-    rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": ("an", "old Word or other Office file", _SAVE),
     # A zip file begins with a header of 30 bytes and the name of its first member. EPUB and OpenDocument store
     # `mimetype` there, uncompressed; Office writes the names of its folders nearly as early.
-    rb"PK\x03\x04.{26}mimetypeapplication/epub": ("an", "EPUB file", _SAVE),
-    rb"PK\x03\x04.{26}mimetypeapplication/vnd\.oasis": ("an", "OpenDocument file", _SAVE),
-    rb"PK\x03\x04.*word/": ("a", "Word file", _SAVE),
-    rb"PK\x03\x04.*ppt/": ("a", "PowerPoint file", _SAVE),
-    rb"PK\x03\x04.*xl/": ("an", "Excel file", "Save the table as .csv first."),
-    rb"PK(\x03\x04|\x05\x06)": ("a", "zip archive", _UNPACK),
-    rb"7z\xbc\xaf\x27\x1c": ("a", "7z archive", _UNPACK),
-    rb"Rar!\x1a\x07": ("a", "RAR archive", _UNPACK),
-    rb".{257}ustar": ("a", "tar archive", _UNPACK),
-    rb"BZh[1-9]1AY&SY": ("a", "bzip2 file", _UNPACK),
-    rb"\x1f\x8b\x08": ("a", "gzip file", "Let the name end in .gz."),
-    rb"\xfd7zXZ\x00": ("an", "xz file", "Let the name end in .xz."),
-    rb"\x28\xb5\x2f\xfd": ("a", "Zstandard file", "Let the name end in .zst."),
-    rb"PAR1": ("a", "Parquet file", "Save the texts as JSON Lines (.jsonl) first."),
-    rb"\x89PNG|\xff\xd8\xff|GIF8[79]a|II\*\x00|MM\x00\*|RIFF.{4}WEBP|\x00\x00\x00.ftyp(heic|mif1|avif)": (
-        "an",
-        "image",
-        _CHOOSE,
-    ),
-    rb"ID3[\x02-\x04]|\xff\xfb|OggS\x00|fLaC\x00|RIFF.{4}(WAVE|AVI )|\x00\x00\x00.ftyp|\x1aE\xdf\xa3": (
-        "an",
-        "audio or video file",
-        _CHOOSE,
-    ),
+    "Save the text as a .txt file first.": {
+        "a PDF file": rb"%PDF-",
+        "an RTF file": rb"\{\\rtf",
+        "an old Word or other Office file": rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
+        "an EPUB file": rb"PK\x03\x04.{26}mimetypeapplication/epub",
+        "an OpenDocument file": rb"PK\x03\x04.{26}mimetypeapplication/vnd\.oasis",
+        "a Word file": rb"PK\x03\x04.*word/",
+        "a PowerPoint file": rb"PK\x03\x04.*ppt/",
+    },
+    "Save the texts as .csv or JSON Lines (.jsonl) first.": {
+        "an Excel file": rb"PK\x03\x04.*xl/",
+        "a Parquet file": rb"PAR1",
+    },
+    "Unpack the archive first.": {
+        "a zip archive": rb"PK(\x03\x04|\x05\x06)",
+        "a 7z archive": rb"7z\xbc\xaf\x27\x1c",
+        "a RAR archive": rb"Rar!\x1a\x07",
+        "a tar archive": rb".{257}ustar",
+        "a bzip2 file": rb"BZh[1-9]1AY&SY",
+    },
+    "Let the name end in .gz, .xz or .zst.": {
+        "a gzip file": rb"\x1f\x8b\x08",
+        "an xz file": rb"\xfd7zXZ\x00",
+        "a Zstandard file": rb"\x28\xb5\x2f\xfd",
+    },
+    "Choose a text file.": {
+        "an image": rb"\x89PNG|\xff\xd8\xff|GIF8[79]a|II\*\x00|MM\x00\*|RIFF.{4}WEBP|\x00\x00\x00.ftyp(heic|mif1|avif)",
+        "an audio or video file": rb"ID3[\2-\4]|\xff\xfb|OggS\0|fLaC\0|RIFF.{4}(WAVE|AVI )|\0\0\0.ftyp|\x1aE\xdf\xa3",
+    },
 }
 
 
-def format_of(head: bytes) -> tuple[str, str, str] | None:
-    """Return article, name and advice for a file with these first bytes; None for text and for what is unknown.
+def format_of(head: bytes) -> tuple[str, str] | None:
+    """Return name and advice for a file with these first bytes; None for text and for what is unknown.
 
-    >>> format_of(b"%PDF-1.7")[:2], format_of(b"Portable documents")
-    (('a', 'PDF file'), None)
+    >>> format_of(b"%PDF-1.7"), format_of(b"Portable documents")
+    (('a PDF file', 'Save the text as a .txt file first.'), None)
     """
-    return next((found for start, found in FORMATS.items() if re.match(start, head, re.DOTALL)), None)
+    found = ((name, advice) for advice, names in FORMATS.items() for name in names if _begins(head, names[name]))
+    return next(found, None)
+
+
+def _begins(head: bytes, start: bytes) -> bool:
+    return re.match(start, head, re.DOTALL) is not None
 
 
 def _open_zst(path: Path, mode: str) -> IO[bytes]:
@@ -89,19 +94,15 @@ def open_plain(path: Path) -> Iterator[BinaryIO]:
 
     DataError where it cannot be read, is not what its ending says, or ends too early.
     """
+    zstd_error = getattr(sys.modules.get("zstandard"), "ZstdError", EOFError)  # its package may not be installed
     try:
         with _OPENERS.get(path.suffix.lower(), open)(path, "rb") as file:
             yield file
-    except EOFError:
-        raise DataError("the compressed file ends too early. Download or copy it again.", str(path)) from None
-    except Exception as error:
-        if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile):
-            raise unreadable(path, error) from error
-        # ZstdError by its name: its package may not be installed.
-        if isinstance(error, OSError | lzma.LZMAError | zlib.error) or type(error).__name__ == "ZstdError":
-            message = f"this is not a valid {path.suffix} file ({error}). Check it, or rename it."
-            raise DataError(message, str(path)) from None
-        raise
+    except (gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError, zstd_error) as error:
+        message = f"this is not a valid {path.suffix} file ({error}). Copy or download it again, or rename it."
+        raise DataError(message, str(path)) from None
+    except OSError as error:
+        raise unreadable(path, error) from error
 
 
 def unreadable(path: Path, error: OSError) -> DataError:

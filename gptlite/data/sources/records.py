@@ -59,14 +59,10 @@ def rows(path: Path, column: str, lines: Iterable[str], *, delimiter: str) -> It
 def _parse(text: str, where: str) -> Any:
     try:
         return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise DataError(
-            f"this is not valid JSON ({error.msg} at character {error.pos}). Correct it, or use data.documents=files "
-            "to take the file as plain text.",
-            where,
-        ) from None
-    except (RecursionError, ValueError):  # a number of thousands of digits
-        raise DataError("this JSON is nested too deeply or has too long a number. Correct it.", where) from None
+    except (ValueError, RecursionError) as error:  # not JSON, nested too deeply, or a number of thousands of digits
+        advice = "Correct it, or use data.documents=files to take the file as plain text."
+        reason = f"{error.msg} at character {error.pos}" if isinstance(error, json.JSONDecodeError) else error
+        raise DataError(f"this is not valid JSON ({reason}). {advice}", where) from None
 
 
 def _text_of(record: Any, field: str, where: str) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import glob
 import os
 import platform
 import re
 import sysconfig
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -22,11 +21,11 @@ from gptlite.data.sources.documents import (
     Reading,
     Skipped,
     describe_skipped,
-    is_skipped,
+    is_text_file,
     read_documents,
 )
-from gptlite.data.sources.file_formats import FORMATS, format_of, is_compressed, open_plain, unreadable
-from gptlite.errors import DataError, StorageError
+from gptlite.data.sources.file_formats import FORMATS, format_of, is_compressed, open_plain
+from gptlite.errors import DataError
 from gptlite.formatting import Say, say_nothing
 from gptlite.storage import files as disk
 
@@ -56,7 +55,7 @@ class Source:
     is_one_file: the user named this very file, so it is never skipped.
     is_for_validation: all of it, as data.val_source asks.
     left_out: hidden files, and folders that gptlite wrote, which are not among the files.
-    sha256s: of the bytes of files, as far as they are known.
+    sha256: of the files that are read; empty until `fingerprint_sources` knows it.
     """
 
     spec: str
@@ -69,7 +68,7 @@ class Source:
     card: named_datasets.Card | None = None
     python: str | None = None
     left_out: Skipped = field(default_factory=Skipped)
-    sha256s: Mapping[Path, str] = field(default_factory=dict)
+    sha256: str = ""
 
     def fetch(self, say: Say = say_nothing) -> None:
         """Download the text of a data set if it is missing; `say` gets the progress. StorageError if that fails."""
@@ -106,14 +105,8 @@ class Source:
             return self.card.n_bytes  # it may not be on the disk yet
         if self.reading.documents == "records" or any(map(is_compressed, self.files)):
             return sum(len(piece) for document in self.documents() for piece in document.pieces)
-        sizes = 0
-        for path in self.files:
-            try:
-                with path.open("rb") as file:
-                    is_text = self.is_one_file or not is_skipped(file.read(HEAD_BYTES), self.reading)
-                    sizes += os.fstat(file.fileno()).st_size * is_text
-            except OSError as error:
-                raise unreadable(path, error) from error
+        read = (path for path in self.files if is_text_file(path, self.reading) or self.is_one_file)
+        sizes = sum(path.stat().st_size for path in read)
         if sizes == 0:
             next(self.documents())  # raises: it knows what there is instead of text
         return sizes
@@ -121,18 +114,13 @@ class Source:
     def no_text(self, skipped: Skipped) -> DataError:
         """Return the error for a source without any text."""
         kinds = {kind for kind, _ in skipped}
-        advice = next((advice for _, kind, advice in FORMATS.values() if kind in kinds), "Check the path.")
+        names = ((name.partition(" ")[2], advice) for advice, names in FORMATS.items() for name in names)
+        advice = next((advice for kind, advice in names if kind in kinds), "Check the path.")
         return DataError(f"there is no text file here{describe_skipped(skipped)}. {advice}", self.spec)
 
 
-def open_source(
-    spec: str,
-    reading: Reading = PLAIN,
-    *,
-    downloads: Path = DOWNLOADS,
-    exclude: Collection[Path] = (),
-) -> Source:
-    """Find the files of `spec`, except those in the folders `exclude`.
+def open_source(spec: str, reading: Reading = PLAIN) -> Source:
+    """Find the files of `spec`.
 
     Files are sorted by their path within the source. A folder and a `**` glob leave out hidden files, runs and prepared
     data sets. A path that exists has priority over the name of a data set. DataError when there is nothing of that
@@ -143,16 +131,15 @@ def open_source(
             return _standard_library(reading)
         path = Path(_absolute_path(spec))
         if path.is_dir():
-            files, left_out = _find_files(path, lambda name: name.startswith("."), exclude)
-            name = path.name or "root"
-            return _not_empty(Source(str(path), name, path, files, reading.of_files(files), left_out=left_out))
+            found, left_out = _find_files(path, lambda name: name.startswith("."))
+            return _several(str(path), path.name or "root", path, found, reading, left_out)
         if path.exists():
             return _one_file(path, reading)
         if glob.has_magic(spec):
-            return _not_empty(_glob(path, exclude, reading))
+            return _glob(path, reading)
         card = named_datasets.find_card(spec)
         if card is not None:
-            file = card.file_in(downloads)
+            file = card.file_in(DOWNLOADS)
             reading = reading.of_card(card).of_files([file])
             return Source(spec, spec, file.parent, (file,), reading, is_one_file=True, card=card)
         raise _missing(spec, path)
@@ -180,79 +167,81 @@ def _one_file(path: Path, reading: Reading) -> Source:
         raise DataError("this is a pipe or device, and text is read more than once. Save it to a file.", str(path))
     with open_plain(path) as file:
         if known := format_of(file.read(HEAD_BYTES)):
-            raise DataError("this is {} {}. {}".format(*known), str(path))
+            raise DataError("this is {}. {}".format(*known), str(path))
     return Source(str(path), path.name, path.parent, (path,), reading.of_files([path]), is_one_file=True)
 
 
-def _glob(pattern: Path, exclude: Collection[Path], reading: Reading) -> Source:
+def _glob(pattern: Path, reading: Reading) -> Source:
     is_fixed = [not glob.has_magic(_ESCAPED.sub("", part)) for part in pattern.parts[:-1]]
     fixed = [*is_fixed, False].index(False)
     root = Path(*(_ESCAPED.sub(r"\1", part) for part in pattern.parts[:fixed]))
-    matches = {Path(name) for name in glob.glob(str(pattern), recursive=True)}
-    folders = {folder for path in matches for folder in path.parents}
-    excluded = folders & {Path(os.path.abspath(folder)) for folder in exclude}
+    matches, outputs = {Path(name) for name in glob.glob(str(pattern), recursive=True)}, set[Path]()
     if "**" in pattern.parts:  # a search; other globs may name a run's files on purpose
-        excluded |= {folder for folder in folders if root in folder.parents and _is_output(folder)}
-    files = _sorted(root, [path for path in matches if path.is_file() and excluded.isdisjoint(path.parents)])
-    outermost = (folder for folder in excluded if excluded.isdisjoint(folder.parents))
+        folders = {folder for path in matches for folder in path.parents if root in folder.parents}
+        outputs = {folder for folder in folders if _is_output(folder)}
+    found = [path for path in matches if path.is_file() and outputs.isdisjoint(path.parents)]
+    outermost = (folder for folder in outputs if outputs.isdisjoint(folder.parents))
     left_out = Skipped((_OUTPUT, folder.relative_to(root).as_posix()) for folder in outermost)
     name = Path(root.name, *pattern.parts[fixed:]).as_posix()
-    return Source(str(pattern), name, root, files, reading.of_files(files), left_out=left_out)
+    return _several(str(pattern), name, root, found, reading, left_out)
 
 
 def _standard_library(reading: Reading) -> Source:
     root = Path(sysconfig.get_path("stdlib"))
-    files, _ = _find_files(root, _NOT_LIBRARY.__contains__)
-    python = tuple(path for path in files if path.suffix == ".py")
-    version = platform.python_version()
-    return _not_empty(Source(PYTHON_STDLIB, PYTHON_STDLIB, root, python, reading.of_files(python), python=version))
+    found, _ = _find_files(root, _NOT_LIBRARY.__contains__)
+    python = [path for path in found if path.suffix == ".py"]
+    return _several(PYTHON_STDLIB, PYTHON_STDLIB, root, python, reading, Skipped(), platform.python_version())
 
 
-def _find_files(
-    root: Path, skip: Callable[[str], bool], exclude: Collection[Path] = ()
-) -> tuple[tuple[Path, ...], Skipped]:
+def _several(
+    spec: str,
+    name: str,
+    root: Path,
+    found: Collection[Path],
+    reading: Reading,
+    left_out: Skipped,
+    python: str | None = None,
+) -> Source:
+    """Return the source of these files, sorted by their path within it as text: the same on every system."""
+    files = tuple(sorted(found, key=lambda path: path.relative_to(root).as_posix()))
+    source = Source(spec, name, root, files, reading.of_files(files), left_out=left_out, python=python)
+    if not files:
+        raise source.no_text(left_out)
+    return source
+
+
+def _find_files(root: Path, skip: Callable[[str], bool]) -> tuple[list[Path], Skipped]:
     """Regular files under `root`, also through links, each folder once. `skip` decides by a file's or folder's name.
 
-    The second result: what `skip` left out, the folders in `exclude`, and those that gptlite wrote.
+    The second result: what `skip` left out, and the folders that gptlite wrote.
     """
-    found, left_out = list[Path](), Skipped()
-    visited, to_exclude = {os.path.realpath(root)}, {os.path.realpath(folder) for folder in exclude}
+    found, left_out, visited = list[Path](), Skipped(), {os.path.realpath(root)}
     for here, folders, names in os.walk(root, onerror=_raise, followlinks=True):
-        inside = {name: Path(here, name) for name in [*sorted(folders), *names]}
-        hidden = {name for name in inside if skip(name)}
-        left_out.update(("hidden file", inside[name].relative_to(root).as_posix()) for name in hidden)
-        found += [inside[name] for name in names if name not in hidden and inside[name].is_file()]
         enter = []
-        for name in sorted(set(folders) - hidden):
-            if (real := os.path.realpath(inside[name])) in visited:
-                continue
-            visited.add(real)
-            if real in to_exclude or _is_output(inside[name]):
-                left_out[_OUTPUT, inside[name].relative_to(root).as_posix()] += 1
-            else:
-                enter.append(name)
+        for at, name in enumerate([*sorted(folders), *names]):
+            path = Path(here, name)
+            if skip(name):
+                left_out["hidden file", path.relative_to(root).as_posix()] += 1
+            elif at >= len(folders):
+                found += [path] if path.is_file() else []
+            elif (real := os.path.realpath(path)) not in visited:
+                visited.add(real)
+                if _is_output(path):
+                    left_out[_OUTPUT, path.relative_to(root).as_posix()] += 1
+                else:
+                    enter.append(name)
         folders[:] = enter
-    return _sorted(root, found), left_out
+    return found, left_out
 
 
 def _is_output(folder: Path) -> bool:
-    """Tell whether gptlite wrote the folder: a run or a prepared data set."""
-    return any(all((folder / name).is_file() for name in names) for names in _OUTPUT_MARKS)
+    """Tell whether gptlite wrote the folder: a run or a prepared data set, perhaps an unfinished one."""
+    is_finished = any(all((folder / name).is_file() for name in names) for names in _OUTPUT_MARKS)
+    return is_finished or disk.TEMP_MARK in folder.name
 
 
 def _raise(error: OSError) -> None:
     raise error
-
-
-def _sorted(root: Path, files: Collection[Path]) -> tuple[Path, ...]:
-    # By the relative path as text: the same on every system and in every location.
-    return tuple(sorted(files, key=lambda path: path.relative_to(root).as_posix()))
-
-
-def _not_empty(source: Source) -> Source:
-    if not source.files:
-        raise source.no_text(source.left_out)
-    return source
 
 
 def _missing(spec: str, path: Path) -> DataError:
@@ -277,16 +266,11 @@ def keep_standard_input(stream: BinaryIO, folder: Path = STANDARD_INPUT) -> Path
     """
     disk.make_dirs(folder)
     temp = disk.temp_name(folder / "stdin.txt")
-    try:
-        size, sha256 = disk.write_new(temp, iter(lambda: stream.read(_PIECE), b""))
-        if size == 0:
-            raise DataError("standard input has no text. Send some, as in `cat *.txt | gptlite prepare --data -`.")
-        path = folder / f"stdin-{sha256[:_SHORT]}.txt"
-        if not path.is_file() or disk.file_sha256(path) != sha256:
-            disk.remove_tree(path)
-            disk.replace(folder / ".gitignore", b"*\n")
-            disk.publish(temp, path)
-        return path
-    finally:
-        with contextlib.suppress(StorageError):  # the first error is the one to report
-            disk.remove_tree(temp)
+    size, sha256 = disk.write_new(temp, iter(lambda: stream.read(_PIECE), b""))
+    if size == 0:
+        disk.remove_tree(temp)
+        raise DataError("standard input has no text. Send some, as in `cat *.txt | gptlite prepare --data -`.")
+    path = folder / f"stdin-{sha256[:_SHORT]}.txt"
+    disk.replace(folder / ".gitignore", b"*\n")
+    disk.move(temp, path)
+    return path

@@ -128,12 +128,6 @@ def test_a_text_shorter_than_a_block_names_the_largest_block_size_that_works(n_t
         assert Batches(counting(n_tokens), n_tokens - 1, 8, seed=1).rows(0)[0].shape == (8, n_tokens - 1)
 
 
-def test_one_token_cannot_be_scored() -> None:
-    message = r"^train: the text has 1 token, but scoring needs at least 2\. Give more text\.$"
-    with pytest.raises(DataError, match=message):
-        EvalWindows(counting(1), 8)
-
-
 def test_a_text_from_an_unknown_place_has_an_error_without_one() -> None:
     with pytest.raises(DataError, match=r"^the text has 1 token") as caught:
         EvalWindows(TokenArray(np.zeros(1, np.uint32)), 8)

@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from gptlite.config.schema import DataSection, TokenizerSection
 from gptlite.data.preparing import fingerprint
-from gptlite.data.preparing.fingerprint import HashCache
-from gptlite.data.sources.documents import PLAIN
+from gptlite.data.preparing.fingerprint import HashCache, compute_fingerprint
 from gptlite.errors import DataError
 
 
-def later() -> int:
-    """Now, as it will be in ten seconds."""
-    return time.time_ns() + 10_000_000_000
+@pytest.fixture(autouse=True)
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trust files that were written just now."""
+    monkeypatch.setattr(fingerprint, "_SETTLED_NS", -1)
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def test_an_unchanged_file_is_read_once(tmp_path: Path, reads: list[Path]) -> No
     book = tmp_path / "book.txt"
     book.write_text("text")
     for _ in range(3):
-        cache = HashCache(tmp_path / "cache", later)
+        cache = HashCache(tmp_path / "cache")
         assert cache.sha256(book) == hashlib.sha256(b"text").hexdigest()
         cache.save()
     assert reads == [book]
@@ -45,7 +46,7 @@ def test_an_unchanged_file_is_read_once(tmp_path: Path, reads: list[Path]) -> No
 def test_a_change_of_equal_length_and_mtime_is_noticed(tmp_path: Path) -> None:
     book = tmp_path / "book.txt"
     book.write_text("text")
-    cache = HashCache(tmp_path, later)
+    cache = HashCache(tmp_path)
     first = cache.sha256(book)
     before = book.stat()
     time.sleep(0.02)
@@ -54,50 +55,45 @@ def test_a_change_of_equal_length_and_mtime_is_noticed(tmp_path: Path) -> None:
     assert cache.sha256(book) != first
 
 
-def test_a_file_written_just_now_is_not_trusted(tmp_path: Path, reads: list[Path]) -> None:
+def test_a_file_written_just_now_is_not_trusted(
+    tmp_path: Path, reads: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr(fingerprint, "_hash_file", lambda path: str(reads.append(path)))
     book = tmp_path / "book.txt"
     book.write_text("text")
-    cache = HashCache(tmp_path, lambda: book.stat().st_mtime_ns + 1_000_000_000)
+    cache = HashCache(tmp_path)
     assert cache.sha256(book) == cache.sha256(book)
     assert len(reads) == 2
 
 
-def test_of_a_binary_file_only_the_head_is_read(tmp_path: Path, reads: list[Path]) -> None:
-    (tmp_path / "b").write_bytes(b"\1\0\2")
-    (tmp_path / "t").write_bytes("wide".encode("utf-16"))
-    cache = HashCache(tmp_path, later)
-    assert cache.sha256(tmp_path / "b", PLAIN) is None
-    assert reads == []
-    assert cache.sha256(tmp_path / "t", PLAIN) == hashlib.sha256("wide".encode("utf-16")).hexdigest()
-    assert cache.sha256(tmp_path / "b") == hashlib.sha256(b"\1\0\2").hexdigest()
+def test_of_a_binary_file_in_a_folder_only_the_head_is_read(tmp_path: Path, reads: list[Path]) -> None:
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts/b").write_bytes(b"\1\0\2")
+    (tmp_path / "texts/t").write_bytes("wide".encode("utf-16"))
+    compute_fingerprint(DataSection(source=str(tmp_path / "texts"), dir=str(tmp_path)), TokenizerSection())
+    assert reads == [tmp_path / "texts/t"]
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format_version": 9, "files": 3}', b"\xff", b"[" * 100_000])
-def test_a_damaged_cache_costs_only_time(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / fingerprint.CACHE_FILE).write_bytes(content)
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"files": 3}', b"\xff", b"[" * 100_000, None])
+def test_a_damaged_cache_costs_only_time(tmp_path: Path, content: bytes | None) -> None:
     (tmp_path / "t").write_text("text")
-    cache = HashCache(tmp_path, later)
-    assert cache.sha256(tmp_path / "t") == hashlib.sha256(b"text").hexdigest()
-    cache.save()
-    assert HashCache(tmp_path, later)._entries
-
-
-def test_a_digest_that_was_changed_is_not_believed(tmp_path: Path) -> None:
-    book = tmp_path / "book.txt"
-    book.write_text("text")
     digest = hashlib.sha256(b"text").hexdigest()
-    cache = HashCache(tmp_path, later)
-    cache.sha256(book)
+    cache = HashCache(tmp_path)
+    cache.sha256(tmp_path / "t")
     cache.save()
     path = tmp_path / fingerprint.CACHE_FILE
-    path.write_text(path.read_text().replace(digest, "0" * 64))
-    assert HashCache(tmp_path, later).sha256(book) == digest
+    path.write_bytes(path.read_bytes().replace(digest.encode(), b"0" * 64) if content is None else content)
+    cache = HashCache(tmp_path)
+    assert cache.sha256(tmp_path / "t") == digest
+    cache.save()
+    assert HashCache(tmp_path)._entries
 
 
 def test_missing_files_are_forgotten_and_errors_name_them(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("a")
     (tmp_path / "b").write_text("b")
-    cache = HashCache(tmp_path, later)
+    cache = HashCache(tmp_path)
     cache.sha256(tmp_path / "a")
     (tmp_path / "a").unlink()
     cache.sha256(tmp_path / "b")

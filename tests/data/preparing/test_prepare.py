@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import platform
-import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -258,13 +256,3 @@ def test_a_tokenizer_with_fewer_merges_than_asked_is_recorded_and_warned_about(
     assert lines[1].startswith(
         f"warning: tokenizer.vocab_size is 5000, but the training text has only merges for {record.vocab_size} ids. "
     )
-
-
-def test_python_stdlib_names_its_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in POEMS:
-        (tmp_path / f"{name[:-4]}.py").write_text(POEMS[name])
-    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path))
-    prepared = prepare(DataSection(source="python-stdlib", dir=str(tmp_path / "prepared")), CHAR)
-    (source,) = prepared.manifest.sources
-    assert (source.name, source.files, source.python) == ("python-stdlib", 60, platform.python_version())
-    assert prepared.path.name.startswith("python-stdlib-")
