@@ -76,7 +76,7 @@ def train(
         *(dry_run, json_, sweep or (), jobs, minutes, offline),
     )
     if options.sweep:
-        from gptlite.cli.sweep.command import run_sweep
+        from gptlite.cli.sweep import run_sweep
 
         run_sweep(options)
         return
