@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from gptlite.cli.terminal import on_one_line
 
 GAP = 2  # between columns
+LONGEST = 24  # columns of a cell in a table that does not fit
 
 
 def terminal_width() -> int | None:
@@ -29,46 +30,24 @@ def cell_width(text: str) -> int:
 
 
 def format_table(
-    columns: Mapping[str, Sequence[str]],
-    width: int | None,
-    *,
-    numbers: Sequence[str] = (),
-    shrinkable: Mapping[str, int] | None = None,
-    dropped: Sequence[str] = (),
+    columns: Mapping[str, Sequence[str]], *, numbers: Sequence[str] = (), dropped: Sequence[str] = ()
 ) -> str:
     """Return a table with one line per row, from cells by header.
 
-    width: of the terminal, or None for full width. numbers: right-aligned columns. shrinkable, dropped: as for
-    `fit_columns`.
+    numbers: right-aligned columns. dropped: columns to leave out of a narrow terminal, in this order.
     """
     cells = {on_one_line(header): [on_one_line(cell) for cell in (header, *cells)] for header, cells in columns.items()}
+    widths = {header: max(map(cell_width, column)) for header, column in cells.items()}
+    terminal = terminal_width()
+    if terminal is not None and _total(widths) > terminal:
+        widths = {header: min(size, LONGEST) for header, size in widths.items()}
+        for header in dropped:
+            if _total(widths) > terminal:
+                widths.pop(header, None)
     aligned = [
-        [_align(cell, size, right=header in numbers) for cell in cells[header]]
-        for header, size in fit_columns(cells, width, shrinkable or {}, dropped).items()
+        [_align(cell, size, right=header in numbers) for cell in cells[header]] for header, size in widths.items()
     ]
     return "".join((" " * GAP).join(line).rstrip() + "\n" for line in zip(*aligned, strict=True))
-
-
-def fit_columns(
-    columns: Mapping[str, Sequence[str]], width: int | None, shrinkable: Mapping[str, int], dropped: Sequence[str]
-) -> dict[str, int]:
-    """Return the widths of the columns that fit into `width`.
-
-    shrinkable: columns that may be shortened, with their smallest width; spare columns go to the first of these.
-    dropped: columns to leave out of a narrow terminal, in this order.
-    """
-    full = {header: max(map(cell_width, [header, *cells])) for header, cells in columns.items()}
-    if width is None:
-        return full
-    widths = {header: min(size, shrinkable.get(header, size)) for header, size in full.items()}
-    for header in dropped:
-        if _total(widths) <= width:
-            break
-        widths.pop(header, None)
-    for header in shrinkable:
-        if header in widths:
-            widths[header] += max(0, min(full[header] - widths[header], width - _total(widths)))
-    return widths
 
 
 def _total(widths: Mapping[str, int]) -> int:
@@ -79,13 +58,10 @@ def shorten_middle(text: str, width: int) -> str:
     """Shorten a text to `width` columns, keeping its beginning and its end, at which numbered names differ."""
     if cell_width(text) <= width:
         return text
-    start = len(text)
-    while cell_width(text[:start]) > width // 2:
-        start -= 1
-    end = start
-    while cell_width(text[:start]) + 1 + cell_width(text[end:]) > width:
-        end += 1
-    return f"{text[:start]}…{text[end:]}"
+    from rich.cells import set_cell_size
+
+    start = set_cell_size(text, width // 2)
+    return f"{start}…{set_cell_size(text[::-1], width - width // 2 - 1)[::-1]}"
 
 
 def _align(cell: str, width: int, *, right: bool) -> str:

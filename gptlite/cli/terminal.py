@@ -29,6 +29,10 @@ _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\u
 SECTION_NAMES = ("run", "data", "tokenizer", "model", "train", "eval", "save", "log", "sample")
 _ADVISED_KEY = re.compile(rf"(?:(?<=\b[Uu]se )|(?<=\bor )|(?<=\band ))(?=(?:{'|'.join(SECTION_NAMES)})\.[a-z]\w*=)")
 
+NO_MASK = (  # of a run
+    "has no mask (model.variant: no_mask): it reads the tokens that it is scored on, so its scores are no predictions"
+)
+
 
 def escaped(text: str) -> str:
     r"""Return a text that cannot control a terminal: `\x1b` for the character ESC. Newlines and tabs stay."""

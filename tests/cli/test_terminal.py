@@ -71,7 +71,7 @@ def test_a_terminal_gets_results_escaped_and_a_pipe_as_they_are(capfd, monkeypat
 
 def test_cells_of_a_table_stay_on_their_line(monkeypatch):
     terminal = open_terminal(monkeypatch)
-    emit(format_table({"run": ["\x1b[31m\n"], "state": ["ok"]}, 80))
+    emit(format_table({"run": ["\x1b[31m\n"], "state": ["ok"]}))
     assert terminal.shown == "run         state\n\\x1b[31m\\n  ok\n"
 
 

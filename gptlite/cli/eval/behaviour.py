@@ -7,6 +7,7 @@ from typing import Any
 
 from gptlite.cli.eval.models import SelectedModel
 from gptlite.cli.eval.texts import find_prepared, find_texts, load_evaluators
+from gptlite.cli.tables import format_table
 from gptlite.cli.terminal import on_one_line
 from gptlite.errors import located
 from gptlite.formatting import counted
@@ -38,8 +39,6 @@ def measure_exposure(models: Sequence[SelectedModel], files: Sequence[str] | Non
 
 def describe_exposure(values: Mapping[str, Any]) -> Iterator[str]:
     """Yield a table of each model and text, and what it shows."""
-    from gptlite.cli import tables
-
     for run in values["runs"]:
         rows = run["rows"]
         columns = {
@@ -59,7 +58,7 @@ def describe_exposure(values: Mapping[str, Any]) -> Iterator[str]:
             "  own    written by the model, from the same first token",
             "  other  true text, but from another place",
             "",
-            tables.format_table(columns, tables.terminal_width(), numbers=[*PREFIXES, *GAPS.values()]),
+            format_table(columns, numbers=[*PREFIXES, *GAPS.values()]),
             f"Means of {run['windows']} windows; ± is a 95% interval over windows.",
             *conclusion(rows[-1]["own_minus_true"], rows[-1]["own_minus_other"]),
             "",

@@ -8,7 +8,8 @@ from typing import Any
 
 from gptlite.cli.eval.models import SelectedModel
 from gptlite.cli.eval.texts import Evaluator, Text, find_texts, load_evaluators
-from gptlite.cli.terminal import on_one_line
+from gptlite.cli.tables import format_table
+from gptlite.cli.terminal import NO_MASK, on_one_line
 from gptlite.formatting import abbreviated, counted
 
 BASELINES = {"xz": "xz -9", "gzip": "gzip -9", "bigram": "bigram", "unigram": "unigram"}  # on most texts, best first
@@ -25,7 +26,6 @@ COLUMNS: Mapping[str, tuple[str, Callable[[Any], str]]] = {  # the entry of a ro
 }
 FIGURES = ("tokens", "bytes", "characters", "loss", "perplexity", "bits_per_byte", "bits_per_character")
 DROPPED = ("params", "tokens", "tokenizer", "perplexity", "bits/char", "loss")  # by a narrow terminal, in this order
-SHRINKABLE = {"": 16}  # the name of a run
 LEGEND = ("loss: nats per token. unigram, bigram: the entropy of the text's bytes,", "alone and given the byte before")
 
 
@@ -80,22 +80,14 @@ def baseline_rows(text: Text, *, bytes: int, characters: int) -> Iterator[dict[s
 
 def describe_scores(values: Mapping[str, Any]) -> Iterator[str]:
     """Yield a heading and a table per text, and the legend."""
-    from gptlite.cli import tables
-
     for text in values["texts"]:
         columns = {
             header: [write(math.inf if row[key] is None else row[key]) if key in row else "" for row in text["rows"]]
             for header, (key, write) in COLUMNS.items()
         }
-        numbers = list(COLUMNS)[2:]
         yield f"{on_one_line(text['name'])}: {text['bytes']:,} bytes, {counted(text['characters'], 'character')}"
-        yield tables.format_table(
-            columns, tables.terminal_width(), numbers=numbers, shrinkable=SHRINKABLE, dropped=DROPPED
-        )
+        yield format_table(columns, numbers=list(COLUMNS)[2:], dropped=DROPPED)
     yield from LEGEND
     for row in values["texts"][0]["rows"]:
         if row.get("variant") == "no_mask":
-            yield (
-                f"{row['label']} has no mask (model.variant: no_mask): it reads the tokens that it is scored on, so "
-                "its scores are no predictions"
-            )
+            yield f"{row['label']} {NO_MASK}"

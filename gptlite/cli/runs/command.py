@@ -132,9 +132,7 @@ def remove(
             check_removable(run)
     if problems:
         raise RunError(problems)
-    for run in runs:
-        emit(f"{describe_size(run)}\n")
-    if not yes and not confirm_removal(len(runs)):
+    if not yes and not confirm_removal(runs):
         emit("nothing was removed\n")
         return
     for run in runs:
@@ -191,19 +189,9 @@ def check_removable(run: Run) -> None:
         raise RunError(f"gptlite did not write {and_more(foreign, 3)} in this folder. Remove it by hand.", where)
 
 
-def describe_size(run: Run) -> str:
-    """Return the number of a run's checkpoints and files, and their bytes."""
-    from gptlite.storage import files
-
-    with files.storage_errors(run.path, "read"):
-        sizes = [(Path(folder) / name).lstat().st_size for folder, _, names in os.walk(run.path) for name in names]
-        checkpoints = len(list(run.checkpoints.glob("step-*")))
-    return f"{run.path}: {counted(checkpoints, 'checkpoint')}, {counted(len(sizes), 'file')}, {sum(sizes):,} bytes"
-
-
-def confirm_removal(n_runs: int) -> bool:
+def confirm_removal(runs: Sequence[Run]) -> bool:
     """Ask the user. ConfigError if there is no answer."""
-    emit(f"remove {counted(n_runs, 'run')}? [y/N] ")
+    emit(f"remove {', '.join(str(run.path) for run in runs)}? [y/N] ")
     try:
         return input().strip().lower() in ("y", "yes")
     except EOFError:

@@ -8,56 +8,36 @@ from pathlib import Path
 from statistics import mean
 
 from gptlite.cli.runs.table import row_cells
-from gptlite.cli.tables import format_table, terminal_width
-from gptlite.cli.terminal import on_one_line, shell_name
+from gptlite.cli.tables import format_table
+from gptlite.cli.terminal import NO_MASK, on_one_line, shell_name
 from gptlite.config.yaml import write
 from gptlite.formatting import counted
-from gptlite.runs.compare import (
-    SEED,
-    MeanDifference,
-    RunGroup,
-    differences,
-    find_seed_group,
-)
-from gptlite.runs.run import CONFIG, DEFAULT_FOLDER, runs_folder
+from gptlite.runs.compare import SEED, MeanDifference, RunGroup, differences, find_seed_group
+from gptlite.runs.run import CONFIG
 from gptlite.runs.summary import Summary, read_samples
-
-HEADERS = ("", "config")  # that no run's column may have
-SMALLEST_COLUMN = 12
 
 
 def describe_differences(a: Summary, b: Summary, others: Sequence[Summary]) -> Iterator[str]:
     """Yield pieces of text for the terminal. others: the runs in the same folders, to find other seeds of the two."""
-    names = [on_one_line(run.name) for run in (a, b)]
-    if len({*names, *HEADERS}) < 2 + len(HEADERS):
-        names = [on_one_line(str(run.run.path.absolute())) for run in (a, b)]
-    cells = [row_cells(RunGroup([run])) for run in (a, b)]
-    headers = [header for header in cells[0] if header != "run"]
-    yield _two_columns("", headers, names, [[row[header] for header in headers] for row in cells])
-    yield "\n"
-    keys = differences(a.config, b.config)
-    values = [[write(run.config[key]) if key in run.config else "-" for key in keys] for run in (a, b)]
-    yield _two_columns("config", keys, names, values) if keys else "config: the same\n"
+    names = [on_one_line(run.name if a.name != b.name else str(run.run.path.absolute())) for run in (a, b)]
+    keys, cells = differences(a.config, b.config), [row_cells(RunGroup([run])) for run in (a, b)]
+    figures = [header for header in cells[0] if header != "run"]
+    columns = {"": [*figures, "", *keys]}
+    for run, name, row in zip((a, b), names, cells, strict=True):
+        values = [write(run.config[key]) if key in run.config else "-" for key in keys]
+        columns[name] = [*(row[header] for header in figures), "", *values]
+    yield format_table(columns) if keys else f"{format_table(columns)}config: the same\n"
     same_sources = not any(key.startswith(("data.", "tokenizer.")) for key in keys)
     if same_sources and None not in (a.text, b.text) and a.text != b.text:
         yield "text: not the same. It was changed between the two runs.\n"
     for run, name in zip((a, b), names, strict=True):
         if run.sees_ahead:
-            yield (
-                f"{name} has no mask (model.variant: no_mask): it reads the tokens that it is scored on, so its scores "
-                "are no predictions\n"
-            )
+            yield f"{name} {NO_MASK}\n"
     yield from _compare_with_seeds(a, b, names, others)
     for run, name in zip((a, b), names, strict=True):
         for step, text in read_samples(run.run)[-1:]:
             yield f"\n{name}, sample at step {step}\n"
             yield from (f"  {on_one_line(line)}\n" for line in text.split("\n"))
-
-
-def _two_columns(title: str, keys: Sequence[str], names: Sequence[str], values: Sequence[Sequence[str]]) -> str:
-    """Return a table with a line per key and the values of both runs."""
-    columns = {title: keys, **dict(zip(names, values, strict=True))}
-    return format_table(columns, terminal_width(), shrinkable=dict.fromkeys((*names, title), SMALLEST_COLUMN))
 
 
 def _compare_with_seeds(a: Summary, b: Summary, names: Sequence[str], others: Sequence[Summary]) -> Iterator[str]:
@@ -72,10 +52,12 @@ def _compare_with_seeds(a: Summary, b: Summary, names: Sequence[str], others: Se
     seeds = " and ".join(f"{counted(len(own), 'seed')} of {name}" for own, name in zip(scores, names, strict=True))
     states = dict(zip(names, (a.state, b.state), strict=True))
     unfinished = [f"{name} is not finished ({state})" for name, state in states.items() if state != "finished"]
-    commands: list[str] = []
     if _names_of_texts(a) != _names_of_texts(b):
-        said = "cannot tell which is better: they were scored on different texts. Score them on one:"
-        commands = [f"eval {' '.join(shlex.quote(run.run.handle) for run in (a, b))} --file FILE"]
+        command = f"eval {' '.join(shlex.quote(run.run.handle) for run in (a, b))} --file FILE"
+        said = (
+            "cannot tell which is better: they were scored on different texts. Score them on one:\n"
+            f"  {shell_name('gptlite')} {on_one_line(command)}"
+        )
     elif unfinished:
         said = f"cannot tell which is better: {' and '.join(unfinished)}"
     elif groups[0] == groups[1]:
@@ -83,12 +65,13 @@ def _compare_with_seeds(a: Summary, b: Summary, names: Sequence[str], others: Se
     elif all(len(own) > 1 for own in scores):
         said = _judge(scores, names, seeds)
     elif all(scores):
-        said = f"cannot tell which is better from {seeds}: seeds differ, too. To train more seeds:"
-        commands = [_train_seeds(run) for run, own in zip((a, b), scores, strict=True) if len(own) == 1]
+        said = (
+            f"cannot tell which is better from {seeds}: seeds differ, too. "
+            f"Train more with --config RUN/{CONFIG} --sweep {SEED}=1,2,3"
+        )
     else:
         return
     yield f"\n{said}\n"
-    yield from (f"  {shell_name('gptlite')} {on_one_line(command)}\n" for command in commands)
 
 
 def _names_of_texts(run: Summary) -> list[str]:
@@ -111,12 +94,3 @@ def _judge(scores: Sequence[Sequence[float]], names: Sequence[str], seeds: str) 
         f"cannot tell which is better: the mean best bits per byte differ by {difference.value:.4f}, and the 95 % "
         f"interval of the difference, {low:.4f} to {high:.4f}, holds zero ({seeds})"
     )
-
-
-def _train_seeds(run: Summary) -> str:
-    """Return the arguments that train more seeds of a run's setting, in its folder."""
-    folder = run.run.path.resolve().parent
-    is_default = runs_folder(str(run.config.get("run.dir", DEFAULT_FOLDER))).resolve() == folder
-    words = ["--config", str(run.run.path / CONFIG), "--sweep", f"{SEED}=1,2,3", "--name", f"{run.name}-seeds"]
-    words += [] if is_default else ["--set", f"run.dir={write(str(folder))}"]
-    return f"train {shlex.join(words)}"

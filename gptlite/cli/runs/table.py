@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from gptlite.cli.tables import format_table, terminal_width
+from gptlite.cli.tables import format_table
 from gptlite.config.saved import shortened
 from gptlite.config.yaml import Value, parse_scalar, write
 from gptlite.errors import ConfigError
@@ -22,7 +22,6 @@ LONGEST_VALUE = 24  # characters of a config value
 NUMBERS = ("step", "tokens", "params", "bits/byte", "at", "tok/s", "elapsed")
 # Columns that a narrow terminal leaves out, in this order.
 DROPPED = ("tokenizer", "elapsed", "tok/s", "params", "at", "tokens", "step", "state", "differs", "bits/byte")
-SHRINKABLE = {"run": 16, "differs": 22}
 
 # The keys of --json. Figures of runs that differ only in their seed are means.
 FIGURES: Mapping[str, Callable[[RunGroup], Any]] = {
@@ -60,13 +59,10 @@ SORT_NAMES = ("name", "state", "step", "tokens", "parameters", "best", "speed", 
 
 def read_summaries(runs: Iterable[Run], say: Say) -> list[Summary]:
     """Read the summaries of runs. say: called with a line for each damaged file."""
-    summaries = []
-    for run in runs:
-        summary, problems = read_run(run)
-        summaries.append(summary)
-        for problem in problems:
-            say(problem)
-    return summaries
+    read = [read_run(run) for run in runs]
+    for problem in (problem for _, problems in read for problem in problems):
+        say(problem)
+    return [summary for summary, _ in read]
 
 
 def filter_runs(runs: Sequence[Summary], expressions: Sequence[str]) -> list[Summary]:
@@ -128,12 +124,11 @@ def as_table(rows: Sequence[RunGroup], headers: Iterable[str] = tuple(COLUMNS)) 
         for own in uncommon_values(rows)
     ]
     filled = {header: column for header, column in columns.items() if any(column)}
-    return format_table(filled, terminal_width(), numbers=NUMBERS, shrinkable=SHRINKABLE, dropped=DROPPED)
+    return format_table(filled, numbers=NUMBERS, dropped=DROPPED)
 
 
 def row_cells(row: RunGroup) -> dict[str, str]:
     """Return the cells of a row by header."""
-
     more = {
         "run": f" ({counted(len(row.runs), 'seed')})" if len(row.runs) > 1 else "",
         "step": "" if row.first.steps is None else f"/{row.first.steps}",
