@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from gptlite.cli import app
-from gptlite.cli.eval.options import ALLOWED
+from gptlite.cli.eval.command import ALLOWED
 from gptlite.cli.sample import command as sample_command
 from gptlite.inference import memorization
 

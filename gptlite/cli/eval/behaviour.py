@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gptlite.cli.eval.models import SelectedModel
-from gptlite.cli.eval.texts import find_prepared, find_texts, load_evaluators
+from gptlite.cli.eval.inputs import SelectedModel, find_prepared, find_texts, load_evaluators
 from gptlite.cli.tables import format_table
 from gptlite.cli.terminal import on_one_line
 from gptlite.errors import located
@@ -41,16 +40,10 @@ def describe_exposure(values: Mapping[str, Any]) -> Iterator[str]:
     """Yield a table of each model and text, and what it shows."""
     for run in values["runs"]:
         rows = run["rows"]
-        columns = {
-            "after the prefix": [
-                f"token {row['tokens']}" if row["tokens"].isdigit() else row["tokens"] for row in rows
-            ],
-            **{name: [f"{row[name]:.3f}" for row in rows] for name in PREFIXES},
-            **{
-                name: [f"{row[gap]['mean']:+.3f} ± {row[gap]['margin']:.3f}" for row in rows]
-                for gap, name in GAPS.items()
-            },
-        }
+        columns = {"tokens after it": [row["tokens"] for row in rows]}
+        columns |= {name: [f"{row[name]:.3f}" for row in rows] for name in PREFIXES}
+        for gap, name in GAPS.items():
+            columns[name] = [f"{row[gap]['mean']:+.3f} ± {row[gap]['margin']:.3f}" for row in rows]
         yield from (
             f"{run['label']}: {on_one_line(run['text'])}",
             f"log p of the true text, in nats per token, after a prefix of {run['prefix_tokens']} tokens, which is",
@@ -60,37 +53,27 @@ def describe_exposure(values: Mapping[str, Any]) -> Iterator[str]:
             "",
             format_table(columns, numbers=[*PREFIXES, *GAPS.values()]),
             f"Means of {run['windows']} windows; ± is a 95% interval over windows.",
-            *conclusion(rows[-1]["own_minus_true"], rows[-1]["own_minus_other"]),
+            "own - true: even a perfect model would lose here, because its own text leads elsewhere.",
+            f"own - other: {conclusion(**rows[-1]['own_minus_other'])}",
             "",
         )
 
 
-def conclusion(to_true: Mapping[str, float], to_other: Mapping[str, float]) -> Iterator[str]:
-    """Yield what the differences say. to_true, to_other: from the model's own prefix to each of the others."""
-    yield (
-        f"After the model's own prefix, log p of the text is {compared(**to_true)} per token than after the true one. "
-        "Even a perfect model would lose here, because its own text leads elsewhere."
-    )
-    if abs(to_other["mean"]) <= to_other["margin"]:
-        verdict = "These windows show no exposure bias"
-    elif to_other["mean"] < 0:
-        verdict = "Its own text is a worse context than true text: exposure bias"
-    else:
-        verdict = "Its own text is no worse a context than true text: no exposure bias is seen"
-    yield f"It is {compared(**to_other)} than after other true text, which leads elsewhere as well. {verdict}."
-
-
-def compared(mean: float, margin: float) -> str:
-    """Return a difference in words."""
-    return f"{abs(mean):.3f} ± {margin:.3f} nats {'lower' if mean < 0 else 'higher'}"
+def conclusion(mean: float, margin: float) -> str:
+    """Say what log p after the own prefix shows, compared with that after other true text: mean difference, in nats."""
+    if abs(mean) <= margin:
+        return "these windows show no exposure bias."
+    if mean < 0:
+        return "the model's own text is a worse context than true text: exposure bias."
+    return "the model's own text is no worse a context than true text: no exposure bias is seen."
 
 
 def measure_copies(models: Sequence[SelectedModel]) -> dict[str, Any]:
     """Sample from every model, and search its training text for what it wrote.
 
     {"n", "max_new_tokens", "temperature", "seed" of the samples, "min_characters" of a passage,
-     "runs": [{"label", "run", "checkpoint", "step", "searched_bytes", "samples": {"characters", "copied_characters",
-               "copied_fraction", "longest_passage"}, "validation": {...}}]}
+     "runs": [{"label", "run", "checkpoint", "step", "searched_bytes", "samples": {"characters" in all, "verbatim"
+               copied, "share" of them, "longest" passage}, "validation": {...}}]}
     """
     prepared = find_prepared(models)
     # Importing torch takes a second, so the command line is checked first.
@@ -103,13 +86,7 @@ def measure_copies(models: Sequence[SelectedModel]) -> dict[str, Any]:
         text = prepared[selected.label]
         with open_for_decoding(selected.checkpoint, selected.cfg.run) as model:
             samples, validation = (
-                {
-                    "characters": copied.characters,
-                    "copied_characters": copied.verbatim,
-                    "copied_fraction": copied.share,
-                    "longest_passage": copied.longest,
-                }
-                for copied in measure_memorisation(model, text)
+                vars(copied) | {"share": copied.share} for copied in measure_memorisation(model, text)
             )
         found = {"searched_bytes": text.manifest.train.bytes, "samples": samples, "validation": validation}
         runs.append({**selected.to_json(), **found})
@@ -124,10 +101,10 @@ def describe_copies(values: Mapping[str, Any]) -> Iterator[str]:
     how = f"{values['n']} samples of at most {values['max_new_tokens']} tokens at temperature {values['temperature']:g}"
     for run in values["runs"]:
         samples, validation = (
-            f"{run[part]['copied_fraction']:6.1%} of {counted(run[part]['characters'], 'character')}"
+            f"{run[part]['share']:6.1%} of {counted(run[part]['characters'], 'character')}"
             for part in ("samples", "validation")
         )
-        longest = run["samples"]["longest_passage"]
+        longest = run["samples"]["longest"]
         yield from (
             f"{run['label']}: {how}",
             f"copied word for word from the training text, {run['searched_bytes']:,} bytes, in passages of at least "

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gptlite.cli.eval.models import SelectedModel
-from gptlite.cli.eval.texts import Evaluator, Text, find_texts, load_evaluators
+from gptlite.cli.eval.inputs import Evaluator, SelectedModel, Text, find_texts, load_evaluators
 from gptlite.cli.terminal import output_path, write_output
 from gptlite.errors import DataError, RunError, located
 from gptlite.formatting import counted

@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from gptlite.cli.eval.models import SelectedModel
-from gptlite.cli.eval.texts import Evaluator, Text, find_texts, load_evaluators
+from gptlite.cli.eval.inputs import Evaluator, SelectedModel, Text, find_texts, load_evaluators
 from gptlite.cli.tables import format_table
 from gptlite.cli.terminal import NO_MASK, on_one_line
 from gptlite.formatting import abbreviated, counted

@@ -1,22 +1,73 @@
-"""The texts that models are scored on, their validation text or files, and the ids of these for each model."""
+"""What is scored: the models and texts that the command line selects, all opened before the first model is loaded."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from gptlite.cli.eval.models import SelectedModel
+from gptlite.cli.options import open_each
 from gptlite.cli.terminal import check_text_file
 from gptlite.errors import DataError, Problem, RunError, gathered, located
+from gptlite.formatting import Say
 
 if TYPE_CHECKING:
+    from gptlite.config.schema import RunConfig
     from gptlite.data.dataset.manifest import Baselines
     from gptlite.data.dataset.prepared import Prepared
     from gptlite.data.dataset.tokens import Tokens
     from gptlite.inference.language_model import LanguageModel
+    from gptlite.runs.checkpoint import Checkpoint
+
+
+@dataclass(frozen=True)
+class SelectedModel:
+    """A checkpoint and the config of its run, changed by --set. `label` is unique among the selected.
+
+    context: the value of --context.
+    """
+
+    name: str
+    label: str
+    checkpoint: Checkpoint
+    cfg: RunConfig
+    context: int | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entries of --json that name the checkpoint."""
+        path, step = str(self.checkpoint.path), self.checkpoint.step
+        return {"label": self.label, "run": self.name, "checkpoint": path, "step": step}
+
+
+def select_models(
+    names: Sequence[str], which: str | None, sets: Sequence[str], context: int | None, say: Say
+) -> list[SelectedModel]:
+    """Open a checkpoint of each run, or of the newest if none is named. RunError with every problem.
+
+    which, context: the values of --checkpoint and --context. sets: those of --set.
+    """
+    from gptlite.runs.find import choose_checkpoint, load_checkpoint_config, run_name
+    from gptlite.runs.run import runs_folder
+
+    def choose(name: str) -> Checkpoint:
+        if name and Path(name).is_file():
+            sentence = "this is a file, not a run or its folder. To score a text, put --file before it."
+            raise RunError(sentence, where=name)
+        return choose_checkpoint(runs_folder(), name, which, say)
+
+    selected = []
+    for checkpoint in open_each(names or ["latest"], choose):
+        with located("--set"):
+            cfg = load_checkpoint_config(checkpoint, sets)
+        name = run_name(checkpoint)
+        selected.append(SelectedModel(name, f"{name} {checkpoint.step}", checkpoint, cfg, context))
+    times = Counter(model.label for model in selected)
+    return [
+        model if times[model.label] == 1 else replace(model, label=str(model.checkpoint.path)) for model in selected
+    ]
 
 
 @dataclass(frozen=True)
@@ -36,13 +87,8 @@ class Text:
         if run.label not in self.prepared:
             return model.tokens_to_score(self.content)
         prepared = self.prepared[run.label]
-        theirs, ours = prepared.manifest.tokenizer.fingerprint, model.tokenizer.fingerprint
-        if theirs != ours:
-            raise RunError(
-                f"this text was prepared with tokenizer {theirs[:12]}, and the checkpoint has {ours[:12]}. "
-                "Use the data set that the run was trained on.",
-                where=str(prepared.path),
-            )
+        if prepared.manifest.tokenizer.fingerprint != model.tokenizer.fingerprint:
+            raise RunError("this text was prepared with another tokenizer than the checkpoint's.", str(prepared.path))
         return prepared.split("val")
 
 
@@ -129,11 +175,8 @@ def find_prepared(models: Sequence[SelectedModel], alternative: str = "") -> dic
                 raise RunError(sentence + alternative, where=str(model.checkpoint.path))
             prepared = find_text(run, model.cfg)
             if prepared is None:
-                raise RunError(
-                    f"the prepared text {run.info['prepared']} is missing. If it was moved, add "
-                    f"--set data.dir=FOLDER.{alternative}",
-                    where=str(run.path),
-                )
+                sentence = f"the prepared text {run.info['prepared']} is missing. If it was moved, add --set data.dir="
+                raise RunError(f"{sentence}FOLDER.{alternative}", where=str(run.path))
             prepared.verify()
             found[model.label] = prepared
     if problems:
