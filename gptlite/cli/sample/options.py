@@ -16,33 +16,25 @@ if TYPE_CHECKING:
     from gptlite.config.loading import Override
     from gptlite.config.sampling import SampleSection
 
+
+def _key(kind: Any, metavar: str, help: str, *names: str) -> Any:
+    return Annotated[kind | None, Option(*names, metavar=metavar, help=help)]
+
+
 # Those that set the key of section sample with their name. A new one needs that key, and a line here.
 SECTION: Mapping[str, Any] = {
-    "max_new_tokens": Annotated[int | None, Option(metavar="N", help="Tokens to write (sample.max_new_tokens).")],
-    "temperature": Annotated[
-        float | None,
-        Option("--temperature", "-t", metavar="X", help="0: the most likely token; 1: the model's own distribution."),
-    ],
-    "top_k": Annotated[int | None, Option(metavar="N", help="Draw from the N likeliest tokens.")],
-    "top_p": Annotated[
-        float | None, Option(metavar="P", help="Draw from the likeliest tokens that together have probability P.")
-    ],
-    "min_p": Annotated[
-        float | None, Option(metavar="P", help="Draw from tokens at least P times as probable as the likeliest.")
-    ],
-    "repetition_penalty": Annotated[
-        float | None, Option(metavar="X", help="Above 1: tokens in the text so far become less likely.")
-    ],
-    "beams": Annotated[int | None, Option(metavar="N", help="Search for the likeliest text with N beams.")],
-    "length_penalty": Annotated[
-        float | None, Option(metavar="X", help="With --beams: 0 favours short texts, 1 compares means per token.")
-    ],
-    "n": Annotated[int | None, Option("-n", metavar="N", help="Samples per prompt; with --beams the N best.")],
-    "seed": Annotated[int | None, Option(metavar="N", help="Equal seeds give equal text.")],
-    "stop": Annotated[list[str] | None, Option(metavar="TEXT", help="End before this text. Repeatable.")],
-    "stop_tokens": Annotated[
-        list[int] | None, Option("--stop-token", metavar="ID", help="End before this token. Repeatable.")
-    ],
+    "max_new_tokens": _key(int, "N", "Tokens to write (sample.max_new_tokens)."),
+    "temperature": _key(float, "X", "0: the likeliest token; 1: the model's own distribution.", "--temperature", "-t"),
+    "top_k": _key(int, "N", "Draw from the N likeliest tokens."),
+    "top_p": _key(float, "P", "Draw from the likeliest tokens that together have probability P."),
+    "min_p": _key(float, "P", "Draw from tokens at least P times as probable as the likeliest."),
+    "repetition_penalty": _key(float, "X", "Above 1: tokens in the text so far become less likely."),
+    "beams": _key(int, "N", "Search for the likeliest text with N beams."),
+    "length_penalty": _key(float, "X", "With --beams: 0 favours short texts, 1 compares means per token."),
+    "n": _key(int, "N", "Samples per prompt; with --beams the N best.", "-n"),
+    "seed": _key(int, "N", "Equal seeds give equal text."),
+    "stop": _key(list[str], "TEXT", "End before this text. Repeatable."),
+    "stop_tokens": _key(list[int], "ID", "End before this token. Repeatable.", "--stop-token"),
 }
 
 Prompt = Annotated[

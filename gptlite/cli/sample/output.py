@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -24,21 +25,25 @@ BAR_WIDTH = 30
 
 @dataclass(frozen=True)
 class SampleWriter:
-    """Samples from a model and passes the output to `put`.
+    """Samples from a model and passes the output to `put`. Each prompt comes with its name in messages.
 
-    title: a line about the model. stream: pass on each piece of a text as it is written, else the whole text.
+    title: a line about the model. stream: pass on each piece of a text as it is written, else the whole text. skip:
+    leave out characters that the model has no id for.
     """
 
     model: LanguageModel
     title: str
     section: SampleSection
     put: Say
+    say: Say
     stream: bool
     explain: bool
     as_json: bool
+    skip: bool
 
-    def write(self, prompts: Sequence[str], repeats: int = 0) -> None:
+    def write(self, named: Sequence[tuple[str, str]], repeats: int = 0) -> None:
         """Continue each prompt, by drawing or with beams. repeats: is added to the seed."""
+        prompts = [self._usable(*prompt) for prompt in named]
         with (
             located("--beams", at="beams"),
             located("--length-penalty", at="length_penalty"),
@@ -46,22 +51,45 @@ class SampleWriter:
         ):
             if self.section.beams is None:
                 self._draw(prompts, self.section.model_copy(update={"seed": self.section.seed + repeats}))
-            elif self.explain:
+            elif self.explain:  # as an HTML page, of one prompt
                 self._search_explained(*prompts)
             else:
                 self._search(prompts)
 
-    def write_logprobs(self, prompts: Sequence[str], continuations: Sequence[str]) -> None:
+    def write_logprobs(self, named: Sequence[tuple[str, str]], continuations: Sequence[str]) -> None:
         """Write log p of each continuation after each prompt."""
-        for prompt in prompts:
-            for continuation in continuations:
-                logprobs = self.model.logprobs(prompt, continuation)
-                total = sum(logprobs)
-                if self.as_json:
-                    self._json(prompt, continuation=continuation, logprobs=logprobs, logprob=total)
-                else:
-                    tokens = counted(len(logprobs), "token")
-                    self.put(f"{total:10.4f} nats, {tokens}: {quote(prompt)} + {quote(continuation)}\n")
+        prompts, known = (
+            [self._usable(*prompt) for prompt in named],
+            [self._known("--logprob", c) for c in continuations],
+        )
+        for prompt, continuation in itertools.product(prompts, known):
+            logprobs = self.model.logprobs(prompt, continuation)
+            total = sum(logprobs)
+            if self.as_json:
+                self._json(prompt, continuation=continuation, logprobs=logprobs, logprob=total)
+            else:
+                tokens = counted(len(logprobs), "token")
+                self.put(f"{total:10.4f} nats, {tokens}: {quote(prompt)} + {quote(continuation)}\n")
+
+    def _known(self, where: str, text: str) -> str:
+        """Return the text, if asked for without unknown characters. DataError if there are such characters."""
+        if not self.skip:
+            with located(where):
+                self.model.encode(text)
+            return text
+        known = self.model.drop_unknown(text)
+        left_out = len(self.model.normalize(text)) - len(known)
+        if left_out:
+            self.say(f"{where}: {counted(left_out, 'unknown character')} left out")
+        return known
+
+    def _usable(self, where: str, prompt: str) -> str:
+        """Return the prompt as `_known` does. A message says if the model does not see all of it."""
+        prompt = self._known(where, prompt)
+        length, context = len(self.model.encode_prompt(prompt)), self.model.info.model.block_size
+        if length > context:
+            self.say(f"{where}: of {length:,} tokens, the model sees only the last {context} (its context)")
+        return prompt
 
     def _draw(self, prompts: Sequence[str], params: SampleSection) -> None:
         n, seed = params.n, params.seed
@@ -80,7 +108,9 @@ class SampleWriter:
                 if self.explain:
                     self._explain(prompt, sample)
                 else:
-                    self._text(prompt, sample if self.stream else [sample.whole().text])
+                    self.put(prompt)
+                    for piece in sample if self.stream else [sample.whole().text]:
+                        self.put(piece)
 
     def _search(self, prompts: Sequence[str]) -> None:
         n = self.section.n
@@ -92,10 +122,9 @@ class SampleWriter:
                     continue
                 of_prompt = f"prompt {i + 1}, " if len(prompts) > 1 else ""
                 self._heading(i * n + rank, len(prompts) * n, f": {of_prompt}score {found.score:.4f}")
-                self._text(prompt, [text, "\n"])
+                self.put(f"{prompt}{text}\n")
 
     def _search_explained(self, prompt: str) -> None:
-        """Write the HTML page of a search."""
         from gptlite.course.explained_beams import explain_search
         from gptlite.views.beams import beams_page
 
@@ -106,11 +135,6 @@ class SampleWriter:
     def _heading(self, i: int, total: int, details: str) -> None:
         if total > 1:
             self.put(f"--- {i + 1} of {total}{details}\n")
-
-    def _text(self, prompt: str, pieces: Iterable[str]) -> None:
-        self.put(prompt)
-        for piece in pieces:
-            self.put(piece)
 
     def _json(self, prompt: str, **fields: Any) -> None:
         self.put(json.dumps({"prompt": prompt, **fields}, ensure_ascii=False) + "\n")

@@ -6,15 +6,12 @@ import contextlib
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gptlite.cli.terminal import check_text_file
 from gptlite.data.sources.charset import decode
-from gptlite.errors import ConfigError, StorageError, UserError, located
-from gptlite.formatting import Say, counted
-
-if TYPE_CHECKING:
-    from gptlite.inference.language_model import LanguageModel
+from gptlite.errors import ConfigError, UserError
+from gptlite.formatting import Say
+from gptlite.storage.files import storage_errors
 
 STANDARD_INPUT = "-"
 PROMPT_MARK = "> "
@@ -37,41 +34,14 @@ def read_prompts(typed: Sequence[str] | None, files: Sequence[str] | None, encod
     for file in files:
         where = f"--prompt-file {file}"
         check_text_file(file, where)
-        try:
+        with storage_errors(Path(file), "read"):
             texts.append((where, _decode(Path(file).read_bytes(), where, encoding)))
-        except OSError as error:
-            raise StorageError(f"the file cannot be read ({error.strerror}).", where=where) from None
     return texts or [("--prompt", "")]
 
 
 def _decode(data: bytes, where: str, encoding: str) -> str:
     text = decode(data, encoding, "none", where)
     return text.removesuffix("\r\n") if text.endswith("\r\n") else text.removesuffix("\n")
-
-
-def known_text(model: LanguageModel, where: str, text: str, *, skip: bool, say: Say) -> str:
-    """Return the text, with `skip` without the characters that the model has no id for.
-
-    DataError if there are such characters and they are not to be skipped.
-    """
-    if skip:
-        known = model.drop_unknown(text)
-        left_out = len(model.normalize(text)) - len(known)
-        if left_out:
-            say(f"{where}: {counted(left_out, 'unknown character')} left out")
-        return known
-    with located(where):
-        model.encode(text)
-    return text
-
-
-def usable_prompt(model: LanguageModel, where: str, prompt: str, *, skip: bool, say: Say) -> str:
-    """Return the prompt as `known_text` does. A message says if the model does not see all of it."""
-    prompt = known_text(model, where, prompt, skip=skip, say=say)
-    length, context = len(model.encode_prompt(prompt)), model.info.model.block_size
-    if length > context:
-        say(f"{where}: of {length:,} tokens, the model sees only the last {context} (its context)")
-    return prompt
 
 
 def answer_prompts(answer: Callable[[str, int], None], say: Say) -> None:
