@@ -2,38 +2,33 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Annotated
 
 import typer
 
 from gptlite.cli.terminal import emit
-from gptlite.errors import ConfigError
 
 
 def config(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="A shipped config, such as small. Default: list them all.")
+        str | None,
+        typer.Argument(metavar="NAME", help="A config, such as small. Default: list those that are shipped."),
     ] = None,
 ) -> None:
-    """List the shipped configs, or print one with its comments.
+    """List the shipped configs, or print a config with a comment on every key.
 
     To start from one: `gptlite config small > my.yaml`.
     """
     from gptlite.config.documents import commented, read_heading
-    from gptlite.config.loading import SUFFIXES, builtin_folder, load_config
+    from gptlite.config.loading import SUFFIXES, builtin_folder, find_config, load_config
 
-    shipped = dict(sorted((path.stem, path) for path in builtin_folder("configs").glob(f"*{SUFFIXES[0]}")))
-    if name is None:
-        width = max(map(len, shipped)) + 2
-        for stem, path in shipped.items():  # with the first sentence of its heading
-            lines = read_heading(path.read_text(encoding="utf-8")).splitlines()
-            words = " ".join(line.removeprefix("# ") for line in lines if "yaml-language-server" not in line)
-            emit(f"{stem:<{width}}{words.partition('. ')[0].removesuffix('.')}.\n")
+    if name is not None:
+        path = find_config(name)
+        emit(commented(load_config(path), read_heading(path.read_text(encoding="utf-8"))))
         return
-    chosen = shipped.get(name.removesuffix(SUFFIXES[0]))
-    if chosen is None:
-        near = difflib.get_close_matches(name, shipped, n=1)
-        advice = f"Did you mean {near[0]}?" if near else f"The shipped configs are {', '.join(shipped)}."
-        raise ConfigError(f"there is no shipped config of this name. {advice}", where=f"gptlite config {name}")
-    emit(commented(load_config(chosen), read_heading(chosen.read_text(encoding="utf-8"))))
+    shipped = sorted(builtin_folder("configs").glob(f"*{SUFFIXES[0]}"))
+    width = max(len(path.stem) for path in shipped) + 2
+    for path in shipped:  # with the first sentence of its heading
+        lines = read_heading(path.read_text(encoding="utf-8")).splitlines()
+        words = " ".join(line.removeprefix("# ") for line in lines if "yaml-language-server" not in line)
+        emit(f"{path.stem:<{width}}{words.partition('. ')[0].removesuffix('.')}.\n")

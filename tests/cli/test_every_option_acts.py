@@ -40,7 +40,6 @@ EFFECTS = {
         "stop": (DRAW, ["--stop", " ", "--stop", "a", "--stop", "t"]),
         "stop_tokens": (DRAW, [word for i in range(10) for word in ("--stop-token", str(i))]),
         "unknown": ([*DRAW, "--prompt", "the\u00e9"], ["--unknown", "skip"]),
-        "stream": (DRAW, ["--no-stream"]),
         "explain": (DRAW, ["--explain"]),
         "as_json": (DRAW, ["--json"]),
         "out": (DRAW, ["--out", "written.txt"]),

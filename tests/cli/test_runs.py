@@ -110,7 +110,6 @@ def test_runs_are_sorted_and_filtered(gptlite, trained, words, names):
         ),
         (["nowhere"], "nowhere: there is no such folder."),
         (["runs/nano"], "runs/nano: this is a run, not a folder of runs."),
-        (["dif", "nano", "nano"], "gptlite runs: there is no command or folder dif. Did you mean diff?"),
         (["--srot", "best"], "gptlite runs list: there is no option --srot. Did you mean --sort best?"),
         (["--sort"], "error: gptlite runs list: option '--sort' requires an argument. See gptlite runs list --help."),
         (["diff", "nano"], "error: gptlite runs diff: missing argument 'B'. See gptlite runs diff --help."),

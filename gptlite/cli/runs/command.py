@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Sequence
 from functools import partial
@@ -31,12 +30,7 @@ class RunsCommands(Commands):
     """The commands of `gptlite runs`, where `list` may be left out."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Insert `list` where no command is named. ConfigError for a misspelt command."""
-        if args and not args[0].startswith("-") and args[0] not in self.commands and not Path(args[0]).exists():
-            near = difflib.get_close_matches(args[0], self.commands, n=1)
-            if near:
-                sentence = f"there is no command or folder {args[0]}. Did you mean {near[0]}?"
-                raise ConfigError(sentence, where=ctx.command_path)
+        """Insert `list` where no command is named."""
         named = args and (args[0] in self.commands or args[0] in ctx.help_option_names)
         return super().parse_args(ctx, args if named else ["list", *args])
 

@@ -26,7 +26,6 @@ def sample(
     prompt: options.Prompt = None,
     prompt_file: options.PromptFile = None,
     unknown: options.Unknown = "error",
-    stream: options.Stream = None,
     explain: options.Explain = False,
     as_json: options.Json = False,
     out: options.Out = None,
@@ -58,9 +57,7 @@ def sample(
 
     with located("--context", at="context"), open_for_decoding(found, cfg.run, context=context_length) as model:
         title, put = f"{run_name(found)}, step {found.step}", emit if file is None else texts.append
-        writer = SampleWriter(
-            *(model, title, cfg.sample, put, console.say), stream is not False, explain, as_json, unknown == "skip"
-        )
+        writer = SampleWriter(model, title, cfg.sample, put, console.say, explain, as_json, unknown == "skip")
         if interactive:
             answer_prompts(lambda line, repeats: writer.write([("prompt", line)], repeats), console.say)
         elif logprob:

@@ -49,7 +49,6 @@ Explain = Annotated[
     bool,
     Option("--explain", help="Show the five likeliest tokens at each step; with --beams an HTML page of the search."),
 ]
-Stream = Annotated[bool | None, Option(help="Print text token by token, or once it is complete.")]
 Json = Annotated[
     bool, Option("--json", help="Print one JSON object per sample: text, token ids, log p, finish reason.")
 ]
@@ -60,13 +59,10 @@ Unknown = Annotated[Literal["error", "skip"], Option(help="What to do about char
 # Options and config keys that have no effect together with another option; "sample.*" is the whole section.
 INEFFECTIVE: Mapping[str, Collection[str]] = {
     "temperature 0": ("sample.top_k", "sample.top_p", "sample.min_p", "sample.seed", "sample.n"),
-    "--beams": ("sample.temperature", "sample.seed", "--stream"),
+    "--beams": ("sample.temperature", "sample.seed"),
     "--beams --explain": ("--json", "--interactive"),
-    "--logprob": ("sample.*", "--explain", "--stream", "--interactive"),
+    "--logprob": ("sample.*", "--explain", "--interactive"),
     "--interactive": ("--prompt", "--prompt-file", "--json", "--out"),
-    "--explain": ("--stream",),
-    "--json": ("--stream",),
-    "--out": ("--stream",),
 }
 
 

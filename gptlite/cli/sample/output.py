@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +26,7 @@ BAR_WIDTH = 30
 class SampleWriter:
     """Samples from a model and passes the output to `put`. Each prompt comes with its name in messages.
 
-    title: a line about the model. stream: pass on each piece of a text as it is written, else the whole text. skip:
-    leave out characters that the model has no id for.
+    title: a line about the model. skip: leave out characters that the model has no id for.
     """
 
     model: LanguageModel
@@ -36,7 +34,6 @@ class SampleWriter:
     section: SampleSection
     put: Say
     say: Say
-    stream: bool
     explain: bool
     as_json: bool
     skip: bool
@@ -104,13 +101,15 @@ class SampleWriter:
                 continue
             of_prompt = f": prompt {i // n + 1}, sample {number}" if len(prompts) > 1 else ""
             self._heading(i, len(prompts) * n, of_prompt)
-            with ended_line(self.put):
+            try:
                 if self.explain:
                     self._explain(prompt, sample)
-                else:
-                    self.put(prompt)
-                    for piece in sample if self.stream else [sample.whole().text]:
-                        self.put(piece)
+                    continue
+                self.put(prompt)
+                for piece in sample:
+                    self.put(piece)
+            finally:  # also after Ctrl-C, so that messages start on a new line
+                self.put("\n")
 
     def _search(self, prompts: Sequence[str]) -> None:
         n = self.section.n
@@ -164,12 +163,3 @@ def token_name(tokenizer: Tokenizer, token: int) -> str:
     piece = tokenizer.token_bytes()[token]
     name = quote(piece.decode("utf-8", "surrogateescape"))
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace") if piece else f"<{token}>"
-
-
-@contextmanager
-def ended_line(put: Say) -> Iterator[None]:
-    """End the line that was begun inside, also after Ctrl-C, so that messages start on a new line."""
-    try:
-        yield
-    finally:
-        put("\n")
