@@ -261,7 +261,7 @@ BAD = [
     (
         ["char", "one.txt", "bpe", "things"],
         [
-            "one.txt: this is a file, not a run or its folder. To score a text, put --file before it.",
+            "one.txt: this is a file, not a run or its folder. gptlite eval scores a text with --file.",
             "things: this is not the folder of a run",
         ],
     ),

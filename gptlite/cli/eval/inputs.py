@@ -15,6 +15,7 @@ from gptlite.errors import DataError, Problem, RunError, gathered, located
 from gptlite.formatting import Say
 
 if TYPE_CHECKING:
+    from gptlite.config.loading import Override
     from gptlite.config.schema import RunConfig
     from gptlite.data.dataset.manifest import Baselines
     from gptlite.data.dataset.prepared import Prepared
@@ -43,7 +44,7 @@ class SelectedModel:
 
 
 def select_models(
-    names: Sequence[str], which: str | None, sets: Sequence[str], context: int | None, say: Say
+    names: Sequence[str], which: str | None, sets: Sequence[str | Override], context: int | None, say: Say
 ) -> list[SelectedModel]:
     """Open a checkpoint of each run, or of the newest if none is named. RunError with every problem.
 
@@ -54,8 +55,7 @@ def select_models(
 
     def choose(name: str) -> Checkpoint:
         if name and Path(name).is_file():
-            sentence = "this is a file, not a run or its folder. To score a text, put --file before it."
-            raise RunError(sentence, where=name)
+            raise RunError("this is a file, not a run or its folder. gptlite eval scores a text with --file.", name)
         return choose_checkpoint(runs_folder(), name, which, say)
 
     selected = []

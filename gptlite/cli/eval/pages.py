@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gptlite.cli.eval.inputs import Evaluator, SelectedModel, Text, find_texts, load_evaluators
 from gptlite.cli.terminal import output_path, write_output
-from gptlite.errors import DataError, RunError, located
+from gptlite.errors import DataError, located
 from gptlite.formatting import counted
 
 if TYPE_CHECKING:
@@ -50,9 +49,6 @@ def plot_by_position(evaluators: Sequence[Evaluator], texts: Sequence[Text]) -> 
         run, tokenizer = evaluator.run, evaluator.model.tokenizer
         with evaluator.settings():
             means = evaluator.model.loss_by_position(evaluator.ids, batch_size=evaluator.batch_size)
-        if not all(map(math.isfinite, means)):
-            sentence = "the loss is not finite, so the model is broken. Choose another checkpoint."
-            raise RunError(sentence, where=str(run.checkpoint.path))
         lines.append(Line(f"{run.label} ({tokenizer.kind} {tokenizer.vocab_size})", means))
     title = texts[0].name if len(texts) == 1 else f"{len(texts)} texts"
     return line_plot(
