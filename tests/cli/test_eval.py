@@ -119,17 +119,6 @@ def test_the_table_has_a_line_for_each_run_and_each_baseline_and_fits_a_terminal
         assert float(table[row["label"]][-2]) == row["bits_per_byte"]
 
 
-def test_a_narrow_terminal_gets_names_and_the_most_important_figures(gptlite, monkeypatch):
-    wide = gptlite("eval", "char", "bpe").out.splitlines()
-    monkeypatch.setattr("gptlite.cli.tables.terminal_width", lambda: 40)
-    narrow = gptlite("eval", "char", "bpe").out.splitlines()
-    assert narrow[1].split() == ["loss", "bits/byte", "bits/char"]
-    assert max(map(len, narrow[1:8])) <= 40
-    for line, cut in zip(wide[2:8], narrow[2:8], strict=True):
-        assert cut.split()[:2] == line.split()[:2]
-        assert cut.split()[-2:] == line.split()[-2:]
-
-
 def test_files_have_a_table_each(gptlite):
     Path("a.txt").write_text("the cat sat on the hill.\n")
     Path("b.txt").write_text("a dog ran to the mat. " * 60)

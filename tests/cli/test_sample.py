@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import math
-import os
 import re
 import sys
 from pathlib import Path
@@ -70,21 +69,6 @@ def test_streamed_whole_and_saved_text_are_the_same(gptlite, trained):
     silent = gptlite("sample", "--prompt", "the ", "-n", "2", "--max-new-tokens", "30", "--out", "written.txt")
     assert (silent.code, silent.out) == (0, "")
     assert Path("written.txt").read_text() == streamed
-
-
-def test_out_writes_through_a_link_and_into_a_pipe(gptlite, trained):
-    text = gptlite("sample", "--prompt", "the ", "--max-new-tokens", "9").out
-    Path("target.txt").write_text("old")
-    Path("target.txt").chmod(0o640)
-    Path("link.txt").symlink_to("target.txt")
-    assert gptlite("sample", "--prompt", "the ", "--max-new-tokens", "9", "--out", "link.txt").code == 0
-    assert Path("link.txt").is_symlink()
-    assert (Path("target.txt").read_text(), Path("target.txt").stat().st_mode & 0o777) == (text, 0o640)
-    os.mkfifo("pipe")
-    reader = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
-    assert gptlite("sample", "--prompt", "the ", "--max-new-tokens", "9", "--out", "pipe").code == 0
-    assert os.read(reader, 1000).decode() == text
-    os.close(reader)
 
 
 def test_beams_come_best_first_with_the_logprobs_that_logprob_gives(gptlite, trained):

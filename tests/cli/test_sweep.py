@@ -146,25 +146,6 @@ def cells(out: str) -> list[list[str]]:
 
 
 @pytest.mark.usefixtures("no_processes")
-def test_seeds_share_a_row_and_the_best_row_comes_first(gptlite, monkeypatch):
-    monkeypatch.setattr("gptlite.cli.sweep.check_text", lambda runs, cfg: None)
-    bests = {(1, 1): 2.0, (1, 2): 2.2, (2, 1): 1.0, (2, 2): 1.5}
-    for number, ((layers, seed), best) in enumerate(bests.items(), start=1):
-        name = f"nano-sweep-0{number}-n_layer={layers}-seed={seed}"
-        finished(name, best, 3 * layers, f"model.n_layer={layers}", f"run.seed={seed}")
-    words = ["--sweep", "model.n_layer=1,2", "--sweep", "run.seed=1,2", "--continue"]
-    result = gptlite("train", "-c", "nano.yaml", *words)
-    assert result.code == 0
-    assert cells(result.out) == [
-        ["run", "state", "bits/byte", "at", "differs"],
-        ["nano-sweep-03-n_layer=2-seed=1 (2 seeds)", "finished", "1.2500 ±0.3536", "6", "n_layer 2"],
-        ["nano-sweep-01-n_layer=1-seed=1 (2 seeds)", "finished", "2.1000 ±0.1414", "3", "n_layer 1"],
-    ]
-    assert "  gptlite sample nano-sweep-03-n_layer=2-seed=1 --prompt" in result.out.replace(sys.prefix + "/bin/", "")
-    assert result.out.splitlines()[-1].endswith("tensorboard --logdir runs")
-
-
-@pytest.mark.usefixtures("no_processes")
 def test_a_model_without_a_mask_comes_last_whatever_its_score_and_no_command_names_it(gptlite, monkeypatch):
     monkeypatch.setattr("gptlite.cli.sweep.check_text", lambda runs, cfg: None)
     for number, (variant, best) in enumerate({"no_mask": 0.1, "null": 2.0, "no_norm": 1.5}.items(), start=1):

@@ -126,14 +126,6 @@ def test_runs_start_in_order_as_jobs_become_free(runs, capfd):
     assert ("[3/3]", "continues") in events[3:]
 
 
-def test_ended_runs_are_skipped_unless_they_are_to_train_longer(runs):
-    runs[0].finish({})
-    (runs[1].path / "diverged.json").write_text("{}")
-    assert train(runs, dict.fromkeys(range(2), "raise SystemExit(1)"), 1)[0] == [0, 3, 0]
-    more = [SweepRun(run.path, run.point, run.cfg.with_values({"train.max_steps": 5000}), "") for run in runs]
-    assert [run.is_done for run in more] == [False, False, False]
-
-
 def test_failures_do_not_stop_the_others_and_are_named(runs, capfd):
     deadly = "import os; os.kill(os.getpid(), 9)"
     refused = "import sys; print('error: no', file=sys.stderr); sys.exit(4)"
