@@ -13,7 +13,7 @@ import pytest
 
 import gptlite as package
 from gptlite.cli import app
-from gptlite.cli.eval.behaviour import conclusion
+from gptlite.cli.eval.measures import conclusion
 from gptlite.course import exposure_bias
 from gptlite.inference import memorization
 

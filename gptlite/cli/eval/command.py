@@ -84,7 +84,7 @@ def evaluate(
     set_: SetOption = None,
 ) -> None:
     """Score models on their validation text or on files: loss, perplexity, bits per byte, bits per character."""
-    from gptlite.cli.eval import behaviour, scores
+    from gptlite.cli.eval import measures
     from gptlite.cli.eval.inputs import select_models
     from gptlite.cli.eval.pages import write_page
 
@@ -94,11 +94,11 @@ def evaluate(
     for model in models:
         console.say(f"checkpoint: {model.checkpoint.path}")
     if mode is None:
-        values, describe = scores.measure_scores(models, files, stride), scores.describe_scores
+        values, describe = measures.measure_scores(models, files, stride), measures.describe_scores
     elif mode == "--memorised":
-        values, describe = behaviour.measure_copies(models), behaviour.describe_copies
+        values, describe = measures.measure_copies(models), measures.describe_copies
     elif mode == "--exposure-bias":
-        values, describe = behaviour.measure_exposure(models, files), behaviour.describe_exposure
+        values, describe = measures.measure_exposure(models, files), measures.describe_exposure
     else:
         path = write_page(mode, models, files, attention if follow is None else follow, out)
         emit(f"{path}\n")

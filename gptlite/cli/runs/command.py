@@ -99,8 +99,7 @@ def diff(
     b: Annotated[str, Argument(metavar="B", help="The name or folder of another run.")],
 ) -> None:
     """Compare two runs: configs, scores over all seeds of their settings, samples."""
-    from gptlite.cli.runs.diff import describe_differences
-    from gptlite.cli.runs.table import read_summaries
+    from gptlite.cli.runs.table import describe_differences, read_summaries
     from gptlite.runs.summary import read_runs
 
     summaries = read_summaries(open_runs([a, b]), Console().say)
