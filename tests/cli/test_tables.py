@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gptlite.cli import tables
-from gptlite.cli.tables import format_table, shorten_middle
+from gptlite.cli import terminal
+from gptlite.cli.terminal import format_table, shorten_middle
 
 
 def test_a_table_fits_the_terminal_and_drops_columns_in_their_order(monkeypatch):
@@ -13,7 +13,7 @@ def test_a_table_fits_the_terminal_and_drops_columns_in_their_order(monkeypatch)
     columns = {"run": [long], "state": ["finished"], "at": ["100"], "differs": ["lr 0.1, n_layer 12"]}
     shown = {}
     for width in (None, *range(24, 70)):
-        monkeypatch.setattr(tables, "terminal_width", lambda width=width: width)
+        monkeypatch.setattr(terminal, "terminal_width", lambda width=width: width)
         header, row = format_table(columns, dropped=["at", "state", "differs"]).splitlines()
         assert width is None or max(len(header), len(row)) <= width
         shown[width] = header.split()

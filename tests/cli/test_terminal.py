@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gptlite.cli.tables import format_table
-from gptlite.cli.terminal import SECTION_NAMES, Console, emit, escaped, pasteable
+from gptlite.cli.terminal import SECTION_NAMES, Console, emit, escaped, format_table, pasteable
 from gptlite.config.schema import SECTIONS
 
 

@@ -143,14 +143,12 @@ def validation_text(runs: Sequence[SelectedModel]) -> Text:
     from gptlite.data.dataset.tokens import detokenize
 
     prepared = find_prepared(runs, " Or score a text with --file.")
-    distinct = {data.manifest.fingerprint: data for data in prepared.values()}
-    contents = {key: b"".join(detokenize(data.split("val"), data.tokenizer())) for key, data in distinct.items()}
-    first = prepared[runs[0].label]
-    content = contents[first.manifest.fingerprint]
-    for label, other in prepared.items():
-        if contents[other.manifest.fingerprint] != content:
+    first, content = prepared[runs[0].label], b""
+    for label, data in prepared.items():
+        read = b"".join(detokenize(data.split("val"), data.tokenizer()))
+        if read != (content := content or read):
             raise RunError(
-                f"{runs[0].label} and {label} have different validation texts ({first.path} and {other.path}). "
+                f"{runs[0].label} and {label} have different validation texts ({first.path} and {data.path}). "
                 "Compare them on the same text with --file."
             )
     name = f"validation text of {', '.join(dict.fromkeys(run.name for run in runs))}"
@@ -191,10 +189,6 @@ class Evaluator:
     run: SelectedModel
     model: LanguageModel
     ids: Sequence[Tokens]
-
-    @property
-    def batch_size(self) -> int:
-        return self.run.cfg.eval.batch_size
 
     def settings(self) -> AbstractContextManager[None]:
         """Return the context in which the model computes."""

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gptlite.cli.eval.inputs import Evaluator, SelectedModel, Text, find_prepared, find_texts, load_evaluators
-from gptlite.cli.tables import format_table
-from gptlite.cli.terminal import NO_MASK, on_one_line
+from gptlite.cli.terminal import NO_MASK, format_table, on_one_line
 from gptlite.errors import located
 from gptlite.formatting import abbreviated, counted
 
@@ -65,7 +64,7 @@ def score_texts(evaluator: Evaluator, stride: int | None) -> list[dict[str, Any]
     }
     with evaluator.settings():
         for ids in evaluator.ids:
-            score = model.score_tokens(ids, batch_size=evaluator.batch_size, stride=stride)
+            score = model.score_tokens(ids, batch_size=evaluator.run.cfg.eval.batch_size, stride=stride)
             figures = {name: getattr(score, name) for name in FIGURES}
             rows.append({**about, **{key: x if math.isfinite(x) else None for key, x in figures.items()}})
     return rows
@@ -110,7 +109,7 @@ def measure_exposure(models: Sequence[SelectedModel], files: Sequence[str] | Non
     for evaluator in evaluators:
         for text, ids in zip(texts, evaluator.ids, strict=True):
             with located(f"{evaluator.run.label}: {text.name}"), evaluator.settings():
-                scores = measure_exposure_bias(evaluator.model, ids, batch_size=evaluator.batch_size)
+                scores = measure_exposure_bias(evaluator.model, ids, batch_size=evaluator.run.cfg.eval.batch_size)
             sizes = {"windows": len(scores.true), "prefix_tokens": scores.prefix}
             runs.append({**evaluator.run.to_json(), "text": text.name, **sizes, "rows": summarize(scores)})
     return {"temperature": TEMPERATURE, "seed": SEED, "runs": runs}

@@ -48,7 +48,7 @@ def plot_by_position(evaluators: Sequence[Evaluator], texts: Sequence[Text]) -> 
     for evaluator in evaluators:
         run, tokenizer = evaluator.run, evaluator.model.tokenizer
         with evaluator.settings():
-            means = evaluator.model.loss_by_position(evaluator.ids, batch_size=evaluator.batch_size)
+            means = evaluator.model.loss_by_position(evaluator.ids, batch_size=evaluator.run.cfg.eval.batch_size)
         lines.append(Line(f"{run.label} ({tokenizer.kind} {tokenizer.vocab_size})", means))
     title = texts[0].name if len(texts) == 1 else f"{len(texts)} texts"
     return line_plot(
@@ -89,7 +89,7 @@ def per_token_page_of(evaluator: Evaluator, title: str) -> str:
     model, (tokens,) = evaluator.model, evaluator.ids
     n_scored = tokens.n_tokens - (not model.knows_end_of_text)  # without ends, the first is context only
     shown = TokenArray(tokens.read(0, min(tokens.n_tokens, 1 + MOST_TOKENS)), tokens.where)
-    scores = score_each_token(model, shown, batch_size=evaluator.batch_size).first(MOST_TOKENS)
+    scores = score_each_token(model, shown, batch_size=evaluator.run.cfg.eval.batch_size).first(MOST_TOKENS)
     first, end = int(shown.ids[0]), model.tokenizer.eot_id
     return per_token_page(
         title,

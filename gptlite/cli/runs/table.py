@@ -11,8 +11,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from gptlite.cli.tables import format_table
-from gptlite.cli.terminal import NO_MASK, on_one_line, shell_name
+from gptlite.cli.terminal import NO_MASK, format_table, on_one_line, shell_name
 from gptlite.config.saved import shortened
 from gptlite.config.yaml import Value, parse_scalar, write
 from gptlite.errors import ConfigError
