@@ -112,19 +112,6 @@ def test_prepare_shows_compressors_only_for_texts_long_enough(gptlite):
     assert ": xz -9 " in gptlite("prepare", "-c", "nano.yaml").out
 
 
-def test_runs_and_prepared_data_inside_a_text_folder_are_left_out(gptlite, trained):
-    shutil.copytree("data", "old")
-    result = gptlite("prepare", "-c", "nano.yaml", "--data", ".")
-    assert result.code == 0
-    name = next(Path("old/prepared").glob("story-*")).name
-    assert f": 2 files, {sum(Path(file).stat().st_size for file in ('nano.yaml', 'story.txt')):,} bytes" in result.err
-    assert (
-        f"(skipped: 3 gptlite output folders: data/prepared, old/prepared/{name}, runs/nano; 1 hidden file: "
-        in result.err
-    )
-    assert gptlite("prepare", "-c", "nano.yaml", "--data", "**/*").code == 0
-
-
 def test_the_runs_folder_comes_from_the_config_then_the_environment(gptlite, monkeypatch):
     assert runs_folder("mine", {"GPTLITE_RUNS": "theirs"}) == Path("mine")
     assert runs_folder("runs", {"GPTLITE_RUNS": "theirs"}) == Path("theirs")

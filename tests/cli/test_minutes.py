@@ -154,11 +154,3 @@ def test_a_word_file_is_refused_before_the_speed_is_measured(gptlite, monkeypatc
         assert result.refuses("Word file")
         assert "Save the text as a .txt file first." in result.err
     assert not Path("data").exists()
-
-
-@pytest.mark.usefixtures("short")
-def test_a_counted_run_that_is_continued_without_its_length_keeps_it(gptlite):
-    assert gptlite(*OWN, "--set", "train.max_steps=5", "--name", "c").code == 0
-    again = gptlite(*OWN, "--name", "c", "--continue")
-    assert "c is finished after 5 updates" in again.err, again.err
-    assert (saved("c")["train.max_steps"], saved("c")["train.max_minutes"]) == (5, None)

@@ -128,21 +128,6 @@ def test_a_context_beyond_block_size_is_for_models_without_learned_positions(gpt
         assert gptlite("sample", "--context", wrong).refuses(f"--context: the context is {wrong}, but it must be")
 
 
-def test_sampling_options_agree_where_they_mean_the_same(gptlite, trained):
-    def sampled(*options: str) -> dict:
-        [line] = json_lines(gptlite("sample", "--prompt", "the ", "--max-new-tokens", "60", "--json", *options))
-        return line
-
-    line = sampled("-t", "1.5")
-    assert sampled("-t", "1.5", "--top-k", "100000") == line  # more than the vocabulary: no limit
-    assert sampled("-t", "1.5", "--stop", "never to come") == line
-    greedy = sampled("-t", "0")["text"]
-    assert greedy == sampled("-t", "1.5", "--top-k", "1")["text"] == sampled("-t", "2", "--min-p", "1")["text"]
-    stopped = sampled("-t", "1.5", "--stop-token", str(line["token_ids"][7]))
-    ids = line["token_ids"]
-    assert (stopped["finish_reason"], stopped["token_ids"]) == ("stop token", ids[: ids.index(ids[7])])
-
-
 def test_unknown_characters_are_left_out_only_with_unknown_skip(gptlite, trained):
     skipped = gptlite("sample", "--prompt", "th\u00e9e \u65e5", "--unknown", "skip")
     assert skipped.code == 0

@@ -80,7 +80,7 @@ LR = ["--sweep", "train.lr=1e-3,3e-3"]
 def test_it_is_refused_before_any_run_is_made(gptlite, words, message):
     result = gptlite("train", "-c", "nano.yaml", *words)
     assert result.code == 2
-    assert [message in error for error in result.errors] == [True]
+    assert any(message in error for error in result.errors)
     assert not Path("runs").exists()
 
 

@@ -81,16 +81,6 @@ def test_a_name_of_a_file_cannot_write_escapes_or_lines_into_an_error(gptlite):
     assert r"/\x1b[31mx\nerror: y.txt: the text is not valid utf-8" in result.err
 
 
-def test_the_text_of_a_model_is_escaped_on_a_terminal_and_raw_in_a_pipe(gptlite, monkeypatch):
-    Path("story.txt").write_text("go \x1b[2J\ton\n" * 400)
-    assert gptlite("train", "-c", "nano.yaml", "--set", "train.max_steps=1", "--set", "eval.prompt=g").code == 0
-    words = ["sample", "--prompt", "\x1b[2J\t\n", "--max-new-tokens", "1"]
-    assert gptlite(*words).out.startswith("\x1b[2J\t\n")
-    screen = open_terminal(monkeypatch)
-    assert gptlite(*words).code == 0
-    assert screen.shown.startswith("\\x1b[2J\t\n")
-
-
 def test_the_progress_bar_still_moves_the_cursor(monkeypatch):
     screen = open_terminal(monkeypatch, "stderr")
     monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((80, 24)))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,16 +57,15 @@ def select_models(
             raise RunError("this is a file, not a run or its folder. gptlite eval scores a text with --file.", name)
         return choose_checkpoint(runs_folder(), name, which, say)
 
-    selected = []
+    selected: dict[str, SelectedModel] = {}
     for checkpoint in open_each(names or ["latest"], choose):
         with located("--set"):
             cfg = load_checkpoint_config(checkpoint, sets)
         name = run_name(checkpoint)
-        selected.append(SelectedModel(name, f"{name} {checkpoint.step}", checkpoint, cfg, context))
-    times = Counter(model.label for model in selected)
-    return [
-        model if times[model.label] == 1 else replace(model, label=str(model.checkpoint.path)) for model in selected
-    ]
+        label = f"{name} {checkpoint.step}"
+        label = str(checkpoint.path) if label in selected else label
+        selected[label] = SelectedModel(name, label, checkpoint, cfg, context)
+    return list(selected.values())
 
 
 @dataclass(frozen=True)
