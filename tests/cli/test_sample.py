@@ -38,7 +38,7 @@ def test_prompts_come_from_command_line_standard_input_and_files_and_do_not_affe
     assert [line["text"] for line in alone] == [line["text"] for line in together[-2:]]
     plain = gptlite("sample", "--prompt", "the ", "--prompt", "a dog ", "--max-new-tokens", "40")
     texts = [f"the {together[0]['text']}\n", f"a dog {together[4]['text']}\n"]
-    heads = [f"--- {i} of 2: prompt {i}, sample 1\n" for i in (1, 2)]
+    heads = [f"--- {i} of 2\n" for i in (1, 2)]
     assert plain.out == "".join(head + text for head, text in zip(heads, texts, strict=True))
 
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from gptlite.tokenizers.base import Tokenizer
 
 N_TOP_LOGPROBS = 5
-BAR_WIDTH = 30
 
 
 @dataclass(frozen=True)
@@ -92,15 +91,14 @@ class SampleWriter:
         n, seed = params.n, params.seed
         n_top = N_TOP_LOGPROBS if self.explain else 0
         for i, sample in enumerate(self.model.samples(prompts, params, n_top_logprobs=n_top)):
-            prompt, number = prompts[i // n], i % n + 1
+            prompt = prompts[i // n]
             if self.as_json:
                 sample.whole()
                 fields = {"token_ids": sample.tokens, "logprobs": sample.logprobs, "finish_reason": sample.reason}
                 explained = {"top_logprobs": sample.top_logprobs} if self.explain else {}
-                self._json(prompt, seed=seed, sample=number, text=sample.text, **fields, **explained)
+                self._json(prompt, seed=seed, sample=i % n + 1, text=sample.text, **fields, **explained)
                 continue
-            of_prompt = f": prompt {i // n + 1}, sample {number}" if len(prompts) > 1 else ""
-            self._heading(i, len(prompts) * n, of_prompt)
+            self._heading(i, len(prompts) * n)
             try:
                 if self.explain:
                     self._explain(prompt, sample)
@@ -119,8 +117,7 @@ class SampleWriter:
                     fields = {"token_ids": found.tokens, "logprob": found.logprob, "finish_reason": found.reason}
                     self._json(prompt, rank=rank + 1, score=found.score, text=text, **fields)
                     continue
-                of_prompt = f"prompt {i + 1}, " if len(prompts) > 1 else ""
-                self._heading(i * n + rank, len(prompts) * n, f": {of_prompt}score {found.score:.4f}")
+                self._heading(i * n + rank, len(prompts) * n, f": score {found.score:.4f}")
                 self.put(f"{prompt}{text}\n")
 
     def _search_explained(self, prompt: str) -> None:
@@ -131,7 +128,7 @@ class SampleWriter:
         pieces, end = self.model.tokenizer.token_bytes(), self.model.tokenizer.eot_id
         self.put(beams_page(self.title, prompt, pieces, end, search, self.section))
 
-    def _heading(self, i: int, total: int, details: str) -> None:
+    def _heading(self, i: int, total: int, details: str = "") -> None:
         if total > 1:
             self.put(f"--- {i + 1} of {total}{details}\n")
 
@@ -147,9 +144,8 @@ class SampleWriter:
             self.put(f"token {number}\n")
             others = [pair for pair in top if pair[0] != chosen]
             for token, log_p in sorted([(chosen, logprob), *others][:N_TOP_LOGPROBS], key=lambda pair: -pair[1]):
-                probability, mark = math.exp(log_p), ">" if token == chosen else " "
-                bar = "#" * round(BAR_WIDTH * probability)
-                self.put(f"  {mark} {token_name(self.model.tokenizer, token):<16} {probability:7.2%}  {bar}\n")
+                mark, name = ">" if token == chosen else " ", token_name(self.model.tokenizer, token)
+                self.put(f"  {mark} {name:<16} {math.exp(log_p):7.2%}\n")
         self.put(prompt + sample.text)
 
 
