@@ -99,7 +99,7 @@ def test_names_of_code_exist(path: Path) -> None:
 
 def test_missing_names_are_seen() -> None:
     assert exists_in_code("model.gpt.GPT.forward")
-    assert exists_in_code("cli.sweep.command")
+    assert exists_in_code("cli.train.command")
     assert not exists_in_code("model.gpt.GPT.backwards")
     assert not exists_in_code("model.gtp")
     assert list(paths_in("in gptlite/data/x.py, or `files.py`; not runs/a or abc.py")) == [

@@ -13,11 +13,11 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from gptlite.cli import config, prepare
+from gptlite.cli import prepare
 from gptlite.cli.eval import command as evaluate
 from gptlite.cli.runs import command as runs
 from gptlite.cli.sample import command as sample
-from gptlite.cli.terminal import Console, drop, on_one_line, shell_name
+from gptlite.cli.terminal import Console, drop, emit, on_one_line, shell_name
 from gptlite.cli.train import command as train
 from gptlite.cli.usage import Command, Commands, usage_problem
 from gptlite.errors import ConfigError, DataError, Interrupted, StorageError, UserError
@@ -37,7 +37,32 @@ app.command("train", cls=Command)(train.train)
 app.command("sample", cls=Command)(sample.sample)
 app.command("eval", cls=Command)(evaluate.evaluate)
 app.add_typer(runs.app)
-app.command("config", cls=Command)(config.config)
+
+
+@app.command("config", cls=Command)
+def config(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="A config, such as small. Default: list those that are shipped."),
+    ] = None,
+) -> None:
+    """List the shipped configs, or print a config with a comment on every key.
+
+    To start from one: `gptlite config small > my.yaml`.
+    """
+    from gptlite.config.documents import commented, read_heading
+    from gptlite.config.loading import SUFFIXES, builtin_folder, find_config, load_config
+
+    if name is not None:
+        path = find_config(name)
+        emit(commented(load_config(path), read_heading(path.read_text(encoding="utf-8"))))
+        return
+    shipped = sorted(builtin_folder("configs").glob(f"*{SUFFIXES[0]}"))
+    width = max(len(path.stem) for path in shipped) + 2
+    for path in shipped:  # with the first sentence of its heading
+        lines = read_heading(path.read_text(encoding="utf-8")).splitlines()
+        words = " ".join(line.removeprefix("# ") for line in lines if "yaml-language-server" not in line)
+        emit(f"{path.stem:<{width}}{words.partition('. ')[0].removesuffix('.')}.\n")
 
 
 @app.callback(invoke_without_command=True)

@@ -17,7 +17,6 @@ from gptlite.errors import ConfigError, Problem, RunError, gathered, located
 
 if TYPE_CHECKING:
     from gptlite.config.loading import Override
-    from gptlite.config.schema import RunConfig
     from gptlite.runs.checkpoint import Checkpoint
     from gptlite.runs.run import Run
 
@@ -46,31 +45,6 @@ ConfigOption = Annotated[
 SetOption = Annotated[
     list[str] | None, Option("--set", metavar="SECTION.KEY=VALUE", help="Change a key of the config. Repeatable.")
 ]
-DataOption = Annotated[
-    list[str] | None,
-    Option(
-        metavar="TEXT",
-        help="The text: a file, folder, glob or named data set, or - for standard input (data.source). Repeatable.",
-    ),
-]
-OfflineOption = Annotated[
-    bool, Option("--offline", help=f"Download nothing; name the file that is missing. The same as {OFFLINE}=1.")
-]
-RunArgument = Annotated[
-    str | None,
-    Argument(metavar="RUN", help="A run's name, its folder, or a checkpoint folder. Default: the newest run."),
-]
-ContextOption = Annotated[
-    int | None,
-    Option(
-        "--context",
-        metavar="N",
-        help="Read up to N tokens at a time instead of block_size: for models without learned positions.",
-    ),
-]
-CheckpointOption = Annotated[
-    str | None, Option(metavar="best|latest|STEP", help="Which checkpoint of the run. Default: best.")
-]
 
 
 def with_standard_input(data: list[str] | None) -> list[str] | None:
@@ -88,18 +62,44 @@ def with_standard_input(data: list[str] | None) -> list[str] | None:
     return [str(path) if text == STANDARD_INPUT else text for text in data]
 
 
-def read_config(config: str | None, sets: Sequence[str] | None, data: Sequence[str] | None) -> tuple[RunConfig, Path]:
-    """Load the config that a command line asks for; its file comes second. Raises ConfigError with every problem."""
-    from gptlite.config.loading import load_config
-
-    path = find_config_file(config)
-    with located("--set"):
-        return load_config(path, build_overrides(sets, data)), path
+def forbid_downloads(offline: bool) -> bool:
+    """Allow no downloads, if --offline is given, in this process and in those that it starts."""
+    if offline:
+        os.environ[OFFLINE] = "1"
+    return offline
 
 
-def forbid_downloads() -> None:
-    """Allow no downloads, as --offline asks for, in this process and in those that it starts."""
-    os.environ[OFFLINE] = "1"
+DataOption = Annotated[
+    list[str] | None,
+    Option(
+        metavar="TEXT",
+        callback=with_standard_input,
+        help="The text: a file, folder, glob or named data set, or - for standard input (data.source). Repeatable.",
+    ),
+]
+OfflineOption = Annotated[
+    bool,
+    Option(
+        "--offline",
+        callback=forbid_downloads,
+        help=f"Download nothing; name the file that is missing. The same as {OFFLINE}=1.",
+    ),
+]
+RunArgument = Annotated[
+    str | None,
+    Argument(metavar="RUN", help="A run's name, its folder, or a checkpoint folder. Default: the newest run."),
+]
+ContextOption = Annotated[
+    int | None,
+    Option(
+        "--context",
+        metavar="N",
+        help="Read up to N tokens at a time instead of block_size: for models without learned positions.",
+    ),
+]
+CheckpointOption = Annotated[
+    str | None, Option(metavar="best|latest|STEP", help="Which checkpoint of the run. Default: best.")
+]
 
 
 def find_config_file(config: str | None) -> Path:

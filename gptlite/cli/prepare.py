@@ -11,13 +11,12 @@ from gptlite.cli.options import (
     DataOption,
     OfflineOption,
     SetOption,
-    forbid_downloads,
+    build_overrides,
+    find_config_file,
     located_text,
-    read_config,
-    with_standard_input,
 )
 from gptlite.cli.terminal import Console, emit, on_one_line
-from gptlite.errors import ConfigError, DataError
+from gptlite.errors import ConfigError, DataError, located
 from gptlite.formatting import counted, size
 
 if TYPE_CHECKING:
@@ -54,11 +53,11 @@ def prepare(
         return
     if verify and name is not None:
         raise ConfigError("--verify finds the folder by its text, whatever its name. Leave out one of them.", "--name")
-    if offline:
-        forbid_downloads()
-    data = with_standard_input(data)
-    cfg, path = read_config(config, set_, data)
-    console = Console()
+    from gptlite.config.loading import load_config
+
+    path, console = find_config_file(config), Console()
+    with located("--set"):
+        cfg = load_config(path, build_overrides(set_, data))
     console.say(f"config: {path}")
     from gptlite.runs.find_text import with_tokenizer
 

@@ -1,4 +1,4 @@
-"""Output: progress and messages on standard error, results on standard output or in a file of `--out`."""
+"""Output: progress and messages on standard error, results and tables on standard output or in a file of `--out`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -25,9 +25,16 @@ if TYPE_CHECKING:
 # separators, bidirectional embeddings, overrides and isolates, and lone surrogates.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
+GAP = 2  # between the columns of a table
+LONGEST = 24  # columns of a cell in a table that does not fit the terminal
+
 # After these words, other layers write the keys and values that they advise.
 SECTION_NAMES = ("run", "data", "tokenizer", "model", "train", "eval", "save", "log", "sample")
 _ADVISED_KEY = re.compile(rf"(?:(?<=\b[Uu]se )|(?<=\bor )|(?<=\band ))(?=(?:{'|'.join(SECTION_NAMES)})\.[a-z]\w*=)")
+
+NO_MASK = (  # of a run
+    "has no mask (model.variant: no_mask): it reads the tokens that it is scored on, so its scores are no predictions"
+)
 
 
 def escaped(text: str) -> str:
@@ -160,3 +167,58 @@ def write_output(path: Path, text: str) -> None:
 
     with storage_errors(path, "write"):
         path.write_bytes(text.encode())
+
+
+def terminal_width() -> int | None:
+    """Return the columns of the terminal; None if the output goes elsewhere."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def cell_width(text: str) -> int:
+    """Return the terminal columns that a text takes: two for wide characters."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def format_table(
+    columns: Mapping[str, Sequence[str]], *, numbers: Sequence[str] = (), dropped: Sequence[str] = ()
+) -> str:
+    """Return a table with one line per row, from cells by header. It fits a terminal, and has its full width elsewhere.
+
+    numbers: right-aligned columns. dropped: columns to leave out of a narrow terminal, in this order.
+    """
+    cells = {on_one_line(header): [on_one_line(cell) for cell in (header, *cells)] for header, cells in columns.items()}
+    widths = {header: max(map(cell_width, column)) for header, column in cells.items()}
+    terminal = terminal_width()
+    if terminal is not None and _total(widths) > terminal:
+        widths = {header: min(size, LONGEST) for header, size in widths.items()}
+        for header in dropped:
+            if _total(widths) > terminal:
+                widths.pop(header, None)
+    aligned = [
+        [_align(cell, size, right=header in numbers) for cell in cells[header]] for header, size in widths.items()
+    ]
+    return "".join((" " * GAP).join(line).rstrip() + "\n" for line in zip(*aligned, strict=True))
+
+
+def _total(widths: Mapping[str, int]) -> int:
+    return sum(widths.values()) + GAP * (len(widths) - 1)
+
+
+def shorten_middle(text: str, width: int) -> str:
+    """Shorten a text to `width` columns, keeping its beginning and its end, at which numbered names differ."""
+    if cell_width(text) <= width:
+        return text
+    from rich.cells import set_cell_size
+
+    start = set_cell_size(text, width // 2)
+    return f"{start}…{set_cell_size(text[::-1], width - width // 2 - 1)[::-1]}"
+
+
+def _align(cell: str, width: int, *, right: bool) -> str:
+    cell = shorten_middle(cell, width)
+    space = " " * (width - cell_width(cell))
+    return space + cell if right else cell + space

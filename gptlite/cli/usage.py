@@ -123,8 +123,8 @@ def _meant(command: str, typed: str, known: Mapping[str, Any]) -> list[str]:
 
 def _with_value(meant: str, value: str, known: Mapping[str, Any]) -> str:
     """Return an option or a key with the value that was given to another one, as far as it takes it."""
-    from gptlite.config.keys import accepted_repairs, describe_accepted, is_accepted
-    from gptlite.config.yaml import parse_scalar, write
+    from gptlite.config.keys import describe_accepted, is_accepted
+    from gptlite.config.yaml import parse_scalar
 
     key = meant.partition(".")[2]
     leaf = key.replace("_", "-")
@@ -135,9 +135,6 @@ def _with_value(meant: str, value: str, known: Mapping[str, Any]) -> str:
     given = parse_scalar(value) if value else True
     if is_accepted(meant, given):
         return f"--set {meant}={_quoted(value or 'true')}"
-    repair = next(accepted_repairs(meant, given), None) if value else None
-    if repair is not None:
-        return f"--set {meant}={_quoted(write(repair))}"
     return f"--set {meant}=VALUE ({describe_accepted(meant)})"
 
 

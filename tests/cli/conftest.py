@@ -144,8 +144,8 @@ class InThisProcess:
 def sweeps_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """The runs of sweeps are trained inside this process, one after the other."""
     popen = SimpleNamespace(Popen=InThisProcess, DEVNULL=subprocess.DEVNULL)
-    monkeypatch.setattr("gptlite.cli.sweep.workers.subprocess", popen)
-    monkeypatch.setattr("gptlite.cli.sweep.workers.POLL", 0)
+    monkeypatch.setattr("gptlite.cli.sweep.subprocess", popen)
+    monkeypatch.setattr("gptlite.cli.sweep.POLL", 0)
 
 
 @pytest.fixture(scope="session")

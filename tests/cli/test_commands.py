@@ -16,9 +16,8 @@ import pytest
 from training_runs import numbers, signal_in
 
 import gptlite as package
-from gptlite.cli import app
 from gptlite.config.loading import load_config
-from gptlite.errors import Interrupted, StorageError
+from gptlite.errors import StorageError
 from gptlite.inference.language_model import LanguageModel
 from gptlite.runs.run import Run, runs_folder
 
@@ -45,10 +44,6 @@ def test_resolved_settings_are_one_line_and_their_reasons_are_in_run_json(gptlit
     reasons = json.loads(Path("runs/nano/run.json").read_text())["reasons"]
     assert reasons["run.precision"] == {"value": "fp32", "reason": "given"}
     assert reasons["train.micro_batch_size"] == {"value": 8, "reason": "at most 4,096 tokens per forward pass"}
-    keys = ["device", "precision", "attention", "threads", "compile"]
-    of_training = ["max_steps", "optimizer", "lr", "adamw_lr", "beta1", "beta2", "micro_batch_size", "vocab_sample"]
-    others = {"waiting threads", "eval.every", *(f"train.{key}" for key in of_training)}
-    assert set(reasons) == {f"run.{key}" for key in keys} | others
 
 
 def test_resume_takes_the_newest_unfinished_run_and_only_changes_that_do_not_affect_past_steps(gptlite, trained):
@@ -115,19 +110,6 @@ def test_prepare_shows_compressors_only_for_texts_long_enough(gptlite):
     assert "split           validation is the end of the document\n" in short.out
     assert "bits per byte   of the validation text: byte frequencies " in short.out
     assert ": xz -9 " in gptlite("prepare", "-c", "nano.yaml").out
-
-
-def test_runs_and_prepared_data_inside_a_text_folder_are_left_out(gptlite, trained):
-    shutil.copytree("data", "old")
-    result = gptlite("prepare", "-c", "nano.yaml", "--data", ".")
-    assert result.code == 0
-    name = next(Path("old/prepared").glob("story-*")).name
-    assert f": 2 files, {sum(Path(file).stat().st_size for file in ('nano.yaml', 'story.txt')):,} bytes" in result.err
-    assert (
-        f"(skipped: 3 gptlite output folders: data/prepared, old/prepared/{name}, runs/nano; 1 hidden file: "
-        in result.err
-    )
-    assert gptlite("prepare", "-c", "nano.yaml", "--data", "**/*").code == 0
 
 
 def test_the_runs_folder_comes_from_the_config_then_the_environment(gptlite, monkeypatch):
@@ -255,13 +237,6 @@ def test_config_lists_the_shipped_configs_and_prints_them(gptlite, repository):
         assert load_config(Path("my.yaml")) == load_config(path)
 
 
-def test_a_stop_by_a_signal_is_no_error_and_names_the_command_that_continues(capfd):
-    app.print_error(Interrupted(signal.SIGINT, "stopped after step 3", "run it's", handle="it's"))
-    line, before, command = capfd.readouterr().err.splitlines()
-    assert (line, before) == ("run it's: stopped after step 3", "continue with:")
-    assert shlex.split(command)[1:] == ["train", "--resume", "it's"]
-
-
 def test_a_sample_cut_short_ends_its_line_before_the_error(gptlite, trained, monkeypatch):
     def cut_short():
         yield "half a li"
@@ -285,11 +260,6 @@ def test_a_continued_finished_run_is_unfinished_until_it_ends_again(gptlite, tra
     assert (result.code, result.err) == (0, "")
     assert "saved in runs/nano" in result.out
     assert (trained / "checkpoints/step-00000010").is_dir()
-
-
-def test_the_first_evaluation_is_saved_since_it_is_the_best_so_far(gptlite):
-    assert gptlite("train", "-c", "nano.yaml", "--set", "save.keep=9").code == 0
-    assert Path("runs/nano/checkpoints/step-00000000").is_dir()
 
 
 def test_printed_commands_find_a_run_in_another_folder(gptlite):

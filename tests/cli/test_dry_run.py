@@ -87,9 +87,3 @@ def test_a_model_too_large_for_memory_is_refused_before_it_is_built(gptlite, mon
     result = gptlite("train", "-c", "nano.yaml", "--dry-run")
     assert result.refuses("error: this run may need ")
     assert "there are 128 MiB" in result.err
-
-
-def test_it_is_refused_under_torchrun(gptlite, monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "4")
-    assert gptlite("train", "-c", "nano.yaml", "--dry-run").refuses("error: --dry-run: torchrun started 4 processes. ")
-    assert not Path("runs").exists()

@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from gptlite.cli import app
-from gptlite.cli.eval.options import ALLOWED
+from gptlite.cli.eval.command import ALLOWED
 from gptlite.cli.sample import command as sample_command
 from gptlite.inference import memorization
 
@@ -40,7 +40,6 @@ EFFECTS = {
         "stop": (DRAW, ["--stop", " ", "--stop", "a", "--stop", "t"]),
         "stop_tokens": (DRAW, [word for i in range(10) for word in ("--stop-token", str(i))]),
         "unknown": ([*DRAW, "--prompt", "the\u00e9"], ["--unknown", "skip"]),
-        "stream": (DRAW, ["--no-stream"]),
         "explain": (DRAW, ["--explain"]),
         "as_json": (DRAW, ["--json"]),
         "out": (DRAW, ["--out", "written.txt"]),

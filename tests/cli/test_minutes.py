@@ -42,15 +42,6 @@ def test_what_the_user_gives_wins_and_the_rest_agrees_with_it(gptlite):
     assert (found["train.max_steps"], found["train.max_minutes"]) == (None, 0.03)
 
 
-def test_a_config_that_gives_every_key_only_gets_the_time(gptlite):
-    text = Path("nano.yaml").read_text()
-    Path("full.yaml").write_text(text + "sample: {n: 1}\n")
-    result = gptlite("train", "-c", "full.yaml", "--minutes", "0.02")
-    assert result.code == 0, result.err
-    found, wanted = saved("full"), load_config(Path("full.yaml")).given()
-    assert {key for key in wanted if found[key] != wanted[key]} == {"data.source", "train.max_steps"}
-
-
 def test_a_continued_run_keeps_its_sizes_on_a_machine_of_another_speed(gptlite, monkeypatch):
     assert gptlite("train", *QUICK, "--name", "s", "--continue").code == 0
     before = saved("s")
@@ -125,14 +116,6 @@ def test_updates_that_are_counted_turn_the_clock_off(gptlite, setting):
     assert "counted is finished after " in again.err, again.err
 
 
-@pytest.mark.usefixtures("sweeps_in_this_process", "short")
-def test_a_sweep_over_a_text_without_a_config_chooses_sizes_for_each_run(gptlite):
-    result = gptlite(*OWN, "--sweep", "train.max_steps=3,4", "--name", "s")
-    assert result.code == 0, result.err
-    runs = sorted(path.parent.name for path in Path("runs").glob("*/run.json"))
-    assert [(saved(run)["train.max_steps"], saved(run)["train.max_minutes"]) for run in runs] == [(3, None), (4, None)]
-
-
 def test_a_config_that_reads_the_text_too_often_is_told_what_does_better(gptlite):
     Path("notes.txt").write_text("a line of a diary, and another one. " * 60)
     often = gptlite("train", "-c", "nano.yaml", "--data", "notes.txt", "--set", "train.epochs=17")
@@ -171,19 +154,3 @@ def test_a_word_file_is_refused_before_the_speed_is_measured(gptlite, monkeypatc
         assert result.refuses("Word file")
         assert "Save the text as a .txt file first." in result.err
     assert not Path("data").exists()
-
-
-@pytest.mark.usefixtures("short")
-def test_a_counted_run_that_is_continued_without_its_length_keeps_it(gptlite):
-    assert gptlite(*OWN, "--set", "train.max_steps=5", "--name", "c").code == 0
-    again = gptlite(*OWN, "--name", "c", "--continue")
-    assert "c is finished after 5 updates" in again.err, again.err
-    assert (saved("c")["train.max_steps"], saved("c")["train.max_minutes"]) == (5, None)
-
-
-@pytest.mark.usefixtures("short")
-def test_a_run_that_the_user_ended_sooner_is_not_said_to_lack_text(gptlite):
-    assert gptlite(*OWN, "--name", "d", "--set", "train.max_steps=5").code == 0
-    sooner = gptlite(*OWN, "--name", "d", "--continue", "--set", "train.max_minutes=0.02")
-    assert sooner.code == 0, sooner.err
-    assert "more text would make it better" not in sooner.out

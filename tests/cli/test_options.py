@@ -12,7 +12,7 @@ import pytest
 
 from gptlite.cli import app
 from gptlite.cli.prepare import prepare
-from gptlite.cli.sweep.workers import SweepRun
+from gptlite.cli.sweep import SweepRun
 from gptlite.cli.train.command import train
 from gptlite.cli.train.options import TrainOptions
 from gptlite.compute.choice import Choice
@@ -62,14 +62,14 @@ def test_every_parameter_has_a_case():
 @pytest.mark.parametrize(("command", "case"), [pytest.param(c, case, id=f"{c}-{name}") for c, name, case in CASES])
 @pytest.mark.parametrize("has_option", [True, False])
 def test_the_option_acts(gptlite, trained, monkeypatch, command, case, has_option):
-    def start(run: SweepRun, arguments: object, environment: dict[str, str], *, to_terminal: bool) -> None:
+    def start(run: SweepRun, arguments: object, environment: dict[str, str]) -> None:
         raise Interrupted(signal.SIGTERM, f"{environment['GPTLITE_THREADS']} threads")
 
-    monkeypatch.setattr("gptlite.cli.sweep.command.start", start)
+    monkeypatch.setattr("gptlite.cli.sweep.start", start)
     plays = Card("plays", "by Shakespeare", ("ftp://nowhere.test/plays",), "0" * 64, 9, "none")
     monkeypatch.setattr(named_datasets, "cards", lambda: [plays])
     monkeypatch.setattr(named_datasets, "find_card", {"plays": plays}.get)
-    monkeypatch.setattr("gptlite.cli.sweep.workers.available_threads", lambda: Choice(4, ""))
+    monkeypatch.setattr("gptlite.cli.sweep.available_threads", lambda: Choice(4, ""))
     if command == "prepare":
         Path("data/prepared").rename("data/before")
     Path("more.txt").write_text("the cat sat on the hill.\n" * 40)
@@ -86,7 +86,7 @@ def test_a_sweep_hands_on_every_option_to_its_runs_and_to_the_command_that_conti
     found: list[TrainOptions] = []
     monkeypatch.setenv("GPTLITE_OFFLINE", "")  # which --offline sets
     more = ["--jobs", "2", "--minutes", "0.5", "--offline"]
-    monkeypatch.setattr("gptlite.cli.sweep.command.run_sweep", found.append)
+    monkeypatch.setattr("gptlite.cli.sweep.run_sweep", found.append)
     app.run(["train", *NANO, "--set", "run.seed=1", "--data", "x", "--name", "it's", "-q", *GRID, *more])
     (options,) = found
     unset = {field.name for field in fields(options) if getattr(options, field.name) == field.default}

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from gptlite.data.sources import named_datasets
-
 FILES = [
     "MANIFEST.json",
     *("tokenizer/gptlite_tokenizer.json", "tokenizer/tokenizer.json", "tokenizer/tokenizer_config.json"),
@@ -76,13 +74,3 @@ def test_a_text_that_is_not_prepared_is_one_line(gptlite, folder):
     result = gptlite(*VERIFY, "--set", "data.val_fraction=0.3")
     assert (result.code, result.out) == (2, "")
     assert "the text is not prepared with these keys" in result.err.splitlines()[-1]
-
-
-def test_a_data_set_is_not_downloaded_to_be_verified(gptlite, monkeypatch):
-    card = named_datasets.Card("plays", "plays", "https://nowhere.test", "0" * 64, 20, "none")
-    monkeypatch.setattr(named_datasets, "find_card", {"plays": card}.get)
-    before = everything()
-    result = gptlite(*VERIFY, "--data", "plays")
-    assert result.code == 2
-    assert "the text is not prepared with these keys" in result.err.splitlines()[-1]
-    assert everything() == before

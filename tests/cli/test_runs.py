@@ -110,7 +110,6 @@ def test_runs_are_sorted_and_filtered(gptlite, trained, words, names):
         ),
         (["nowhere"], "nowhere: there is no such folder."),
         (["runs/nano"], "runs/nano: this is a run, not a folder of runs."),
-        (["dif", "nano", "nano"], "gptlite runs: there is no command or folder dif. Did you mean diff?"),
         (["--srot", "best"], "gptlite runs list: there is no option --srot. Did you mean --sort best?"),
         (["--sort"], "error: gptlite runs list: option '--sort' requires an argument. See gptlite runs list --help."),
         (["diff", "nano"], "error: gptlite runs diff: missing argument 'B'. See gptlite runs diff --help."),
@@ -154,10 +153,9 @@ def test_diff_shows_configs_and_samples(gptlite, trained):
     assert result.out.endswith("\na, sample at step 6\n  first\n  second\n")
 
 
-def test_diff_of_a_run_named_like_a_heading_shows_paths_and_reports_a_text_that_changed(gptlite, trained):
+def test_diff_reports_a_text_that_changed(gptlite, trained):
     run = Run(varied("config", lr=0.5))
     out = gptlite("runs", "diff", "config", "nano").out
-    assert f"config    {run.path.absolute()}" in out
     assert re.search(r"^train\.lr +0\.5 +0\.02$", out, re.MULTILINE)
     assert "text: not the same" not in out
     run.write_setup(run.info | {"data": "0" * 64}, run.config_text())
@@ -229,9 +227,8 @@ def test_finished_runs_without_a_score_are_compared_as_far_as_possible(gptlite, 
     result = gptlite("runs", "diff", "a-1", "b")
     assert (result.code, verdict(result.out)) == (0, [])
     varied("d", 2.0, seed=2, lr=0.7)
-    (said, command) = verdict(gptlite("runs", "diff", "a-1", "d").out)
-    assert said.startswith("cannot tell which is better from 2 seeds of a-1 and 1 seed of d")
-    assert "--sweep run.seed=1,2,3 --name d-seeds" in command
+    (said,) = verdict(gptlite("runs", "diff", "a-1", "d").out)
+    assert said.startswith("cannot tell which is better from 2 seeds of a-1 and 1 seed of d: seeds differ, too.")
 
 
 @pytest.mark.usefixtures("sweeps_in_this_process")
@@ -241,23 +238,6 @@ def test_runs_on_different_texts_are_no_verdict_and_the_command_that_compares_th
     said, command = verdict(gptlite("runs", "diff", "nano", "b").out)
     assert said == "cannot tell which is better: they were scored on different texts. Score them on one:"
     assert gptlite(*shlex.split(command.replace("FILE", "story.txt"))[1:]).code == 0
-
-
-def test_the_command_for_more_seeds_trains_the_setting_of_a_single_run_beside_it(gptlite, trained):
-    rate = ("--set", "train.lr=0.01", "--set", "run.dir=away", "--name", "it's b")
-    assert gptlite("train", "-c", "nano.yaml", *rate).code == 0
-    Path("away").rename("it's far: #1")
-    runs = ("nano", "it's far: #1/it's b")
-    said, of_nano, of_b = verdict(gptlite("runs", "diff", *runs).out)
-    assert said == (
-        "cannot tell which is better from 1 seed of nano and 1 seed of it's b: seeds differ, too. To train more seeds:"
-    )
-    assert "--config runs/nano/config.yaml --sweep run.seed=1,2,3 --name nano-seeds" in of_nano
-    assert gptlite(*shlex.split(of_b)[1:]).code == 0
-    assert verdict(gptlite("runs", "diff", *runs).out) == [
-        said.replace("1 seed of it's b", "4 seeds of it's b"),
-        of_nano,
-    ]
 
 
 def test_a_score_without_a_mask_is_marked_ranks_last_and_is_not_compared(gptlite, trained):
@@ -279,11 +259,10 @@ def test_a_score_without_a_mask_is_marked_ranks_last_and_is_not_compared(gptlite
 def test_rm_says_what_it_would_remove_and_asks(gptlite, trained, monkeypatch, reply, stays):
     varied("a")
     monkeypatch.setattr("sys.stdin", io.StringIO(reply))
-    size = sum(path.stat().st_size for path in Path("runs/a").rglob("*") if path.is_file())
     result = gptlite("runs", "rm", "a")
     assert result.code == (0 if reply else 2)
     assert reply or result.refuses("there was no answer, so nothing was removed. Give --yes")
-    assert re.search(rf"^runs/a: 2 checkpoints, \d+ files, {size:,} bytes$", result.out, re.MULTILINE)
+    assert result.out.startswith("remove runs/a? [y/N] ")
     assert Path("runs/a").exists() == stays
     assert trained.exists()
 

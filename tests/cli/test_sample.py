@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import math
-import os
 import re
 import sys
 from pathlib import Path
@@ -39,7 +38,7 @@ def test_prompts_come_from_command_line_standard_input_and_files_and_do_not_affe
     assert [line["text"] for line in alone] == [line["text"] for line in together[-2:]]
     plain = gptlite("sample", "--prompt", "the ", "--prompt", "a dog ", "--max-new-tokens", "40")
     texts = [f"the {together[0]['text']}\n", f"a dog {together[4]['text']}\n"]
-    heads = [f"--- {i} of 2: prompt {i}, sample 1\n" for i in (1, 2)]
+    heads = [f"--- {i} of 2\n" for i in (1, 2)]
     assert plain.out == "".join(head + text for head, text in zip(heads, texts, strict=True))
 
 
@@ -66,26 +65,10 @@ def test_explain_shows_each_token_among_the_likeliest_and_then_the_text(gptlite,
 
 def test_streamed_whole_and_saved_text_are_the_same(gptlite, trained):
     streamed = gptlite("sample", "--prompt", "the ", "-n", "2", "--max-new-tokens", "30").out
-    assert gptlite("sample", "--prompt", "the ", "-n", "2", "--max-new-tokens", "30", "--no-stream").out == streamed
     Path("written.txt").write_text("something old")
     silent = gptlite("sample", "--prompt", "the ", "-n", "2", "--max-new-tokens", "30", "--out", "written.txt")
     assert (silent.code, silent.out) == (0, "")
     assert Path("written.txt").read_text() == streamed
-
-
-def test_out_writes_through_a_link_and_into_a_pipe(gptlite, trained):
-    text = gptlite("sample", "--prompt", "the ", "--max-new-tokens", "9").out
-    Path("target.txt").write_text("old")
-    Path("target.txt").chmod(0o640)
-    Path("link.txt").symlink_to("target.txt")
-    assert gptlite("sample", "--prompt", "the ", "--max-new-tokens", "9", "--out", "link.txt").code == 0
-    assert Path("link.txt").is_symlink()
-    assert (Path("target.txt").read_text(), Path("target.txt").stat().st_mode & 0o777) == (text, 0o640)
-    os.mkfifo("pipe")
-    reader = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
-    assert gptlite("sample", "--prompt", "the ", "--max-new-tokens", "9", "--out", "pipe").code == 0
-    assert os.read(reader, 1000).decode() == text
-    os.close(reader)
 
 
 def test_beams_come_best_first_with_the_logprobs_that_logprob_gives(gptlite, trained):
@@ -145,21 +128,6 @@ def test_a_context_beyond_block_size_is_for_models_without_learned_positions(gpt
         assert gptlite("sample", "--context", wrong).refuses(f"--context: the context is {wrong}, but it must be")
 
 
-def test_sampling_options_agree_where_they_mean_the_same(gptlite, trained):
-    def sampled(*options: str) -> dict:
-        [line] = json_lines(gptlite("sample", "--prompt", "the ", "--max-new-tokens", "60", "--json", *options))
-        return line
-
-    line = sampled("-t", "1.5")
-    assert sampled("-t", "1.5", "--top-k", "100000") == line  # more than the vocabulary: no limit
-    assert sampled("-t", "1.5", "--stop", "never to come") == line
-    greedy = sampled("-t", "0")["text"]
-    assert greedy == sampled("-t", "1.5", "--top-k", "1")["text"] == sampled("-t", "2", "--min-p", "1")["text"]
-    stopped = sampled("-t", "1.5", "--stop-token", str(line["token_ids"][7]))
-    ids = line["token_ids"]
-    assert (stopped["finish_reason"], stopped["token_ids"]) == ("stop token", ids[: ids.index(ids[7])])
-
-
 def test_unknown_characters_are_left_out_only_with_unknown_skip(gptlite, trained):
     skipped = gptlite("sample", "--prompt", "th\u00e9e \u65e5", "--unknown", "skip")
     assert skipped.code == 0
@@ -197,7 +165,6 @@ REFUSED = [
     (["--beams", "100000"], "--beams: at most 64 beams of this model fit in memory, not 100000."),
     (["--length-penalty", "2"], "--length-penalty: sample.length_penalty is 2.0, but beams is null"),
     (["--logprob", "x", "--max-new-tokens", "3"], "--max-new-tokens has no effect with --logprob."),
-    (["--json", "--stream"], "--stream has no effect with --json."),
     (["-i", "--prompt", "the"], "--prompt has no effect with --interactive."),
     (["--min-p", "0"], "--min-p: sample.min_p is 0.0, but it must be a number > 0 and <= 1"),
     (["--repetition-penalty", "0"], "--repetition-penalty: sample.repetition_penalty is 0.0, but it must be"),

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gptlite.cli.tables import format_table
-from gptlite.cli.terminal import SECTION_NAMES, Console, emit, escaped, pasteable
+from gptlite.cli.terminal import SECTION_NAMES, Console, emit, escaped, format_table, pasteable
 from gptlite.config.schema import SECTIONS
 
 
@@ -71,7 +70,7 @@ def test_a_terminal_gets_results_escaped_and_a_pipe_as_they_are(capfd, monkeypat
 
 def test_cells_of_a_table_stay_on_their_line(monkeypatch):
     terminal = open_terminal(monkeypatch)
-    emit(format_table({"run": ["\x1b[31m\n"], "state": ["ok"]}, 80))
+    emit(format_table({"run": ["\x1b[31m\n"], "state": ["ok"]}))
     assert terminal.shown == "run         state\n\\x1b[31m\\n  ok\n"
 
 
@@ -80,16 +79,6 @@ def test_a_name_of_a_file_cannot_write_escapes_or_lines_into_an_error(gptlite):
     result = gptlite("prepare", "-c", "nano.yaml", "--data", "*y.txt")
     assert (result.code, len(result.err.splitlines())) == (2, 2)
     assert r"/\x1b[31mx\nerror: y.txt: the text is not valid utf-8" in result.err
-
-
-def test_the_text_of_a_model_is_escaped_on_a_terminal_and_raw_in_a_pipe(gptlite, monkeypatch):
-    Path("story.txt").write_text("go \x1b[2J\ton\n" * 400)
-    assert gptlite("train", "-c", "nano.yaml", "--set", "train.max_steps=1", "--set", "eval.prompt=g").code == 0
-    words = ["sample", "--prompt", "\x1b[2J\t\n", "--max-new-tokens", "1"]
-    assert gptlite(*words).out.startswith("\x1b[2J\t\n")
-    screen = open_terminal(monkeypatch)
-    assert gptlite(*words).code == 0
-    assert screen.shown.startswith("\\x1b[2J\t\n")
 
 
 def test_the_progress_bar_still_moves_the_cursor(monkeypatch):

@@ -100,5 +100,5 @@ def test_validation_text_of_its_own(gptlite, tmp_path: Path) -> None:
     assert f"val_source: {tmp_path / 'val.txt'}" in (tmp_path / "runs/c/config.yaml").read_text()
     assert gptlite("train", *by_itself, "--name", "c", "--continue").code == 0
     assert gptlite("train", "--minutes", "0.02", "--data", "story.txt", *by_itself[2:], "--dry-run").code == 0
-    assert gptlite("prepare", *by_itself, "--set", "data.val_fraction=0.2").refuses("all of it is used")
+    assert gptlite("prepare", *by_itself, "--set", "data.val_fraction=0.2").refuses("which then do nothing")
     assert gptlite("prepare", *by_itself[:-1], "data.val_source=none.txt").refuses("data.val_source: there is no file")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from pathlib import Path
@@ -113,23 +112,6 @@ def test_another_run_of_the_same_name_is_not_taken_for_the_first(gptlite):
     assert continued.refuses("in this run and cannot become nano. Start a new run instead.")
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("trained", "sweeps_in_this_process")
-def test_sweeps_are_continued_and_repeated_after_the_other_run_was_deleted(gptlite):
-    expected = tokenizer_of("nano").fingerprint
-    sweep = ["train", "-c", "nano.yaml", "--data", "more.txt", "--set", "tokenizer.from=nano"]
-    grid = ["--sweep", "run.seed=1,2", "--name", "s"]
-    assert gptlite(*sweep, *grid, "--set", "train.max_steps=2").code == 0
-    delete_nano()
-    assert gptlite(*sweep, *grid, "--set", "train.max_steps=4", "--continue").code == 0
-    assert Path("runs/s-02-seed=2/checkpoints/step-00000004").exists()
-    assert (
-        gptlite("train", "-c", "runs/s-01-seed=1/config.yaml", "--sweep", "train.lr=0.1,0.2", "--name", "t").code == 0
-    )
-    for name in ("s-01-seed=1", "s-02-seed=2", "t-01-lr=0.1", "t-02-lr=0.2"):
-        assert tokenizer_of(name).fingerprint == expected
-
-
 @pytest.mark.usefixtures("trained")
 @pytest.mark.parametrize(
     ("sets", "message"),
@@ -172,18 +154,6 @@ def test_characters_that_the_tokenizer_lacks_are_named_before_anything_is_writte
         "text without them."
     ]
     assert sorted(Path("data/prepared").iterdir()) == before
-
-
-def test_a_damaged_tokenizer_is_refused(gptlite, trained):
-    checkpoint = trained / "checkpoints" / "step-00000003"
-    path = checkpoint / "gptlite_tokenizer.json"
-    described = json.loads(path.read_text())
-    path.write_text(json.dumps(described, indent=2))  # the same tokenizer in other bytes
-    refused = gptlite("train", "-c", "nano.yaml", "--set", f"tokenizer.from={checkpoint}")
-    assert refused.refuses("gptlite_tokenizer.json: the ")
-    path.unlink()
-    refused = gptlite("train", "-c", "nano.yaml", "--set", f"tokenizer.from={checkpoint}")
-    assert refused.code == 2
 
 
 @pytest.mark.usefixtures("trained")

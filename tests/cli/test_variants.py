@@ -26,7 +26,7 @@ def test_a_variant_trains_is_scored_and_writes(gptlite, values):
 def test_without_a_mask_a_model_is_scored_with_a_warning_and_does_nothing_else(gptlite):
     trained = gptlite("train", "-c", "nano.yaml", "--name", "v", "--set", "model.variant=no_mask")
     assert trained.code == 0, trained.err
-    assert "these are no predictions" in trained.out
+    assert "its scores are no predictions" in trained.out
     assert "better than" not in trained.out
     assert "sample v" not in trained.out
     assert "now:" not in trained.out

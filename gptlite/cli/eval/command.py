@@ -3,50 +3,129 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
+from typing import Annotated
 
-import typer
+from typer import Argument, Context, Option
 
-from gptlite.cli.eval import options
-from gptlite.cli.options import CheckpointOption, ContextOption, SetOption, check_keys
+from gptlite.cli.options import CheckpointOption, ContextOption, SetOption, check_keys, given_options
 from gptlite.cli.terminal import Console, emit
+from gptlite.errors import ConfigError
+
+Runs = Annotated[
+    list[str] | None,
+    Argument(metavar="RUN", help="Names or folders of runs, or checkpoint folders. Default: the newest run."),
+]
+Files = Annotated[
+    list[str] | None,
+    Option("--file", "-f", metavar="FILE", help="Score this text instead of the validation text. Repeatable."),
+]
+Stride = Annotated[
+    int | None,
+    Option(
+        metavar="N",
+        help="Tokens between the starts of windows. Fewer give each token more context and take longer. "
+        "Default: block_size.",
+    ),
+]
+ByPosition = Annotated[
+    bool, Option("--by-position", help="Plot the loss over the position in the context, as an SVG file.")
+]
+Memorised = Annotated[
+    bool, Option("--memorised", help="Sample from the models and search their training text for copied passages.")
+]
+ExposureBias = Annotated[
+    bool, Option("--exposure-bias", help="Score true text after text that the model wrote itself, token by token.")
+]
+PerToken = Annotated[
+    bool, Option("--per-token", help="Write an HTML page that colours each token of the text by its loss.")
+]
+Attention = Annotated[
+    str | None, Option(metavar="TEXT", help="Write an HTML page with the attention of every head on TEXT.")
+]
+Follow = Annotated[
+    str | None,
+    Option(metavar="TEXT", help="Write an HTML page that follows the last token of TEXT through every layer."),
+]
+Out = Annotated[
+    str | None,
+    Option("--out", "-o", metavar="FILE", help="The plot or page. Default: RUN-by-position.svg and the like."),
+]
+Json = Annotated[bool, Option("--json", help="Print one JSON object.")]
+
+# What `gptlite eval` can show, and the options that apply to it; None: the table of scores.
+ALLOWED: Mapping[str | None, Sequence[str]] = {
+    None: ("--file", "--stride", "--context", "--json"),
+    "--by-position": ("--file", "--context", "--out"),
+    "--memorised": ("--json",),
+    "--exposure-bias": ("--file", "--context", "--json"),
+    "--per-token": ("--file", "--context", "--out"),
+    "--attention": ("--out",),
+    "--follow": ("--out",),
+}
+ONE_AT_A_TIME = ("--per-token", "--attention", "--follow")  # pages of one run and one text
 
 
 def evaluate(
-    context: typer.Context,
-    runs: options.Runs = None,
-    files: options.Files = None,
-    stride: options.Stride = None,
-    by_position: options.ByPosition = False,
-    memorised: options.Memorised = False,
-    exposure_bias: options.ExposureBias = False,
-    per_token: options.PerToken = False,
-    attention: options.Attention = None,
-    follow: options.Follow = None,
-    out: options.Out = None,
+    context: Context,
+    runs: Runs = None,
+    files: Files = None,
+    stride: Stride = None,
+    by_position: ByPosition = False,
+    memorised: Memorised = False,
+    exposure_bias: ExposureBias = False,
+    per_token: PerToken = False,
+    attention: Attention = None,
+    follow: Follow = None,
+    out: Out = None,
     context_length: ContextOption = None,
     checkpoint: CheckpointOption = None,
-    as_json: options.Json = False,
+    as_json: Json = False,
     set_: SetOption = None,
 ) -> None:
     """Score models on their validation text or on files: loss, perplexity, bits per byte, bits per character."""
-    from gptlite.cli.eval import behaviour, scores
-    from gptlite.cli.eval.models import select_models
+    from gptlite.cli.eval import measures
+    from gptlite.cli.eval.inputs import select_models
     from gptlite.cli.eval.pages import write_page
 
-    mode = options.select_mode(context)
+    mode = select_mode(context)
     console = Console()
     models = select_models(runs or [], checkpoint, check_keys("eval", set_), context_length, console.say)
     for model in models:
         console.say(f"checkpoint: {model.checkpoint.path}")
     if mode is None:
-        values, describe = scores.measure_scores(models, files, stride), scores.describe_scores
+        values, describe = measures.measure_scores(models, files, stride), measures.describe_scores
     elif mode == "--memorised":
-        values, describe = behaviour.measure_copies(models), behaviour.describe_copies
+        values, describe = measures.measure_copies(models), measures.describe_copies
     elif mode == "--exposure-bias":
-        values, describe = behaviour.measure_exposure(models, files), behaviour.describe_exposure
+        values, describe = measures.measure_exposure(models, files), measures.describe_exposure
     else:
         path = write_page(mode, models, files, attention if follow is None else follow, out)
         emit(f"{path}\n")
         return
     for line in [json.dumps(values)] if as_json else describe(values):
         emit(f"{line}\n")
+
+
+def select_mode(context: Context) -> str | None:
+    """Return the mode that is asked for, None for the table of scores.
+
+    ConfigError for several modes, for options without effect in the mode, and for several runs or files where a page
+    shows one.
+    """
+    given = given_options(context)
+    modes = [option for option in given if option in ALLOWED]
+    mode = modes[0] if modes else None
+    problems = [f"{mode} and {other} exclude each other. Choose one." for other in modes[1:]]
+    for option in given:
+        accepting = [other for other, allowed in ALLOWED.items() if option in allowed]
+        if accepting and mode not in accepting:
+            reason = f"with {mode}" if mode else f"without {' or '.join(map(str, accepting))}"
+            problems.append(f"{option} has no effect {reason}. Leave it out.")
+    for noun in ("run", "file"):
+        values = context.params[f"{noun}s"] or ()
+        if mode in ONE_AT_A_TIME and len(values) > 1:
+            problems.append(f"{mode} shows one {noun}, and {len(values)} are given. Leave out the others.")
+    if problems:
+        raise ConfigError(problems)
+    return mode

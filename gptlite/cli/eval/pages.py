@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gptlite.cli.eval.models import SelectedModel
-from gptlite.cli.eval.texts import Evaluator, Text, find_texts, load_evaluators
+from gptlite.cli.eval.inputs import Evaluator, SelectedModel, Text, find_texts, load_evaluators
 from gptlite.cli.terminal import output_path, write_output
-from gptlite.errors import DataError, RunError, located
+from gptlite.errors import DataError, located
 from gptlite.formatting import counted
 
 if TYPE_CHECKING:
@@ -50,10 +48,7 @@ def plot_by_position(evaluators: Sequence[Evaluator], texts: Sequence[Text]) -> 
     for evaluator in evaluators:
         run, tokenizer = evaluator.run, evaluator.model.tokenizer
         with evaluator.settings():
-            means = evaluator.model.loss_by_position(evaluator.ids, batch_size=evaluator.batch_size)
-        if not all(map(math.isfinite, means)):
-            sentence = "the loss is not finite, so the model is broken. Choose another checkpoint."
-            raise RunError(sentence, where=str(run.checkpoint.path))
+            means = evaluator.model.loss_by_position(evaluator.ids, batch_size=evaluator.run.cfg.eval.batch_size)
         lines.append(Line(f"{run.label} ({tokenizer.kind} {tokenizer.vocab_size})", means))
     title = texts[0].name if len(texts) == 1 else f"{len(texts)} texts"
     return line_plot(
@@ -94,7 +89,7 @@ def per_token_page_of(evaluator: Evaluator, title: str) -> str:
     model, (tokens,) = evaluator.model, evaluator.ids
     n_scored = tokens.n_tokens - (not model.knows_end_of_text)  # without ends, the first is context only
     shown = TokenArray(tokens.read(0, min(tokens.n_tokens, 1 + MOST_TOKENS)), tokens.where)
-    scores = score_each_token(model, shown, batch_size=evaluator.batch_size).first(MOST_TOKENS)
+    scores = score_each_token(model, shown, batch_size=evaluator.run.cfg.eval.batch_size).first(MOST_TOKENS)
     first, end = int(shown.ids[0]), model.tokenizer.eot_id
     return per_token_page(
         title,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Sequence
 from functools import partial
@@ -31,12 +30,7 @@ class RunsCommands(Commands):
     """The commands of `gptlite runs`, where `list` may be left out."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Insert `list` where no command is named. ConfigError for a misspelt command."""
-        if args and not args[0].startswith("-") and args[0] not in self.commands and not Path(args[0]).exists():
-            near = difflib.get_close_matches(args[0], self.commands, n=1)
-            if near:
-                sentence = f"there is no command or folder {args[0]}. Did you mean {near[0]}?"
-                raise ConfigError(sentence, where=ctx.command_path)
+        """Insert `list` where no command is named."""
         named = args and (args[0] in self.commands or args[0] in ctx.help_option_names)
         return super().parse_args(ctx, args if named else ["list", *args])
 
@@ -105,8 +99,7 @@ def diff(
     b: Annotated[str, Argument(metavar="B", help="The name or folder of another run.")],
 ) -> None:
     """Compare two runs: configs, scores over all seeds of their settings, samples."""
-    from gptlite.cli.runs.diff import describe_differences
-    from gptlite.cli.runs.table import read_summaries
+    from gptlite.cli.runs.table import describe_differences, read_summaries
     from gptlite.runs.summary import read_runs
 
     summaries = read_summaries(open_runs([a, b]), Console().say)
@@ -132,9 +125,7 @@ def remove(
             check_removable(run)
     if problems:
         raise RunError(problems)
-    for run in runs:
-        emit(f"{describe_size(run)}\n")
-    if not yes and not confirm_removal(len(runs)):
+    if not yes and not confirm_removal(runs):
         emit("nothing was removed\n")
         return
     for run in runs:
@@ -191,19 +182,9 @@ def check_removable(run: Run) -> None:
         raise RunError(f"gptlite did not write {and_more(foreign, 3)} in this folder. Remove it by hand.", where)
 
 
-def describe_size(run: Run) -> str:
-    """Return the number of a run's checkpoints and files, and their bytes."""
-    from gptlite.storage import files
-
-    with files.storage_errors(run.path, "read"):
-        sizes = [(Path(folder) / name).lstat().st_size for folder, _, names in os.walk(run.path) for name in names]
-        checkpoints = len(list(run.checkpoints.glob("step-*")))
-    return f"{run.path}: {counted(checkpoints, 'checkpoint')}, {counted(len(sizes), 'file')}, {sum(sizes):,} bytes"
-
-
-def confirm_removal(n_runs: int) -> bool:
+def confirm_removal(runs: Sequence[Run]) -> bool:
     """Ask the user. ConfigError if there is no answer."""
-    emit(f"remove {counted(n_runs, 'run')}? [y/N] ")
+    emit(f"remove {', '.join(str(run.path) for run in runs)}? [y/N] ")
     try:
         return input().strip().lower() in ("y", "yes")
     except EOFError:

@@ -1,27 +1,30 @@
-"""`gptlite runs list`: which runs, in which order, as a table or JSON."""
+"""`gptlite runs list`: which runs, in which order, as a table or JSON; and `gptlite runs diff`: two compared."""
 
 from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
+from statistics import mean
 from typing import Any
 
-from gptlite.cli.tables import format_table, terminal_width
+from gptlite.cli.terminal import NO_MASK, format_table, on_one_line, shell_name
 from gptlite.config.yaml import Value, parse_scalar, shortened, write
 from gptlite.errors import ConfigError
 from gptlite.formatting import Say, abbreviated, clock_time, counted
-from gptlite.runs.compare import RunGroup, find_differing_keys, uncommon_values
-from gptlite.runs.run import Run
-from gptlite.runs.summary import Summary, read_run
+from gptlite.runs import compare
+from gptlite.runs.compare import SEED, RunGroup
+from gptlite.runs.run import CONFIG, Run
+from gptlite.runs.summary import Summary, read_run, read_samples
 
 LONGEST_VALUE = 24  # characters of a config value
 
 NUMBERS = ("step", "tokens", "params", "bits/byte", "at", "tok/s", "elapsed")
 # Columns that a narrow terminal leaves out, in this order.
 DROPPED = ("tokenizer", "elapsed", "tok/s", "params", "at", "tokens", "step", "state", "differs", "bits/byte")
-SHRINKABLE = {"run": 16, "differs": 22}
 
 # The keys of --json. Figures of runs that differ only in their seed are means.
 FIGURES: Mapping[str, Callable[[RunGroup], Any]] = {
@@ -59,13 +62,10 @@ SORT_NAMES = ("name", "state", "step", "tokens", "parameters", "best", "speed", 
 
 def read_summaries(runs: Iterable[Run], say: Say) -> list[Summary]:
     """Read the summaries of runs. say: called with a line for each damaged file."""
-    summaries = []
-    for run in runs:
-        summary, problems = read_run(run)
-        summaries.append(summary)
-        for problem in problems:
-            say(problem)
-    return summaries
+    read = [read_run(run) for run in runs]
+    for problem in (problem for _, problems in read for problem in problems):
+        say(problem)
+    return [summary for summary, _ in read]
 
 
 def filter_runs(runs: Sequence[Summary], expressions: Sequence[str]) -> list[Summary]:
@@ -120,19 +120,18 @@ def _config_key(option: str, name: str, runs: Sequence[Summary], others: Sequenc
 
 def as_table(rows: Sequence[RunGroup], headers: Iterable[str] = tuple(COLUMNS)) -> str:
     """Return a line per row, without empty columns, which says in what its config differs from the others."""
-    short_keys, cells = shortened(find_differing_keys(rows)), list(map(row_cells, rows))
+    short_keys, cells = shortened(compare.find_differing_keys(rows)), list(map(row_cells, rows))
     columns = {header: [row[header] for row in cells] for header in headers}
     columns["differs"] = [
         ", ".join(f"{short_keys[key]} {short_value(value)}" for key, value in own.items())
-        for own in uncommon_values(rows)
+        for own in compare.uncommon_values(rows)
     ]
     filled = {header: column for header, column in columns.items() if any(column)}
-    return format_table(filled, terminal_width(), numbers=NUMBERS, shrinkable=SHRINKABLE, dropped=DROPPED)
+    return format_table(filled, numbers=NUMBERS, dropped=DROPPED)
 
 
 def row_cells(row: RunGroup) -> dict[str, str]:
     """Return the cells of a row by header."""
-
     more = {
         "run": f" ({counted(len(row.runs), 'seed')})" if len(row.runs) > 1 else "",
         "step": "" if row.first.steps is None else f"/{row.first.steps}",
@@ -162,3 +161,82 @@ def as_json(rows: Sequence[RunGroup]) -> str:
         for row in rows
     ]
     return json.dumps({"runs": entries}, ensure_ascii=False) + "\n"
+
+
+def describe_differences(a: Summary, b: Summary, others: Sequence[Summary]) -> Iterator[str]:
+    """Yield pieces of text for the terminal. others: the runs in the same folders, to find other seeds of the two."""
+    names = [on_one_line(run.name if a.name != b.name else str(run.run.path.absolute())) for run in (a, b)]
+    keys, cells = compare.differences(a.config, b.config), [row_cells(RunGroup([run])) for run in (a, b)]
+    figures = [header for header in cells[0] if header != "run"]
+    columns = {"": [*figures, "", *keys]}
+    for run, name, row in zip((a, b), names, cells, strict=True):
+        values = [write(run.config[key]) if key in run.config else "-" for key in keys]
+        columns[name] = [*(row[header] for header in figures), "", *values]
+    yield format_table(columns) if keys else f"{format_table(columns)}config: the same\n"
+    same_sources = not any(key.startswith(("data.", "tokenizer.")) for key in keys)
+    if same_sources and None not in (a.text, b.text) and a.text != b.text:
+        yield "text: not the same. It was changed between the two runs.\n"
+    for run, name in zip((a, b), names, strict=True):
+        if run.sees_ahead:
+            yield f"{name} {NO_MASK}\n"
+    yield from _compare_with_seeds(a, b, names, others)
+    for run, name in zip((a, b), names, strict=True):
+        for step, text in read_samples(run.run)[-1:]:
+            yield f"\n{name}, sample at step {step}\n"
+            yield from (f"  {on_one_line(line)}\n" for line in text.split("\n"))
+
+
+def _compare_with_seeds(a: Summary, b: Summary, names: Sequence[str], others: Sequence[Summary]) -> Iterator[str]:
+    """Yield which run's setting has the better mean over its seeds, or why that cannot be told.
+
+    Nothing where only one of the scores is a prediction, or where a finished run has no score.
+    """
+    if a.sees_ahead != b.sees_ahead:
+        return
+    groups = [compare.find_seed_group(run, others) for run in (a, b)]
+    scores = [group.scores for group in groups]
+    seeds = " and ".join(f"{counted(len(own), 'seed')} of {name}" for own, name in zip(scores, names, strict=True))
+    states = dict(zip(names, (a.state, b.state), strict=True))
+    unfinished = [f"{name} is not finished ({state})" for name, state in states.items() if state != "finished"]
+    if _names_of_texts(a) != _names_of_texts(b):
+        command = f"eval {' '.join(shlex.quote(run.run.handle) for run in (a, b))} --file FILE"
+        said = (
+            "cannot tell which is better: they were scored on different texts. Score them on one:\n"
+            f"  {shell_name('gptlite')} {on_one_line(command)}"
+        )
+    elif unfinished:
+        said = f"cannot tell which is better: {' and '.join(unfinished)}"
+    elif groups[0] == groups[1]:
+        said = "both are seeds of one setting: their scores differ by chance only"
+    elif all(len(own) > 1 for own in scores):
+        said = _judge(scores, names, seeds)
+    elif all(scores):
+        said = (
+            f"cannot tell which is better from {seeds}: seeds differ, too. "
+            f"Train more with --config RUN/{CONFIG} --sweep {SEED}=1,2,3"
+        )
+    else:
+        return
+    yield f"\n{said}\n"
+
+
+def _names_of_texts(run: Summary) -> list[str]:
+    """Return the sources of a run without their folders: a project may have been moved."""
+    given = [run.config.get(f"data.{key}") for key in ("source", "val_source")]
+    return [Path(str(spec)).name for specs in given for spec in (specs if isinstance(specs, list) else [specs])]
+
+
+def _judge(scores: Sequence[Sequence[float]], names: Sequence[str], seeds: str) -> str:
+    """Return which mean of best bits per byte is lower, if the 95 % interval of the difference does not hold zero."""
+    (name, better), (_, worse) = sorted(zip(names, scores, strict=True), key=lambda pair: mean(pair[1]))
+    difference = compare.MeanDifference.of(worse, better)
+    low, high = difference.interval
+    if low > 0:
+        return (
+            f"{name} is better: its mean best bits per byte is lower by {difference.value:.4f} (95 % interval "
+            f"{low:.4f} to {high:.4f}; {seeds})"
+        )
+    return (
+        f"cannot tell which is better: the mean best bits per byte differ by {difference.value:.4f}, and the 95 % "
+        f"interval of the difference, {low:.4f} to {high:.4f}, holds zero ({seeds})"
+    )

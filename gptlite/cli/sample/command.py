@@ -1,112 +1,258 @@
-"""`gptlite sample`: write text with a trained model."""
+"""`gptlite sample`: write text with a trained model. Options, which of them have no effect together, prompts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+import contextlib
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from typer import Context, Option
 
-from gptlite.cli.options import CheckpointOption, ContextOption, RunArgument, SetOption, check_keys
-from gptlite.cli.sample import options
+from gptlite.cli.eval.inputs import select_models
+from gptlite.cli.options import (
+    STANDARD_INPUT,
+    CheckpointOption,
+    ContextOption,
+    RunArgument,
+    SetOption,
+    check_keys,
+    given_options,
+    option_name,
+)
 from gptlite.cli.sample.output import SampleWriter
-from gptlite.cli.sample.prompts import answer_prompts, known_text, read_prompts, usable_prompt
-from gptlite.cli.terminal import Console, emit, output_path, writable, write_output
-from gptlite.errors import ConfigError, located
+from gptlite.cli.terminal import Console, check_text_file, emit, output_path, writable, write_output
+from gptlite.data.sources.charset import decode
+from gptlite.errors import ConfigError, UserError, located
 from gptlite.formatting import Say
+from gptlite.storage.files import storage_errors
 
 if TYPE_CHECKING:
-    from gptlite.config.schema import RunConfig
-    from gptlite.runs.checkpoint import Checkpoint
+    from gptlite.config.loading import Override
+    from gptlite.config.sampling import SampleSection
+
+PROMPT_MARK = "> "
 
 
-@options.takes_section_keys
+def _key(kind: Any, metavar: str, help: str, *names: str) -> Any:
+    return Annotated[kind | None, Option(*names, metavar=metavar, help=help)]
+
+
+# Those that set the key of section sample with their name. A new one needs that key, and a line here.
+SECTION: Mapping[str, Any] = {
+    "max_new_tokens": _key(int, "N", "Tokens to write (sample.max_new_tokens)."),
+    "temperature": _key(float, "X", "0: the likeliest token; 1: the model's own distribution.", "--temperature", "-t"),
+    "top_k": _key(int, "N", "Draw from the N likeliest tokens."),
+    "top_p": _key(float, "P", "Draw from the likeliest tokens that together have probability P."),
+    "min_p": _key(float, "P", "Draw from tokens at least P times as probable as the likeliest."),
+    "repetition_penalty": _key(float, "X", "Above 1: tokens in the text so far become less likely."),
+    "beams": _key(int, "N", "Search for the likeliest text with N beams."),
+    "length_penalty": _key(float, "X", "With --beams: 0 favours short texts, 1 compares means per token."),
+    "n": _key(int, "N", "Samples per prompt; with --beams the N best.", "-n"),
+    "seed": _key(int, "N", "Equal seeds give equal text."),
+    "stop": _key(list[str], "TEXT", "End before this text. Repeatable."),
+    "stop_tokens": _key(list[int], "ID", "End before this token. Repeatable.", "--stop-token"),
+}
+
+Prompt = Annotated[
+    list[str] | None,
+    Option("--prompt", "-p", metavar="TEXT", help="Text that the model continues; - reads standard input. Repeatable."),
+]
+PromptFile = Annotated[list[str] | None, Option(metavar="FILE", help="Read a prompt from a file. Repeatable.")]
+Logprob = Annotated[
+    list[str] | None, Option(metavar="TEXT", help="Print log p of TEXT after the prompt, no samples. Repeatable.")
+]
+Explain = Annotated[
+    bool,
+    Option("--explain", help="Show the five likeliest tokens at each step; with --beams an HTML page of the search."),
+]
+Json = Annotated[
+    bool, Option("--json", help="Print one JSON object per sample: text, token ids, log p, finish reason.")
+]
+Out = Annotated[str | None, Option("--out", "-o", metavar="FILE", help="Write to a file, replacing it.")]
+Interactive = Annotated[bool, Option("--interactive", "-i", help="Read prompts from the terminal.")]
+Unknown = Annotated[Literal["error", "skip"], Option(help="What to do about characters that the model has no id for.")]
+
+# Options and config keys that have no effect together with another option; "sample.*" is the whole section.
+INEFFECTIVE: Mapping[str, Collection[str]] = {
+    "temperature 0": ("sample.top_k", "sample.top_p", "sample.min_p", "sample.seed", "sample.n"),
+    "--beams": ("sample.temperature", "sample.seed"),
+    "--beams --explain": ("--json", "--interactive"),
+    "--logprob": ("sample.*", "--explain", "--interactive"),
+    "--interactive": ("--prompt", "--prompt-file", "--json", "--out"),
+}
+
+
+def takes_section_keys(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of SECTION after those for prompts. It finds their values in its context."""
+    own = inspect.signature(command, eval_str=True)
+    parameters = list(own.parameters.values())
+    after = list(own.parameters).index("prompt_file") + 1
+    parameters[after:after] = [
+        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=option)
+        for name, option in SECTION.items()
+    ]
+
+    @functools.wraps(command)
+    def run(**values: Any) -> None:
+        command(**{name: value for name, value in values.items() if name not in SECTION})
+
+    run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return run
+
+
+@takes_section_keys
 def sample(
-    context: typer.Context,
+    context: Context,
     run: RunArgument = None,
-    prompt: options.Prompt = None,
-    prompt_file: options.PromptFile = None,
-    unknown: options.Unknown = "error",
-    stream: options.Stream = None,
-    explain: options.Explain = False,
-    as_json: options.Json = False,
-    out: options.Out = None,
-    interactive: options.Interactive = False,
-    logprob: options.Logprob = None,
+    prompt: Prompt = None,
+    prompt_file: PromptFile = None,
+    unknown: Unknown = "error",
+    explain: Explain = False,
+    as_json: Json = False,
+    out: Out = None,
+    interactive: Interactive = False,
+    logprob: Logprob = None,
     context_length: ContextOption = None,
     checkpoint: CheckpointOption = None,
     set_: SetOption = None,
 ) -> None:
     """Write text with a trained model. Defaults come from section sample of the run's config."""
     console = Console()
-    found, cfg = select_model(context, run, checkpoint, set_, console.say)
-    prompts = read_prompts(prompt, prompt_file, cfg.data.encoding)
+    overrides, sets = config_overrides(context), check_keys("sample", set_)
+    (model,) = select_models([run] if run else [], checkpoint, [*sets, *overrides], context_length, console.say)
+    section = model.cfg.sample
+    refuse_ineffective(context, section, sets, overrides)
+    prompts = read_prompts(prompt, prompt_file, model.cfg.data.encoding)
     if "" in (logprob or ()):
         raise ConfigError("the text is empty. Give at least one character.", where="--logprob")
-    is_page = explain and cfg.sample.beams is not None
-    file = page_path(found, len(prompts), out) if is_page else None if out is None else writable(out)
-    console.say(f"checkpoint: {found.path}")
+    file = None if out is None else writable(out)
+    is_page = explain and section.beams is not None
+    if is_page:
+        file = output_path([model.name], out, "beams.html")
+        if len(prompts) > 1:
+            more = f"{len(prompts)} are given. Leave out the others."
+            raise ConfigError(f"--beams --explain shows one prompt, and {more}")
+    console.say(f"checkpoint: {model.checkpoint.path}")
     texts: list[str] = []
     # Importing torch takes a second, so the command line is checked first.
     from gptlite.inference.load import open_for_decoding
-    from gptlite.runs.find import run_name
 
-    with located("--context", at="context"), open_for_decoding(found, cfg.run, context=context_length) as model:
-        title, put = f"{run_name(found)}, step {found.step}", emit if file is None else texts.append
-        writer = SampleWriter(model, title, cfg.sample, put, stream is not False, explain, as_json)
-        write_all(writer, prompts, logprob, interactive=interactive, skip=unknown == "skip", say=console.say)
+    title, put = f"{model.name}, step {model.checkpoint.step}", emit if file is None else texts.append
+    opened = open_for_decoding(model.checkpoint, model.cfg.run, context=context_length)
+    with located("--context", at="context"), opened as loaded:
+        writer = SampleWriter(loaded, title, section, put, console.say, explain, as_json, unknown == "skip")
+        if interactive:
+            answer_prompts(lambda line, repeats: writer.write([("prompt", line)], repeats), console.say)
+        elif logprob:
+            writer.write_logprobs(prompts, logprob)
+        else:
+            writer.write(prompts)
     if file is not None:
         write_output(file, "".join(texts))
     if is_page:
         emit(f"{file}\n")
 
 
-def write_all(
-    writer: SampleWriter,
-    prompts: Sequence[tuple[str, str]],
-    logprob: Sequence[str] | None,
-    *,
-    interactive: bool,
-    skip: bool,
-    say: Say,
+def config_overrides(context: Context) -> list[Override]:
+    """Return what the given options of SECTION change in the config."""
+    from gptlite.config.loading import Override
+
+    # beams first: of two keys that exclude each other, the error is about the later one.
+    params = sorted(context.command.params, key=lambda param: param.name != "beams")
+    values = {param: context.params[str(param.name)] for param in params if param.name in SECTION}
+    return [
+        Override(option_name(param), f"sample.{param.name}", list(value) if isinstance(value, tuple) else value)
+        for param, value in values.items()
+        if value not in (None, (), [])
+    ]
+
+
+def refuse_ineffective(
+    context: Context, section: SampleSection, sets: Sequence[str], overrides: Sequence[Override]
 ) -> None:
-    """Answer the prompts, each with its name. logprob: the values of --logprob. skip: leave out unknown characters."""
-    usable = partial(usable_prompt, writer.model, skip=skip, say=say)
-    if interactive:
-        answer_prompts(lambda line, repeats: writer.write([usable("prompt", line)], repeats), say)
-        return
-    texts = [usable(*prompt) for prompt in prompts]
-    if logprob:
-        known = partial(known_text, writer.model, "--logprob", skip=skip, say=say)
-        writer.write_logprobs(texts, [known(text) for text in logprob])
-    else:
-        writer.write(texts)
+    """ConfigError for every option that has no effect together with another.
 
-
-def page_path(found: Checkpoint, n_prompts: int, out: str | None) -> Path:
-    """Return where --beams --explain writes its page. out: the value of --out. ConfigError for several prompts."""
-    from gptlite.runs.find import run_name
-
-    if n_prompts > 1:
-        raise ConfigError(f"--beams --explain shows one prompt, and {n_prompts} are given. Leave out the others.")
-    return output_path([run_name(found)], out, "beams.html")
-
-
-def select_model(
-    context: typer.Context, run: str | None, which: str | None, sets: list[str] | None, say: Say
-) -> tuple[Checkpoint, RunConfig]:
-    """Return the checkpoint and its config, changed by the options. ConfigError for options without effect.
-
-    which: the value of --checkpoint. sets: those of --set.
+    section: the config with all options applied. sets: the values of --set. overrides: what `config_overrides` found.
     """
-    from gptlite.runs.find import choose_checkpoint, load_checkpoint_config
-    from gptlite.runs.run import runs_folder
+    given = {option: option for option in given_options(context)}
+    active = set(given)
+    if section.beams is not None:
+        active |= {"--beams", "--beams --explain"} if "--explain" in given else {"--beams"}
+    elif section.temperature == 0 and "--logprob" not in given:
+        active.add("temperature 0")
+    given |= {each.partition("=")[0].strip(): f"--set {each}" for each in sets}
+    given |= {override.key: override.where for override in overrides}
+    problems = [
+        f"{typed} has no effect with {other}. Leave one of them out."
+        for other, ineffective in INEFFECTIVE.items()
+        if other in active
+        for key, typed in given.items()
+        if key in ineffective or ("sample.*" in ineffective and key.startswith("sample."))
+    ]
+    if problems:
+        raise ConfigError(problems)
 
-    overrides, checked = options.config_overrides(context), check_keys("sample", sets)
-    found = choose_checkpoint(runs_folder(), run or "latest", which, say)
-    with located("--set"):
-        cfg = load_checkpoint_config(found, [*checked, *overrides])
-    options.refuse_ineffective(context, cfg.sample, checked, overrides)
-    return found, cfg
+
+def read_prompts(typed: Sequence[str] | None, files: Sequence[str] | None, encoding: str) -> list[tuple[str, str]]:
+    """Return (name in messages, text) of every prompt, those of the command line first; one empty prompt by default.
+
+    The last newline of a file or of standard input is removed, since editors and `echo` add it. ConfigError if
+    standard input is asked for twice, DataError for what is not text, StorageError for unreadable files.
+    """
+    typed, files = typed or [], files or []
+    if typed.count(STANDARD_INPUT) > 1:
+        raise ConfigError("standard input can be read only once. Leave out the others.", where="--prompt -")
+    texts = []
+    for text in typed:
+        if text == STANDARD_INPUT:
+            text = _decode(sys.stdin.buffer.read(), "standard input", encoding)
+        texts.append(("--prompt", text))
+    for file in files:
+        where = f"--prompt-file {file}"
+        check_text_file(file, where)
+        with storage_errors(Path(file), "read"):
+            texts.append((where, _decode(Path(file).read_bytes(), where, encoding)))
+    return texts or [("--prompt", "")]
+
+
+def _decode(data: bytes, where: str, encoding: str) -> str:
+    text = decode(data, encoding, "none", where)
+    return text.removesuffix("\r\n") if text.endswith("\r\n") else text.removesuffix("\n")
+
+
+def answer_prompts(answer: Callable[[str, int], None], say: Say) -> None:
+    """Answer each line until the input ends. Ctrl-C stops an answer; an empty line repeats the prompt.
+
+    answer: takes the prompt and how often it was repeated.
+    """
+    say(
+        "Each line is a prompt. An empty line repeats the last one with another seed. Ctrl-C stops a text, Ctrl-D ends."
+    )
+    if sys.stdin.isatty():
+        with contextlib.suppress(ImportError):  # some builds of Python have none
+            import readline  # noqa: F401  # so that the arrow keys recall earlier lines
+    prompt, repeats = "", 0
+    while True:
+        try:
+            line = input(PROMPT_MARK)
+            prompt, repeats = (line, 0) if line else (prompt, repeats + 1)
+        except EOFError:
+            print()
+            return
+        except KeyboardInterrupt:
+            print()
+            continue
+        except UnicodeDecodeError as error:
+            say(f"error: prompt: byte {error.start} is not {error.encoding}. Type the line again.")
+            continue
+        try:
+            answer(prompt, repeats)
+        except KeyboardInterrupt:
+            say("stopped")
+        except UserError as error:
+            for problem in error.problems:
+                say(f"error: {problem}")

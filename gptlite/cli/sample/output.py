@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,26 +19,27 @@ if TYPE_CHECKING:
     from gptlite.tokenizers.base import Tokenizer
 
 N_TOP_LOGPROBS = 5
-BAR_WIDTH = 30
 
 
 @dataclass(frozen=True)
 class SampleWriter:
-    """Samples from a model and passes the output to `put`.
+    """Samples from a model and passes the output to `put`. Each prompt comes with its name in messages.
 
-    title: a line about the model. stream: pass on each piece of a text as it is written, else the whole text.
+    title: a line about the model. skip: leave out characters that the model has no id for.
     """
 
     model: LanguageModel
     title: str
     section: SampleSection
     put: Say
-    stream: bool
+    say: Say
     explain: bool
     as_json: bool
+    skip: bool
 
-    def write(self, prompts: Sequence[str], repeats: int = 0) -> None:
+    def write(self, named: Sequence[tuple[str, str]], repeats: int = 0) -> None:
         """Continue each prompt, by drawing or with beams. repeats: is added to the seed."""
+        prompts = [self._usable(*prompt) for prompt in named]
         with (
             located("--beams", at="beams"),
             located("--length-penalty", at="length_penalty"),
@@ -46,41 +47,67 @@ class SampleWriter:
         ):
             if self.section.beams is None:
                 self._draw(prompts, self.section.model_copy(update={"seed": self.section.seed + repeats}))
-            elif self.explain:
+            elif self.explain:  # as an HTML page, of one prompt
                 self._search_explained(*prompts)
             else:
                 self._search(prompts)
 
-    def write_logprobs(self, prompts: Sequence[str], continuations: Sequence[str]) -> None:
+    def write_logprobs(self, named: Sequence[tuple[str, str]], continuations: Sequence[str]) -> None:
         """Write log p of each continuation after each prompt."""
-        for prompt in prompts:
-            for continuation in continuations:
-                logprobs = self.model.logprobs(prompt, continuation)
-                total = sum(logprobs)
-                if self.as_json:
-                    self._json(prompt, continuation=continuation, logprobs=logprobs, logprob=total)
-                else:
-                    tokens = counted(len(logprobs), "token")
-                    self.put(f"{total:10.4f} nats, {tokens}: {quote(prompt)} + {quote(continuation)}\n")
+        prompts, known = (
+            [self._usable(*prompt) for prompt in named],
+            [self._known("--logprob", c) for c in continuations],
+        )
+        for prompt, continuation in itertools.product(prompts, known):
+            logprobs = self.model.logprobs(prompt, continuation)
+            total = sum(logprobs)
+            if self.as_json:
+                self._json(prompt, continuation=continuation, logprobs=logprobs, logprob=total)
+            else:
+                tokens = counted(len(logprobs), "token")
+                self.put(f"{total:10.4f} nats, {tokens}: {quote(prompt)} + {quote(continuation)}\n")
+
+    def _known(self, where: str, text: str) -> str:
+        """Return the text, if asked for without unknown characters. DataError if there are such characters."""
+        if not self.skip:
+            with located(where):
+                self.model.encode(text)
+            return text
+        known = self.model.drop_unknown(text)
+        left_out = len(self.model.normalize(text)) - len(known)
+        if left_out:
+            self.say(f"{where}: {counted(left_out, 'unknown character')} left out")
+        return known
+
+    def _usable(self, where: str, prompt: str) -> str:
+        """Return the prompt as `_known` does. A message says if the model does not see all of it."""
+        prompt = self._known(where, prompt)
+        length, context = len(self.model.encode_prompt(prompt)), self.model.info.model.block_size
+        if length > context:
+            self.say(f"{where}: of {length:,} tokens, the model sees only the last {context} (its context)")
+        return prompt
 
     def _draw(self, prompts: Sequence[str], params: SampleSection) -> None:
         n, seed = params.n, params.seed
         n_top = N_TOP_LOGPROBS if self.explain else 0
         for i, sample in enumerate(self.model.samples(prompts, params, n_top_logprobs=n_top)):
-            prompt, number = prompts[i // n], i % n + 1
+            prompt = prompts[i // n]
             if self.as_json:
                 sample.whole()
                 fields = {"token_ids": sample.tokens, "logprobs": sample.logprobs, "finish_reason": sample.reason}
                 explained = {"top_logprobs": sample.top_logprobs} if self.explain else {}
-                self._json(prompt, seed=seed, sample=number, text=sample.text, **fields, **explained)
+                self._json(prompt, seed=seed, sample=i % n + 1, text=sample.text, **fields, **explained)
                 continue
-            of_prompt = f": prompt {i // n + 1}, sample {number}" if len(prompts) > 1 else ""
-            self._heading(i, len(prompts) * n, of_prompt)
-            with ended_line(self.put):
+            self._heading(i, len(prompts) * n)
+            try:
                 if self.explain:
                     self._explain(prompt, sample)
-                else:
-                    self._text(prompt, sample if self.stream else [sample.whole().text])
+                    continue
+                self.put(prompt)
+                for piece in sample:
+                    self.put(piece)
+            finally:  # also after Ctrl-C, so that messages start on a new line
+                self.put("\n")
 
     def _search(self, prompts: Sequence[str]) -> None:
         n = self.section.n
@@ -90,12 +117,10 @@ class SampleWriter:
                     fields = {"token_ids": found.tokens, "logprob": found.logprob, "finish_reason": found.reason}
                     self._json(prompt, rank=rank + 1, score=found.score, text=text, **fields)
                     continue
-                of_prompt = f"prompt {i + 1}, " if len(prompts) > 1 else ""
-                self._heading(i * n + rank, len(prompts) * n, f": {of_prompt}score {found.score:.4f}")
-                self._text(prompt, [text, "\n"])
+                self._heading(i * n + rank, len(prompts) * n, f": score {found.score:.4f}")
+                self.put(f"{prompt}{text}\n")
 
     def _search_explained(self, prompt: str) -> None:
-        """Write the HTML page of a search."""
         from gptlite.course.explained_beams import explain_search
         from gptlite.views.beams import beams_page
 
@@ -103,14 +128,9 @@ class SampleWriter:
         pieces, end = self.model.tokenizer.token_bytes(), self.model.tokenizer.eot_id
         self.put(beams_page(self.title, prompt, pieces, end, search, self.section))
 
-    def _heading(self, i: int, total: int, details: str) -> None:
+    def _heading(self, i: int, total: int, details: str = "") -> None:
         if total > 1:
             self.put(f"--- {i + 1} of {total}{details}\n")
-
-    def _text(self, prompt: str, pieces: Iterable[str]) -> None:
-        self.put(prompt)
-        for piece in pieces:
-            self.put(piece)
 
     def _json(self, prompt: str, **fields: Any) -> None:
         self.put(json.dumps({"prompt": prompt, **fields}, ensure_ascii=False) + "\n")
@@ -124,9 +144,8 @@ class SampleWriter:
             self.put(f"token {number}\n")
             others = [pair for pair in top if pair[0] != chosen]
             for token, log_p in sorted([(chosen, logprob), *others][:N_TOP_LOGPROBS], key=lambda pair: -pair[1]):
-                probability, mark = math.exp(log_p), ">" if token == chosen else " "
-                bar = "#" * round(BAR_WIDTH * probability)
-                self.put(f"  {mark} {token_name(self.model.tokenizer, token):<16} {probability:7.2%}  {bar}\n")
+                mark, name = ">" if token == chosen else " ", token_name(self.model.tokenizer, token)
+                self.put(f"  {mark} {name:<16} {math.exp(log_p):7.2%}\n")
         self.put(prompt + sample.text)
 
 
@@ -140,12 +159,3 @@ def token_name(tokenizer: Tokenizer, token: int) -> str:
     piece = tokenizer.token_bytes()[token]
     name = quote(piece.decode("utf-8", "surrogateescape"))
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace") if piece else f"<{token}>"
-
-
-@contextmanager
-def ended_line(put: Say) -> Iterator[None]:
-    """End the line that was begun inside, also after Ctrl-C, so that messages start on a new line."""
-    try:
-        yield
-    finally:
-        put("\n")

@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from gptlite.cli.options import (
-    ConfigOption,
-    DataOption,
-    OfflineOption,
-    SetOption,
-    forbid_downloads,
-    located_text,
-    with_standard_input,
-)
+from gptlite.cli.options import ConfigOption, DataOption, OfflineOption, SetOption, located_text
 from gptlite.cli.terminal import Console, emit, pasteable
 from gptlite.cli.train.options import TrainOptions
 from gptlite.compute.processes import is_main, slurm_tasks, world_size
@@ -69,14 +61,12 @@ def train(
     offline: OfflineOption = False,
 ) -> None:
     """Train a model on a text. Ctrl-C stops after the current update and saves a checkpoint."""
-    if offline:
-        forbid_downloads()
     options = TrainOptions(
-        *(config, set_ or (), with_standard_input(data) or (), name, resume, continue_, quiet),
+        *(config, set_ or (), data or (), name, resume, continue_, quiet),
         *(dry_run, json_, sweep or (), jobs, minutes, offline),
     )
     if options.sweep:
-        from gptlite.cli.sweep.command import run_sweep
+        from gptlite.cli.sweep import run_sweep
 
         run_sweep(options)
         return

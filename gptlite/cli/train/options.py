@@ -12,7 +12,7 @@ from gptlite.cli.terminal import shell_name
 from gptlite.compute.processes import world_size
 from gptlite.errors import Problem
 
-# An option, others that it excludes, and what to do. Of an option only the first conflict is reported.
+# An option, others that it excludes, and what to do.
 _EXCLUDES = (
     ("--resume", ("--sweep",), "a sweep is continued by its own command line with --continue."),
     ("--resume", ("--config", "--data", "--name"), "a resumed run keeps its config, text and name. Leave these out."),
@@ -50,11 +50,11 @@ class TrainOptions:
         """Options that exclude each other, or would do nothing."""
         fields = {field.strip("_").replace("_", "-"): value for field, value in vars(self).items()}
         given = {f"--{field}" for field, value in fields.items() if value and value != [""]}
-        conflicts: dict[str, Problem] = {}
-        for option, others, sentence in _EXCLUDES:
-            if option in given and (clashing := [other for other in others if other in given]):
-                conflicts.setdefault(option, Problem(sentence, f"{option} with {' and '.join(clashing)}"))
-        found = list(conflicts.values())
+        found = [
+            Problem(sentence, f"{option} with {' and '.join(clashing)}")
+            for option, others, sentence in _EXCLUDES
+            if option in given and (clashing := [other for other in others if other in given])
+        ]
         found += [
             Problem(sentence, f"{option} without {' or '.join(needed)}")
             for option, needed, sentence in _NEEDS

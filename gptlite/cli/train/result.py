@@ -6,7 +6,7 @@ import shlex
 from textwrap import indent
 from typing import TYPE_CHECKING
 
-from gptlite.cli.terminal import emit, next_commands
+from gptlite.cli.terminal import NO_MASK, emit, next_commands
 from gptlite.cli.train.configs import CHOSEN_MINUTES, MINUTES, SPEED
 from gptlite.compute.processes import is_main
 from gptlite.formatting import counted
@@ -43,9 +43,7 @@ def summarize(outcome: Outcome) -> list[str]:
             f"best at step {state.best_step}: {state.best_bits_per_byte:.3f} bits per byte, loss {state.best_loss:.4f}"
         )
         if sees_ahead:
-            lines.append(
-                "this model has no mask: it reads the tokens that it is scored on, so these are no predictions"
-            )
+            lines.append(f"this model {NO_MASK}")
         elif manifest.compressors_meaningful:
             compressors = {"xz -9": manifest.baselines.xz, "gzip -9": manifest.baselines.gzip}
             lines.append(compare(state.best_bits_per_byte, compressors))

@@ -1,4 +1,4 @@
-"""The texts that models are scored on, their validation text or files, and the ids of these for each model."""
+"""What is scored: the models and texts that the command line selects, all opened before the first model is loaded."""
 
 from __future__ import annotations
 
@@ -6,17 +6,66 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from gptlite.cli.eval.models import SelectedModel
+from gptlite.cli.options import open_each
 from gptlite.cli.terminal import check_text_file
 from gptlite.errors import DataError, Problem, RunError, gathered, located
+from gptlite.formatting import Say
 
 if TYPE_CHECKING:
+    from gptlite.config.loading import Override
+    from gptlite.config.schema import RunConfig
     from gptlite.data.dataset.manifest import Baselines
     from gptlite.data.dataset.prepared import Prepared
     from gptlite.data.dataset.tokens import Tokens
     from gptlite.inference.language_model import LanguageModel
+    from gptlite.runs.checkpoint import Checkpoint
+
+
+@dataclass(frozen=True)
+class SelectedModel:
+    """A checkpoint and the config of its run, changed by --set. `label` is unique among the selected.
+
+    context: the value of --context.
+    """
+
+    name: str
+    label: str
+    checkpoint: Checkpoint
+    cfg: RunConfig
+    context: int | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entries of --json that name the checkpoint."""
+        path, step = str(self.checkpoint.path), self.checkpoint.step
+        return {"label": self.label, "run": self.name, "checkpoint": path, "step": step}
+
+
+def select_models(
+    names: Sequence[str], which: str | None, sets: Sequence[str | Override], context: int | None, say: Say
+) -> list[SelectedModel]:
+    """Open a checkpoint of each run, or of the newest if none is named. RunError with every problem.
+
+    which, context: the values of --checkpoint and --context. sets: those of --set.
+    """
+    from gptlite.runs.find import choose_checkpoint, load_checkpoint_config, run_name
+    from gptlite.runs.run import runs_folder
+
+    def choose(name: str) -> Checkpoint:
+        if name and Path(name).is_file():
+            raise RunError("this is a file, not a run or its folder. gptlite eval scores a text with --file.", name)
+        return choose_checkpoint(runs_folder(), name, which, say)
+
+    selected: dict[str, SelectedModel] = {}
+    for checkpoint in open_each(names or ["latest"], choose):
+        with located("--set"):
+            cfg = load_checkpoint_config(checkpoint, sets)
+        name = run_name(checkpoint)
+        label = f"{name} {checkpoint.step}"
+        label = str(checkpoint.path) if label in selected else label
+        selected[label] = SelectedModel(name, label, checkpoint, cfg, context)
+    return list(selected.values())
 
 
 @dataclass(frozen=True)
@@ -36,13 +85,8 @@ class Text:
         if run.label not in self.prepared:
             return model.tokens_to_score(self.content)
         prepared = self.prepared[run.label]
-        theirs, ours = prepared.manifest.tokenizer.fingerprint, model.tokenizer.fingerprint
-        if theirs != ours:
-            raise RunError(
-                f"this text was prepared with tokenizer {theirs[:12]}, and the checkpoint has {ours[:12]}. "
-                "Use the data set that the run was trained on.",
-                where=str(prepared.path),
-            )
+        if prepared.manifest.tokenizer.fingerprint != model.tokenizer.fingerprint:
+            raise RunError("this text was prepared with another tokenizer than the checkpoint's.", str(prepared.path))
         return prepared.split("val")
 
 
@@ -97,14 +141,12 @@ def validation_text(runs: Sequence[SelectedModel]) -> Text:
     from gptlite.data.dataset.tokens import detokenize
 
     prepared = find_prepared(runs, " Or score a text with --file.")
-    distinct = {data.manifest.fingerprint: data for data in prepared.values()}
-    contents = {key: b"".join(detokenize(data.split("val"), data.tokenizer())) for key, data in distinct.items()}
-    first = prepared[runs[0].label]
-    content = contents[first.manifest.fingerprint]
-    for label, other in prepared.items():
-        if contents[other.manifest.fingerprint] != content:
+    first, content = prepared[runs[0].label], b""
+    for label, data in prepared.items():
+        read = b"".join(detokenize(data.split("val"), data.tokenizer()))
+        if read != (content := content or read):
             raise RunError(
-                f"{runs[0].label} and {label} have different validation texts ({first.path} and {other.path}). "
+                f"{runs[0].label} and {label} have different validation texts ({first.path} and {data.path}). "
                 "Compare them on the same text with --file."
             )
     name = f"validation text of {', '.join(dict.fromkeys(run.name for run in runs))}"
@@ -129,11 +171,8 @@ def find_prepared(models: Sequence[SelectedModel], alternative: str = "") -> dic
                 raise RunError(sentence + alternative, where=str(model.checkpoint.path))
             prepared = find_text(run, model.cfg)
             if prepared is None:
-                raise RunError(
-                    f"the prepared text {run.info['prepared']} is missing. If it was moved, add "
-                    f"--set data.dir=FOLDER.{alternative}",
-                    where=str(run.path),
-                )
+                sentence = f"the prepared text {run.info['prepared']} is missing. If it was moved, add --set data.dir="
+                raise RunError(f"{sentence}FOLDER.{alternative}", where=str(run.path))
             prepared.verify()
             found[model.label] = prepared
     if problems:
@@ -148,10 +187,6 @@ class Evaluator:
     run: SelectedModel
     model: LanguageModel
     ids: Sequence[Tokens]
-
-    @property
-    def batch_size(self) -> int:
-        return self.run.cfg.eval.batch_size
 
     def settings(self) -> AbstractContextManager[None]:
         """Return the context in which the model computes."""

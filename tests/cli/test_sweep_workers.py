@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,13 +14,15 @@ from unittest.mock import Mock
 
 import pytest
 
-from gptlite.cli.sweep import workers as module
-from gptlite.cli.sweep.workers import Progress, SweepRun, Worker, environment_for, start, sweep_runs, train_runs
+from gptlite.cli import sweep as module
+from gptlite.cli.sweep import SweepRun, Worker, environment_for, start, sweep_runs, train_runs
+from gptlite.cli.terminal import Console
 from gptlite.compute.choice import Choice
 from gptlite.config.grid import points
 from gptlite.config.loading import dump_config
 from gptlite.config.schema import RunConfig
 from gptlite.errors import ConfigError, Interrupted, StorageError
+from gptlite.formatting import say_nothing
 from gptlite.training.launch import with_absolute_paths
 from gptlite.training.signals import Signals
 
@@ -64,9 +65,7 @@ def runs(tmp_path: Path) -> list[SweepRun]:
 
 def process(run: SweepRun, code: str) -> Worker:
     """Start a process in a run's folder."""
-    with tempfile.NamedTemporaryFile() as file:
-        child = subprocess.Popen([sys.executable, "-S", "-c", code], cwd=run.path, stderr=file)
-        return Worker(run, child, open(file.name))
+    return Worker(run, subprocess.Popen([sys.executable, "-S", "-c", code], cwd=run.path))
 
 
 class Polled(Signals):
@@ -79,19 +78,12 @@ class Polled(Signals):
         return super().take_request()
 
 
-def train(
-    runs: list[SweepRun],
-    codes: Mapping[int, str],
-    jobs: int,
-    at_poll: Callable[[], object] = lambda: None,
-    *,
-    quiet: bool = False,
-):
+def train(runs: list[SweepRun], codes: Mapping[int, str], jobs: int, at_poll: Callable[[], object] = lambda: None):
     """Let workers finish the runs, or run the code at their places. Returns the exit codes and the signal received."""
-    signals = Polled("sweep s", "go on", lambda line: None)
+    signals = Polled("sweep s", "go on", say_nothing)
     signals.at_poll = at_poll
     start_one = lambda run: process(run, codes.get(runs.index(run), FINISH))  # noqa: E731
-    done = train_runs(runs, start_one, jobs, Progress("s", runs, jobs, quiet=quiet), signals)
+    done = train_runs(runs, start_one, jobs, Console().say, signals)
     return [done.get(run.name) for run in runs], signals.received
 
 
@@ -111,7 +103,7 @@ def test_neither_a_worker_nor_what_it_starts_imports_from_the_working_directory(
     with monkeypatch.context() as patched:
         started = Mock()
         patched.setattr(subprocess, "Popen", started)
-        start(runs[0], [], environment_for(1), to_terminal=True).stderr.close()
+        start(runs[0], [], environment_for(1))
     command, environment = started.call_args.args[0], started.call_args.kwargs["env"]
     python = command[: command.index("-m")]
     subprocess.run([*python, "-c", IMPORT], cwd=tmp_path, env=environment, check=True)
@@ -123,36 +115,24 @@ def test_a_system_that_starts_no_more_processes_is_an_error_of_one_line(runs, mo
 
     monkeypatch.setattr(subprocess, "Popen", popen)
     with pytest.raises(StorageError, match=r"python\S*: cannot start: Resource temporarily unavailable\."):
-        start(runs[0], [], {}, to_terminal=True)
+        start(runs[0], [], {})
 
 
 def test_runs_start_in_order_as_jobs_become_free(runs, capfd):
     assert train(runs, {0: f"import time; time.sleep(0.3); {FINISH}"}, 2) == ([0, 0, 0], 0)
-    events = [(line.split()[0], line.split()[2]) for line in capfd.readouterr().err.splitlines()[1:]]
+    events = [(line.split()[0], line.split()[2]) for line in capfd.readouterr().err.splitlines()]
     assert events[:2] == [("[1/3]", "continues"), ("[2/3]", "continues")]
     assert events[2][1] == "finished"  # the third starts where one has left
     assert ("[3/3]", "continues") in events[3:]
 
 
-def test_ended_runs_are_skipped_unless_they_are_to_train_longer(runs):
-    runs[0].finish({})
-    (runs[1].path / "diverged.json").write_text("{}")
-    assert train(runs, dict.fromkeys(range(2), "raise SystemExit(1)"), 1)[0] == [0, 3, 0]
-    more = [SweepRun(run.path, run.point, run.cfg.with_values({"train.max_steps": 5000})) for run in runs]
-    assert [run.is_done for run in more] == [False, False, False]
-
-
-@pytest.mark.parametrize("quiet", [False, True])
-def test_failures_do_not_stop_the_others_and_only_errors_are_printed_under_quiet(runs, capfd, quiet):
-    deadly = "import os, sys; print('Traceback', file=sys.stderr, flush=True); os.kill(os.getpid(), 9)"
-    refused = "import sys; print('config: x\\nwarning: low\\nerror: no', file=sys.stderr); sys.exit(4)"
-    codes, _ = train(runs, {1: deadly, 2: refused}, 3, quiet=quiet)
+def test_failures_do_not_stop_the_others_and_are_named(runs, capfd):
+    deadly = "import os; os.kill(os.getpid(), 9)"
+    refused = "import sys; print('error: no', file=sys.stderr); sys.exit(4)"
+    codes, _ = train(runs, {1: deadly, 2: refused}, 3)
     assert codes == [0, 137, 4]
     shown = capfd.readouterr().err.splitlines()
-    assert {"[2/3] Traceback", "[3/3] error: no"} <= set(shown)
-    hidden = {"[3/3] warning: low", f"[2/3] {runs[1].name} failed with exit code 137 at step 0"}
-    assert hidden & set(shown) == (set() if quiet else hidden)
-    assert not any("config: x" in line for line in shown)
+    assert {"error: no", f"[2/3] {runs[1].name} failed with exit code 137 at step 0"} <= set(shown)
 
 
 def test_an_error_in_starting_a_run_lets_the_others_save(runs):
@@ -164,9 +144,7 @@ def test_an_error_in_starting_a_run_lets_the_others_save(runs):
         raise ConfigError("changed")
 
     with pytest.raises(ConfigError, match="changed"):
-        train_runs(
-            runs, start_one, 2, Progress("s", runs, 2, quiet=False), Signals("sweep s", "go on", lambda line: None)
-        )
+        train_runs(runs, start_one, 2, say_nothing, Signals("sweep s", "go on", say_nothing))
     assert (runs[0].path / "signals").read_text() == f"{int(signal.SIGTERM)} "
 
 
@@ -206,5 +184,5 @@ def test_the_same_signal_twice_kills_every_worker(runs):
 
 
 def test_runs_that_train_at_a_time_share_the_threads(monkeypatch):
-    monkeypatch.setattr("gptlite.cli.sweep.workers.available_threads", lambda: Choice(8, ""))
+    monkeypatch.setattr("gptlite.cli.sweep.available_threads", lambda: Choice(8, ""))
     assert [environment_for(n)["GPTLITE_THREADS"] for n in (1, 2, 3, 6, 16)] == ["8", "4", "2", "1", "1"]

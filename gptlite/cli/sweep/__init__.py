@@ -1,1 +1,0 @@
-"""`gptlite train --sweep`."""
