@@ -135,13 +135,12 @@ RECIPES = {
                 "    repetition_penalty:",
             ),
             (
-                "gptlite/cli/sample/options.py",
-                '    "repetition_penalty": Annotated[',
-                '    "n_sigma": Annotated[float | None, Option(metavar="X", help="Draw from the largest logits.")],\n'
-                '    "repetition_penalty": Annotated[',
+                "gptlite/cli/sample/command.py",
+                '    "repetition_penalty": _key(',
+                '    "n_sigma": _key(float, "X", "Draw from the largest logits."),\n    "repetition_penalty": _key(',
             ),
             (
-                "gptlite/cli/sample/options.py",
+                "gptlite/cli/sample/command.py",
                 '"sample.min_p", "sample.s',
                 '"sample.min_p", "sample.n_sigma", "sample.s',
             ),
