@@ -11,10 +11,8 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import Literal
 
 from gptlite.compute.choice import Choice
-from gptlite.compute.openmp import refuse_dynamic_threads
 from gptlite.compute.processes import local_world_size
 from gptlite.errors import ConfigError
 
@@ -37,13 +35,6 @@ def available_threads(root: Path = Path("/")) -> Choice:
     if not re.fullmatch("0*[1-9][0-9]{0,8}", cap):
         raise ConfigError(f"the environment variable is {cap!r}. Set it to a positive integer or unset it.", VARIABLE)
     return Choice(int(cap), f"{VARIABLE} allows no more") if int(cap) < threads else Choice(threads, reason)
-
-
-def check_threads(wanted: int | Literal["auto"]) -> None:
-    """Raise ConfigError where GPTLITE_THREADS, if it counts, or OMP_DYNAMIC has a value that cannot be used."""
-    refuse_dynamic_threads()
-    if wanted == "auto":
-        available_threads()
 
 
 def machine_memory(root: Path = Path("/")) -> int:

@@ -53,14 +53,11 @@ def set_short_spin(environment: MutableMapping[str, str], modules: Container[str
 def describe_spin(environment: Mapping[str, str] = os.environ) -> Choice:
     """Describe how threads wait and why, for run.json."""
     found = {name: environment[name] for name in (POLICY, *ALONE) if name in environment}
+    if not found:
+        return Choice("default", "torch was loaded before gptlite, too late to change it; import gptlite first")
     by_us = found in (ALONE, BUSY_MACHINE)
     reason = "a short spin, so that other programs slow training down less" if by_us else "set by the environment"
-    if not found:
-        reason = (
-            "torch was loaded before gptlite, too late to change it; beside other programs training may be many times "
-            f"slower (import gptlite first, or set GOMP_SPINCOUNT={BUSY_MACHINE['GOMP_SPINCOUNT']})"
-        )
-    return Choice(", ".join(f"{name}={setting}" for name, setting in found.items()) or "default", reason)
+    return Choice(", ".join(f"{name}={setting}" for name, setting in found.items()), reason)
 
 
 def refuse_dynamic_threads() -> None:

@@ -217,15 +217,8 @@ def choose_optimizer(cfg: RunConfig, vocab_size: int) -> Choice:
     cost = f"{muon / 1e9:.3g} GFLOP per update on top of the model's {model / 1e9:.3g}"
     if muon <= model:
         return Choice("muon", f"it costs only {cost}")
-    of_muon = {"train.momentum": cfg.train.momentum, "train.adamw_lr": cfg.train.adamw_lr}
-    problems = [
-        f"{key} is {value}, but `train.optimizer: auto` takes adamw here, because Muon would cost {cost}. "
-        f"Use {key}=null or train.optimizer=muon."
-        for key, value in of_muon.items()
-        if value not in (None, "auto")
-    ]
-    if problems:
-        raise ConfigError(problems)
+    for _, sentence in cfg.train.rules({**dict(cfg.train), "optimizer": "adamw"}):
+        raise ConfigError(f"{sentence} (`auto` takes adamw here, because Muon would cost {cost}.)")
     return Choice("adamw", f"Muon would cost {cost}")
 
 

@@ -82,10 +82,12 @@ def estimate_run(cfg: RunConfig, prepared: Prepared, updates: int | None, *, lib
     memory = expected_memory(cfg, manifest.tokenizer.vocab_size, libraries=libraries)
     tokenizer = sum(path.stat().st_size for path in (prepared.path / TOKENIZER_FOLDER).iterdir())
     trained = None if updates is None else updates * cfg.train.batch_size * cfg.model.block_size
+    kept = cfg.save.keep + 1
+    kept = kept if updates is None else min(kept, count_saves(cfg, updates))
     return Estimate(
         count_parameters(cfg.model, manifest.tokenizer.vocab_size),
         memory,
-        Disk(memory.weights + memory.optimizer + tokenizer + SMALL_FILES, kept_checkpoints(cfg, updates)),
+        Disk(memory.weights + memory.optimizer + tokenizer + SMALL_FILES, kept),
         TextUse.of(manifest.train.tokens, trained, block_size=cfg.model.block_size, order=cfg.data.order),
     )
 
@@ -118,34 +120,6 @@ def expected_memory(cfg: RunConfig, vocab_size: int, *, libraries: int) -> Memor
     tensors = 2 * weights + optimizer + max(activations, COPIES * weights)
     first = libraries + FIRST_UPDATE if on_cpu else 0
     return Memory(libraries if on_cpu else 0, weights, weights, optimizer, activations, first + tensors)
-
-
-def advise_less_memory(cfg: RunConfig, vocab_size: int, *, available: int, n_processes: int, libraries: int) -> str:
-    """Say what to lower in a run that has filled its memory: the micro-batch to the largest size below that is expected
-    to fit into `available` bytes, else the size of the model."""
-
-    def expect(micro: int, scored: int) -> Memory:
-        lowered = cfg.with_values({"train.micro_batch_size": micro, "eval.batch_size": scored})
-        return expected_memory(lowered, vocab_size, libraries=libraries)
-
-    micro, rows = cfg.train.micro_batch_size, cfg.train.batch_size // n_processes
-    assert isinstance(micro, int), "resolve comes first"
-    smaller = (n for n in range(micro - 1, 0, -1) if rows % n == 0)
-    fitting = next((n for n in smaller if expect(n, cfg.eval.batch_size).peak <= available), None)
-    if fitting is not None:
-        return f"Use train.micro_batch_size={fitting}, which is expected to fit into {size(available)}."
-    if expect(1, 1).peak <= available:
-        return "Lower eval.batch_size."
-    return (
-        "Lower model.n_layer, model.n_embd, model.block_size or tokenizer.vocab_size: not even one sequence at a time "
-        f"is expected to fit into {size(available)}."
-    )
-
-
-def kept_checkpoints(cfg: RunConfig, updates: int | None) -> int:
-    """Count the newest `save.keep` checkpoints and the best, if the run writes that many."""
-    kept = cfg.save.keep + 1
-    return kept if updates is None else min(kept, count_saves(cfg, updates))
 
 
 def count_evaluations(cfg: RunConfig, updates: int) -> int:

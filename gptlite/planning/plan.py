@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from gptlite.config.schema import RunConfig
 from gptlite.data.dataset.manifest import Manifest, SplitRecord
@@ -24,19 +23,6 @@ MIN_TOKENS_PER_ID = 20
 MAX_WARMUP = 1 / 4  # of all updates
 
 
-@dataclass(frozen=True)
-class RunPlan:
-    """An estimate, and warnings, one line each."""
-
-    estimate: Estimate
-    warnings: tuple[str, ...]
-
-    def lines(self) -> Iterator[str]:
-        """Yield the lines that a person reads when training starts."""
-        yield f"plan: {self.estimate}"
-        yield from self.warnings
-
-
 def plan_run(
     cfg: RunConfig,
     prepared: Prepared,
@@ -44,8 +30,8 @@ def plan_run(
     available_memory: int,
     libraries: int,
     updates: int | None = None,
-) -> RunPlan:
-    """Plan a run from a config without `auto`.
+) -> tuple[Estimate, list[str]]:
+    """Estimate a run from a config without `auto`, and list warnings, one line each.
 
     available_memory: bytes. libraries: that the process held before the model was built. updates: of the whole
     run; None: as many as the config says, if it does.
@@ -59,7 +45,7 @@ def plan_run(
         *warn_about_memory(cfg, estimate.memory.peak, available_memory),
         *warn_about_disk(cfg, estimate, free_bytes(runs_folder(cfg.run.dir))),
     )
-    return RunPlan(estimate, tuple(f"warning: {line}" for line in warnings))
+    return estimate, [f"warning: {line}" for line in warnings]
 
 
 def warn_about_epochs(cfg: RunConfig, estimate: Estimate) -> Iterator[str]:
@@ -111,13 +97,20 @@ def warn_about_warmup(warmup_steps: int, updates: int | None) -> Iterator[str]:
     )
 
 
+def advise_less_memory(cfg: RunConfig) -> str:
+    """Say which values make a run need less memory, with those that are large now."""
+    return (
+        f"Lower train.micro_batch_size ({cfg.train.micro_batch_size}), eval.batch_size ({cfg.eval.batch_size}) or the "
+        "size of the model (model.n_layer, model.n_embd, model.block_size, tokenizer.vocab_size)"
+    )
+
+
 def warn_about_memory(cfg: RunConfig, needed: int, available: int) -> Iterator[str]:
     """Warn about more memory than the machine, or the GPU, has."""
     if needed > available:
         yield (
-            f"this run may need {size(needed)} of memory, and there are {size(available)}. Lower "
-            f"train.micro_batch_size ({cfg.train.micro_batch_size}), eval.batch_size ({cfg.eval.batch_size}) or the "
-            "size of the model: the system stops a process that needs more."
+            f"this run may need {size(needed)} of memory, and there are {size(available)}. {advise_less_memory(cfg)}: "
+            "the system stops a process that needs more."
         )
 
 

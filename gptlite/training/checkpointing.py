@@ -10,29 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gptlite.config.schema import RunConfig
 from gptlite.errors import Damaged, RunError
 from gptlite.inference.language_model import LanguageModel
-from gptlite.inference.load import read_model_info
 from gptlite.loggers.log_files import LogEnd
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import from_gpt2, generation_config, hf_config, to_gpt2
 from gptlite.runs.checkpoint import Checkpoint
 from gptlite.training.optim.build import Optimizers, load_named_state, named_state
-from gptlite.training.reconcile import contradictions, deciding_values
 from gptlite.training.state import TrainState
-
-
-@dataclass(frozen=True)
-class Identity:
-    """Two fingerprints and the optimizer: they must be the same in a checkpoint and in the run that resumes from it."""
-
-    tokenizer: str
-    data: str
-    optimizer: str
-
-    def to_json(self) -> dict[str, str]:
-        return {"tokenizer": self.tokenizer, "data": self.data, "optimizer": self.optimizer}
 
 
 def as_json(values: Mapping[str, Any]) -> bytes:
@@ -40,16 +25,18 @@ def as_json(values: Mapping[str, Any]) -> bytes:
 
 
 def checkpoint_files(
-    model: LanguageModel, identity: Identity, cfg: RunConfig, state: TrainState, logs: Mapping[str, LogEnd]
+    model: LanguageModel, deciding: Mapping[str, Any], state: TrainState, logs: Mapping[str, LogEnd]
 ) -> dict[str, bytes]:
-    """Every file of a checkpoint except its tensors. Hugging Face opens the folder as it is if the model is a GPT-2."""
+    """Return every file of a checkpoint but its tensors. Hugging Face opens the folder as it is if it holds a GPT-2.
+
+    deciding: the values that must be the same in a run that resumes from it.
+    """
     tokenizer, info = model.tokenizer, model.info
     config = hf_config(info.model, tokenizer.vocab_size, tokenizer.eot_id)
     generation = generation_config(info.model, tokenizer.eot_id, model.suppressed.nonzero()[0].tolist())
     record = {
-        "train": state.to_json(),
-        "identity": identity.to_json(),
-        "config": deciding_values(cfg),
+        "train": asdict(state),
+        "config": deciding,
         "logs": {name: asdict(end) for name, end in logs.items()},
     }
     return {
@@ -87,21 +74,19 @@ class Restored:
     digest: str
 
 
-def restore(checkpoint: Checkpoint, model: GPT, optimizers: Optimizers, identity: Identity, cfg: RunConfig) -> Restored:
+def restore(checkpoint: Checkpoint, model: GPT, optimizers: Optimizers, deciding: Mapping[str, Any]) -> Restored:
     """Load a checkpoint into `model` and `optimizers`.
 
-    RunError, naming both sides, where text, tokenizer, optimizer or a key that decides the result differ from those of
-    the run. Damaged where a file changed or a number is not finite.
+    RunError, naming both sides, where a value that decides the result is not that of the run. Damaged where a file
+    changed or a number is not finite.
     """
     record = checkpoint.read_json("state.json")
     problems = [
-        f"the checkpoint was trained with {what} {saved[:12]}, and the run now has {identity.to_json()[what][:12]}. "
-        "Restore what it was started with, or start a new run."
-        for what, saved in record["identity"].items()
-        if saved != identity.to_json().get(what)
+        f"the checkpoint was trained with {key}={record['config'][key]}, and the run has {value}. Restore the old "
+        "value, or start a new run."
+        for key, value in deciding.items()
+        if record["config"].get(key, value) != value
     ]
-    saved_model = {f"model.{key}": value for key, value in read_model_info(checkpoint).model.model_dump().items()}
-    problems += contradictions({**saved_model, **record["config"]}, cfg)
     if problems:
         raise RunError(problems, where=str(checkpoint.path))
     try:
@@ -114,4 +99,4 @@ def restore(checkpoint: Checkpoint, model: GPT, optimizers: Optimizers, identity
     if (name := first_non_finite(model, optimizers)) is not None:
         raise Damaged(f"{name} has values that are not finite.", str(checkpoint.path))
     logs = {name: LogEnd(**end) for name, end in record["logs"].items()}
-    return Restored(TrainState.from_json(record["train"]), logs, checkpoint.digest)
+    return Restored(TrainState(**record["train"]), logs, checkpoint.digest)

@@ -17,37 +17,28 @@ VALIDATION_TOKENS = 32
 MAX_TOKENS = 128  # with more, one attention weight is less than a pixel
 
 
-def attention_entropies(trainer: Trainer) -> dict[str, float]:
-    """Return the mean entropy, in nats, of the attention weights of each block on the fixed text, by metric name.
+def measure_attention(trainer: Trainer) -> tuple[dict[str, float], dict[str, Image]]:
+    """Return the mean entropy, in nats, of the attention weights of each block on the fixed text, by metric name, and
+    with TensorBoard images of the weights, by tag.
 
     Beside it that of uniform weights, the largest possible: ln(t) for the query at position t. Nothing without
     log.attention or on other processes than the main one.
     """
     if not (trainer.cfg.log.attention and trainer.dist.is_main):
-        return {}
+        return {}, {}
     ids = fixed_text(trainer.language_model, trainer.cfg, trainer.validation)
-    layers = attention_steps(trainer.model, ids)
-    entropies = {f"block_{i}": mean_entropy(layer.weights) for i, layer in enumerate(layers, start=1)}
+    layers = list(enumerate(attention_steps(trainer.model, ids), start=1))
+    entropies = {f"block_{i}": mean_entropy(layer.weights) for i, layer in layers}
     entropies["uniform"] = sum(map(math.log, range(1, len(ids) + 1))) / len(ids)
-    return {f"attention_entropy/{name}": entropy for name, entropy in entropies.items()}
+    shown = layers if trainer.cfg.log.tensorboard else []
+    images = {f"attention/layer_{i}": attention_image(layer.weights) for i, layer in shown}
+    return {f"attention_entropy/{name}": entropy for name, entropy in entropies.items()}, images
 
 
 def mean_entropy(weights: Floats) -> float:
     """The mean over heads and queries of -sum(w ln w), in nats, of attention weights (nh, T, T)."""
     terms = torch.special.entr(torch.from_numpy(weights).double())  # -w ln w, and 0 where w is 0
     return float(terms.sum(-1).mean())
-
-
-def attention_images(trainer: Trainer) -> dict[str, Image]:
-    """Draw the attention weights of each layer on the fixed text, by tag.
-
-    Nothing without log.attention and TensorBoard or on other processes than the main one.
-    """
-    if not (trainer.cfg.log.tensorboard and trainer.cfg.log.attention and trainer.dist.is_main):
-        return {}
-    ids = fixed_text(trainer.language_model, trainer.cfg, trainer.validation)
-    layers = attention_steps(trainer.model, ids)
-    return {f"attention/layer_{i}": attention_image(layer.weights) for i, layer in enumerate(layers, start=1)}
 
 
 def fixed_text(model: LanguageModel, cfg: RunConfig, validation: Tokens) -> list[int]:

@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gptlite.compute.limits import check_threads
 from gptlite.compute.processes import is_main, world_size
 from gptlite.config.loading import Override, find_config, load_config
 from gptlite.config.schema import RunConfig
@@ -122,12 +121,10 @@ def prepare_new(request: Request, listener: Listener) -> tuple[RunConfig, Prepar
         Run.check_free(request.folder, request.name, request.base)
     asked, facts = request.cfg.tokenizer.from_, dict(request.facts)
     cfg = with_tokenizer(request.cfg, listener.say)
-    check_threads(cfg.run.threads)
     if cfg.run.device != "auto":
-        from gptlite.compute.device import Hardware
-        from gptlite.planning.auto import choose_device
+        from gptlite.planning.auto import resolve_compute
 
-        choose_device(cfg.run.device, Hardware.detect())
+        resolve_compute(cfg.run, cfg.model.block_size)
     if world_size() > 1:
         check_processes(cfg, compute_fingerprint(cfg.data, cfg.tokenizer), "new")
     prepared = prepare(cfg.data, cfg.tokenizer, listener.say)

@@ -7,6 +7,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -35,7 +36,7 @@ def run_info(setup: Setup, trainer: Trainer, prepared: Prepared) -> dict[str, An
         "device": setup.cfg.run.device,
         "world_size": trainer.dist.world_size,
         "threads": setup.cfg.run.threads,
-        "reasons": {key: choice.to_json() for key, choice in reasons.items()},
+        "reasons": {key: asdict(choice) for key, choice in reasons.items()},
         "parameters": trainer.model.n_parameters(),
         "prepared": str(prepared.path.absolute()),
         "data": prepared.manifest.fingerprint,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 
 import torch
 
-from gptlite.compute.device import Compute, Hardware, memory_of, resident_bytes, torch_device
+from gptlite.compute.device import Compute, Hardware
 from gptlite.compute.distributed import Dist
 from gptlite.compute.processes import local_rank, world_size
 from gptlite.compute.rendezvous import check_same
@@ -16,16 +17,14 @@ from gptlite.data.dataset.batches import Batches
 from gptlite.data.dataset.prepared import Prepared
 from gptlite.data.dataset.tokens import Tokens, count_ids
 from gptlite.errors import ConfigError, located
-from gptlite.formatting import counted
 from gptlite.inference.language_model import LanguageModel, ModelInfo
 from gptlite.model.gpt import GPT
 from gptlite.model.sampled_softmax import VocabSampler
 from gptlite.planning.auto import Setup, resolve
-from gptlite.planning.estimate import advise_less_memory
+from gptlite.planning.plan import advise_less_memory
 from gptlite.tokenizers.base import Tokenizer
-from gptlite.training.checkpointing import Identity
 from gptlite.training.optim.build import build_optimizers
-from gptlite.training.reconcile import facts_of_process
+from gptlite.training.reconcile import deciding_values, facts_of_process
 from gptlite.training.trainer import Trainer
 
 
@@ -47,21 +46,26 @@ def build(cfg: RunConfig, prepared: Prepared) -> Trainer:
     not know.
     """
     manifest = prepared.manifest
-    identity = Identity(manifest.tokenizer.fingerprint, manifest.fingerprint, cfg.train.optimizer)
+    fingerprints = {"tokenizer": manifest.tokenizer.fingerprint, "text": manifest.fingerprint}
     train, validation = prepared.split("train"), prepared.split("val")
-    trainer = assemble(cfg, prepared.tokenizer(), train, validation, start_id=manifest.start_id, identity=identity)
+    trainer = assemble(cfg, prepared.tokenizer(), train, validation, manifest.start_id, fingerprints)
     with located("eval.prompt"):
         trainer.language_model.encode(cfg.eval.prompt)
     return trainer
 
 
 def assemble(
-    cfg: RunConfig, tokenizer: Tokenizer, train: Tokens, validation: Tokens, *, start_id: int, identity: Identity
+    cfg: RunConfig,
+    tokenizer: Tokenizer,
+    train: Tokens,
+    validation: Tokens,
+    start_id: int = 0,
+    fingerprints: Mapping[str, str] = MappingProxyType({}),
 ) -> Trainer:
     """`build` from its parts. The parameters are initialised from the seed on the CPU: the same on every device."""
     compute = Compute.of(cfg.run, local_rank())
     dist = Dist.from_environment(compute.device)
-    with memory_errors(cfg, tokenizer.vocab_size):
+    with memory_errors(cfg):
         rng = torch.Generator().manual_seed(cfg.run.seed)
         model = GPT(cfg.model, tokenizer.vocab_size, attention=compute.attention, rng=rng).to(compute.device)
         # Only training computes the same shapes again and again.
@@ -71,25 +75,19 @@ def assemble(
     language_model = LanguageModel(model, tokenizer, ModelInfo(cfg.model, start_id, cfg.data.normalize), compute)
     sample = cfg.train.vocab_sample
     sampler = VocabSampler(count_ids(train, tokenizer.vocab_size), sample) if isinstance(sample, int) else None
+    deciding = {**deciding_values(cfg), **fingerprints}
     return Trainer(
-        cfg, model, hidden, sampler, optimizers, batches, compute, dist, validation, language_model, identity
+        cfg, model, hidden, sampler, optimizers, batches, compute, dist, validation, language_model, deciding
     )
 
 
 @contextmanager
-def memory_errors(cfg: RunConfig, vocab_size: int) -> Iterator[None]:
+def memory_errors(cfg: RunConfig) -> Iterator[None]:
     """Turn the ways in which Python and torch run out of memory into a ConfigError, which says what to lower."""
-    libraries = resident_bytes()
     try:
         yield
     except (MemoryError, RuntimeError) as error:
         full = isinstance(error, MemoryError | torch.OutOfMemoryError)
         if not full and "allocate memory" not in str(error):
             raise
-        available = memory_of(torch_device(cfg.run.device, local_rank()))
-        advice = advise_less_memory(cfg, vocab_size, available=available, n_processes=world_size(), libraries=libraries)
-        raise ConfigError(
-            f"The memory is full: {counted(cfg.model.n_layer, 'layer')} of width {cfg.model.n_embd} with micro-batches "
-            f"of {counted(cfg.train.micro_batch_size, 'sequence')} of {cfg.model.block_size} tokens do not fit. "  # type: ignore[arg-type]
-            f"{advice}"
-        ) from error
+        raise ConfigError(f"The memory is full. {advise_less_memory(cfg)}.") from error

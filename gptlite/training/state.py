@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from gptlite.inference.score import Score
 
@@ -90,11 +88,3 @@ class TrainState:
     def is_new_best(self) -> bool:
         """Whether the newest evaluation was made at this step and was the best so far."""
         return self.best_step == self.step
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> TrainState:
-        """Return the state in state.json."""
-        return cls(**values)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
@@ -22,7 +23,7 @@ from gptlite.model.gpt import GPT
 from gptlite.model.sampled_softmax import VocabSampler
 from gptlite.runs.checkpoint import prune, save_checkpoint, write_pointer
 from gptlite.runs.run import Run
-from gptlite.training.checkpointing import Identity, checkpoint_files, checkpoint_tensors, first_non_finite
+from gptlite.training.checkpointing import checkpoint_files, checkpoint_tensors, first_non_finite
 from gptlite.training.optim.build import Optimizers
 from gptlite.training.state import TrainState
 
@@ -44,7 +45,7 @@ class Trainer:
     dist: Dist
     validation: Tokens
     language_model: LanguageModel  # the same model with its tokenizer, as sampling and scoring use it
-    identity: Identity
+    deciding: Mapping[str, Any]  # the values that a checkpoint must share with the run that resumes from it
 
     @property
     def tokens_per_update(self) -> int:
@@ -90,7 +91,7 @@ class Trainer:
         logs: how far the metric log is. replace: the checkpoint of this step, which was made before its evaluation.
         """
         if self.dist.is_main:
-            files = checkpoint_files(self.language_model, self.identity, self.cfg, state, logs)
+            files = checkpoint_files(self.language_model, self.deciding, state, logs)
             tensors = checkpoint_tensors(self.model, self.optimizers)
             loss = state.best_loss if state.is_new_best else None
             save_checkpoint(run.checkpoints, state.step, files, tensors, score=loss, replace=replace)

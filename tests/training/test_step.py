@@ -13,7 +13,6 @@ from gptlite.data.dataset.tokens import TokenArray
 from gptlite.errors import Diverged
 from gptlite.model.gpt import GPT
 from gptlite.tokenizers.char import CharTokenizer
-from gptlite.training.checkpointing import Identity
 from gptlite.training.diagnostics import NO_DIAGNOSTICS, Diagnostics, UpdateRatio, layer_grad_norms
 from gptlite.training.setup import assemble
 from gptlite.training.step import (
@@ -59,7 +58,7 @@ BY_OPTIMIZER = {
 
 
 def trainer_for(cfg: RunConfig, dtype: torch.dtype = torch.float32) -> Trainer:
-    trainer = assemble(cfg, CharTokenizer("abcdefghijkl"), TEXT, TEXT, start_id=0, identity=Identity("", "", ""))
+    trainer = assemble(cfg, CharTokenizer("abcdefghijkl"), TEXT, TEXT)
     trainer.model.to(dtype)
     batches = Batches(TEXT, cfg.model.block_size, cfg.train.batch_size, seed=1)
     return dataclasses.replace(trainer, batches=batches)
