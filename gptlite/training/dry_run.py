@@ -8,6 +8,7 @@ import statistics
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -125,11 +126,7 @@ def time_parts(trainer: Trainer, scratch_parent: Path) -> Times:
     elapsed_fraction = None if cfg.train.max_minutes is None else 0.5
 
     def update(step: int) -> None:
-        train_step(trainer, step if cfg.train.updates is None else step % cfg.train.updates, elapsed_fraction)
-
-    def show() -> None:
-        trainer.sample()
-        measure_attention(trainer)
+        train_step(trainer, step % (cfg.train.updates or MAX_UPDATES), elapsed_fraction)
 
     def save(folder: Path) -> None:
         files = checkpoint_files(trainer.language_model, trainer.deciding, TrainState(), {})
@@ -137,7 +134,8 @@ def time_parts(trainer: Trainer, scratch_parent: Path) -> Times:
 
     with settings(trainer.compute, deterministic=cfg.run.deterministic):
         update_seconds = time_update(update)
-        evaluation_seconds = time_evaluation(trainer) + time_once(show)
+        evaluation_seconds = time_evaluation(trainer) + time_once(trainer.sample)
+        evaluation_seconds += time_once(lambda: measure_attention(trainer))
         with tempfile.TemporaryDirectory(dir=scratch_parent) as folder:
             save_seconds = time_once(lambda: save(Path(folder)))
     return Times(update_seconds, evaluation_seconds, save_seconds)
@@ -161,14 +159,11 @@ def time_update(update: Callable[[int], object]) -> float:
 def time_evaluation(trainer: Trainer) -> float:
     """Seconds to score the validation text, from a few batches spread evenly over it."""
     model, batch_size = trainer.language_model, trainer.cfg.eval.batch_size
+    score = partial(model.score_tokens, trainer.validation, batch_size=batch_size)
     n_batches = sum(1 for _ in model.windows(trainer.validation).batches(batch_size))
     every = max(1, n_batches // EVAL_BATCHES)
-
-    def score_each(every: int) -> None:
-        model.score_tokens(trainer.validation, batch_size=batch_size, every=every)
-
-    score_each(n_batches)  # the first batch takes longer
-    return time_once(lambda: score_each(every)) * n_batches / len(range(0, n_batches, every))
+    score(every=n_batches)  # the first batch takes longer
+    return time_once(lambda: score(every=every)) * n_batches / len(range(0, n_batches, every))
 
 
 def expected_evaluation_updates(trainer: Trainer) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from time import perf_counter
 
 import torch
@@ -56,11 +55,9 @@ def is_emulated(compute: Compute) -> bool:
 
 
 def warn_of_emulation(compute: Compute) -> Iterator[str]:
-    """Yield a warning, with both speeds, where the hardware does not have the model's precision."""
-    if not is_emulated(compute):
-        return
-    bf16, fp32 = (matmul_flops_per_second(replace(compute, precision=name)) / 1e9 for name in ("bf16", "fp32"))
-    yield (
-        f"warning: run.precision is bf16, which this {compute.device.type} only emulates: {bf16:.3g} GFLOP/s instead "
-        f"of {fp32:.3g} in fp32. Use run.precision=fp32 in a new run, which is faster."
-    )
+    """Yield a warning where the hardware does not have the model's precision."""
+    if is_emulated(compute):
+        yield (
+            f"warning: run.precision is bf16, which this {compute.device.type} only emulates. Use run.precision=fp32 "
+            "in a new run, which is faster."
+        )

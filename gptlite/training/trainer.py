@@ -99,6 +99,5 @@ class Trainer:
             if state.is_new_best:
                 write_pointer(run.checkpoints, "best", state.step, {"loss": state.best_loss})
             if not state.evaluation_due:  # this checkpoint will be replaced, and another one must exist meanwhile
-                protected = [] if state.best_step is None else [state.best_step]
-                prune(run.checkpoints, self.cfg.save.keep, protected, newest=state.step, say=warn)
+                prune(run.checkpoints, self.cfg.save.keep, newest=state.step, say=warn)
         self.dist.barrier()
