@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from gptlite.compute.choice import Choice
-from gptlite.compute.processes import local_world_size
-from gptlite.errors import ConfigError
+from gptlite.compute.processes import local_world_size, read_number
 
 VARIABLE = "GPTLITE_THREADS"
 
@@ -31,10 +29,8 @@ def available_threads(root: Path = Path("/")) -> Choice:
         threads, reason = max(1, math.ceil(quota)), f"the cgroup allows {quota:.4g} cores"
     if (processes := local_world_size()) > 1:
         threads, reason = max(1, threads // processes), f"{reason}, shared by {processes} processes"
-    cap = os.environ.get(VARIABLE) or str(threads)
-    if not re.fullmatch("0*[1-9][0-9]{0,8}", cap):
-        raise ConfigError(f"the environment variable is {cap!r}. Set it to a positive integer or unset it.", VARIABLE)
-    return Choice(int(cap), f"{VARIABLE} allows no more") if int(cap) < threads else Choice(threads, reason)
+    cap = read_number(VARIABLE, threads, 1, "Set it to a positive integer or unset it.")
+    return Choice(cap, f"{VARIABLE} allows no more") if cap < threads else Choice(threads, reason)
 
 
 def machine_memory(root: Path = Path("/")) -> int:

@@ -20,15 +20,21 @@ from gptlite.errors import ConfigError
 from gptlite.formatting import amount, counted, duration, size
 from gptlite.model.sizes import Parameters, muon_flops, update_flops
 from gptlite.planning.auto import Setup
-from gptlite.planning.estimate import Estimate, Memory, count_evaluations, count_saves, expected_memory
-from gptlite.planning.plan import plan_run, warn_about_memory
+from gptlite.planning.plan import (
+    Estimate,
+    Memory,
+    count_evaluations,
+    count_saves,
+    expected_memory,
+    plan_run,
+    warn_about_memory,
+)
 from gptlite.runs.checkpoint import save_checkpoint
 from gptlite.training.checkpointing import checkpoint_files, checkpoint_tensors
-from gptlite.training.eval_media import measure_attention
-from gptlite.training.setup import build, memory_errors, resolve_here
+from gptlite.training.diagnostics import measure_attention
 from gptlite.training.state import TrainState
 from gptlite.training.step import train_step
-from gptlite.training.trainer import Trainer
+from gptlite.training.trainer import Trainer, build, memory_errors, resolve_here
 
 WARM_UP = 3  # updates that are not timed: the heap grows, kernels are chosen
 EVAL_BATCHES = 6  # of the validation text

@@ -16,6 +16,7 @@ from gptlite.config.loading import dump_config
 from gptlite.config.schema import RunConfig
 from gptlite.data.dataset.prepared import Prepared
 from gptlite.errors import ConfigError, RunError, UserError
+from gptlite.formatting import counted
 from gptlite.loggers.metrics import MetricLog
 from gptlite.planning.auto import Setup
 from gptlite.planning.plan import plan_run
@@ -27,11 +28,10 @@ from gptlite.training.listener import Listener
 from gptlite.training.logging_setup import open_log
 from gptlite.training.loop import is_done, run_updates, save_initial
 from gptlite.training.run_info import run_info, run_info_resumed
-from gptlite.training.setup import build, memory_errors, resolve_here
 from gptlite.training.signals import Signals
 from gptlite.training.state import TrainState
 from gptlite.training.throughput import warn_of_emulation
-from gptlite.training.trainer import Trainer
+from gptlite.training.trainer import Trainer, build, memory_errors, resolve_here
 
 
 @dataclass(frozen=True)
@@ -168,9 +168,9 @@ def check_length(
     state, train = restored.state, trainer.cfg.train
     length = "epochs" if epochs is not None else "max_steps" if train.max_minutes is None else "max_minutes"
     if train.updates is not None and train.updates < state.step:
-        asked = "" if epochs is None else f"{epochs:g}, so max_steps is "
+        asked = train.updates if epochs is None else f"{epochs:g}, which is {counted(train.updates, 'update')}"
         raise ConfigError(
-            f"train.{length} is {asked}{train.updates}, but {run.name} has already made {state.step} updates. Raise it."
+            f"train.{length} is {asked}, but {run.name} has already made {state.step} updates. Ask for as many or more."
         )
     if is_done(state, train) and not state.evaluation_due:
         listener.say(f"{run.name} is finished after {state.step} updates. To train on, raise train.{length}.")

@@ -100,8 +100,8 @@ def gptlite(optimizer: str, precision: str, **shape: int) -> Contender:
     from gptlite.model.sizes import muon_flops, update_flops
     from gptlite.planning.auto import resolve
     from gptlite.tokenizers.char import CharTokenizer
-    from gptlite.training.setup import assemble
     from gptlite.training.step import train_step
+    from gptlite.training.trainer import assemble
 
     size = Size(**shape)
     wanted = {

@@ -20,9 +20,8 @@ from gptlite.errors import Diverged
 from gptlite.model.gpt import GPT, nll_sum
 from gptlite.tokenizers.char import CharTokenizer
 from gptlite.training.optim.build import build_optimizers
-from gptlite.training.setup import assemble
 from gptlite.training.step import accumulate_gradients, dropout_masks_for, train_step
-from gptlite.training.trainer import Trainer
+from gptlite.training.trainer import Trainer, assemble
 
 CPU = Compute(torch.device("cpu"), "fp32", "fused", 1)
 V, T, B = 13, 8, 8

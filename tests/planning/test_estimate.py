@@ -8,7 +8,7 @@ from training_runs import train_new
 from gptlite.config.loading import load_config
 from gptlite.data.preparing.prepare import prepare
 from gptlite.formatting import amount, size
-from gptlite.planning.estimate import (
+from gptlite.planning.plan import (
     count_evaluations,
     count_saves,
     estimate_run,

@@ -24,7 +24,7 @@ from gptlite.loggers.media import attention_image
 from gptlite.model.gpt import GPT
 from gptlite.runs.run import Run
 from gptlite.tokenizers.char import CharTokenizer
-from gptlite.training.eval_media import fixed_text, mean_entropy, measure_attention
+from gptlite.training.diagnostics import fixed_text, mean_entropy, measure_attention
 
 CPU = Compute(torch.device("cpu"), "fp32", "fused", 1)
 VALIDATION = TokenArray(np.arange(100) % 5, "val")

@@ -63,7 +63,7 @@ def test_a_full_memory_is_an_error_that_names_what_to_lower(tiny, tmp_path, monk
     def build_optimizers(*_):
         raise error
 
-    monkeypatch.setattr("gptlite.training.setup.build_optimizers", build_optimizers)
+    monkeypatch.setattr("gptlite.training.trainer.build_optimizers", build_optimizers)
     with pytest.raises(
         ConfigError, match=r"^The memory is full\. Lower train\.micro_batch_size \(8\), eval\.batch_size"
     ):

@@ -143,7 +143,7 @@ def test_the_curves_are_the_numbers_of_the_log(runs: tuple[Run, Run]) -> None:
 def test_without_tensorboard_nothing_of_it_is_written_or_computed(
     tiny: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gptlite.training.eval_media.attention_image", lambda _: pytest.fail("nobody shows it"))
+    monkeypatch.setattr("gptlite.training.diagnostics.attention_image", lambda _: pytest.fail("nobody shows it"))
     run = train_new(tiny, root=tmp_path / "runs").run
     assert not (run.path / "tb").exists()
 

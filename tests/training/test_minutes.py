@@ -17,8 +17,8 @@ from gptlite.runs.checkpoint import valid_checkpoints
 from gptlite.runs.run import Run
 from gptlite.training import trainer
 from gptlite.training.dry_run import expected_evaluation_updates
-from gptlite.training.setup import build, resolve_here
 from gptlite.training.state import TrainState
+from gptlite.training.trainer import build, resolve_here
 
 
 @pytest.fixture

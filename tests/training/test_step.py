@@ -14,14 +14,13 @@ from gptlite.errors import Diverged
 from gptlite.model.gpt import GPT
 from gptlite.tokenizers.char import CharTokenizer
 from gptlite.training.diagnostics import NO_DIAGNOSTICS, Diagnostics, UpdateRatio, layer_grad_norms
-from gptlite.training.setup import assemble
 from gptlite.training.step import (
     accumulate_gradients,
     dropout_masks_for,
     train_step,
     vocab_sample_for,
 )
-from gptlite.training.trainer import Trainer
+from gptlite.training.trainer import Trainer, assemble
 
 VOCAB_SIZE = 13
 # Four tokens out of five are the same one: something to learn in 50 updates.
