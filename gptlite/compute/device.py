@@ -13,8 +13,7 @@ from pathlib import Path
 import torch
 
 from gptlite.compute.choice import DEVICES, Choice
-from gptlite.compute.limits import available_threads, machine_memory
-from gptlite.compute.openmp import refuse_dynamic_threads
+from gptlite.compute.limits import available_threads, machine_memory, refuse_dynamic_threads
 from gptlite.config.schema import RunSection
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h

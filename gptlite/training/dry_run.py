@@ -30,9 +30,8 @@ from gptlite.planning.plan import (
     warn_about_memory,
 )
 from gptlite.runs.checkpoint import save_checkpoint
-from gptlite.training.checkpointing import checkpoint_files, checkpoint_tensors
+from gptlite.training.checkpointing import TrainState, checkpoint_files, checkpoint_tensors
 from gptlite.training.diagnostics import measure_attention
-from gptlite.training.state import TrainState
 from gptlite.training.step import train_step
 from gptlite.training.trainer import Trainer, build, memory_errors, resolve_here
 

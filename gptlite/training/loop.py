@@ -13,10 +13,10 @@ from gptlite.errors import Diverged
 from gptlite.loggers.metrics import MetricLog
 from gptlite.planning.epochs import EVALUATIONS, updates_per_evaluation
 from gptlite.runs.run import Run
+from gptlite.training.checkpointing import TrainState
 from gptlite.training.diagnostics import Diagnostics, UpdateRatio, measure_attention
 from gptlite.training.listener import Listener
 from gptlite.training.signals import STOP, Signals
-from gptlite.training.state import TrainState
 from gptlite.training.step import diverged, lr_at, train_step
 from gptlite.training.throughput import Throughput
 from gptlite.training.trainer import Trainer

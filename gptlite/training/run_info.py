@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from gptlite.compute.choice import GIVEN
-from gptlite.compute.openmp import describe_spin
+from gptlite.compute.limits import describe_spin
 from gptlite.data.dataset.prepared import Prepared
 from gptlite.formatting import Say
 from gptlite.planning.auto import Setup

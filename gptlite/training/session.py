@@ -22,14 +22,13 @@ from gptlite.planning.auto import Setup
 from gptlite.planning.plan import plan_run
 from gptlite.runs.find import find_valid, none_left
 from gptlite.runs.run import Run
-from gptlite.training.checkpointing import Restored, restore
+from gptlite.training.checkpointing import Restored, TrainState, restore
 from gptlite.training.dry_run import expected_evaluation_updates
 from gptlite.training.listener import Listener
 from gptlite.training.logging_setup import open_log
 from gptlite.training.loop import is_done, run_updates, save_initial
 from gptlite.training.run_info import run_info, run_info_resumed
 from gptlite.training.signals import Signals
-from gptlite.training.state import TrainState
 from gptlite.training.throughput import warn_of_emulation
 from gptlite.training.trainer import Trainer, build, memory_errors, resolve_here
 

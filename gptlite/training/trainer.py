@@ -33,10 +33,9 @@ from gptlite.planning.plan import advise_less_memory
 from gptlite.runs.checkpoint import prune, save_checkpoint, write_pointer
 from gptlite.runs.run import Run
 from gptlite.tokenizers.base import Tokenizer
-from gptlite.training.checkpointing import checkpoint_files, checkpoint_tensors, first_non_finite
+from gptlite.training.checkpointing import TrainState, checkpoint_files, checkpoint_tensors, first_non_finite
 from gptlite.training.optim.build import Optimizers, build_optimizers
 from gptlite.training.reconcile import deciding_values, facts_of_process
-from gptlite.training.state import TrainState
 
 SAMPLE_CHARACTERS = 60
 SAMPLE_SEED = 0

@@ -16,8 +16,8 @@ from gptlite.inference.score import Score
 from gptlite.runs.checkpoint import valid_checkpoints
 from gptlite.runs.run import Run
 from gptlite.training import trainer
+from gptlite.training.checkpointing import TrainState
 from gptlite.training.dry_run import expected_evaluation_updates
-from gptlite.training.state import TrainState
 from gptlite.training.trainer import build, resolve_here
 
 
