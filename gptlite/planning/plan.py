@@ -155,12 +155,7 @@ MAX_WARMUP = 1 / 4  # of all updates
 
 
 def plan_run(
-    cfg: RunConfig,
-    prepared: Prepared,
-    *,
-    available_memory: int,
-    libraries: int,
-    updates: int | None = None,
+    cfg: RunConfig, prepared: Prepared, *, available_memory: int, libraries: int, updates: int | None = None
 ) -> tuple[Estimate, list[str]]:
     """Estimate a run from a config without `auto`, and list warnings, one line each.
 

@@ -49,22 +49,20 @@ def run_info_resumed(before: Mapping[str, Any], now: Mapping[str, Any], say: Say
 
     Warn where torch, the processor, the number of threads or of processes is not what it was.
     """
-    old, new = ({**info, "torch": info.get("versions", {}).get("torch")} for info in (before, now))
+    old, new = ({**info, "torch": info["versions"]["torch"]} for info in (before, now))
     named = {"torch": "torch", "processor": "processor", "threads": "threads", "world_size": "processes"}
-    changed = [
-        f"{what} {new[key]} (before: {old[key]})" for key, what in named.items() if old.get(key) not in (None, new[key])
-    ]
+    changed = [f"{what} {new[key]} (before: {old[key]})" for key, what in named.items() if old[key] != new[key]]
     if changed:
         say(
             f"warning: resumed with {', '.join(changed)}, so the end will not be bit for bit that of an uninterrupted "
             "run"
         )
-    first = before.get("reasons", {})
+    first = before["reasons"]
     reasons = {
-        key: first[key] if choice["reason"] == GIVEN and first.get(key, {}).get("value") == choice["value"] else choice
+        key: first[key] if choice["reason"] == GIVEN and first[key]["value"] == choice["value"] else choice
         for key, choice in now["reasons"].items()
     }
-    kept = {key: before[key] for key in ("argv", "git_commit") if key in before}
+    kept = {key: before[key] for key in ("argv", "git_commit")}
     return {**before, **now, **kept, "reasons": reasons, "resumed_by": sys.argv}
 
 

@@ -17,12 +17,7 @@ from gptlite.model.dropout import DropoutMasks
 from gptlite.model.gpt import nll_sum
 from gptlite.model.sampled_softmax import VocabSample, sampled_nll_sum
 from gptlite.seeds import mix
-from gptlite.training.diagnostics import (
-    NO_DIAGNOSTICS,
-    Diagnostics,
-    layer_grad_norms,
-    learning_rates,
-)
+from gptlite.training.diagnostics import NO_DIAGNOSTICS, Diagnostics, layer_grad_norms, learning_rates
 from gptlite.training.optim.build import set_lr
 from gptlite.training.trainer import Trainer
 
@@ -120,10 +115,7 @@ def accumulate_gradients(trainer: Trainer, step: int, replaced_fraction: float =
 
 
 def train_step(
-    trainer: Trainer,
-    step: int,
-    elapsed_fraction: float | None = None,
-    diagnostics: Diagnostics = NO_DIAGNOSTICS,
+    trainer: Trainer, step: int, elapsed_fraction: float | None = None, diagnostics: Diagnostics = NO_DIAGNOSTICS
 ) -> StepStats:
     """Make update `step` (the first is 0) in place.
 

@@ -55,9 +55,7 @@ def whole_hard(tiny: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Run
 
 
 @pytest.mark.parametrize(
-    ("values", "left_alone"),
-    [({}, "whole"), (HARD, "whole_hard")],
-    ids=["plain", "everything-random-in-pieces"],
+    ("values", "left_alone"), [({}, "whole"), (HARD, "whole_hard")], ids=["plain", "everything-random-in-pieces"]
 )
 @pytest.mark.parametrize("steps", [(1,), (5, 9), (11,)], ids=str)
 def test_a_run_that_crashed_and_was_resumed_equals_one_left_alone(

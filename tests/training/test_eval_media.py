@@ -24,7 +24,7 @@ from gptlite.loggers.media import attention_image
 from gptlite.model.gpt import GPT
 from gptlite.runs.run import Run
 from gptlite.tokenizers.char import CharTokenizer
-from gptlite.training.diagnostics import fixed_text, mean_entropy, measure_attention
+from gptlite.training.diagnostics import fixed_text, measure_attention
 
 CPU = Compute(torch.device("cpu"), "fp32", "fused", 1)
 VALIDATION = TokenArray(np.arange(100) % 5, "val")
@@ -67,12 +67,6 @@ def test_every_layer_has_a_picture_of_the_weights_that_the_equation_gives():
     assert list(shown) == ["attention/layer_1", "attention/layer_2"]
     for picture, layer in zip(shown.values(), layers, strict=True):
         assert np.array_equal(picture, attention_image(layer.weights))
-
-
-def test_the_entropy_is_that_of_the_weights_position_by_position():
-    even, sure = np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.25, 0.5, 0.25]]), np.eye(3)
-    expected = (0 + math.log(2) + 1.5 * math.log(2)) / 6  # the second head is certain: 0
-    assert mean_entropy(np.stack([even, sure])) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("values", [{}, {"model__norm": "post"}, {"model__scale_attention": False}], ids=str)

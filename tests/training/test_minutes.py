@@ -11,7 +11,7 @@ from training_runs import resume, signal_in, train_new
 from gptlite.config.loading import find_config, load_config
 from gptlite.config.schema import RunConfig
 from gptlite.data.preparing.prepare import prepare
-from gptlite.errors import ConfigError, Interrupted
+from gptlite.errors import Interrupted
 from gptlite.inference.score import Score
 from gptlite.runs.checkpoint import valid_checkpoints
 from gptlite.runs.run import Run
@@ -150,13 +150,6 @@ def test_minutes_or_epochs_on_the_command_line_replace_the_updates_of_the_config
     cfg = load_config(shipped, ["train.max_minutes=3"])
     assert (cfg.train.updates, cfg.train.max_minutes) == (None, 3)
     assert load_config(shipped, ["train.max_minutes=null"]).train.updates == load_config(shipped).train.updates
-
-
-def test_a_run_has_one_length():
-    with pytest.raises(ConfigError) as refused:
-        load_config(None, ["train.max_minutes=3", "train.max_steps=100"])
-    (problem,) = refused.value.problems
-    assert problem.sentence.startswith("train.max_steps is 100 and max_minutes is 3, but only one of them can")
 
 
 def test_an_evaluation_as_good_as_the_best_is_no_new_best():
