@@ -105,14 +105,12 @@ def resolve_compute(run: RunSection, block_size: int) -> Compute:
 def check_without_mask(cfg: RunConfig) -> None:
     """Raise ConfigError where a model without a mask would have to predict, or to show how it does."""
     asked = {"train.scheduled_sampling": cfg.train.scheduled_sampling > 0.0, "log.attention": cfg.log.attention}
-    problems = [
-        f"{key} is set, but model.variant is no_mask, and a model that reads the next token does not predict it. Leave "
-        f"{key} out, or use model.variant=null."
-        for key, is_set in asked.items()
-        if is_set and cfg.model.sees_ahead
-    ]
-    if problems:
-        raise ConfigError(problems)
+    for key, is_set in asked.items():
+        if is_set and cfg.model.sees_ahead:
+            raise ConfigError(
+                f"{key} is set, but model.variant is no_mask, and a model that reads the next token does not predict "
+                f"it. Leave {key} out, or use model.variant=null."
+            )
 
 
 def choose_compute(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -29,7 +28,6 @@ def run_info(setup: Setup, trainer: Trainer, prepared: Prepared) -> dict[str, An
     reasons = {**setup.reasons, "waiting threads": describe_spin()}
     return {
         "versions": {"gptlite": __version__, "python": platform.python_version(), **versions},
-        "git_commit": git_commit(),
         "argv": sys.argv,
         "host": platform.node(),
         "processor": processor(trainer.compute.device),
@@ -62,8 +60,7 @@ def run_info_resumed(before: Mapping[str, Any], now: Mapping[str, Any], say: Say
         key: first[key] if choice["reason"] == GIVEN and first[key]["value"] == choice["value"] else choice
         for key, choice in now["reasons"].items()
     }
-    kept = {key: before[key] for key in ("argv", "git_commit")}
-    return {**before, **now, **kept, "reasons": reasons, "resumed_by": sys.argv}
+    return {**before, **now, "argv": before["argv"], "reasons": reasons, "resumed_by": sys.argv}
 
 
 def processor(device: torch.device) -> str:
@@ -71,12 +68,3 @@ def processor(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
-
-
-def git_commit() -> str | None:
-    """The commit of the working directory's repository; None where there is none."""
-    try:
-        asked = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=False)
-    except (OSError, subprocess.TimeoutExpired):  # no git: a fact about the machine, not a failure of the run
-        return None
-    return asked.stdout.strip() or None

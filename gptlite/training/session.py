@@ -57,8 +57,11 @@ class Session:
         """Train to the end, from what was restored if there is something, and mark the run as finished."""
         trainer, run, listener = self.trainer, self.run, self.listener
         cfg, is_main = trainer.cfg, trainer.dist.is_main
-        self._announce()
+        for line in (str(self.setup), *warn_of_emulation(trainer.compute)):
+            listener.say(line)
         state = TrainState() if self.restored is None else self.restored.state
+        if cfg.train.max_minutes is not None:
+            listener.say("train.max_minutes: the clock ends this run, so a resumed one does not repeat it bit for bit")
         if self.restored is None and cfg.train.max_minutes is not None:
             state = replace(state, evaluation_updates=expected_evaluation_updates(trainer))
         if is_main and not is_done(state, cfg.train):
@@ -81,14 +84,6 @@ class Session:
             run.finish({"step": state.step, **best})
         trainer.dist.close()
         return Outcome(run, self.prepared, state)
-
-    def _announce(self) -> None:
-        """Say the choices, and what deserves a warning."""
-        lines = [str(self.setup), *warn_of_emulation(self.trainer.compute)]
-        if self.trainer.cfg.train.max_minutes is not None:
-            lines.append("train.max_minutes: the clock ends this run, so a resumed one does not repeat it bit for bit")
-        for line in lines:
-            self.listener.say(line)
 
 
 @contextmanager
