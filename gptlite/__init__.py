@@ -14,7 +14,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from gptlite.compute.openmp import set_short_spin
+from gptlite.compute.limits import set_short_spin
 from gptlite.version import __version__
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import signal
 import sys
 from types import FrameType
 
-from gptlite.compute.openmp import set_short_spin
+from gptlite.compute.limits import set_short_spin
 
 
 def leave(signum: int, frame: FrameType | None) -> None:

@@ -65,7 +65,8 @@ def resume(run: Run, wanted: RunConfig | None = None, *, listener: Listener | No
 
 def resume_or_start(cfg: RunConfig, *, root: Path, name: str) -> Outcome:
     """As with --continue."""
-    return train(Request(cfg, name, root=root, goes_on=True))
+    run = Run(root / name)
+    return train(Request(cfg, name, run=run if run.started else None, root=root))
 
 
 def crash_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:

@@ -15,6 +15,3 @@ class Choice:
 
     value: Any
     reason: str
-
-    def to_json(self) -> dict[str, Any]:
-        return {"value": self.value, "reason": self.reason}

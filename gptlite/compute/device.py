@@ -13,8 +13,7 @@ from pathlib import Path
 import torch
 
 from gptlite.compute.choice import DEVICES, Choice
-from gptlite.compute.limits import available_threads, machine_memory
-from gptlite.compute.openmp import refuse_dynamic_threads
+from gptlite.compute.limits import available_threads, machine_memory, refuse_dynamic_threads
 from gptlite.config.schema import RunSection
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
@@ -22,8 +21,6 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
 
 def compile_obstacle(device: str) -> str:
     """Return why torch cannot compile for a device, found out by compiling one line; empty where it can."""
-    if device == "cuda" and torch.cuda.get_device_capability() < (7, 0):
-        return "Triton needs a GPU of compute capability 7.0 or more"
     try:
         torch.compile(lambda x: 2 * x)(torch.ones(2, device=device))
     except RuntimeError as error:  # all errors of torch's compiler derive from it

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 from gptlite.errors import ConfigError
 
@@ -38,12 +39,13 @@ def slurm_tasks() -> int:
 
 
 def _number(name: str, least: int) -> int:
-    """Read a variable of the environment: `least` if unset. Raise ConfigError for what torchrun never sets."""
-    text = os.environ.get(name, str(least))
-    try:
-        number = int(text)
-    except ValueError:
-        number = -1
-    if number < least:
-        raise ConfigError(f"the environment variable is {text[:40]!r}, and torchrun sets a number. Unset it.", name)
-    return number
+    """Read a variable that torchrun sets: `least` if unset."""
+    return read_number(name, least, least, "torchrun sets a number. Unset it.")
+
+
+def read_number(name: str, default: int, least: int, advice: str) -> int:
+    """Return the value of an environment variable, `default` if unset. ConfigError unless it is `least` or more."""
+    text = os.environ.get(name) or str(default)
+    if not re.fullmatch("[0-9]{1,9}", text) or int(text) < least:
+        raise ConfigError(f"the environment variable is {text[:40]!r}. {advice}", name)
+    return int(text)

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 import torch.distributed as tdist
 
-from gptlite.compute.processes import rank, world_size
+from gptlite.compute.processes import rank, read_number, world_size
 from gptlite.errors import ConfigError, StorageError
 from gptlite.formatting import Say, say_nothing
 
@@ -40,15 +40,11 @@ def meet(say: Say = say_nothing) -> Store:
             "torchrun, or unset this variable.",
             "WORLD_SIZE",
         )
-    host, port = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
-    if not (port.isdecimal() and int(port) < 1 << 16):
-        raise ConfigError(
-            f"the environment variable is {port[:40]!r}, and a port is a number below 65536.", "MASTER_PORT"
-        )
+    host, port = os.environ["MASTER_ADDR"], read_number("MASTER_PORT", 0, 1, "A port is a number below 65536.")
     is_host = rank() == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
     if not is_host:
-        wait_for(lambda: _answers(host, int(port)), f"process 0 at {host}:{port} (MASTER_ADDR and MASTER_PORT)", say)
-    return _store(host, int(port), is_host)
+        wait_for(lambda: _answers(host, port), f"process 0 at {host}:{port} (MASTER_ADDR and MASTER_PORT)", say)
+    return _store(host, port, is_host)
 
 
 @cache

@@ -105,14 +105,12 @@ def resolve_compute(run: RunSection, block_size: int) -> Compute:
 def check_without_mask(cfg: RunConfig) -> None:
     """Raise ConfigError where a model without a mask would have to predict, or to show how it does."""
     asked = {"train.scheduled_sampling": cfg.train.scheduled_sampling > 0.0, "log.attention": cfg.log.attention}
-    problems = [
-        f"{key} is set, but model.variant is no_mask, and a model that reads the next token does not predict it. Leave "
-        f"{key} out, or use model.variant=null."
-        for key, is_set in asked.items()
-        if is_set and cfg.model.sees_ahead
-    ]
-    if problems:
-        raise ConfigError(problems)
+    for key, is_set in asked.items():
+        if is_set and cfg.model.sees_ahead:
+            raise ConfigError(
+                f"{key} is set, but model.variant is no_mask, and a model that reads the next token does not predict "
+                f"it. Leave {key} out, or use model.variant=null."
+            )
 
 
 def choose_compute(
@@ -217,15 +215,8 @@ def choose_optimizer(cfg: RunConfig, vocab_size: int) -> Choice:
     cost = f"{muon / 1e9:.3g} GFLOP per update on top of the model's {model / 1e9:.3g}"
     if muon <= model:
         return Choice("muon", f"it costs only {cost}")
-    of_muon = {"train.momentum": cfg.train.momentum, "train.adamw_lr": cfg.train.adamw_lr}
-    problems = [
-        f"{key} is {value}, but `train.optimizer: auto` takes adamw here, because Muon would cost {cost}. "
-        f"Use {key}=null or train.optimizer=muon."
-        for key, value in of_muon.items()
-        if value not in (None, "auto")
-    ]
-    if problems:
-        raise ConfigError(problems)
+    for _, sentence in cfg.train.rules({**dict(cfg.train), "optimizer": "adamw"}):
+        raise ConfigError(f"{sentence} (`auto` takes adamw here, because Muon would cost {cost}.)")
     return Choice("adamw", f"Muon would cost {cost}")
 
 

@@ -1,38 +1,106 @@
-"""The contents of a training checkpoint, and how a run is restored from one."""
+"""The contents of a training checkpoint: state, tensors and ends of the logs; and how a run is restored from one."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from gptlite.config.schema import RunConfig
 from gptlite.errors import Damaged, RunError
 from gptlite.inference.language_model import LanguageModel
-from gptlite.inference.load import read_model_info
+from gptlite.inference.score import Score
 from gptlite.loggers.log_files import LogEnd
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import from_gpt2, generation_config, hf_config, to_gpt2
 from gptlite.runs.checkpoint import Checkpoint
 from gptlite.training.optim.build import Optimizers, load_named_state, named_state
-from gptlite.training.reconcile import contradictions, deciding_values
-from gptlite.training.state import TrainState
+
+RECENT = 10  # updates that `update_seconds` is averaged over
 
 
 @dataclass(frozen=True)
-class Identity:
-    """Two fingerprints and the optimizer: they must be the same in a checkpoint and in the run that resumes from it."""
+class TrainState:
+    """The state that training resumes from. No random state is kept: batches and masks follow from seed and step."""
 
-    tokenizer: str
-    data: str
-    optimizer: str
+    step: int = 0  # updates done
+    tokens: int = 0  # trained on so far, each epoch counted
+    # Since the last log line, so that a run resumed between two lines writes the line of an uninterrupted one.
+    loss_sum: float = 0.0
+    loss_steps: int = 0
+    best_step: int | None = None
+    best_loss: float | None = None
+    best_bits_per_byte: float | None = None
+    evaluations_since_best: int = 0
+    evaluation_due: bool = False  # at this step: a signal came before it, and the resume makes it up
+    elapsed: float = 0.0  # seconds of training, evaluations and checkpoints included, over all sessions
+    # With these, a run that the clock ends leaves time for its last evaluation and checkpoint. An evaluation's time is
+    # kept in updates, because a busy machine slows both down alike.
+    update_seconds: float = 0.0  # mean of the recent updates
+    evaluation_updates: float = 0.0  # estimated until there was an evaluation
+    save_seconds: float = 0.0  # of the newest checkpoint
 
-    def to_json(self) -> dict[str, str]:
-        return {"tokenizer": self.tokenizer, "data": self.data, "optimizer": self.optimizer}
+    def after_update(self, loss: float, tokens: int, now: float) -> TrainState:
+        """After an update that ended `now`, in seconds of training."""
+        seconds = now - self.elapsed
+        if self.step == 0:
+            seconds = 0.0  # the first update waits for what is loaded or compiled then
+        elif self.update_seconds:
+            seconds = min(seconds, 2 * self.update_seconds)  # one slow update must not end the run early
+        return replace(
+            self,
+            step=self.step + 1,
+            tokens=self.tokens + tokens,
+            loss_sum=self.loss_sum + loss,
+            loss_steps=self.loss_steps + 1,
+            elapsed=now,
+            update_seconds=self.update_seconds + (seconds - self.update_seconds) / min(max(1, self.step), RECENT),
+        )
+
+    @property
+    def mean_loss(self) -> float:
+        """Mean training loss since the last log line, in nats per token."""
+        return self.loss_sum / self.loss_steps
+
+    def after_log(self) -> TrainState:
+        """After a log line: a new mean begins."""
+        return replace(self, loss_sum=0.0, loss_steps=0)
+
+    def after_eval(self, score: Score) -> TrainState:
+        """After an evaluation at this step."""
+        if self.best_loss is not None and score.loss >= self.best_loss:
+            return replace(self, evaluations_since_best=self.evaluations_since_best + 1, evaluation_due=False)
+        return replace(
+            self,
+            evaluation_due=False,
+            best_step=self.step,
+            best_loss=score.loss,
+            best_bits_per_byte=score.bits_per_byte,
+            evaluations_since_best=0,
+        )
+
+    def after_pause(self, evaluation: float, save: float) -> TrainState:
+        """After an evaluation, a save or both; the seconds they took, 0 for what did not happen."""
+        is_timed = evaluation > 0 and self.update_seconds > 0  # the first update is not
+        return replace(
+            self,
+            elapsed=self.elapsed + evaluation + save,
+            evaluation_updates=evaluation / self.update_seconds if is_timed else self.evaluation_updates,
+            save_seconds=save or self.save_seconds,
+        )
+
+    @property
+    def final_eval_seconds(self) -> float:
+        """Seconds that the last evaluation and its checkpoint are expected to take."""
+        return self.evaluation_updates * self.update_seconds + self.save_seconds
+
+    @property
+    def is_new_best(self) -> bool:
+        """Whether the newest evaluation was made at this step and was the best so far."""
+        return self.best_step == self.step
 
 
 def as_json(values: Mapping[str, Any]) -> bytes:
@@ -40,16 +108,18 @@ def as_json(values: Mapping[str, Any]) -> bytes:
 
 
 def checkpoint_files(
-    model: LanguageModel, identity: Identity, cfg: RunConfig, state: TrainState, logs: Mapping[str, LogEnd]
+    model: LanguageModel, deciding: Mapping[str, Any], state: TrainState, logs: Mapping[str, LogEnd]
 ) -> dict[str, bytes]:
-    """Every file of a checkpoint except its tensors. Hugging Face opens the folder as it is if the model is a GPT-2."""
+    """Return every file of a checkpoint but its tensors. Hugging Face opens the folder as it is if it holds a GPT-2.
+
+    deciding: the values that must be the same in a run that resumes from it.
+    """
     tokenizer, info = model.tokenizer, model.info
     config = hf_config(info.model, tokenizer.vocab_size, tokenizer.eot_id)
     generation = generation_config(info.model, tokenizer.eot_id, model.suppressed.nonzero()[0].tolist())
     record = {
-        "train": state.to_json(),
-        "identity": identity.to_json(),
-        "config": deciding_values(cfg),
+        "train": asdict(state),
+        "config": deciding,
         "logs": {name: asdict(end) for name, end in logs.items()},
     }
     return {
@@ -87,21 +157,19 @@ class Restored:
     digest: str
 
 
-def restore(checkpoint: Checkpoint, model: GPT, optimizers: Optimizers, identity: Identity, cfg: RunConfig) -> Restored:
+def restore(checkpoint: Checkpoint, model: GPT, optimizers: Optimizers, deciding: Mapping[str, Any]) -> Restored:
     """Load a checkpoint into `model` and `optimizers`.
 
-    RunError, naming both sides, where text, tokenizer, optimizer or a key that decides the result differ from those of
-    the run. Damaged where a file changed or a number is not finite.
+    RunError, naming both sides, where a value that decides the result is not that of the run. Damaged where a file
+    changed or a number is not finite.
     """
     record = checkpoint.read_json("state.json")
     problems = [
-        f"the checkpoint was trained with {what} {saved[:12]}, and the run now has {identity.to_json()[what][:12]}. "
-        "Restore what it was started with, or start a new run."
-        for what, saved in record["identity"].items()
-        if saved != identity.to_json().get(what)
+        f"the checkpoint was trained with {key}={record['config'][key]}, and the run has {value}. Restore the old "
+        "value, or start a new run."
+        for key, value in deciding.items()
+        if record["config"].get(key, value) != value
     ]
-    saved_model = {f"model.{key}": value for key, value in read_model_info(checkpoint).model.model_dump().items()}
-    problems += contradictions({**saved_model, **record["config"]}, cfg)
     if problems:
         raise RunError(problems, where=str(checkpoint.path))
     try:
@@ -114,4 +182,4 @@ def restore(checkpoint: Checkpoint, model: GPT, optimizers: Optimizers, identity
     if (name := first_non_finite(model, optimizers)) is not None:
         raise Damaged(f"{name} has values that are not finite.", str(checkpoint.path))
     logs = {name: LogEnd(**end) for name, end in record["logs"].items()}
-    return Restored(TrainState.from_json(record["train"]), logs, checkpoint.digest)
+    return Restored(TrainState(**record["train"]), logs, checkpoint.digest)

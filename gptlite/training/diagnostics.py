@@ -1,4 +1,4 @@
-"""Optional measurements of an update: gradient norms by layer, the update ratio, learning rates."""
+"""Optional measurements: gradient norms, the update ratio, learning rates, and the entropy and images of attention."""
 
 from __future__ import annotations
 
@@ -10,8 +10,14 @@ import torch
 from torch import Tensor
 from torch.nn.utils import get_total_norm
 
+from gptlite.config.schema import RunConfig
+from gptlite.data.dataset.tokens import Tokens
+from gptlite.inference.inspect import Floats, attention_steps
+from gptlite.inference.language_model import LanguageModel
+from gptlite.loggers.media import Image, attention_image
 from gptlite.model.gpt import GPT
 from gptlite.training.optim.build import Optimizers
+from gptlite.training.trainer import Trainer
 
 MAX_NUMBERS = 4096  # sampled of each parameter: enough for the norm of an update
 
@@ -77,3 +83,39 @@ def learning_rates(optimizers: Optimizers) -> dict[str, float]:
     if len(optimizers) == 1:
         return {}
     return {f"lr/{type(each).__name__.lower()}": each.param_groups[0]["lr"] for each in optimizers}
+
+
+VALIDATION_TOKENS = 32
+MAX_TOKENS = 128  # with more, one attention weight is less than a pixel
+
+
+def measure_attention(trainer: Trainer) -> tuple[dict[str, float], dict[str, Image]]:
+    """Return the mean entropy, in nats, of the attention weights of each block on the fixed text, by metric name, and
+    with TensorBoard images of the weights, by tag.
+
+    Beside it that of uniform weights, the largest possible: ln(t) for the query at position t. Nothing without
+    log.attention or on other processes than the main one.
+    """
+    if not (trainer.cfg.log.attention and trainer.dist.is_main):
+        return {}, {}
+    ids = fixed_text(trainer.language_model, trainer.cfg, trainer.validation)
+    layers = list(enumerate(attention_steps(trainer.model, ids), start=1))
+    entropies = {f"block_{i}": mean_entropy(layer.weights) for i, layer in layers}
+    entropies["uniform"] = sum(map(math.log, range(1, len(ids) + 1))) / len(ids)
+    shown = layers if trainer.cfg.log.tensorboard else []
+    images = {f"attention/layer_{i}": attention_image(layer.weights) for i, layer in shown}
+    return {f"attention_entropy/{name}": entropy for name, entropy in entropies.items()}, images
+
+
+def mean_entropy(weights: Floats) -> float:
+    """The mean over heads and queries of -sum(w ln w), in nats, of attention weights (nh, T, T)."""
+    terms = torch.special.entr(torch.from_numpy(weights).double())  # -w ln w, and 0 where w is 0
+    return float(terms.sum(-1).mean())
+
+
+def fixed_text(model: LanguageModel, cfg: RunConfig, validation: Tokens) -> list[int]:
+    """The ids of eval.prompt; where that is shorter than two tokens, of the beginning of the validation text."""
+    ids = model.encode(cfg.eval.prompt)
+    if len(ids) < 2:
+        ids = validation.read(0, min(VALIDATION_TOKENS, validation.n_tokens)).tolist()
+    return ids[: min(MAX_TOKENS, cfg.model.block_size)]

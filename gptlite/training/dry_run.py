@@ -8,27 +8,32 @@ import statistics
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from gptlite.compute.device import memory_of, peak_bytes, resident_bytes, settings, torch_device
 from gptlite.config.schema import RunConfig
-from gptlite.data.dataset.batches import WindowRows
 from gptlite.data.dataset.prepared import Prepared
 from gptlite.errors import ConfigError
 from gptlite.formatting import amount, counted, duration, size
 from gptlite.model.sizes import Parameters, muon_flops, update_flops
 from gptlite.planning.auto import Setup
-from gptlite.planning.estimate import Memory, count_evaluations, count_saves, expected_memory
-from gptlite.planning.plan import RunPlan, plan_run, warn_about_memory
+from gptlite.planning.plan import (
+    Estimate,
+    Memory,
+    count_evaluations,
+    count_saves,
+    expected_memory,
+    plan_run,
+    warn_about_memory,
+)
 from gptlite.runs.checkpoint import save_checkpoint
-from gptlite.training.checkpointing import checkpoint_files, checkpoint_tensors
-from gptlite.training.eval_media import attention_images
-from gptlite.training.setup import build, memory_errors, resolve_here
-from gptlite.training.state import TrainState
+from gptlite.training.checkpointing import TrainState, checkpoint_files, checkpoint_tensors
+from gptlite.training.diagnostics import measure_attention
 from gptlite.training.step import train_step
-from gptlite.training.trainer import Trainer
+from gptlite.training.trainer import Trainer, build, memory_errors, resolve_here
 
 WARM_UP = 3  # updates that are not timed: the heap grows, kernels are chosen
 EVAL_BATCHES = 6  # of the validation text
@@ -49,7 +54,8 @@ class DryRun:
     """The result of a dry run. seconds: from its first update to its last checkpoint."""
 
     setup: Setup
-    plan: RunPlan
+    estimate: Estimate
+    warnings: list[str]
     times: Times
     updates: int
     seconds: float
@@ -57,7 +63,7 @@ class DryRun:
 
     def to_json(self) -> dict[str, Any]:
         """Return all numbers: bytes, seconds, counts."""
-        estimate, text = self.plan.estimate, self.plan.estimate.text
+        estimate, text = self.estimate, self.estimate.text
         figures = dataclasses.asdict(estimate)
         figures["parameters"]["total"] = estimate.parameters.total
         figures["disk"]["total"] = estimate.disk.total
@@ -65,16 +71,16 @@ class DryRun:
         figures["text"]["tokens_per_parameter"] = estimate.tokens_per_parameter
         return {
             "device": self.setup.cfg.run.device,
-            "reasons": {key: choice.to_json() for key, choice in self.setup.reasons.items()},
+            "reasons": {key: dataclasses.asdict(choice) for key, choice in self.setup.reasons.items()},
             **figures,
             "seconds": {**dataclasses.asdict(self.times), "total": self.seconds},
             "updates": self.updates,
-            "warnings": list(self.plan.warnings),
+            "warnings": self.warnings,
         }
 
     def lines(self) -> list[str]:
         """Return the figures that a person reads, one line each, then the warnings."""
-        cfg, estimate, times = self.setup.cfg, self.plan.estimate, self.times
+        cfg, estimate, times = self.setup.cfg, self.estimate, self.times
         disk, text = estimate.disk, estimate.text
         assert text.trained is not None, "a dry run knows the number of updates"
         evals, saves = count_evaluations(cfg, self.updates), count_saves(cfg, self.updates)
@@ -88,7 +94,7 @@ class DryRun:
             f"time        {duration(self.seconds)}: {counted(self.updates, 'update')} of {duration(times.update)}, "
             f"{counted(evals, 'evaluation')} of {duration(times.evaluation)}, "
             f"{counted(saves, 'checkpoint')} of {duration(times.save)}",
-            *self.plan.warnings,
+            *self.warnings,
             f"No run was made. The text is prepared in {self.prepared}.",
         ]
 
@@ -110,13 +116,12 @@ def time_run(cfg: RunConfig, prepared: Prepared) -> DryRun:
     for too_large in warn_about_memory(cfg, memory.peak, available):
         raise ConfigError(too_large)  # the system would kill this process
     trainer = build(cfg, prepared)
-    with memory_errors(cfg, manifest.tokenizer.vocab_size):
+    with memory_errors(cfg):
         times = time_parts(trainer, prepared.path.parent)
     updates, seconds = run_length(cfg, times)
-    plan = plan_run(cfg, prepared, available_memory=available, libraries=libraries, updates=updates)
-    measured = dataclasses.replace(memory, peak=peak_bytes(device))
-    plan = dataclasses.replace(plan, estimate=dataclasses.replace(plan.estimate, memory=measured))
-    return DryRun(setup, plan, times, updates, seconds, prepared.path)
+    estimate, warnings = plan_run(cfg, prepared, available_memory=available, libraries=libraries, updates=updates)
+    estimate = dataclasses.replace(estimate, memory=dataclasses.replace(memory, peak=peak_bytes(device)))
+    return DryRun(setup, estimate, warnings, times, updates, seconds, prepared.path)
 
 
 def time_parts(trainer: Trainer, scratch_parent: Path) -> Times:
@@ -126,19 +131,16 @@ def time_parts(trainer: Trainer, scratch_parent: Path) -> Times:
     elapsed_fraction = None if cfg.train.max_minutes is None else 0.5
 
     def update(step: int) -> None:
-        train_step(trainer, step if cfg.train.updates is None else step % cfg.train.updates, elapsed_fraction)
-
-    def show() -> None:
-        trainer.sample()
-        attention_images(trainer)
+        train_step(trainer, step % (cfg.train.updates or MAX_UPDATES), elapsed_fraction)
 
     def save(folder: Path) -> None:
-        files = checkpoint_files(trainer.language_model, trainer.identity, trainer.cfg, TrainState(), {})
+        files = checkpoint_files(trainer.language_model, trainer.deciding, TrainState(), {})
         save_checkpoint(folder, 0, files, checkpoint_tensors(trainer.model, trainer.optimizers))
 
     with settings(trainer.compute, deterministic=cfg.run.deterministic):
         update_seconds = time_update(update)
-        evaluation_seconds = time_evaluation(trainer) + time_once(show)
+        evaluation_seconds = time_evaluation(trainer) + time_once(trainer.sample)
+        evaluation_seconds += time_once(lambda: measure_attention(trainer))
         with tempfile.TemporaryDirectory(dir=scratch_parent) as folder:
             save_seconds = time_once(lambda: save(Path(folder)))
     return Times(update_seconds, evaluation_seconds, save_seconds)
@@ -162,29 +164,19 @@ def time_update(update: Callable[[int], object]) -> float:
 def time_evaluation(trainer: Trainer) -> float:
     """Seconds to score the validation text, from a few batches spread evenly over it."""
     model, batch_size = trainer.language_model, trainer.cfg.eval.batch_size
+    score = partial(model.score_tokens, trainer.validation, batch_size=batch_size)
     n_batches = sum(1 for _ in model.windows(trainer.validation).batches(batch_size))
     every = max(1, n_batches // EVAL_BATCHES)
-
-    def score_each(every: int) -> None:
-        model.score_tokens(trainer.validation, batch_size=batch_size, every=every)
-
-    score_each(n_batches)  # the first batch takes longer
-    return time_once(lambda: score_each(every)) * n_batches / len(range(0, n_batches, every))
-
-
-def padded_tokens(rows: WindowRows) -> int:
-    """Tokens of a batch of windows, padding included."""
-    return len(rows) * int(rows[:, 1].max())
+    score(every=n_batches)  # the first batch takes longer
+    return time_once(lambda: score(every=every)) * n_batches / len(range(0, n_batches, every))
 
 
 def expected_evaluation_updates(trainer: Trainer) -> float:
     """The time of an evaluation in updates, by arithmetic: a third of training on its tokens, which only go forward."""
     cfg, vocab_size = trainer.cfg, trainer.model.vocab_size
-    windows = trainer.language_model.windows(trainer.validation)
-    tokens = sum(padded_tokens(rows) for rows in windows.batches(cfg.eval.batch_size))
     muon = muon_flops(cfg.model) if cfg.train.optimizer == "muon" else 0
     update = update_flops(cfg.model, trainer.scored_ids, trainer.tokens_per_update) + muon
-    return update_flops(cfg.model, vocab_size, tokens) / 3 / update
+    return update_flops(cfg.model, vocab_size, trainer.validation.n_tokens) / 3 / update
 
 
 def run_length(cfg: RunConfig, times: Times) -> tuple[int, float]:

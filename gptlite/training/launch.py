@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gptlite.compute.limits import check_threads
 from gptlite.compute.processes import is_main, world_size
 from gptlite.config.loading import Override, find_config, load_config
 from gptlite.config.schema import RunConfig
@@ -37,8 +36,7 @@ if TYPE_CHECKING:
 class Request:
     """What to train: `cfg` in a new run, or a run that exists.
 
-    name: of the new run; None: the first free one of base, base-2, ... goes_on: whether a run of this name is continued
-    if there is one, so that a request can be repeated until it is done.
+    name: of the new run; None: the first free one of base, base-2, ...
     run: one to continue. cfg: asked for now, or None for that of the run with `changes`.
     root: the folder of runs; None: where the config and the environment say. facts: of a new run, for run.json.
     """
@@ -46,19 +44,10 @@ class Request:
     cfg: RunConfig | None = None
     name: str | None = None
     base: str = "run"
-    goes_on: bool = False
     run: Run | None = None
     changes: Sequence[str | Override] = ()
     root: Path | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def existing(self) -> Run | None:
-        """The run to continue; None where a new one is to be made."""
-        if self.run is not None or not self.goes_on or self.name is None:
-            return self.run
-        run = Run(self.folder / self.name)
-        return run if run.started else None
 
     @property
     def folder(self) -> Path:
@@ -86,7 +75,7 @@ def open_session(request: Request, listener: Listener | None = None) -> Iterator
 
     ConfigError where the config asked for contradicts that of the run that is continued.
     """
-    listener, run = listener or SilentListener(), request.existing
+    listener, run = listener or SilentListener(), request.run
     if run is None:
         cfg, prepared, facts = prepare_new(request, listener)
         # imports torch: only after everything that does not need it has been checked
@@ -118,16 +107,13 @@ def prepare_new(request: Request, listener: Listener) -> tuple[RunConfig, Prepar
     What can be refused is refused before the minutes that preparing a text may take.
     """
     assert request.cfg is not None, "a new run has a config"
-    if request.goes_on or is_main():
-        Run.check_free(request.folder, request.name, request.base)
+    Run.check_free(request.folder, request.name, request.base)
     asked, facts = request.cfg.tokenizer.from_, dict(request.facts)
     cfg = with_tokenizer(request.cfg, listener.say)
-    check_threads(cfg.run.threads)
     if cfg.run.device != "auto":
-        from gptlite.compute.device import Hardware
-        from gptlite.planning.auto import choose_device
+        from gptlite.planning.auto import resolve_compute
 
-        choose_device(cfg.run.device, Hardware.detect())
+        resolve_compute(cfg.run, cfg.model.block_size)
     if world_size() > 1:
         check_processes(cfg, compute_fingerprint(cfg.data, cfg.tokenizer), "new")
     prepared = prepare(cfg.data, cfg.tokenizer, listener.say)
@@ -177,14 +163,7 @@ def with_absolute_paths(cfg: RunConfig) -> RunConfig:
         for key, given in (("source", data.source), ("val_source", data.val_source))
         if given is not None
     }
-    folder = str(cfg.data.folder.absolute())
-    try:
-        f"{paths}{folder}".encode()
-    except UnicodeEncodeError:
-        raise DataError(
-            "a path in it is not valid UTF-8, so it cannot be recorded. Rename the folder.", repr(folder)
-        ) from None
-    return cfg.with_values({**paths, "data.dir": folder})
+    return cfg.with_values({**paths, "data.dir": str(data.folder.absolute())})
 
 
 def as_recorded(cfg: RunConfig, run: Run) -> RunConfig:
@@ -194,12 +173,10 @@ def as_recorded(cfg: RunConfig, run: Run) -> RunConfig:
         try:
             tokenizer = with_tokenizer(cfg).tokenizer
             is_same = fingerprint_inputs(tokenizer)["fingerprint"] == run.info.get(TOKENIZER)
-        except DataError:
+        except DataError:  # the other run may be gone
             is_same = asked == run.info.get(TOKENIZER_FROM)
-            if not is_same:
-                raise
-            check_given(cfg.tokenizer, saved, asked)
         if is_same:
+            check_given(cfg.tokenizer, saved, asked)
             cfg = cfg.model_copy(update={"tokenizer": saved})
     return with_absolute_paths(cfg)
 

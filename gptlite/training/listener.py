@@ -13,25 +13,20 @@ class Listener(Protocol):
 
     def say(self, line: str) -> None:
         """Show one line."""
+        return
 
     def say_at_once(self, line: str) -> None:
         """Show one line from a signal handler, which may have interrupted another one."""
+        return
 
     def begin(self, total: float, start: float, *, in_seconds: bool) -> Sequence[Sink]:
         """Training is about to go from `start` to `total`, in updates or in seconds. Returns sinks for its metrics."""
+        return ()
 
     def progress(self, step: int, loss: float) -> None:
         """An update was made."""
+        return
 
 
-class SilentListener:
+class SilentListener(Listener):
     """Shows nothing."""
-
-    def say(self, line: str) -> None: ...
-
-    def say_at_once(self, line: str) -> None: ...
-
-    def begin(self, total: float, start: float, *, in_seconds: bool) -> Sequence[Sink]:
-        return ()
-
-    def progress(self, step: int, loss: float) -> None: ...

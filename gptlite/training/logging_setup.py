@@ -26,21 +26,13 @@ def open_log(cfg: RunConfig, manifest: Manifest, run: Run, restored: Restored | 
     """Open the log with its sinks: files, the listener's and TensorBoard. restored: of a resumed run."""
     state = None if restored is None else restored.state
     step, elapsed = (0, 0.0) if state is None else (state.step, state.elapsed)
-    if cfg.train.max_minutes is None:
-        extras = [*listener.begin(cfg.train.updates or 0, step, in_seconds=False)]
-    else:
-        extras = [*listener.begin(60 * cfg.train.max_minutes, elapsed, in_seconds=True)]
+    minutes = cfg.train.max_minutes
+    total, start = (cfg.train.updates or 0, step) if minutes is None else (60 * minutes, elapsed)
+    extras = [*listener.begin(total, start, in_seconds=minutes is not None)]
     if cfg.log.tensorboard:
-        resumed: dict[str, Any] = (
-            {}
-            if state is None
-            else {
-                "resume_step": state.step,
-                "resume_tokens": state.tokens,
-                "resume_seconds": state.elapsed,
-                "best_bits_per_byte": state.best_bits_per_byte,
-            }
-        )
+        resumed: dict[str, Any] = {"best_bits_per_byte": state and state.best_bits_per_byte}
+        if state is not None:
+            resumed |= {"resume_step": step, "resume_tokens": state.tokens, "resume_seconds": elapsed}
         hparams = settings_of(cfg, manifest)
         baselines = run.path.parent / FOLDER / name_of_text(manifest)
         extras.append(TensorBoardSink(run.path / "tb", config=dump_config(cfg), hparams=hparams, **resumed))
@@ -70,5 +62,5 @@ def settings_of(cfg: RunConfig, manifest: Manifest) -> dict[str, Value]:
 def baselines_of(manifest: Manifest) -> dict[str, float]:
     """Return the bits per byte of each baseline, by name; compressors only on texts that are long enough for them."""
     lines = manifest.baselines
-    found = {"unigram": lines.unigram, "bigram": lines.bigram}
-    return found | ({"gzip": lines.gzip, "xz": lines.xz} if manifest.compressors_meaningful else {})
+    compressors = {"gzip": lines.gzip, "xz": lines.xz} if manifest.compressors_meaningful else {}
+    return {"unigram": lines.unigram, "bigram": lines.bigram, **compressors}

@@ -13,13 +13,11 @@ from gptlite.errors import Diverged
 from gptlite.loggers.metrics import MetricLog
 from gptlite.planning.epochs import EVALUATIONS, updates_per_evaluation
 from gptlite.runs.run import Run
-from gptlite.training.diagnostics import Diagnostics, UpdateRatio
-from gptlite.training.eval_media import attention_entropies, attention_images
+from gptlite.training.checkpointing import TrainState
+from gptlite.training.diagnostics import Diagnostics, UpdateRatio, measure_attention
 from gptlite.training.listener import Listener
-from gptlite.training.schedule import lr_at
 from gptlite.training.signals import STOP, Signals
-from gptlite.training.state import TrainState
-from gptlite.training.step import diverged, train_step
+from gptlite.training.step import diverged, lr_at, train_step
 from gptlite.training.throughput import Throughput
 from gptlite.training.trainer import Trainer
 
@@ -103,7 +101,7 @@ def save_initial(trainer: Trainer, run: Run, state: TrainState, log: MetricLog, 
     There is no evaluation: an untrained model's loss is about ln(vocab_size), and the first update would have to wait.
     """
     clock = clock_for(trainer, 0.0)
-    if entropies := attention_entropies(trainer):
+    if entropies := measure_attention(trainer)[0]:
         log.write(state.step, "val", {**entropies, "tokens": state.tokens}, {"elapsed": state.elapsed})
     log.log_sample(state.step, trainer.sample())
     save(trainer, run, state, log, listener)
@@ -116,10 +114,10 @@ def evaluate_and_log(trainer: Trainer, state: TrainState, log: MetricLog) -> Tra
     if not math.isfinite(score.loss):
         raise diverged_at(state, trainer.cfg.train, f"the validation loss is {score.loss}")
     values = {"loss": score.loss, "bits_per_byte": score.bits_per_byte, "perplexity": score.perplexity}
-    values |= attention_entropies(trainer)
-    log.write(state.step, "val", {**values, "tokens": state.tokens}, {"elapsed": state.elapsed})
+    entropies, images = measure_attention(trainer)
+    log.write(state.step, "val", {**values, **entropies, "tokens": state.tokens}, {"elapsed": state.elapsed})
     log.log_sample(state.step, trainer.sample())
-    for tag, image in attention_images(trainer).items():
+    for tag, image in images.items():
         log.log_image(state.step, tag, image)
     return state.after_eval(score)
 

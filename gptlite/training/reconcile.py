@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from gptlite.config.loading import parse_config
@@ -72,13 +72,3 @@ def facts_of_process(cfg: RunConfig, **more: str) -> dict[str, str]:
 def deciding_values(cfg: RunConfig) -> dict[str, Any]:
     """The keys that decide the result and may not change, as a checkpoint records them."""
     return {key: value for key, value in flat(cfg) if not key.startswith(MAY_CHANGE + WITHOUT_EFFECT)}
-
-
-def contradictions(recorded: Mapping[str, Any], cfg: RunConfig) -> list[str]:
-    """A sentence for each key whose value is not the one that a checkpoint recorded."""
-    return [
-        f"the checkpoint was trained with {key}={recorded[key]}, and config.yaml has {value}. Restore the old value, "
-        "or start a new run."
-        for key, value in deciding_values(cfg).items()
-        if key in recorded and recorded[key] != value
-    ]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
-import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import torch
 
 from gptlite.compute.choice import GIVEN
-from gptlite.compute.openmp import describe_spin
+from gptlite.compute.limits import describe_spin
 from gptlite.data.dataset.prepared import Prepared
 from gptlite.formatting import Say
 from gptlite.planning.auto import Setup
@@ -28,14 +28,13 @@ def run_info(setup: Setup, trainer: Trainer, prepared: Prepared) -> dict[str, An
     reasons = {**setup.reasons, "waiting threads": describe_spin()}
     return {
         "versions": {"gptlite": __version__, "python": platform.python_version(), **versions},
-        "git_commit": git_commit(),
         "argv": sys.argv,
         "host": platform.node(),
         "processor": processor(trainer.compute.device),
         "device": setup.cfg.run.device,
         "world_size": trainer.dist.world_size,
         "threads": setup.cfg.run.threads,
-        "reasons": {key: choice.to_json() for key, choice in reasons.items()},
+        "reasons": {key: asdict(choice) for key, choice in reasons.items()},
         "parameters": trainer.model.n_parameters(),
         "prepared": str(prepared.path.absolute()),
         "data": prepared.manifest.fingerprint,
@@ -48,23 +47,20 @@ def run_info_resumed(before: Mapping[str, Any], now: Mapping[str, Any], say: Say
 
     Warn where torch, the processor, the number of threads or of processes is not what it was.
     """
-    old, new = ({**info, "torch": info.get("versions", {}).get("torch")} for info in (before, now))
+    old, new = ({**info, "torch": info["versions"]["torch"]} for info in (before, now))
     named = {"torch": "torch", "processor": "processor", "threads": "threads", "world_size": "processes"}
-    changed = [
-        f"{what} {new[key]} (before: {old[key]})" for key, what in named.items() if old.get(key) not in (None, new[key])
-    ]
+    changed = [f"{what} {new[key]} (before: {old[key]})" for key, what in named.items() if old[key] != new[key]]
     if changed:
         say(
             f"warning: resumed with {', '.join(changed)}, so the end will not be bit for bit that of an uninterrupted "
             "run"
         )
-    first = before.get("reasons", {})
+    first = before["reasons"]
     reasons = {
-        key: first[key] if choice["reason"] == GIVEN and first.get(key, {}).get("value") == choice["value"] else choice
+        key: first[key] if choice["reason"] == GIVEN and first[key]["value"] == choice["value"] else choice
         for key, choice in now["reasons"].items()
     }
-    kept = {key: before[key] for key in ("argv", "git_commit") if key in before}
-    return {**before, **now, **kept, "reasons": reasons, "resumed_by": sys.argv}
+    return {**before, **now, "argv": before["argv"], "reasons": reasons, "resumed_by": sys.argv}
 
 
 def processor(device: torch.device) -> str:
@@ -72,12 +68,3 @@ def processor(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
-
-
-def git_commit() -> str | None:
-    """The commit of the working directory's repository; None where there is none."""
-    try:
-        asked = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=False)
-    except (OSError, subprocess.TimeoutExpired):  # no git: a fact about the machine, not a failure of the run
-        return None
-    return asked.stdout.strip() or None

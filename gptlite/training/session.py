@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from gptlite.compute.device import memory_of, resident_bytes, settings
 from gptlite.compute.processes import world_size
+from gptlite.compute.rendezvous import check_same
 from gptlite.config.loading import dump_config
 from gptlite.config.schema import RunConfig
 from gptlite.data.dataset.prepared import Prepared
@@ -20,17 +22,15 @@ from gptlite.planning.auto import Setup
 from gptlite.planning.plan import plan_run
 from gptlite.runs.find import find_valid, none_left
 from gptlite.runs.run import Run
-from gptlite.training.checkpointing import Restored, restore
+from gptlite.training.checkpointing import Restored, TrainState, restore
 from gptlite.training.dry_run import expected_evaluation_updates
 from gptlite.training.listener import Listener
 from gptlite.training.logging_setup import open_log
 from gptlite.training.loop import is_done, run_updates, save_initial
 from gptlite.training.run_info import run_info, run_info_resumed
-from gptlite.training.setup import build, memory_errors, resolve_here
 from gptlite.training.signals import Signals
-from gptlite.training.state import TrainState
 from gptlite.training.throughput import warn_of_emulation
-from gptlite.training.trainer import Trainer
+from gptlite.training.trainer import Trainer, build, memory_errors, resolve_here
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,11 @@ class Session:
         """Train to the end, from what was restored if there is something, and mark the run as finished."""
         trainer, run, listener = self.trainer, self.run, self.listener
         cfg, is_main = trainer.cfg, trainer.dist.is_main
-        self._announce()
+        for line in (str(self.setup), *warn_of_emulation(trainer.compute)):
+            listener.say(line)
         state = TrainState() if self.restored is None else self.restored.state
+        if cfg.train.max_minutes is not None:
+            listener.say("train.max_minutes: the clock ends this run, so a resumed one does not repeat it bit for bit")
         if self.restored is None and cfg.train.max_minutes is not None:
             state = replace(state, evaluation_updates=expected_evaluation_updates(trainer))
         if is_main and not is_done(state, cfg.train):
@@ -67,7 +70,7 @@ class Session:
         manifest = self.prepared.manifest
         log = open_log(cfg, manifest, run, self.restored, listener) if is_main else MetricLog({})
         with (
-            memory_errors(cfg, trainer.language_model.tokenizer.vocab_size),
+            memory_errors(cfg),
             signals.watched(),
             settings(trainer.compute, deterministic=cfg.run.deterministic),
             run.noting_divergence() if is_main else nullcontext(),
@@ -81,14 +84,6 @@ class Session:
             run.finish({"step": state.step, **best})
         trainer.dist.close()
         return Outcome(run, self.prepared, state)
-
-    def _announce(self) -> None:
-        """Say the choices, and what deserves a warning."""
-        lines = [str(self.setup), *warn_of_emulation(self.trainer.compute)]
-        if self.trainer.cfg.train.max_minutes is not None:
-            lines.append("train.max_minutes: the clock ends this run, so a resumed one does not repeat it bit for bit")
-        for line in lines:
-            self.listener.say(line)
 
 
 @contextmanager
@@ -110,8 +105,8 @@ def open_new(
                 raise RunError("another process has just started this run. Give the command again.", f"run {run.name}")
             run.write_setup({**run_info(setup, trainer, prepared), **facts}, dump_config(setup.cfg))
             available = memory_of(trainer.compute.device)
-            plan = plan_run(setup.cfg, prepared, available_memory=available, libraries=libraries)
-            for line in plan.lines():
+            estimate, warnings = plan_run(setup.cfg, prepared, available_memory=available, libraries=libraries)
+            for line in (f"plan: {estimate}", *warnings):
                 listener.say(line)
         yield Session(setup, trainer, prepared, run, None, listener)
 
@@ -139,30 +134,19 @@ def open_restored(cfg: RunConfig, prepared: Prepared, run: Run, listener: Listen
 def restore_newest(trainer: Trainer, run: Run, listener: Listener) -> Restored | None:
     """Load the newest valid checkpoint into the trainer, the same one in all processes; None where none was ever saved.
 
-    RunError where they are gone, where none can be used, or where the processes found different ones.
+    RunError where they are gone or none can be used, ConfigError where the processes found different ones.
     """
-    restored, problem = None, None
+    use = partial(restore, model=trainer.model, optimizers=trainer.optimizers, deciding=trainer.deciding)
+    fact = "the newest checkpoint"
     try:
-        restored = find_valid(
-            run.checkpoints,
-            "latest",
-            listener.say,
-            lambda checkpoint: restore(checkpoint, trainer.model, trainer.optimizers, trainer.identity, trainer.cfg),
-        )
+        restored = find_valid(run.checkpoints, "latest", listener.say, use)
         if restored is None and run.has_trained:
             raise none_left(run.checkpoints)
-    except UserError as error:  # the other processes must not wait for this one
-        problem = error
-    own = "none" if restored is None else f"step {restored.state.step} ({restored.digest[:12]})"
-    of_main = trainer.dist.from_main(own)
-    if trainer.dist.largest(int(problem is not None or own != of_main)) and problem is None:
-        problem = RunError(
-            f"the processes found different checkpoints: the first one {of_main}, this one {own}, or one that cannot "
-            "be read. Give all of them the same files.",
-            str(run.checkpoints),
-        )
-    if problem is not None:
-        raise problem
+    except UserError:  # the other processes must not wait for this one
+        with suppress(ConfigError):
+            check_same({fact: "one that cannot be used"})
+        raise
+    check_same({fact: "none" if restored is None else f"step {restored.state.step} ({restored.digest[:12]})"})
     return restored
 
 
@@ -176,12 +160,11 @@ def check_length(
     if restored is None:
         return
     state, train = restored.state, trainer.cfg.train
+    length = "epochs" if epochs is not None else "max_steps" if train.max_minutes is None else "max_minutes"
     if train.updates is not None and train.updates < state.step:
-        wanted, advice = f"train.max_steps is {train.updates}", f"Use train.max_steps={state.step} or more."
-        if epochs is not None:
-            wanted, advice = f"train.epochs is {epochs:g}, which is {counted(train.updates, 'update')}", "Raise it."
-        raise ConfigError(f"{wanted}, but {run.name} has already made {state.step} updates. {advice}")
+        asked = train.updates if epochs is None else f"{epochs:g}, which is {counted(train.updates, 'update')}"
+        raise ConfigError(
+            f"train.{length} is {asked}, but {run.name} has already made {state.step} updates. Ask for as many or more."
+        )
     if is_done(state, train) and not state.evaluation_due:
-        by_count = "max_steps" if epochs is None else "epochs"
-        length = by_count if train.max_minutes is None else "max_minutes"
         listener.say(f"{run.name} is finished after {state.step} updates. To train on, raise train.{length}.")

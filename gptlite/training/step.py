@@ -1,4 +1,4 @@
-"""One update of the parameters."""
+"""One update of the parameters, and its learning rate."""
 
 from __future__ import annotations
 
@@ -17,15 +17,34 @@ from gptlite.model.dropout import DropoutMasks
 from gptlite.model.gpt import nll_sum
 from gptlite.model.sampled_softmax import VocabSample, sampled_nll_sum
 from gptlite.seeds import mix
-from gptlite.training.diagnostics import (
-    NO_DIAGNOSTICS,
-    Diagnostics,
-    layer_grad_norms,
-    learning_rates,
-)
+from gptlite.training.diagnostics import NO_DIAGNOSTICS, Diagnostics, layer_grad_norms, learning_rates
 from gptlite.training.optim.build import set_lr
-from gptlite.training.schedule import lr_at
 from gptlite.training.trainer import Trainer
+
+
+def lr_at(step: int, cfg: TrainSection, elapsed_fraction: float | None = None) -> float:
+    """Learning rate of update `step` (the first is 0): linear warm-up, then the decay to lr * min_lr_ratio.
+
+    cosine and linear decay from the end of the warm-up on; constant holds until its last `constant_decay` of the
+    updates and falls linearly there. The rate reaches the minimum where one more update would follow the last.
+
+    elapsed_fraction: under max_minutes, how much of the time has passed. The decay then follows it instead of the
+    updates, from the beginning, since nobody knows when the warm-up will end.
+
+    >>> lr_at(0, TrainSection(lr=1e-3, warmup_steps=10))
+    0.0001
+    """
+    warmup_steps = cfg.effective_warmup_steps
+    at, start, end = float(step), float(warmup_steps), float(cfg.updates or 0)
+    if elapsed_fraction is not None:
+        at, start, end = elapsed_fraction, 0.0, 1.0
+    if cfg.schedule == "constant":
+        start = max(start, end - cfg.constant_decay * end)
+    progress = 0.0 if at <= start else min(1.0, (at - start) / (end - start))
+    shape = 0.5 * (1 + math.cos(math.pi * progress)) if cfg.schedule == "cosine" else 1 - progress
+    lr = cfg.highest_lr * (cfg.min_lr_ratio + (1 - cfg.min_lr_ratio) * shape)
+    return lr * (step + 1) / warmup_steps if step < warmup_steps else lr
+
 
 DROPOUT_STREAM = 4  # of the seed; scheduled sampling has another
 VOCAB_STREAM = 6
@@ -96,10 +115,7 @@ def accumulate_gradients(trainer: Trainer, step: int, replaced_fraction: float =
 
 
 def train_step(
-    trainer: Trainer,
-    step: int,
-    elapsed_fraction: float | None = None,
-    diagnostics: Diagnostics = NO_DIAGNOSTICS,
+    trainer: Trainer, step: int, elapsed_fraction: float | None = None, diagnostics: Diagnostics = NO_DIAGNOSTICS
 ) -> StepStats:
     """Make update `step` (the first is 0) in place.
 

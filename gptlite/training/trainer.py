@@ -1,30 +1,41 @@
-"""Trainer: everything that one run trains with, and what it does besides updates: evaluate, sample, save."""
+"""Trainer: everything that one run trains with, how it is built, and what it does besides updates."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
 
+import torch
 from torch import Tensor
 
-from gptlite.compute.device import Compute
+from gptlite.compute.device import Compute, Hardware
 from gptlite.compute.distributed import Dist
+from gptlite.compute.processes import local_rank, world_size
+from gptlite.compute.rendezvous import check_same
 from gptlite.config.sampling import SampleSection
 from gptlite.config.schema import RunConfig
 from gptlite.data.dataset.batches import Batches
-from gptlite.data.dataset.tokens import Tokens
+from gptlite.data.dataset.prepared import Prepared
+from gptlite.data.dataset.tokens import Tokens, count_ids
+from gptlite.errors import ConfigError, located
 from gptlite.formatting import Say
-from gptlite.inference.language_model import LanguageModel
+from gptlite.inference.language_model import LanguageModel, ModelInfo
 from gptlite.inference.score import Score
 from gptlite.loggers.log_files import LogEnd
 from gptlite.model.gpt import GPT
 from gptlite.model.sampled_softmax import VocabSampler
+from gptlite.planning.auto import Setup, resolve
+from gptlite.planning.plan import advise_less_memory
 from gptlite.runs.checkpoint import prune, save_checkpoint, write_pointer
 from gptlite.runs.run import Run
-from gptlite.training.checkpointing import Identity, checkpoint_files, checkpoint_tensors, first_non_finite
-from gptlite.training.optim.build import Optimizers
-from gptlite.training.state import TrainState
+from gptlite.tokenizers.base import Tokenizer
+from gptlite.training.checkpointing import TrainState, checkpoint_files, checkpoint_tensors, first_non_finite
+from gptlite.training.optim.build import Optimizers, build_optimizers
+from gptlite.training.reconcile import deciding_values, facts_of_process
 
 SAMPLE_CHARACTERS = 60
 SAMPLE_SEED = 0
@@ -32,7 +43,7 @@ SAMPLE_SEED = 0
 
 @dataclass(frozen=True)
 class Trainer:
-    """The parts that `build` in training/setup.py makes from a resolved config and a prepared text."""
+    """The parts that `build` in training/trainer.py makes from a resolved config and a prepared text."""
 
     cfg: RunConfig  # without `auto`
     model: GPT
@@ -44,7 +55,7 @@ class Trainer:
     dist: Dist
     validation: Tokens
     language_model: LanguageModel  # the same model with its tokenizer, as sampling and scoring use it
-    identity: Identity
+    deciding: Mapping[str, Any]  # the values that a checkpoint must share with the run that resumes from it
 
     @property
     def tokens_per_update(self) -> int:
@@ -90,7 +101,7 @@ class Trainer:
         logs: how far the metric log is. replace: the checkpoint of this step, which was made before its evaluation.
         """
         if self.dist.is_main:
-            files = checkpoint_files(self.language_model, self.identity, self.cfg, state, logs)
+            files = checkpoint_files(self.language_model, self.deciding, state, logs)
             tensors = checkpoint_tensors(self.model, self.optimizers)
             loss = state.best_loss if state.is_new_best else None
             save_checkpoint(run.checkpoints, state.step, files, tensors, score=loss, replace=replace)
@@ -98,6 +109,70 @@ class Trainer:
             if state.is_new_best:
                 write_pointer(run.checkpoints, "best", state.step, {"loss": state.best_loss})
             if not state.evaluation_due:  # this checkpoint will be replaced, and another one must exist meanwhile
-                protected = [] if state.best_step is None else [state.best_step]
-                prune(run.checkpoints, self.cfg.save.keep, protected, newest=state.step, say=warn)
+                prune(run.checkpoints, self.cfg.save.keep, newest=state.step, say=warn)
         self.dist.barrier()
+
+
+def resolve_here(cfg: RunConfig, prepared: Prepared) -> Setup:
+    """`resolve` for this machine, this process and the vocabulary of a prepared text.
+
+    ConfigError where other processes of the run come to something else.
+    """
+    tokenizer, train = prepared.manifest.tokenizer, prepared.manifest.train
+    setup = resolve(cfg, tokenizer.vocab_size, train.tokens, Hardware.detect(local_rank()), world_size())
+    check_same(facts_of_process(setup.cfg, tokenizer=tokenizer.fingerprint[:12]))
+    return setup
+
+
+def build(cfg: RunConfig, prepared: Prepared) -> Trainer:
+    """Join the other processes and make everything that a resolved config trains with on a prepared text.
+
+    ConfigError where the memory does not suffice, DataError where `eval.prompt` has characters that the tokenizer does
+    not know.
+    """
+    manifest = prepared.manifest
+    fingerprints = {"tokenizer": manifest.tokenizer.fingerprint, "text": manifest.fingerprint}
+    train, validation = prepared.split("train"), prepared.split("val")
+    trainer = assemble(cfg, prepared.tokenizer(), train, validation, manifest.start_id, fingerprints)
+    with located("eval.prompt"):
+        trainer.language_model.encode(cfg.eval.prompt)
+    return trainer
+
+
+def assemble(
+    cfg: RunConfig,
+    tokenizer: Tokenizer,
+    train: Tokens,
+    validation: Tokens,
+    start_id: int = 0,
+    fingerprints: Mapping[str, str] = MappingProxyType({}),
+) -> Trainer:
+    """`build` from its parts. The parameters are initialised from the seed on the CPU: the same on every device."""
+    compute = Compute.of(cfg.run, local_rank())
+    dist = Dist.from_environment(compute.device)
+    with memory_errors(cfg):
+        rng = torch.Generator().manual_seed(cfg.run.seed)
+        model = GPT(cfg.model, tokenizer.vocab_size, attention=compute.attention, rng=rng).to(compute.device)
+        # Only training computes the same shapes again and again.
+        hidden = torch.compile(model.hidden, dynamic=False) if cfg.run.compile else model.hidden
+        optimizers = build_optimizers(model, cfg.train, compute)
+    batches = Batches(train, cfg.model.block_size, cfg.train.batch_size, cfg.run.seed, cfg.data.order)
+    language_model = LanguageModel(model, tokenizer, ModelInfo(cfg.model, start_id, cfg.data.normalize), compute)
+    sample = cfg.train.vocab_sample
+    sampler = VocabSampler(count_ids(train, tokenizer.vocab_size), sample) if isinstance(sample, int) else None
+    deciding = {**deciding_values(cfg), **fingerprints}
+    return Trainer(
+        cfg, model, hidden, sampler, optimizers, batches, compute, dist, validation, language_model, deciding
+    )
+
+
+@contextmanager
+def memory_errors(cfg: RunConfig) -> Iterator[None]:
+    """Turn the ways in which Python and torch run out of memory into a ConfigError, which says what to lower."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        full = isinstance(error, MemoryError | torch.OutOfMemoryError)
+        if not full and "allocate memory" not in str(error):
+            raise
+        raise ConfigError(f"The memory is full. {advise_less_memory(cfg)}.") from error

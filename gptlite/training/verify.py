@@ -7,14 +7,14 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from gptlite.config.loading import parse_config
-from gptlite.errors import UserError
+from gptlite.errors import DataError, UserError
 from gptlite.loggers.log_files import LogEnd, starts_with
 from gptlite.runs.checkpoint import Checkpoint, open_step, step_folders
 from gptlite.runs.find_text import find_text
 from gptlite.runs.run import CONFIG, INFO, Run
 from gptlite.storage.sealed import MANIFEST
 from gptlite.storage.sealed_json import read_sealed
+from gptlite.training.reconcile import saved_config
 
 
 class Check(NamedTuple):
@@ -28,7 +28,7 @@ def check_run(run: Run) -> tuple[list[Check], Checkpoint | None]:
     """Return a check of each file, and the checkpoint that a resume would use; None where there is none."""
     checks = [_check(run.path / INFO, lambda: run.info)]
     if checks[0].problem is None:
-        checks.append(_check(run.path / CONFIG, run.check_config))
+        checks += [_check(run.path / CONFIG, run.check_config), _check_text(run)]
     facts = (run.path / "finished.json", run.path / "diverged.json", *run.checkpoints.glob("*.json"))
     checks += [_check(path, partial(read_sealed, path)) for path in facts if path.exists()]
     newest = None
@@ -38,14 +38,15 @@ def check_run(run: Run) -> tuple[list[Check], Checkpoint | None]:
         newest = valid or newest
     if newest is not None:
         checks += _check_logs(run, newest)
-    return [*checks, *_check_text(run)], newest
+    return checks, newest
 
 
 def _check(path: Path, read: Callable[[], object]) -> Check:
     try:
         read()
     except UserError as error:
-        return Check(path, error.problems[0].sentence)
+        problem = error.problems[0]
+        return Check(Path(problem.where or path), problem.sentence)
     return Check(path)
 
 
@@ -71,18 +72,13 @@ def _check_logs(run: Run, newest: Checkpoint) -> Iterator[Check]:
         yield Check(path, problem)
 
 
-def _check_text(run: Run) -> list[Check]:
+def _check_text(run: Run) -> Check:
     """Return a check of the prepared text."""
-    try:
-        prepared = find_text(run, parse_config(run.config_text(), str(run.path / CONFIG)))
+
+    def verify() -> None:
+        prepared = find_text(run, saved_config(run))
         if prepared is None:
-            return [
-                Check(
-                    Path(run.info["prepared"]),
-                    "the prepared text is not there; it will be prepared again from its source",
-                )
-            ]
+            raise DataError("the prepared text is not there; it will be prepared again from its source")
         prepared.verify()
-        return [Check(prepared.path)]
-    except UserError as error:
-        return [Check(Path(problem.where or run.path), problem.sentence) for problem in error.problems]
+
+    return _check(Path(run.info["prepared"]), verify)

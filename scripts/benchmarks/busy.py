@@ -22,7 +22,7 @@ from benchmarks.cli_latency import GPTLITE
 from benchmarks.figures import Figure, Spread, table
 from benchmarks.plan_accuracy import library
 from benchmarks.worker import Worker
-from gptlite.compute.openmp import short_spin
+from gptlite.compute.limits import short_spin
 
 OPENMP_DEFAULTS = {"GOMP_SPINCOUNT": "300000", "KMP_BLOCKTIME": "200"}  # of libgomp and libomp
 HOW = {"short spin": {}, "default": OPENMP_DEFAULTS}  # by name: what the environment has

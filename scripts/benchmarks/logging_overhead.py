@@ -11,7 +11,7 @@ from unittest import mock
 
 from benchmarks.figures import Figure, Spread
 from benchmarks.worker import Contender, Worker
-from gptlite.compute.openmp import ALONE
+from gptlite.compute.limits import ALONE
 
 CONFIG = "tiny.yaml"
 AT_MOST = 0.01

@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.figures import Figure, Spread, table
 from benchmarks.worker import Contender, Worker
-from gptlite.compute.openmp import ALONE
+from gptlite.compute.limits import ALONE
 
 FOLDERS = ("asyncio", "email", "http", "importlib", "multiprocessing", "unittest", "xml")  # of Python's library
 WITHIN = 0.15  # of what is measured

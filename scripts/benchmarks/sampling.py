@@ -7,7 +7,7 @@ from typing import Any
 from benchmarks.figures import Figure, Spread, table
 from benchmarks.interleaved import Interleaved
 from benchmarks.sizes import N_NEW, SIZES
-from gptlite.compute.openmp import ALONE
+from gptlite.compute.limits import ALONE
 
 LEAST_RATIO = {"six": 3.0, "gpt2": 2.0}  # to Hugging Face
 LEAST_BATCHED = {"six": 10.0}  # tokens per second, to those of one row

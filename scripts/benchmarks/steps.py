@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.figures import Figure, Spread, table
 from benchmarks.interleaved import Interleaved
 from benchmarks.sizes import SIZES, Size
-from gptlite.compute.openmp import ALONE
+from gptlite.compute.limits import ALONE
 
 NANOGPT, HUGGING_FACE = "nanoGPT", "Hugging Face fp32"
 OPTIMIZERS = ("adamw", "muon")

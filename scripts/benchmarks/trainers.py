@@ -5,6 +5,7 @@ All train on uniformly random ids: what they are does not change the work.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib.util
 import sys
@@ -99,9 +100,8 @@ def gptlite(optimizer: str, precision: str, **shape: int) -> Contender:
     from gptlite.model.sizes import muon_flops, update_flops
     from gptlite.planning.auto import resolve
     from gptlite.tokenizers.char import CharTokenizer
-    from gptlite.training.checkpointing import Identity
-    from gptlite.training.setup import assemble
     from gptlite.training.step import train_step
+    from gptlite.training.trainer import assemble
 
     size = Size(**shape)
     wanted = {
@@ -116,7 +116,7 @@ def gptlite(optimizer: str, precision: str, **shape: int) -> Contender:
     tokens = TokenArray(random_ids(size.vocab_size), "random ids")
     setup = resolve(RunConfig().with_values(wanted), size.vocab_size, tokens.n_tokens, Hardware.detect())
     tokenizer = CharTokenizer("".join(map(chr, range(size.vocab_size - 1))))  # and end-of-text
-    trainer = assemble(setup.cfg, tokenizer, tokens, tokens, start_id=0, identity=Identity("", "", ""))
+    trainer = assemble(setup.cfg, tokenizer, tokens, tokens)
     _kept.enter_context(settings(trainer.compute, deterministic=setup.cfg.run.deterministic))
     done = 0
 
@@ -129,7 +129,7 @@ def gptlite(optimizer: str, precision: str, **shape: int) -> Contender:
     return timed(step), {
         "threads": torch.get_num_threads(),
         "precision": trainer.compute.precision,
-        "reasons": {key: choice.to_json() for key, choice in setup.reasons.items()},
+        "reasons": {key: dataclasses.asdict(choice) for key, choice in setup.reasons.items()},
         "model_flops": update_flops(setup.cfg.model, size.vocab_size, size.batch_size * size.block_size),
         "optimizer_flops": own,
     }

@@ -91,6 +91,7 @@ def refusal(arguments: tuple[str, ...], error: str, folder: Path) -> list[str]:
     text = re.sub("x{255,}", "LONG", text)
     text = re.sub(r"pid \d+ on \S+ since [^\s,:]+(:[\d:+]+)?", "pid N on HOST since TIME", text)
     text = re.sub(r"[0-9a-f]{12}(?=\b)", "DIGEST", text)
+    text = re.sub(r"(?<=in position )\d+", "N", text)
     return [re.sub(r"[\d.,]+(?= [KMG]iB)", "N", text)] if lines else []
 
 

@@ -328,8 +328,8 @@ def test_a_bug_keeps_its_traceback(gptlite, monkeypatch):
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
-        ({"WORLD_SIZE": "two"}, "WORLD_SIZE: the environment variable is 'two', and "),
-        ({"WORLD_SIZE": "2", "RANK": "two"}, "RANK: the environment variable is 'two', and "),
+        ({"WORLD_SIZE": "two"}, "WORLD_SIZE: the environment variable is 'two'. torchrun sets a number"),
+        ({"WORLD_SIZE": "2", "RANK": "two"}, "RANK: the environment variable is 'two'. torchrun sets a number"),
         (
             {"WORLD_SIZE": "2"},
             "WORLD_SIZE: there are to be 2 processes, but RANK, MASTER_ADDR, MASTER_PORT are not set. ",

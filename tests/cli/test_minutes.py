@@ -62,7 +62,7 @@ def test_a_sweep_times_the_machine_once_and_its_runs_choose_for_that(gptlite, mo
         timings.append(run)
         return 15.0
 
-    monkeypatch.setattr("gptlite.training.speed.measure_speed", measure)
+    monkeypatch.setattr("gptlite.training.throughput.measure_speed", measure)
     sweep = ["train", *QUICK, "--sweep", "model.n_layer=1,2", "--name", "s"]
     assert gptlite(*sweep).code == 0
     runs = sorted(path.parent.name for path in Path("runs").glob("*/run.json"))
@@ -148,7 +148,7 @@ def test_a_word_file_is_refused_before_the_speed_is_measured(gptlite, monkeypatc
             archive.writestr("[Content_Types].xml", "<Types/>")
             archive.writestr("word/document.xml", "<document/>")
     monkeypatch.delenv("GPTLITE_SPEED")
-    monkeypatch.setattr("gptlite.training.speed.measure_speed", lambda _: pytest.fail("the speed was measured"))
+    monkeypatch.setattr("gptlite.training.throughput.measure_speed", lambda _: pytest.fail("the speed was measured"))
     for command in (["train"], ["train", "--dry-run"]):
         result = gptlite(*command, "--minutes", "1", "--data", where)
         assert result.refuses("Word file")

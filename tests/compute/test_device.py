@@ -74,15 +74,6 @@ def test_autocast_multiplies_in_the_chosen_precision():
             assert (a @ a).dtype == dtype
 
 
-@pytest.mark.parametrize(("capability", "can"), [((7, 0), True), ((9, 0), True), ((6, 1), False)])
-def test_triton_knows_gpus_from_volta_on(monkeypatch, capability, can):
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
-    monkeypatch.setattr(torch, "ones", lambda *_, device: device)
-    monkeypatch.setattr(torch, "compile", lambda f: lambda x: x)
-    expected = "" if can else "Triton needs a GPU of compute capability 7.0 or more"
-    assert compile_obstacle("cuda") == expected
-
-
 def test_the_first_line_of_torchs_error_is_the_obstacle(monkeypatch):
     def compile_(_):
         raise RuntimeError("Cannot find a working triton installation.\nSet TORCHDYNAMO_VERBOSE=1")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from gptlite.compute.openmp import other_programs_run, set_short_spin
+from gptlite.compute.limits import other_programs_run, set_short_spin
 from gptlite.config.schema import RunSection
 from gptlite.errors import ConfigError
 from gptlite.planning.auto import resolve_compute
@@ -47,15 +47,12 @@ def test_other_programs_are_seen_where_the_system_counts_them(tmp_path, text, bu
     ],
 )
 def test_a_short_spin_is_set_where_the_user_has_set_nothing(monkeypatch, busy, environment, after):
-    monkeypatch.setattr("gptlite.compute.openmp.other_programs_run", lambda: busy)
+    monkeypatch.setattr("gptlite.compute.limits.other_programs_run", lambda: busy)
+    before = dict(environment)
+    set_short_spin(environment, modules=["torch"])  # which has read its settings
+    assert environment == before
     set_short_spin(environment, modules=["numpy"])
     assert environment == after
-
-
-def test_nothing_is_set_once_torch_has_read_its_settings():
-    environment: dict[str, str] = {}
-    set_short_spin(environment, modules=["torch"])
-    assert environment == {}
 
 
 @pytest.mark.parametrize("value", ["true", " TRUE ", "1"])

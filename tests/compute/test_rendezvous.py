@@ -22,10 +22,6 @@ def test_every_difference_is_named_with_both_sides(monkeypatch):
     ]
 
 
-def test_one_process_is_alike():
-    rendezvous.check_same({"torch": "2.13.0"})
-
-
 def test_whoever_never_comes_is_named(monkeypatch):
     monkeypatch.setattr(rendezvous, "SILENCE", 0.0)
     monkeypatch.setattr(rendezvous, "PATIENCE", 0.05)

@@ -19,11 +19,9 @@ from gptlite.data.dataset.tokens import TokenArray
 from gptlite.errors import Diverged
 from gptlite.model.gpt import GPT, nll_sum
 from gptlite.tokenizers.char import CharTokenizer
-from gptlite.training.checkpointing import Identity
 from gptlite.training.optim.build import build_optimizers
-from gptlite.training.setup import assemble
 from gptlite.training.step import accumulate_gradients, dropout_masks_for, train_step
-from gptlite.training.trainer import Trainer
+from gptlite.training.trainer import Trainer, assemble
 
 CPU = Compute(torch.device("cpu"), "fp32", "fused", 1)
 V, T, B = 13, 8, 8
@@ -62,7 +60,7 @@ def trainer_for(cfg: RunConfig) -> Trainer:
         "run.compile": False,
     }
     cfg = cfg.with_values(run)
-    trainer = assemble(cfg, CharTokenizer("abcdefghijkl"), TEXT, TEXT, start_id=0, identity=Identity("", "", ""))
+    trainer = assemble(cfg, CharTokenizer("abcdefghijkl"), TEXT, TEXT)
     model = gpt(cfg)
     optimizers = build_optimizers(model, cfg.train, CPU)
     batches = Batches(TEXT, T, B, seed=1)

@@ -8,7 +8,6 @@ import random
 import re
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +17,16 @@ import training_runs as launch
 from safetensors.torch import load, save
 from training_runs import Crash, assert_same_end, crash_at, final, numbers, start
 
+from gptlite.compute import rendezvous
 from gptlite.config.schema import RunConfig
-from gptlite.errors import Diverged, RunError, StorageError
+from gptlite.errors import ConfigError, Diverged, RunError, StorageError, UserError
 from gptlite.loggers import metrics
 from gptlite.runs.checkpoint import valid_checkpoints
 from gptlite.runs.run import Run
 from gptlite.storage.sealed import FileRecord, write_manifest
 from gptlite.storage.sealed_json import read_sealed
-from gptlite.training import loop, run_info, session, verify
+from gptlite.training import loop, run_info, verify
 from gptlite.training.listener import SilentListener
-from gptlite.training.trainer import Trainer
 from gptlite.training.verify import check_run
 
 DECIDING = ["config.yaml", "run.json"]
@@ -78,10 +77,10 @@ def cut(cut_once: Run, tmp_path: Path) -> Run:
     return Run(tmp_path / "run")
 
 
-def refused(run: Run, match: str) -> None:
+def refused(run: Run, match: str, error: type[UserError] = RunError) -> None:
     """Resuming is refused and changes nothing."""
     before = contents(run.path)
-    with pytest.raises(RunError, match=match):
+    with pytest.raises(error, match=match):
         launch.resume(run)
     assert contents(run.path) == before
 
@@ -239,15 +238,15 @@ def test_a_checkpoint_of_another_run_is_refused_and_the_keys_that_differ_are_nam
     shutil.copytree(final(other).path, cut.checkpoints / "step-00000012")
     refused(
         cut,
-        r"(?s)step-00000012: the checkpoint was trained with run\.seed=5, and config\.yaml has 1337\. Restore the old "
-        r"value.*train\.lr=0\.01, and config\.yaml has 0\.02",
+        r"(?s)step-00000012: the checkpoint was trained with run\.seed=5, and the run has 1337\. Restore the old "
+        r"value.*train\.lr=0\.01, and the run has 0\.02",
     )
 
 
 def test_the_whole_setup_of_another_run_is_refused_by_the_checkpoint(cut, other):
     for name in DECIDING:
         shutil.copy(other.path / name, cut.path / name)
-    refused(cut, r"was trained with run\.seed=1337, and config\.yaml has 5")
+    refused(cut, r"was trained with run\.seed=1337, and the run has 5")
 
 
 def test_a_run_whose_folder_is_moved_away_says_so_and_announces_no_checkpoint(tiny, tmp_path, monkeypatch):
@@ -282,38 +281,20 @@ def test_another_torch_processor_or_number_of_threads_is_one_warning(tiny, cut, 
     assert cut.info["threads"] == 2
 
 
-class Ranks:
-    """The second of two processes, whose first one found something else."""
-
-    rank, world_size, is_main = 1, 2, False
-
-    def __init__(self, of_main: str) -> None:
-        self.of_main = of_main
-
-    def from_main(self, text: str) -> str:
-        return self.of_main
-
-    def largest(self, number: int) -> int:
-        return number
-
-
-def test_processes_that_found_different_checkpoints_stop_before_the_first_update(tiny, cut, monkeypatch):
-    built: list[Trainer] = []
-    real = session.build
-    monkeypatch.setattr(session, "build", lambda *args: built.append(real(*args)) or built[-1])
-    restored = None
+def test_processes_that_found_different_checkpoints_stop_before_the_first_update(cut, monkeypatch):
     with monkeypatch.context() as patch:
         crash_at(patch, 8)
+        patch.setattr(rendezvous, "gather", lambda text: said.append(text) or [text])
+        said: list[str] = []
         with pytest.raises(Crash):
             launch.resume(cut)
-    restored = session.restore_newest(built[0], cut, SilentListener())
-    assert restored is not None
-    found = f"step 8 ({restored.digest[:12]})"
-    assert session.restore_newest(replace(built[0], dist=Ranks(found)), cut, SilentListener()) is not None  # type: ignore[arg-type]
-    with pytest.raises(
-        RunError, match=rf"found different checkpoints: the first one step 4 \(abc\), this one {re.escape(found)}"
-    ):
-        session.restore_newest(replace(built[0], dist=Ranks("step 4 (abc)")), cut, SilentListener())  # type: ignore[arg-type]
+    (own,) = [text for text in said if "checkpoint" in text]
+    assert re.fullmatch(r'\{"the newest checkpoint": "step 8 \(\w{12}\)"\}', own)
+    others = own.replace("step 8", "step 4")
+    monkeypatch.setattr(rendezvous, "gather", lambda text: [others if "checkpoint" in text else text, text])
+    refused(
+        cut, r"the newest checkpoint is step 4 \(\w{12}\) in process 0 and step 8 \(\w{12}\) in process 1", ConfigError
+    )
 
 
 def damages(content: bytes, other: bytes | None, flips: int) -> Iterator[bytes | None]:
@@ -338,7 +319,7 @@ def test_every_damage_to_every_file_is_found_or_has_no_effect(cut, other, monkey
     """Truncated, deleted, swapped, 200 flipped bits each. `check_run` reads as a resume does."""
     newest = final(cut).path
     assert not [check for check in check_run(cut)[0] if check.problem]
-    monkeypatch.setattr(verify, "_check_text", lambda run: [])  # tests/data/dataset/test_damage.py
+    monkeypatch.setattr(verify, "_check_text", lambda run: verify.Check(run.path))  # tests/data/dataset/test_damage.py
     shutil.rmtree(cut.checkpoints / "step-00000004")
     files = [cut.path / name for name in (*DECIDING, *LOGS, "checkpoints/latest.json", "checkpoints/best.json")]
     files += sorted(newest.iterdir())

@@ -15,11 +15,12 @@ from gptlite.runs.run import Run
 KILLS = """
 import json, os, random, shutil, signal, sys, time, traceback
 from pathlib import Path
+import gptlite.training.session
+import training_runs as launch
 from gptlite.storage import files
 from gptlite.training import throughput
 from gptlite.config.schema import RunConfig
 from gptlite.training import trainer
-from gptlite.training.launch import Request, open_session
 from gptlite.training.trainer import Trainer
 
 root, cfg = Path(sys.argv[1]), RunConfig.model_validate_json(sys.argv[2])
@@ -37,8 +38,7 @@ def save(*args, **kwargs):
 Trainer.save = save
 
 def train(name, config=cfg):
-    with open_session(Request(config, name, root=root, goes_on=True)) as session:
-        session.train()
+    launch.resume_or_start(config, root=root, name=name)
 
 def in_child(work, *args):
     if (child := os.fork()) == 0:
@@ -109,7 +109,7 @@ def test_training_killed_at_any_call_or_time_ends_bit_for_bit_as_one_left_alone(
     tiny = tiny.with_values({"train.max_steps": 4, "eval.every": 2, "save.every": 2})
     monkeypatch.setattr("gptlite.training.trainer.SAMPLE_CHARACTERS", 6)
     whole = start(tiny, tmp_path, "whole")
-    monkeypatch.setenv("PYTHONPATH", str(repository))
+    monkeypatch.setenv("PYTHONPATH", f"{repository}:{repository / 'tests'}")
     command = [sys.executable, "-c", KILLS, str(tmp_path / "killed"), tiny.model_dump_json()]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
     counts = json.loads(done.stdout)

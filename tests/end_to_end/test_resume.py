@@ -55,9 +55,7 @@ def whole_hard(tiny: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Run
 
 
 @pytest.mark.parametrize(
-    ("values", "left_alone"),
-    [({}, "whole"), (HARD, "whole_hard")],
-    ids=["plain", "everything-random-in-pieces"],
+    ("values", "left_alone"), [({}, "whole"), (HARD, "whole_hard")], ids=["plain", "everything-random-in-pieces"]
 )
 @pytest.mark.parametrize("steps", [(1,), (5, 9), (11,)], ids=str)
 def test_a_run_that_crashed_and_was_resumed_equals_one_left_alone(
@@ -222,12 +220,8 @@ def test_auto_stands_for_what_was_chosen_only_where_it_is_the_default():
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ("n_layer: 1", "n_layer: 2", r"the checkpoint was trained with model\.n_layer=1, and config\.yaml has 2"),
-        (
-            "optimizer: adamw",
-            "optimizer: muon",
-            r"step-00000002: the checkpoint was trained with optimizer adamw, and the run now has muon",
-        ),
+        ("n_layer: 1", "n_layer: 2", r"model\.n_layer=1, and the run has 2"),
+        ("optimizer: adamw", "optimizer: muon", r"train\.optimizer=adamw, and the run has muon"),
     ],
 )
 def test_a_config_that_does_not_fit_its_checkpoint_is_refused_before_anything_is_read_wrongly(
@@ -236,7 +230,7 @@ def test_a_config_that_does_not_fit_its_checkpoint_is_refused_before_anything_is
     run = start(tiny.with_values({"train.optimizer": "adamw", "train.max_steps": 2}), tmp_path, "a")
     assert old in run.config_text()
     run.write_setup(run.info, run.config_text().replace(old, new))
-    with pytest.raises(RunError, match=problem):
+    with pytest.raises(RunError, match=f"step-00000002: the checkpoint was trained with {problem}"):
         resume(run)
 
 

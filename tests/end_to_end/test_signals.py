@@ -5,10 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
-import sys
 import threading
-from pathlib import Path
 
 import pytest
 from training_runs import assert_same_end, final, numbers, resume, resume_or_start, signal_in, start
@@ -156,22 +153,6 @@ def test_twenty_signals_at_random_times_also_in_saves_and_evaluations(tiny, tmp_
     monkeypatch.setattr(session, "run_updates", real)
     resume_or_start(tiny, root=tmp_path, name="cut")
     assert_same_end(whole, cut)
-
-
-IGNORING = """
-import signal, sys
-from pathlib import Path
-signal.signal(signal.SIGINT, signal.SIG_IGN)
-import os
-os.execv(sys.executable, [sys.executable, "-c", sys.argv[1]])
-"""
-
-
-def test_an_ignored_sigint_is_inherited_as_a_shell_passes_it_to_a_background_job(tmp_path: Path) -> None:
-    program = "from gptlite.training.signals import Signals\nimport signal\n"
-    program += "with Signals('r', None, print).watched(): signal.raise_signal(signal.SIGINT)\nprint('went on')"
-    done = subprocess.run([sys.executable, "-c", IGNORING, program], capture_output=True, text=True, check=True)
-    assert done.stdout == "went on\n"
 
 
 def test_training_asks_for_signals_once_per_step_and_after_each_evaluation(tiny, tmp_path, monkeypatch):

@@ -8,14 +8,7 @@ from training_runs import train_new
 from gptlite.config.loading import load_config
 from gptlite.data.preparing.prepare import prepare
 from gptlite.formatting import amount, size
-from gptlite.planning.estimate import (
-    advise_less_memory,
-    count_evaluations,
-    count_saves,
-    estimate_run,
-    expected_memory,
-    kept_checkpoints,
-)
+from gptlite.planning.plan import count_evaluations, count_saves, estimate_run, expected_memory
 from gptlite.runs.checkpoint import Checkpoint
 from gptlite.training.dry_run import Times, run_length
 
@@ -103,46 +96,11 @@ def test_where_activations_are_few_copies_of_the_parameters_take_more(tiny):
     assert muon.activations < 5 * muon.weights
 
 
-def advice(cfg, available, vocab_size=VOCAB):
-    return advise_less_memory(cfg, vocab_size, available=available, n_processes=1, libraries=LIBRARIES)
-
-
-def test_the_largest_micro_batch_that_fits_is_named(tiny):
-    cfg = resolved(tiny)
-
-    def peak(micro):
-        return expect(resolved(tiny, train__micro_batch_size=micro)).peak
-
-    divisors = [1, 2, 3, 4, 6, 8, 12, 16, 24]  # of 48, below 48
-    for smaller, larger in zip(divisors, [*divisors[1:], 48], strict=True):
-        for available in (peak(smaller), peak(larger) - 1):
-            said = advice(cfg, available)
-            assert said == f"Use train.micro_batch_size={smaller}, which is expected to fit into {size(available)}."
-    # Where the machine should have had room for it, the estimate was too low: less is advised all the same.
-    assert advice(cfg, 10 * peak(48)).startswith("Use train.micro_batch_size=24, ")
-
-
-def test_where_no_micro_batch_fits_the_sizes_of_the_model_are_named(tiny):
-    said = advice(resolved(tiny, train__batch_size=1, train__micro_batch_size=1), MIB)
-    assert said.startswith("Lower model.n_layer, model.n_embd, model.block_size or tokenizer.vocab_size: not even one ")
-
-
-def test_where_only_the_evaluation_does_not_fit_its_batches_are_named(tiny):
-    small, large = (
-        resolved(tiny, train__batch_size=1, train__micro_batch_size=1, eval__batch_size=rows) for rows in (1, 5000)
-    )
-    assert advice(large, expect(small).peak) == "Lower eval.batch_size."
-
-
 def test_evaluations_and_checkpoints_are_counted_as_the_loop_has_them(tiny, tmp_path):
     cfg = tiny.with_values({"eval.every": 4, "save.every": 3, "train.max_steps": 10})
-    assert count_evaluations(cfg, 10) == len({4, 8, 10})
-    assert count_saves(cfg, 10) == len({0, 3, 4, 6, 8, 9, 10})
     run = train_new(cfg.with_values({"save.keep": 100}), base="tiny", root=tmp_path / "runs").run
     saved = {int(path.name[5:]) for path in run.checkpoints.glob("step-*")}
     assert {0, 3, 6, 9, 10} <= saved <= {0, 3, 4, 6, 8, 9, 10}
-    assert kept_checkpoints(cfg, 10) == 3
-    assert kept_checkpoints(cfg.with_values({"save.keep": 100}), 10) == 7
 
 
 @pytest.mark.parametrize(("looks", "saves"), [(1, 1), (2, 3), (4, 6), (5, 5), (7, 50)])

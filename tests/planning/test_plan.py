@@ -11,8 +11,11 @@ from gptlite.config.loading import builtin_folder, load_config
 from gptlite.config.schema import RunConfig
 from gptlite.data.dataset.manifest import SplitRecord
 from gptlite.model.sizes import count_parameters
-from gptlite.planning.estimate import Disk, Estimate, Memory, TextUse
 from gptlite.planning.plan import (
+    Disk,
+    Estimate,
+    Memory,
+    TextUse,
     warn_about_block_size,
     warn_about_disk,
     warn_about_epochs,

@@ -19,7 +19,7 @@ from gptlite.config.loading import builtin_folder, load_config
 from gptlite.config.schema import RunConfig
 from gptlite.formatting import size
 from gptlite.model.sizes import count_parameters, update_flops
-from gptlite.planning.estimate import expected_memory
+from gptlite.planning.plan import expected_memory
 
 PAGE = (Path(__file__).parents[2] / "docs/scaling.md").read_text("utf-8")
 LIBRARIES = 233 * 2**20  # of the process that was measured, before anything was built

@@ -24,12 +24,7 @@ from gptlite.loggers.media import attention_image
 from gptlite.model.gpt import GPT
 from gptlite.runs.run import Run
 from gptlite.tokenizers.char import CharTokenizer
-from gptlite.training.eval_media import (
-    attention_entropies,
-    attention_images,
-    fixed_text,
-    mean_entropy,
-)
+from gptlite.training.diagnostics import fixed_text, measure_attention
 
 CPU = Compute(torch.device("cpu"), "fp32", "fused", 1)
 VALIDATION = TokenArray(np.arange(100) % 5, "val")
@@ -65,19 +60,13 @@ def test_the_fixed_text_is_the_prompt_or_the_beginning_of_the_validation_text():
 
 
 def test_every_layer_has_a_picture_of_the_weights_that_the_equation_gives():
-    cfg = config(eval__prompt="cabb")
+    cfg = config(eval__prompt="cabb", log__tensorboard=True)
     judge = model(cfg)
-    shown = attention_images(trainer(judge, cfg))
+    _, shown = measure_attention(trainer(judge, cfg))
     layers = attention_steps(judge.gpt, judge.encode("cabb"))
     assert list(shown) == ["attention/layer_1", "attention/layer_2"]
     for picture, layer in zip(shown.values(), layers, strict=True):
         assert np.array_equal(picture, attention_image(layer.weights))
-
-
-def test_the_entropy_is_that_of_the_weights_position_by_position():
-    even, sure = np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.25, 0.5, 0.25]]), np.eye(3)
-    expected = (0 + math.log(2) + 1.5 * math.log(2)) / 6  # the second head is certain: 0
-    assert mean_entropy(np.stack([even, sure])) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("values", [{}, {"model__norm": "post"}, {"model__scale_attention": False}], ids=str)
@@ -101,7 +90,7 @@ def test_every_block_has_the_entropy_of_the_weights_that_numpy_finds(values):
         for layer in layers
     ]
     uniform = sum(math.log(t) for t in (1, 2, 3, 4, 5, 6)) / 6
-    found = attention_entropies(trainer(judge, cfg))
+    found, _ = measure_attention(trainer(judge, cfg))
     assert found == pytest.approx(
         {
             "attention_entropy/block_1": by_hand[0],
@@ -116,12 +105,10 @@ def test_every_block_has_the_entropy_of_the_weights_that_numpy_finds(values):
 def test_only_the_main_process_looks_and_only_if_it_is_told_to(monkeypatch):
     cfg = config()
     judge = model(cfg)
+    assert measure_attention(trainer(judge, config(log__tensorboard=False)))[1] == {}
     monkeypatch.setattr(GPT, "hidden", lambda *_: pytest.fail("the model ran"))
-    assert attention_images(trainer(judge, cfg, Dist(rank=1, world_size=2))) == {}
-    assert attention_entropies(trainer(judge, cfg, Dist(rank=1, world_size=2))) == {}
-    assert attention_entropies(trainer(judge, config(log__attention=False))) == {}
-    assert attention_images(trainer(judge, config(log__attention=False))) == {}
-    assert attention_images(trainer(judge, config(log__tensorboard=False))) == {}
+    assert measure_attention(trainer(judge, cfg, Dist(rank=1, world_size=2))) == ({}, {})
+    assert measure_attention(trainer(judge, config(log__attention=False))) == ({}, {})
 
 
 def test_pictures_and_entropies_appear_at_each_evaluation_and_change_no_number_of_the_run(tiny, tmp_path):

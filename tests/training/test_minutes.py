@@ -11,14 +11,14 @@ from training_runs import resume, signal_in, train_new
 from gptlite.config.loading import find_config, load_config
 from gptlite.config.schema import RunConfig
 from gptlite.data.preparing.prepare import prepare
-from gptlite.errors import ConfigError, Interrupted
+from gptlite.errors import Interrupted
 from gptlite.inference.score import Score
 from gptlite.runs.checkpoint import valid_checkpoints
 from gptlite.runs.run import Run
 from gptlite.training import trainer
+from gptlite.training.checkpointing import TrainState
 from gptlite.training.dry_run import expected_evaluation_updates
-from gptlite.training.setup import build, resolve_here
-from gptlite.training.state import TrainState
+from gptlite.training.trainer import build, resolve_here
 
 
 @pytest.fixture
@@ -118,13 +118,10 @@ def test_an_evaluation_takes_a_third_of_the_arithmetic_of_training_on_its_tokens
     prepared = prepare(one_minute.data, one_minute.tokenizer)
 
     def expected(optimizer: str) -> float:
-        cfg = one_minute.with_values({"train.optimizer": optimizer, "eval.batch_size": 5})
+        cfg = one_minute.with_values({"train.optimizer": optimizer})
         return expected_evaluation_updates(build(resolve_here(cfg, prepared).cfg, prepared))
 
-    # Windows of 16 side by side, the last one short; in batches of 5, filled up to the longest of each.
-    inputs = prepared.manifest.val.tokens - 1
-    tokens = 16 * (inputs // 16) + (inputs % 16 if -(-inputs // 16) % 5 == 1 else 16 * (inputs % 16 > 0))
-    trained = 8 * 16
+    tokens, trained = prepared.manifest.val.tokens, 8 * 16
     assert expected("adamw") == pytest.approx(tokens / (3 * trained))
     assert 0 < expected("muon") < tokens / (3 * trained)  # an update takes longer
 
@@ -153,13 +150,6 @@ def test_minutes_or_epochs_on_the_command_line_replace_the_updates_of_the_config
     cfg = load_config(shipped, ["train.max_minutes=3"])
     assert (cfg.train.updates, cfg.train.max_minutes) == (None, 3)
     assert load_config(shipped, ["train.max_minutes=null"]).train.updates == load_config(shipped).train.updates
-
-
-def test_a_run_has_one_length():
-    with pytest.raises(ConfigError) as refused:
-        load_config(None, ["train.max_minutes=3", "train.max_steps=100"])
-    (problem,) = refused.value.problems
-    assert problem.sentence.startswith("train.max_steps is 100 and max_minutes is 3, but only one of them can")
 
 
 def test_an_evaluation_as_good_as_the_best_is_no_new_best():

@@ -33,12 +33,11 @@ class Listener(SilentListener):
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
-    """Whether the CPU multiplies bf16; it reaches 400 GFLOP/s in fp32, and in bf16 2,000 or, where it does not, 8."""
+    """Whether the CPU multiplies bf16."""
     found = {"bf16": False}
-    speeds = {("fp32", True): 4e11, ("fp32", False): 4e11, ("bf16", True): 2e12, ("bf16", False): 8e9}
     for module in (device, throughput):
         monkeypatch.setattr(module, "computes_in_bf16", lambda _: found["bf16"])
-    monkeypatch.setattr(throughput, "matmul_flops_per_second", lambda compute: speeds[compute.precision, found["bf16"]])
+    monkeypatch.setattr(throughput, "matmul_flops_per_second", lambda compute: 4e11)
     return found
 
 
@@ -46,7 +45,7 @@ def warnings(listener: Listener) -> list[str]:
     return [line for line in listener.heard if line.startswith("warning: run.precision")]
 
 
-def test_training_in_emulated_bf16_is_announced_with_both_speeds_at_the_start_and_when_resumed(tiny, tmp_path, machine):
+def test_training_in_emulated_bf16_is_announced_at_the_start_and_when_resumed(tiny, tmp_path, machine):
     cfg = tiny.with_values({"run.precision": "bf16", "run.device": "cpu", "train.max_steps": 4})
     listener = Listener()
     machine["bf16"] = True
@@ -56,7 +55,7 @@ def test_training_in_emulated_bf16_is_announced_with_both_speeds_at_the_start_an
     longer = cfg.with_values({"train.max_steps": 5})
     resume(run, longer, listener=listener)
     (warning,) = warnings(listener)
-    assert "this cpu only emulates: 8 GFLOP/s instead of 400 in fp32." in warning
+    assert "this cpu only emulates. Use run.precision=fp32 in a new run" in warning
     train_new(cfg, root=tmp_path, base="another", listener=listener)
     assert warnings(listener) == [warning, warning]
     train_new(tiny, root=tmp_path, base="fp32", listener=listener)

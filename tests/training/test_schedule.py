@@ -1,7 +1,7 @@
 import pytest
 
 from gptlite.config.training import TrainSection
-from gptlite.training.schedule import lr_at
+from gptlite.training.step import lr_at
 
 SCHEDULES = ("cosine", "linear", "constant")
 

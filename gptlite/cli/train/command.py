@@ -131,7 +131,7 @@ def make_request(options: TrainOptions, listener: Listener) -> Request:
         cfg = configs.with_sizes(asked)
     configs.announce(asked, cfg, listener.say)
     base = configs.base(cfg) if name is None else name
-    return Request(cfg, name, base, goes_on=options.continue_, facts=configs.facts(asked, cfg))
+    return Request(cfg, name, base, run if run is not None and run.started else None, facts=configs.facts(asked, cfg))
 
 
 def print_dry_run(request: Request, listener: Listener, *, as_json: bool) -> None:

@@ -73,7 +73,7 @@ class Configs:
             return self
         with self.naming_option(self.minutes_for(asked)):
             check_text(count_bytes(asked))  # before torch is loaded
-        from gptlite.training.speed import find_speed
+        from gptlite.training.throughput import find_speed
 
         recorded = ((run.info.get(SPEED), run.name) for run in existing if run.started)
         known = next((Choice(speed, f"as for {name}") for speed, name in recorded if isinstance(speed, int)), None)

@@ -27,7 +27,8 @@ def orthogonalise(matrices: Tensor, dtype: torch.dtype) -> Tensor:
     """
     X = matrices.to(dtype)
     X = X / X.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)
-    by_gram = gram_is_cheaper(*X.shape[-2:]) and X.element_size() >= 4  # bytes: fp32 or better
+    # A wide matrix takes fewer operations by its Gram matrix, which needs the digits of fp32.
+    by_gram = X.size(-1) > 1.5 * X.size(-2) and X.element_size() >= 4
     X = gram_factor(X @ X.mT) @ X if by_gram else newton_schulz(X)
     return X.to(matrices.dtype)
 
@@ -58,11 +59,6 @@ def gram_factor(A: Tensor) -> Tensor:
             A = P @ A @ P
     assert Q is not None
     return Q
-
-
-def gram_is_cheaper(rows: int, cols: int) -> bool:
-    """Whether `gram_factor` takes fewer operations than `newton_schulz`."""
-    return cols > 1.5 * rows
 
 
 class Uncompiled(torch.optim.Optimizer):
