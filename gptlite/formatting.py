@@ -9,7 +9,7 @@ Say: TypeAlias = Callable[[str], None]  # shows a line to the user
 
 
 def say_nothing(line: str) -> None:
-    """A `Say` that shows nothing."""
+    """Show nothing: a `Say` for those who do not listen."""
 
 
 def counted(number: int, noun: str) -> str:

@@ -190,7 +190,7 @@ RECIPES = {
                 "    return get_total_norm(list(model.parameters())).item()\n\n\n"
                 "def learning_rates(",
             ),
-            ("gptlite/training/step.py", "    learning_rates,\n", "    learning_rates,\n    weight_norm,\n"),
+            ("gptlite/training/step.py", "learning_rates\n", "learning_rates, weight_norm\n"),
             (
                 "gptlite/training/step.py",
                 "    if diagnostics.layers:\n",

@@ -242,7 +242,7 @@ class RunConfig(BaseModel):
     sample: SampleSection = SampleSection()
 
     def given(self) -> dict[str, Any]:
-        """The values by "section.key" that did not come from defaults."""
+        """Return the values by "section.key" that did not come from defaults."""
         sections = self.model_dump(exclude_unset=True)
         return {f"{name}.{key}": value for name, values in sections.items() for key, value in values.items()}
 

@@ -63,7 +63,7 @@ def replaced_fraction_at(step: int, cfg: TrainSection, elapsed_fraction: float |
 
 
 def random_bits(seed: int, step: int, first_row: int, n_rows: int, length: int) -> U64:
-    """64 random bits for every input of these rows of batch `step`, the same on any process: (n_rows, length).
+    """Return 64 random bits for every input of these rows of batch `step`, the same on any process: (n_rows, length).
 
     The upper half decides whether the input is replaced, the lower half by what.
     """
@@ -72,7 +72,7 @@ def random_bits(seed: int, step: int, first_row: int, n_rows: int, length: int) 
 
 
 def draw(logits: Tensor, numbers: Tensor) -> Tensor:
-    """An id for each row, drawn from its softmax by a number in 0 .. 2**32 - 1: (N, V), (N,) int64 -> (N,).
+    """Draw an id for each row from its softmax by a number in 0 .. 2**32 - 1: (N, V), (N,) int64 -> (N,).
 
     Probabilities are counted in units of 2**-30: sums of integers are the same on every device, in any order.
     """
@@ -84,7 +84,7 @@ def draw(logits: Tensor, numbers: Tensor) -> Tensor:
 
 
 def mixed_inputs(model: GPT, x: Tensor, fraction: float, bits: U64, compute: Compute) -> Tensor:
-    """`x` with about this fraction of its inputs replaced by draws from the model: (B, T), bits (B, T) -> (B, T)."""
+    """Replace about this fraction of the inputs `x` by draws from the model: (B, T), bits (B, T) -> (B, T)."""
     chosen = (bits >> np.uint64(32)) < fraction * 2**32
     chosen[:, 0] = False  # the model predicts nothing before it has read a token
     if not chosen.any():

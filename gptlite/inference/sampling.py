@@ -106,18 +106,18 @@ def draw(logits: Logits, rngs: Sequence[np.random.Generator]) -> list[int]:
 
 
 def exp_weights(logits: Logits) -> Logits:
-    """The numerator of the softmax, scaled so that the largest is 1; 0 throughout where a row is -inf throughout."""
+    """Return the numerator of the softmax, the largest scaled to 1; 0 throughout where a row is -inf throughout."""
     return np.exp(logits - _finite_max(logits))
 
 
 def _finite_max(logits: Logits) -> Logits:
-    """The largest of each row, but never -inf, so that it can be subtracted: (B, 1)."""
+    """Return the largest of each row, but never -inf, so that it can be subtracted: (B, 1)."""
     largest: Logits = np.maximum(logits.max(-1, keepdims=True), _LOWEST)
     return largest
 
 
 def _largest(numbers: Logits, k: int) -> Logits:
-    """The k largest of each row, the smallest of them first, the others in any order: (B, k)."""
+    """Return the k largest of each row, the smallest of them first, the others in any order: (B, k)."""
     at = numbers.shape[-1] - k
     return np.partition(numbers, at, axis=-1)[:, at:]
 
@@ -137,7 +137,7 @@ def _keep(logits: Logits, threshold: Logits, n: npt.NDArray[np.intp], by: Logits
 
 
 def suppressed_ids(tokenizer: Tokenizer, *, knows_end_of_text: bool) -> TokenFlags:
-    """True for ids that must not be generated: (V,). Those that no text produces, and end-of-text if never trained."""
+    """Mark ids that must not be generated: those that no text produces, and end-of-text if never trained: (V,)."""
     suppressed = np.array([not piece for piece in tokenizer.token_bytes()])
     suppressed[tokenizer.eot_id] = not knows_end_of_text
     return suppressed

@@ -49,6 +49,6 @@ def _length_of_stop_prefix(text: str, stop: Sequence[str]) -> int:
 
 
 def decode_until_stop(tokenizer: Tokenizer, tokens: Sequence[int], stop: Sequence[str]) -> str:
-    """The text of all tokens, up to the first stop text."""
+    """Return the text of all tokens, up to the first stop text."""
     stream = TextStream(tokenizer, stop)
     return "".join([*map(stream.feed, tokens), stream.finish()])

@@ -44,7 +44,7 @@ def count_parameters(cfg: ModelSection, vocab_size: int) -> Parameters:
 
 
 def has_feed_forward(cfg: ModelSection) -> bool:
-    """Whether blocks have a feed-forward, with the norm before it."""
+    """Return whether blocks have a feed-forward, with the norm before it."""
     return cfg.variant != "no_feed_forward"
 
 

@@ -19,7 +19,7 @@ EVALUATIONS, EPOCHS_PER_EVALUATION = 8, 2  # of a run, at least, and between two
 
 
 def choose_max_steps(cfg: RunConfig, train_tokens: int) -> Choice:
-    """The updates that train.epochs asks for, the last batch filled up; else train.max_steps as it was given.
+    """Return the updates that train.epochs asks for, the last batch filled up; else train.max_steps as it was given.
 
     >>> choose_max_steps(RunConfig().with_values({"train.epochs": 0.5, "model.block_size": 10}), 1010)
     Choice(value=4, reason='0.5 epochs of 100 windows')
@@ -57,7 +57,7 @@ def updates_per_evaluation(cfg: RunConfig, train_tokens: int) -> int:
 
 
 def with_max_steps(cfg: RunConfig, train_tokens: int) -> RunConfig:
-    """The config with train.epochs replaced by train.max_steps."""
+    """Return the config with train.epochs replaced by train.max_steps."""
     return cfg.with_values({"train.max_steps": choose_max_steps(cfg, train_tokens).value, "train.epochs": None})
 
 
@@ -89,7 +89,7 @@ class TextUse:
         return None if self.epochs is None or self.with_replacement else max(0.0, self.epochs - 1)
 
     def __str__(self) -> str:
-        """The epochs, and how many of them repeat the text; nothing where they are not known.
+        """Say the epochs, and how many of them repeat the text; nothing where they are not known.
 
         >>> str(TextUse(1010, 3200, 1000)), str(TextUse(1010, 970, 1000)), str(TextUse(1010, 970, 1000, True))
         ('3.2 epochs (2.2 of repeated text)', '0.97 epochs (no repeated text)', '0.97 epochs (drawn with replacement)')

@@ -202,7 +202,7 @@ def warn_about_vocabulary(manifest: Manifest) -> Iterator[str]:
 
 
 def warn_about_block_size(block_size: int, train: SplitRecord) -> Iterator[str]:
-    """A context that mostly spans several documents. Says nothing about a single document."""
+    """Warn about a context that mostly spans several documents. Says nothing about a single document."""
     if train.documents > 1 and block_size > train.half_length:
         yield (
             f"model.block_size is {block_size}, but more than half of the text is in documents of at most "

@@ -96,7 +96,7 @@ class MeanDifference:
 
     @classmethod
     def of(cls, a: Sequence[float], b: Sequence[float]) -> MeanDifference:
-        """By Welch's t and the degrees of freedom of Satterthwaite, from at least two values each."""
+        """Compare by Welch's t and the degrees of freedom of Satterthwaite, from at least two values each."""
         of_a, of_b = (statistics.variance(values) / len(values) for values in (a, b))
         share = of_a / (of_a + of_b) if of_a + of_b else 0.0  # without variance, any df gives an interval of no width
         df = 1 / (share**2 / (len(a) - 1) + (1 - share) ** 2 / (len(b) - 1))

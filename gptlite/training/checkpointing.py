@@ -131,12 +131,12 @@ def checkpoint_files(
 
 
 def checkpoint_tensors(model: GPT, optimizers: Optimizers) -> dict[str, dict[str, Tensor]]:
-    """The tensor files of a checkpoint: parameters in GPT-2's layout, optimizer state by our parameter names."""
+    """Return the tensor files of a checkpoint: parameters in GPT-2's layout, optimizer state by our parameter names."""
     return {"model.safetensors": to_gpt2(model), "optimizer.safetensors": named_state(model, optimizers)}
 
 
 def first_non_finite(model: GPT, optimizers: Optimizers) -> str | None:
-    """The name of the first parameter or optimizer state with a value that is not finite; None where all are.
+    """Return the name of the first parameter or optimizer state with a value that is not finite; None where all are.
 
     A sum is quicker to take than a test of each value, and where it is finite, every value is.
     """

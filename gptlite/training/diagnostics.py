@@ -36,16 +36,16 @@ class UpdateRatio:
         self._weights = torch.cat(weights)  # each sampled element stands for n, so it counts sqrt(n) times in a norm
 
     def numbers(self) -> Tensor:
-        """The sampled parameters as they are now, weighted: (n,)."""
+        """Return the sampled parameters as they are now, weighted: (n,)."""
         return torch.cat(self._sampled) * self._weights
 
     def ratio(self, before: Tensor) -> float:
-        """Right after an update; before: `numbers` right before it."""
+        """Return the ratio right after an update; before: `numbers` right before it."""
         return float((self.numbers() - before).norm() / before.norm())
 
 
 def spacing(parameter: Tensor) -> int:
-    """The least step to at most MAX_NUMBERS numbers that has no factor in common with the columns of a matrix."""
+    """Return the least step to at most MAX_NUMBERS numbers without a common factor with the columns of a matrix."""
     step = math.ceil(parameter.numel() / MAX_NUMBERS)
     while math.gcd(step, parameter.size(-1)) > 1:
         step += 1
@@ -64,7 +64,7 @@ NO_DIAGNOSTICS = Diagnostics()
 
 
 def layer_grad_norms(model: GPT) -> dict[str, float]:
-    """Norm of the gradient of each layer, by metric name; the squares add up to that of the whole gradient.
+    """Return the norm of the gradient of each layer, by metric name; the squares add up to that of the whole gradient.
 
     Layers are embeddings, block_1 to block_n, final_norm and head; those without parameters of their own are left
     out. Weights that head and embedding share count as embeddings.
@@ -79,7 +79,7 @@ def layer_grad_norms(model: GPT) -> dict[str, float]:
 
 
 def learning_rates(optimizers: Optimizers) -> dict[str, float]:
-    """The rate of each optimizer, where there are several: {"lr/muon": 0.01, "lr/adamw": 0.005}."""
+    """Return the rate of each optimizer, where there are several: {"lr/muon": 0.01, "lr/adamw": 0.005}."""
     if len(optimizers) == 1:
         return {}
     return {f"lr/{type(each).__name__.lower()}": each.param_groups[0]["lr"] for each in optimizers}
@@ -108,13 +108,13 @@ def measure_attention(trainer: Trainer) -> tuple[dict[str, float], dict[str, Ima
 
 
 def mean_entropy(weights: Floats) -> float:
-    """The mean over heads and queries of -sum(w ln w), in nats, of attention weights (nh, T, T)."""
+    """Return the mean over heads and queries of -sum(w ln w), in nats, of attention weights (nh, T, T)."""
     terms = torch.special.entr(torch.from_numpy(weights).double())  # -w ln w, and 0 where w is 0
     return float(terms.sum(-1).mean())
 
 
 def fixed_text(model: LanguageModel, cfg: RunConfig, validation: Tokens) -> list[int]:
-    """The ids of eval.prompt; where that is shorter than two tokens, of the beginning of the validation text."""
+    """Return the ids of eval.prompt; where that is shorter than two tokens, of the beginning of the validation text."""
     ids = model.encode(cfg.eval.prompt)
     if len(ids) < 2:
         ids = validation.read(0, min(VALIDATION_TOKENS, validation.n_tokens)).tolist()

@@ -162,7 +162,7 @@ def time_update(update: Callable[[int], object]) -> float:
 
 
 def time_evaluation(trainer: Trainer) -> float:
-    """Seconds to score the validation text, from a few batches spread evenly over it."""
+    """Return the seconds to score the validation text, from a few batches spread evenly over it."""
     model, batch_size = trainer.language_model, trainer.cfg.eval.batch_size
     score = partial(model.score_tokens, trainer.validation, batch_size=batch_size)
     n_batches = sum(1 for _ in model.windows(trainer.validation).batches(batch_size))
@@ -172,7 +172,7 @@ def time_evaluation(trainer: Trainer) -> float:
 
 
 def expected_evaluation_updates(trainer: Trainer) -> float:
-    """The time of an evaluation in updates, by arithmetic: a third of training on its tokens, which only go forward."""
+    """Estimate the time of an evaluation in updates: a third of training on its tokens, which only go forward."""
     cfg, vocab_size = trainer.cfg, trainer.model.vocab_size
     muon = muon_flops(cfg.model) if cfg.train.optimizer == "muon" else 0
     update = update_flops(cfg.model, trainer.scored_ids, trainer.tokens_per_update) + muon

@@ -163,7 +163,13 @@ def with_absolute_paths(cfg: RunConfig) -> RunConfig:
         for key, given in (("source", data.source), ("val_source", data.val_source))
         if given is not None
     }
-    return cfg.with_values({**paths, "data.dir": str(data.folder.absolute())})
+    folder = str(data.folder.absolute())
+    try:
+        f"{paths}{folder}".encode()
+    except UnicodeEncodeError:
+        advice = "a path in it is not valid UTF-8, so it cannot be recorded. Rename the folder."
+        raise DataError(advice, repr(folder)) from None
+    return cfg.with_values({**paths, "data.dir": folder})
 
 
 def as_recorded(cfg: RunConfig, run: Run) -> RunConfig:

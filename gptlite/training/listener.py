@@ -24,7 +24,7 @@ class Listener(Protocol):
         return ()
 
     def progress(self, step: int, loss: float) -> None:
-        """An update was made."""
+        """Take note that an update was made."""
         return
 
 

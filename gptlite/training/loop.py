@@ -87,7 +87,7 @@ def save(
 
 
 def make_up_evaluation(trainer: Trainer, run: Run, state: TrainState, log: MetricLog, listener: Listener) -> TrainState:
-    """The evaluation that a signal came before, and a checkpoint with its result in place of the one without."""
+    """Make the evaluation that a signal came before, and save its result in place of the checkpoint without."""
     clock = clock_for(trainer, state.elapsed)
     state = evaluate_and_log(trainer, state, log)
     evaluated_at = clock()
@@ -129,19 +129,19 @@ def diverged_at(state: TrainState, cfg: TrainSection, what: str) -> Diverged:
 
 
 def is_due(step: int, every: int, done: bool) -> bool:
-    """Every `every` steps, and at the end."""
+    """Return whether something is due: every `every` steps, and at the end."""
     return step % every == 0 or done
 
 
 def is_done(state: TrainState, cfg: TrainSection) -> bool:
-    """Whether steps or minutes have run out, or `patience` evaluations in a row brought no new best."""
+    """Return whether steps or minutes have run out, or `patience` evaluations in a row brought no new best."""
     impatient = cfg.patience is not None and state.evaluations_since_best >= cfg.patience
     used_up = elapsed_fraction(state, cfg) == 1.0 if cfg.updates is None else state.step >= cfg.updates
     return used_up or impatient
 
 
 def elapsed_fraction(state: TrainState, cfg: TrainSection) -> float | None:
-    """Under max_minutes, how much of the time for updates has passed, in 0 .. 1; None where steps are counted.
+    """Return how much of the time for updates has passed, in 0 .. 1; None where steps are counted.
 
     The last evaluation and its checkpoint come after that time.
     """

@@ -36,14 +36,14 @@ def saved_config(run: Run) -> RunConfig:
 
 
 def flat(cfg: RunConfig) -> Iterator[tuple[str, Any]]:
-    """(section.key, value) of a config, as JSON has them."""
+    """Yield (section.key, value) of a config, as JSON has them."""
     for section, values in cfg.model_dump(mode="json").items():
         for key, value in values.items():
             yield f"{section}.{key}", value
 
 
 def reconcile(saved: RunConfig, wanted: RunConfig, name: str) -> RunConfig:
-    """The config to resume with: `saved`, with what may change from `wanted`. ConfigError with all that may not."""
+    """Return the config to resume with: `saved`, and what may change of `wanted`. ConfigError with all that may not."""
     changes: dict[str, object] = {}
     problems = []
     before, defaults = dict(flat(saved)), dict(flat(RunConfig()))
@@ -64,11 +64,11 @@ def reconcile(saved: RunConfig, wanted: RunConfig, name: str) -> RunConfig:
 
 
 def facts_of_process(cfg: RunConfig, **more: str) -> dict[str, str]:
-    """What must be the same in all processes of a run: the config, the versions, and more, such as fingerprints."""
+    """Return what must be the same in all processes of a run: config, versions, and more, such as fingerprints."""
     versions = {name: importlib.metadata.version(name) for name in ("gptlite", "torch")}
     return {**more, **versions, **{key: str(value) for key, value in flat(cfg) if key not in OF_EACH_PROCESS}}
 
 
 def deciding_values(cfg: RunConfig) -> dict[str, Any]:
-    """The keys that decide the result and may not change, as a checkpoint records them."""
+    """Return the keys that decide the result and may not change, as a checkpoint records them."""
     return {key: value for key, value in flat(cfg) if not key.startswith(MAY_CHANGE + WITHOUT_EFFECT)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
+import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -29,6 +30,7 @@ def run_info(setup: Setup, trainer: Trainer, prepared: Prepared) -> dict[str, An
     return {
         "versions": {"gptlite": __version__, "python": platform.python_version(), **versions},
         "argv": sys.argv,
+        "git_commit": git_commit(),
         "host": platform.node(),
         "processor": processor(trainer.compute.device),
         "device": setup.cfg.run.device,
@@ -60,11 +62,21 @@ def run_info_resumed(before: Mapping[str, Any], now: Mapping[str, Any], say: Say
         key: first[key] if choice["reason"] == GIVEN and first[key]["value"] == choice["value"] else choice
         for key, choice in now["reasons"].items()
     }
-    return {**before, **now, "argv": before["argv"], "reasons": reasons, "resumed_by": sys.argv}
+    kept = {key: before[key] for key in ("argv", "git_commit")}
+    return {**before, **now, **kept, "reasons": reasons, "resumed_by": sys.argv}
 
 
 def processor(device: torch.device) -> str:
-    """The kind of processor that computes, as far as it decides how sums are rounded."""
+    """Name the kind of processor that computes, as far as it decides how sums are rounded."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
+
+
+def git_commit() -> str | None:
+    """Return the commit of the working directory's repository; None where there is none."""
+    try:
+        asked = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=False)
+    except (OSError, subprocess.TimeoutExpired):  # no git: a fact about the machine, not a failure of the run
+        return None
+    return asked.stdout.strip() or None

@@ -35,7 +35,7 @@ class Signals:
         self._where, self._handle, self._tell, self._answer = where, handle, tell, answer
 
     def take_request(self) -> int:
-        """0, SAVE, or STOP + the number of the signal. A save is asked for once."""
+        """Return 0, SAVE, or STOP + the number of the signal. A save is asked for once."""
         if self.received:
             return STOP + self.received
         wanted, self.save_wanted = self.save_wanted, False
@@ -56,7 +56,7 @@ class Signals:
         self.save_wanted = True
 
     def interrupted(self, signum: int, what_happened: str) -> Interrupted:
-        """The error that ends the work after a signal."""
+        """Return the error that ends the work after a signal."""
         name = signal.Signals(signum).name
         return Interrupted(signum, f"{what_happened} ({name})", self._where, handle=self._handle)
 

@@ -66,7 +66,7 @@ class StepStats:
 def dropout_masks_for(
     cfg: RunConfig, step: int, micro_step: int, rank: int, device: torch.device | None = None
 ) -> DropoutMasks | None:
-    """The masks of one forward pass: a pure function of the first four arguments. None without dropout."""
+    """Return the masks of one forward pass: a pure function of the first four arguments. None without dropout."""
     if not any(cfg.model.dropouts):
         return None
     seed = mix(cfg.run.seed, DROPOUT_STREAM, step, micro_step, rank)
@@ -75,7 +75,7 @@ def dropout_masks_for(
 
 
 def vocab_sample_for(trainer: Trainer, step: int) -> VocabSample | None:
-    """The ids that estimate the loss of an update, the same in all processes; None where all are scored."""
+    """Return the ids that estimate the loss of an update, the same in all processes; None where all are scored."""
     if trainer.vocab_sampler is None:
         return None
     return trainer.vocab_sampler.sample(mix(trainer.cfg.run.seed, VOCAB_STREAM, step), trainer.compute.device)
@@ -149,7 +149,7 @@ def train_step(
 
 
 def diverged(step: int, what: str, lr: float | None, train: TrainSection) -> Diverged:
-    """The error for numbers of `step` that are not finite. lr: of the updates before; None where there were none."""
+    """Return the error for numbers of `step` that are not finite. lr: of the updates before; None: there were none."""
     facts = {"step": step, "lr": lr}
     if lr is None:
         return Diverged(

@@ -80,7 +80,7 @@ WARM_UP, TIMED = 3, 8  # passes, a second or so
 
 
 def find_speed(run: RunSection) -> Choice:
-    """The speed class of this machine: GFLOP/s in training, rounded to a power of two so that it hardly ever changes.
+    """Return the speed class of this machine: GFLOP/s in training, rounded to a power of two so that it rarely changes.
 
     GPTLITE_SPEED sets it without a timing; ConfigError if it is no positive number. Several processes measure at the
     same time, as they will train, and each learns the speed of all together.
@@ -93,7 +93,7 @@ def find_speed(run: RunSection) -> Choice:
 
 
 def speed_class(gflops: float) -> int:
-    """The power of two that is nearest on a logarithmic scale, at least 1.
+    """Return the power of two that is nearest on a logarithmic scale, at least 1.
 
     >>> speed_class(68.0), speed_class(95.0)
     (64, 128)

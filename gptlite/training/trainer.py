@@ -78,8 +78,10 @@ class Trainer:
         return Score(nats, *map(int, counts))
 
     def sample(self) -> str:
-        """Up to SAMPLE_CHARACTERS characters that continue `eval.prompt`, always with the same seed; of a model that
-        cannot write, the reason."""
+        """Write up to SAMPLE_CHARACTERS characters that continue `eval.prompt`, always with the same seed.
+
+        Of a model that cannot write, the reason.
+        """
         if self.cfg.model.sees_ahead:
             return "(no sample: without a mask the model cannot write)"
         temperature = self.cfg.sample.temperature
@@ -91,7 +93,7 @@ class Trainer:
         return sample.text[:SAMPLE_CHARACTERS]
 
     def find_non_finite(self) -> str | None:
-        """The name of a parameter or optimizer state that is not finite in the main process; None where all are."""
+        """Name a parameter or optimizer state that is not finite in the main process; None where all are."""
         name = first_non_finite(self.model, self.optimizers) if self.dist.is_main else None
         return self.dist.from_main(name or "") or None
 
@@ -114,7 +116,7 @@ class Trainer:
 
 
 def resolve_here(cfg: RunConfig, prepared: Prepared) -> Setup:
-    """`resolve` for this machine, this process and the vocabulary of a prepared text.
+    """Call `resolve` for this machine, this process and the vocabulary of a prepared text.
 
     ConfigError where other processes of the run come to something else.
     """
@@ -147,7 +149,7 @@ def assemble(
     start_id: int = 0,
     fingerprints: Mapping[str, str] = MappingProxyType({}),
 ) -> Trainer:
-    """`build` from its parts. The parameters are initialised from the seed on the CPU: the same on every device."""
+    """Build from parts. The parameters are initialised from the seed on the CPU: the same on every device."""
     compute = Compute.of(cfg.run, local_rank())
     dist = Dist.from_environment(compute.device)
     with memory_errors(cfg):

@@ -98,7 +98,7 @@ def round_ticks(low: float, high: float) -> list[float]:
 
 
 def log_ticks(high: float) -> list[int]:
-    """1, 2, 5, 10, 20, ... up to `high`.
+    """Return 1, 2, 5, 10, 20, ... up to `high`.
 
     >>> log_ticks(64)
     [1, 2, 5, 10, 20, 50]

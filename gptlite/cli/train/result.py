@@ -31,7 +31,7 @@ def print_result(outcome: Outcome, *, quiet: bool) -> None:
 
 
 def summarize(outcome: Outcome) -> list[str]:
-    """The result of a run: where it is saved, its best scores, what its curve says, and the next commands."""
+    """Return the result of a run: where it is saved, its best scores, what its curve says, and the next commands."""
     run, state, cfg = outcome.run, outcome.state, saved_config(outcome.run)
     manifest = outcome.prepared.manifest
     sees_ahead = cfg.model.sees_ahead

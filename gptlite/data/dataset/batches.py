@@ -100,7 +100,7 @@ class EvalWindows:
         self._firsts = np.concatenate([[0], np.cumsum(1 + -(-overhang // self._stride))])
 
     def batches(self, batch_size: int) -> Iterator[WindowRows]:
-        """All windows, at most `batch_size` at a time. Windows of equal length come together, which saves padding."""
+        """Yield all windows, at most `batch_size` at a time. Those of equal length come together: less padding."""
         n_windows, step = int(self._firsts[-1]), max(1, _BLOCK // batch_size) * batch_size
         for first in range(0, n_windows, step):
             rows = self._rows(np.arange(first, min(first + step, n_windows)))
@@ -110,13 +110,13 @@ class EvalWindows:
                 yield from np.split(part, range(batch_size, len(part), batch_size))
 
     def read(self, start: int, length: int) -> Ids:
-        """The inputs of a window and the target of its last one: (length + 1,)."""
+        """Return the inputs of a window and the target of its last one: (length + 1,)."""
         stored = min(length + 1, self._tokens.n_tokens - start)
         ids = self._tokens.read(start, stored)
         return ids if stored > length else np.append(ids, np.asarray(self._end, ids.dtype))
 
     def _rows(self, indices: npt.NDArray[np.int64]) -> WindowRows:
-        """The windows with these indices, which count through all documents: (n,) -> (n, 3)."""
+        """Return the windows with these indices, which count through all documents: (n,) -> (n, 3)."""
         document = np.searchsorted(self._firsts, indices, "right") - 1
         within = indices - self._firsts[document]
         starts = self._edges[document] + within * self._stride
@@ -126,7 +126,7 @@ class EvalWindows:
 
 
 def _edges(tokens: Tokens, end: int | None) -> npt.NDArray[np.int64]:
-    """The inputs of document d are edges[d] .. edges[d + 1] - 1; the target of each is the next id."""
+    """Return the edges of documents: d has the inputs edges[d] .. edges[d + 1] - 1, each with the next id as target."""
     if end is None:
         return np.array([0, tokens.n_tokens - 1])
     return np.unique(np.concatenate([[0], find_id(tokens, end), [tokens.n_tokens]]))

@@ -159,7 +159,7 @@ def blocks(parts: Iterable[Part], cut: Callable[[bytes], int]) -> Iterator[list[
 
 
 def _cut(parts: Iterable[Part], cut: Callable[[bytes], int]) -> Iterator[Part]:
-    """The parts of each document joined, and cut again where that changes no ids."""
+    """Join the parts of each document, and cut it again where that changes no ids."""
     begins, text = False, b""
     for part in parts:
         if part.begins:

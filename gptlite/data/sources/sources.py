@@ -148,7 +148,7 @@ def open_source(spec: str, reading: Reading = PLAIN) -> Source:
 
 
 def absolute_spec(spec: str) -> str:
-    """`spec` as it can be written into a config used from another folder, whether it exists or not."""
+    """Return `spec` as it can be written into a config used from another folder, whether it exists or not."""
     path = _absolute_path(spec)
     is_name = spec == PYTHON_STDLIB or (not os.path.exists(path) and named_datasets.find_card(spec) is not None)
     return spec if is_name else path

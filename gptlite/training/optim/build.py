@@ -62,7 +62,7 @@ def build_optimizers(model: GPT, cfg: TrainSection, compute: Compute) -> Optimiz
 
 
 def set_lr(optimizers: Optimizers, lr: float) -> None:
-    """The learning rate of the next update; a group with an `lr_fraction` takes that part of it."""
+    """Set the learning rate of the next update; a group with an `lr_fraction` takes that part of it."""
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["lr"] = lr * group.get("lr_fraction", 1.0)

@@ -34,7 +34,7 @@ def orthogonalise(matrices: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def newton_schulz(X: Tensor) -> Tensor:
-    """The iteration of `orthogonalise` as written: (n, rows, cols) -> the same shape."""
+    """Run the iteration of `orthogonalise` as written: (n, rows, cols) -> the same shape."""
     a, b, c = NEWTON_SCHULZ
     for _ in range(ITERATIONS):
         A = X @ X.mT
@@ -96,7 +96,7 @@ class Muon(Uncompiled):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """One update of every parameter that has a gradient."""
+        """Update every parameter that has a gradient."""
         assert closure is None, "Muon does not re-evaluate the loss"
         by_shape: dict[torch.Size, list[Tensor]] = defaultdict(list)
         targets: dict[torch.Size, list[tuple[Tensor, dict[str, Any]]]] = defaultdict(list)
@@ -118,7 +118,7 @@ class Muon(Uncompiled):
                 target.add_(oriented, alpha=-group["lr"] * scale)
 
     def _nesterov(self, parameter: Tensor, momentum: float) -> Tensor:
-        """The gradient moved towards its running mean, which is kept as state."""
+        """Return the gradient moved towards its running mean, which is kept as state."""
         assert parameter.grad is not None
         state = self.state[parameter]
         if "momentum" not in state:
