@@ -48,8 +48,10 @@ def test_a_folder_of_sqlite_is_read_and_a_change_of_its_rows_is_seen(tmp_path: P
         database.commit()
         data = DataSection(source=str(path.parent), dir=str(tmp_path / "data"))
         fingerprints.add(compute_fingerprint(data, TokenizerSection()))
-    assert read(path) == ["row 1", "row 2"]
+    assert read(path) == read(path.parent) == ["row 1", "row 2"]
     assert len(fingerprints) == 2
+    write(path.parent / "b.txt", "text")
+    assert read(path.parent) == ["text"]
 
 
 """
@@ -216,7 +218,9 @@ RECIPES = {
             (
                 "gptlite/data/sources/documents.py",
                 "    return format_of(head)",
-                '    if head.startswith(b"SQLite format 3\\0"):\n        return False\n    return format_of(head)',
+                '    if head.startswith(b"SQLite format 3\\0") and reading.documents == "records":\n'
+                "        return False\n"
+                "    return format_of(head)",
             ),
             ("gptlite/data/sources/records.py", "import json\n", "import contextlib\nimport json\nimport sqlite3\n"),
             (

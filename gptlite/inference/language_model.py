@@ -120,9 +120,9 @@ class LanguageModel:
     def generate(self, prompt: str = "", **keys: Any) -> str:
         """Continue the prompt; equal arguments give equal text.
 
-        keys: those of the config's sample section, with its defaults: `max_new_tokens=200, temperature=0.8, top_k,
-        top_p, min_p, repetition_penalty, stop, stop_tokens, seed=0`; with `beams` the best text of a beam search.
-        ConfigError for unknown keys and for every value that the section refuses.
+        keys: those of the config's section sample (`config.sampling.SampleSection`), with its defaults, such as
+        `temperature=0.8`; with `beams` the best text of a beam search. ConfigError for unknown keys and for every value
+        that the section refuses.
         """
         overrides = [Override(key, f"sample.{key}", plain_value(value)) for key, value in keys.items()]
         params = load_config(None, overrides).sample
@@ -146,7 +146,7 @@ class LanguageModel:
         if params.length_penalty is not None and not ends:
             raise ConfigError(
                 "no text of this model ends before max_new_tokens, so all are equally long, and a length penalty "
-                "changes no order. Leave it out, or end texts with --stop or --stop-token.",
+                "changes no order. Leave it out, or end texts with sample.stop or sample.stop_tokens.",
                 where="length_penalty",
             )
         assert params.beams is not None

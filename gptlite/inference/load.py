@@ -10,7 +10,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from gptlite import tokenizers
 from gptlite.compute.device import settings
 from gptlite.config.loading import Override
 from gptlite.config.schema import ModelSection, RunSection
@@ -24,6 +23,7 @@ from gptlite.planning.auto import resolve_compute
 from gptlite.runs.checkpoint import Checkpoint
 from gptlite.runs.find import choose_checkpoint, load_checkpoint_config
 from gptlite.runs.run import runs_folder
+from gptlite.tokenizers import base
 
 MOST_CONTEXT = 2**20  # tokens; a table of more positions may not fit in memory
 
@@ -67,7 +67,7 @@ def load_checkpoint(
     stored = read_model_info(checkpoint)
     info = stored if context is None else with_context(stored, context)
     block_size = info.model.block_size
-    tokenizer = tokenizers.base.load(checkpoint.path)
+    tokenizer = base.load(checkpoint.path)
     compute = resolve_compute(section, block_size)
     gpt = build_model(checkpoint, stored, tokenizer.vocab_size, compute.attention, block_size).to(compute.device)
     gpt.requires_grad_(False)

@@ -224,7 +224,7 @@ def choose_lr(cfg: RunConfig) -> Choice:
     """Choose the learning rate for optimizer and width: the rule found by the sweep in docs/decisions.md.
 
     An update moves each weight by about lr, so its effect on a sum over n_embd terms grows with both (Yang et al. 2022,
-    arXiv 2203.03466): lr falls as 1 / n_embd. Narrow models share one rate. Where heads begin by looking back,
+    arXiv 2203.03466): lr falls as 1 / n_embd. Narrow models share one rate. Where heads begin with the previous token,
     Muon's lr falls only as 1 / sqrt(n_embd), as was measured. The optimizer is chosen before.
 
     >>> choose_lr(RunConfig().with_values({"train.optimizer": "adamw", "model.n_embd": 768})).value

@@ -66,7 +66,10 @@ def test_a_run_that_crashed_and_was_resumed_equals_one_left_alone(
             crash_at(patch, step)
             with pytest.raises(Crash):
                 start(tiny.with_values(values), tmp_path, "cut") if i == 0 else resume(Run(tmp_path / "cut"))
+    unfinished = tmp_path / "cut/checkpoints/step-00000099.tmp-77-ab"
+    unfinished.mkdir()
     assert_same_end(request.getfixturevalue(left_alone), resume(Run(tmp_path / "cut")).run)
+    assert not unfinished.exists()
 
 
 def test_the_final_state_depends_on_the_seed(tiny, tmp_path, whole):

@@ -46,13 +46,18 @@ def test_each_changed_byte_is_found(folder: Path) -> None:
             path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
             with pytest.raises(Damaged):
                 check(folder)
+            with pytest.raises(Damaged):
+                SealedFolder.open(folder, ADVICE).read(path.relative_to(folder).as_posix())
         path.write_bytes(content)
         check(folder)
 
 
-@pytest.mark.parametrize("change", [os.unlink, lambda path: os.truncate(path, 1), lambda path: replace_by_link(path)])
+CHANGES = [os.unlink, lambda path: os.truncate(path, 1), lambda path: replace_by_link(path)]
+
+
+@pytest.mark.parametrize("change", [*CHANGES, lambda path: path.write_bytes(path.read_bytes() + b"!")])
 @pytest.mark.parametrize("name", [MANIFEST, "a.bin", "below/b.json"])
-def test_a_missing_a_cut_and_a_linked_file_are_found_at_once(folder: Path, name: str, change: object) -> None:
+def test_a_missing_a_cut_a_longer_and_a_linked_file_are_found_at_once(folder: Path, name: str, change: object) -> None:
     change(folder / name)  # type: ignore[operator]
     with pytest.raises(Damaged) as error:
         SealedFolder.open(folder, ADVICE)

@@ -46,8 +46,7 @@ class HashCache:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / CACHE_FILE
-        # [signature, digest] by encoding and path; None for a digest: the file is not read as text.
-        self._saved: dict[str, Any] = {}
+        self._saved: dict[str, Any] = {}  # [signature, digest] by how a file is read and its path
         with contextlib.suppress(UserError, TypeError, ValueError):  # there is none yet, or it is damaged
             self._saved = dict(read_sealed(self._path).get("files", {}))
         self._entries = dict(self._saved)
@@ -57,13 +56,15 @@ class HashCache:
 
         reading: how it is read as one of a folder's; None is returned where `read_documents` then skips it.
         """
-        key = f"{'any' if reading is None else reading.encoding}:{path}"
+        key = f"{'any' if reading is None else f'{reading.encoding}, {reading.documents}'}:{path}"
         try:
             before = _signature(path.stat())
-            known, digest = self._entries.get(key, ("", None))
+            known, digest = self._entries.get(key, ("", ""))
             if known == before:
-                return str(digest) if digest else None
-            digest = _hash_file(path) if reading is None or is_text_file(path, reading) else None
+                return str(digest)
+            if reading is not None and not is_text_file(path, reading):
+                return None  # not kept, since another version may read it
+            digest = _hash_file(path)
             after = path.stat()
         except OSError as error:
             raise unreadable(path, error) from error
