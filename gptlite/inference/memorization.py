@@ -28,8 +28,8 @@ class Copied:
     """The part of some passages that occurs in the training text."""
 
     characters: int  # in all
-    verbatim: int  # in stretches that occur in the training text
-    longest: str  # of these stretches
+    verbatim: int  # in stretches of at least SHORTEST that occur in the training text
+    longest: str  # run of such characters; it may be of several stretches that overlap
 
     @property
     def share(self) -> float:

@@ -152,7 +152,7 @@ def measure_copies(models: Sequence[SelectedModel]) -> dict[str, Any]:
 
     {"n", "max_new_tokens", "temperature", "seed" of the samples, "min_characters" of a passage,
      "runs": [{"label", "run", "checkpoint", "step", "searched_bytes", "samples": {"characters" in all, "verbatim"
-               copied, "share" of them, "longest" passage}, "validation": {...}}]}
+               copied, "share" of them, "longest" run}, "validation": {...}}]}
     """
     prepared = find_prepared(models)
     # Importing torch takes a second, so the command line is checked first.
@@ -174,7 +174,7 @@ def measure_copies(models: Sequence[SelectedModel]) -> dict[str, Any]:
 
 
 def describe_copies(values: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the copied fractions and the longest passage of each run."""
+    """Yield the copied fractions and the longest run of copied characters of each model."""
     from gptlite.loggers.progress_bar import preview
 
     how = f"{values['n']} samples of at most {values['max_new_tokens']} tokens at temperature {values['temperature']:g}"
@@ -190,5 +190,7 @@ def describe_copies(values: Mapping[str, Any]) -> Iterator[str]:
             f"{values['min_characters']} characters:",
             f"  samples          {samples}",
             f"  validation text  {validation}, for comparison: the model was not trained on it",
-            f"the longest has {len(longest)} characters: {preview(longest, PASSAGE_WIDTH)}" if longest else "",
+            f"the longest run of them has {len(longest)} characters: {preview(longest, PASSAGE_WIDTH)}"
+            if longest
+            else "",
         )
