@@ -5,6 +5,7 @@ python tests/planning/test_scaling.py      prints the computed rows
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import subprocess
@@ -12,13 +13,19 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 from gptlite.config.loading import builtin_folder, load_config
 from gptlite.config.schema import RunConfig
+from gptlite.data.dataset.tokens import TokenArray
 from gptlite.formatting import size
 from gptlite.model.sizes import count_parameters, update_flops
 from gptlite.planning.plan import expected_memory
+from gptlite.tokenizers.char import CharTokenizer
+from gptlite.training.step import train_step
+from gptlite.training.trainer import assemble
 
 PAGE = (Path(__file__).parents[2] / "docs/scaling.md").read_text("utf-8")
 LIBRARIES = 233 * 2**20  # of the process that was measured, before anything was built
@@ -95,19 +102,51 @@ def test_measured_memory_is_near_the_formula(name: str) -> None:
     assert 0.5 <= measured / formula <= 1.15
 
 
+def tensor_bytes(cfg: RunConfig) -> int:
+    """Return the most bytes of tensors during an update, beyond those that are there before it."""
+    tokenizer = CharTokenizer("".join(map(chr, range(97, 197))))
+    text = TokenArray(np.random.default_rng(0).integers(0, 100, 8000).astype(np.uint16), "text")
+    trainer = assemble(cfg, tokenizer, text, text)
+    train_step(trainer, 0)  # the state of the optimizer is there
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        train_step(trainer, 1)
+    changes = (event.nbytes() for event in profile.profiler.kineto_results.events() if event.name() == "[memory]")
+    return max(itertools.accumulate(changes))
+
+
+FEW = {"train.batch_size": 4, "eval.batch_size": 4, "train.max_steps": 9, "train.lr": 1e-3, "train.adamw_lr": 1e-3}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"run.attention": "plain"},
+        {"model.dropout": 0.1},
+        {"model.activation": "gelu"},
+        {"model.n_embd": 256, "model.n_head": 4},
+        {"model.n_layer": 1, "model.n_head": 8, "model.n_embd": 32, "model.block_size": 512, "run.attention": "plain"},
+    ],
+)
+def test_the_tensors_of_an_update_take_at_most_what_the_formula_says_and_at_least_a_third(values) -> None:
+    cfg = resolved({**FEW, "run.threads": 1, "run.compile": False, **values})
+    memory = expected_memory(cfg, 101, libraries=0)
+    formula = memory.gradients + memory.activations  # which counts the holes that freed tensors leave, too
+    assert formula / 3 <= tensor_bytes(cfg) <= formula
+
+
 @pytest.mark.slow
-def test_a_dry_run_measures_about_what_the_formula_says(text_file: Path, tmp_path: Path) -> None:
+def test_a_dry_run_measures_the_memory_of_its_process(text_file: Path, tmp_path: Path) -> None:
     shape = {"model.n_layer": 1, "model.n_head": 8, "model.n_embd": 32, "model.block_size": 512, "train.batch_size": 4}
     chosen = {"run.device": "cpu", "run.precision": "fp32", "run.attention": "plain", "train.micro_batch_size": 4}
     values = {**shape, **chosen, "data.source": text_file, "tokenizer.kind": "char", "eval.batch_size": 4}
     sets = [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
     command = [sys.executable, "-m", "gptlite", "train", "--config", "small", "--dry-run", "--json", *sets]
-    runs = [subprocess.run(command, cwd=tmp_path, check=True, capture_output=True).stdout for _ in range(3)]
-    # A busy machine leaves holes in the heap, which add to the peak of one run or another.
-    memory = min((json.loads(out)["memory"] for out in runs), key=lambda memory: memory["peak"])
+    memory = json.loads(subprocess.run(command, cwd=tmp_path, check=True, capture_output=True).stdout)["memory"]
     assert memory["activations"] > 200 * 2**20
     formula = memory["libraries"] + memory["weights"] + memory["gradients"] + memory["optimizer"]
-    assert memory["peak"] == pytest.approx(formula + memory["activations"], rel=0.2)
+    # Where freed blocks lie is not the same in every run: 0.97 to 1.31 of the formula were seen.
+    assert 0.8 <= memory["peak"] / (formula + memory["activations"]) <= 2
 
 
 if __name__ == "__main__":
