@@ -38,7 +38,8 @@ LONGEST = 1 << 20  # bytes without a place for a cut
 SAMPLE_BYTES = 64 << 20  # of text that a BPE learns from
 WORD_BYTES = 5 << 19  # of its different words; one byte takes the trainer a hundred
 _PART_BYTES = 64  # what Python adds to a text, however short
-_LONG_WORD, _WORD_PART = 1 << 16, 1 << 12  # characters; the time for a merge in a word grows with its square
+_LONG_WORD, _WORD_PART = 1 << 15, 1 << 12  # characters; the time for a merge in a word grows with its square
+_WHITE_SPACE = re.compile(r"\s")
 # About what a BPE takes for words: without numbers, which are cut every three digits.
 _WORD = re.compile(r"[^\s\d!-/:-@\[-`{-~]+|[!-/:-@\[-`{-~]+")
 
@@ -193,7 +194,7 @@ def learning_text(corpus: Corpus) -> Iterator[str]:
         kept += added
         while True:
             size += sum(len(text) + _PART_BYTES for texts in added for text in texts)
-            new = {word for texts in added for text in texts for word in _WORD.findall(text.decode())} - words
+            new = set[str]().union(*(_WORD.findall(text.decode()) for texts in added for text in texts)) - words
             words |= new
             word_bytes += sum(len(word.encode()) for word in new)
             if len(kept) == 1 or (size <= SAMPLE_BYTES and word_bytes <= WORD_BYTES):
@@ -201,5 +202,6 @@ def learning_text(corpus: Corpus) -> Iterator[str]:
             added = kept = kept[::2]
             step, size, words, word_bytes = 2 * step, 0, set(), 0
     for text in (text.decode() for texts in kept for text in texts):
-        is_long = max(map(len, text.split()), default=0) > _LONG_WORD
+        starts = range(0, len(text) - _LONG_WORD, _LONG_WORD)
+        is_long = not all(_WHITE_SPACE.search(text, at, at + _LONG_WORD) for at in starts)
         yield from (text[at : at + _WORD_PART] for at in range(0, len(text), _WORD_PART)) if is_long else (text,)
