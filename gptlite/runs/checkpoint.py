@@ -1,4 +1,4 @@
-"""Checkpoints: sealed folders that are written whole and never overwritten.
+"""Checkpoints: sealed folders that are written whole. Only one without its evaluation is ever replaced.
 
     checkpoints/step-00001000/   *.safetensors, JSON and tokenizer files, MANIFEST.json (written last)
     checkpoints/latest.json, best.json   pointers; only hints, since a scan of valid folders decides
