@@ -123,7 +123,9 @@ def describe_spin(environment: Mapping[str, str] = os.environ) -> Choice:
     """Describe how threads wait and why, for run.json."""
     found = {name: environment[name] for name in (POLICY, *ALONE) if name in environment}
     if not found:
-        return Choice("default", "torch was imported before gptlite.load or gptlite.train was used, too late to change it")
+        return Choice(
+            "default", "torch was imported before gptlite.load or gptlite.train was used, too late to change it"
+        )
     by_us = found in (ALONE, BUSY_MACHINE)
     reason = "a short spin, so that other programs slow training down less" if by_us else "set by the environment"
     return Choice(", ".join(f"{name}={setting}" for name, setting in found.items()), reason)
