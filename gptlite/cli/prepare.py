@@ -116,7 +116,11 @@ def summarize(manifest: Manifest) -> list[str]:
         f"{counted(split.documents, 'document')}"
         for split in (manifest.train, manifest.val)
     ]
-    compressors = f"xz -9 {baselines.xz:.3f}, gzip -9 {baselines.gzip:.3f}, " if manifest.compressors_meaningful else ""
+    compressors = (
+        f"PPMd {baselines.ppmd:.3f}, xz -9 {baselines.xz:.3f}, gzip -9 {baselines.gzip:.3f}, "
+        if manifest.compressors_meaningful
+        else ""
+    )
     longest = (f"{on_one_line(place)} ({n_bytes:,} bytes)" for place, n_bytes in report.longest)
     unseen = f"{counted(report.n_val_only, 'character')} only in the validation text: {on_one_line(report.val_only)}"
     unseen += f" and {report.n_val_only - len(report.val_only):,} more" * (report.n_val_only > len(report.val_only))

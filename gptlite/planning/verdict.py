@@ -49,13 +49,14 @@ def noise(val_tokens: int) -> float:
     return 1 / math.sqrt(val_tokens)
 
 
-def compare(bits_per_byte: float, compressors: Mapping[str, float]) -> str:
+def compare(bits_per_byte: float, compressors: Mapping[str, float | None]) -> str:
     """Say which compressors the model beats. compressors: bits per byte of the same text by name.
 
     >>> compare(1.5, {"xz -9": 1.6, "gzip -9": 1.4})
     'on the same text: better than xz -9 (1.600), worse than gzip -9 (1.400)'
     """
-    beaten = [f"{name} ({score:.3f})" for name, score in compressors.items() if bits_per_byte < score]
-    others = [f"{name} ({score:.3f})" for name, score in compressors.items() if bits_per_byte >= score]
+    known = {f"{name} ({score:.3f})": score for name, score in compressors.items() if score is not None}
+    beaten = [name for name, score in known.items() if bits_per_byte < score]
+    others = [name for name, score in known.items() if bits_per_byte >= score]
     parts = (("better than ", beaten), ("worse than ", others))
     return "on the same text: " + ", ".join(word + " and ".join(names) for word, names in parts if names)

@@ -46,6 +46,7 @@ class Summary:
     config: Mapping[str, Value]  # by section.key
     started_at: float
     text: str | None  # fingerprint of the prepared data
+    ppmd: float | None  # bits per byte of its validation text
     parameters: int | None
     step: int
     best_bits_per_byte: float | None
@@ -133,6 +134,7 @@ def read_run(run: Run) -> tuple[Summary, list[str]]:
         config=config,
         started_at=run.started_at,
         text=info.get("data"),
+        ppmd=info.get("ppmd"),
         parameters=info.get("parameters"),
         step=max((line["step"] for line in lines), default=end.get("step", 0)),
         best_bits_per_byte=end.get("best_bits_per_byte", best[0]),

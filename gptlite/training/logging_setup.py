@@ -62,5 +62,6 @@ def settings_of(cfg: RunConfig, manifest: Manifest) -> dict[str, Value]:
 def baselines_of(manifest: Manifest) -> dict[str, float]:
     """Return the bits per byte of each baseline, by name; compressors only on texts that are long enough for them."""
     lines = manifest.baselines
-    compressors = {"gzip": lines.gzip, "xz": lines.xz} if manifest.compressors_meaningful else {}
-    return {"unigram": lines.unigram, "bigram": lines.bigram, **compressors}
+    compressors = {"gzip": lines.gzip, "xz": lines.xz, "PPMd": lines.ppmd} if manifest.compressors_meaningful else {}
+    found = {"unigram": lines.unigram, "bigram": lines.bigram, **compressors}
+    return {name: bits for name, bits in found.items() if bits is not None}

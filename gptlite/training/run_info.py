@@ -40,6 +40,7 @@ def run_info(setup: Setup, trainer: Trainer, prepared: Prepared) -> dict[str, An
         "parameters": trainer.model.n_parameters(),
         "prepared": str(prepared.path.absolute()),
         "data": prepared.manifest.fingerprint,
+        "ppmd": prepared.manifest.baselines.ppmd if prepared.manifest.compressors_meaningful else None,
         TOKENIZER: prepared.manifest.tokenizer.fingerprint,
     }
 

@@ -114,7 +114,7 @@ def test_the_table_has_a_line_for_each_run_and_each_baseline_and_fits_a_terminal
         figures = [row[key] for key in ("loss", "perplexity", "bits_per_byte", "bits_per_character")]
         assert [float(word) for word in words[-4:]] == pytest.approx(figures, abs=1e-3)
         assert (" ".join(words[2:4]), words[5]) == (row["tokenizer"], f"{row['tokens']:,}")
-    assert [row["label"] for row in baselines] == ["xz -9", "gzip -9", "bigram", "unigram"]
+    assert [row["label"] for row in baselines] == ["PPMd", "xz -9", "gzip -9", "bigram", "unigram"]
     for row in baselines:
         assert float(table[row["label"]][-2]) == row["bits_per_byte"]
 

@@ -35,7 +35,7 @@ EVERYTHING = {
 }
 OF_THE_MACHINE = ("speed/", "memory/", "val_over_seconds/")
 LAYERS = ("embeddings", "block_1", "final_norm", "head")
-LINES = ("unigram", "bigram", "gzip", "xz")
+LINES = {"unigram": "unigram", "bigram": "bigram", "gzip": "gzip", "xz": "xz", "PPMd": "ppmd"}
 NEVER_READ = "_hparams_/"  # no curves: what the HParams tab lists
 
 
@@ -175,6 +175,6 @@ def test_settings_are_what_decides_a_model_and_lines_are_those_of_the_text(tiny:
     assert settings["vocab_size"] == manifest.tokenizer.vocab_size
     assert {"tokenizer.kind", "model.n_embd", "train.lr", "train.max_steps", "run.seed"} < settings.keys()
     assert not {"train.micro_batch_size", "run.dir", "run.threads", "eval.every"} & settings.keys()
-    assert baselines_of(manifest) == {name: getattr(manifest.baselines, name) for name in LINES}
+    assert baselines_of(manifest) == {name: getattr(manifest.baselines, field) for name, field in LINES.items()}
     short = replace(manifest, val=replace(manifest.val, bytes=100))  # it fits into the headers of compressors
     assert baselines_of(short).keys() == {"unigram", "bigram"}

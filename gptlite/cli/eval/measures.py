@@ -11,8 +11,14 @@ from gptlite.cli.terminal import NO_MASK, format_table, on_one_line
 from gptlite.errors import located
 from gptlite.formatting import abbreviated, counted
 
-BASELINES = {"xz": "xz -9", "gzip": "gzip -9", "bigram": "bigram", "unigram": "unigram"}  # on most texts, best first
-COMPRESSORS = ("xz", "gzip")
+BASELINES = {
+    "ppmd": "PPMd",
+    "xz": "xz -9",
+    "gzip": "gzip -9",
+    "bigram": "bigram",
+    "unigram": "unigram",
+}  # on most texts, best first
+COMPRESSORS = ("ppmd", "xz", "gzip")
 COLUMNS: Mapping[str, tuple[str, Callable[[Any], str]]] = {  # the entry of a row, and how it is written
     "": ("label", str),
     "tokenizer": ("tokenizer", str),
@@ -75,8 +81,8 @@ def baseline_rows(text: Text, *, bytes: int, characters: int) -> Iterator[dict[s
     from gptlite.data.dataset.manifest import MIN_COMPRESSOR_BYTES
 
     for key, name in BASELINES.items():
-        if bytes >= MIN_COMPRESSOR_BYTES or key not in COMPRESSORS:
-            bits = getattr(text.baselines, key)
+        bits = getattr(text.baselines, key)
+        if bits is not None and (bytes >= MIN_COMPRESSOR_BYTES or key not in COMPRESSORS):
             yield {"label": name, "bits_per_byte": bits, "bits_per_character": bits * bytes / characters}
 
 

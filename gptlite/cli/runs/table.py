@@ -22,9 +22,9 @@ from gptlite.runs.summary import Summary, read_run, read_samples
 
 LONGEST_VALUE = 24  # characters of a config value
 
-NUMBERS = ("step", "tokens", "params", "bits/byte", "at", "tok/s", "elapsed")
+NUMBERS = ("step", "tokens", "params", "bits/byte", "at", "PPMd", "tok/s", "elapsed")
 # Columns that a narrow terminal leaves out, in this order.
-DROPPED = ("tokenizer", "elapsed", "tok/s", "params", "at", "tokens", "step", "state", "differs", "bits/byte")
+DROPPED = ("tokenizer", "elapsed", "tok/s", "params", "at", "PPMd", "tokens", "step", "state", "differs", "bits/byte")
 
 # The keys of --json. Figures of runs that differ only in their seed are means.
 FIGURES: Mapping[str, Callable[[RunGroup], Any]] = {
@@ -39,6 +39,7 @@ FIGURES: Mapping[str, Callable[[RunGroup], Any]] = {
     "best_bits_per_byte": lambda row: row.best,
     "best_bits_per_byte_std": lambda row: row.deviation,
     "best_step": lambda row: row.mean(lambda run: run.best_step),
+    "ppmd": lambda row: row.first.ppmd,
     "tokens_per_second": lambda row: row.mean(lambda run: run.tokens_per_second),
     "elapsed": lambda row: row.mean(lambda run: run.elapsed),
     "started_at": lambda row: datetime.fromtimestamp(row.first.started_at, UTC).isoformat(),
@@ -53,6 +54,7 @@ COLUMNS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "tokenizer": ("tokenizer", str),
     "bits/byte": ("best_bits_per_byte", "{:.4f}".format),
     "at": ("best_step", "{:.0f}".format),
+    "PPMd": ("ppmd", "{:.4f}".format),
     "tok/s": ("tokens_per_second", lambda x: abbreviated(round(x))),
     "elapsed": ("elapsed", clock_time),
 }

@@ -45,7 +45,8 @@ def summarize(outcome: Outcome) -> list[str]:
         if sees_ahead:
             lines.append(f"this model {NO_MASK}")
         elif manifest.compressors_meaningful:
-            compressors = {"xz -9": manifest.baselines.xz, "gzip -9": manifest.baselines.gzip}
+            found = manifest.baselines
+            compressors = {"PPMd": found.ppmd, "xz -9": found.xz, "gzip -9": found.gzip}
             lines.append(compare(state.best_bits_per_byte, compressors))
     asked, chosen = run.info.get(MINUTES), run.info.get(CHOSEN_MINUTES)
     ends_early = asked is not None and chosen is not None and chosen == cfg.train.max_minutes < asked

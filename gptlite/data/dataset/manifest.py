@@ -72,13 +72,15 @@ class Baselines:
 
     unigram: entropy of single bytes. bigram: entropy of each byte given the one before it; the first byte by the
     unigram. Both use the counts of the text itself, and the counts cost nothing. gzip, xz: compressed size at level 9,
-    headers included, of the first megabytes (`baselines.MAX_COMPRESSOR_BYTES`).
+    headers included, of the first megabytes (`baselines.MAX_COMPRESSOR_BYTES`). ppmd: of these after the training text;
+    None where there is none.
     """
 
     unigram: float
     gzip: float
     xz: float
     bigram: float
+    ppmd: float | None = None
 
 
 @dataclass(frozen=True)

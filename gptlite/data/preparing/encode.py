@@ -13,6 +13,7 @@ import shutil
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -21,7 +22,7 @@ import numpy as np
 
 from gptlite.data.dataset.manifest import SPLITS, Baselines, SplitName
 from gptlite.data.dataset.prepared import dtype_for, header, shard_name
-from gptlite.data.preparing.baselines import BaselineMeter
+from gptlite.data.preparing.baselines import MAX_PPMD_BYTES, BaselineMeter, ppmd
 from gptlite.data.preparing.corpus import Corpus, Part
 from gptlite.storage.sealed import FileRecord, SealedFolder, write_file, write_manifest
 from gptlite.tokenizers.base import Tokenizer
@@ -50,15 +51,15 @@ U = TypeVar("U")
 class Encoded:
     """The files of an unfinished folder by name, and what was noticed while the text was encoded.
 
-    text_bytes: of each split. trained: the characters of the training text. baselines: of the validation text.
-    forced_cuts: places where a text was cut although that may have changed ids.
+    text_bytes: of each split. trained: the characters of the training text, recent: its last bytes, for PPMd. baselines:
+    of the validation text. forced_cuts: places where a text was cut although that may have changed ids.
     """
 
     baselines: Baselines
 
     def __init__(self, files: Mapping[str, FileRecord]) -> None:
         self.files, self.text_bytes, self.forced_cuts = dict(files), Counter[SplitName](), 0
-        self.trained, self.validation = CharacterSet(), BaselineMeter()
+        self.trained, self.recent, self.validation = CharacterSet(), bytearray(), BaselineMeter()
 
     def take(self, split: SplitName, found: Iterable[list[Part]]) -> Iterator[list[Part]]:
         """Yield the blocks of a split again."""
@@ -66,8 +67,14 @@ class Encoded:
             self.text_bytes[split] += sum(len(part.text) for part in block)
             self.forced_cuts += sum(part.forced for part in block)
             for part in block:
-                (self.trained.add if split == "train" else self.validation.feed)(part.text)
+                (self._add if split == "train" else self.validation.feed)(part.text)
             yield block
+
+    def _add(self, text: bytes) -> None:
+        self.trained.add(text)
+        self.recent += text
+        if len(self.recent) > 2 * MAX_PPMD_BYTES:
+            del self.recent[:-MAX_PPMD_BYTES]
 
 
 def free_bytes(folder: Path) -> int:
@@ -101,7 +108,8 @@ def encode_corpus(
                 write_manifest(folder.path, {"done": done}, encoded.files)
             if split == "val":
                 baselines = measuring.submit(encoded.validation.finish)
-        encoded.baselines = baselines.result()
+    recent, head = (bytes(text) for text in (encoded.recent[-MAX_PPMD_BYTES:], encoded.validation.head))
+    encoded.baselines = replace(baselines.result(), ppmd=ppmd(recent, head))
     return encoded
 
 

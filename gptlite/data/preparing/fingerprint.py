@@ -27,7 +27,7 @@ from gptlite.storage.sealed import MANIFEST, SealedFolder
 from gptlite.storage.sealed_json import read_sealed, write_sealed
 from gptlite.tokenizers.base import fingerprint_inputs
 
-_RECIPE_VERSION = 2  # to be raised when equal text and keys give other files; the names of all folders change then
+_RECIPE_VERSION = 3  # to be raised when equal text and keys give other files; the names of all folders change then
 _SHORT = 12  # hex digits of the fingerprint in the folder's name
 _MAX_NAME = 40
 

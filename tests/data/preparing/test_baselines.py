@@ -6,12 +6,13 @@ import math
 from collections import Counter
 from itertools import pairwise
 
+import pyppmd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gptlite.data.preparing import baselines
-from gptlite.data.preparing.baselines import BaselineMeter
+from gptlite.data.preparing.baselines import BaselineMeter, ppmd
 
 
 def test_four_equally_frequent_bytes_take_two_bits_and_a_single_one_none() -> None:
@@ -54,3 +55,26 @@ def test_entropies_equal_those_of_a_table_of_counts_however_the_text_is_cut(text
     assert lines.unigram == pytest.approx(sum(bits) / len(text), abs=1e-4)
     bits[1:] = [-math.log2(pairs[pair] / before[pair[0]]) for pair in pairwise(text)]
     assert lines.bigram == pytest.approx(sum(bits) / len(text), abs=1e-4)
+
+
+def compressed_bytes(order: int, text: bytes) -> int:
+    encoder = pyppmd.Ppmd7Encoder(order, 1 << 24)
+    return len(encoder.encode(text) + encoder.flush())
+
+
+def test_ppmd_is_what_a_file_of_both_texts_has_more_than_one_of_the_training_text() -> None:
+    training = b"".join(f"line {i * i % 1009}: {i * 7}\n".encode() for i in range(1500))
+    text = b"".join(f"line {i * i % 1009}: {i * 7}\n".encode() for i in range(1500, 1700))
+    cut = len(training) - len(training) // 10
+    gains = {
+        order: compressed_bytes(order, training) - compressed_bytes(order, training[:cut]) for order in baselines.ORDERS
+    }
+    order = min(gains, key=lambda order: gains[order])
+    more = compressed_bytes(order, training + text) - compressed_bytes(order, training)
+    assert ppmd(training, text) == pytest.approx(8 * more / len(text), abs=8 * 2 / len(text))
+    assert ppmd(training, text) < 0.9 * 8 * compressed_bytes(order, text) / len(text)
+
+
+def test_the_order_of_ppmd_is_chosen_on_the_training_text() -> None:
+    phrase = b"".join(bytes([97 + i * i % 26]) for i in range(90))
+    assert ppmd(phrase * 40, phrase * 4) < 0.1  # long contexts tell where in the phrase it is

@@ -11,8 +11,9 @@ import pytest
 
 from gptlite.config.schema import DataSection, TokenizerSection
 from gptlite.data.dataset.prepared import Prepared
-from gptlite.data.preparing import fingerprint
+from gptlite.data.preparing import encode, fingerprint
 from gptlite.data.preparing import prepare as module
+from gptlite.data.preparing.baselines import ppmd
 from gptlite.data.preparing.fingerprint import compute_fingerprint
 from gptlite.data.preparing.prepare import prepare
 
@@ -56,6 +57,14 @@ def test_more_than_half_of_the_text_is_in_documents_up_to_the_recorded_length(
     lines = "x" * 499 + "\n" + "12345678\n" + "123456789\n" * (49 + more)
     made = make({"lines.txt": lines}, documents="lines", val_source=str(tmp_path / "val.txt"))
     assert made.manifest.train.half_length == half
+
+
+def test_ppmd_has_read_the_last_of_the_training_text(make: Callable[..., Prepared], monkeypatch) -> None:
+    monkeypatch.setattr(encode, "MAX_PPMD_BYTES", 5000)
+    text = "".join(f"{i * i}, {i % 17}\n" for i in range(3000))
+    cut = len(text) * 9 // 10
+    found = make({"numbers.txt": text}).manifest.baselines.ppmd
+    assert found == ppmd(text[cut - 5000 : cut].encode(), text[cut:].encode())
 
 
 def test_one_document_is_split_at_nine_tenths_and_has_no_end_of_text(make: Callable[..., Prepared]) -> None:
