@@ -154,3 +154,9 @@ def test_a_word_file_is_refused_before_the_speed_is_measured(gptlite, monkeypatc
         assert result.refuses("Word file")
         assert "Save the text as a .txt file first." in result.err
     assert not Path("data").exists()
+
+
+def test_a_length_that_set_gives_is_kept_beside_minutes(gptlite):
+    result = gptlite("train", *QUICK, "--set", "train.max_minutes=0.01", "--name", "shorter")
+    assert result.code == 0, result.err
+    assert saved("shorter")["train.max_minutes"] == 0.01

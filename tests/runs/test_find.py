@@ -181,3 +181,9 @@ def test_device_and_threads_are_chosen_again_and_a_precision_of_fp32_is_kept(sav
         assert run.seed == 5
         asked = load_checkpoint_config(found, ["run.threads=3", "run.precision=bf16"]).run
         assert (asked.threads, asked.precision) == (3, "bf16")
+
+
+def test_a_lost_checkpoint_older_than_the_newest_is_nothing_to_tell(save: Save, folder: Path) -> None:
+    save(2)
+    write_pointer(folder, "latest", 1)
+    assert choice(folder, "latest") == (2, [])

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -119,3 +120,16 @@ def test_windows_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(RunError, match=r"on Windows yet, since nobody has tested it"), locks.lock(tmp_path / "l", "x"):
         pass
     assert list(tmp_path.iterdir()) == []
+
+
+def test_waiting_is_said_once_however_long_it_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "_RETRY_SECONDS", 0.05)
+    path, lines = tmp_path / ".lock", list[str]()
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, path], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None
+    with holder:
+        assert holder.stdout.readline() == "held\n"
+        threading.Timer(0.6, holder.kill).start()
+        with locks.lock(path, "gptlite prepare", lines.append):
+            pass
+    assert len(lines) == 1

@@ -17,7 +17,8 @@ MAX_COMPRESSOR_BYTES = 2 << 20  # gzip and xz read no more of a longer text: xz 
 MAX_PPMD_BYTES = 16 << 20  # of training text, its last ones: PPMd reads about three megabytes a second
 ORDERS = (4, 5, 6, 8, 16, 64)  # of PPMd: the most bytes that it predicts the next one from
 _ORDER_BYTES = 1 << 20  # of training text, by which the order is chosen
-_PPMD_MEMORY = 32, 1 << 20, 512 << 20  # bytes for each byte of text, at least, at most: where it is full, PPMd forgets all
+# Bytes for each byte of text, at least and at most: where its memory is full, PPMd forgets everything.
+_PPMD_MEMORY = 32, 1 << 20, 512 << 20
 
 _GZIP = 31  # zlib's window bits for a stream with the header and trailer of gzip
 # A larger dictionary, as -9 has it, finds the same and takes longer.

@@ -68,7 +68,7 @@ class HashCache:
             after = path.stat()
         except OSError as error:
             raise unreadable(path, error) from error
-        if _signature(after) == before and time.time_ns() - max(after.st_mtime_ns, after.st_ctime_ns) > _SETTLED_NS:
+        if time.time_ns() - max(after.st_mtime_ns, after.st_ctime_ns) > _SETTLED_NS:
             self._entries[key] = [before, digest]
         return digest
 

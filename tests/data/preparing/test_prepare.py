@@ -265,3 +265,12 @@ def test_a_tokenizer_with_fewer_merges_than_asked_is_recorded_and_warned_about(
     assert lines[1].startswith(
         f"warning: tokenizer.vocab_size is 5000, but the training text has only merges for {record.vocab_size} ids. "
     )
+
+
+def test_a_folder_without_a_manifest_hides_no_finished_one(tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_text("abc " * 500)
+    data = DataSection(source=str(tmp_path / "t.txt"), dir=str(tmp_path / "data"))
+    made = prepare(data, CHAR, name="b").path
+    made.with_name(made.name.replace("b-", "a-", 1)).mkdir()  # as a copy that was broken off leaves it
+    assert prepare(data, CHAR).path == made
+    assert len(list(made.parent.glob("*-*/MANIFEST.json"))) == 1

@@ -215,3 +215,8 @@ def test_a_long_file_is_read_in_pieces(tmp_path: Path) -> None:
     pieces = list(document.pieces)
     assert b"".join(pieces).decode() == text
     assert max(map(len, pieces)) <= 1 << 20 < len(text)
+
+
+def test_a_text_comes_before_the_messages_beside_it(tmp_path: Path) -> None:
+    record = {"text": "rendered", "messages": [{"role": "user", "content": "Hi?"}]}
+    assert read(write(tmp_path / "chat.jsonl", json.dumps(record))) == ["rendered"]
