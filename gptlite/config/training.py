@@ -69,6 +69,11 @@ class TrainSection(Section):
         "how many ids the loss of an update is estimated from, the frequent ones always; auto is three eighths of a "
         "large vocabulary on a CPU, null means all",
     )
+    ngram_teacher: BelowOne = key(
+        0.0,
+        "weight in the loss of what an n-gram model of the training text expects at each place; the rest is for what "
+        "stands there. It helps where a text is read many times, and takes about 100 bytes of memory for each token",
+    )
     scheduled_sampling: Fraction = key(
         0.0,
         "final fraction of input tokens replaced by the model's own predictions; 0 is teacher forcing, which did "

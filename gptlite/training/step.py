@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,7 +18,7 @@ from gptlite.errors import Diverged
 from gptlite.model.dropout import DropoutMasks
 from gptlite.model.gpt import nll_sum
 from gptlite.model.sampled_softmax import VocabSample, sampled_nll_sum
-from gptlite.seeds import mix
+from gptlite.seeds import mix, mix_arrays
 from gptlite.training.diagnostics import NO_DIAGNOSTICS, Diagnostics, layer_grad_norms, learning_rates
 from gptlite.training.optim.build import set_lr
 from gptlite.training.trainer import Trainer
@@ -48,6 +50,7 @@ def lr_at(step: int, cfg: TrainSection, elapsed_fraction: float | None = None) -
 
 DROPOUT_STREAM = 4  # of the seed; scheduled sampling has another
 VOCAB_STREAM = 6
+TEACHER_STREAM = 7
 
 
 @dataclass(frozen=True)
@@ -81,17 +84,34 @@ def vocab_sample_for(trainer: Trainer, step: int) -> VocabSample | None:
     return trainer.vocab_sampler.sample(mix(trainer.cfg.run.seed, VOCAB_STREAM, step), trainer.compute.device)
 
 
+def taught_targets(trainer: Trainer, step: int, first_row: int, n_rows: int) -> Tensor | None:
+    """Return a draw of the n-gram teacher for every target of these rows of batch `step`, (n_rows, T), if there is one.
+
+    It is a pure function of (seed, step, row, position). The mean loss of many draws is the cross entropy with the
+    teacher's distribution.
+    """
+    if trainer.teacher is None:
+        return None
+    T = trainer.cfg.model.block_size
+    positions = trainer.batches.starts(step, first_row, n_rows)[:, None] + np.arange(1, T + 1)  # (n_rows, T)
+    targets = np.arange(first_row * T, (first_row + n_rows) * T, dtype=np.uint64)
+    numbers = mix_arrays(trainer.cfg.run.seed, TEACHER_STREAM, step, targets)
+    drawn = trainer.teacher.draw(positions.ravel(), numbers).reshape(n_rows, T)
+    return torch.from_numpy(drawn).to(trainer.compute.device)
+
+
 def accumulate_gradients(trainer: Trainer, step: int, replaced_fraction: float = 0.0) -> Tensor:
     """Add the gradient of the mean loss of batch `step` to the parameters; return this process's part of that loss.
 
     The loss of every micro-batch is divided by the tokens of the whole batch. However the batch is split, over time or
-    over processes, the sum is the same mean. replaced_fraction: of the inputs, by scheduled sampling.
+    over processes, the sum is the same mean. The loss that is returned is that of the text, also where a teacher has a
+    share in the gradient. replaced_fraction: of the inputs, by scheduled sampling.
     """
     cfg, model, compute, dist = trainer.cfg, trainer.model, trainer.compute, trainer.dist
     rows = cfg.train.batch_size // dist.world_size  # of this process
     micro = cfg.train.micro_batch_size
     assert isinstance(micro, int), "resolve comes first"
-    sample = vocab_sample_for(trainer, step)
+    sample, weight = vocab_sample_for(trainer, step), cfg.train.ngram_teacher
     total = torch.zeros((), device=compute.device)
     for micro_step in range(rows // micro):
         first_row = dist.rank * rows + micro_step * micro
@@ -102,15 +122,17 @@ def accumulate_gradients(trainer: Trainer, step: int, replaced_fraction: float =
             x = mixed_inputs(model, x, replaced_fraction, bits, compute)
         masks = dropout_masks_for(cfg, step, micro_step, dist.rank, compute.device)
         y = y.to(compute.device)
+        taught = taught_targets(trainer, step, first_row, micro)
         with compute.autocast():
             hidden = trainer.hidden(x, dropout_masks=masks)
             if sample is None:
-                nll = nll_sum(model.head(hidden), y)
+                score = partial(nll_sum, model.head(hidden))
             else:
-                nll = sampled_nll_sum(hidden, model.head.weight, y, sample)
-        loss = nll / trainer.tokens_per_update
-        loss.backward()  # type: ignore[no-untyped-call]
-        total = total + loss.detach()
+                score = partial(sampled_nll_sum, hidden, model.head.weight, sample=sample)
+            nll = score(y)
+            objective = nll if taught is None else (1 - weight) * nll + weight * score(taught)
+        (objective / trainer.tokens_per_update).backward()  # type: ignore[no-untyped-call]
+        total = total + nll.detach() / trainer.tokens_per_update
     return total
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -34,6 +35,7 @@ from gptlite.runs.checkpoint import prune, save_checkpoint, write_pointer
 from gptlite.runs.run import Run
 from gptlite.tokenizers.base import Tokenizer
 from gptlite.training.checkpointing import TrainState, checkpoint_files, checkpoint_tensors, first_non_finite
+from gptlite.training.ngram_teacher import NgramTeacher
 from gptlite.training.optim.build import Optimizers, build_optimizers
 from gptlite.training.reconcile import deciding_values, facts_of_process
 
@@ -49,6 +51,7 @@ class Trainer:
     model: GPT
     hidden: Callable[..., Tensor]  # the model's `hidden` in training: compiled where run.compile says so
     vocab_sampler: VocabSampler | None  # where train.vocab_sample asks for one
+    teacher: NgramTeacher | None  # where train.ngram_teacher asks for one
     optimizers: Optimizers
     batches: Batches
     compute: Compute
@@ -162,9 +165,12 @@ def assemble(
     language_model = LanguageModel(model, tokenizer, ModelInfo(cfg.model, start_id, cfg.data.normalize), compute)
     sample = cfg.train.vocab_sample
     sampler = VocabSampler(count_ids(train, tokenizer.vocab_size), sample) if isinstance(sample, int) else None
+    teacher = None
+    if cfg.train.ngram_teacher > 0.0:
+        teacher = NgramTeacher(train.read(0, train.n_tokens).astype(np.int64), tokenizer.vocab_size)
     deciding = {**deciding_values(cfg), **fingerprints}
     return Trainer(
-        cfg, model, hidden, sampler, optimizers, batches, compute, dist, validation, language_model, deciding
+        cfg, model, hidden, sampler, teacher, optimizers, batches, compute, dist, validation, language_model, deciding
     )
 
 

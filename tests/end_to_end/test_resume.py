@@ -37,6 +37,7 @@ HARD = {
     "run.precision": "bf16",
     "train.optimizer": "muon",
     "train.scheduled_sampling": 0.5,
+    "train.ngram_teacher": 0.5,
     "log.every": 3,
     "log.grad_norms": True,
     "save.every": 5,

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
+from torch.nn.functional import cross_entropy
 
 from gptlite.compute.distributed import Dist
 from gptlite.config.schema import RunConfig
@@ -70,13 +71,26 @@ def losses(cfg: RunConfig, dtype: torch.dtype, steps: int = 50) -> list[float]:
     ],
     ids=str,
 )
-def test_a_batch_gives_the_same_losses_however_it_is_cut_up(optimizer, dtype, tolerance):
-    whole, halves, rows = (
-        losses(config(**BY_OPTIMIZER[optimizer], **{"train.micro_batch_size": size}), dtype) for size in (8, 4, 1)
-    )
+@pytest.mark.parametrize("teacher", [0.0, 0.5])
+def test_a_batch_gives_the_same_losses_however_it_is_cut_up(optimizer, dtype, tolerance, teacher):
+    values = {**BY_OPTIMIZER[optimizer], "train.ngram_teacher": teacher}
+    whole, halves, rows = (losses(config(**values, **{"train.micro_batch_size": size}), dtype) for size in (8, 4, 1))
     assert whole[-1] < whole[0] - 0.01
     assert halves == pytest.approx(whole, rel=tolerance, abs=0)
     assert rows == pytest.approx(whole, rel=tolerance, abs=0)
+
+
+def test_the_teacher_has_its_weight_in_the_gradient_and_none_in_the_loss():
+    gradients = {}
+    for weight in (0.0, 0.25, 0.999):
+        trainer = trainer_for(config(**{"train.ngram_teacher": weight}), torch.float64)
+        loss = accumulate_gradients(trainer, 3)
+        gradients[weight] = torch.cat([p.grad.flatten() for p in trainer.model.parameters()])
+        x, y = trainer.batches.rows(3)
+        assert loss.item() == pytest.approx(cross_entropy(trainer.model(x).flatten(0, 1), y.flatten()).item())
+    alone = (gradients[0.999] - 0.001 * gradients[0.0]) / 0.999
+    torch.testing.assert_close(gradients[0.25], 0.75 * gradients[0.0] + 0.25 * alone)
+    assert (gradients[0.25] - gradients[0.0]).norm() > 0.01 * gradients[0.0].norm()
 
 
 def test_dropout_masks_follow_from_seed_step_micro_step_and_rank_alone():

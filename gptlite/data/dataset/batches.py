@@ -56,8 +56,8 @@ class Batches:
         """Tokens of the split."""
         return self._split.n_tokens
 
-    def rows(self, step: int, first_row: int = 0, n_rows: int | None = None) -> Batch:
-        """Rows first_row .. first_row + n_rows - 1 of the batch of `step`: x, y, each (n_rows, T) int64.
+    def starts(self, step: int, first_row: int = 0, n_rows: int | None = None) -> npt.NDArray[np.int64]:
+        """Where rows first_row .. first_row + n_rows - 1 of the batch of `step` begin in the text: (n_rows,).
 
         If n_rows is None, all rows from first_row on.
         """
@@ -65,7 +65,11 @@ class Batches:
         assert 0 <= first_row < stop <= self._batch_size, "a slice of the batch"
         first = step * self._batch_size
         rows = np.arange(first + first_row, first + stop, dtype=np.uint64)
-        starts = self._starts(rows, self._split.n_tokens, self._block_size, self._seed)
+        return self._starts(rows, self._split.n_tokens, self._block_size, self._seed)
+
+    def rows(self, step: int, first_row: int = 0, n_rows: int | None = None) -> Batch:
+        """Rows of the batch of `step`, as `starts` has them: x, y, each (n_rows, T) int64."""
+        starts = self.starts(step, first_row, n_rows)
         windows = [self._split.read(start, self._block_size + 1) for start in starts.tolist()]
         ids = torch.from_numpy(np.stack(windows).astype(np.int64))
         return ids[:, :-1], ids[:, 1:]

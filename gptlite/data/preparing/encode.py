@@ -51,8 +51,8 @@ U = TypeVar("U")
 class Encoded:
     """The files of an unfinished folder by name, and what was noticed while the text was encoded.
 
-    text_bytes: of each split. trained: the characters of the training text, recent: its last bytes, for PPMd. baselines:
-    of the validation text. forced_cuts: places where a text was cut although that may have changed ids.
+    text_bytes: of each split. trained: the characters of the training text; recent: its last bytes, for PPMd.
+    baselines: of the validation text. forced_cuts: places where a text was cut although that may have changed ids.
     """
 
     baselines: Baselines
