@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from time import perf_counter
 
 from gptlite.config.schema import RunConfig
 from gptlite.config.training import TrainSection
@@ -30,20 +29,20 @@ def run_updates(
     Interrupted after a signal, with the state saved. Diverged where numbers are not finite: the last checkpoint stays.
     """
     cfg, dist = trainer.cfg, trainer.dist
-    clock = clock_for(trainer, state.elapsed)
+    clock = clock_for(trainer, state.elapsed, signals.now)
     throughput = Throughput(trainer.model.cfg, trainer.scored_ids, trainer.compute, dist) if dist.is_main else None
     update_ratio = UpdateRatio(trainer.model)
     logged_step, update_seconds = state.step, 0.0  # since the last log line
     if state.evaluation_due:
-        state = make_up_evaluation(trainer, run, state, log, listener)
+        state = make_up_evaluation(trainer, run, state, log, listener, clock)
     evaluations = Evaluations(trainer, state)
     done = is_done(state, cfg.train)
     while not done:
-        started_at = perf_counter()
+        started_at = signals.now()
         eval_follows = evaluations.follow(state)
         diagnostics = diagnostics_for(state.step + 1, cfg, update_ratio)
         stats = train_step(trainer, state.step, elapsed_fraction(state, cfg.train), diagnostics)
-        update_seconds += perf_counter() - started_at
+        update_seconds += signals.now() - started_at
         state = state.after_update(stats.loss, trainer.tokens_per_update, clock())
         listener.progress(state.step, stats.loss)
         done = is_done(state, cfg.train)
@@ -86,21 +85,24 @@ def save(
     trainer.save(run, state, log.ends, listener.say, replace=again)
 
 
-def make_up_evaluation(trainer: Trainer, run: Run, state: TrainState, log: MetricLog, listener: Listener) -> TrainState:
+def make_up_evaluation(
+    trainer: Trainer, run: Run, state: TrainState, log: MetricLog, listener: Listener, clock: Callable[[], float]
+) -> TrainState:
     """Make the evaluation that a signal came before, and save its result in place of the checkpoint without."""
-    clock = clock_for(trainer, state.elapsed)
     state = evaluate_and_log(trainer, state, log)
     evaluated_at = clock()
     save(trainer, run, state, log, listener, again=True)
     return state.after_pause(evaluated_at - state.elapsed, clock() - evaluated_at)
 
 
-def save_initial(trainer: Trainer, run: Run, state: TrainState, log: MetricLog, listener: Listener) -> TrainState:
+def save_initial(
+    trainer: Trainer, run: Run, state: TrainState, log: MetricLog, listener: Listener, signals: Signals
+) -> TrainState:
     """Before the first update: log a sample of the untrained model and the entropy of its attention, save a checkpoint.
 
     There is no evaluation: an untrained model's loss is about ln(vocab_size), and the first update would have to wait.
     """
-    clock = clock_for(trainer, 0.0)
+    clock = clock_for(trainer, 0.0, signals.now)
     if entropies := measure_attention(trainer)[0]:
         log.write(state.step, "val", {**entropies, "tokens": state.tokens}, {"elapsed": state.elapsed})
     log.log_sample(state.step, trainer.sample())
@@ -191,9 +193,9 @@ def diagnostics_for(step: int, cfg: RunConfig, update_ratio: UpdateRatio) -> Dia
     return Diagnostics(update_ratio if log_due else None, log_due and cfg.log.grad_norms)
 
 
-def clock_for(trainer: Trainer, so_far: float) -> Callable[[], float]:
+def clock_for(trainer: Trainer, so_far: float, now: Callable[[], float]) -> Callable[[], float]:
     """Return a clock of the seconds of training over all sessions; the main process's where it ends training."""
-    zero, dist = perf_counter() - so_far, trainer.dist
+    zero, dist = now() - so_far, trainer.dist
     if trainer.cfg.train.max_minutes is None:
-        return lambda: perf_counter() - zero
-    return lambda: dist.number_of_main(perf_counter() - zero)
+        return lambda: now() - zero
+    return lambda: dist.number_of_main(now() - zero)

@@ -77,7 +77,7 @@ class Session:
             log,
         ):
             if self.restored is None:
-                state = save_initial(trainer, run, state, log, listener)
+                state = save_initial(trainer, run, state, log, listener, signals)
             state = run_updates(trainer, run, state, log, listener, signals)
         if is_main:
             best = {"best_step": state.best_step, "best_bits_per_byte": state.best_bits_per_byte}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
+import subprocess
 import threading
+import time
 
 import pytest
 from training_runs import assert_same_end, final, numbers, resume, resume_or_start, signal_in, start
@@ -97,6 +100,20 @@ def test_a_stop_wins_over_a_wish_to_save(tiny, tmp_path, monkeypatch):
     with pytest.raises(Interrupted, match=r"after step 7 of 12 \(SIGHUP\)") as stopped:
         start(tiny, tmp_path, "cut")
     assert stopped.value.exit_code == 129
+
+
+def test_the_time_in_which_ctrl_z_stopped_the_process_does_not_count(tiny, tmp_path, monkeypatch, whole):
+    signal_in(monkeypatch, 6, signal.SIGTSTP)
+    wakes = ["sh", "-c", 'for i in 1 2 3 4 5 6; do sleep 1.5; kill -CONT "$0"; done', str(os.getpid())]
+    with subprocess.Popen(wakes) as waking:
+        began_at = time.monotonic()
+        run = start(tiny, tmp_path, "paused")
+        seconds = time.monotonic() - began_at
+        waking.kill()
+    assert_same_end(whole, run)
+    elapsed = json.loads((run.path / "metrics.jsonl").read_text().splitlines()[-1])["time"]["elapsed"]
+    assert seconds > 1.0
+    assert elapsed < seconds - 0.8
 
 
 @pytest.mark.parametrize("signum", [*STOPPING, signal.SIGUSR1])
