@@ -72,7 +72,7 @@ class TrainSection(Section):
     ngram_teacher: BelowOne = key(
         0.0,
         "weight in the loss of what an n-gram model of the training text expects at each place; the rest is for what "
-        "stands there. It helps where a text is read many times, and takes about 100 bytes of memory for each token",
+        "stands there. It helps where a text is read many times, and takes about 200 bytes of memory for each token",
     )
     scheduled_sampling: Fraction = key(
         0.0,

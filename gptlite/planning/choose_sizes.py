@@ -1,7 +1,7 @@
 """The model and training that suit the minutes that there are: `gptlite train --minutes`.
 
-A model and its training are chosen from three numbers: the bytes of the text, the minutes, and the speed of the
-machine. Every figure here comes from the measurements in docs/decisions.md ("Sizes from minutes").
+A model and its training are chosen from a few numbers: the bytes of the text and its characters, the minutes, and the
+speed of the machine. Every figure here comes from the measurements in docs/decisions.md ("Sizes from minutes").
 """
 
 from __future__ import annotations
@@ -24,22 +24,24 @@ SPEED_VARIABLE = "GPTLITE_SPEED"  # the speed class, instead of a timing
 CHOSEN = (
     *("data.val_max_bytes", "tokenizer.kind", "tokenizer.vocab_size"),
     *("model.n_layer", "model.n_head", "model.n_embd", "model.block_size", "model.dropout", "model.init"),
-    *("train.max_minutes", "train.batch_size", "train.warmup_steps", "train.weight_decay"),
+    *("train.max_minutes", "train.batch_size", "train.warmup_steps", "train.weight_decay", "train.ngram_teacher"),
     *("eval.batch_size", "eval.every", "save.every"),
 )
 
 VOCAB_SIZES = (6144, 4096, 2048, 1024, 512)
 TOKENS_PER_ID = 30  # of the training text; an id that occurs more rarely is hardly learned
-CHARACTERS = 100  # about as many different ones as a text has
-CHARACTERS_FROM = 20e12  # from this many operations on characters beat BPE, for texts of these sizes
-CHARACTER_EPOCHS = 3  # of characters, in place of one of BPE, before the text is known by heart
-CHARACTERS_TEXTS = 300_000, 3_000_000  # bytes
+# Bytes of text, and from how many operations on characters beat BPE for texts of less than that.
+CHARACTERS_FROM = (100_000, 3e12), (300_000, 15e12), (3_000_000, 20e12)
+CHARACTER_EPOCHS = 6  # of characters with a teacher, in place of one of BPE, before the text is known by heart
+TEACHER_FROM = 10.0  # from how many epochs of characters on an n-gram teacher helps
+TEACHERS = (30.0, 0.5), (0.0, 0.9)  # its weight, from how many characters for each different one on
 VAL_FRACTION = DataSection().val_fraction
 VAL_MAX_BYTES = DataSection().val_max_bytes
 PREVIOUS_TOKEN_FROM = 500  # from this many updates on model.init: previous helps BPE; characters are better without
 MORE_WEIGHT_DECAY = 0.3
 MORE_WEIGHT_DECAY_FROM = 4.0  # from this many epochs on it helps BPE
-DROPOUTS = (0.4, 0.2), (0.2, 0.1), (0.0, 0.0)  # from this part of `most_epochs` on
+DROPOUTS = (0.4, 0.2), (0.2, 0.1), (0.0, 0.0)  # of BPE, from this part of `most_epochs` on
+TAUGHT_DROPOUTS = (60.0, 0.2), (30.0, 0.1), (0.0, 0.0)  # of characters, from this many epochs on
 MIN_TEXT = 1000  # bytes; less is not enough to see that anything was learned
 MIN_UPDATES = 20  # in less, nothing is learned
 UPDATES_SHARE = 0.9  # of the time; the rest is for evaluations and checkpoints
@@ -85,6 +87,9 @@ SHAPES = (
     (0.0, 0, Shape(2, 64, 64, 16)),
     (1.0, 0, Shape(3, 96, 64, 16)),
     (3.0, 0, Shape(4, 128, 64, 16)),
+    (4.0, 0, Shape(4, 128, 128, 16)),
+    (3.0, 100_000, Shape(4, 128, 64, 16)),
+    (15.0, 100_000, Shape(4, 128, 128, 16)),
     (1.0, 300_000, Shape(3, 96, 64, 32)),
     (20.0, 300_000, Shape(4, 128, 128, 16)),
     (5.0, 3_000_000, Shape(3, 96, 128, 16, most_ids=6144)),  # prose learns faster so, and code hardly more slowly
@@ -100,9 +105,14 @@ SHAPES = (
 
 @dataclass(frozen=True)
 class Budget:
-    """The text, the time and the machine that there are. speed: GFLOP/s of the machine in training."""
+    """The text, the time and the machine that there are.
+
+    bytes_per_character, characters: of the text, and how many different ones. speed: GFLOP/s in training.
+    """
 
     text_bytes: int
+    bytes_per_character: float
+    characters: int
     minutes: float
     speed: int
 
@@ -128,12 +138,20 @@ class Budget:
 
 
 def choose_sizes(
-    text_bytes: int, minutes: float, speed: int, *, max_steps: int | None = None, epochs: float | None = None
+    text_bytes: int,
+    minutes: float,
+    speed: int,
+    *,
+    bytes_per_character: float = 1.0,
+    characters: int = 100,
+    max_steps: int | None = None,
+    epochs: float | None = None,
 ) -> dict[str, Value]:
     """Choose values by "section.key" for a text, the minutes to train, and the speed class of the machine in GFLOP/s.
 
-    The minutes among them are fewer than those that there are if the text is learned by heart before. max_steps or
-    epochs: what ends the training instead of the clock; the model is still that for the minutes.
+    The minutes among them are fewer than those that there are if the text is learned by heart before. characters: how
+    many different ones the text has. max_steps or epochs: what ends the training instead of the clock; the model is
+    still that for the minutes.
     DataError for a text that is too short for any model, ConfigError for minutes that end before anything is learned.
 
     >>> sizes = choose_sizes(1_000_000, 3.0, 64)
@@ -141,10 +159,11 @@ def choose_sizes(
     (3, 96, 4096)
     """
     check_text(text_bytes)
-    budget = Budget(text_bytes, minutes, speed)
+    budget = Budget(text_bytes, bytes_per_character, characters, minutes, speed)
     shape = choose_shape(budget)
     vocab_size = choose_vocab_size(budget, shape.most_ids)
-    per_update = shape.tokens * bytes_per_token(vocab_size)  # bytes of text
+    per_token = bytes_per_token(vocab_size) if vocab_size else bytes_per_character
+    per_update = shape.tokens * per_token  # bytes of text
     affordable = count_affordable_updates(budget, shape, vocab_size)
     most = most_epochs(budget.training_bytes, vocab_size)
     per_epoch = budget.training_bytes / per_update
@@ -155,7 +174,13 @@ def choose_sizes(
     epochs = updates / per_epoch
     evaluation = min(val_bytes, VAL_FRACTION * text_bytes) / SCORED_PER_TRAINED / per_update  # in updates
     every = max(1, int(updates / (count_evaluations(updates, epochs, evaluation) + 0.5)))  # none just before the last
-    decays_more = vocab_size > 0 and epochs >= MORE_WEIGHT_DECAY_FROM  # it does not help characters
+    if vocab_size:
+        teacher, dropouts, reached = 0.0, DROPOUTS, epochs / most
+        decays_more = epochs >= MORE_WEIGHT_DECAY_FROM
+    else:
+        per_id = budget.training_bytes / bytes_per_character / budget.characters
+        teacher = next(weight for least, weight in TEACHERS if per_id >= least) if epochs >= TEACHER_FROM else 0.0
+        dropouts, reached, decays_more = TAUGHT_DROPOUTS, epochs, teacher > 0.0
     return {
         "data.val_max_bytes": val_bytes,
         "tokenizer.kind": "bpe" if vocab_size else "char",
@@ -165,11 +190,12 @@ def choose_sizes(
         "model.n_embd": shape.n_embd,
         "model.block_size": shape.block_size,
         "model.init": "previous" if vocab_size and updates >= PREVIOUS_TOKEN_FROM else "zero",
-        "model.dropout": next(p for least, p in DROPOUTS if epochs / most >= least),
+        "model.dropout": next(p for least, p in dropouts if reached >= least),
         "train.max_minutes": minutes if updates == affordable else float(f"{minutes * updates / affordable:.2g}"),
         "train.batch_size": shape.batch_size,
         "train.warmup_steps": min(max(5, min(100, round(updates / 20))), int(updates / 4)),
         "train.weight_decay": MORE_WEIGHT_DECAY if decays_more else TrainSection().weight_decay,
+        "train.ngram_teacher": teacher,
         "eval.batch_size": shape.batch_size,  # so that evaluation takes no more memory than training
         "eval.every": every,
         "save.every": every,
@@ -178,7 +204,8 @@ def choose_sizes(
 
 def count_affordable_updates(budget: Budget, shape: Shape, vocab_size: int) -> float:
     """Count the updates that fit into the time. ConfigError for too few."""
-    scored_ids = (None if budget.on_gpu else default_sample_size(shape.model, vocab_size)) or vocab_size or CHARACTERS
+    n_ids = vocab_size or budget.characters
+    scored_ids = (None if budget.on_gpu else default_sample_size(shape.model, n_ids)) or n_ids
     affordable = budget.count_updates(shape.update_flops(scored_ids))
     if affordable < MIN_UPDATES:
         raise ConfigError(
@@ -213,8 +240,7 @@ def choose_vocab_size(budget: Budget, most_ids: int) -> int:
 
     BPE learns faster. But it has fewer tokens, which are known by heart sooner: characters overtake it on a short text.
     """
-    shortest, longest = CHARACTERS_TEXTS
-    if budget.flops >= CHARACTERS_FROM and shortest <= budget.text_bytes < longest:
+    if any(budget.text_bytes < longest and budget.flops >= least for longest, least in CHARACTERS_FROM):
         return 0
     n_bytes = budget.training_bytes
     suitable = (v for v in VOCAB_SIZES if v <= most_ids)
@@ -222,8 +248,8 @@ def choose_vocab_size(budget: Budget, most_ids: int) -> int:
 
 
 def bytes_per_token(vocab_size: int) -> float:
-    """Return the bytes per token of BPE: half a byte more with each doubling. 0 stands for characters."""
-    return 2.04 + 0.53 * math.log2(vocab_size / 512) if vocab_size else 1.0
+    """Return the bytes per token of BPE: half a byte more with each doubling."""
+    return 2.04 + 0.53 * math.log2(vocab_size / 512)
 
 
 def most_epochs(training_bytes: float, vocab_size: int) -> float:
@@ -278,7 +304,8 @@ def describe_sizes(cfg: RunConfig) -> str:
     tokens = f"BPE of {cfg.tokenizer.bpe_vocab_size:,} ids" if cfg.tokenizer.kind == "bpe" else cfg.tokenizer.kind
     if cfg.tokenizer.from_ is not None:
         tokens = f"tokenizer of {cfg.tokenizer.from_}"
+    taught = f", an n-gram teacher with a weight of {train.ngram_teacher:g}" if train.ngram_teacher else ""
     return (
         f"{tokens}, {counted(model.n_layer, 'layer')} of width {model.n_embd}, context {model.block_size}, dropout "
-        f"{model.dropout:g}, {counted(train.batch_size, 'sequence')} per update"
+        f"{model.dropout:g}, {counted(train.batch_size, 'sequence')} per update{taught}"
     )

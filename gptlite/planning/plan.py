@@ -175,9 +175,9 @@ def plan_run(
 
 
 def warn_about_epochs(cfg: RunConfig, estimate: Estimate) -> Iterator[str]:
-    """Warn about reading the text too often, unless `patience` ends training."""
-    epochs = estimate.text.epochs
-    if epochs is None or epochs <= MAX_EPOCHS or cfg.train.patience is not None:
+    """Warn about reading the text too often, unless `patience` ends training or a teacher shares the loss."""
+    epochs, train = estimate.text.epochs, cfg.train
+    if epochs is None or epochs <= MAX_EPOCHS or train.patience is not None or train.ngram_teacher > 0.0:
         return
     clock = cfg.train.max_minutes is not None
     length = f"max_minutes={cfg.train.max_minutes:g}" if clock else f"max_steps={cfg.train.updates}"

@@ -37,7 +37,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class NgramTeacher:
-    """Draws tokens for the positions of a text (N,) of V ids. It holds about 100 bytes for each token."""
+    """Draws tokens for the positions of a text (N,) of V ids. It holds about 120 bytes for each token."""
 
     def __init__(self, ids: Ints, vocab_size: int) -> None:
         self._vocab_size = vocab_size

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 SPEED, MINUTES, CHOSEN_MINUTES = "speed_class", "minutes", "chosen_minutes"  # in run.json
 LENGTH = "train.max_minutes"
+ASCII = bytes(range(32, 127)).decode()  # for a text that is not there yet
+SAMPLED_BYTES = 500_000  # about as many are read to count characters
 DEFAULT_MINUTES = 3.0  # for a text of the user's own, where nothing else is said
 
 
@@ -89,8 +92,17 @@ class Configs:
             return asked
         minutes = self.minutes_for(asked)
         text_bytes, speed, train = count_bytes(asked), self.speed.value, asked.train
+        sample = sample_text(asked) or ASCII
         with self.naming_option(minutes):
-            sizes = choose_sizes(text_bytes, minutes, speed, max_steps=train.max_steps, epochs=train.epochs)
+            sizes = choose_sizes(
+                text_bytes,
+                minutes,
+                speed,
+                bytes_per_character=len(sample.encode()) / len(sample),
+                characters=len(set(sample)),
+                max_steps=train.max_steps,
+                epochs=train.epochs,
+            )
         return self._fitted(asked, sizes)
 
     def with_sizes_of(self, run: Run, asked: RunConfig) -> RunConfig:
@@ -160,3 +172,18 @@ class Configs:
 def count_bytes(cfg: RunConfig) -> int:
     """Count the bytes of the text, without that of data.val_source."""
     return sum(each.count_bytes() for each in open_sources(cfg.data) if not each.is_for_validation)
+
+
+def sample_text(cfg: RunConfig) -> str:
+    """Return the beginning of the text, by which its characters are judged: "" of one that is not fetched yet.
+
+    DataError where it cannot be read.
+    """
+    read = bytearray()
+    there = (source for source in open_sources(cfg.data) if source.card is None or source.files[0].exists())
+    documents = (document for source in there for document in source.documents())
+    for piece in itertools.chain.from_iterable(document.pieces for document in documents):
+        read += piece
+        if len(read) >= SAMPLED_BYTES:
+            break
+    return read.decode()

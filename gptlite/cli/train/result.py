@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gptlite.training.session import Outcome
 
 SAMPLED_TOKENS, SAMPLED_CHARACTERS = 200, 300  # at most
-MOSTLY, SEARCHED = 0.5, 50_000_000  # of a sample, copied; bytes of training text that are searched for it in a second
+SEARCHED = 50_000_000  # bytes of training text that are searched for a sample in a second
 
 
 def print_result(outcome: Outcome, *, quiet: bool) -> None:
@@ -73,7 +73,6 @@ def show_samples(outcome: Outcome) -> list[str]:
     text = load(outcome.run.path).generate(prompt, max_new_tokens=SAMPLED_TOKENS)[:SAMPLED_CHARACTERS]
     lines = ["", "before training:", indent(samples[0][1], "  "), "now:", indent(text, "  ")]
     if outcome.prepared.manifest.train.bytes <= SEARCHED:
-        copied = find_copied([text], outcome.prepared)
-        if copied.share >= MOSTLY:
-            lines.append(f"{copied.share:.0%} of this sample is copied word for word from the training text")
+        share = find_copied([text], outcome.prepared).share
+        lines.append(f"{share:.0%} of this sample is copied word for word from the training text")
     return lines
