@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gptlite.config.rules import DROPOUT_PLACES
-from gptlite.config.schema import DataSection, ModelSection, RunConfig
+from gptlite.config.schema import DataSection, ModelSection
 from gptlite.config.training import TrainSection
 from gptlite.config.yaml import Value
 from gptlite.errors import ConfigError, DataError
@@ -144,14 +144,15 @@ def choose_sizes(
     *,
     bytes_per_character: float = 1.0,
     characters: int = 100,
+    kind: str | None = None,
     max_steps: int | None = None,
     epochs: float | None = None,
 ) -> dict[str, Value]:
     """Choose values by "section.key" for a text, the minutes to train, and the speed class of the machine in GFLOP/s.
 
     The minutes among them are fewer than those that there are if the text is learned by heart before. characters: how
-    many different ones the text has. max_steps or epochs: what ends the training instead of the clock; the model is
-    still that for the minutes.
+    many different ones the text has. kind: of tokenizer, if it is given. max_steps or epochs: what ends the training
+    instead of the clock; the model is still that for the minutes.
     DataError for a text that is too short for any model, ConfigError for minutes that end before anything is learned.
 
     >>> sizes = choose_sizes(1_000_000, 3.0, 64)
@@ -161,7 +162,7 @@ def choose_sizes(
     check_text(text_bytes)
     budget = Budget(text_bytes, bytes_per_character, characters, minutes, speed)
     shape = choose_shape(budget)
-    vocab_size = choose_vocab_size(budget, shape.most_ids)
+    vocab_size = 0 if kind == "char" else choose_vocab_size(budget, shape.most_ids, only_bpe=kind == "bpe")
     per_token = bytes_per_token(vocab_size) if vocab_size else bytes_per_character
     per_update = shape.tokens * per_token  # bytes of text
     affordable = count_affordable_updates(budget, shape, vocab_size)
@@ -174,13 +175,6 @@ def choose_sizes(
     epochs = updates / per_epoch
     evaluation = min(val_bytes, VAL_FRACTION * text_bytes) / SCORED_PER_TRAINED / per_update  # in updates
     every = max(1, int(updates / (count_evaluations(updates, epochs, evaluation) + 0.5)))  # none just before the last
-    if vocab_size:
-        teacher, dropouts, reached = 0.0, DROPOUTS, epochs / most
-        decays_more = epochs >= MORE_WEIGHT_DECAY_FROM
-    else:
-        per_id = budget.training_bytes / bytes_per_character / budget.characters
-        teacher = next(weight for least, weight in TEACHERS if per_id >= least) if epochs >= TEACHER_FROM else 0.0
-        dropouts, reached, decays_more = TAUGHT_DROPOUTS, epochs, teacher > 0.0
     return {
         "data.val_max_bytes": val_bytes,
         "tokenizer.kind": "bpe" if vocab_size else "char",
@@ -190,15 +184,29 @@ def choose_sizes(
         "model.n_embd": shape.n_embd,
         "model.block_size": shape.block_size,
         "model.init": "previous" if vocab_size and updates >= PREVIOUS_TOKEN_FROM else "zero",
-        "model.dropout": next(p for least, p in dropouts if reached >= least),
         "train.max_minutes": minutes if updates == affordable else float(f"{minutes * updates / affordable:.2g}"),
         "train.batch_size": shape.batch_size,
         "train.warmup_steps": min(max(5, min(100, round(updates / 20))), int(updates / 4)),
-        "train.weight_decay": MORE_WEIGHT_DECAY if decays_more else TrainSection().weight_decay,
-        "train.ngram_teacher": teacher,
+        **choose_regularization(budget, vocab_size, epochs, most),
         "eval.batch_size": shape.batch_size,  # so that evaluation takes no more memory than training
         "eval.every": every,
         "save.every": every,
+    }
+
+
+def choose_regularization(budget: Budget, vocab_size: int, epochs: float, most: float) -> dict[str, Value]:
+    """Choose what keeps a text that is read often from being learned by heart. most: epochs that make sense."""
+    if vocab_size:
+        teacher, dropouts, reached = 0.0, DROPOUTS, epochs / most
+        decays_more = epochs >= MORE_WEIGHT_DECAY_FROM
+    else:
+        per_id = budget.training_bytes / budget.bytes_per_character / budget.characters
+        teacher = next(weight for least, weight in TEACHERS if per_id >= least) if epochs >= TEACHER_FROM else 0.0
+        dropouts, reached, decays_more = TAUGHT_DROPOUTS, epochs, teacher > 0.0
+    return {
+        "model.dropout": next(p for least, p in dropouts if reached >= least),
+        "train.weight_decay": MORE_WEIGHT_DECAY if decays_more else TrainSection().weight_decay,
+        "train.ngram_teacher": teacher,
     }
 
 
@@ -235,16 +243,18 @@ def head_size(width: int) -> int:
     return 64 if width >= 256 else 32
 
 
-def choose_vocab_size(budget: Budget, most_ids: int) -> int:
+def choose_vocab_size(budget: Budget, most_ids: int, *, only_bpe: bool = False) -> int:
     """Choose the largest vocabulary of BPE, up to `most_ids`, whose ids occur often enough; 0 for characters.
 
     BPE learns faster. But it has fewer tokens, which are known by heart sooner: characters overtake it on a short text.
     """
-    if any(budget.text_bytes < longest and budget.flops >= least for longest, least in CHARACTERS_FROM):
+    has_time = any(budget.text_bytes < longest and budget.flops >= least for longest, least in CHARACTERS_FROM)
+    if has_time and not only_bpe:
         return 0
     n_bytes = budget.training_bytes
     suitable = (v for v in VOCAB_SIZES if v <= most_ids)
-    return next((v for v in suitable if n_bytes / bytes_per_token(v) >= TOKENS_PER_ID * v), 0)
+    found = (v for v in suitable if n_bytes / bytes_per_token(v) >= TOKENS_PER_ID * v)
+    return next(found, VOCAB_SIZES[-1] if only_bpe else 0)
 
 
 def bytes_per_token(vocab_size: int) -> float:
@@ -296,16 +306,3 @@ def fit_to(sizes: Mapping[str, Any], given: Mapping[str, Value]) -> dict[str, Va
     if isinstance(micro, int) and "train.batch_size" in fitted:
         fitted["train.batch_size"] = micro * math.ceil(sizes["train.batch_size"] / micro)
     return fitted
-
-
-def describe_sizes(cfg: RunConfig) -> str:
-    """Return the sizes of a config on one line."""
-    model, train = cfg.model, cfg.train
-    tokens = f"BPE of {cfg.tokenizer.bpe_vocab_size:,} ids" if cfg.tokenizer.kind == "bpe" else cfg.tokenizer.kind
-    if cfg.tokenizer.from_ is not None:
-        tokens = f"tokenizer of {cfg.tokenizer.from_}"
-    taught = f", an n-gram teacher with a weight of {train.ngram_teacher:g}" if train.ngram_teacher else ""
-    return (
-        f"{tokens}, {counted(model.n_layer, 'layer')} of width {model.n_embd}, context {model.block_size}, dropout "
-        f"{model.dropout:g}, {counted(train.batch_size, 'sequence')} per update{taught}"
-    )

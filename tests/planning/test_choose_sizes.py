@@ -129,6 +129,12 @@ def test_epochs_are_of_characters_however_many_bytes_they_have():
     )  # as many characters; a text of three times the bytes is read more often
 
 
+def test_a_tokenizer_that_is_given_gets_its_own_sizes():
+    bpe, char = choose_sizes(40_000, 3.0, 256, kind="bpe"), choose_sizes(11_000_000, 3.0, 256, kind="char")
+    assert (bpe["tokenizer.vocab_size"], bpe["train.ngram_teacher"]) == (512, 0.0)
+    assert (char["tokenizer.vocab_size"], char["model.init"]) == (None, "zero")
+
+
 def test_a_large_alphabet_takes_longer():
     few, many = (choose_sizes(60_000, 600.0, 256, characters=n)["train.max_minutes"] for n in (100, 3000))
     assert many > 1.2 * few

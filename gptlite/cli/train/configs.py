@@ -17,8 +17,8 @@ from gptlite.config.schema import RunConfig
 from gptlite.config.yaml import Value
 from gptlite.data.preparing.fingerprint import clean_name, open_sources, plain_name
 from gptlite.errors import located
-from gptlite.formatting import Say
-from gptlite.planning.choose_sizes import CHOSEN, SPEED_VARIABLE, check_text, choose_sizes, describe_sizes, fit_to
+from gptlite.formatting import Say, counted
+from gptlite.planning.choose_sizes import CHOSEN, SPEED_VARIABLE, check_text, choose_sizes, fit_to
 from gptlite.runs.run import Run
 from gptlite.training.reconcile import saved_config
 
@@ -100,6 +100,7 @@ class Configs:
                 speed,
                 bytes_per_character=len(sample.encode()) / len(sample),
                 characters=len(set(sample)),
+                kind=asked.tokenizer.kind if "tokenizer.kind" in asked.given() else None,
                 max_steps=train.max_steps,
                 epochs=train.epochs,
             )
@@ -187,3 +188,16 @@ def sample_text(cfg: RunConfig) -> str:
         if len(read) >= SAMPLED_BYTES:
             break
     return read.decode()
+
+
+def describe_sizes(cfg: RunConfig) -> str:
+    """Return the sizes of a config on one line."""
+    model, train = cfg.model, cfg.train
+    tokens = f"BPE of {cfg.tokenizer.bpe_vocab_size:,} ids" if cfg.tokenizer.kind == "bpe" else cfg.tokenizer.kind
+    if cfg.tokenizer.from_ is not None:
+        tokens = f"tokenizer of {cfg.tokenizer.from_}"
+    taught = f", an n-gram teacher with a weight of {train.ngram_teacher:g}" if train.ngram_teacher else ""
+    return (
+        f"{tokens}, {counted(model.n_layer, 'layer')} of width {model.n_embd}, context {model.block_size}, dropout "
+        f"{model.dropout:g}, {counted(train.batch_size, 'sequence')} per update{taught}"
+    )
