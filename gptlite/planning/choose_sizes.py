@@ -7,11 +7,8 @@ speed of the machine. Every figure here comes from the measurements in docs/deci
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from gptlite.config.rules import DROPOUT_PLACES
 from gptlite.config.schema import DataSection, ModelSection
 from gptlite.config.training import TrainSection
 from gptlite.config.yaml import Value
@@ -67,6 +64,14 @@ class Shape:
     def tokens(self) -> int:
         """Tokens of an update."""
         return self.block_size * self.batch_size
+
+    @property
+    def values(self) -> dict[str, Value]:
+        """Return what it says by "section.key". Evaluation takes no more memory than training."""
+        heads = self.n_embd // head_size(self.n_embd)
+        model = {"n_layer": self.n_layer, "n_head": heads, "n_embd": self.n_embd, "block_size": self.block_size}
+        batch: dict[str, Value] = {"train.batch_size": self.batch_size, "eval.batch_size": self.batch_size}
+        return {**{f"model.{key}": value for key, value in model.items()}, **batch}
 
     @property
     def model(self) -> ModelSection:
@@ -179,16 +184,11 @@ def choose_sizes(
         "data.val_max_bytes": val_bytes,
         "tokenizer.kind": "bpe" if vocab_size else "char",
         "tokenizer.vocab_size": vocab_size or None,
-        "model.n_layer": shape.n_layer,
-        "model.n_head": shape.n_embd // head_size(shape.n_embd),
-        "model.n_embd": shape.n_embd,
-        "model.block_size": shape.block_size,
+        **shape.values,
         "model.init": "previous" if vocab_size and updates >= PREVIOUS_TOKEN_FROM else "zero",
         "train.max_minutes": minutes if updates == affordable else float(f"{minutes * updates / affordable:.2g}"),
-        "train.batch_size": shape.batch_size,
         "train.warmup_steps": min(max(5, min(100, round(updates / 20))), int(updates / 4)),
         **choose_regularization(budget, vocab_size, epochs, most),
-        "eval.batch_size": shape.batch_size,  # so that evaluation takes no more memory than training
         "eval.every": every,
         "save.every": every,
     }
@@ -283,26 +283,3 @@ def count_evaluations(updates: float, epochs: float, evaluation: float) -> int:
     """
     in_time = min(10, int(EVALUATION_SHARE * updates / evaluation))
     return max(1, in_time, math.ceil(epochs / EPOCHS_PER_EVALUATION - 0.5))
-
-
-def fit_to(sizes: Mapping[str, Any], given: Mapping[str, Value]) -> dict[str, Value]:
-    """Return the sizes without what was given, and those that depend on it made to agree with it."""
-    by_count = given.get("train.max_steps") or given.get("train.epochs") or given.get("train.max_minutes", 1) is None
-    has_tokenizer = given.get("tokenizer.from") is not None
-    settled = {  # by what was given, as the rules between keys have it
-        ("train.max_minutes", "eval.every", "save.every"): by_count,  # they follow from the clock
-        ("data.val_max_bytes",): given.get("data.val_source") is not None,  # all of it is used
-        ("tokenizer.kind",): has_tokenizer or given.get("tokenizer.vocab_size") is not None,  # only bpe has a size
-        ("tokenizer.vocab_size",): has_tokenizer or given.get("tokenizer.kind", "bpe") != "bpe",
-        ("model.dropout",): all(given.get(f"model.{place}") is not None for place in DROPOUT_PLACES),
-    }
-    without = {*given, *(key for keys, is_settled in settled.items() if is_settled for key in keys)}
-    fitted = {key: value for key, value in sizes.items() if key not in without}
-    width, heads, micro = (given.get(key) for key in ("model.n_embd", "model.n_head", "train.micro_batch_size"))
-    if isinstance(width, int) and heads is None:
-        fitted["model.n_head"] = max(n for n in range(1, max(1, width // head_size(width)) + 1) if width % n == 0)
-    if isinstance(heads, int) and width is None:
-        fitted["model.n_embd"] = heads * math.ceil(sizes["model.n_embd"] / heads)
-    if isinstance(micro, int) and "train.batch_size" in fitted:
-        fitted["train.batch_size"] = micro * math.ceil(sizes["train.batch_size"] / micro)
-    return fitted

@@ -6,10 +6,11 @@ import itertools
 
 import pytest
 
+from gptlite.cli.train.configs import fit_to
 from gptlite.config.schema import RunConfig
 from gptlite.errors import ConfigError, DataError
 from gptlite.model.sizes import count_hidden
-from gptlite.planning.choose_sizes import CHOSEN, Budget, Shape, choose_sizes, fit_to
+from gptlite.planning.choose_sizes import CHOSEN, Budget, Shape, choose_sizes
 
 TEXTS = (1000, 5000, 40_000, 200_000, 1_100_000, 11_000_000, 10**9, 10**12)
 MINUTES = (0.25, 1.0, 3.0, 10.0, 60.0, 1e4)

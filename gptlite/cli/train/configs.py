@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -13,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 from gptlite.cli.options import build_overrides, find_config_file
 from gptlite.compute.choice import Choice
 from gptlite.config.loading import Override, load_config
+from gptlite.config.rules import DROPOUT_PLACES
 from gptlite.config.schema import RunConfig
 from gptlite.config.yaml import Value
 from gptlite.data.preparing.fingerprint import clean_name, open_sources, plain_name
 from gptlite.errors import located
 from gptlite.formatting import Say, counted
-from gptlite.planning.choose_sizes import CHOSEN, SPEED_VARIABLE, check_text, choose_sizes, fit_to
+from gptlite.planning.choose_sizes import CHOSEN, SPEED_VARIABLE, check_text, choose_sizes, head_size
 from gptlite.runs.run import Run
 from gptlite.training.reconcile import saved_config
 
@@ -201,3 +203,26 @@ def describe_sizes(cfg: RunConfig) -> str:
         f"{tokens}, {counted(model.n_layer, 'layer')} of width {model.n_embd}, context {model.block_size}, dropout "
         f"{model.dropout:g}, {counted(train.batch_size, 'sequence')} per update{taught}"
     )
+
+
+def fit_to(sizes: Mapping[str, Any], given: Mapping[str, Value]) -> dict[str, Value]:
+    """Return the sizes without what was given, and those that depend on it made to agree with it."""
+    by_count = given.get("train.max_steps") or given.get("train.epochs") or given.get("train.max_minutes", 1) is None
+    has_tokenizer = given.get("tokenizer.from") is not None
+    settled = {  # by what was given, as the rules between keys have it
+        ("train.max_minutes", "eval.every", "save.every"): by_count,  # they follow from the clock
+        ("data.val_max_bytes",): given.get("data.val_source") is not None,  # all of it is used
+        ("tokenizer.kind",): has_tokenizer or given.get("tokenizer.vocab_size") is not None,  # only bpe has a size
+        ("tokenizer.vocab_size",): has_tokenizer or given.get("tokenizer.kind", "bpe") != "bpe",
+        ("model.dropout",): all(given.get(f"model.{place}") is not None for place in DROPOUT_PLACES),
+    }
+    without = {*given, *(key for keys, is_settled in settled.items() if is_settled for key in keys)}
+    fitted = {key: value for key, value in sizes.items() if key not in without}
+    width, heads, micro = (given.get(key) for key in ("model.n_embd", "model.n_head", "train.micro_batch_size"))
+    if isinstance(width, int) and heads is None:
+        fitted["model.n_head"] = max(n for n in range(1, max(1, width // head_size(width)) + 1) if width % n == 0)
+    if isinstance(heads, int) and width is None:
+        fitted["model.n_embd"] = heads * math.ceil(sizes["model.n_embd"] / heads)
+    if isinstance(micro, int) and "train.batch_size" in fitted:
+        fitted["train.batch_size"] = micro * math.ceil(sizes["train.batch_size"] / micro)
+    return fitted
