@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -96,6 +97,9 @@ def peak_bytes(device: torch.device) -> int:
     """Return the most bytes held at a time so far: on a GPU by tensors, else by the process."""
     if device.type == "cuda":
         return int(torch.cuda.max_memory_allocated(device))
+    status = Path("/proc/self/status")
+    if status.is_file():  # where ru_maxrss begins with what the process held that started this one
+        return 1024 * int(re.findall(r"VmHWM:\s*(\d+)", status.read_text())[0])
     import resource  # there is none on Windows, where nothing trains
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

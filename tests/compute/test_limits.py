@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -133,3 +135,13 @@ def test_what_is_held_and_the_most_that_was_are_those_of_the_system():
     resident, peak = (int(status[name].removesuffix("kB")) * 1024 for name in ("VmRSS", "VmHWM"))
     assert resident_bytes() == pytest.approx(resident, rel=0.05)
     assert peak_bytes(torch.device("cpu")) == pytest.approx(peak, rel=0.05)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_the_peak_is_not_that_of_the_process_that_started_this_one() -> None:
+    child = "import torch; from gptlite.compute.device import peak_bytes; print(peak_bytes(torch.device('cpu')))"
+    parent = (
+        f"import subprocess, sys; held = b'x' * 10**9; subprocess.run([sys.executable, '-c', {child!r}], check=True)"
+    )
+    printed = subprocess.run([sys.executable, "-c", parent], check=True, capture_output=True).stdout
+    assert 0 < int(printed) < 7 * 10**8

@@ -98,7 +98,7 @@ def test_the_runtime_itself_says_how_long_it_spins(tmp_path, program, spins):
     shown = run(tmp_path, *program).stderr
     (spin,) = re.findall(r"GOMP_SPINCOUNT = '(\d+)'", shown)
     assert spin in spins
-    expected = "default: torch was loaded before" if spin == "300000" else f"GOMP_SPINCOUNT={spin}"
+    expected = "default: torch was imported before" if spin == "300000" else f"GOMP_SPINCOUNT={spin}"
     assert waiting_in(tmp_path / "runs/nano/run.json").startswith(expected)
 
 
