@@ -195,7 +195,7 @@ def choose_sizes(
 
 
 def choose_regularization(budget: Budget, vocab_size: int, epochs: float, most: float) -> dict[str, Value]:
-    """Choose what keeps a text that is read often from being learned by heart. most: epochs that make sense."""
+    """Choose what keeps a text from being learned by heart. most: the epochs after which it is, all the same."""
     if vocab_size:
         teacher, dropouts, reached = 0.0, DROPOUTS, epochs / most
         decays_more = epochs >= MORE_WEIGHT_DECAY_FROM

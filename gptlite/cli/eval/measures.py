@@ -11,13 +11,8 @@ from gptlite.cli.terminal import NO_MASK, format_table, on_one_line
 from gptlite.errors import located
 from gptlite.formatting import abbreviated, counted
 
-BASELINES = {
-    "ppmd": "PPMd",
-    "xz": "xz -9",
-    "gzip": "gzip -9",
-    "bigram": "bigram",
-    "unigram": "unigram",
-}  # on most texts, best first
+# On most texts, best first.
+BASELINES = {"ppmd": "PPMd", "xz": "xz -9", "gzip": "gzip -9", "bigram": "bigram", "unigram": "unigram"}
 COMPRESSORS = ("ppmd", "xz", "gzip")
 COLUMNS: Mapping[str, tuple[str, Callable[[Any], str]]] = {  # the entry of a row, and how it is written
     "": ("label", str),
