@@ -101,6 +101,11 @@ class Dist:
         if self.world_size > 1:
             tdist.barrier()
 
-    def close(self) -> None:
-        if self.world_size > 1:
-            tdist.destroy_process_group()
+
+def leave_group() -> None:
+    """Leave the group of the run's processes, if this one has joined. Call it after an error, too.
+
+    Otherwise Python's exit can be aborted: gloo's threads still hold tensors then.
+    """
+    if tdist.is_initialized():
+        tdist.destroy_process_group()

@@ -76,20 +76,26 @@ def open_session(request: Request, listener: Listener | None = None) -> Iterator
     ConfigError where the config asked for contradicts that of the run that is continued.
     """
     listener, run = listener or SilentListener(), request.run
-    if run is None:
-        cfg, prepared, facts = prepare_new(request, listener)
-        # imports torch: only after everything that does not need it has been checked
-        from gptlite.training.session import open_new
+    try:
+        if run is None:
+            cfg, prepared, facts = prepare_new(request, listener)
+            # imports torch: only after everything that does not need it has been checked
+            from gptlite.training.session import open_new
 
-        create = partial(Run.create, request.folder, request.name, request.base)
-        with open_new(cfg, prepared, create, facts, listener) as session:
-            yield session
-        return
-    with run.lock() if is_main() else nullcontext():
-        cfg, prepared = find_inputs(run, request, listener)
-        from gptlite.training.session import open_restored
+            create = partial(Run.create, request.folder, request.name, request.base)
+            with open_new(cfg, prepared, create, facts, listener) as session:
+                yield session
+        else:
+            with run.lock() if is_main() else nullcontext():
+                cfg, prepared = find_inputs(run, request, listener)
+                from gptlite.training.session import open_restored
 
-        yield open_restored(cfg, prepared, run, listener)
+                yield open_restored(cfg, prepared, run, listener)
+    finally:
+        if world_size() > 1:
+            from gptlite.compute.distributed import leave_group
+
+            leave_group()
 
 
 def dry_run(request: Request, listener: Listener | None = None) -> DryRun:

@@ -82,7 +82,6 @@ class Session:
         if is_main:
             best = {"best_step": state.best_step, "best_bits_per_byte": state.best_bits_per_byte}
             run.finish({"step": state.step, **best})
-        trainer.dist.close()
         return Outcome(run, self.prepared, state)
 
 
