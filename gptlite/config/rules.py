@@ -80,8 +80,9 @@ def data_rules(values: Values) -> Broken:
 
 def tokenizer_rules(values: Values) -> Broken:
     """Yield what is wrong between keys of section tokenizer."""
-    if values["vocab_size"] is not None and values["kind"] != "bpe":
-        yield from requires("tokenizer.vocab_size", "kind=bpe", ", which determines its own size", values)
+    for key, what in (("vocab_size", "size"), ("pattern", "pieces")):
+        if values[key] is not None and values["kind"] != "bpe":
+            yield from requires(f"tokenizer.{key}", "kind=bpe", f", which determines its own {what}", values)
 
 
 def model_rules(values: Values) -> Broken:
@@ -128,6 +129,8 @@ def train_rules(values: Values) -> Broken:
             yield from requires("train.adamw_lr", "optimizer=muon", ", which takes train.lr for all parameters", values)
         if values["momentum"] is not None:
             yield from requires("train.momentum", "optimizer=muon", ", which uses beta1 and beta2 instead", values)
+    if values["vocab_sample"] not in ("auto", None) and values["ngram_teacher"] > 0:
+        yield from requires("train.vocab_sample", "ngram_teacher=0", ", which is about all ids", values)
     yield from scheduled_sampling_rules(values)
 
 

@@ -42,6 +42,7 @@ from gptlite.config.values import (
 )
 from gptlite.config.yaml import DEFAULT_BPE_VOCAB_SIZE
 
+DEFAULT_BPE_PATTERN = "gptlite"
 MAX_BPE_VOCAB_SIZE = 1_000_000  # its trainer reserves memory for all of it; the largest known ones have 260,000
 
 
@@ -124,7 +125,7 @@ class TokenizerSection(Section):
     """The conversion of text to token ids."""
 
     rules = staticmethod(tokenizer_rules)
-    replaces = MappingProxyType({"from": ("kind", "vocab_size")})
+    replaces = MappingProxyType({"from": ("kind", "vocab_size", "pattern")})
 
     kind: Literal["char", "bpe", "gpt2", "cl100k_base", "o200k_base"] = key(
         "bpe", "char has one id per character, bpe is trained on the text, the others are pretrained"
@@ -132,15 +133,25 @@ class TokenizerSection(Section):
     vocab_size: Annotated[int, Field(ge=257, le=MAX_BPE_VOCAB_SIZE)] | None = key(
         None, f"vocabulary size of bpe, special token included; null means {DEFAULT_BPE_VOCAB_SIZE}"
     )
+    pattern: Literal["gptlite", "gpt2"] | None = key(
+        None,
+        "how bpe divides text into pieces, within which it merges: as gptlite or as GPT-2 does, which other programs "
+        f"know; null means {DEFAULT_BPE_PATTERN}",
+    )
 
     from_: TokenizerSource = key(
-        None, "a run, checkpoint or prepared text whose tokenizer is used; kind and vocab_size follow from it", "from"
+        None, "a run, checkpoint or prepared text whose tokenizer is used; the other keys follow from it", "from"
     )
 
     @property
     def bpe_vocab_size(self) -> int:
         """Vocabulary size to train a BPE tokenizer to."""
         return DEFAULT_BPE_VOCAB_SIZE if self.vocab_size is None else self.vocab_size
+
+    @property
+    def bpe_pattern(self) -> str:
+        """Name of the pattern of a BPE tokenizer."""
+        return self.pattern or DEFAULT_BPE_PATTERN
 
 
 class Dropout(NamedTuple):

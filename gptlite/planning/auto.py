@@ -257,6 +257,8 @@ def choose_adamw_lr(cfg: RunConfig, vocab_size: int) -> Choice:
 def choose_vocab_sample(cfg: RunConfig, vocab_size: int) -> Choice:
     """Choose a sample of a large vocabulary on a CPU, where its logits are most of the work. The device comes first."""
     wanted = cfg.train.vocab_sample
+    if wanted == "auto" and cfg.train.ngram_teacher > 0.0:
+        return Choice(None, "an n-gram teacher says what to expect of all of them")
     if wanted == "auto":
         size = default_sample_size(cfg.model, vocab_size) if cfg.run.device == "cpu" else None
         return Choice(size, f"{vocab_size:,} ids at width {cfg.model.n_embd} on {cfg.run.device}")

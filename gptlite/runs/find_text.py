@@ -8,7 +8,7 @@ from pathlib import Path
 from gptlite.config.keys import is_accepted
 from gptlite.config.loading import parse_config
 from gptlite.config.schema import RunConfig, TokenizerSection
-from gptlite.config.yaml import shown
+from gptlite.config.yaml import Value, shown
 from gptlite.data.dataset.prepared import TOKENIZER_FOLDER, Prepared
 from gptlite.errors import ConfigError, DataError, RunError, located
 from gptlite.formatting import Say, say_nothing
@@ -17,6 +17,7 @@ from gptlite.runs.find import find_valid
 from gptlite.runs.run import CONFIG, Run, runs_folder
 from gptlite.storage.sealed import MANIFEST
 from gptlite.tokenizers.base import load
+from gptlite.tokenizers.bpe import BpeTokenizer
 from gptlite.tokenizers.folder import META_FILE
 
 _KEY = "tokenizer.from"
@@ -47,8 +48,9 @@ def with_tokenizer(cfg: RunConfig, say: Say = say_nothing) -> RunConfig:
                     f"this is a kind of tokenizer, and no run. Use tokenizer.kind={asked} instead."
                 ) from None
             raise DataError(error.problems) from error
-        size = tokenizer.requested_vocab_size if tokenizer.kind == "bpe" else None
-        found = {"kind": tokenizer.kind, "vocab_size": size, "from": str(folder.absolute())}
+        found: dict[str, Value] = {"kind": tokenizer.kind, "from": str(folder.absolute())}
+        if isinstance(tokenizer, BpeTokenizer) and tokenizer.kind == "bpe":
+            found |= {"vocab_size": tokenizer.requested_vocab_size, "pattern": tokenizer.pattern_name}
         section = TokenizerSection.model_validate(found)
         check_given(cfg.tokenizer, section, asked)
     say(f"the tokenizer is that of {asked}: {tokenizer.kind}, {tokenizer.vocab_size:,} ids")
@@ -58,7 +60,7 @@ def with_tokenizer(cfg: RunConfig, say: Say = say_nothing) -> RunConfig:
 def check_given(asked: TokenizerSection, found: TokenizerSection, name: str) -> None:
     """Raise ConfigError for values that were given beside `tokenizer.from`, and are not those of its tokenizer."""
     problems = []
-    for key in ("kind", "vocab_size"):
+    for key in ("kind", "vocab_size", "pattern"):
         given, own = asked.given().get(key), getattr(found, key)
         if given is not None and given != own:
             problems.append(

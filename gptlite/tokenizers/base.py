@@ -20,7 +20,7 @@ from gptlite.errors import Problem, StorageError
 from gptlite.formatting import Say, say_nothing
 from gptlite.storage import files
 from gptlite.storage.sealed_json import read_sealed
-from gptlite.tokenizers.bpe import PATTERN, BpeTokenizer, train_bpe
+from gptlite.tokenizers.bpe import PATTERNS, BpeTokenizer, train_bpe
 from gptlite.tokenizers.char import CharTokenizer
 from gptlite.tokenizers.folder import END_OF_TEXT, META_FILE, not_a_tokenizer
 from gptlite.tokenizers.folder import Tokenizer as Tokenizer
@@ -58,7 +58,7 @@ def build(section: TokenizerSection, characters: str, train_texts: Texts, say: S
     if section.kind == "char":
         return CharTokenizer(characters)
     if section.kind == "bpe":
-        return train_bpe(train_texts(), section.bpe_vocab_size)
+        return train_bpe(train_texts(), section.bpe_vocab_size, PATTERNS[section.bpe_pattern])
     return load_named(section.kind, say)
 
 
@@ -71,7 +71,8 @@ def fingerprint_inputs(section: TokenizerSection) -> dict[str, Any]:
     elif section.kind == "bpe":
         # Another release may break ties between equally frequent pairs differently.
         trainer = f"tokenizers {importlib.metadata.version('tokenizers')}"
-        inputs |= {"vocab_size": section.bpe_vocab_size, "pattern": PATTERN, "trainer": trainer}
+        pattern = PATTERNS[section.bpe_pattern]
+        inputs |= {"vocab_size": section.bpe_vocab_size, "pattern": pattern, "trainer": trainer}
     return inputs
 
 

@@ -25,7 +25,7 @@ from gptlite.tokenizers.folder import END_OF_TEXT, Tokenizer, not_a_tokenizer
 if TYPE_CHECKING:
     import tiktoken
 
-PATTERN = "|".join(
+_OWN = "|".join(
     (
         # the end of "don't", "it's", "we'll", typed or typeset, but not the start of 'text' in quotes
         "['\u2019]" r"(?:[sdmt]|ll|re|ve)(?!\p{L})",
@@ -41,6 +41,10 @@ PATTERN = "|".join(
         r"\s",
     )
 )
+
+# Radford et al. 2019; llama.cpp calls it "gpt-2"
+_GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+PATTERNS = {"gptlite": _OWN, "gpt2": _GPT2}  # by the value of tokenizer.pattern
 
 # Places where a text can be cut: both halves have the ids of the whole. Our pattern and those of the named encodings
 # all begin a new piece there, and no piece before looks further ahead.
@@ -103,7 +107,7 @@ class BpeTokenizer(Tokenizer):
         except ValueError as error:
             raise DataError(
                 f"the tokenizer {self.kind} cannot read a run of a million or more white-space characters. "
-                "Shorten it, or use tokenizer.kind=bpe."
+                "Shorten it, or use tokenizer.kind=bpe with tokenizer.pattern=gptlite."
             ) from error
 
     def last_cut(self, text: bytes) -> int:
@@ -112,6 +116,11 @@ class BpeTokenizer(Tokenizer):
     def known(self, text: str) -> str:
         """Return the text without lone surrogates, which have no bytes."""
         return text.encode("utf-8", "ignore").decode()
+
+    @property
+    def pattern_name(self) -> str | None:
+        """The value of tokenizer.pattern that asks for this pattern; None for that of another release."""
+        return next((name for name, pattern in PATTERNS.items() if pattern == self.pattern), None)
 
     @property
     def _encoding(self) -> tiktoken.Encoding:
@@ -158,7 +167,7 @@ def last_cut(text: bytes) -> int:
     return 0
 
 
-def train_bpe(texts: Iterable[str], vocab_size: int) -> BpeTokenizer:
+def train_bpe(texts: Iterable[str], vocab_size: int, pattern: str = _OWN) -> BpeTokenizer:
     """Train a BPE of at most `vocab_size` ids: 256 bytes, merges, end-of-text. Equal texts give equal ids.
 
     It has fewer ids if the text has too few pairs that occur twice.
@@ -167,7 +176,7 @@ def train_bpe(texts: Iterable[str], vocab_size: int) -> BpeTokenizer:
 
     assert vocab_size >= 257, "256 bytes and end-of-text"
     trained = Tokenizer(models.BPE())
-    pieces = pre_tokenizers.Split(Regex(PATTERN), "isolated")
+    pieces = pre_tokenizers.Split(Regex(pattern), "isolated")
     trained.pre_tokenizer = pre_tokenizers.Sequence(
         [pieces, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
     )
@@ -181,7 +190,7 @@ def train_bpe(texts: Iterable[str], vocab_size: int) -> BpeTokenizer:
     in_order = sorted(trained.get_vocab().items(), key=lambda item: item[1])
     merged = tuple(huggingface.to_bytes(token) for token, _ in in_order[256:])
     ranks = (*(bytes([byte]) for byte in range(256)), *merged)
-    return BpeTokenizer("bpe", PATTERN, ranks, len(ranks) + 1, vocab_size)
+    return BpeTokenizer("bpe", pattern, ranks, len(ranks) + 1, vocab_size)
 
 
 def _parse_ranks(written: str, path: Path) -> tuple[bytes, ...]:

@@ -52,7 +52,7 @@ def reconcile(saved: RunConfig, wanted: RunConfig, name: str) -> RunConfig:
         # `auto` asks for what the rules chose, which is what was saved
         if value == before[key] or (value == "auto" == defaults[key]):
             continue
-        if other_tokenizer and key in ("tokenizer.kind", "tokenizer.vocab_size"):
+        if other_tokenizer and key in ("tokenizer.kind", "tokenizer.vocab_size", "tokenizer.pattern"):
             continue  # they follow from tokenizer.from, which is refused
         if key.startswith(MAY_CHANGE):
             changes[key] = value

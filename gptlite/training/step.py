@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from gptlite.config.schema import RunConfig
@@ -20,6 +20,7 @@ from gptlite.model.gpt import nll_sum
 from gptlite.model.sampled_softmax import VocabSample, sampled_nll_sum
 from gptlite.seeds import mix, mix_arrays
 from gptlite.training.diagnostics import NO_DIAGNOSTICS, Diagnostics, layer_grad_norms, learning_rates
+from gptlite.training.ngram_teacher import NgramTeacher
 from gptlite.training.optim.build import set_lr
 from gptlite.training.trainer import Trainer
 
@@ -51,6 +52,7 @@ def lr_at(step: int, cfg: TrainSection, elapsed_fraction: float | None = None) -
 DROPOUT_STREAM = 4  # of the seed; scheduled sampling has another
 VOCAB_STREAM = 6
 TEACHER_STREAM = 7
+DRAWS = 4  # of the teacher for each target: with one, its gradient is noisier than that of the text
 
 
 @dataclass(frozen=True)
@@ -84,20 +86,29 @@ def vocab_sample_for(trainer: Trainer, step: int) -> VocabSample | None:
     return trainer.vocab_sampler.sample(mix(trainer.cfg.run.seed, VOCAB_STREAM, step), trainer.compute.device)
 
 
-def taught_targets(trainer: Trainer, step: int, first_row: int, n_rows: int) -> Tensor | None:
-    """Return a draw of the n-gram teacher for every target of these rows of batch `step`, (n_rows, T), if there is one.
+def taught_targets(trainer: Trainer, teacher: NgramTeacher, step: int, first_row: int, n_rows: int) -> Tensor:
+    """Return draws of the n-gram teacher for every target of these rows of batch `step`: (n_rows, T, DRAWS).
 
-    It is a pure function of (seed, step, row, position). The mean loss of many draws is the cross entropy with the
+    They are a pure function of (seed, step, row, position). The mean loss of many is the cross entropy with the
     teacher's distribution.
     """
-    if trainer.teacher is None:
-        return None
     T = trainer.cfg.model.block_size
     positions = trainer.batches.starts(step, first_row, n_rows)[:, None] + np.arange(1, T + 1)  # (n_rows, T)
-    targets = np.arange(first_row * T, (first_row + n_rows) * T, dtype=np.uint64)
-    numbers = mix_arrays(trainer.cfg.run.seed, TEACHER_STREAM, step, targets)
-    drawn = trainer.teacher.draw(positions.ravel(), numbers).reshape(n_rows, T)
+    places = np.arange(first_row * T * DRAWS, (first_row + n_rows) * T * DRAWS, dtype=np.uint64)
+    numbers = mix_arrays(trainer.cfg.run.seed, TEACHER_STREAM, step, places)
+    drawn = teacher.draw(np.repeat(positions.ravel(), DRAWS), numbers).reshape(n_rows, T, DRAWS)
     return torch.from_numpy(drawn).to(trainer.compute.device)
+
+
+def taught_nll_sum(logits: Tensor, targets: Tensor, taught: Tensor, weight: float) -> tuple[Tensor, Tensor]:
+    """Return the loss as `nll_sum` does, and with the weight of the teacher's draws: (B, T, V), (B, T), (B, T, DRAWS).
+
+    The second is the mean of both cross entropies, (1 - weight) with the text and `weight` with the teacher.
+    """
+    log_p = F.log_softmax(logits, dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
+    of_text = -log_p.gather(-1, targets[..., None]).sum()
+    of_teacher = -log_p.gather(-1, taught).sum() / DRAWS
+    return of_text, (1 - weight) * of_text + weight * of_teacher
 
 
 def accumulate_gradients(trainer: Trainer, step: int, replaced_fraction: float = 0.0) -> Tensor:
@@ -111,7 +122,7 @@ def accumulate_gradients(trainer: Trainer, step: int, replaced_fraction: float =
     rows = cfg.train.batch_size // dist.world_size  # of this process
     micro = cfg.train.micro_batch_size
     assert isinstance(micro, int), "resolve comes first"
-    sample, weight = vocab_sample_for(trainer, step), cfg.train.ngram_teacher
+    sample, teacher = vocab_sample_for(trainer, step), trainer.teacher
     total = torch.zeros((), device=compute.device)
     for micro_step in range(rows // micro):
         first_row = dist.rank * rows + micro_step * micro
@@ -122,15 +133,15 @@ def accumulate_gradients(trainer: Trainer, step: int, replaced_fraction: float =
             x = mixed_inputs(model, x, replaced_fraction, bits, compute)
         masks = dropout_masks_for(cfg, step, micro_step, dist.rank, compute.device)
         y = y.to(compute.device)
-        taught = taught_targets(trainer, step, first_row, micro)
         with compute.autocast():
             hidden = trainer.hidden(x, dropout_masks=masks)
-            if sample is None:
-                score = partial(nll_sum, model.head(hidden))
+            if teacher is not None:
+                taught = taught_targets(trainer, teacher, step, first_row, micro)
+                nll, objective = taught_nll_sum(model.head(hidden), y, taught, cfg.train.ngram_teacher)
+            elif sample is None:
+                nll = objective = nll_sum(model.head(hidden), y)
             else:
-                score = partial(sampled_nll_sum, hidden, model.head.weight, sample=sample)
-            nll = score(y)
-            objective = nll if taught is None else (1 - weight) * nll + weight * score(taught)
+                nll = objective = sampled_nll_sum(hidden, model.head.weight, y, sample)
         (objective / trainer.tokens_per_update).backward()  # type: ignore[no-untyped-call]
         total = total + nll.detach() / trainer.tokens_per_update
     return total

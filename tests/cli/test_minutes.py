@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from gptlite.cli.train.result import command_for_better
 from gptlite.config.loading import load_config
 from gptlite.planning.choose_sizes import choose_sizes
+from gptlite.runs.run import Run
+from gptlite.training.reconcile import saved_config
 
 QUICK = ["--minutes", "0.03", "--data", "story.txt", "--set", "run.threads=1"]
 
@@ -40,6 +44,16 @@ def test_what_the_user_gives_wins_and_the_rest_agrees_with_it(gptlite):
     assert found["tokenizer.vocab_size"] is None
     assert found["train.batch_size"] == 16
     assert (found["train.max_steps"], found["train.max_minutes"]) == (None, 0.03)
+
+
+def test_a_key_of_bpe_chooses_bpe_and_a_training_for_it(gptlite):
+    result = gptlite("train", *QUICK, "--set", "tokenizer.pattern=gpt2")
+    assert result.code == 0, result.err
+    expected = choose_sizes(Path("story.txt").stat().st_size, 0.03, 64, kind="bpe")
+    found = saved("story")
+    assert (found["tokenizer.kind"], found["tokenizer.pattern"]) == ("bpe", "gpt2")
+    assert found["tokenizer.vocab_size"] == expected["tokenizer.vocab_size"]
+    assert found["train.ngram_teacher"] == expected["train.ngram_teacher"] == 0.0
 
 
 def test_a_continued_run_keeps_its_sizes_on_a_machine_of_another_speed(gptlite, monkeypatch):
@@ -140,6 +154,28 @@ def test_where_the_text_ends_the_training_more_of_it_is_advised_and_not_more_tim
     assert re.search(r"training ends after 0\.0\d+ min, because after that it would only learn", result.err), result.err
     assert "training longer may pay" not in result.out
     assert "more text would make it better" in result.out or "overfitted" in result.out
+
+
+@pytest.mark.usefixtures("trained")
+def test_the_command_for_a_better_model_can_be_pasted(gptlite):
+    assert gptlite("train", *QUICK).code == 0
+    chosen, given = (Run(Path("runs", name)) for name in ("story", "nano"))
+    pasted = [
+        *command_for_better("time", chosen, saved_config(chosen)),
+        *command_for_better("time", given, saved_config(given)),
+        *command_for_better("sizes", given, saved_config(given)),
+    ]
+    assert pasted == [
+        "train --data story.txt --minutes 0.09",
+        "train --resume nano --set train.max_steps=18",
+        "train --data story.txt",
+    ]
+    for command in pasted[:2]:
+        assert gptlite(*shlex.split(command)).code == 0
+    (more,) = command_for_better("text", chosen, saved_config(chosen))
+    assert more == "train --data story.txt --data MORE_TEXT --minutes 0.03"
+    read_otherwise = saved_config(chosen).with_values({"data.encoding": "latin-1"})
+    assert command_for_better("time", chosen, read_otherwise) == command_for_better(None, chosen, read_otherwise) == []
 
 
 @pytest.mark.parametrize("where", ["book.txt", "books"])

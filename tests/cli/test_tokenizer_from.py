@@ -14,7 +14,7 @@ from gptlite.runs.run import Run
 from gptlite.tokenizers.base import Tokenizer, load
 
 FROM_NANO = ["train", "-c", "nano.yaml", "--data", "more.txt", "--set", "tokenizer.from=nano", "--name", "second"]
-BPE = ["--set", "tokenizer.kind=bpe", "--set", "tokenizer.vocab_size=270"]
+BPE = ["--set", "tokenizer.kind=bpe", "--set", "tokenizer.vocab_size=270", "--set", "tokenizer.pattern=gpt2"]
 
 
 @pytest.fixture(autouse=True)
@@ -70,7 +70,8 @@ def test_the_config_holds_what_followed_and_names_the_runs_own_copy(gptlite, kin
     assert made.code == 0
     assert "Give more text to get more" not in made.err  # than the merges that there are
     cfg, info = load_config(Path("runs/second/config.yaml")), Run(Path("runs/second")).info
-    assert (cfg.tokenizer.kind, cfg.tokenizer.vocab_size) == (kind, 270 if kind == "bpe" else None)
+    sizes = (270, "gpt2") if kind == "bpe" else (None, None)
+    assert (cfg.tokenizer.kind, cfg.tokenizer.vocab_size, cfg.tokenizer.pattern) == (kind, *sizes)
     assert cfg.tokenizer.from_ == info["prepared"] == str(next(Path("data/prepared").absolute().glob("more-*")))
     assert (info["tokenizer"], info["tokenizer_from"]) == (tokenizer_of("nano").fingerprint, "nano")
     assert Run(Path("runs/nano")).info["tokenizer"] == info["tokenizer"]
@@ -118,6 +119,7 @@ def test_another_run_of_the_same_name_is_not_taken_for_the_first(gptlite):
     [
         (["tokenizer.kind=bpe"], "=nano: tokenizer.kind is bpe, but in the tokenizer of nano it is char. "),
         (["tokenizer.vocab_size=300"], "tokenizer.vocab_size is 300, but in the tokenizer of nano it is null. "),
+        (["tokenizer.pattern=gpt2"], "tokenizer.pattern is gpt2, but in the tokenizer of nano it is null. "),
         (["tokenizer.from=nana"], "=nana: there is no run of this name in runs, and no such folder. Did you"),
         (["tokenizer.from=gpt2"], "=gpt2: this is a kind of tokenizer, and no run. Use --set tokenizer.kind=gpt2"),
         (["tokenizer.from=runs"], "error: runs: this is not the folder of a run, since it has no config.yaml."),

@@ -171,6 +171,8 @@ def test_a_batch_that_the_processes_cannot_share_is_refused():
 def test_a_sample_of_the_vocabulary_is_taken_where_it_is_large_on_a_cpu(wanted, device, vocab_size, expected):
     cfg = RunConfig().with_values({"train.vocab_sample": wanted, "run.device": device, "model.n_embd": 16})
     assert choose_vocab_sample(cfg, vocab_size) == expected
+    if wanted == "auto":
+        assert choose_vocab_sample(cfg.with_values({"train.ngram_teacher": 0.5}), vocab_size).value is None
 
 
 def test_a_sample_as_large_as_the_vocabulary_is_refused():

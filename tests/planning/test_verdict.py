@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gptlite.planning.verdict import compare, judge
+from gptlite.planning.verdict import Verdict, compare, explain, judge
 from gptlite.runs.summary import Evaluation
 
 
@@ -17,8 +17,9 @@ LARGE = 10**9  # tokens of validation text, which leave no noise
 
 
 def test_a_diary_that_is_learned_by_heart_overfits_from_its_best_step_on() -> None:
-    lines = judge(curve((25, 6.0, 2.5), (100, 24.0, 3.1), (203, 50.0, 5.15)), val_tokens=LARGE)
-    assert lines == [
+    verdict = judge(curve((25, 6.0, 2.5), (100, 24.0, 3.1), (203, 50.0, 5.15)), val_tokens=LARGE)
+    assert verdict.better == "sizes"
+    assert list(verdict.lines) == [
         "overfitted: the score rose by 106% in the 178 steps since step 25. More text, a larger model.dropout or fewer "
         "steps help.",
         "checkpoint best, which `sample` and `eval` use, is that of step 25; latest is for training on",
@@ -27,26 +28,30 @@ def test_a_diary_that_is_learned_by_heart_overfits_from_its_best_step_on() -> No
 
 def test_a_score_that_still_falls_is_said_with_how_much() -> None:
     in_seconds = "the score still fell by 5.0% in the last 30 s: training longer may pay"
-    assert judge(curve((10, 30.0, 3.0), (20, 60.0, 2.0), (30, 90.0, 1.9)), val_tokens=LARGE) == [in_seconds]
+    falls = curve((10, 30.0, 3.0), (20, 60.0, 2.0), (30, 90.0, 1.9))
+    assert judge(falls, val_tokens=LARGE) == Verdict((in_seconds,), "time")
     per_minute = "the score still fell by 2.5% per minute at the end: training longer may pay"
-    assert judge(curve((10, 30.0, 3.0), (20, 60.0, 2.0), (30, 180.0, 1.9)), val_tokens=LARGE) == [per_minute]
+    falls = curve((10, 30.0, 3.0), (20, 60.0, 2.0), (30, 180.0, 1.9))
+    assert judge(falls, val_tokens=LARGE) == Verdict((per_minute,), "time")
 
 
 def test_a_fall_within_the_noise_of_the_validation_text_is_none() -> None:
     falls = curve((10, 30.0, 3.0), (20, 60.0, 2.0), (30, 90.0, 1.99))  # by 0.5 %
-    assert judge(falls, val_tokens=2_000) == []  # 1 / sqrt(2,000) is 2.2 %
-    assert len(judge(falls, val_tokens=1_000_000)) == 1  # 0.1 %
+    assert judge(falls, val_tokens=2_000) == Verdict()  # 1 / sqrt(2,000) is 2.2 %
+    assert len(judge(falls, val_tokens=1_000_000).lines) == 1  # 0.1 %
 
 
 def test_what_was_read_once_is_not_overfitted() -> None:
     rises = curve((4, 2.0, 3.0), (5, 3.0, 3.2))
-    assert judge(rises, val_tokens=LARGE, epochs=0.3) == []
-    assert judge(rises, val_tokens=LARGE, epochs=2.0)[0].startswith("overfitted: the score rose by 7%")
+    assert judge(rises, val_tokens=LARGE, epochs=0.3) == Verdict()
+    assert judge(rises, val_tokens=LARGE, epochs=2.0).lines[0].startswith("overfitted: the score rose by 7%")
 
 
 def test_where_training_ended_because_the_text_is_short_more_of_it_is_named_instead() -> None:
     falls = curve((10, 30.0, 3.0), (20, 60.0, 2.0), (30, 90.0, 1.5))
-    (line,) = judge(falls, val_tokens=LARGE, ends_early=True)
+    verdict = judge(falls, val_tokens=LARGE, ends_early=True)
+    (line,) = verdict.lines
+    assert verdict.better == "text"
     assert line.startswith("more text would make it better, more time would not")
     assert "longer" not in line
 
@@ -63,6 +68,17 @@ def test_a_score_is_told_beside_the_compressors(score: float, line: str) -> None
     assert compare(score, {"PPMd": None, "xz -9": 1.36, "gzip -9": 1.9}) == f"on the same text: {line}"
 
 
+def test_a_score_is_explained_and_what_a_longer_text_would_give() -> None:
+    words = "such a model writes words, many of them invented, and no sense yet"
+    assert explain(2.58, 4.64, 40_000) == (
+        f"{words}. 40 KB of prose rarely give more; 200 KB gave mostly real words and short phrases, but no sense yet"
+    )
+    assert explain(2.58, 4.64, 400_000) == words  # which can give more
+    assert explain(2.58, 4.64, 4_000) == words  # of which nothing is known
+    assert explain(4.0, 4.64, 40_000) == "such a model writes letters in about the right numbers, but no words yet"
+    assert explain(0.0, 4.64, 11_000_000) == "such a model writes lines and passages like those of the text"
+
+
 @pytest.mark.parametrize(
     "points",
     [
@@ -77,4 +93,4 @@ def test_a_score_is_told_beside_the_compressors(score: float, line: str) -> None
     ids=["none", "one", "flat", "noise", "slow", "no clock", "no time"],
 )
 def test_nothing_is_said_without_grounds(points: list[tuple[int, float | None, float]]) -> None:
-    assert judge(curve(*points), val_tokens=LARGE) == []
+    assert judge(curve(*points), val_tokens=LARGE) == Verdict()

@@ -20,24 +20,27 @@ import tiktoken
 import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiktoken_ext.openai_public import r50k_pat_str
 
 from gptlite.errors import DataError
-from gptlite.tokenizers.bpe import PATTERN, BpeTokenizer, train_bpe
+from gptlite.tokenizers.bpe import PATTERNS, BpeTokenizer, train_bpe
 from gptlite.tokenizers.huggingface import bpe_files
 
 BYTES = tuple(bytes([byte]) for byte in range(256))
-ONIGURUMA = tokenizers.pre_tokenizers.Split(tokenizers.Regex(PATTERN), "isolated")
+OWN, GPT2 = PATTERNS["gptlite"], PATTERNS["gpt2"]
+BOTH = pytest.mark.parametrize("pattern", [OWN, GPT2], ids=["gptlite", "gpt2"])
 
 
-def pieces_in_training(text: str) -> list[str]:
-    return [piece for piece, _ in ONIGURUMA.pre_tokenize_str(text)]
+def pieces_in_training(text: str, pattern: str = OWN) -> list[str]:
+    split = tokenizers.pre_tokenizers.Split(tokenizers.Regex(pattern), "isolated")
+    return [piece for piece, _ in split.pre_tokenize_str(text)]
 
 
-def pieces_in_tiktoken(text: str) -> list[str]:
+def pieces_in_tiktoken(text: str, pattern: str = OWN) -> list[str]:
     """With every part of the text in the vocabulary, each piece is one token."""
     parts = {text[i:j].encode() for i in range(len(text)) for j in range(i + 1, len(text) + 1)} - set(BYTES)
     ranks = {part: rank for rank, part in enumerate([*BYTES, *sorted(parts)])}
-    encoding = tiktoken.Encoding("parts", pat_str=PATTERN, mergeable_ranks=ranks, special_tokens={})
+    encoding = tiktoken.Encoding("parts", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
     return [piece.decode() for piece in encoding.decode_tokens_bytes(encoding.encode_ordinary(text))]
 
 
@@ -67,19 +70,23 @@ awkward = st.sampled_from(
 )
 
 
+@BOTH
 @settings(max_examples=300)
-@given(st.one_of(st.text(max_size=25), st.lists(awkward, max_size=25).map("".join)))
-def test_the_trainer_and_tiktoken_split_alike_and_lose_nothing(text: str) -> None:
-    pieces = pieces_in_training(text)
+@given(text=st.one_of(st.text(max_size=25), st.lists(awkward, max_size=25).map("".join)))
+def test_the_trainer_and_tiktoken_split_alike_and_lose_nothing(pattern: str, text: str) -> None:
+    pieces = pieces_in_training(text, pattern)
     assert "".join(pieces) == text
-    assert pieces_in_tiktoken(text) == pieces
+    assert pieces_in_tiktoken(text, pattern) == pieces
+    if pattern == GPT2:
+        assert pieces_in_tiktoken(text, r50k_pat_str) == pieces
 
 
-def test_every_character_is_a_letter_a_digit_or_a_blank_to_both_engines_alike() -> None:
+@BOTH
+def test_every_character_is_a_letter_a_digit_or_a_blank_to_both_engines_alike(pattern: str) -> None:
     # Tokens of a letter, digit or blank and the first byte of a longer character show whether the two share a piece.
     ranks = (*BYTES, *(before + bytes([lead]) for before in (b"a", b"1", b"\n") for lead in range(0xC2, 0xF5)))
-    ours = BpeTokenizer("bpe", PATTERN, ranks, len(ranks) + 1, len(ranks) + 1)
-    theirs = tokenizers.Tokenizer.from_buffer(bpe_files(ranks, PATTERN, len(ranks))["tokenizer.json"])
+    ours = BpeTokenizer("bpe", pattern, ranks, len(ranks) + 1, len(ranks) + 1)
+    theirs = tokenizers.Tokenizer.from_buffer(bpe_files(ranks, pattern, len(ranks))["tokenizer.json"])
     assigned = (chr(c) for c in range(0x80, 0x110000) if unicodedata.category(chr(c)) not in {"Cn", "Co", "Cs"})
     lines = [f"a{c}.1{c}.\n{c}." for c in assigned]
     assert len(lines) > 140_000
@@ -162,12 +169,12 @@ PRINTABLE = {
 BYTES_IN_ORDER = sorted(range(256), key=lambda byte: (byte not in PRINTABLE, byte))
 
 
-def train_slowly(texts: list[str], vocab_size: int) -> list[bytes]:
+def train_slowly(texts: list[str], vocab_size: int, pattern: str) -> list[bytes]:
     """Merge the most frequent pair again and again, as defined by Sennrich et al. 2016; vocab_size - 257 at most.
 
     Of equally frequent pairs Hugging Face's trainer takes the smallest left id, then the smallest right id.
     """
-    pieces = Counter(piece.encode() for text in texts for piece in regex.findall(PATTERN, text))
+    pieces = Counter(piece.encode() for text in texts for piece in regex.findall(pattern, text))
     words = [([bytes([byte]) for byte in piece], n) for piece, n in pieces.items()]
     ids = {bytes([byte]): i for i, byte in enumerate(BYTES_IN_ORDER)}
     while len(ids) < vocab_size - 1:
@@ -221,4 +228,5 @@ def random_corpus(seed: int) -> tuple[list[str], int]:
 @pytest.mark.parametrize("seed", range(50))
 def test_the_vocabulary_is_that_of_the_definition(seed: int) -> None:
     texts, vocab_size = random_corpus(seed)
-    assert list(train_bpe(texts, vocab_size).ranks[256:]) == train_slowly(texts, vocab_size)
+    pattern = (OWN, GPT2)[seed // len(ALPHABETS) % 2]
+    assert list(train_bpe(texts, vocab_size, pattern).ranks[256:]) == train_slowly(texts, vocab_size, pattern)

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from gptlite.tokenizers.bpe import _CUT, PATTERN, BpeTokenizer, last_cut, train_bpe
+from gptlite.tokenizers.bpe import _CUT, PATTERNS, BpeTokenizer, last_cut, train_bpe
 
 # What the patterns treat differently: letters, marks, digits, punctuation, blanks and line ends of all kinds.
 PIECES = (
@@ -58,7 +58,9 @@ def ranks() -> tuple[bytes, ...]:
     return tuple(found)
 
 
-@pytest.mark.parametrize("pattern", [PATTERN, GPT2, CL100K, O200K], ids=["bpe", "gpt2", "cl100k", "o200k"])
+@pytest.mark.parametrize(
+    "pattern", [*PATTERNS.values(), GPT2, CL100K, O200K], ids=[*PATTERNS, "r50k", "cl100k", "o200k"]
+)
 def test_no_pattern_sees_a_cut(pattern: str, ranks: tuple[bytes, ...]) -> None:
     tokenizer = BpeTokenizer("bpe", pattern, ranks, len(ranks) + 1, len(ranks) + 1)
     rng = random.Random(1)

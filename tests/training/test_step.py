@@ -15,7 +15,7 @@ from gptlite.errors import Diverged
 from gptlite.model.gpt import GPT
 from gptlite.tokenizers.char import CharTokenizer
 from gptlite.training.diagnostics import NO_DIAGNOSTICS, Diagnostics, UpdateRatio, layer_grad_norms
-from gptlite.training.step import accumulate_gradients, dropout_masks_for, train_step, vocab_sample_for
+from gptlite.training.step import accumulate_gradients, dropout_masks_for, taught_nll_sum, train_step, vocab_sample_for
 from gptlite.training.trainer import Trainer, assemble
 
 VOCAB_SIZE = 13
@@ -91,6 +91,13 @@ def test_the_teacher_has_its_weight_in_the_gradient_and_none_in_the_loss():
     alone = (gradients[0.999] - 0.001 * gradients[0.0]) / 0.999
     torch.testing.assert_close(gradients[0.25], 0.75 * gradients[0.0] + 0.25 * alone)
     assert (gradients[0.25] - gradients[0.0]).norm() > 0.01 * gradients[0.0].norm()
+
+
+def test_the_loss_with_a_teacher_is_the_mean_of_both_cross_entropies():
+    logits = torch.tensor([[[0.5, 0.25, 0.25]]]).log()
+    of_text, objective = taught_nll_sum(logits, torch.tensor([[0]]), torch.tensor([[[1, 1, 2, 0]]]), 0.4)
+    assert of_text.item() == pytest.approx(math.log(2))
+    assert objective.item() == pytest.approx((0.6 + 0.4 * (2 + 2 + 2 + 1) / 4) * math.log(2))
 
 
 def test_dropout_masks_follow_from_seed_step_micro_step_and_rank_alone():

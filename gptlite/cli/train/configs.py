@@ -102,7 +102,7 @@ class Configs:
                 speed,
                 bytes_per_character=len(sample.encode()) / len(sample),
                 characters=len(set(sample)),
-                kind=asked.tokenizer.kind if "tokenizer.kind" in asked.given() else None,
+                kind=given_kind(asked.given()),
                 max_steps=train.max_steps,
                 epochs=train.epochs,
             )
@@ -205,6 +205,14 @@ def describe_sizes(cfg: RunConfig) -> str:
     )
 
 
+def given_kind(given: Mapping[str, Value]) -> str | None:
+    """Return the kind of tokenizer if it was given, also by a key that only bpe has."""
+    if "tokenizer.kind" in given:
+        return str(given["tokenizer.kind"])
+    of_bpe = ("tokenizer.vocab_size", "tokenizer.pattern")
+    return "bpe" if any(given.get(key) is not None for key in of_bpe) else None
+
+
 def fit_to(sizes: Mapping[str, Any], given: Mapping[str, Value]) -> dict[str, Value]:
     """Return the sizes without what was given, and those that depend on it made to agree with it."""
     by_count = given.get("train.max_steps") or given.get("train.epochs") or given.get("train.max_minutes", 1) is None
@@ -212,7 +220,7 @@ def fit_to(sizes: Mapping[str, Any], given: Mapping[str, Value]) -> dict[str, Va
     settled = {  # by what was given, as the rules between keys have it
         ("train.max_minutes", "eval.every", "save.every"): by_count,  # they follow from the clock
         ("data.val_max_bytes",): given.get("data.val_source") is not None,  # all of it is used
-        ("tokenizer.kind",): has_tokenizer or given.get("tokenizer.vocab_size") is not None,  # only bpe has a size
+        ("tokenizer.kind",): has_tokenizer or given_kind(given) is not None,
         ("tokenizer.vocab_size",): has_tokenizer or given.get("tokenizer.kind", "bpe") != "bpe",
         ("model.dropout",): all(given.get(f"model.{place}") is not None for place in DROPOUT_PLACES),
     }

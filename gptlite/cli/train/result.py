@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from textwrap import indent
 from typing import TYPE_CHECKING
@@ -9,11 +10,13 @@ from typing import TYPE_CHECKING
 from gptlite.cli.terminal import NO_MASK, emit, next_commands
 from gptlite.cli.train.configs import CHOSEN_MINUTES, MINUTES, SPEED
 from gptlite.compute.processes import is_main
+from gptlite.config.schema import DataSection, RunConfig
 from gptlite.formatting import counted
 from gptlite.planning.choose_sizes import MIN_TEXT
 from gptlite.planning.epochs import TextUse
 from gptlite.planning.plan import MAX_EPOCHS
-from gptlite.planning.verdict import compare, judge
+from gptlite.planning.verdict import compare, explain, judge
+from gptlite.runs.run import Run
 from gptlite.runs.summary import read_curve, read_run, read_samples
 from gptlite.training.reconcile import saved_config
 
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from gptlite.training.session import Outcome
 
 SAMPLED_TOKENS, SAMPLED_CHARACTERS = 200, 300  # at most
+LONGER = 3  # times as many minutes as before
 SEARCHED = 50_000_000  # bytes of training text that are searched for a sample in a second
 
 
@@ -48,16 +52,38 @@ def summarize(outcome: Outcome) -> list[str]:
             found = manifest.baselines
             compressors = {"PPMd": found.ppmd, "xz -9": found.xz, "gzip -9": found.gzip}
             lines.append(compare(state.best_bits_per_byte, compressors))
+            lines.append(explain(state.best_bits_per_byte, found.unigram, manifest.train.bytes + manifest.val.bytes))
     asked, chosen = run.info.get(MINUTES), run.info.get(CHOSEN_MINUTES)
     ends_early = asked is not None and chosen is not None and chosen == cfg.train.max_minutes < asked
     curve, epochs = read_curve(read_run(run)[0]), text.epochs or 0.0
-    lines += judge(curve, val_tokens=manifest.val.tokens, epochs=epochs, ends_early=ends_early)
+    verdict = judge(curve, val_tokens=manifest.val.tokens, epochs=epochs, ends_early=ends_early)
+    lines += verdict.lines
     has_chosen_sizes = SPEED in run.info or sees_ahead or manifest.train.bytes < MIN_TEXT
-    if epochs > MAX_EPOCHS and not has_chosen_sizes:
+    reads_too_often = epochs > MAX_EPOCHS and not has_chosen_sizes
+    if reads_too_often:
         lines.append(f"the text was read {epochs:,.0f} times. Sizes chosen for it do better: --data without --config")
     handle = shlex.quote(run.handle)
     sample = [] if sees_ahead else [f'sample {handle} --prompt "..."']
-    return lines + next_commands([*sample, f"eval {handle}"], run.path.parent)
+    better = command_for_better("sizes" if reads_too_often else verdict.better, run, cfg)
+    return lines + next_commands([*better, *sample, f"eval {handle}"], run.path.parent)
+
+
+def command_for_better(better: str | None, run: Run, cfg: RunConfig) -> list[str]:
+    """Return the command that gives a better model of the text, if one is known."""
+    asked, here = cfg.data, f"{os.getcwd()}{os.sep}"
+    given = asked.source if isinstance(asked.source, list) else [asked.source]
+    text = " ".join(f"--data {shlex.quote(spec.removeprefix(here))}" for spec in given)
+    reads_plainly = asked == DataSection(source=asked.source, dir=asked.dir, val_max_bytes=asked.val_max_bytes)
+    minutes = run.info.get(MINUTES)
+    if better == "time" and minutes is None and cfg.train.max_steps is not None:
+        return [f"train --resume {shlex.quote(run.handle)} --set train.max_steps={LONGER * cfg.train.max_steps}"]
+    if not reads_plainly:  # the command would have to repeat how
+        return []
+    if better == "text":
+        return [f"train {text} --data MORE_TEXT --minutes {minutes:g}"]
+    if better == "time" and minutes is not None:
+        return [f"train {text} --minutes {LONGER * minutes:g}"]
+    return [f"train {text}"] if better == "sizes" and SPEED not in run.info else []
 
 
 def show_samples(outcome: Outcome) -> list[str]:
