@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -140,3 +141,10 @@ def keep_freed_memory() -> None:
     if mallopt is not None:
         mallopt(M_MMAP_THRESHOLD, 2**31 - 1)
         mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
+
+
+def processor(device: torch.device) -> str:
+    """Name the kind of processor that computes, as far as it decides how sums are rounded."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"

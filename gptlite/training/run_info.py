@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-import torch
-
 from gptlite.compute.choice import GIVEN
+from gptlite.compute.device import processor
 from gptlite.compute.limits import describe_spin
 from gptlite.data.dataset.prepared import Prepared
 from gptlite.formatting import Say
@@ -65,13 +64,6 @@ def run_info_resumed(before: Mapping[str, Any], now: Mapping[str, Any], say: Say
     }
     kept = {key: before[key] for key in ("argv", "git_commit")}
     return {**before, **now, **kept, "reasons": reasons, "resumed_by": sys.argv}
-
-
-def processor(device: torch.device) -> str:
-    """Name the kind of processor that computes, as far as it decides how sums are rounded."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
 
 
 def git_commit() -> str | None:

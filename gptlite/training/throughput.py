@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
+import platform
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from time import perf_counter
 
 import torch
+from pydantic import TypeAdapter
 
 from gptlite.compute.choice import Choice
-from gptlite.compute.device import Compute, Hardware, computes_in_bf16, peak_bytes, settings
+from gptlite.compute.device import Compute, Hardware, computes_in_bf16, peak_bytes, processor, settings
 from gptlite.compute.distributed import Dist
-from gptlite.compute.processes import read_number
+from gptlite.compute.processes import read_number, world_size
 from gptlite.compute.rendezvous import gather
 from gptlite.config.schema import ModelSection, RunSection
+from gptlite.errors import StorageError
 from gptlite.model.gpt import GPT, nll_sum
 from gptlite.model.sizes import update_flops
 from gptlite.planning.auto import choose_device, resolve_compute
 from gptlite.planning.choose_sizes import SPEED_VARIABLE
+from gptlite.storage.files import make_dirs, replace
 
 CPU_SIDE, GPU_SIDE = 512, 4096  # of the matrices
 SECONDS = 0.03  # of repeated products; the fastest counts, since other programs may be running
@@ -82,13 +89,34 @@ def find_speed(run: RunSection) -> Choice:
     """Return the speed class of this machine: GFLOP/s in training, rounded to a power of two so that it rarely changes.
 
     GPTLITE_SPEED sets it without a timing; ConfigError if it is no positive number. Several processes measure at the
-    same time, as they will train, and each learns the speed of all together.
+    same time, as they will train, and each learns the speed of all together. One process keeps the fastest timing in
+    the user's cache folder, so that a busy machine gets the same sizes as an idle one.
     """
     if os.environ.get(SPEED_VARIABLE):
         advice = "Set it to GFLOP/s as a whole number, such as 64, or unset it."
         return Choice(read_number(SPEED_VARIABLE, 0, 1, advice), f"{SPEED_VARIABLE} says so")
     measured = sum(float(speed) for speed in gather(repr(measure_speed(run))))
-    return Choice(speed_class(measured), f"measured {measured:.0f} GFLOP/s")
+    fastest = measured if world_size() > 1 else keep_fastest(measured, run)
+    before = f", {fastest:.0f} before" if fastest > measured else ""
+    return Choice(speed_class(fastest), f"measured {measured:.0f} GFLOP/s{before}")
+
+
+def keep_fastest(gflops: float, run: RunSection) -> float:
+    """Return the fastest speed that was ever measured on this machine in the same way, and keep it."""
+    compute = resolve_compute(run, CPU_REFERENCE[0].block_size)
+    where = f"{platform.node()}, {processor(compute.device)}, {compute.threads} threads"
+    how = f"{where}, {compute.precision}, torch {torch.__version__}"
+    path = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "gptlite", "speed.json")
+    try:
+        kept = TypeAdapter(dict[str, float]).validate_json(path.read_bytes())
+    except (OSError, ValueError):  # none yet, or one that something else has damaged: it is only a cache
+        kept = {}
+    fastest = max(gflops, kept.get(how, 0.0))
+    if kept.get(how) != fastest:
+        with suppress(StorageError):  # a home that cannot be written to: the next run measures again
+            make_dirs(path.parent)
+            replace(path, json.dumps({**kept, how: fastest}, indent=2).encode())
+    return fastest
 
 
 def speed_class(gflops: float) -> int:

@@ -70,6 +70,7 @@ def test_a_continued_run_keeps_its_sizes_on_a_machine_of_another_speed(gptlite, 
 @pytest.mark.usefixtures("sweeps_in_this_process")
 def test_a_sweep_times_the_machine_once_and_its_runs_choose_for_that(gptlite, monkeypatch):
     monkeypatch.delenv("GPTLITE_SPEED")
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
     timings = []
 
     def measure(run: object) -> float:
