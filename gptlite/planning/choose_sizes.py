@@ -30,15 +30,17 @@ TOKENS_PER_ID = 30  # of the training text; an id that occurs more rarely is har
 # Bytes of text, and from how many operations on characters beat BPE for texts of less than that.
 CHARACTERS_FROM = (100_000, 3e12), (300_000, 15e12), (3_000_000, 20e12)
 CHARACTER_EPOCHS = 6  # of characters with a teacher, in place of one of BPE, before the text is known by heart
-TEACHER_FROM = 10.0  # from how many epochs of characters on an n-gram teacher helps
-TEACHERS = (1500.0, 0.3), (30.0, 0.5), (0.0, 0.9)  # its weight, from how many characters for each different one on
+TEACHER_FROM = 6.0  # from how many epochs of characters on an n-gram teacher helps
+# Its weight, by how many characters there are for each different one, and from how many epochs on dropout is 0.1; the
+# less it says, the sooner a text is known by heart.
+TAUGHT = (10_000.0, 0.2, 15.0), (1500.0, 0.3, 15.0), (30.0, 0.5, 45.0), (0.0, 0.9, 45.0)
+MORE_DROPOUT_FROM = 60.0  # epochs of characters, from which it is 0.2
 VAL_FRACTION = DataSection().val_fraction
 VAL_MAX_BYTES = DataSection().val_max_bytes
 PREVIOUS_TOKEN_FROM = 500  # from this many updates on model.init: previous helps BPE; characters are better without
 MORE_WEIGHT_DECAY = 0.3
 MORE_WEIGHT_DECAY_FROM = 4.0  # from this many epochs on it helps BPE
 DROPOUTS = (0.4, 0.2), (0.2, 0.1), (0.0, 0.0)  # of BPE, from this part of `most_epochs` on
-TAUGHT_DROPOUTS = (60.0, 0.2), (30.0, 0.1), (0.0, 0.0)  # of characters, from this many epochs on
 MIN_TEXT = 1000  # bytes; less is not enough to see that anything was learned
 MIN_UPDATES = 20  # in less, nothing is learned
 UPDATES_SHARE = 0.9  # of the time; the rest is for evaluations and checkpoints
@@ -97,6 +99,7 @@ SHAPES = (
     (15.0, 100_000, Shape(4, 128, 128, 16)),
     (1.0, 300_000, Shape(3, 96, 64, 32)),
     (20.0, 300_000, Shape(4, 128, 128, 16)),
+    (60.0, 150_000, Shape(4, 192, 128, 16)),
     (5.0, 3_000_000, Shape(3, 96, 128, 16, most_ids=6144)),  # prose learns faster so, and code hardly more slowly
     (20.0, 3_000_000, Shape(3, 128, 256, 8)),
     (70.0, 3_000_000, Shape(4, 192, 256, 16)),
@@ -201,8 +204,10 @@ def choose_regularization(budget: Budget, vocab_size: int, epochs: float, most: 
         decays_more = epochs >= MORE_WEIGHT_DECAY_FROM
     else:
         per_id = budget.training_bytes / budget.bytes_per_character / budget.characters
-        teacher = next(weight for least, weight in TEACHERS if per_id >= least) if epochs >= TEACHER_FROM else 0.0
-        dropouts, reached, decays_more = TAUGHT_DROPOUTS, epochs, teacher > 0.0
+        weight, drops_from = next((weight, epochs) for least, weight, epochs in TAUGHT if per_id >= least)
+        teacher = weight if epochs >= TEACHER_FROM else 0.0
+        dropouts, reached = ((MORE_DROPOUT_FROM, 0.2), (drops_from, 0.1), (0.0, 0.0)), epochs
+        decays_more = teacher > 0.0
     return {
         "model.dropout": next(p for least, p in dropouts if reached >= least),
         "train.weight_decay": MORE_WEIGHT_DECAY if decays_more else TrainSection().weight_decay,
