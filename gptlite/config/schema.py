@@ -42,7 +42,7 @@ from gptlite.config.values import (
 )
 from gptlite.config.yaml import DEFAULT_BPE_VOCAB_SIZE
 
-DEFAULT_BPE_PATTERN = "gptlite"
+DEFAULT_BPE_PATTERN = "gpt2"
 MAX_BPE_VOCAB_SIZE = 1_000_000  # its trainer reserves memory for all of it; the largest known ones have 260,000
 
 

@@ -30,10 +30,11 @@ TOKENS_PER_ID = 30  # of the training text; an id that occurs more rarely is har
 # Bytes of text, and from how many operations on characters beat BPE for texts of less than that.
 CHARACTERS_FROM = (100_000, 3e12), (300_000, 15e12), (3_000_000, 20e12)
 CHARACTER_EPOCHS = 6  # of characters with a teacher, in place of one of BPE, before the text is known by heart
-TEACHER_FROM = 6.0  # from how many epochs of characters on an n-gram teacher helps
-# Its weight, by how many characters there are for each different one, and from how many epochs on dropout is 0.1; the
-# less it says, the sooner a text is known by heart.
-TAUGHT = (10_000.0, 0.2, 15.0), (1500.0, 0.3, 15.0), (30.0, 0.5, 45.0), (0.0, 0.9, 45.0)
+TEACHER_FROM = 4.0  # from how many epochs of characters on an n-gram teacher helps
+# By how many characters there are for each different one: the teacher's weight, and from how many epochs on dropout is
+# 0.1 in models narrower than WIDE, and in others.
+TEACHERS = (10_000.0, 0.2, 45.0, 45.0), (1500.0, 0.3, 12.0, 12.0), (30.0, 0.5, 45.0, 12.0), (0.0, 0.9, 45.0, 12.0)
+WIDE = 192
 MORE_DROPOUT_FROM = 60.0  # epochs of characters, from which it is 0.2
 VAL_FRACTION = DataSection().val_fraction
 VAL_MAX_BYTES = DataSection().val_max_bytes
@@ -191,23 +192,26 @@ def choose_sizes(
         "model.init": "previous" if vocab_size and updates >= PREVIOUS_TOKEN_FROM else "zero",
         "train.max_minutes": minutes if updates == affordable else float(f"{minutes * updates / affordable:.2g}"),
         "train.warmup_steps": min(max(5, min(100, round(updates / 20))), int(updates / 4)),
-        **choose_regularization(budget, vocab_size, epochs, most),
+        **choose_regularization(budget, shape.n_embd, vocab_size, epochs, most),
         "eval.every": every,
         "save.every": every,
     }
 
 
-def choose_regularization(budget: Budget, vocab_size: int, epochs: float, most: float) -> dict[str, Value]:
-    """Choose what keeps a text from being learned by heart. most: the epochs after which it is, all the same."""
+def choose_regularization(budget: Budget, width: int, vocab_size: int, epochs: float, most: float) -> dict[str, Value]:
+    """Choose what keeps a text from being learned by heart by a model of `width`.
+
+    most: the epochs after which it is, all the same.
+    """
     if vocab_size:
         teacher, dropouts, reached = 0.0, DROPOUTS, epochs / most
         decays_more = epochs >= MORE_WEIGHT_DECAY_FROM
     else:
         per_id = budget.training_bytes / budget.bytes_per_character / budget.characters
-        weight, drops_from = next((weight, epochs) for least, weight, epochs in TAUGHT if per_id >= least)
+        weight, narrow, wide = next(rest for least, *rest in TEACHERS if per_id >= least)
         teacher = weight if epochs >= TEACHER_FROM else 0.0
-        dropouts, reached = ((MORE_DROPOUT_FROM, 0.2), (drops_from, 0.1), (0.0, 0.0)), epochs
-        decays_more = teacher > 0.0
+        dropouts = (MORE_DROPOUT_FROM, 0.2), (wide if width >= WIDE else narrow, 0.1), (0.0, 0.0)
+        reached, decays_more = epochs, teacher > 0.0
     return {
         "model.dropout": next(p for least, p in dropouts if reached >= least),
         "train.weight_decay": MORE_WEIGHT_DECAY if decays_more else TrainSection().weight_decay,

@@ -18,7 +18,8 @@ MEANINGS = (
     (0.8, "letters in about the right numbers, but no words yet"),
     (0.62, "syllables and short words"),
     (0.5, "words, many of them invented, and no sense yet"),
-    (0.38, "mostly real words and short phrases, but no sense yet"),
+    (0.445, "mostly real words and short phrases, but no sense yet"),
+    (0.38, "real words in sentences of mostly right grammar, but no sense yet"),
     (0.25, "phrases and lines like those of the text, with sense in a few"),
     (0.0, "lines and passages like those of the text"),
 )
@@ -64,7 +65,7 @@ def judge(
     fall = f"{fallen:.1%} in the last {seconds:.0f} s"
     if seconds >= 60:
         fall = f"{fallen * 60 / seconds:.1%} per minute at the end"
-    return Verdict((f"the score still fell by {fall}: training longer may pay",), "time")
+    return Verdict((f"the score still fell by {fall}: more training should help",), "time")
 
 
 def explain(bits_per_byte: float, byte_frequencies: float, text_bytes: int) -> str:
@@ -97,10 +98,10 @@ def compare(bits_per_byte: float, compressors: Mapping[str, float | None]) -> st
     """Say which compressors the model beats. compressors: bits per byte of the same text by name.
 
     >>> compare(1.5, {"xz -9": 1.6, "gzip -9": 1.4})
-    'on the same text: better than xz -9 (1.600), worse than gzip -9 (1.400)'
+    'beside compressors of that text: better than xz -9 (1.600), worse than gzip -9 (1.400)'
     """
     known = {f"{name} ({score:.3f})": score for name, score in compressors.items() if score is not None}
     beaten = [name for name, score in known.items() if bits_per_byte < score]
     others = [name for name, score in known.items() if bits_per_byte >= score]
     parts = (("better than ", beaten), ("worse than ", others))
-    return "on the same text: " + ", ".join(word + " and ".join(names) for word, names in parts if names)
+    return "beside compressors of that text: " + ", ".join(word + " and ".join(names) for word, names in parts if names)

@@ -27,10 +27,10 @@ def test_a_diary_that_is_learned_by_heart_overfits_from_its_best_step_on() -> No
 
 
 def test_a_score_that_still_falls_is_said_with_how_much() -> None:
-    in_seconds = "the score still fell by 5.0% in the last 30 s: training longer may pay"
+    in_seconds = "the score still fell by 5.0% in the last 30 s: more training should help"
     falls = curve((10, 30.0, 3.0), (20, 60.0, 2.0), (30, 90.0, 1.9))
     assert judge(falls, val_tokens=LARGE) == Verdict((in_seconds,), "time")
-    per_minute = "the score still fell by 2.5% per minute at the end: training longer may pay"
+    per_minute = "the score still fell by 2.5% per minute at the end: more training should help"
     falls = curve((10, 30.0, 3.0), (20, 60.0, 2.0), (30, 180.0, 1.9))
     assert judge(falls, val_tokens=LARGE) == Verdict((per_minute,), "time")
 
@@ -65,7 +65,7 @@ def test_where_training_ended_because_the_text_is_short_more_of_it_is_named_inst
     ],
 )
 def test_a_score_is_told_beside_the_compressors(score: float, line: str) -> None:
-    assert compare(score, {"PPMd": None, "xz -9": 1.36, "gzip -9": 1.9}) == f"on the same text: {line}"
+    assert compare(score, {"PPMd": None, "xz -9": 1.36, "gzip -9": 1.9}) == f"beside compressors of that text: {line}"
 
 
 def test_a_score_is_explained_and_what_a_longer_text_would_give() -> None:

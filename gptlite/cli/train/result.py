@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gptlite.training.session import Outcome
 
 SAMPLED_TOKENS, SAMPLED_CHARACTERS = 200, 300  # at most
+RECITED = 0.5  # of a sample
 LONGER = 3  # times as many minutes as before
 SEARCHED = 50_000_000  # bytes of training text that are searched for a sample in a second
 
@@ -44,7 +45,8 @@ def summarize(outcome: Outcome) -> list[str]:
     lines = ["", f"{run.name}: {trained}, trained on {counted(state.tokens, 'token')}: {text}; saved in {run.path}"]
     if state.best_loss is not None and state.best_bits_per_byte is not None:
         lines.append(
-            f"best at step {state.best_step}: {state.best_bits_per_byte:.3f} bits per byte, loss {state.best_loss:.4f}"
+            f"best at step {state.best_step}: {state.best_bits_per_byte:.3f} bits per byte of text kept aside (less is "
+            f"better), loss {state.best_loss:.4f}"
         )
         if sees_ahead:
             lines.append(f"this model {NO_MASK}")
@@ -97,8 +99,9 @@ def show_samples(outcome: Outcome) -> list[str]:
         return []
     prompt = str(summary.config["eval.prompt"])
     text = load(outcome.run.path).generate(prompt, max_new_tokens=SAMPLED_TOKENS)[:SAMPLED_CHARACTERS]
-    lines = ["", "before training:", indent(samples[0][1], "  "), "now:", indent(text, "  ")]
+    lines = ["", "before training:", indent(samples[0][1], "  "), "now, at its best step:", indent(text, "  ")]
     if outcome.prepared.manifest.train.bytes <= SEARCHED:
         share = find_copied([text], outcome.prepared).share
-        lines.append(f"{share:.0%} of this sample is copied word for word from the training text")
+        recites = ", so it mostly recites" if share >= RECITED else ""
+        lines.append(f"{share:.0%} of this sample is copied word for word from the training text{recites}")
     return lines
