@@ -167,8 +167,8 @@ class Configs:
         say(f"for {minutes:g} min: {describe_sizes(cfg)}")
         if length is not None and length < minutes:
             say(
-                f"training ends after {length:g} min of {minutes:g}: after that it would mostly learn so short a text by "
-                f"heart. Give more text, or --set {LENGTH}={minutes:g} to train on."
+                f"training ends after {length:g} min of {minutes:g}: after that it would mostly learn so short a text "
+                f"by heart. Give more text, or --set {LENGTH}={minutes:g} to train on."
             )
 
 
