@@ -142,7 +142,7 @@ def test_a_sample_says_how_much_of_it_is_copied(gptlite):
     Path("drill.txt").write_text("abcdefghijklmnopqrstuvwxyz " * 300)
     result = gptlite("train", "-c", "nano.yaml", "--data", "drill.txt", "--set", "train.max_steps=150")
     assert result.code == 0, result.err
-    line = r"^(\d+)% of this sample is copied word for word from the training text(?:, so it mostly recites)?$"
+    line = r"^(\d+)% of this sample is copied word for word from the training text(?:: the model mostly repeats it)?$"
     (share,) = re.findall(line, result.out, re.M)
     assert int(share) > 50
     assert re.findall(line, gptlite("train", "-c", "nano.yaml").out, re.M) == ["0"]  # six updates of another text

@@ -71,7 +71,7 @@ def test_another_length_replaces_that_of_the_extended_file():
         ("extends: 3", "new.yaml:1: extends is 3, but no file beside this one"),
         ("extends: [base]", "extends is [base], but no file"),
         ("extends:", "extends is null, but no file"),
-        ("extends: ../work/base", "extends is ../work/base, but no file"),
+        ("extends: ../other/base", "extends is ../other/base, but no file"),
         ("extends: base\nextends: small", "new.yaml:2: extends was given before, in line 1. Keep one of them."),
     ],
 )

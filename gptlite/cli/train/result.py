@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from gptlite.training.session import Outcome
 
 SAMPLED_TOKENS, SAMPLED_CHARACTERS = 200, 300  # at most
-RECITED = 0.5  # of a sample
-LONGER = 3  # times as many minutes as before
+REPEATED = 0.5  # of a sample; from there on the model mostly repeats its text
+LONGER = 3  # times as many minutes or updates as before
 SEARCHED = 50_000_000  # bytes of training text that are searched for a sample in a second
 
 
@@ -102,6 +102,6 @@ def show_samples(outcome: Outcome) -> list[str]:
     lines = ["", "before training:", indent(samples[0][1], "  "), "now, at its best step:", indent(text, "  ")]
     if outcome.prepared.manifest.train.bytes <= SEARCHED:
         share = find_copied([text], outcome.prepared).share
-        recites = ", so it mostly recites" if share >= RECITED else ""
-        lines.append(f"{share:.0%} of this sample is copied word for word from the training text{recites}")
+        repeats = ": the model mostly repeats it" if share >= REPEATED else ""
+        lines.append(f"{share:.0%} of this sample is copied word for word from the training text{repeats}")
     return lines
