@@ -28,7 +28,9 @@ import numpy.typing as npt
 
 from gptlite.seeds import U64
 
-ORDER = 5  # tokens of the longest context; more changed little
+# Tokens of the longest context. More help where passages return, as in code, but take up to ten times the memory.
+ORDER, ORDER_OF_SHORT_TEXT = 5, 12
+SHORT_TEXT = 300_000  # tokens
 FOLDS = 10
 FIXED, LEAST = 0.75, 0.05  # discounts: where none can be estimated, and what is always taken and left
 
@@ -37,18 +39,24 @@ Ints = npt.NDArray[np.int64]
 
 
 class NgramTeacher:
-    """Draws tokens for the positions of a text (N,) of V ids. It holds about 120 bytes for each token."""
+    """Draws tokens for the positions of a text (N,) of V ids. It holds about 120 bytes for each token, of a short
+    text up to 1,200.
 
-    def __init__(self, ids: Ints, vocab_size: int) -> None:
-        self._vocab_size = vocab_size
+    order: tokens of the longest context; None: what suits the length of the text.
+    """
+
+    def __init__(self, ids: Ints, vocab_size: int, order: int | None = None) -> None:
+        if order is None:
+            order = ORDER_OF_SHORT_TEXT if len(ids) <= SHORT_TEXT else ORDER
+        self._vocab_size, self._order = vocab_size, order
         self._fold = np.arange(len(ids)) * FOLDS // len(ids)
-        # The n-grams of n = 0 .. ORDER + 1 tokens are numbered in the order of their texts. An n-gram is the context of
+        # The n-grams of n = 0 .. order + 1 tokens are numbered in the order of their texts. An n-gram is the context of
         # the token after it, and with it an n-gram of one token more.
         self._contexts = [np.zeros(len(ids) + 1, np.int64)]  # of n tokens before each position: (N + 1,)
         self._first: list[Ints] = []  # for each context of n tokens, the first n-gram that continues it; and the end
         self._token: list[Ints] = []  # the last token of each of these
         shorter: list[Ints] = []  # each of these without its first token
-        for n in range(ORDER + 1):
+        for n in range(order + 1):
             known = self._contexts[n][n:-1]  # of the positions from n on
             pairs, grams = np.unique(known * vocab_size + ids[n:], return_inverse=True)
             context, token = np.divmod(pairs, vocab_size)
@@ -61,43 +69,55 @@ class NgramTeacher:
             self._contexts.append(np.concatenate([np.full(n + 1, -1), grams]))
         # By n, one fold after another: the mass of the n-grams added up, and what is left for the shorter context.
         models = [self._count(shorter, fold) for fold in range(FOLDS)]
-        self._mass = [np.concatenate([model[n][0] for model in models]) for n in range(ORDER + 1)]
-        self._left = [np.concatenate([model[n][1] for model in models]) for n in range(ORDER + 1)]
+        self._mass = [np.concatenate([model[n][0] for model in models]) for n in range(order + 1)]
+        self._left = [np.concatenate([model[n][1] for model in models]) for n in range(order + 1)]
+        # The longest context of each position that was counted in other folds: (N,).
+        self._longest = np.zeros(len(ids), np.int8)
+        for n in range(1, order + 1):
+            positions = n + np.flatnonzero(self._longest[n:] == n - 1)
+            _, start, stop, rest = self._after(n, positions)
+            self._longest[positions[stop - start + rest > 0]] = n
 
     def _count(self, shorter: list[Ints], fold: int) -> list[tuple[Floats, Floats]]:
         """Smooth the counts of all folds but one. The masses of a fold are above those of the folds before."""
-        grams = self._contexts[ORDER + 1][ORDER + 1 :]
-        counts = np.bincount(grams[self._fold[ORDER:] != fold], minlength=len(self._token[ORDER]))
+        order = self._order
+        grams = self._contexts[order + 1][order + 1 :]
+        counts = np.bincount(grams[self._fold[order:] != fold], minlength=len(self._token[order]))
         model = []
-        for n in range(ORDER, -1, -1):
-            if n < ORDER:
+        for n in range(order, -1, -1):
+            if n < order:
                 counts = np.bincount(shorter[n][counts > 0], minlength=len(self._token[n]))
             taken = discounts(counts)
             mass = np.cumsum(np.append(fold * len(self._fold), counts - taken))
             model.append((mass, np.diff(np.cumsum(np.append(0.0, taken))[self._first[n]])))
         return model[::-1]
 
+    def _after(self, n: int, positions: Ints) -> tuple[Ints, Floats, Floats, Floats]:
+        """Return what may follow the n tokens before each position, as its fold has counted it, each (n,).
+
+        Where the masses of the fold begin; the mass before the first and after the last n-gram with this context; and
+        what is left for the shorter context. Nothing follows a context that only its own fold has.
+        """
+        context, fold, first = self._contexts[n][positions], self._fold[positions], self._first[n]
+        at = fold * (len(self._token[n]) + 1)
+        left = self._left[n][fold * (len(first) - 1) + context]
+        return at, self._mass[n][at + first[context]], self._mass[n][at + first[context + 1]], left
+
     def draw(self, positions: Ints, numbers: U64) -> Ints:
         """Draw a token for each position, (n,), from what comes before it in the text, by 64 random bits each: (n,)."""
-        left = (numbers >> np.uint64(11)) * 2.0**-53  # of the probability, in [0, 1)
-        drawn = np.full(len(positions), -1, np.int64)
-        for n in range(ORDER, -1, -1):
-            context = self._contexts[n][positions]
-            own = np.flatnonzero((drawn < 0) & (context >= 0))
-            context, fold = context[own], self._fold[positions[own]]
-            first = self._first[n]
-            at = fold * (len(self._token[n]) + 1)  # where the masses of the fold begin
-            start, stop = self._mass[n][at + first[context]], self._mass[n][at + first[context + 1]]
-            total = stop - start + self._left[n][fold * (len(first) - 1) + context]  # 0 for a context of its own fold
-            wanted = start + left[own] * total
+        part = (numbers >> np.uint64(11)) * 2.0**-53  # of the probability that is not yet given to tokens, in [0, 1)
+        drawn, longest = np.full(len(positions), -1, np.int64), self._longest[positions]
+        for n in range(self._order, -1, -1):
+            own = np.flatnonzero((drawn < 0) & (longest >= n))
+            at, start, stop, left = self._after(n, positions[own])
+            wanted = start + part[own] * (stop - start + left)
             hit = wanted < stop
             grams = np.searchsorted(self._mass[n], wanted[hit], side="right") - 1 - at[hit]
             drawn[own[hit]] = self._token[n][grams]
-            missed = ~hit & (total > 0)
-            rescaled = (wanted - stop)[missed] / (total - stop + start)[missed]
-            left[own[missed]] = np.minimum(rescaled, 1.0 - 2.0**-53)
+            missed = ~hit & (left > 0.0)  # nothing is left where no other fold has any token
+            part[own[missed]] = np.minimum((wanted - stop)[missed] / left[missed], 1.0 - 2.0**-53)
         rest = drawn < 0
-        drawn[rest] = (left[rest] * self._vocab_size).astype(np.int64)
+        drawn[rest] = (part[rest] * self._vocab_size).astype(np.int64)
         return drawn
 
 

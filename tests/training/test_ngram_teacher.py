@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gptlite.seeds import mix_arrays
-from gptlite.training.ngram_teacher import FOLDS, ORDER, NgramTeacher, discounts
+from gptlite.training.ngram_teacher import FOLDS, ORDER, ORDER_OF_SHORT_TEXT, NgramTeacher, discounts
 
 DRAWS, LETTERS, UNUSED = 20_000, 5, 1  # an id that does not occur
 
@@ -21,15 +21,15 @@ def ids() -> list[int]:
     return letters
 
 
-def draw(ids: Sequence[int], position: int, n: int = DRAWS) -> np.ndarray:
-    teacher = NgramTeacher(np.array(ids), LETTERS + UNUSED)
+def draw(ids: Sequence[int], position: int, order: int | None = None, n: int = DRAWS) -> np.ndarray:
+    teacher = NgramTeacher(np.array(ids), LETTERS + UNUSED, order)
     return teacher.draw(np.full(n, position), mix_arrays(1, np.arange(n, dtype=np.uint64)))
 
 
-def kneser_ney(ids: Sequence[int], uncounted: Collection[int], context: Sequence[int]) -> list[float]:
+def kneser_ney(ids: Sequence[int], uncounted: Collection[int], context: Sequence[int], order: int) -> list[float]:
     """p(w | context) of every w as the paper has it, by dictionaries. uncounted: positions that no n-gram ends at."""
-    by_length = [Counter(tuple(ids[i - ORDER : i + 1]) for i in range(ORDER, len(ids)) if i not in uncounted)]
-    for _ in range(ORDER):
+    by_length = [Counter(tuple(ids[i - order : i + 1]) for i in range(order, len(ids)) if i not in uncounted)]
+    for _ in range(order):
         by_length.insert(0, Counter(gram[1:] for gram in by_length[0]))  # how many different tokens stand before it
     p = [1 / (LETTERS + UNUSED)] * (LETTERS + UNUSED)
     for n, counts in enumerate(by_length[: len(context) + 1]):
@@ -42,12 +42,13 @@ def kneser_ney(ids: Sequence[int], uncounted: Collection[int], context: Sequence
     return p
 
 
+@pytest.mark.parametrize("order", [ORDER, ORDER_OF_SHORT_TEXT])
 @pytest.mark.parametrize("position", [0, 3, 40, 205, 399])
-def test_draws_have_the_probabilities_of_kneser_ney_counted_in_the_other_parts(ids, position) -> None:
+def test_draws_have_the_probabilities_of_kneser_ney_counted_in_the_other_parts(ids, position, order) -> None:
     own_part = [i for i in range(len(ids)) if i * FOLDS // len(ids) == position * FOLDS // len(ids)]
-    expected = np.array(kneser_ney(ids, own_part, ids[max(0, position - ORDER) : position]))
+    expected = np.array(kneser_ney(ids, own_part, ids[max(0, position - order) : position], order))
     assert expected.sum() == pytest.approx(1.0)
-    drawn = np.bincount(draw(ids, position), minlength=LETTERS + UNUSED) / DRAWS
+    drawn = np.bincount(draw(ids, position, order), minlength=LETTERS + UNUSED) / DRAWS
     assert np.all(np.abs(drawn - expected) < 4.5 * np.sqrt(expected * (1 - expected) / DRAWS))
 
 
