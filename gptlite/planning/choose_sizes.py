@@ -25,10 +25,10 @@ CHOSEN = (
     *("eval.batch_size", "eval.every", "save.every"),
 )
 
-VOCAB_SIZES = (6144, 4096, 2048, 1024, 512)
+VOCAB_SIZES = (4096, 2048, 1024, 512)
 TOKENS_PER_ID = 30  # of the training text; an id that occurs more rarely is hardly learned
 # Bytes of text, and from how many operations on characters beat BPE for texts of less than that.
-CHARACTERS_FROM = (100_000, 3e12), (300_000, 15e12), (3_000_000, 20e12)
+CHARACTERS_FROM = (100_000, 3e12), (400_000, 6e12), (3_000_000, 20e12)
 CHARACTER_EPOCHS = 6  # of characters with a teacher, in place of one of BPE, before the text is known by heart
 TEACHER_FROM = 4.0  # from how many epochs of characters on an n-gram teacher helps
 # By how many characters there are for each different one: the teacher's weight, and from how many epochs on dropout is
@@ -41,7 +41,7 @@ VAL_MAX_BYTES = DataSection().val_max_bytes
 PREVIOUS_TOKEN_FROM = 500  # from this many updates on model.init: previous helps BPE; characters are better without
 MORE_WEIGHT_DECAY = 0.3
 MORE_WEIGHT_DECAY_FROM = 4.0  # from this many epochs on it helps BPE
-DROPOUTS = (0.4, 0.2), (0.2, 0.1), (0.0, 0.0)  # of BPE, from this part of `most_epochs` on
+DROPOUTS = (0.4, 0.2), (0.3, 0.1), (0.0, 0.0)  # of BPE, from this part of `most_epochs` on
 MIN_TEXT = 1000  # bytes; less is not enough to see that anything was learned
 MIN_UPDATES = 20  # in less, nothing is learned
 UPDATES_SHARE = 0.9  # of the time; the rest is for evaluations and checkpoints
@@ -55,13 +55,12 @@ GPU_SECONDS, CPU_SECONDS = 0.01, 0.02  # of an update: to start its kernels; for
 
 @dataclass(frozen=True)
 class Shape:
-    """A model, its context, the sequences of an update, and the largest vocabulary of BPE that suits it."""
+    """A model, its context and the sequences of an update."""
 
     n_layer: int
     n_embd: int
     block_size: int
     batch_size: int
-    most_ids: int = 4096
 
     @property
     def tokens(self) -> int:
@@ -99,9 +98,9 @@ SHAPES = (
     (3.0, 100_000, Shape(4, 128, 64, 16)),
     (15.0, 100_000, Shape(4, 128, 128, 16)),
     (1.0, 300_000, Shape(3, 96, 64, 32)),
+    (5.0, 400_000, Shape(3, 96, 256, 8)),
     (20.0, 300_000, Shape(4, 128, 128, 16)),
     (60.0, 150_000, Shape(4, 192, 128, 16)),
-    (5.0, 3_000_000, Shape(3, 96, 128, 16, most_ids=6144)),  # prose learns faster so, and code hardly more slowly
     (20.0, 3_000_000, Shape(3, 128, 256, 8)),
     (100.0, 3_000_000, Shape(4, 192, 256, 16)),
     (140.0, 3_000_000, Shape(4, 192, 512, 8)),
@@ -171,7 +170,7 @@ def choose_sizes(
     check_text(text_bytes)
     budget = Budget(text_bytes, bytes_per_character, characters, minutes, speed)
     shape = choose_shape(budget)
-    vocab_size = 0 if kind == "char" else choose_vocab_size(budget, shape.most_ids, only_bpe=kind == "bpe")
+    vocab_size = 0 if kind == "char" else choose_vocab_size(budget, only_bpe=kind == "bpe")
     per_token = bytes_per_token(vocab_size) if vocab_size else bytes_per_character
     per_update = shape.tokens * per_token  # bytes of text
     affordable = count_affordable_updates(budget, shape, vocab_size)
@@ -252,8 +251,8 @@ def head_size(width: int) -> int:
     return 64 if width >= 256 else 32
 
 
-def choose_vocab_size(budget: Budget, most_ids: int, *, only_bpe: bool = False) -> int:
-    """Choose the largest vocabulary of BPE, up to `most_ids`, whose ids occur often enough; 0 for characters.
+def choose_vocab_size(budget: Budget, *, only_bpe: bool = False) -> int:
+    """Choose the largest vocabulary of BPE whose ids occur often enough; 0 for characters.
 
     BPE learns faster. But it has fewer tokens, which are known by heart sooner: characters overtake it on a short text.
     """
@@ -261,8 +260,7 @@ def choose_vocab_size(budget: Budget, most_ids: int, *, only_bpe: bool = False) 
     if has_time and not only_bpe:
         return 0
     n_bytes = budget.training_bytes
-    suitable = (v for v in VOCAB_SIZES if v <= most_ids)
-    found = (v for v in suitable if n_bytes / bytes_per_token(v) >= TOKENS_PER_ID * v)
+    found = (v for v in VOCAB_SIZES if n_bytes / bytes_per_token(v) >= TOKENS_PER_ID * v)
     return next(found, VOCAB_SIZES[-1] if only_bpe else 0)
 
 
