@@ -32,11 +32,11 @@ PACKAGES = (
         "tokenizers",
         "data",
     ),
-    *("loggers", "runs", "planning", "inference", "course", "training", "views", "cli"),
+    *("loggers", "runs", "planning", "inference", "course", "training", "interop", "views", "cli"),
 )
 # Parts of a package, each of which imports only those before it.
 PARTS = {"data": ("sources", "dataset", "preparing")}
-TORCH_PACKAGES = {"compute", "model", "inference", "course", "training"}
+TORCH_PACKAGES = {"compute", "model", "inference", "course", "training", "interop"}
 COURSE_USERS = {"course", "views", "cli"}  # and the step, which needs scheduled sampling
 TORCH_FILES = {"gptlite/data/dataset/batches.py", "gptlite/runs/checkpoint.py"}
 MODEL_IMPORTS = {"config", "seeds", "model"}  # so that the model can be lifted out and read alone

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from gptlite.config.schema import ModelSection
+from gptlite.config.yaml import shown
 from gptlite.model.activations import ACTIVATIONS
 from gptlite.model.gpt import GPT
 
@@ -69,10 +70,17 @@ def from_gpt2(tensors: Mapping[str, Tensor], model: GPT) -> None:
             parameter.copy_(tensor)
 
 
+def missing_in_gpt2(cfg: ModelSection) -> list[str]:
+    """Return "key=value" of each setting that would have to be another for GPT-2's architecture to have it."""
+    instead: dict[str, Any] = {"norm": "pre", "scale_embeddings": False, "variant": None}
+    if ACTIVATIONS[cfg.activation].gpt2_name is None:
+        instead["activation"] = next(name for name, each in ACTIVATIONS.items() if each.gpt2_name is not None)
+    return [f"model.{key}={shown(value)}" for key, value in instead.items() if getattr(cfg, key) != value]
+
+
 def hf_config(cfg: ModelSection, vocab_size: int, eot_id: int) -> dict[str, Any]:
     """Return a checkpoint's config.json: GPT-2's keys, or `model_type: gptlite` where GPT-2 lacks something."""
-    activation = ACTIVATIONS[cfg.activation].gpt2_name
-    if cfg.norm != "pre" or activation is None or cfg.scale_embeddings or cfg.variant is not None:
+    if missing_in_gpt2(cfg):
         return {"model_type": "gptlite", "architectures": ["GPTLite"]}
     return {
         "model_type": "gpt2",
@@ -84,7 +92,7 @@ def hf_config(cfg: ModelSection, vocab_size: int, eot_id: int) -> dict[str, Any]
         "n_layer": cfg.n_layer,
         "n_head": cfg.n_head,
         "n_inner": 4 * cfg.n_embd,
-        "activation_function": activation,
+        "activation_function": ACTIVATIONS[cfg.activation].gpt2_name,
         "embd_pdrop": cfg.dropouts.embedding,
         "attn_pdrop": cfg.dropouts.attention,
         "resid_pdrop": cfg.dropouts.residual,

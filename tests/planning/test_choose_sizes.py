@@ -74,8 +74,8 @@ def test_characters_of_a_short_text_are_chosen_where_a_large_vocabulary_would_be
 
 
 def test_a_long_training_on_a_long_text_gets_a_longer_context():
-    # Measured: 400 updates of 3 x 96 are best with 64 tokens, 700 with 256 in C, JavaScript, JSON and paths, while prose
-    # is alike with both; 1,500 of 4 x 192 with 512 in code, but not 700.
+    # Measured: 400 updates of 3 x 96 are best with 64 tokens, 700 with 256 in C, JavaScript, JSON and paths, while
+    # prose is alike with both; 1,500 of 4 x 192 with 512 in code, but not 700.
     choices = [choose_sizes(11_000_000, minutes, 64) for minutes in (1.0, 1.5, 3.0, 10.0, 30.0, 60.0)]
     assert [each["model.block_size"] for each in choices] == [64, 256, 256, 256, 256, 512]
 

@@ -1,67 +1,19 @@
-"""The scripts of the pages in a headless Chromium: click, hover, keyboard. Skipped where none is installed.
-
-$CHROMIUM names one that is not on PATH.
-"""
+"""The scripts of the pages in a headless Chromium: click, hover, keyboard. Skipped where none is installed."""
 
 from __future__ import annotations
 
-import json
-import os
-import re
-import shutil
-import subprocess
-from html import unescape
-from pathlib import Path
-from typing import Any
-
+import browser as harness
 import pytest
 from sample_pages import pages
-
-NAMES = ["chromium", "chromium-browser", "google-chrome"]
-OPTIONS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
-
-# Errors and forbidden requests, from before the first script of the page on.
-WATCH = """<script>
-const problems = [];
-addEventListener("error", event => problems.push(event.message));
-addEventListener("securitypolicyviolation", event => problems.push(event.blockedURI));
-</script>"""
-ACT = """<script>
-const one = selector => document.querySelector(selector);
-const words = selector => [...document.querySelectorAll(selector)].map(element => element.textContent);
-const press = (key, more = {}) => document.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, ...more }));
-function point(element, kind, across, down = 0.5) {
-  const box = element.getBoundingClientRect();
-  const [clientX, clientY] = [box.left + across * box.width, box.top + down * box.height];
-  element.dispatchEvent(new PointerEvent(kind, { clientX, clientY, bubbles: true }));
-}
-const seen = (() => { ACTIONS })();
-const report = document.createElement("pre");
-report.id = "report";
-report.textContent = JSON.stringify({ seen, problems });
-document.body.append(report);
-</script></body>"""
 
 
 @pytest.fixture(scope="module")
 def browser() -> str:
-    """The path of a Chromium."""
-    found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
-    return found or pytest.skip("no Chromium on PATH or in $CHROMIUM: the scripts of the pages are not driven")
+    return harness.find_browser()
 
 
-def seen_on(browser: str, folder: Path, name: str, actions: str) -> Any:
-    """What the actions return, run as a script after those of the page, which must not have failed."""
-    page = pages()[name].replace("</title>", f"</title>{WATCH}").replace("</body>", ACT.replace("ACTIONS", actions))
-    path = folder / "page.html"
-    path.write_text(page, "utf-8")
-    command = [browser, *OPTIONS, f"--user-data-dir={folder / 'browser'}", "--dump-dom", path.as_uri()]
-    done = subprocess.run(command, check=True, capture_output=True, encoding="utf-8", timeout=60)
-    report = re.search(r'<pre id="report">(.*?)</pre>', done.stdout, re.DOTALL)
-    assert report, done.stdout[-2000:]
-    result = json.loads(unescape(report[1]))
-    assert result["problems"] == []
-    return result["seen"]
+def seen_on(browser, folder, name, actions):
+    return harness.seen_on(browser, folder, pages()[name], actions)
 
 
 def test_layers_and_heads_of_the_follow_page_are_chosen_by_click_and_key(browser, tmp_path):

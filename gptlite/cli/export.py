@@ -1,0 +1,182 @@
+"""`gptlite export`: a model for other programs, or as a page that writes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from typer import Argument, Option
+
+from gptlite.cli.eval.inputs import SelectedModel, select_models
+from gptlite.cli.options import CheckpointOption, RunArgument
+from gptlite.cli.terminal import Console, emit
+from gptlite.errors import ConfigError, StorageError, UserError, located
+from gptlite.formatting import Say, counted
+
+if TYPE_CHECKING:
+    from gptlite.data.dataset.prepared import Prepared
+    from gptlite.inference.language_model import LanguageModel
+    from gptlite.model.gpt import GPT
+
+ENDINGS = {"folder": "-hf", "gguf": ".gguf", "page": ".html"}
+# The values of --type for each target, the default first; none: weights stay as they are.
+TYPES: Mapping[str, tuple[str, ...]] = {"folder": (), "gguf": ("f32", "f16", "q8_0"), "page": ("f16", "q8_0")}
+MOST_SCORED = 50_000  # tokens of the validation text, for what rounding costs
+
+Target = Annotated[
+    Literal["folder", "gguf", "page"],
+    Option(
+        help="folder: for Hugging Face, with a model card. gguf: for llama.cpp and Ollama. page: an HTML file that "
+        "writes, without a network."
+    ),
+]
+PathArgument = Annotated[
+    str | None,
+    Argument(metavar="PATH", help="The new file or folder. Default: the run's name with -hf, .gguf or .html."),
+]
+TypeOption = Annotated[
+    Literal["f32", "f16", "q8_0"] | None,
+    Option(
+        "--type", help="How weights are stored: gguf f32 (the default), f16 or q8_0, a page f16 (the default) or q8_0."
+    ),
+]
+
+
+def export(
+    run: RunArgument = None,
+    path: PathArgument = None,
+    to: Target = "folder",
+    type_: TypeOption = None,
+    checkpoint: CheckpointOption = None,
+) -> None:
+    """Write a model for other programs, or as a page that writes, and check what was written."""
+    console = Console()
+    kind = choose_type(to, type_)
+    (selected,) = select_models([run] if run else [], checkpoint, ["run.device=cpu"], None, console.say)
+    target = Path(f"{selected.name}{ENDINGS[to]}" if path is None else path)
+    check_free(target)
+    console.say(f"checkpoint: {selected.checkpoint.path}")
+    # Importing torch takes a second, so the command line is checked first.
+    from gptlite.inference.load import load_checkpoint
+    from gptlite.interop.readback import check_is_gpt2
+
+    model = load_checkpoint(selected.checkpoint, selected.cfg.run)
+    with located(selected.label):
+        check_is_gpt2(model.info.model)
+        written = WRITERS[to](target, selected, model, kind, console.say)
+    emit("".join(f"{each}\n" for each in written))
+
+
+def choose_type(to: str, asked: str | None) -> str:
+    """Return how weights are stored. ConfigError where the target has no such type."""
+    types = TYPES[to]
+    if asked is not None and asked not in types:
+        accepted = f"Use {' or '.join(types)}." if types else "Leave it out: a folder has the weights as they are."
+        raise ConfigError(f"--to {to} has no {asked}. {accepted}", where=f"--type {asked}")
+    return asked or (types[0] if types else "")
+
+
+def check_free(path: Path) -> None:
+    """ConfigError where something has this name, or where there is no folder for it."""
+    if os.path.lexists(path):
+        raise ConfigError("this exists. Name another one, or remove it first.", where=str(path))
+    if not path.parent.is_dir():
+        raise ConfigError(f"there is no folder {path.parent}. Make it first, or choose another.", where=str(path))
+
+
+def export_folder(path: Path, selected: SelectedModel, model: LanguageModel, kind: str, say: Say) -> list[Path]:
+    """Write a folder for Hugging Face, and compare the model that transformers makes of it with that of the run."""
+    from gptlite.interop.hf_folder import model_card, read_hf_folder, write_hf_folder
+
+    text = find_text_of(selected)
+    card = model_card(selected.name, selected.checkpoint, model, None if text is None else text.manifest)
+    folder = write_hf_folder(path, selected.checkpoint, card)
+    say_difference(model, read_hf_folder(folder), say)
+    return [path]
+
+
+def export_gguf(path: Path, selected: SelectedModel, model: LanguageModel, kind: str, say: Say) -> list[Path]:
+    """Write a GGUF file and a Modelfile, and compare the model that llama.cpp makes of it with that of the run."""
+    from gptlite.interop.gguf_file import modelfile, read_gguf, write_gguf
+
+    beside = path.with_suffix(".Modelfile")
+    check_free(beside)
+    write_whole(path, lambda temp: write_gguf(temp, model, kind, selected.name, describe(selected, model)))
+    write_whole(beside, lambda temp: temp.write_text(modelfile(path.name, model.info.model), encoding="utf-8"))
+    say_difference(model, read_gguf(path, model.info.model, model.tokenizer.vocab_size), say)
+    return [path, beside]
+
+
+def export_page(path: Path, selected: SelectedModel, model: LanguageModel, kind: str, say: Say) -> list[Path]:
+    """Write a page, and say what rounding the weights costs."""
+    from gptlite.interop.page_weights import page_data
+    from gptlite.views.writer import writer_page
+
+    model.require_mask()
+    data, rounded = page_data(model, kind, selected.cfg.eval.prompt)
+    content = writer_page(selected.name, describe(selected, model), model.gpt.n_parameters(), data).encode()
+    write_whole(path, lambda temp: temp.write_bytes(content))
+    text = find_text_of(selected)
+    if text is None:
+        say("the validation text is gone, so what rounding the weights costs is not known")
+    else:
+        from gptlite.data.dataset.tokens import TokenArray
+
+        tokens = text.split("val")
+        scored = TokenArray(tokens.read(0, min(tokens.n_tokens, MOST_SCORED)), tokens.where)
+        exact, page = (each.score_tokens(scored).bits_per_byte for each in (model, replace(model, gpt=rounded)))
+        of = f"bits per byte of {counted(scored.n_tokens, 'token')} of the validation text"
+        say(f"rounded to {kind}: {page:.4f} {of}, and {exact:.4f} without rounding")
+    return [path]
+
+
+WRITERS: Mapping[str, Callable[[Path, SelectedModel, LanguageModel, str, Say], list[Path]]] = {
+    "folder": export_folder,
+    "gguf": export_gguf,
+    "page": export_page,
+}
+
+
+def say_difference(model: LanguageModel, read_back: GPT, say: Say) -> None:
+    """Say by how much a model that was read back differs from that of the run."""
+    from gptlite.interop.readback import largest_difference, own_text
+
+    text = own_text(model)
+    difference = largest_difference(model.gpt, read_back, text)
+    say(f"read back: log-probabilities of {counted(text.numel(), 'token')} differ by at most {difference:.1e} nats")
+
+
+def find_text_of(selected: SelectedModel) -> Prepared | None:
+    """Return the text that a model was trained on; None where it is gone."""
+    from gptlite.cli.eval.inputs import find_prepared
+
+    try:
+        return find_prepared([selected])[selected.label]
+    except UserError:
+        return None
+
+
+def describe(selected: SelectedModel, model: LanguageModel) -> str:
+    """Return a line about a model: its size and its text."""
+    text = find_text_of(selected)
+    names = "" if text is None else f", trained on {', '.join(source.name for source in text.manifest.sources)}"
+    return f"a GPT of {counted(model.gpt.n_parameters(), 'parameter')}{names}, step {selected.checkpoint.step}"
+
+
+def write_whole(path: Path, write: Callable[[Path], object]) -> None:
+    """Let `write` make a new file, under another name until it is complete. StorageError, with nothing left behind."""
+    from gptlite.storage import files
+
+    temp = files.temp_name(path)
+    try:
+        with files.storage_errors(path, "write"):
+            write(temp)
+        files.publish(temp, path)
+    except BaseException:
+        with contextlib.suppress(StorageError):  # the first error is reported
+            files.remove_tree(temp)
+        raise

@@ -1,0 +1,122 @@
+"""A model and its tokenizer as plain data for a page that writes: rounded weights in base64, tokens, a pattern."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import re
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from gptlite.errors import ConfigError
+from gptlite.inference.language_model import LanguageModel
+from gptlite.model.gpt import GPT
+from gptlite.model.gpt2_layout import from_gpt2, to_gpt2
+from gptlite.tokenizers.base import Tokenizer
+from gptlite.tokenizers.bpe import PATTERNS, BpeTokenizer
+
+TYPES = ("f16", "q8_0")
+MOST_PARAMETERS = 20_000_000  # a page of 55 MB; a browser writes some 30 tokens a second with them
+# JavaScript's \s has U+FEFF and lacks U+0085; these are the ones of the engine that the model was trained with.
+_WHITE = r"\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+
+
+def round_weights(model: GPT, kind: str) -> tuple[GPT, list[dict[str, Any]]]:
+    """Return the model with the rounded weights of a page, and its tensors for the page. kind: one of TYPES.
+
+    f16: matrices as halves. q8_0: each row (of the inputs of one output) as whole numbers up to 127 times a scale. The
+    few other weights stay as they are.
+    """
+    tensors, stored = to_gpt2(model), []
+    for name, tensor in tensors.items():
+        is_matrix = tensor.ndim == 2
+        array = (tensor if not is_matrix or _is_table(name) else tensor.t()).contiguous().numpy()  # rows of outputs
+        record: dict[str, Any] = {"name": name.removeprefix("transformer."), "shape": list(array.shape)}
+        if not is_matrix:
+            stored.append({**record, "type": "f32", "data": _base64(array.astype("<f4"))})
+            continue
+        if kind == "f16":
+            rounded = array.astype("<f2")
+            if not np.isfinite(rounded).all():
+                raise ConfigError("a weight is too large for f16. Use q8_0.")
+            stored.append({**record, "type": "f16", "data": _base64(rounded)})
+            back = rounded.astype(np.float32)
+        else:
+            scales = np.maximum(np.abs(array).max(1, keepdims=True), 1e-30).astype("<f4") / np.float32(127)
+            whole = np.rint(array / scales).astype(np.int8)
+            stored.append({**record, "type": "q8", "data": _base64(whole), "scales": _base64(scales)})
+            back = whole.astype(np.float32) * scales
+        tensors[name] = torch.from_numpy(back if _is_table(name) else back.T)
+    return _with(model, tensors), stored
+
+
+def _is_table(name: str) -> bool:
+    """Whether GPT-2 stores a matrix with a row for each id or position; the others are (in, out)."""
+    return name in ("transformer.wte.weight", "transformer.wpe.weight", "lm_head.weight")
+
+
+def _with(model: GPT, tensors: dict[str, Tensor]) -> GPT:
+    """Return a copy of the model with other weights, by GPT-2's names; of fixed positions the page has the table."""
+    rounded = copy.deepcopy(model)
+    from_gpt2(tensors, rounded)
+    if model.cfg.position == "sinusoidal":
+        rounded.get_buffer("position_table").copy_(tensors["transformer.wpe.weight"])
+    return rounded
+
+
+def page_data(model: LanguageModel, kind: str, prompt: str) -> tuple[dict[str, Any], GPT]:
+    """Return what the script of the page reads, and the model with the same rounded weights.
+
+    prompt: what the page begins with. ConfigError for a model that is too large, or whose tokenizer has a pattern that
+    a page cannot have.
+    """
+    cfg, gpt = model.info.model, model.gpt
+    if gpt.n_parameters() > MOST_PARAMETERS:
+        raise ConfigError(
+            f"the model has {gpt.n_parameters():,} parameters, and a page at most {MOST_PARAMETERS:,}. Use --to gguf."
+        )
+    rounded, tensors = round_weights(gpt, kind)
+    shape = {key: getattr(cfg, key) for key in ("n_layer", "n_head", "n_embd", "block_size", "activation")}
+    data = {
+        **shape,
+        "scale": cfg.head_size**-0.5 if cfg.scale_attention else 1.0,
+        "tensors": tensors,
+        "tokenizer": tokenizer_data(model.tokenizer),
+        "normalize": model.info.normalize,
+        "start": model.info.start_id,
+        "end": model.tokenizer.eot_id,
+        "suppressed": model.suppressed.nonzero()[0].tolist(),
+        "prompt": prompt,
+    }
+    return data, rounded
+
+
+def tokenizer_data(tokenizer: Tokenizer) -> dict[str, Any]:
+    """Return the bytes of each id, one character U+0000 to U+00FF for each byte; for BPE also its pattern."""
+    if not isinstance(tokenizer, BpeTokenizer):
+        return {"pattern": None, "tokens": [token.decode("latin-1") for token in tokenizer.token_bytes()]}
+    known = "gpt2" if tokenizer.kind == "gpt2" else tokenizer.pattern_name
+    if known is None:
+        raise ConfigError("a page cannot divide text as this tokenizer does. Train with tokenizer.kind=bpe or char.")
+    return {
+        "pattern": for_javascript(PATTERNS[known]),
+        "tokens": [token.decode("latin-1") for token in tokenizer.ranks],
+    }
+
+
+def for_javascript(pattern: str) -> str:
+    r"""Rewrite a pattern for JavaScript, which has another \s and no possessive quantifiers.
+
+    In our patterns, what follows a possessive one never begins with what it matches, so that it may as well be greedy.
+    """
+    greedy = re.sub(r"([*+])\+", r"\1", pattern)
+    inside = re.sub(r"\[[^\]]*\]", lambda part: part[0].replace(r"\s", _WHITE), greedy)
+    return inside.replace(r"\s", f"[{_WHITE}]").replace(r"\S", f"[^{_WHITE}]")
+
+
+def _base64(array: npt.NDArray[Any]) -> str:
+    return base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()

@@ -1,0 +1,36 @@
+"""What every export shares: what GPT-2's architecture lacks, and how far a model that was read back differs."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gptlite.config.sampling import SampleSection
+from gptlite.config.schema import ModelSection
+from gptlite.errors import ConfigError
+from gptlite.inference.language_model import LanguageModel
+from gptlite.model.gpt import GPT
+from gptlite.model.gpt2_layout import missing_in_gpt2
+
+
+def check_is_gpt2(cfg: ModelSection) -> None:
+    """ConfigError, which names the keys, for a model that GPT-2's architecture cannot express."""
+    if missing := missing_in_gpt2(cfg):
+        raise ConfigError(
+            "GPT-2's architecture, which other programs know, has no such model. Train one with "
+            f"{' and '.join(missing)}."
+        )
+
+
+def own_text(model: LanguageModel) -> Tensor:
+    """Return a text that the model itself writes, as long as its context: ids (1, T)."""
+    n = model.info.model.block_size
+    sample = next(model.samples("", SampleSection(max_new_tokens=n, temperature=1.0))).whole()
+    return torch.tensor([[model.info.start_id, *sample.tokens][:n]])
+
+
+@torch.inference_mode()
+def largest_difference(first: GPT, second: GPT, idx: Tensor) -> float:
+    """Return the largest difference between two models' log-probabilities of any next token of idx (B, T), in nats."""
+    one, other = (torch.log_softmax(model(idx).double(), dim=-1) for model in (first, second))
+    return float((one - other).abs().max())
