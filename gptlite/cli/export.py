@@ -67,7 +67,7 @@ def export(
     model = load_checkpoint(selected.checkpoint, selected.cfg.run)
     with located(selected.label):
         check_is_gpt2(model.info.model)
-        written = WRITERS[to](target, selected, model, kind, console.say)
+        written = WRITERS[to](target, selected, model, find_text_of(selected, console.say), kind, console.say)
     emit("".join(f"{each}\n" for each in written))
 
 
@@ -88,42 +88,44 @@ def check_free(path: Path) -> None:
         raise ConfigError(f"there is no folder {path.parent}. Make it first, or choose another.", where=str(path))
 
 
-def export_folder(path: Path, selected: SelectedModel, model: LanguageModel, kind: str, say: Say) -> list[Path]:
+def export_folder(
+    path: Path, selected: SelectedModel, model: LanguageModel, text: Prepared | None, kind: str, say: Say
+) -> list[Path]:
     """Write a folder for Hugging Face, and compare the model that transformers makes of it with that of the run."""
     from gptlite.interop.hf_folder import model_card, read_hf_folder, write_hf_folder
 
-    text = find_text_of(selected)
     card = model_card(selected.name, selected.checkpoint, model, None if text is None else text.manifest)
     folder = write_hf_folder(path, selected.checkpoint, card)
     say_difference(model, read_hf_folder(folder), say)
     return [path]
 
 
-def export_gguf(path: Path, selected: SelectedModel, model: LanguageModel, kind: str, say: Say) -> list[Path]:
+def export_gguf(
+    path: Path, selected: SelectedModel, model: LanguageModel, text: Prepared | None, kind: str, say: Say
+) -> list[Path]:
     """Write a GGUF file and a Modelfile, and compare the model that llama.cpp makes of it with that of the run."""
     from gptlite.interop.gguf_file import modelfile, read_gguf, write_gguf
 
     beside = path.with_suffix(".Modelfile")
     check_free(beside)
-    write_whole(path, lambda temp: write_gguf(temp, model, kind, selected.name, describe(selected, model)))
+    write_whole(path, lambda temp: write_gguf(temp, model, kind, selected.name, describe(selected, model, text)))
     write_whole(beside, lambda temp: temp.write_text(modelfile(path.name, model.info.model), encoding="utf-8"))
     say_difference(model, read_gguf(path, model.info.model, model.tokenizer.vocab_size), say)
     return [path, beside]
 
 
-def export_page(path: Path, selected: SelectedModel, model: LanguageModel, kind: str, say: Say) -> list[Path]:
+def export_page(
+    path: Path, selected: SelectedModel, model: LanguageModel, text: Prepared | None, kind: str, say: Say
+) -> list[Path]:
     """Write a page, and say what rounding the weights costs."""
     from gptlite.interop.page_weights import page_data
     from gptlite.views.writer import writer_page
 
     model.require_mask()
     data, rounded = page_data(model, kind, selected.cfg.eval.prompt)
-    content = writer_page(selected.name, describe(selected, model), model.gpt.n_parameters(), data).encode()
+    content = writer_page(selected.name, describe(selected, model, text), model.gpt.n_parameters(), data).encode()
     write_whole(path, lambda temp: temp.write_bytes(content))
-    text = find_text_of(selected)
-    if text is None:
-        say("the validation text is gone, so what rounding the weights costs is not known")
-    else:
+    if text is not None:
         from gptlite.data.dataset.tokens import TokenArray
 
         tokens = text.split("val")
@@ -134,7 +136,7 @@ def export_page(path: Path, selected: SelectedModel, model: LanguageModel, kind:
     return [path]
 
 
-WRITERS: Mapping[str, Callable[[Path, SelectedModel, LanguageModel, str, Say], list[Path]]] = {
+WRITERS: Mapping[str, Callable[[Path, SelectedModel, LanguageModel, Prepared | None, str, Say], list[Path]]] = {
     "folder": export_folder,
     "gguf": export_gguf,
     "page": export_page,
@@ -150,31 +152,36 @@ def say_difference(model: LanguageModel, read_back: GPT, say: Say) -> None:
     say(f"read back: log-probabilities of {counted(text.numel(), 'token')} differ by at most {difference:.1e} nats")
 
 
-def find_text_of(selected: SelectedModel) -> Prepared | None:
-    """Return the text that a model was trained on; None where it is gone."""
+def find_text_of(selected: SelectedModel, say: Say) -> Prepared | None:
+    """Return the text that a model was trained on; None, and a line that says why, where it cannot be used."""
     from gptlite.cli.eval.inputs import find_prepared
 
     try:
         return find_prepared([selected])[selected.label]
-    except UserError:
+    except UserError as error:
+        say(f"exported without its text, so without its name and scores: {error}")
         return None
 
 
-def describe(selected: SelectedModel, model: LanguageModel) -> str:
+def describe(selected: SelectedModel, model: LanguageModel, text: Prepared | None) -> str:
     """Return a line about a model: its size and its text."""
-    text = find_text_of(selected)
     names = "" if text is None else f", trained on {', '.join(source.name for source in text.manifest.sources)}"
     return f"a GPT of {counted(model.gpt.n_parameters(), 'parameter')}{names}, step {selected.checkpoint.step}"
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` make a new file, under another name until it is complete. StorageError, with nothing left behind."""
+    """Let `write` make a new file, under another name until it is complete and durable.
+
+    StorageError, with nothing left behind.
+    """
     from gptlite.storage import files
 
     temp = files.temp_name(path)
     try:
         with files.storage_errors(path, "write"):
             write(temp)
+        with files.OutFile.append(temp) as file:
+            file.sync()
         files.publish(temp, path)
     except BaseException:
         with contextlib.suppress(StorageError):  # the first error is reported

@@ -90,12 +90,11 @@ def vocabulary(tokenizer: Tokenizer) -> tuple[list[str], list[gguf.TokenType], l
                 "tokenizer.kind=char."
             )
         tokens, pairs = list(tokenizer.ranks), list(find_merges(tokenizer.ranks))
-    elif isinstance(tokenizer, CharTokenizer):
+    else:
+        assert isinstance(tokenizer, CharTokenizer)
         tokens = [character.encode() for character in tokenizer.characters]
         grown = {(token[:n], token[n : n + 1]): None for token in tokens for n in range(1, len(token))}
         pairs = list(grown) or [(b"\xff", b"\xff")]  # which no UTF-8 has: llama.cpp refuses a file without merges
-    else:
-        raise TypeError(f"a {type(tokenizer).__name__} has no merges")
     spelled = list(map(to_characters, tokens))
     unused = [f"[PAD{i}]" for i in range(len(tokens), tokenizer.eot_id)]
     types = [gguf.TokenType.NORMAL] * len(tokens) + [gguf.TokenType.UNUSED] * len(unused) + [gguf.TokenType.CONTROL]

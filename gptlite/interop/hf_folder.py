@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gptlite.config.schema import ModelSection
 from gptlite.data.dataset.manifest import Baselines, Manifest
 from gptlite.data.sources.named_datasets import find_card
 from gptlite.formatting import counted
 from gptlite.inference.language_model import LanguageModel
-from gptlite.interop.gpt2_config import read_section
+from gptlite.model.activations import ACTIVATIONS
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import from_gpt2
 from gptlite.runs.checkpoint import Checkpoint
@@ -32,7 +33,16 @@ def write_hf_folder(path: Path, checkpoint: Checkpoint, card: str) -> Checkpoint
 def read_hf_folder(folder: Checkpoint) -> GPT:
     """Return the model that transformers makes of the folder: by GPT-2's keys of config.json alone."""
     config = folder.read_json("config.json")
-    model = GPT(read_section(config, str(folder.path / "config.json")), config["vocab_size"])
+    activations = {each.gpt2_name: name for name, each in ACTIVATIONS.items()}
+    said = {
+        **{key: config[key] for key in ("n_layer", "n_head", "n_embd")},
+        "block_size": config["n_positions"],
+        "activation": activations[config["activation_function"]],
+        "bias": True,  # GPT-2 has them everywhere, zeros where the run has none
+        "scale_attention": config["scale_attn_weights"],
+        "tie_weights": config["tie_word_embeddings"],
+    }
+    model = GPT(ModelSection.model_validate(said), config["vocab_size"])
     from_gpt2(folder.read_tensors("model.safetensors"), model)
     return model
 

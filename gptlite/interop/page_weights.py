@@ -19,14 +19,13 @@ from gptlite.model.gpt2_layout import from_gpt2, to_gpt2
 from gptlite.tokenizers.base import Tokenizer
 from gptlite.tokenizers.bpe import PATTERNS, BpeTokenizer
 
-TYPES = ("f16", "q8_0")
-MOST_PARAMETERS = 20_000_000  # a page of 55 MB; a browser writes some 30 tokens a second with them
+MOST_PARAMETERS = 20_000_000  # a page of about 50 MB
 # JavaScript's \s has U+FEFF and lacks U+0085; these are the ones of the engine that the model was trained with.
 _WHITE = r"\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 
 
 def round_weights(model: GPT, kind: str) -> tuple[GPT, list[dict[str, Any]]]:
-    """Return the model with the rounded weights of a page, and its tensors for the page. kind: one of TYPES.
+    """Return the model with the rounded weights of a page, and its tensors for the page. kind: f16 or q8_0.
 
     f16: matrices as halves. q8_0: each row (of the inputs of one output) as whole numbers up to 127 times a scale. The
     few other weights stay as they are.

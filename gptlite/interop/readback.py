@@ -17,7 +17,7 @@ def check_is_gpt2(cfg: ModelSection) -> None:
     """ConfigError, which names the keys, for a model that GPT-2's architecture cannot express."""
     if missing := missing_in_gpt2(cfg):
         raise ConfigError(
-            "GPT-2's architecture, which other programs know, has no such model. Train one with "
+            "this model does not fit GPT-2's architecture, which other programs expect. Train one with "
             f"{' and '.join(missing)}."
         )
 

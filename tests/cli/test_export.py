@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import gguf
@@ -58,6 +59,14 @@ def test_a_page_says_what_rounding_costs(gptlite, trained):
     scored = gptlite("eval", "nano").out
     assert exact in scored
     assert "<title>nano</title>" in Path("nano.html").read_text("utf-8")
+
+
+def test_a_model_whose_text_is_gone_is_exported_and_says_so(gptlite, trained):
+    shutil.copytree(next(trained.glob("checkpoints/step-*6")), "alone")
+    result = gptlite("export", "alone", "--to", "page")
+    assert (result.code, result.out) == (0, "alone.html\n")
+    assert "exported without its text" in result.err
+    assert "rounded to" not in result.err
 
 
 def test_what_cannot_be_exported_is_refused_and_nothing_is_left(gptlite, trained):

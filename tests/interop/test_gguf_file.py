@@ -31,7 +31,7 @@ TOKENIZERS = {
     "char": lambda: CharTokenizer(CHARACTERS),
     "bpe": lambda: train_bpe([TEXT * 20], 300, PATTERNS["gpt2"]),
 }
-# Nats, of any id that may follow: with exact weights, and with halves and bytes.
+# Nats, of any id that may follow.
 BOUNDS = {"relu": 1e-4, "gelu": 1e-2}
 MODEL = {"n_layer": 2, "n_head": 2, "n_embd": 32, "block_size": 64, "dtype": torch.float32, "spread": 0.15}
 

@@ -129,7 +129,6 @@ def test_the_page_says_what_is_wrong_and_shows_no_markup_of_strangers(browser, t
       let message;
       try { [...write("<b>z", settings)]; } catch (error) { message = error.message; }
       one("#prompt").value = "q<i>"; one("#write").click();
-      one("#length").value = "x";
       return {
         message, shown: one("#state").textContent, elements: document.querySelectorAll("i, b").length,
         name: one("h1").textContent, about: one(".about").textContent, n: stopped.at(-1)[0].length,
