@@ -32,7 +32,7 @@ PACKAGES = (
         "tokenizers",
         "data",
     ),
-    *("loggers", "runs", "planning", "inference", "course", "training", "interop", "views", "cli"),
+    *("loggers", "runs", "planning", "inference", "course", "interop", "training", "views", "cli"),
 )
 # Parts of a package, each of which imports only those before it.
 PARTS = {"data": ("sources", "dataset", "preparing")}

@@ -95,8 +95,8 @@ def export_folder(
     from gptlite.interop.hf_folder import model_card, read_hf_folder, write_hf_folder
 
     card = model_card(selected.name, selected.checkpoint, model, None if text is None else text.manifest)
-    folder = write_hf_folder(path, selected.checkpoint, card)
-    say_difference(model, read_hf_folder(folder), say)
+    write_hf_folder(path, selected.checkpoint, card)
+    say_difference(model, read_hf_folder(path), say)
     return [path]
 
 

@@ -204,8 +204,9 @@ class _Draft:
         """Take a value, and drop those of earlier sources that it replaces."""
         section, _, key = name.partition(".")
         for other in SECTIONS[section].replaces.get(key, ()) if value is not None else ():
-            if f"{section}.{other}" in self.given and self.given[f"{section}.{other}"][0][0] < place[0]:
-                del self.given[f"{section}.{other}"]
+            replaced = other if "." in other else f"{section}.{other}"
+            if replaced in self.given and self.given[replaced][0][0] < place[0]:
+                del self.given[replaced]
         self.given[name] = place, value
 
     def validated(self) -> RunConfig:

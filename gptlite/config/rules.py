@@ -16,6 +16,11 @@ from gptlite.config.yaml import shown
 
 DEFAULT_VALIDATION = DEFAULT_VAL_FRACTION, DEFAULT_VAL_MAX_BYTES = 0.1, 10_000_000
 LEFT_OUT = {"no_feed_forward": "mlp", "no_norm": "norm"}  # by model.variant: the place of model.bias that is gone
+# What a model that training begins with decides.
+SHAPE_KEYS = (
+    *("n_layer", "n_head", "n_embd", "activation", "norm", "position", "scale_embeddings", "scale_attention"),
+    *("bias", "tie_weights", "variant"),
+)
 DROPOUT_PLACES = ("embedding_dropout", "attention_dropout", "residual_dropout")
 
 Values: TypeAlias = Mapping[str, Any]

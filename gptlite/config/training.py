@@ -7,8 +7,21 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from gptlite.config.rules import Section, train_rules
-from gptlite.config.values import Auto, BelowOne, Count, Epochs, Fraction, Natural, NonNegative, Positive, Text, key
+from gptlite.config.rules import SHAPE_KEYS, Section, train_rules
+from gptlite.config.values import (
+    Auto,
+    BelowOne,
+    Count,
+    Epochs,
+    Fraction,
+    Frozen,
+    Natural,
+    NonNegative,
+    Positive,
+    Text,
+    WeightsSource,
+    key,
+)
 from gptlite.config.yaml import DEFAULT_MAX_STEPS
 
 DEFAULT_DECAY_FRACTION = 0.2
@@ -19,9 +32,19 @@ LENGTHS = frozenset({"max_steps", "epochs", "max_minutes"})
 class TrainSection(Section):
     """The optimization: how long, with which batches, optimizer and learning rate."""
 
-    replaces = MappingProxyType({length: LENGTHS - {length} for length in LENGTHS})
+    replaces = MappingProxyType(
+        {length: LENGTHS - {length} for length in LENGTHS}
+        | {"from": {f"model.{key}" for key in (*SHAPE_KEYS, "block_size", "init")}}
+    )
     rules = staticmethod(train_rules)
 
+    from_: WeightsSource = key(
+        None,
+        "a run, a checkpoint, a folder of a GPT-2 in Hugging Face's format, or gpt2: training begins with its weights, "
+        "and the shape of the model follows from it",
+        "from",
+    )
+    freeze: Frozen = key(None, "what is not trained, such as [embeddings, blocks 0-5]; null means that everything is")
     max_steps: Count | None = key(
         None, f"number of optimizer updates; null means {DEFAULT_MAX_STEPS}, or what epochs or max_minutes say"
     )
@@ -91,6 +114,19 @@ class TrainSection(Section):
     patience: Count | None = key(
         None, "stop after this many evaluations without a new best score; null means no early stopping"
     )
+
+    def freezes(self, parameter: str) -> bool:
+        """Return whether `freeze` names the part of a model that has a parameter, such as blocks.0.attn.qkv.weight."""
+        module, number, *_ = parameter.split(".")
+        if module != "blocks":
+            return module.endswith("_embedding") and "embeddings" in (self.freeze or ())
+        return any(int(number) in blocks for blocks in self.frozen_blocks)
+
+    @property
+    def frozen_blocks(self) -> list[range]:
+        """The blocks that `freeze` names, counted from 0."""
+        spans = [part.split(" ")[1].split("-") for part in self.freeze or () if part != "embeddings"]
+        return [range(int(span[0]), int(span[-1]) + 1) for span in spans]
 
     @property
     def updates(self) -> int | None:

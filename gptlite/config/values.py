@@ -79,7 +79,17 @@ OptionalSource = Annotated[
     Accepted("a file, folder, glob or data set name, a list of these, or null"),
 ]
 TokenizerSource = Annotated[
-    PathText | None, Accepted("a run, the folder of a checkpoint or of a prepared text, or null")
+    PathText | None,
+    Accepted("a run, the folder of a checkpoint, of a prepared text or of a GPT-2, or null"),
+]
+WeightsSource = Annotated[
+    PathText | None,
+    Accepted("a run, the folder of a checkpoint or of a GPT-2 in Hugging Face's format, gpt2, or null"),
+]
+Part = Annotated[Text, Field(pattern=r"^(embeddings|blocks? \d{1,6}(-\d{1,6})?)$")]
+Frozen = Annotated[
+    Annotated[list[Part], Field(min_length=1)] | None,
+    Accepted("null, or a list of embeddings and blocks, counted from 0, such as [embeddings, block 0, blocks 2-5]"),
 ]
 # Where a model may add a learned vector: after Q, K and V, after the heads' projection, in the feed-forward, in norms.
 BiasPlace = Literal["qkv", "proj", "mlp", "norm"]

@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gptlite.config.schema import ModelSection
 from gptlite.data.dataset.manifest import Baselines, Manifest
 from gptlite.data.sources.named_datasets import find_card
 from gptlite.formatting import counted
 from gptlite.inference.language_model import LanguageModel
-from gptlite.model.activations import ACTIVATIONS
+from gptlite.interop.gpt2 import read_section, read_tensors
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import from_gpt2
 from gptlite.runs.checkpoint import Checkpoint
@@ -22,28 +21,18 @@ CARD = "README.md"
 ONLY_FOR_TRAINING = ("optimizer.safetensors", "state.json")
 
 
-def write_hf_folder(path: Path, checkpoint: Checkpoint, card: str) -> Checkpoint:
+def write_hf_folder(path: Path, checkpoint: Checkpoint, card: str) -> None:
     """Write a new folder durably, which gptlite and transformers open. StorageError, with nothing left behind."""
     names = [name for name in checkpoint.files if name not in ONLY_FOR_TRAINING]
     fields = {"step": checkpoint.step, "score": checkpoint.score}
     write_folder(path, fields, [(CARD, card.encode()), *((name, checkpoint.read(name)) for name in names)])
-    return Checkpoint.open(path)
 
 
-def read_hf_folder(folder: Checkpoint) -> GPT:
+def read_hf_folder(folder: Path) -> GPT:
     """Return the model that transformers makes of the folder: by GPT-2's keys of config.json alone."""
-    config = folder.read_json("config.json")
-    activations = {each.gpt2_name: name for name, each in ACTIVATIONS.items()}
-    said = {
-        **{key: config[key] for key in ("n_layer", "n_head", "n_embd")},
-        "block_size": config["n_positions"],
-        "activation": activations[config["activation_function"]],
-        "bias": True,  # GPT-2 has them everywhere, zeros where the run has none
-        "scale_attention": config["scale_attn_weights"],
-        "tie_weights": config["tie_word_embeddings"],
-    }
-    model = GPT(ModelSection.model_validate(said), config["vocab_size"])
-    from_gpt2(folder.read_tensors("model.safetensors"), model)
+    tensors = read_tensors(folder)
+    model = GPT(read_section(folder / "config.json"), len(tensors["transformer.wte.weight"]))
+    from_gpt2(tensors, model)
     return model
 
 

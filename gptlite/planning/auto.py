@@ -16,7 +16,8 @@ from gptlite.compute.processes import world_size
 from gptlite.config.schema import RunConfig, RunSection
 from gptlite.errors import ConfigError
 from gptlite.formatting import counted
-from gptlite.model.sizes import default_sample_size, largest_block_product_flops, muon_flops, update_flops
+from gptlite.model.sizes import default_sample_size, largest_block_product_flops, update_flops
+from gptlite.planning.choose_optimizer import choose_adamw_lr, choose_lr, choose_optimizer
 from gptlite.planning.epochs import choose_eval_every, choose_max_steps
 
 if TYPE_CHECKING:
@@ -26,10 +27,6 @@ LONGEST_BATCHED = 512  # tokens; with 1,024 the fused kernel measured alike, and
 # Operations of a matrix product. A second thread gained nothing with 4e6, and 12 % with 19e6.
 MIN_PRODUCT_FOR_THREADS = 10e6
 LONG_FLOPS, LONG_MINUTES = 1e16, 5.0  # of a training, from which on compiling pays for its slow start
-# By optimizer: the highest learning rate, and the product of rate and n_embd for wide models.
-LR_RULES = {"muon": (0.02, 1.6), "adamw": (0.002, 0.4)}
-PREVIOUS_TOKEN_LR = 0.115  # of Muon with `init: previous`, times sqrt(n_embd)
-ADAMW_LR = 0.009  # next to Muon, with at most 64 ids
 # Measured on CPUs: with more tokens a forward pass outgrows the caches and takes longer per token.
 CPU_MICRO_TOKENS, GPU_MICRO_TOKENS = 4096, 65536
 
@@ -69,6 +66,7 @@ def resolve(cfg: RunConfig, vocab_size: int, train_tokens: int, hardware: Hardwa
     The order matters: attention follows from precision, the learning rate from the optimizer.
     """
     check_without_mask(cfg)
+    check_frozen(cfg)
     tokens = cfg.train.batch_size * cfg.model.block_size
     largest_product = largest_block_product_flops(cfg.model, tokens / n_processes)
     reasons = choose_compute(cfg.run, cfg.model.block_size, hardware, largest_product=largest_product)
@@ -111,6 +109,14 @@ def check_without_mask(cfg: RunConfig) -> None:
                 f"{key} is set, but model.variant is no_mask, and a model that reads the next token does not predict "
                 f"it. Leave {key} out, or use model.variant=null."
             )
+
+
+def check_frozen(cfg: RunConfig) -> None:
+    """Raise ConfigError where train.freeze names blocks that the model does not have."""
+    last = cfg.model.n_layer - 1
+    if any(blocks.stop > last + 1 or not blocks for blocks in cfg.train.frozen_blocks):
+        named = ", ".join(cfg.train.freeze or ())
+        raise ConfigError(f"train.freeze is {named}, and the blocks of this model are 0 to {last}. Name some of them.")
 
 
 def choose_compute(
@@ -204,54 +210,6 @@ def choose_compile(
             "GPU Triton), or use run.compile=auto."
         )
     return Choice(not problem, GIVEN if wanted is True else problem or "torch can compile for this GPU")
-
-
-def choose_optimizer(cfg: RunConfig, vocab_size: int) -> Choice:
-    """Choose Muon, unless its own arithmetic would exceed that of the model."""
-    if cfg.train.optimizer != "auto":
-        return Choice(cfg.train.optimizer, GIVEN)
-    muon = muon_flops(cfg.model)
-    model = update_flops(cfg.model, vocab_size, cfg.train.batch_size * cfg.model.block_size)
-    cost = f"{muon / 1e9:.3g} GFLOP per update on top of the model's {model / 1e9:.3g}"
-    if muon <= model:
-        return Choice("muon", f"it costs only {cost}")
-    for _, sentence in cfg.train.rules({**dict(cfg.train), "optimizer": "adamw"}):
-        raise ConfigError(f"{sentence} (`auto` takes adamw here, because Muon would cost {cost}.)")
-    return Choice("adamw", f"Muon would cost {cost}")
-
-
-def choose_lr(cfg: RunConfig) -> Choice:
-    """Choose the learning rate for optimizer and width: the rule found by the sweep in docs/decisions.md.
-
-    An update moves each weight by about lr, so its effect on a sum over n_embd terms grows with both (Yang et al. 2022,
-    arXiv 2203.03466): lr falls as 1 / n_embd. Narrow models share one rate. Where heads begin with the previous token,
-    Muon's lr falls only as 1 / sqrt(n_embd), as was measured. The optimizer is chosen before.
-
-    >>> choose_lr(RunConfig().with_values({"train.optimizer": "adamw", "model.n_embd": 768})).value
-    0.00052
-    """
-    if not isinstance(cfg.train.lr, str):
-        return Choice(cfg.train.lr, GIVEN)
-    highest, times_width = LR_RULES[cfg.train.optimizer]
-    width = cfg.model.n_embd
-    if cfg.train.optimizer == "muon" and cfg.model.has_previous_token_heads:
-        lr, reason = PREVIOUS_TOKEN_LR / math.sqrt(width), f"muon at width {width} with init {cfg.model.init}"
-    else:
-        lr, reason = times_width / width, f"{cfg.train.optimizer} at width {width}"
-    return Choice(float(f"{min(highest, lr):.2g}"), reason)
-
-
-def choose_adamw_lr(cfg: RunConfig, vocab_size: int) -> Choice:
-    """Choose the learning rate of AdamW next to Muon: larger for more ids, each of which occurs more rarely.
-
-    None without Muon. The optimizer is chosen before.
-    """
-    if cfg.train.adamw_lr != "auto":
-        return Choice(cfg.train.adamw_lr, GIVEN)
-    if cfg.train.optimizer != "muon":
-        return Choice(None, "all parameters take train.lr")
-    lr = float(f"{ADAMW_LR * max(1.0, vocab_size / 64) ** (1 / 3):.2g}")
-    return Choice(lr, f"{vocab_size:,} ids")
 
 
 def choose_vocab_sample(cfg: RunConfig, vocab_size: int) -> Choice:

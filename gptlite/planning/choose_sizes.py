@@ -14,8 +14,9 @@ from gptlite.config.training import TrainSection
 from gptlite.config.yaml import Value
 from gptlite.errors import ConfigError, DataError
 from gptlite.formatting import counted
-from gptlite.model.sizes import default_sample_size, muon_flops, update_flops
+from gptlite.model.sizes import default_sample_size
 from gptlite.planning.epochs import EPOCHS_PER_EVALUATION
+from gptlite.planning.shapes import SHAPES, Shape
 
 SPEED_VARIABLE = "GPTLITE_SPEED"  # the speed class, instead of a timing
 CHOSEN = (
@@ -51,64 +52,6 @@ SCORED_PER_TRAINED = 3  # tokens that are scored in the time that one is trained
 GPU_SPEED = 8192  # GFLOP/s; only a GPU is as fast, and only with large matrices
 GPU_FLOPS = 1e15  # a GPU gets at least the model for so many operations
 GPU_SECONDS, CPU_SECONDS = 0.01, 0.02  # of an update: to start its kernels; for what is not a matrix product
-
-
-@dataclass(frozen=True)
-class Shape:
-    """A model, its context and the sequences of an update."""
-
-    n_layer: int
-    n_embd: int
-    block_size: int
-    batch_size: int
-
-    @property
-    def tokens(self) -> int:
-        """Tokens of an update."""
-        return self.block_size * self.batch_size
-
-    @property
-    def values(self) -> dict[str, Value]:
-        """Return what it says by "section.key". Evaluation takes no more memory than training."""
-        heads = self.n_embd // head_size(self.n_embd)
-        model = {"n_layer": self.n_layer, "n_head": heads, "n_embd": self.n_embd, "block_size": self.block_size}
-        batch: dict[str, Value] = {"train.batch_size": self.batch_size, "eval.batch_size": self.batch_size}
-        return {**{f"model.{key}": value for key, value in model.items()}, **batch}
-
-    @property
-    def model(self) -> ModelSection:
-        """The model, as far as its operations depend on it."""
-        return ModelSection(n_layer=self.n_layer, n_head=1, n_embd=self.n_embd, block_size=self.block_size)
-
-    def update_flops(self, vocab_size: int) -> float:
-        """Operations of an update with Muon, which computes the logits of so many ids."""
-        return update_flops(self.model, vocab_size, self.tokens) + muon_flops(self.model)
-
-
-# Operations (times 10^12), bytes of text, and the shape with the best score from there on: the last row whose
-# operations and bytes are both reached (neither column is sorted). Short contexts and many different sequences per
-# update learn faster at first; a context of 128 overtakes 64 after 1.4 million tokens, 256 overtakes 128 after 2.5
-# million in code and later in prose, 512 overtakes 256 after 5 million in code. Measured with texts of 40 KB, 200 KB,
-# 1.1 MB and 11 MB. The last row, and where a row begins, follow the trend.
-SHAPES = (
-    (0.0, 0, Shape(2, 64, 64, 16)),
-    (1.0, 0, Shape(3, 96, 64, 16)),
-    (3.0, 0, Shape(4, 128, 64, 16)),
-    (4.0, 0, Shape(4, 128, 128, 16)),
-    (3.0, 100_000, Shape(4, 128, 64, 16)),
-    (15.0, 100_000, Shape(4, 128, 128, 16)),
-    (1.0, 300_000, Shape(3, 96, 64, 32)),
-    (5.0, 400_000, Shape(3, 96, 256, 8)),
-    (20.0, 300_000, Shape(4, 128, 128, 16)),
-    (60.0, 150_000, Shape(4, 192, 128, 16)),
-    (20.0, 3_000_000, Shape(3, 128, 256, 8)),
-    (100.0, 3_000_000, Shape(4, 192, 256, 16)),
-    (140.0, 3_000_000, Shape(4, 192, 512, 8)),
-    (200.0, 3_000_000, Shape(5, 192, 512, 8)),
-    (1000.0, 300_000, Shape(6, 384, 256, 32)),
-    (1000.0, 3_000_000, Shape(6, 384, 512, 16)),
-    (20_000.0, 500_000_000, Shape(12, 768, 512, 32)),
-)
 
 
 @dataclass(frozen=True)
@@ -153,24 +96,23 @@ def choose_sizes(
     bytes_per_character: float = 1.0,
     characters: int = 100,
     kind: str | None = None,
+    vocab_size: int | None = None,
+    begins_with: ModelSection | None = None,
     max_steps: int | None = None,
     epochs: float | None = None,
 ) -> dict[str, Value]:
     """Choose values by "section.key" for a text, the minutes to train, and the speed class of the machine in GFLOP/s.
 
     The minutes among them are fewer than those that there are if the text is learned by heart before. characters: how
-    many different ones the text has. kind: of tokenizer, if it is given. max_steps or epochs: what ends the training
-    instead of the clock; the model is still that for the minutes.
+    many different ones the text has. kind: of tokenizer, if it is given; vocab_size: of one that exists. begins_with:
+    the model that is trained on. max_steps or epochs: what ends the training instead of the clock; the model is still
+    that for the minutes.
     DataError for a text that is too short for any model, ConfigError for minutes that end before anything is learned.
-
-    >>> sizes = choose_sizes(1_000_000, 3.0, 64)
-    >>> sizes["model.n_layer"], sizes["model.n_embd"], sizes["tokenizer.vocab_size"]
-    (3, 96, 4096)
     """
     check_text(text_bytes)
     budget = Budget(text_bytes, bytes_per_character, characters, minutes, speed)
-    shape = choose_shape(budget)
-    vocab_size = 0 if kind == "char" else choose_vocab_size(budget, only_bpe=kind == "bpe")
+    shape = choose_shape(budget, begins_with)
+    vocab_size = choose_vocab_size(budget, kind, vocab_size)
     per_token = bytes_per_token(vocab_size) if vocab_size else bytes_per_character
     per_update = shape.tokens * per_token  # bytes of text
     affordable = count_affordable_updates(budget, shape, vocab_size)
@@ -240,28 +182,26 @@ def check_text(text_bytes: int) -> None:
         )
 
 
-def choose_shape(budget: Budget) -> Shape:
-    """Choose the last of SHAPES for which there are operations and text."""
+def choose_shape(budget: Budget, begins_with: ModelSection | None) -> Shape:
+    """Choose the last of SHAPES for which there are operations and text; of a model that exists, the batch alone."""
     flops = max(budget.flops, GPU_FLOPS) if budget.on_gpu else budget.flops
-    return [shape for least, n_bytes, shape in SHAPES if flops >= least * 1e12 and budget.text_bytes >= n_bytes][-1]
+    shape = [shape for least, n_bytes, shape in SHAPES if flops >= least * 1e12 and budget.text_bytes >= n_bytes][-1]
+    return shape if begins_with is None else shape.with_model(begins_with)
 
 
-def head_size(width: int) -> int:
-    """Return the columns of an attention head."""
-    return 64 if width >= 256 else 32
-
-
-def choose_vocab_size(budget: Budget, *, only_bpe: bool = False) -> int:
-    """Choose the largest vocabulary of BPE whose ids occur often enough; 0 for characters.
+def choose_vocab_size(budget: Budget, kind: str | None, known: int | None) -> int:
+    """Choose the largest vocabulary of BPE whose ids occur often enough, unless it is known; 0 for characters.
 
     BPE learns faster. But it has fewer tokens, which are known by heart sooner: characters overtake it on a short text.
     """
+    if kind == "char" or known is not None:
+        return 0 if kind == "char" else known or 0
     has_time = any(budget.text_bytes < longest and budget.flops >= least for longest, least in CHARACTERS_FROM)
-    if has_time and not only_bpe:
+    if has_time and kind is None:
         return 0
     n_bytes = budget.training_bytes
     found = (v for v in VOCAB_SIZES if n_bytes / bytes_per_token(v) >= TOKENS_PER_ID * v)
-    return next(found, VOCAB_SIZES[-1] if only_bpe else 0)
+    return next(found, VOCAB_SIZES[-1] if kind is not None else 0)
 
 
 def bytes_per_token(vocab_size: int) -> float:

@@ -16,7 +16,7 @@ from gptlite.runs.checkpoint import Checkpoint
 from gptlite.runs.find import find_valid
 from gptlite.runs.run import CONFIG, Run, runs_folder
 from gptlite.storage.sealed import MANIFEST
-from gptlite.tokenizers.base import load
+from gptlite.tokenizers.base import is_foreign, load
 from gptlite.tokenizers.bpe import BpeTokenizer
 from gptlite.tokenizers.folder import META_FILE
 
@@ -77,6 +77,8 @@ def _find_folder(name: str, cfg: RunConfig) -> Path:
     That of a run lies beside its prepared ids, else in its newest valid checkpoint.
     """
     path = Path(os.path.expanduser(name))
+    if is_foreign(path):
+        return path
     for place in (path, cfg.data.folder / path.name):  # data.dir may have been moved
         if os.path.isfile(place / META_FILE):
             if os.path.isfile(place / MANIFEST):

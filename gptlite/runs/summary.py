@@ -28,12 +28,13 @@ TIMES = "tokens_per_second", "elapsed"
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A validation score, and the updates and seconds of training before it."""
+    """A validation score, and the updates and seconds of training before it. old_score: of the text of train.from."""
 
     step: int
     seconds: float | None
     bits_per_byte: float
     loss: float | None = None  # nats per token
+    old_score: float | None = None  # bits per byte
 
 
 @dataclass(frozen=True)
@@ -168,7 +169,13 @@ def _noting(problems: list[str]) -> Iterator[None]:
 
 def _evaluations(lines: Sequence[Mapping[str, Any]]) -> list[Evaluation]:
     return [
-        Evaluation(line["step"], _number(line["time"], "elapsed"), score, _number(line, "loss"))
+        Evaluation(
+            line["step"],
+            _number(line["time"], "elapsed"),
+            score,
+            _number(line, "loss"),
+            _number(line, "old_bits_per_byte"),
+        )
         for line in lines
         if line.get("split") == "val" and (score := _number(line, "bits_per_byte")) is not None
     ]

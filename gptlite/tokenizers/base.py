@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gptlite.download import download
-from gptlite.errors import Problem, StorageError
+from gptlite.errors import Problem, StorageError, located
 from gptlite.formatting import Say, say_nothing
 from gptlite.storage import files
 from gptlite.storage.sealed_json import read_sealed
@@ -24,6 +24,7 @@ from gptlite.tokenizers.bpe import PATTERNS, BpeTokenizer, train_bpe
 from gptlite.tokenizers.char import CharTokenizer
 from gptlite.tokenizers.folder import END_OF_TEXT, META_FILE, not_a_tokenizer
 from gptlite.tokenizers.folder import Tokenizer as Tokenizer
+from gptlite.tokenizers.huggingface import ForeignBpe, read_bpe
 
 if TYPE_CHECKING:
     from gptlite.config.schema import TokenizerSection
@@ -44,6 +45,7 @@ _FILES = {
 }
 _MAX_BYTES = 16 << 20  # the largest file has 4 MB
 _WHERE = "tokenizer.kind"
+FOREIGN_FILE = "tokenizer.json"
 
 
 def build(section: TokenizerSection, characters: str, train_texts: Texts, say: Say = say_nothing) -> Tokenizer:
@@ -114,12 +116,29 @@ def _fill_cache(kind: str, say: Say) -> None:
         raise StorageError([*problems, Problem(advice, _WHERE)])
 
 
-def load(folder: Path) -> Tokenizer:
-    """Load the tokenizer whose `files` are in `folder`, without a network or a cache.
+def is_foreign(folder: Path) -> bool:
+    """Return whether a folder has a tokenizer that another program wrote."""
+    return not (folder / META_FILE).exists() and (folder / FOREIGN_FILE).is_file()
 
-    Raise Damaged if the file that describes it is missing or was changed, RunError if it has another format version.
+
+def read_foreign(folder: Path) -> ForeignBpe:
+    """Read the tokenizer of another program. DataError for one that is not like that of GPT-2."""
+    path = folder / FOREIGN_FILE
+    with files.storage_errors(path, "read"), located(str(path)):
+        return read_bpe(path.read_bytes(), PATTERNS)
+
+
+def load(folder: Path) -> Tokenizer:
+    """Load the tokenizer whose `files` are in `folder`, without a network or a cache; or that of a GPT-2.
+
+    Raise Damaged if the file that describes it is missing or was changed, RunError if it has another format version,
+    DataError if it is no tokenizer like that of GPT-2.
     """
     path = folder / META_FILE
+    if is_foreign(folder):
+        foreign = read_foreign(folder)
+        size = len(foreign.ranks) + 1
+        return BpeTokenizer("bpe", foreign.pattern, foreign.ranks, size, size)
     fields = read_sealed(path)
     kind = fields.get("kind")
     if kind == CharTokenizer.kind:

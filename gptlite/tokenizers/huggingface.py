@@ -1,13 +1,14 @@
 """tokenizer.json and tokenizer_config.json, which give the same ids in Hugging Face's libraries.
 
-Both are plain JSON and are written without those libraries.
+Both are plain JSON, and are read and written without those libraries.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -81,6 +82,61 @@ def char_files(characters: str) -> dict[str, bytes]:
     """Return the files of a character tokenizer: a BPE without merges."""
     vocab = {character: place for place, character in enumerate(characters)}
     return _files(len(characters), pre_tokenizer=None, decoder={"type": "Fuse"}, vocab=vocab, merges=[])
+
+
+@dataclass(frozen=True)
+class ForeignBpe:
+    """A byte-level BPE of another program: its tokens in the order of merging, its pattern, and the id of each token.
+
+    ids: b"" has that of end-of-text, if there is one.
+    """
+
+    ranks: tuple[bytes, ...]
+    pattern: str
+    ids: Mapping[bytes, int]
+
+
+def read_bpe(content: bytes, patterns: Mapping[str, str]) -> ForeignBpe:
+    """Read the tokenizer.json of a byte-level BPE such as GPT-2's. DataError for a tokenizer of another kind.
+
+    patterns: by name; "gpt2" is what a ByteLevel without a pattern of its own splits by.
+    """
+    try:
+        fields = json.loads(content)
+        model = fields["model"]
+        vocab = model["vocab"]
+        merges = [tuple(pair.split(" ")) if isinstance(pair, str) else tuple(pair) for pair in model["merges"]]
+        alphabet = sorted(_BYTE.keys() & vocab.keys(), key=vocab.__getitem__)
+        ranks = tuple(map(to_bytes, (*alphabet, *map("".join, merges))))
+        ids = {to_bytes(token): vocab[token] for token in (*alphabet, *map("".join, merges))}
+        added = {token["content"]: token["id"] for token in fields.get("added_tokens", ())}
+        pattern = _pattern_of(fields["pre_tokenizer"], patterns)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise DataError("it is no byte-level BPE, and no other kind can be read. Use a GPT-2 with its own.") from None
+    changes = [key for key in ("continuing_subword_prefix", "end_of_word_suffix", "byte_fallback") if model.get(key)]
+    if fields.get("normalizer") is not None or pattern is None or changes:
+        what = " and ".join(changes) or ("pre_tokenizer" if pattern is None else "normalizer")
+        raise DataError(f"its {what} is not that of GPT-2, so gptlite would find other ids. Use a tokenizer like that.")
+    if len(alphabet) < len(_BYTE) or [(to_bytes(a), to_bytes(b)) for a, b in merges] != list(find_merges(ranks)):
+        raise DataError("one of the 256 bytes is no token, or its merges are no BPE's. Use another tokenizer.")
+    end = (added | vocab).get(END_OF_TEXT)
+    return ForeignBpe(ranks, pattern, ids if end is None else {**ids, b"": end})
+
+
+def _pattern_of(pre_tokenizer: Mapping[str, Any], patterns: Mapping[str, str]) -> str | None:
+    """Return the pattern that a pre_tokenizer splits by; None for one that does anything else."""
+    match pre_tokenizer:
+        case {"type": "ByteLevel", "add_prefix_space": False} if pre_tokenizer.get("use_regex", True):
+            return patterns["gpt2"]
+        case {
+            "type": "Sequence",
+            "pretokenizers": [
+                {"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": False},
+                {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False},
+            ],
+        }:
+            return next((each for each in patterns.values() if _for_oniguruma(each) == regex), None)
+    return None
 
 
 def _for_oniguruma(pattern: str) -> str:

@@ -66,12 +66,13 @@ NO_DIAGNOSTICS = Diagnostics()
 def layer_grad_norms(model: GPT) -> dict[str, float]:
     """Return the norm of the gradient of each layer, by metric name; the squares add up to that of the whole gradient.
 
-    Layers are embeddings, block_1 to block_n, final_norm and head; those without parameters of their own are left
-    out. Weights that head and embedding share count as embeddings.
+    Layers are embeddings, block_1 to block_n, final_norm and head; those without trained parameters of their own are
+    left out. Weights that head and embedding share count as embeddings.
     """
     gradients: dict[str, list[Tensor]] = defaultdict(list)
     for name, p in model.named_parameters():
-        assert p.grad is not None, "after the backward pass"
+        if p.grad is None:
+            continue  # it is frozen
         module, number, *_ = name.split(".")
         layer = {"blocks": "block_", "ln_f": "final_norm", "head": "head"}.get(module, "embeddings")
         gradients[layer + str(int(number) + 1) if layer == "block_" else layer].append(p.grad)

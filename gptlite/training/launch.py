@@ -21,6 +21,7 @@ from gptlite.data.preparing.fingerprint import compute_fingerprint
 from gptlite.data.preparing.prepare import prepare
 from gptlite.data.sources.sources import absolute_spec
 from gptlite.errors import DataError, RunError
+from gptlite.formatting import Say, say_nothing
 from gptlite.runs.find_text import check_given, find_text, with_tokenizer
 from gptlite.runs.run import CONFIG, TOKENIZER, TOKENIZER_FROM, Run, runs_folder
 from gptlite.tokenizers.base import fingerprint_inputs
@@ -114,8 +115,9 @@ def prepare_new(request: Request, listener: Listener) -> tuple[RunConfig, Prepar
     """
     assert request.cfg is not None, "a new run has a config"
     Run.check_free(request.folder, request.name, request.base)
-    asked, facts = request.cfg.tokenizer.from_, dict(request.facts)
-    cfg = with_tokenizer(request.cfg, listener.say)
+    cfg, facts = with_source(request.cfg, listener.say), dict(request.facts)
+    asked = cfg.tokenizer.from_
+    cfg = with_tokenizer(cfg, listener.say)
     if cfg.run.device != "auto":
         from gptlite.planning.auto import resolve_compute
 
@@ -131,6 +133,15 @@ def prepare_new(request: Request, listener: Listener) -> tuple[RunConfig, Prepar
         cfg = cfg.with_values({"tokenizer.from": str(prepared.path.absolute())})
         facts[TOKENIZER_FROM] = asked
     return cfg, prepared, facts
+
+
+def with_source(cfg: RunConfig, say: Say = say_nothing) -> RunConfig:
+    """Return the config with what follows from the model that `train.from` names. UserError where it cannot be used."""
+    if cfg.train.from_ is None:
+        return cfg
+    from gptlite.interop.source import with_shape  # imports torch
+
+    return with_shape(cfg, cfg.train.from_, say)
 
 
 def find_inputs(run: Run, request: Request, listener: Listener) -> tuple[RunConfig, Prepared]:

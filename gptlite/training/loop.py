@@ -101,21 +101,27 @@ def save_initial(
     """Before the first update: log a sample of the untrained model and the entropy of its attention, save a checkpoint.
 
     There is no evaluation: an untrained model's loss is about ln(vocab_size), and the first update would have to wait.
+    But one that begins with the weights of another is evaluated, to see what its training brings.
     """
-    clock = clock_for(trainer, 0.0, signals.now)
-    if entropies := measure_attention(trainer)[0]:
-        log.write(state.step, "val", {**entropies, "tokens": state.tokens}, {"elapsed": state.elapsed})
-    log.log_sample(state.step, trainer.sample())
+    clock, evaluated_at = clock_for(trainer, 0.0, signals.now), 0.0
+    if trainer.cfg.train.from_ is not None:
+        state, evaluated_at = evaluate_and_log(trainer, state, log), clock()
+    else:
+        if entropies := measure_attention(trainer)[0]:
+            log.write(state.step, "val", {**entropies, "tokens": state.tokens}, {"elapsed": state.elapsed})
+        log.log_sample(state.step, trainer.sample())
     save(trainer, run, state, log, listener)
-    return replace(state, save_seconds=clock())
+    return replace(state, elapsed=evaluated_at, save_seconds=clock() - evaluated_at)
 
 
 def evaluate_and_log(trainer: Trainer, state: TrainState, log: MetricLog) -> TrainState:
     """Evaluate, and log the score with a sample. Raise Diverged if the loss is not finite."""
-    score = trainer.evaluate()
+    score = trainer.evaluate(trainer.validation)
     if not math.isfinite(score.loss):
         raise diverged_at(state, trainer.cfg.train, f"the validation loss is {score.loss}")
     values = {"loss": score.loss, "bits_per_byte": score.bits_per_byte, "perplexity": score.perplexity}
+    if trainer.old_text is not None:
+        values["old_bits_per_byte"] = trainer.evaluate(trainer.old_text).bits_per_byte
     entropies, images = measure_attention(trainer)
     log.write(state.step, "val", {**values, **entropies, "tokens": state.tokens}, {"elapsed": state.elapsed})
     log.log_sample(state.step, trainer.sample())

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from gptlite.config.loading import parse_config
-from gptlite.config.schema import RunConfig
+from gptlite.config.schema import RunConfig, TokenizerSection
+from gptlite.config.training import TrainSection
 from gptlite.errors import ConfigError
 from gptlite.runs.run import CONFIG, Run
 
@@ -47,13 +49,19 @@ def reconcile(saved: RunConfig, wanted: RunConfig, name: str) -> RunConfig:
     changes: dict[str, object] = {}
     problems = []
     before, defaults = dict(flat(saved)), dict(flat(RunConfig()))
-    other_tokenizer = wanted.tokenizer.from_ not in (None, saved.tokenizer.from_)
+    follow: set[str] = set()  # from a key that is refused itself
+    if wanted.tokenizer.from_ not in (None, saved.tokenizer.from_):
+        follow.update(f"tokenizer.{key}" for key in TokenizerSection.replaces["from"])
+    if wanted.train.from_ not in (None, saved.train.from_):
+        follow.update(TrainSection.replaces["from"])
     for key, value in flat(wanted):
         # `auto` asks for what the rules chose, which is what was saved
         if value == before[key] or (value == "auto" == defaults[key]):
             continue
-        if other_tokenizer and key in ("tokenizer.kind", "tokenizer.vocab_size", "tokenizer.pattern"):
-            continue  # they follow from tokenizer.from, which is refused
+        if key in follow:
+            continue
+        if key == "train.from" and value and before[key] and is_same_run(Path(value), Path(before[key])):
+            continue
         if key.startswith(MAY_CHANGE):
             changes[key] = value
         else:
@@ -61,6 +69,11 @@ def reconcile(saved: RunConfig, wanted: RunConfig, name: str) -> RunConfig:
     if problems:
         raise ConfigError(problems, where=f"run {name}")
     return saved.with_values(changes)
+
+
+def is_same_run(one: Path, other: Path) -> bool:
+    """Return whether two checkpoints are of one run, which may have been trained on."""
+    return one.parent == other.parent and one.parent.name == Run(Path()).checkpoints.name
 
 
 def facts_of_process(cfg: RunConfig, **more: str) -> dict[str, str]:

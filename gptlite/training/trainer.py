@@ -59,6 +59,7 @@ class Trainer:
     validation: Tokens
     language_model: LanguageModel  # the same model with its tokenizer, as sampling and scoring use it
     deciding: Mapping[str, Any]  # the values that a checkpoint must share with the run that resumes from it
+    old_text: Tokens | None = None  # what the source of train.from was validated on
 
     @property
     def tokens_per_update(self) -> int:
@@ -72,10 +73,10 @@ class Trainer:
         assert sample != "auto", "resolve comes first"
         return self.model.vocab_size if sample is None else int(sample)
 
-    def evaluate(self) -> Score:
-        """Score the whole validation text; the processes share its batches."""
+    def evaluate(self, tokens: Tokens) -> Score:
+        """Score a whole text; the processes share its batches."""
         part = self.language_model.score_tokens(
-            self.validation, batch_size=self.cfg.eval.batch_size, first=self.dist.rank, every=self.dist.world_size
+            tokens, batch_size=self.cfg.eval.batch_size, first=self.dist.rank, every=self.dist.world_size
         )
         nats, *counts = self.dist.sum_numbers(dataclasses.astuple(part))
         return Score(nats, *map(int, counts))
@@ -158,6 +159,8 @@ def assemble(
     with memory_errors(cfg):
         rng = torch.Generator().manual_seed(cfg.run.seed)
         model = GPT(cfg.model, tokenizer.vocab_size, attention=compute.attention, rng=rng).to(compute.device)
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(not cfg.train.freezes(name))
         # Only training computes the same shapes again and again.
         hidden = torch.compile(model.hidden, dynamic=False) if cfg.run.compile else model.hidden
         optimizers = build_optimizers(model, cfg.train, compute)

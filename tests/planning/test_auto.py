@@ -9,15 +9,13 @@ from gptlite.compute.device import Hardware, compile_obstacle
 from gptlite.config.schema import RunConfig, RunSection
 from gptlite.errors import ConfigError
 from gptlite.planning.auto import (
-    choose_adamw_lr,
     choose_compile,
     choose_compute,
-    choose_lr,
     choose_micro_batch_size,
-    choose_optimizer,
     choose_threads,
     choose_vocab_sample,
 )
+from gptlite.planning.choose_optimizer import choose_adamw_lr, choose_lr, choose_optimizer
 
 
 def hardware(*devices: str, bf16: tuple[str, ...] = (), threads: int = 8) -> Hardware:

@@ -10,7 +10,8 @@ from gptlite.cli.train.configs import fit_to
 from gptlite.config.schema import RunConfig
 from gptlite.errors import ConfigError, DataError
 from gptlite.model.sizes import count_hidden
-from gptlite.planning.choose_sizes import CHOSEN, Budget, Shape, choose_sizes
+from gptlite.planning.choose_sizes import CHOSEN, Budget, choose_sizes
+from gptlite.planning.shapes import Shape
 
 TEXTS = (1000, 5000, 40_000, 200_000, 1_100_000, 11_000_000, 10**9, 10**12)
 MINUTES = (0.25, 1.0, 3.0, 10.0, 60.0, 1e4)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
@@ -23,6 +25,14 @@ MinutesOption = Annotated[
         metavar="M",
         help="Train for M minutes. Sizes that neither --config nor --set gives are chosen for the text, the time and "
         "the speed of this machine.",
+    ),
+]
+InitOption = Annotated[
+    str | None,
+    Option(
+        metavar="SOURCE",
+        help="Begin with the weights and the tokenizer of a run or checkpoint, of a GPT-2 in Hugging Face's format, or "
+        "of gpt2 (train.from, tokenizer.from).",
     ),
 ]
 SweepOption = Annotated[
@@ -59,11 +69,12 @@ def train(
     sweep: SweepOption = None,
     jobs: JobsOption = None,
     offline: OfflineOption = False,
+    init: InitOption = None,
 ) -> None:
     """Train a model on a text. Ctrl-C stops after the current update and saves a checkpoint."""
     options = TrainOptions(
         *(config, set_ or (), data or (), name, resume, continue_, quiet),
-        *(dry_run, json_, sweep or (), jobs, minutes, offline),
+        *(dry_run, json_, sweep or (), jobs, minutes, offline, init),
     )
     if options.sweep:
         from gptlite.cli.sweep import run_sweep
@@ -73,7 +84,7 @@ def train(
     if problems := options.problems():
         raise ConfigError(problems)
     listener = wait_for_others(quiet=quiet)
-    with located_text(options.data):
+    with located_text(options.data), located_init(init):
         request = make_request(options, listener)
         if dry_run:
             print_dry_run(request, listener, as_json=json_)
@@ -84,6 +95,16 @@ def train(
         with open_session(request, listener) as session:
             outcome = session.train()
     print_result(outcome, quiet=quiet)
+
+
+@contextmanager
+def located_init(init: str | None) -> Iterator[None]:
+    """Let errors about `train.from` and `tokenizer.from` name --init where it was given."""
+    places = [] if init is None else [f"train.from={init}", f"tokenizer.from={init}", "tokenizer.from"]
+    with ExitStack() as stack:
+        for place in places:
+            stack.enter_context(located(f"--init {init}", at=place))
+        yield
 
 
 def wait_for_others(*, quiet: bool) -> Listener:
@@ -110,7 +131,7 @@ def make_request(options: TrainOptions, listener: Listener) -> Request:
     from gptlite.training.launch import Request
 
     name = options.name
-    only_named = options.config is None and not options.sets and not options.data and options.minutes is None
+    only_named = not (options.config or options.sets or options.data or options.minutes or options.init)
     if options.resume is not None:
         with located(f"--resume {options.resume}", at=f"run {options.resume}"):
             run = Run.open(runs_folder(), options.resume, unfinished=True)

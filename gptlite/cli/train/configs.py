@@ -20,8 +20,11 @@ from gptlite.config.yaml import Value
 from gptlite.data.preparing.fingerprint import clean_name, open_sources, plain_name
 from gptlite.errors import located
 from gptlite.formatting import Say, counted
-from gptlite.planning.choose_sizes import CHOSEN, SPEED_VARIABLE, check_text, choose_sizes, head_size
+from gptlite.planning.choose_sizes import CHOSEN, SPEED_VARIABLE, check_text, choose_sizes
+from gptlite.planning.shapes import head_size
+from gptlite.runs.find_text import with_tokenizer
 from gptlite.runs.run import Run
+from gptlite.training.launch import with_source
 from gptlite.training.reconcile import saved_config
 
 if TYPE_CHECKING:
@@ -53,6 +56,10 @@ class Configs:
         overrides = build_overrides(options.sets, options.data)
         if options.minutes is not None:
             overrides.insert(0, Override("--minutes", LENGTH, options.minutes))
+        if options.init is not None:
+            own_tokenizer = any(key.startswith("tokenizer.") for key in options.keys_set)
+            keys = ("train.from",) if own_tokenizer else ("train.from", "tokenizer.from")
+            overrides[:0] = [Override("--init", key, options.init) for key in keys]
         chooses = options.minutes is not None or "data.source" in options.keys_set
         path = None if chooses and options.config is None else find_config_file(options.config)
         return cls(path, overrides, options.minutes)
@@ -65,7 +72,8 @@ class Configs:
     def asked(self, more: Sequence[str | Override] = ()) -> RunConfig:
         """Load the config without what is chosen. Raises ConfigError with every problem."""
         with located("--set"):
-            return load_config(self.path, [*self.overrides, *more])
+            cfg = load_config(self.path, [*self.overrides, *more])
+        return with_source(cfg)
 
     def load(self, more: Sequence[str | Override] = ()) -> RunConfig:
         """Load the config with further overrides, and choose sizes. Raises as `asked`."""
@@ -95,6 +103,10 @@ class Configs:
         minutes = self.minutes_for(asked)
         text_bytes, speed, train = count_bytes(asked), self.speed.value, asked.train
         sample = sample_text(asked) or ASCII
+        kind, vocab_size = given_kind(asked.given()), None
+        if asked.tokenizer.from_ is not None:
+            tokenizer = with_tokenizer(asked).tokenizer
+            kind, vocab_size = tokenizer.kind, tokenizer.vocab_size
         with self.naming_option(minutes):
             sizes = choose_sizes(
                 text_bytes,
@@ -102,7 +114,9 @@ class Configs:
                 speed,
                 bytes_per_character=len(sample.encode()) / len(sample),
                 characters=len(set(sample)),
-                kind=given_kind(asked.given()),
+                kind=kind,
+                vocab_size=vocab_size,
+                begins_with=None if train.from_ is None else asked.model,
                 max_steps=train.max_steps,
                 epochs=train.epochs,
             )

@@ -15,7 +15,11 @@ from gptlite.errors import Problem
 # An option, others that it excludes, and what to do.
 _EXCLUDES = (
     ("--resume", ("--sweep",), "a sweep is continued by its own command line with --continue."),
-    ("--resume", ("--config", "--data", "--name"), "a resumed run keeps its config, text and name. Leave these out."),
+    (
+        "--resume",
+        ("--config", "--data", "--name", "--init"),
+        "a resumed run keeps its config, text, name and weights. Leave these out.",
+    ),
     ("--resume", ("--minutes",), "a resumed run keeps its length. Change it with --set train.max_minutes=M."),
     ("--dry-run", ("--sweep",), "a dry run describes one run. Give one of the values with --set."),
     ("--dry-run", ("--resume", "--continue"), "a dry run describes a new run. Leave one of the two out."),
@@ -45,6 +49,7 @@ class TrainOptions:
     jobs: int | None = None
     minutes: float | None = None
     offline: bool = False
+    init: str | None = None
 
     def problems(self) -> list[Problem]:
         """Options that exclude each other, or would do nothing."""
@@ -74,6 +79,7 @@ class TrainOptions:
         """The arguments that each run of a sweep gets too."""
         found = as_arguments("--config", [self.config]) + as_arguments("--set", self.sets)
         found += as_arguments("--data", self.data) + as_arguments("--minutes", [self.minutes])
+        found += as_arguments("--init", [self.init])
         return found + ["--quiet"] * self.quiet + ["--offline"] * self.offline
 
     @property

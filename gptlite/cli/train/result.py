@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Iterator, Sequence
 from textwrap import indent
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from gptlite.planning.epochs import TextUse
 from gptlite.planning.plan import MAX_EPOCHS
 from gptlite.planning.verdict import compare, explain, judge
 from gptlite.runs.run import Run
-from gptlite.runs.summary import read_curve, read_run, read_samples
+from gptlite.runs.summary import Evaluation, read_curve, read_run, read_samples
 from gptlite.training.reconcile import saved_config
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ def summarize(outcome: Outcome) -> list[str]:
     asked, chosen = run.info.get(MINUTES), run.info.get(CHOSEN_MINUTES)
     ends_early = asked is not None and chosen is not None and chosen == cfg.train.max_minutes < asked
     curve, epochs = read_curve(read_run(run)[0]), text.epochs or 0.0
+    if cfg.train.from_ is not None and curve:
+        lines += compare_with_start(curve)
     verdict = judge(curve, val_tokens=manifest.val.tokens, epochs=epochs, ends_early=ends_early)
     lines += verdict.lines
     has_chosen_sizes = SPEED in run.info or sees_ahead or manifest.train.bytes < MIN_TEXT
@@ -68,6 +71,14 @@ def summarize(outcome: Outcome) -> list[str]:
     sample = [] if sees_ahead else [f'sample {handle} --prompt "..."']
     better = command_for_better("sizes" if reads_too_often else verdict.better, run, cfg)
     return lines + next_commands([*better, *sample, f"eval {handle}"], run.path.parent)
+
+
+def compare_with_start(curve: Sequence[Evaluation]) -> Iterator[str]:
+    """Say what training brought to a model that began with the weights of another, and what it forgot."""
+    first, best = curve[0], min(curve, key=lambda evaluation: evaluation.bits_per_byte)
+    yield f"before training: {first.bits_per_byte:.3f} bits per byte of the same text"
+    if first.old_score is not None and best.old_score is not None:
+        yield f"text of the model that it began with: {first.old_score:.3f} before, {best.old_score:.3f} now"
 
 
 def command_for_better(better: str | None, run: Run, cfg: RunConfig) -> list[str]:

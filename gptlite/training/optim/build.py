@@ -29,25 +29,28 @@ class AdamW(Uncompiled, torch.optim.AdamW):
 
 
 def build_optimizers(model: GPT, cfg: TrainSection, compute: Compute) -> Optimizers:
-    """AdamW for all parameters, or Muon for the hidden matrices and AdamW for the rest.
+    """AdamW for all parameters that are not frozen, or Muon for the hidden matrices and AdamW for the rest.
 
     Weight decay acts on matrices that multiply; norms, biases and embeddings are not decayed.
     """
     assert cfg.optimizer != "auto", "resolve comes first"
-    hidden = {name: p for name, p in model.named_parameters() if name.startswith("blocks.") and p.ndim == 2}
+    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    hidden = {name: p for name, p in trained.items() if name.startswith("blocks.") and p.ndim == 2}
     by_muon = hidden if cfg.optimizer == "muon" else {}
     decayed: list[torch.nn.Parameter] = []
     plain: list[torch.nn.Parameter] = []
-    for name, p in model.named_parameters():
+    for name, p in trained.items():
         if name not in by_muon:
             multiplies = name in hidden or name == "head.weight"
             (decayed if multiplies else plain).append(p)
     groups = [{"params": decayed, "weight_decay": cfg.weight_decay}, {"params": plain, "weight_decay": 0.0}]
     adamw = AdamW([g for g in groups if g["params"]], lr=cfg.highest_lr, betas=cfg.betas, eps=1e-8, fused=True)
-    if not by_muon:
+    if cfg.optimizer != "muon":
         return [adamw]
     for group in adamw.param_groups:
         group["lr_fraction"] = cfg.adamw_fraction
+    if not by_muon:  # all of them are frozen
+        return [adamw]
     # bf16 halves the work where the hardware multiplies it, and is many times slower where it is emulated.
     fast = compute.precision == "bf16" and computes_in_bf16(compute.device)
     muon = Muon(

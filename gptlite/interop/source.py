@@ -1,0 +1,166 @@
+"""Where a training can begin: with the weights of a run or checkpoint, or of a GPT-2 in Hugging Face's format."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from gptlite.config.loading import parse_config
+from gptlite.config.rules import SHAPE_KEYS
+from gptlite.config.schema import ModelSection, RunConfig
+from gptlite.config.yaml import shown
+from gptlite.data.dataset.tokens import TokenArray
+from gptlite.errors import ConfigError, DataError, RunError, UserError, located
+from gptlite.formatting import Say, counted, say_nothing
+from gptlite.inference.load import read_model_info
+from gptlite.interop.gpt2 import GPT2, fetch_gpt2, read_section, read_tensors
+from gptlite.model.gpt import GPT
+from gptlite.model.gpt2_layout import from_gpt2
+from gptlite.runs.find import choose_checkpoint
+from gptlite.runs.find_text import find_text
+from gptlite.runs.run import CONFIG, Run, runs_folder
+from gptlite.storage.sealed import MANIFEST
+from gptlite.tokenizers.base import Tokenizer, load, read_foreign
+from gptlite.tokenizers.bpe import BpeTokenizer
+
+KEY = "train.from"
+TABLES = ("transformer.wte.weight", "lm_head.weight")  # with a row for each token
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model to begin with. rows: of its tables of tokens, by the bytes of the token; b"" is end-of-text."""
+
+    path: Path
+    model: ModelSection
+    tokenizer: Tokenizer
+    rows: Mapping[bytes, int]
+    read: Callable[[], Mapping[str, Tensor]]  # tensors by GPT-2's names
+
+
+def open_source(name: str, cfg: RunConfig, say: Say = say_nothing) -> Source:
+    """Open a run, a checkpoint, a folder of Hugging Face's format, or gpt2. UserError that says what it lacks."""
+    path = Path(name).expanduser()
+    is_hf = (path / "config.json").is_file() and not (path / MANIFEST).exists()
+    if not is_hf and name == GPT2 and not path.exists() and not (runs_folder(cfg.run.dir) / name).exists():
+        path, is_hf = fetch_gpt2(say), True
+    if is_hf:
+        model = read_section(path / "config.json")
+        return Source(path, model, load(path), read_foreign(path).ids, lambda: read_tensors(path))
+    checkpoint = choose_checkpoint(runs_folder(cfg.run.dir), name, None, say)
+    tokenizer = load(checkpoint.path)
+    rows = {piece: row for row, piece in enumerate(pieces_of(tokenizer)) if piece} | {b"": tokenizer.eot_id}
+    model = read_model_info(checkpoint).model
+    return Source(checkpoint.path, model, tokenizer, rows, lambda: checkpoint.read_tensors("model.safetensors"))
+
+
+def with_shape(cfg: RunConfig, name: str, say: Say = say_nothing) -> RunConfig:
+    """Return the config with the folder of the model `name` as `train.from`, and with the keys that follow from it.
+
+    Its context and its init are taken where the config gives none. ConfigError where another shape is given.
+    """
+    with located(f"{KEY}={name}", at=f"run {name}"), located(f"{KEY}={name}"):
+        source = open_source(name, cfg, say)
+        given, own = cfg.model.given(), dict(source.model)
+        problems = [
+            f"model.{key} is {shown(given[key])}, but in {name} it is {shown(own[key])}. Leave it out."
+            for key in SHAPE_KEYS
+            if given.get(key, own[key]) != own[key]
+        ]
+        if problems:
+            raise ConfigError(problems)
+    path = str(source.path.absolute())
+    taken = {f"model.{key}": own[key] for key in (*SHAPE_KEYS, "block_size", "init") if key not in given}
+    tokenizer = {"tokenizer.from": path} if cfg.tokenizer.from_ == name else {}
+    return cfg.with_values({**taken, **tokenizer, KEY: path})
+
+
+@torch.no_grad()
+def take_weights(cfg: RunConfig, model: GPT, tokenizer: Tokenizer) -> str:
+    """Give a fresh model the weights that `train.from` names, in place, and return a line about them.
+
+    Tokens that the source has keep their rows; another one begins as the mean of the rows that its text has there.
+    Positions beyond those of the source stay as they are. DataError where a tensor is missing or misshapen.
+    """
+    assert cfg.train.from_ is not None
+    source = open_source(cfg.train.from_, cfg)
+    with located(str(source.path)):
+        tensors = dict(source.read())
+        if broken := next((name for name, tensor in tensors.items() if not torch.isfinite(tensor).all()), None):
+            raise RunError(f"{broken} has values that are not finite. Begin with another model.")
+        rows = [find_rows(piece, source) for piece in pieces_of(tokenizer)]
+        rows[tokenizer.eot_id] = [source.rows[b""]] if b"" in source.rows else []
+        fresh = dict(zip(TABLES, (model.token_embedding.weight, model.head.weight), strict=True))
+        for name in tensors.keys() & set(TABLES):
+            table = fresh[name].cpu().clone()
+            if max(map(max, filter(None, rows)), default=0) >= len(tensors[name]):
+                raise RunError(f"{name} has {len(tensors[name])} rows, fewer than its tokenizer has ids.")
+            for row, old in enumerate(rows):
+                if old:
+                    table[row] = tensors[name][old].mean(0) if len(old) > 1 else tensors[name][old[0]]
+            tensors[name] = table
+        name = "transformer.wpe.weight"
+        if model.cfg.position == "learned" and name in tensors:
+            known = tensors[name][: model.cfg.block_size]
+            tensors[name] = torch.cat([known, model.position_embedding.weight.cpu()[len(known) :]])
+        try:
+            from_gpt2(tensors, model)
+        except ValueError as error:
+            raise DataError(f"{error}. Its tensors do not fit its config.json.") from error
+    return describe_start(source, model, rows)
+
+
+def pieces_of(tokenizer: Tokenizer) -> Sequence[bytes]:
+    """Return the bytes of each of the vocab_size ids, also of those that no UTF-8 has; b"" where there are none."""
+    pieces = tokenizer.token_bytes()
+    return [*tokenizer.ranks, *pieces[len(tokenizer.ranks) :]] if isinstance(tokenizer, BpeTokenizer) else pieces
+
+
+def read_old_text(cfg: RunConfig, tokenizer: Tokenizer, most: int) -> TokenArray | None:
+    """Return up to `most` tokens of what the source was validated on, to see what is forgotten.
+
+    None where that text is gone, or has characters that the tokenizer does not know.
+    """
+    assert cfg.train.from_ is not None
+    run = Run(Path(cfg.train.from_).parent.parent)
+    if not run.started:
+        return None
+    with contextlib.suppress(UserError):
+        prepared = find_text(run, parse_config(run.config_text(), str(run.path / CONFIG)))
+        if prepared is not None:
+            tokens = prepared.split("val")
+            old = prepared.tokenizer()
+            ids = tokens.read(0, min(tokens.n_tokens, most))
+            if old.fingerprint != tokenizer.fingerprint:
+                ids = tokenizer.encode(old.decode(ids))
+            return TokenArray(ids[:most], str(prepared.path))
+    return None
+
+
+def find_rows(piece: bytes, source: Source) -> list[int]:
+    """Return the row of a token, or those of its parts; none where the source knows neither."""
+    if not piece or piece in source.rows:
+        return [source.rows[piece]] if piece else []
+    known = pieces_of(source.tokenizer)
+    try:
+        return [source.rows[known[part]] for part in source.tokenizer.encode(piece).tolist()]
+    except (UnicodeDecodeError, DataError):  # a piece of a character, or a character that the source does not know
+        return []
+
+
+def describe_start(source: Source, model: GPT, rows: Sequence[Sequence[int]]) -> str:
+    """Say with which weights a model begins, and what became of the tokens."""
+    kept, parts = (sum(len(old) == 1 for old in rows), sum(len(old) > 1 for old in rows))
+    block_size, before = model.cfg.block_size, source.model.block_size
+    tokens = f"{kept:,} of {counted(model.vocab_size, 'token')} as they were"
+    if parts:
+        tokens += f", {parts:,} as the mean of their parts"
+    if kept + parts < model.vocab_size:
+        tokens += f", {model.vocab_size - kept - parts:,} new"
+    context = "" if block_size == before else f"; context {block_size} instead of {before}"
+    return f"begins with the weights of {source.path}: {tokens}{context}"
