@@ -93,6 +93,7 @@ class Worker:
 def run_sweep(options: TrainOptions) -> None:
     """Train every point of the grid that is not trained yet, each in a process of its own; print the table of all."""
     name, configs, runs = plan_sweep(options)
+    options = replace(options, init=configs.init)
     jobs, say = options.jobs or 1, Console(quiet=options.quiet).say
     with located_text(options.data):
         check_runs(name, runs, continue_=options.continue_)
@@ -138,6 +139,10 @@ def plan_sweep(options: TrainOptions) -> tuple[str, Configs, Sequence[SweepRun]]
         runs = sweep_runs(grid, load_points(configs.load, grid, "--sweep"))
     if problems:
         raise ConfigError(problems)
+    if configs.init is not None:  # all begin with the same checkpoint, also if the other run is trained on meanwhile
+        begun = (saved_config(run).train.from_ for run in runs if run.started)
+        options = replace(options, init=next(begun, None) or runs[0].cfg.train.from_)
+        configs = Configs.of(options)
     configs = configs.timed(configs.asked(), runs)
     return name, configs, sweep_runs(grid, load_points(configs.load, grid, "--sweep"))
 

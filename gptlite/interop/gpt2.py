@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
 from torch import Tensor
 
 from gptlite.config.schema import ModelSection
@@ -67,12 +68,12 @@ def read_section(path: Path) -> ModelSection:
             problems.append(f"{key} is {config.get(key)!r}, which is no whole number above 0.")
     width, inner = config.get("n_embd"), config.get("n_inner")
     if inner is not None and type(width) is int and inner != 4 * width:
-        problems.append(f"n_inner is {inner}, and only {4 * width}, 4 times n_embd, can be read.")
+        problems.append(f"n_inner is {inner!r}, and only {4 * width}, 4 times n_embd, can be read.")
     unknown = sorted(key for key in config.keys() - _COMPUTED - _OTHERS if not key.startswith(("_", "summary_")))
     if unknown:
         problems.append(
-            f"gptlite does not know {', '.join(unknown)}, which may change what the model computes. Remove what does "
-            "not."
+            f"gptlite does not know {', '.join(unknown)}, which may change what the model computes. Remove those "
+            "that do not."
         )
     if problems:
         raise ConfigError([Problem(problem, str(path)) for problem in problems])
@@ -83,18 +84,25 @@ def read_section(path: Path) -> ModelSection:
         "tie_weights": config.get("tie_word_embeddings", True),
         "init": "gpt2",
     }
-    return ModelSection.model_validate({ours: config[theirs] for theirs, ours in _SIZES.items()} | computed)
+    try:
+        return ModelSection.model_validate({ours: config[theirs] for theirs, ours in _SIZES.items()} | computed)
+    except ValidationError as error:
+        reasons = [f"{'.'.join(map(str, each['loc'])) or 'the sizes'}: {each['msg']}" for each in error.errors()]
+        raise ConfigError([Problem(f"this describes no model ({reason}).", str(path)) for reason in reasons]) from error
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
     """Return the tensors of a folder by their names in GPT2LMHeadModel. DataError for a file that cannot be read."""
     from safetensors import SafetensorError
-    from safetensors.torch import load
+    from safetensors.torch import load_file
 
     index, names = folder / "model.safetensors.index.json", ["model.safetensors"]
     with files.storage_errors(folder, "read"):
-        if index.exists():
-            names = sorted(set(json.loads(index.read_bytes())["weight_map"].values()))
+        if index.exists() and not (folder / names[0]).exists():
+            try:
+                names = sorted({Path(name).name for name in json.loads(index.read_bytes())["weight_map"].values()})
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise DataError("this does not list the files of a model. Copy it again.", str(index)) from error
         if missing := [name for name in names if not (folder / name).is_file()]:
             pickles = sorted(path.name for path in folder.glob("*.bin"))
             advice = (
@@ -107,8 +115,8 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
         tensors: dict[str, Tensor] = {}
         for name in names:
             try:
-                tensors |= load((folder / name).read_bytes())
-            except (SafetensorError, ValueError) as error:
+                tensors |= load_file(folder / name)
+            except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
                 raise DataError("this is no valid safetensors file. Copy it again.", str(folder / name)) from error
     prefixes = ("transformer.", "lm_head.")
     return {name if name.startswith(prefixes) else f"transformer.{name}": each for name, each in tensors.items()}
@@ -131,12 +139,12 @@ def fetch_gpt2(say: Say) -> Path:
         say(f"downloading {_REPOSITORY} (0.5 GB)")
         try:
             folder = Path(fetch())
-        except (OSError, ValueError) as error:
+        except Exception as error:  # of several libraries that download
             reason = type(error).__name__
             raise StorageError(f"downloading {_REPOSITORY} failed ({reason}). Go online. {by_hand}", GPT2) from error
     for name, sha256 in _SHA256.items():
         with files.storage_errors(folder / name, "read"), (folder / name).open("rb") as file:
             if hashlib.file_digest(file, "sha256").hexdigest() != sha256:
                 problem = f"this is not the file that was published (sha256 {sha256[:12]}...). Remove it."
-                raise StorageError(problem, str(folder / name))
+                raise StorageError(problem, str((folder / name).resolve()))
     return folder

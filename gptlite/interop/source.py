@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -15,9 +17,10 @@ from gptlite.config.rules import SHAPE_KEYS
 from gptlite.config.schema import ModelSection, RunConfig
 from gptlite.config.yaml import shown
 from gptlite.data.dataset.tokens import TokenArray
-from gptlite.errors import ConfigError, DataError, RunError, UserError, located
+from gptlite.errors import ConfigError, DataError, UserError, located
 from gptlite.formatting import Say, counted, say_nothing
-from gptlite.inference.load import read_model_info
+from gptlite.inference.language_model import ModelInfo
+from gptlite.inference.load import check_sizes, read_model_info
 from gptlite.interop.gpt2 import GPT2, fetch_gpt2, read_section, read_tensors
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import from_gpt2
@@ -25,38 +28,48 @@ from gptlite.runs.find import choose_checkpoint
 from gptlite.runs.find_text import find_text
 from gptlite.runs.run import CONFIG, Run, runs_folder
 from gptlite.storage.sealed import MANIFEST
-from gptlite.tokenizers.base import Tokenizer, load, read_foreign
+from gptlite.tokenizers.base import FOREIGN_FILE, Tokenizer, is_foreign, load, read_foreign
 from gptlite.tokenizers.bpe import BpeTokenizer
 
 KEY = "train.from"
+FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 TABLES = ("transformer.wte.weight", "lm_head.weight")  # with a row for each token
 
 
 @dataclass(frozen=True)
 class Source:
-    """A model to begin with. rows: of its tables of tokens, by the bytes of the token; b"" is end-of-text."""
+    """A model to begin with. pieces: the bytes of the ids of its tokenizer. rows: of its tables, by these bytes; b"" is
+    end-of-text."""
 
     path: Path
     model: ModelSection
     tokenizer: Tokenizer
+    pieces: Sequence[bytes]
     rows: Mapping[bytes, int]
     read: Callable[[], Mapping[str, Tensor]]  # tensors by GPT-2's names
 
 
 def open_source(name: str, cfg: RunConfig, say: Say = say_nothing) -> Source:
     """Open a run, a checkpoint, a folder of Hugging Face's format, or gpt2. UserError that says what it lacks."""
-    path = Path(name).expanduser()
-    is_hf = (path / "config.json").is_file() and not (path / MANIFEST).exists()
-    if not is_hf and name == GPT2 and not path.exists() and not (runs_folder(cfg.run.dir) / name).exists():
+    path, runs = Path(os.path.expanduser(name)), runs_folder(cfg.run.dir)
+    is_hf = os.path.isfile(path / "config.json") and not os.path.lexists(path / MANIFEST)
+    if not is_hf and name == GPT2 and not os.path.lexists(path) and not os.path.lexists(runs / name):
         path, is_hf = fetch_gpt2(say), True
+    if is_hf and not os.path.lexists(path / FOREIGN_FILE):
+        raise DataError(
+            f"there is no {FOREIGN_FILE} in it. AutoTokenizer.from_pretrained(IT).save_pretrained(IT) writes one.",
+            str(path),
+        )
     if is_hf:
-        model = read_section(path / "config.json")
-        return Source(path, model, load(path), read_foreign(path).ids, lambda: read_tensors(path))
-    checkpoint = choose_checkpoint(runs_folder(cfg.run.dir), name, None, say)
-    tokenizer = load(checkpoint.path)
-    rows = {piece: row for row, piece in enumerate(pieces_of(tokenizer)) if piece} | {b"": tokenizer.eot_id}
-    model = read_model_info(checkpoint).model
-    return Source(checkpoint.path, model, tokenizer, rows, lambda: checkpoint.read_tensors("model.safetensors"))
+        model, read = read_section(path / "config.json"), partial(read_tensors, path)
+    else:
+        checkpoint = choose_checkpoint(runs, str(path), None, say)
+        path, read = checkpoint.path, partial(checkpoint.read_tensors, "model.safetensors")
+        model = read_model_info(checkpoint).model
+    foreign, tokenizer = is_foreign(path), load(path)
+    pieces = pieces_of(tokenizer)
+    own = {piece: row for row, piece in enumerate(pieces) if piece} | {b"": tokenizer.eot_id}
+    return Source(path, model, tokenizer, pieces, read_foreign(path).ids if foreign else own, read)
 
 
 def with_shape(cfg: RunConfig, name: str, say: Say = say_nothing) -> RunConfig:
@@ -69,7 +82,7 @@ def with_shape(cfg: RunConfig, name: str, say: Say = say_nothing) -> RunConfig:
         given, own = cfg.model.given(), dict(source.model)
         problems = [
             f"model.{key} is {shown(given[key])}, but in {name} it is {shown(own[key])}. Leave it out."
-            for key in SHAPE_KEYS
+            for key in (*SHAPE_KEYS, *["init"] * (own["position"] == "sinusoidal"))  # whose table has that size
             if given.get(key, own[key]) != own[key]
         ]
         if problems:
@@ -91,15 +104,12 @@ def take_weights(cfg: RunConfig, model: GPT, tokenizer: Tokenizer) -> str:
     source = open_source(cfg.train.from_, cfg)
     with located(str(source.path)):
         tensors = dict(source.read())
-        if broken := next((name for name, tensor in tensors.items() if not torch.isfinite(tensor).all()), None):
-            raise RunError(f"{broken} has values that are not finite. Begin with another model.")
+        check_tensors(tensors, source, max(source.rows.values()))
         rows = [find_rows(piece, source) for piece in pieces_of(tokenizer)]
         rows[tokenizer.eot_id] = [source.rows[b""]] if b"" in source.rows else []
         fresh = dict(zip(TABLES, (model.token_embedding.weight, model.head.weight), strict=True))
         for name in tensors.keys() & set(TABLES):
             table = fresh[name].cpu().clone()
-            if max(map(max, filter(None, rows)), default=0) >= len(tensors[name]):
-                raise RunError(f"{name} has {len(tensors[name])} rows, fewer than its tokenizer has ids.")
             for row, old in enumerate(rows):
                 if old:
                     table[row] = tensors[name][old].mean(0) if len(old) > 1 else tensors[name][old[0]]
@@ -121,6 +131,23 @@ def pieces_of(tokenizer: Tokenizer) -> Sequence[bytes]:
     return [*tokenizer.ranks, *pieces[len(tokenizer.ranks) :]] if isinstance(tokenizer, BpeTokenizer) else pieces
 
 
+def check_tensors(tensors: Mapping[str, Tensor], source: Source, last_row: int) -> None:
+    """Raise DataError for tensors that config.json does not describe, or that are no weights."""
+    for name, tensor in tensors.items():
+        if tensor.dtype not in FLOATS:
+            if not name.endswith(".attn.bias"):  # the mask, which is none of the weights
+                raise DataError(f"{name} is of type {tensor.dtype}. Use weights of type float32, float16 or bfloat16.")
+        elif not name.endswith(".masked_bias") and not torch.isfinite(tensor).all():
+            raise DataError(f"{name} has values that are not finite. Begin with another model.")
+        elif name in TABLES and (tensor.ndim != 2 or tensor.size(1) != source.model.n_embd or len(tensor) <= last_row):
+            needed = f"({last_row + 1} or more, {source.model.n_embd})"
+            raise DataError(f"{name} has shape {tuple(tensor.shape)}, and its tokenizer and config need {needed}.")
+    try:
+        check_sizes(tensors, ModelInfo(source.model, 0, "none"), vocab_size=1)
+    except ValueError as error:
+        raise DataError(f"{error}. Restore the folder from where it came from.") from error
+
+
 def read_old_text(cfg: RunConfig, tokenizer: Tokenizer, most: int) -> TokenArray | None:
     """Return up to `most` tokens of what the source was validated on, to see what is forgotten.
 
@@ -138,7 +165,7 @@ def read_old_text(cfg: RunConfig, tokenizer: Tokenizer, most: int) -> TokenArray
             ids = tokens.read(0, min(tokens.n_tokens, most))
             if old.fingerprint != tokenizer.fingerprint:
                 ids = tokenizer.encode(old.decode(ids))
-            return TokenArray(ids[:most], str(prepared.path))
+            return TokenArray(ids[:most], str(prepared.path)) if len(ids) > 1 else None
     return None
 
 
@@ -146,9 +173,8 @@ def find_rows(piece: bytes, source: Source) -> list[int]:
     """Return the row of a token, or those of its parts; none where the source knows neither."""
     if not piece or piece in source.rows:
         return [source.rows[piece]] if piece else []
-    known = pieces_of(source.tokenizer)
     try:
-        return [source.rows[known[part]] for part in source.tokenizer.encode(piece).tolist()]
+        return [source.rows[source.pieces[part]] for part in source.tokenizer.encode(piece).tolist()]
     except (UnicodeDecodeError, DataError):  # a piece of a character, or a character that the source does not know
         return []
 

@@ -116,7 +116,7 @@ def check_frozen(cfg: RunConfig) -> None:
     last = cfg.model.n_layer - 1
     if any(blocks.stop > last + 1 or not blocks for blocks in cfg.train.frozen_blocks):
         named = ", ".join(cfg.train.freeze or ())
-        raise ConfigError(f"train.freeze is {named}, and the blocks of this model are 0 to {last}. Name some of them.")
+        raise ConfigError(f"train.freeze is {named}, and the blocks of this model are 0 to {last}.")
 
 
 def choose_compute(

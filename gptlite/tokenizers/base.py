@@ -118,7 +118,7 @@ def _fill_cache(kind: str, say: Say) -> None:
 
 def is_foreign(folder: Path) -> bool:
     """Return whether a folder has a tokenizer that another program wrote."""
-    return not (folder / META_FILE).exists() and (folder / FOREIGN_FILE).is_file()
+    return not os.path.lexists(folder / META_FILE) and os.path.isfile(folder / FOREIGN_FILE)
 
 
 def read_foreign(folder: Path) -> ForeignBpe:

@@ -110,15 +110,23 @@ def read_bpe(content: bytes, patterns: Mapping[str, str]) -> ForeignBpe:
         ranks = tuple(map(to_bytes, (*alphabet, *map("".join, merges))))
         ids = {to_bytes(token): vocab[token] for token in (*alphabet, *map("".join, merges))}
         added = {token["content"]: token["id"] for token in fields.get("added_tokens", ())}
+        numbers = {number for number in ids.values() if type(number) is int and number >= 0}
+        is_sound = len(numbers) == len(ranks) == len(ids) and all(len(pair) == 2 for pair in merges)
         pattern = _pattern_of(fields["pre_tokenizer"], patterns)
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise DataError("it is no byte-level BPE, and no other kind can be read. Use a GPT-2 with its own.") from None
+        raise DataError("this is no byte-level BPE, and no other kind can be read. Use a GPT-2's.") from None
     changes = [key for key in ("continuing_subword_prefix", "end_of_word_suffix", "byte_fallback") if model.get(key)]
     if fields.get("normalizer") is not None or pattern is None or changes:
         what = " and ".join(changes) or ("pre_tokenizer" if pattern is None else "normalizer")
         raise DataError(f"its {what} is not that of GPT-2, so gptlite would find other ids. Use a tokenizer like that.")
-    if len(alphabet) < len(_BYTE) or [(to_bytes(a), to_bytes(b)) for a, b in merges] != list(find_merges(ranks)):
-        raise DataError("one of the 256 bytes is no token, or its merges are no BPE's. Use another tokenizer.")
+    if (
+        not is_sound
+        or len(alphabet) < len(_BYTE)
+        or [(to_bytes(a), to_bytes(b)) for a, b in merges] != list(find_merges(ranks))
+    ):
+        raise DataError(
+            "one of the 256 bytes is no token, or its merges do not make its tokens. Use another tokenizer."
+        )
     end = (added | vocab).get(END_OF_TEXT)
     return ForeignBpe(ranks, pattern, ids if end is None else {**ids, b"": end})
 

@@ -17,7 +17,7 @@ from gptlite.compute.device import memory_of, peak_bytes, resident_bytes, settin
 from gptlite.config.schema import RunConfig
 from gptlite.data.dataset.prepared import Prepared
 from gptlite.errors import ConfigError
-from gptlite.formatting import amount, counted, duration, size
+from gptlite.formatting import amount, counted, duration, say_nothing, size
 from gptlite.model.sizes import Parameters, muon_flops, update_flops
 from gptlite.planning.auto import Setup
 from gptlite.planning.plan import (
@@ -33,7 +33,7 @@ from gptlite.runs.checkpoint import save_checkpoint
 from gptlite.training.checkpointing import TrainState, checkpoint_files, checkpoint_tensors
 from gptlite.training.diagnostics import measure_attention
 from gptlite.training.step import train_step
-from gptlite.training.trainer import Trainer, build, memory_errors, resolve_here
+from gptlite.training.trainer import Trainer, begin, build, memory_errors, resolve_here
 
 WARM_UP = 3  # updates that are not timed: the heap grows, kernels are chosen
 EVAL_BATCHES = 6  # of the validation text
@@ -115,7 +115,7 @@ def time_run(cfg: RunConfig, prepared: Prepared) -> DryRun:
     available = memory_of(device)
     for too_large in warn_about_memory(cfg, memory.peak, available):
         raise ConfigError(too_large)  # the system would kill this process
-    trainer = build(cfg, prepared)
+    trainer = begin(build(cfg, prepared), say_nothing)
     with memory_errors(cfg):
         times = time_parts(trainer, prepared.path.parent)
     updates, seconds = run_length(cfg, times)

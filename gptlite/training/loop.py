@@ -111,7 +111,7 @@ def save_initial(
             log.write(state.step, "val", {**entropies, "tokens": state.tokens}, {"elapsed": state.elapsed})
         log.log_sample(state.step, trainer.sample())
     save(trainer, run, state, log, listener)
-    return replace(state, elapsed=evaluated_at, save_seconds=clock() - evaluated_at)
+    return replace(state, save_seconds=clock() - evaluated_at)
 
 
 def evaluate_and_log(trainer: Trainer, state: TrainState, log: MetricLog) -> TrainState:

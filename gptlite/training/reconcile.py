@@ -49,18 +49,19 @@ def reconcile(saved: RunConfig, wanted: RunConfig, name: str) -> RunConfig:
     changes: dict[str, object] = {}
     problems = []
     before, defaults = dict(flat(saved)), dict(flat(RunConfig()))
+    one, other = saved.train.from_, wanted.train.from_
+    if one is not None and other is not None and is_same_run(Path(one), Path(other)):
+        wanted = wanted.with_values({"train.from": one})  # which may have a better checkpoint by now
     follow: set[str] = set()  # from a key that is refused itself
     if wanted.tokenizer.from_ not in (None, saved.tokenizer.from_):
         follow.update(f"tokenizer.{key}" for key in TokenizerSection.replaces["from"])
-    if wanted.train.from_ not in (None, saved.train.from_):
+    if wanted.train.from_ != one:
         follow.update(TrainSection.replaces["from"])
     for key, value in flat(wanted):
         # `auto` asks for what the rules chose, which is what was saved
         if value == before[key] or (value == "auto" == defaults[key]):
             continue
         if key in follow:
-            continue
-        if key == "train.from" and value and before[key] and is_same_run(Path(value), Path(before[key])):
             continue
         if key.startswith(MAY_CHANGE):
             changes[key] = value
@@ -72,7 +73,7 @@ def reconcile(saved: RunConfig, wanted: RunConfig, name: str) -> RunConfig:
 
 
 def is_same_run(one: Path, other: Path) -> bool:
-    """Return whether two checkpoints are of one run, which may have been trained on."""
+    """Return whether two checkpoints are of one run."""
     return one.parent == other.parent and one.parent.name == Run(Path()).checkpoints.name
 
 

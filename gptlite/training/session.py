@@ -30,7 +30,7 @@ from gptlite.training.loop import is_done, run_updates, save_initial
 from gptlite.training.run_info import run_info, run_info_resumed
 from gptlite.training.signals import Signals
 from gptlite.training.throughput import warn_of_emulation
-from gptlite.training.trainer import Trainer, build, memory_errors, resolve_here
+from gptlite.training.trainer import Trainer, begin, build, memory_errors, resolve_here
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def open_new(
     libraries = resident_bytes()
     setup = resolve_here(cfg, prepared)
     trainer = build(setup.cfg, prepared)
-    trainer = begin(trainer, listener)
+    trainer = begin(trainer, listener.say)
     is_main = trainer.dist.is_main
     run = Run(Path(trainer.dist.from_main(str(create().path) if is_main else "")))
     with run.lock() if is_main else nullcontext():
@@ -121,7 +121,7 @@ def open_restored(cfg: RunConfig, prepared: Prepared, run: Run, listener: Listen
     setup = resolve_here(cfg, prepared)
     trainer = build(setup.cfg, prepared)
     newest = restore_newest(trainer, run, listener)
-    trainer = begin(trainer, listener, newest)
+    trainer = begin(trainer, listener.say, has_weights=newest is not None)
     check_length(cfg.train.epochs, trainer, newest, run, listener)
     # Nothing is written before this line: a resume that is refused leaves the run as it was.
     trainer.dist.barrier()  # every process has read before the main one removes leftovers
@@ -130,21 +130,6 @@ def open_restored(cfg: RunConfig, prepared: Prepared, run: Run, listener: Listen
         info = run_info_resumed(run.info, run_info(setup, trainer, prepared), listener.say)
         run.write_setup(info, dump_config(setup.cfg))
     return Session(setup, trainer, prepared, run, newest, listener)
-
-
-def begin(trainer: Trainer, listener: Listener, restored: Restored | None = None) -> Trainer:
-    """Return the trainer of a run with train.from: with the text that its source was validated on, if there is one.
-
-    Where nothing is restored, the model gets the weights of the source. UserError where it cannot.
-    """
-    cfg, tokenizer = trainer.cfg, trainer.language_model.tokenizer
-    if cfg.train.from_ is None:
-        return trainer
-    from gptlite.interop.source import read_old_text, take_weights  # needed by no other run
-
-    if restored is None:
-        listener.say(take_weights(cfg, trainer.model, tokenizer))
-    return replace(trainer, old_text=read_old_text(cfg, tokenizer, trainer.validation.n_tokens))
 
 
 def restore_newest(trainer: Trainer, run: Run, listener: Listener) -> Restored | None:

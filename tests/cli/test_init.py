@@ -42,7 +42,7 @@ def test_it_begins_with_the_weights_and_says_what_that_brought(gptlite):
     start, *_, last = scores("second")
     assert start["step"] == 0
     assert f"before training: {start['bits_per_byte']:.3f} bits per byte of the same text" in made.out
-    assert f"text of the model that it began with: {start['old_bits_per_byte']:.3f} before" in made.out
+    assert f"validation text of the run that it began with: {start['old_bits_per_byte']:.3f} before" in made.out
     assert abs(start["old_bits_per_byte"] - old) < 0.2  # of a part of that text
     assert last["bits_per_byte"] < start["bits_per_byte"]
 
@@ -51,7 +51,7 @@ def test_what_is_forgotten_is_not_known_of_a_checkpoint_without_its_run(gptlite)
     shutil.copytree(valid_checkpoints(Path("runs/nano/checkpoints"))[-1].path, "alone")
     made = gptlite(*SECOND[:5], "--init", "alone", "--name", "second")
     assert made.code == 0
-    assert "text of the model" not in made.out
+    assert "text of the run" not in made.out
     assert "old_bits_per_byte" not in scores("second")[0]
 
 

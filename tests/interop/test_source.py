@@ -217,6 +217,23 @@ def wrong_shape(folder: Path) -> None:
     save_file({**tensors, "transformer.h.0.mlp.c_fc.weight": torch.zeros(32, 96)}, folder / "model.safetensors")
 
 
+def flat_table(folder: Path) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    save_file({**tensors, "transformer.wte.weight": torch.zeros(300)}, folder / "model.safetensors")
+
+
+def bad_index(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors.index.json").write_text('{"weight_map": []}')
+
+
+def doubled_merge(folder: Path) -> None:
+    path = folder / "tokenizer.json"
+    fields = json.loads(path.read_text())
+    fields["model"]["merges"] += fields["model"]["merges"][-1:]
+    path.write_text(json.dumps(fields))
+
+
 def unknown_split(folder: Path) -> None:
     path = folder / "tokenizer.json"
     path.write_text(
@@ -237,9 +254,17 @@ def unknown_split(folder: Path) -> None:
         (lambda folder: edit(folder, n_inner=96), "n_inner is 96, and only 128"),
         (lambda folder: edit(folder, rotary=True, alibi=2), "does not know alibi, rotary, which may change"),
         (lambda folder: edit(folder, n_head=0), "n_head is 0, which is no whole number above 0"),
-        (lambda folder: edit(folder, n_layer=3), r"h.2.ln_1.weight is missing"),
+        (lambda folder: edit(folder, n_layer=3), r"config.json declares \[3, 24, 32\]"),
+        (lambda folder: edit(folder, n_head=5), "this describes no model"),
+        (lambda folder: edit(folder, scale_attn_weights="true"), "scale_attention: Input should be a valid boolean"),
+        (lambda folder: edit(folder, n_layer=1), r"config.json declares \[1, 24, 32\]"),
+        (lambda folder: edit(folder, n_positions=30), r"config.json declares \[2, 30, 32\]"),
+        (lambda folder: (folder / "tokenizer.json").unlink(), "there is no tokenizer.json in it"),
+        (flat_table, r"wte.weight has shape \(300,\), and its tokenizer and config need \(300 or more, 32\)"),
+        (bad_index, "this does not list the files of a model"),
+        (doubled_merge, "its merges do not make its tokens"),
         (unknown_split, "its pre_tokenizer is not that of GPT-2"),
-        (lambda folder: (folder / "tokenizer.json").write_text("{}"), "it is no byte-level BPE"),
+        (lambda folder: (folder / "tokenizer.json").write_text("{}"), "this is no byte-level BPE"),
         (lambda folder: (folder / "model.safetensors").write_bytes(b"x" * 99), "no valid safetensors file"),
     ],
 )

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
@@ -84,7 +82,10 @@ def train(
     if problems := options.problems():
         raise ConfigError(problems)
     listener = wait_for_others(quiet=quiet)
-    with located_text(options.data), located_init(init):
+    with (
+        located_text(options.data),
+        located("tokenizer.from" if init is None else f"--init {init}", at="tokenizer.from"),
+    ):
         request = make_request(options, listener)
         if dry_run:
             print_dry_run(request, listener, as_json=json_)
@@ -95,16 +96,6 @@ def train(
         with open_session(request, listener) as session:
             outcome = session.train()
     print_result(outcome, quiet=quiet)
-
-
-@contextmanager
-def located_init(init: str | None) -> Iterator[None]:
-    """Let errors about `train.from` and `tokenizer.from` name --init where it was given."""
-    places = [] if init is None else [f"train.from={init}", f"tokenizer.from={init}", "tokenizer.from"]
-    with ExitStack() as stack:
-        for place in places:
-            stack.enter_context(located(f"--init {init}", at=place))
-        yield
 
 
 def wait_for_others(*, quiet: bool) -> Listener:
@@ -143,7 +134,7 @@ def make_request(options: TrainOptions, listener: Listener) -> Request:
         listener.say(f"run: {run.path}")
         return Request(run=run, changes=options.sets)
     configs = Configs.of(options)
-    asked = configs.asked()
+    asked = configs.asked(say=listener.say)
     run = Run(runs_folder(asked.run.dir) / name) if options.continue_ and name is not None else None
     if run is not None and run.started:
         cfg = configs.with_sizes_of(run, asked)

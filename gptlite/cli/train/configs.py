@@ -19,7 +19,7 @@ from gptlite.config.schema import RunConfig
 from gptlite.config.yaml import Value
 from gptlite.data.preparing.fingerprint import clean_name, open_sources, plain_name
 from gptlite.errors import located
-from gptlite.formatting import Say, counted
+from gptlite.formatting import Say, counted, say_nothing
 from gptlite.planning.choose_sizes import CHOSEN, SPEED_VARIABLE, check_text, choose_sizes
 from gptlite.planning.shapes import head_size
 from gptlite.runs.find_text import with_tokenizer
@@ -49,6 +49,7 @@ class Configs:
     overrides: Sequence[str | Override]
     minutes: float | None
     speed: Choice | None = None
+    init: str | None = None  # of --init
 
     @classmethod
     def of(cls, options: TrainOptions) -> Configs:
@@ -62,18 +63,19 @@ class Configs:
             overrides[:0] = [Override("--init", key, options.init) for key in keys]
         chooses = options.minutes is not None or "data.source" in options.keys_set
         path = None if chooses and options.config is None else find_config_file(options.config)
-        return cls(path, overrides, options.minutes)
+        return cls(path, overrides, options.minutes, init=options.init)
 
     @property
     def chooses(self) -> bool:
         """Whether sizes are chosen for the text."""
         return self.path is None or self.minutes is not None
 
-    def asked(self, more: Sequence[str | Override] = ()) -> RunConfig:
+    def asked(self, more: Sequence[str | Override] = (), say: Say = say_nothing) -> RunConfig:
         """Load the config without what is chosen. Raises ConfigError with every problem."""
         with located("--set"):
             cfg = load_config(self.path, [*self.overrides, *more])
-        return with_source(cfg)
+        with located(f"--init {self.init}", at=f"train.from={self.init}"):
+            return with_source(cfg, say)
 
     def load(self, more: Sequence[str | Override] = ()) -> RunConfig:
         """Load the config with further overrides, and choose sizes. Raises as `asked`."""

@@ -78,7 +78,7 @@ def compare_with_start(curve: Sequence[Evaluation]) -> Iterator[str]:
     first, best = curve[0], min(curve, key=lambda evaluation: evaluation.bits_per_byte)
     yield f"before training: {first.bits_per_byte:.3f} bits per byte of the same text"
     if first.old_score is not None and best.old_score is not None:
-        yield f"text of the model that it began with: {first.old_score:.3f} before, {best.old_score:.3f} now"
+        yield f"validation text of the run that it began with: {first.old_score:.3f} before, {best.old_score:.3f} after"
 
 
 def command_for_better(better: str | None, run: Run, cfg: RunConfig) -> list[str]:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gptlite.compute.device import Compute, computes_in_bf16
 from gptlite.config.training import TrainSection
+from gptlite.errors import ConfigError
 from gptlite.model.gpt import GPT
 from gptlite.training.optim.muon import Muon, Uncompiled
 
@@ -44,7 +45,15 @@ def build_optimizers(model: GPT, cfg: TrainSection, compute: Compute) -> Optimiz
             multiplies = name in hidden or name == "head.weight"
             (decayed if multiplies else plain).append(p)
     groups = [{"params": decayed, "weight_decay": cfg.weight_decay}, {"params": plain, "weight_decay": 0.0}]
-    adamw = AdamW([g for g in groups if g["params"]], lr=cfg.highest_lr, betas=cfg.betas, eps=1e-8, fused=True)
+    if not trained:
+        raise ConfigError("train.freeze names every part of this model, so nothing is left to train. Name fewer.")
+    adamw = AdamW(
+        [g for g in groups if g["params"]] or [{"params": plain}],
+        lr=cfg.highest_lr,
+        betas=cfg.betas,
+        eps=1e-8,
+        fused=True,
+    )
     if cfg.optimizer != "muon":
         return [adamw]
     for group in adamw.param_groups:
