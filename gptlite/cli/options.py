@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -121,9 +121,12 @@ def build_overrides(sets: Sequence[str] | None, data: Sequence[str] | None) -> l
     return overrides
 
 
-def located_text(data: Sequence[str] | None) -> AbstractContextManager[None]:
-    """Let errors about `data.source` name --data where it was given."""
-    return located("--data", at="data.source") if data else nullcontext()
+@contextmanager
+def located_text(data: Sequence[str] | None, init: str | None = None) -> Iterator[None]:
+    """Let errors about `data.source` name --data where it was given, and those about `tokenizer.from` --init."""
+    text, tokenizer = ("--data" if data else "data.source"), (f"--init {init}" if init else "tokenizer.from")
+    with located(text, at="data.source"), located(tokenizer, at="tokenizer.from"):
+        yield
 
 
 def open_each(names: Iterable[str], open_one: Callable[[str], Opened]) -> list[Opened]:

@@ -95,7 +95,7 @@ def run_sweep(options: TrainOptions) -> None:
     name, configs, runs = plan_sweep(options)
     options = replace(options, init=configs.init)
     jobs, say = options.jobs or 1, Console(quiet=options.quiet).say
-    with located_text(options.data):
+    with located_text(options.data, options.init):
         check_runs(name, runs, continue_=options.continue_)
         done = sum(run.is_done for run in runs)
         finished = f", {done} of them finished" if done else ""

@@ -82,10 +82,7 @@ def train(
     if problems := options.problems():
         raise ConfigError(problems)
     listener = wait_for_others(quiet=quiet)
-    with (
-        located_text(options.data),
-        located("tokenizer.from" if init is None else f"--init {init}", at="tokenizer.from"),
-    ):
+    with located_text(options.data, init):
         request = make_request(options, listener)
         if dry_run:
             print_dry_run(request, listener, as_json=json_)
