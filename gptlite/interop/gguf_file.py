@@ -11,6 +11,7 @@ is the one that gptlite has too. Characters are a BPE whose merges join the byte
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,32 +39,14 @@ TYPES = {
     "q8_0": (gguf.GGMLQuantizationType.Q8_0, gguf.LlamaFileType.MOSTLY_Q8_0, 64.0),
 }
 Q8_BLOCK = 32  # numbers that share a scale
-RENAMED = {  # parts of GPT-2's names
-    "transformer.wte": "token_embd",
-    "transformer.wpe": "position_embd",
-    "transformer.ln_f": "output_norm",
-    "lm_head": "output",
-    "transformer.h": "blk",
-    "ln_1": "attn_norm",
-    "attn.c_attn": "attn_qkv",
-    "attn.c_proj": "attn_output",
-    "ln_2": "ffn_norm",
-    "mlp.c_fc": "ffn_up",
-    "mlp.c_proj": "ffn_down",
-}
 # In GPT-2's own order of (in, out); llama.cpp has (out, in).
 _TRANSPOSED = tuple(gpt2_name(f"blocks.0.{name}").removeprefix("transformer.h.0.") for name in TRANSPOSED)
 
 
-def gguf_name(name: str) -> str:
-    """Return llama.cpp's name of one of GPT-2's tensors.
-
-    >>> gguf_name("transformer.h.0.attn.c_attn.weight")
-    'blk.0.attn_qkv.weight'
-    """
-    for theirs, ours in RENAMED.items():
-        name = name.replace(theirs, ours)
-    return name
+def gguf_names(n_layer: int) -> Callable[[str], str]:
+    """Return what maps GPT-2's names of tensors to llama.cpp's."""
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.GPT2, n_layer)
+    return lambda name: str(names.get_name(name, (".weight", ".bias")))
 
 
 def as_llama(model: GPT, k: float) -> dict[str, Tensor]:
@@ -130,6 +113,7 @@ def write_gguf(path: Path, model: LanguageModel, kind: str, name: str, about: st
     writer.add_bos_token_id(tokenizer.eot_id)
     writer.add_eos_token_id(tokenizer.eot_id)
     writer.add_add_bos_token(False)  # as a prompt of gptlite has none
+    gguf_name = gguf_names(cfg.n_layer)
     for key, tensor in as_llama(model.gpt, k).items():
         array = (tensor.t() if key.endswith(_TRANSPOSED) else tensor).contiguous().numpy()
         is_rounded = array.ndim == 2 and not key.endswith("wpe.weight")  # llama.cpp's own tool keeps positions, too
@@ -149,7 +133,7 @@ def read_gguf(path: Path, cfg: ModelSection, vocab_size: int) -> GPT:
     tied = "output.weight" not in read
     as_computed = {"activation": "gelu", "bias": True, "position": "learned", "scale_attention": True}
     model = GPT(cfg.model_copy(update={**as_computed, "tie_weights": tied}), vocab_size)
-    tensors = {}
+    tensors, gguf_name = {}, gguf_names(cfg.n_layer)
     for name, parameter in to_gpt2(model).items():
         stored = read[gguf_name(name)]
         array = torch.from_numpy(np.array(gguf.dequantize(stored.data, stored.tensor_type)))

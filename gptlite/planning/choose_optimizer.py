@@ -13,6 +13,7 @@ from gptlite.model.sizes import muon_flops, update_flops
 LR_RULES = {"muon": (0.02, 1.6), "adamw": (0.002, 0.4)}
 PREVIOUS_TOKEN_LR = 0.115  # of Muon with `init: previous`, times sqrt(n_embd)
 ADAMW_LR = 0.009  # next to Muon, with at most 64 ids
+GOING_ON = 0.3  # of the rates, where training begins with the weights of another model, to keep what it has learned
 
 
 def choose_optimizer(cfg: RunConfig, vocab_size: int) -> Choice:
@@ -47,7 +48,10 @@ def choose_lr(cfg: RunConfig) -> Choice:
         lr, reason = PREVIOUS_TOKEN_LR / math.sqrt(width), f"muon at width {width} with init {cfg.model.init}"
     else:
         lr, reason = times_width / width, f"{cfg.train.optimizer} at width {width}"
-    return Choice(float(f"{min(highest, lr):.2g}"), reason)
+    lr = min(highest, lr)
+    if cfg.train.from_ is not None:
+        lr, reason = GOING_ON * lr, f"{reason}, less for weights that are trained already"
+    return Choice(float(f"{lr:.2g}"), reason)
 
 
 def choose_adamw_lr(cfg: RunConfig, vocab_size: int) -> Choice:
@@ -59,5 +63,5 @@ def choose_adamw_lr(cfg: RunConfig, vocab_size: int) -> Choice:
         return Choice(cfg.train.adamw_lr, GIVEN)
     if cfg.train.optimizer != "muon":
         return Choice(None, "all parameters take train.lr")
-    lr = float(f"{ADAMW_LR * max(1.0, vocab_size / 64) ** (1 / 3):.2g}")
-    return Choice(lr, f"{vocab_size:,} ids")
+    lr = ADAMW_LR * max(1.0, vocab_size / 64) ** (1 / 3) * (1.0 if cfg.train.from_ is None else GOING_ON)
+    return Choice(float(f"{lr:.2g}"), f"{vocab_size:,} ids")

@@ -32,6 +32,8 @@ NOT_RUN = {
     "--resume RUN": "a pattern",
     "lesson-one-head": "as lesson-base",
     "tb/": "no command",
+    "--init gpt2": "downloads: tests/interop/test_source.py",
+    "--init my-gpt2/": "a folder of another program: tests/interop/test_source.py",
 }
 
 
@@ -61,7 +63,9 @@ def small_command(line: str) -> list[str]:
         return words
     clock = any("minutes" in word for word in words)
     extra = [*SMALL, "train.max_minutes=0.01" if clock else "train.max_steps=4"]
-    if not any(name in line for name in ("kind=char", "char.yaml", "tiny", "lesson", "my.yaml")):
+    if "--init" in words:  # the shape is that of the other run
+        extra = [value for value in extra if not value.startswith("model.")]
+    elif not any(name in line for name in ("kind=char", "char.yaml", "tiny", "lesson", "my.yaml")):
         extra.append("tokenizer.vocab_size=300")
     data = [] if "--data" in words or "--resume" in words or "--continue" in words else ["--data", "book.txt"]
     return [*words, *data, *(word for value in extra for word in ("--set", value))]
@@ -74,14 +78,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rng = random.Random(0)
     words = [*("".join(rng.choices(string.ascii_lowercase, k=4)) for _ in range(50)), "To be or not", "def "]
     text = " ".join(rng.choices(words, k=4000)) + string.printable
-    for name in ("book.txt", "a.txt", "notes/a.md", "notes/more/b.md"):
+    for name in ("book.txt", "a.txt", "diary.txt", "books/c.txt", "notes/a.md", "notes/more/b.md"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     (folder / "my.yaml").write_text("data: {source: book.txt}\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("GPTLITE_THREADS", "1")
-        for name in ("char", "bpe", "small", "book"):
+        for name in ("char", "bpe", "small", "book", "base"):
             kind = "char" if name == "char" else "bpe"
             line = f"gptlite train --data book.txt --name {name} --set tokenizer.kind={kind} -q"
             assert run(small_command(line)) == 0

@@ -128,6 +128,9 @@ def test_next_to_muon_adamw_takes_more_for_larger_vocabularies():
     assert rates[2] == pytest.approx(4 * rates[0], rel=0.05)
     assert choose_adamw_lr(cfg.with_values({"train.optimizer": "adamw"}), 64).value is None
     assert choose_adamw_lr(cfg.with_values({"train.adamw_lr": 0.3}), 64) == Choice(0.3, GIVEN)
+    going_on = cfg.with_values({"train.from": "base"})  # three tenths, as measured
+    assert choose_adamw_lr(going_on, 4096).value == pytest.approx(0.3 * rates[-1], rel=0.03)
+    assert choose_lr(going_on).value == pytest.approx(0.3 * choose_lr(cfg).value, rel=0.03)
 
 
 def test_a_learning_rate_that_is_asked_for_is_taken():
