@@ -135,13 +135,13 @@ def fetch_gpt2(say: Say) -> Path:
         complete = False
     if not complete:
         if os.environ.get(OFFLINE, "0") not in ("", "0"):
-            raise StorageError(f"it is not in Hugging Face's cache, and downloads are forbidden. {by_hand}", GPT2)
+            raise StorageError(f"it is not in Hugging Face's cache, and downloads are forbidden. {by_hand}")
         say(f"downloading {_REPOSITORY} (0.5 GB)")
         try:
             folder = Path(fetch())
         except Exception as error:  # of several libraries that download
             reason = type(error).__name__
-            raise StorageError(f"downloading {_REPOSITORY} failed ({reason}). Go online. {by_hand}", GPT2) from error
+            raise StorageError(f"downloading {_REPOSITORY} failed ({reason}). Go online. {by_hand}") from error
     for name, sha256 in _SHA256.items():
         with files.storage_errors(folder / name, "read"), (folder / name).open("rb") as file:
             if hashlib.file_digest(file, "sha256").hexdigest() != sha256:

@@ -165,7 +165,7 @@ def plan_run(
     estimate = estimate_run(cfg, prepared, updates or cfg.train.updates, libraries=libraries)
     warnings = (
         *warn_about_epochs(cfg, estimate),
-        *warn_about_vocabulary(prepared.manifest),
+        *(warn_about_vocabulary(prepared.manifest) if cfg.train.from_ is None else ()),  # else the ids are learned
         *warn_about_block_size(cfg.model.block_size, prepared.manifest.train),
         *warn_about_warmup(cfg.train.effective_warmup_steps, cfg.train.updates),
         *warn_about_memory(cfg, estimate.memory.peak, available_memory),

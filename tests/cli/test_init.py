@@ -56,8 +56,9 @@ def test_what_is_forgotten_is_not_known_of_a_checkpoint_without_its_run(gptlite)
 
 
 def test_sizes_are_chosen_around_the_model(gptlite):
-    made = gptlite("train", "--data", "more.txt", "--init", "nano", "--minutes", "0.02", "--name", "quick")
+    made = gptlite("train", "--data", "more.txt", "--init", "nano", "--minutes", "0.05", "--name", "quick")
     assert made.code == 0
+    assert "train --data more.txt --init runs/nano/checkpoints/step-" in made.out  # to make it better
     assert re.search(r"tokenizer of \S*nano/\S*, 1 layer of width 16, context 16, ", made.err)
 
 

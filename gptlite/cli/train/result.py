@@ -86,6 +86,8 @@ def command_for_better(better: str | None, run: Run, cfg: RunConfig) -> list[str
     asked, here = cfg.data, f"{os.getcwd()}{os.sep}"
     given = asked.source if isinstance(asked.source, list) else [asked.source]
     text = " ".join(f"--data {shlex.quote(spec.removeprefix(here))}" for spec in given)
+    if cfg.train.from_ is not None:
+        text += f" --init {shlex.quote(cfg.train.from_.removeprefix(here))}"
     reads_plainly = asked == DataSection(source=asked.source, dir=asked.dir, val_max_bytes=asked.val_max_bytes)
     minutes = run.info.get(MINUTES)
     if better == "time" and minutes is None and cfg.train.max_steps is not None:
