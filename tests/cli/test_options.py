@@ -40,6 +40,7 @@ TRAIN = {
     "sweep": ([*NANO, *GRID], NANO, "sweep nano-sweep: 2 runs"),
     "jobs": ([*NANO, *GRID, "--jobs", "2"], [*NANO, *GRID], "2 threads"),
     "offline": ([*NANO, "--data", "plays", "--offline"], [*NANO, "--data", "plays"], "downloads are forbidden"),
+    "init": ([*SHORT, "--init", "nano"], SHORT, "18 of 18 tokens as they were"),
 }
 PREPARE = {
     "config": (["-c", "other.yaml"], NANO, "tokenizer       bpe, "),
@@ -85,7 +86,7 @@ def test_the_option_acts(gptlite, trained, monkeypatch, command, case, has_optio
 def test_a_sweep_hands_on_every_option_to_its_runs_and_to_the_command_that_continues_it(monkeypatch):
     found: list[TrainOptions] = []
     monkeypatch.setenv("GPTLITE_OFFLINE", "")  # which --offline sets
-    more = ["--jobs", "2", "--minutes", "0.5", "--offline"]
+    more = ["--jobs", "2", "--minutes", "0.5", "--offline", "--init", "base"]
     monkeypatch.setattr("gptlite.cli.sweep.run_sweep", found.append)
     app.run(["train", *NANO, "--set", "run.seed=1", "--data", "x", "--name", "it's", "-q", *GRID, *more])
     (options,) = found
