@@ -7,7 +7,7 @@ in where the config comes from and in what is restored.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from gptlite.data.dataset.prepared import Prepared
 from gptlite.data.preparing.fingerprint import compute_fingerprint
 from gptlite.data.preparing.prepare import prepare
 from gptlite.data.sources.sources import absolute_spec
-from gptlite.errors import DataError, RunError
+from gptlite.errors import DataError, RunError, UserError
 from gptlite.formatting import Say, say_nothing
 from gptlite.runs.find_text import check_given, find_text, with_tokenizer
 from gptlite.runs.run import CONFIG, TOKENIZER, TOKENIZER_FROM, Run, runs_folder
@@ -191,6 +191,8 @@ def with_absolute_paths(cfg: RunConfig) -> RunConfig:
 
 def as_recorded(cfg: RunConfig, run: Run) -> RunConfig:
     """Return a config as `run` would have recorded it: absolute paths, and its copy of a tokenizer."""
+    with suppress(UserError):  # the model that it began with may be gone
+        cfg = with_source(cfg)
     saved, asked = saved_config(run).tokenizer, cfg.tokenizer.from_
     if asked is not None and saved.from_ is not None:
         try:

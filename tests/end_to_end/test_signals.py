@@ -53,10 +53,10 @@ def evaluations_before(evaluate, n):
     """`evaluate`, which fails the test when it is called more than n times."""
     calls = []
 
-    def counted(trainer):
+    def counted(trainer, tokens):
         calls.append(1)
         assert len(calls) <= n, "an evaluation after the signal"
-        return evaluate(trainer)
+        return evaluate(trainer, tokens)
 
     return counted
 
