@@ -30,6 +30,11 @@ _PIECE = 1 << 16  # bytes
 _BUSY = (408, 429, 500, 502, 503, 504)  # HTTP statuses that may pass
 
 
+def is_offline() -> bool:
+    """Return whether downloads are forbidden."""
+    return os.environ.get(OFFLINE, "0") not in ("", "0")
+
+
 def download(
     urls: Sequence[str], path: Path, sha256: str, *, max_bytes: int, where: str, say: Say = say_nothing
 ) -> None:
@@ -38,7 +43,7 @@ def download(
     Raise StorageError, about `where`, when that fails, another file arrives or GPTLITE_OFFLINE is set. An endless
     answer ends after `max_bytes`, and an https address stays https when it is redirected.
     """
-    if os.environ.get(OFFLINE, "0") not in ("", "0"):
+    if is_offline():
         problem = f"downloads are forbidden (--offline, {OFFLINE}=1). Put the file {urls[0]} at {path}."
         raise StorageError(problem, where)
     give_up_at = time.monotonic() + TOTAL_TIMEOUT

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -14,13 +13,13 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from gptlite.config.schema import ModelSection
-from gptlite.download import OFFLINE
+from gptlite.download import is_offline
 from gptlite.errors import ConfigError, DataError, Problem, StorageError
 from gptlite.formatting import Say
 from gptlite.model.activations import ACTIVATIONS
 from gptlite.storage import files
 
-GPT2 = "gpt2"  # Radford et al. 2019, the smallest, as its authors' successors publish it
+GPT2 = "gpt2"  # Radford et al. 2019, the smallest
 _REPOSITORY, _REVISION = "openai-community/gpt2", "607a30d783dfa663caf39e06633721c8d4cfcd7e"
 _SHA256 = {
     "config.json": "0daed7749b4f02b8f76240d5444551d7b08712dab4d0adb8239c56ba823bb7b4",
@@ -134,7 +133,7 @@ def fetch_gpt2(say: Say) -> Path:
     except OSError:  # LocalEntryNotFoundError is one
         complete = False
     if not complete:
-        if os.environ.get(OFFLINE, "0") not in ("", "0"):
+        if is_offline():
             raise StorageError(f"it is not in Hugging Face's cache, and downloads are forbidden. {by_hand}")
         say(f"downloading {_REPOSITORY} (0.5 GB)")
         try:

@@ -12,7 +12,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from gptlite.config.loading import parse_config
 from gptlite.config.rules import SHAPE_KEYS
 from gptlite.config.schema import ModelSection, RunConfig
 from gptlite.config.yaml import shown
@@ -24,9 +23,10 @@ from gptlite.inference.load import check_sizes, read_model_info
 from gptlite.interop.gpt2 import GPT2, fetch_gpt2, read_section, read_tensors
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import from_gpt2
-from gptlite.runs.find import choose_checkpoint
+from gptlite.runs.checkpoint import Checkpoint
+from gptlite.runs.find import choose_checkpoint, find_run, load_checkpoint_config
 from gptlite.runs.find_text import find_text
-from gptlite.runs.run import CONFIG, Run, runs_folder
+from gptlite.runs.run import runs_folder
 from gptlite.storage.sealed import MANIFEST
 from gptlite.tokenizers.base import FOREIGN_FILE, Tokenizer, is_foreign, load, read_foreign
 from gptlite.tokenizers.bpe import BpeTokenizer
@@ -151,17 +151,15 @@ def check_tensors(tensors: Mapping[str, Tensor], source: Source, last_row: int) 
 def read_old_text(cfg: RunConfig, tokenizer: Tokenizer, most: int) -> TokenArray | None:
     """Return up to `most` tokens of what the source was validated on, to see what is forgotten.
 
-    None where that text is gone, or has characters that the tokenizer does not know.
+    None where the source is no run, or its text is gone or has characters that the tokenizer does not know.
     """
     assert cfg.train.from_ is not None
-    run = Run(Path(cfg.train.from_).parent.parent)
-    if not run.started:
-        return None
     with contextlib.suppress(UserError):
-        prepared = find_text(run, parse_config(run.config_text(), str(run.path / CONFIG)))
+        checkpoint = Checkpoint.open(Path(cfg.train.from_))
+        run = find_run(checkpoint)
+        prepared = None if run is None else find_text(run, load_checkpoint_config(checkpoint, []))
         if prepared is not None:
-            tokens = prepared.split("val")
-            old = prepared.tokenizer()
+            tokens, old = prepared.split("val"), prepared.tokenizer()
             ids = tokens.read(0, min(tokens.n_tokens, most))
             if old.fingerprint != tokenizer.fingerprint:
                 ids = tokenizer.encode(old.decode(ids))

@@ -13,7 +13,7 @@ from gptlite.model.sizes import muon_flops, update_flops
 LR_RULES = {"muon": (0.02, 1.6), "adamw": (0.002, 0.4)}
 PREVIOUS_TOKEN_LR = 0.115  # of Muon with `init: previous`, times sqrt(n_embd)
 ADAMW_LR = 0.009  # next to Muon, with at most 64 ids
-GOING_ON = 0.3  # of the rates, where training begins with the weights of another model, to keep what it has learned
+CONTINUED_LR = 0.3  # of the rates, where training begins with the weights of another model, to keep what it has learned
 
 
 def choose_optimizer(cfg: RunConfig, vocab_size: int) -> Choice:
@@ -50,7 +50,7 @@ def choose_lr(cfg: RunConfig) -> Choice:
         lr, reason = times_width / width, f"{cfg.train.optimizer} at width {width}"
     lr = min(highest, lr)
     if cfg.train.from_ is not None:
-        lr, reason = GOING_ON * lr, f"{reason}, less for weights that are trained already"
+        lr, reason = CONTINUED_LR * lr, f"{reason}, less for weights that are trained already"
     return Choice(float(f"{lr:.2g}"), reason)
 
 
@@ -63,5 +63,5 @@ def choose_adamw_lr(cfg: RunConfig, vocab_size: int) -> Choice:
         return Choice(cfg.train.adamw_lr, GIVEN)
     if cfg.train.optimizer != "muon":
         return Choice(None, "all parameters take train.lr")
-    lr = ADAMW_LR * max(1.0, vocab_size / 64) ** (1 / 3) * (1.0 if cfg.train.from_ is None else GOING_ON)
+    lr = ADAMW_LR * max(1.0, vocab_size / 64) ** (1 / 3) * (1.0 if cfg.train.from_ is None else CONTINUED_LR)
     return Choice(float(f"{lr:.2g}"), f"{vocab_size:,} ids")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -295,8 +296,6 @@ def test_the_published_gpt2_is_found_in_the_cache_checked_and_never_fetched_offl
     save_gpt2(snapshot, text_file.read_text())
     with pytest.raises(UserError, match="not the file that was published"):
         open_source("gpt2", RunConfig())
-    import hashlib
-
     found = {name: hashlib.sha256((snapshot / name).read_bytes()).hexdigest() for name in gpt2._SHA256}
     monkeypatch.setattr(gpt2, "_SHA256", found)
     assert open_source("gpt2", RunConfig()).path == snapshot
