@@ -6,7 +6,6 @@ A meaning is a key of the config, an option, a value, or a sentence (it has spac
 
 from __future__ import annotations
 
-WEIGHTS = "Every run starts from random weights. gptlite train --resume RUN continues a run."
 NO_CHAT = "The model continues your text; it is not trained to answer."
 RUN = "Name the run without an option: gptlite {command} {value}."
 
@@ -64,16 +63,16 @@ MEANINGS: dict[str, dict[str, str]] = {
         "adam adamw_torch adamw_torch_fused": "adamw",
     },
     "gptlite": {
-        "export convert": "A checkpoint folder opens in Hugging Face transformers as it is.",
+        "convert": "Use gptlite export.",
         "generate": "Use gptlite sample --prompt TEXT.",
         "chat": f"Use gptlite sample --interactive. {NO_CHAT}",
-        "finetune": WEIGHTS,
+        "finetune": "Use gptlite train --data TEXT --init RUN.",
         "serve": "From Python, gptlite.load(RUN).generate(PROMPT) writes text.",
         "evaluate test": "Use gptlite eval.",
     },
     "train": {
-        "init_from": WEIGHTS,
-        "model model_name_or_path": f"{WEIGHTS} The keys of section model give its size.",
+        "init_from pretrained": "--init",
+        "model model_name_or_path": "--init begins with another model. Keys of section model size a new one.",
         "resume_from_checkpoint": "--resume",
         "run_name": "--name",
         "gpus nproc_per_node": "torchrun starts a process for each of N GPUs: "

@@ -20,7 +20,6 @@ from gptlite.formatting import Say, counted
 if TYPE_CHECKING:
     from gptlite.data.dataset.prepared import Prepared
     from gptlite.inference.language_model import LanguageModel
-    from gptlite.model.gpt import GPT
 
 ENDINGS = {"folder": "-hf", "gguf": ".gguf", "page": ".html"}
 # The values of --type for each target, the default first; none: weights stay as they are.
@@ -93,10 +92,12 @@ def export_folder(
 ) -> list[Path]:
     """Write a folder for Hugging Face, and compare the model that transformers makes of it with that of the run."""
     from gptlite.interop.hf_folder import model_card, read_hf_folder, write_hf_folder
+    from gptlite.interop.readback import compare
 
-    card = model_card(selected.name, selected.checkpoint, model, None if text is None else text.manifest)
+    manifest, begun = None if text is None else text.manifest, selected.cfg.train.from_
+    card = model_card(selected.name, selected.checkpoint, model, manifest, begun)
     write_hf_folder(path, selected.checkpoint, card)
-    say_difference(model, read_hf_folder(path), say)
+    say(compare(model, read_hf_folder(path)))
     return [path]
 
 
@@ -105,12 +106,13 @@ def export_gguf(
 ) -> list[Path]:
     """Write a GGUF file and a Modelfile, and compare the model that llama.cpp makes of it with that of the run."""
     from gptlite.interop.gguf_file import modelfile, read_gguf, write_gguf
+    from gptlite.interop.readback import compare
 
     beside = path.with_suffix(".Modelfile")
     check_free(beside)
     write_whole(path, lambda temp: write_gguf(temp, model, kind, selected.name, describe(selected, model, text)))
     write_whole(beside, lambda temp: temp.write_text(modelfile(path.name, model.info.model), encoding="utf-8"))
-    say_difference(model, read_gguf(path, model.info.model, model.tokenizer.vocab_size), say)
+    say(compare(model, read_gguf(path, model.info.model, model.tokenizer.vocab_size)))
     return [path, beside]
 
 
@@ -141,15 +143,6 @@ WRITERS: Mapping[str, Callable[[Path, SelectedModel, LanguageModel, Prepared | N
     "gguf": export_gguf,
     "page": export_page,
 }
-
-
-def say_difference(model: LanguageModel, read_back: GPT, say: Say) -> None:
-    """Say by how much a model that was read back differs from that of the run."""
-    from gptlite.interop.readback import largest_difference, own_text
-
-    text = own_text(model)
-    difference = largest_difference(model.gpt, read_back, text)
-    say(f"read back: log-probabilities of {counted(text.numel(), 'token')} differ by at most {difference:.1e} nats")
 
 
 def find_text_of(selected: SelectedModel, say: Say) -> Prepared | None:

@@ -108,11 +108,9 @@ def read_model_info(checkpoint: Checkpoint) -> ModelInfo:
     )
 
 
-def check_sizes(tensors: Mapping[str, Tensor], info: ModelInfo, vocab_size: int) -> None:
+def check_sizes(tensors: Mapping[str, Tensor], model: ModelSection) -> None:
     """ValueError where config.json and the tensors differ, before the declared sizes take memory."""
-    if not 0 <= info.start_id < vocab_size:
-        raise ValueError(f"start_id is {info.start_id}, and the tokenizer has {vocab_size} ids")
-    model, positions = info.model, tensors.get("transformer.wpe.weight")  # in GPT-2's layout every model has some
+    positions = tensors.get("transformer.wpe.weight")  # in GPT-2's layout every model has some
     declared = [model.n_layer, model.block_size, model.n_embd]
     stored = [
         sum(name.endswith(".attn.c_attn.weight") for name in tensors),
@@ -131,7 +129,9 @@ def build_model(checkpoint: Checkpoint, info: ModelInfo, vocab_size: int, attent
     """
     tensors = checkpoint.read_tensors("model.safetensors")
     try:
-        check_sizes(tensors, info, vocab_size)
+        if not 0 <= info.start_id < vocab_size:
+            raise ValueError(f"start_id is {info.start_id}, and the tokenizer has {vocab_size} ids")
+        check_sizes(tensors, info.model)
         model = GPT(info.model.model_copy(update={"block_size": block_size}), vocab_size, attention=attention)
         from_gpt2(tensors, model)
     except ValueError as error:

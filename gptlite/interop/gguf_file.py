@@ -24,7 +24,7 @@ from gptlite.config.schema import ModelSection
 from gptlite.errors import ConfigError
 from gptlite.inference.language_model import LanguageModel
 from gptlite.model.gpt import GPT
-from gptlite.model.gpt2_layout import TRANSPOSED, from_gpt2, gpt2_name, to_gpt2
+from gptlite.model.gpt2_layout import from_gpt2, to_gpt2, transposed
 from gptlite.tokenizers.base import Tokenizer
 from gptlite.tokenizers.bpe import PATTERNS, BpeTokenizer
 from gptlite.tokenizers.char import CharTokenizer
@@ -39,8 +39,6 @@ TYPES = {
     "q8_0": (gguf.GGMLQuantizationType.Q8_0, gguf.LlamaFileType.MOSTLY_Q8_0, 64.0),
 }
 Q8_BLOCK = 32  # numbers that share a scale
-# In GPT-2's own order of (in, out); llama.cpp has (out, in).
-_TRANSPOSED = tuple(gpt2_name(f"blocks.0.{name}").removeprefix("transformer.h.0.") for name in TRANSPOSED)
 
 
 def gguf_names(n_layer: int) -> Callable[[str], str]:
@@ -115,7 +113,7 @@ def write_gguf(path: Path, model: LanguageModel, kind: str, name: str, about: st
     writer.add_add_bos_token(False)  # as a prompt of gptlite has none
     gguf_name = gguf_names(cfg.n_layer)
     for key, tensor in as_llama(model.gpt, k).items():
-        array = (tensor.t() if key.endswith(_TRANSPOSED) else tensor).contiguous().numpy()
+        array = transposed(key, tensor).contiguous().numpy()  # llama.cpp has (out, in)
         is_rounded = array.ndim == 2 and not key.endswith("wpe.weight")  # llama.cpp's own tool keeps positions, too
         as_stored = stored if is_rounded else gguf.GGMLQuantizationType.F32
         writer.add_tensor(gguf_name(key), gguf.quantize(array, as_stored), raw_dtype=as_stored)
@@ -137,7 +135,7 @@ def read_gguf(path: Path, cfg: ModelSection, vocab_size: int) -> GPT:
     for name, parameter in to_gpt2(model).items():
         stored = read[gguf_name(name)]
         array = torch.from_numpy(np.array(gguf.dequantize(stored.data, stored.tensor_type)))
-        tensors[name] = array.t() if name.endswith(_TRANSPOSED) else array.view(parameter.shape)
+        tensors[name] = transposed(name, array).view(parameter.shape)
     from_gpt2(tensors, model)
     return model
 

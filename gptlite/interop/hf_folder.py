@@ -36,8 +36,13 @@ def read_hf_folder(folder: Path) -> GPT:
     return model
 
 
-def model_card(name: str, checkpoint: Checkpoint, model: LanguageModel, text: Manifest | None) -> str:
-    """Return the card: text, model and score. text: what the model was trained on; None where it is gone."""
+def model_card(
+    name: str, checkpoint: Checkpoint, model: LanguageModel, text: Manifest | None, begun: str | None
+) -> str:
+    """Return the card: text, model and score.
+
+    text: what the model was trained on; None where it is gone. begun: `train.from` of the run.
+    """
     cfg, tokenizer = model.info.model, model.tokenizer
     front = {"library_name": "transformers", "pipeline_tag": "text-generation", "tags": ["gptlite", "gpt2"]}
     heads = counted(cfg.n_head, "head")
@@ -53,6 +58,7 @@ def model_card(name: str, checkpoint: Checkpoint, model: LanguageModel, text: Ma
         f"{cfg.block_size} tokens, {tokenizer.vocab_size:,} ids ({tokenizer.kind}).",
         "",
         *([] if text is None else [*describe_text(text), ""]),
+        *([] if begun is None else [f"- Training began with the weights of `{name_of_source(Path(begun))}`."]),
         *describe_score(checkpoint, None if text is None else text.baselines),
         "",
         "```python",
@@ -64,6 +70,12 @@ def model_card(name: str, checkpoint: Checkpoint, model: LanguageModel, text: Ma
         "```",
     ]
     return "\n".join(lines) + "\n"
+
+
+def name_of_source(path: Path) -> str:
+    """Return the name of a model: of a checkpoint that of its run, in the hub's cache that of its repository."""
+    is_nested = path.parent.name in ("checkpoints", "snapshots")
+    return path.parts[-3] if is_nested else path.name
 
 
 def describe_text(text: Manifest) -> list[str]:

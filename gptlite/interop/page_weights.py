@@ -15,7 +15,7 @@ from torch import Tensor
 from gptlite.errors import ConfigError
 from gptlite.inference.language_model import LanguageModel
 from gptlite.model.gpt import GPT
-from gptlite.model.gpt2_layout import from_gpt2, to_gpt2
+from gptlite.model.gpt2_layout import from_gpt2, to_gpt2, transposed
 from gptlite.tokenizers.base import Tokenizer
 from gptlite.tokenizers.bpe import PATTERNS, BpeTokenizer
 
@@ -32,10 +32,9 @@ def round_weights(model: GPT, kind: str) -> tuple[GPT, list[dict[str, Any]]]:
     """
     tensors, stored = to_gpt2(model), []
     for name, tensor in tensors.items():
-        is_matrix = tensor.ndim == 2
-        array = (tensor if not is_matrix or _is_table(name) else tensor.t()).contiguous().numpy()  # rows of outputs
+        array = transposed(name, tensor).contiguous().numpy()  # rows of outputs
         record: dict[str, Any] = {"name": name.removeprefix("transformer."), "shape": list(array.shape)}
-        if not is_matrix:
+        if array.ndim == 1:
             stored.append({**record, "type": "f32", "data": _base64(array.astype("<f4"))})
             continue
         if kind == "f16":
@@ -49,13 +48,8 @@ def round_weights(model: GPT, kind: str) -> tuple[GPT, list[dict[str, Any]]]:
             whole = np.rint(array / scales).astype(np.int8)
             stored.append({**record, "type": "q8", "data": _base64(whole), "scales": _base64(scales)})
             back = whole.astype(np.float32) * scales
-        tensors[name] = torch.from_numpy(back if _is_table(name) else back.T)
+        tensors[name] = transposed(name, torch.from_numpy(back))
     return _with(model, tensors), stored
-
-
-def _is_table(name: str) -> bool:
-    """Whether GPT-2 stores a matrix with a row for each id or position; the others are (in, out)."""
-    return name in ("transformer.wte.weight", "transformer.wpe.weight", "lm_head.weight")
 
 
 def _with(model: GPT, tensors: dict[str, Tensor]) -> GPT:

@@ -8,6 +8,7 @@ from torch import Tensor
 from gptlite.config.sampling import SampleSection
 from gptlite.config.schema import ModelSection
 from gptlite.errors import ConfigError
+from gptlite.formatting import counted
 from gptlite.inference.language_model import LanguageModel
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import missing_in_gpt2
@@ -22,11 +23,13 @@ def check_is_gpt2(cfg: ModelSection) -> None:
         )
 
 
-def own_text(model: LanguageModel) -> Tensor:
-    """Return a text that the model itself writes, as long as its context: ids (1, T)."""
+def compare(model: LanguageModel, read_back: GPT) -> str:
+    """Return a line that says how far a model that was read back differs, on a text that the model itself writes."""
     n = model.info.model.block_size
     sample = next(model.samples("", SampleSection(max_new_tokens=n, temperature=1.0))).whole()
-    return torch.tensor([[model.info.start_id, *sample.tokens][:n]])
+    text = torch.tensor([[model.info.start_id, *sample.tokens][:n]])
+    difference = largest_difference(model.gpt, read_back, text)
+    return f"read back: log-probabilities of {counted(text.numel(), 'token')} differ by at most {difference:.1e} nats"
 
 
 @torch.inference_mode()

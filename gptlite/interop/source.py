@@ -18,7 +18,6 @@ from gptlite.config.yaml import shown
 from gptlite.data.dataset.tokens import TokenArray
 from gptlite.errors import ConfigError, DataError, UserError, located
 from gptlite.formatting import Say, counted, say_nothing
-from gptlite.inference.language_model import ModelInfo
 from gptlite.inference.load import check_sizes, read_model_info
 from gptlite.interop.gpt2 import GPT2, fetch_gpt2, read_section, read_tensors
 from gptlite.model.gpt import GPT
@@ -28,7 +27,7 @@ from gptlite.runs.find import choose_checkpoint, find_run, load_checkpoint_confi
 from gptlite.runs.find_text import find_text
 from gptlite.runs.run import runs_folder
 from gptlite.storage.sealed import MANIFEST
-from gptlite.tokenizers.base import FOREIGN_FILE, Tokenizer, is_foreign, load, read_foreign
+from gptlite.tokenizers.base import FOREIGN_FILE, Tokenizer, is_foreign, load, load_foreign
 from gptlite.tokenizers.bpe import BpeTokenizer
 
 KEY = "train.from"
@@ -66,10 +65,13 @@ def open_source(name: str, cfg: RunConfig, say: Say = say_nothing) -> Source:
         checkpoint = choose_checkpoint(runs, str(path), None, say)
         path, read = checkpoint.path, partial(checkpoint.read_tensors, "model.safetensors")
         model = read_model_info(checkpoint).model
-    foreign, tokenizer = is_foreign(path), load(path)
+    if is_foreign(path):
+        foreign, ids = load_foreign(path)
+        return Source(path, model, foreign, pieces_of(foreign), ids, read)
+    tokenizer = load(path)
     pieces = pieces_of(tokenizer)
-    own = {piece: row for row, piece in enumerate(pieces) if piece} | {b"": tokenizer.eot_id}
-    return Source(path, model, tokenizer, pieces, read_foreign(path).ids if foreign else own, read)
+    rows = {piece: row for row, piece in enumerate(pieces) if piece} | {b"": tokenizer.eot_id}
+    return Source(path, model, tokenizer, pieces, rows, read)
 
 
 def with_shape(cfg: RunConfig, name: str, say: Say = say_nothing) -> RunConfig:
@@ -143,7 +145,7 @@ def check_tensors(tensors: Mapping[str, Tensor], source: Source, last_row: int) 
             needed = f"({last_row + 1} or more, {source.model.n_embd})"
             raise DataError(f"{name} has shape {tuple(tensor.shape)}, and its tokenizer and config need {needed}.")
     try:
-        check_sizes(tensors, ModelInfo(source.model, 0, "none"), vocab_size=1)
+        check_sizes(tensors, source.model)
     except ValueError as error:
         raise DataError(f"{error}. Restore the folder from where it came from.") from error
 

@@ -30,7 +30,6 @@ RENAMED = {  # parts of names
     "ln_f": "transformer.ln_f",
     "head": "lm_head",
 }
-TRANSPOSED = ("attn.qkv.weight", "attn.proj.weight", "mlp.up.weight", "mlp.down.weight")
 
 
 def gpt2_name(name: str) -> str:
@@ -40,13 +39,18 @@ def gpt2_name(name: str) -> str:
     return name
 
 
+def transposed(name: str, tensor: Tensor) -> Tensor:
+    """Turn a projection from torch's (out, in) to GPT-2's (in, out) or back; other tensors stay. name: GPT-2's."""
+    return tensor.t() if name.startswith("transformer.h.") and tensor.ndim == 2 else tensor
+
+
 def to_gpt2(model: GPT) -> dict[str, Tensor]:
     """Return the tensors of a GPT-2 that computes the same logits, by GPT-2's names."""
     cfg = model.cfg
     tensors = {}
-    for name, parameter in model.named_parameters():
-        tensor = parameter.detach()
-        tensors[gpt2_name(name)] = tensor.t().contiguous() if name.endswith(TRANSPOSED) else tensor
+    for ours, parameter in model.named_parameters():
+        name = gpt2_name(ours)
+        tensors[name] = transposed(name, parameter.detach()).contiguous()
     if cfg.position != "learned":
         table = model.position_rows(slice(0, cfg.block_size))
         zeros = torch.zeros(cfg.block_size, cfg.n_embd)
@@ -64,7 +68,7 @@ def from_gpt2(tensors: Mapping[str, Tensor], model: GPT) -> None:
             stored = gpt2_name(name)
             if stored not in tensors:
                 raise ValueError(f"tensor {stored} is missing")
-            tensor = tensors[stored].t() if name.endswith(TRANSPOSED) else tensors[stored]
+            tensor = transposed(stored, tensors[stored])
             if tensor.shape != parameter.shape:
                 raise ValueError(f"tensor {stored} has shape {tuple(tensor.shape)}, not {tuple(parameter.shape)}")
             parameter.copy_(tensor)

@@ -11,7 +11,7 @@ import hashlib
 import importlib.metadata
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ from gptlite.tokenizers.bpe import PATTERNS, BpeTokenizer, train_bpe
 from gptlite.tokenizers.char import CharTokenizer
 from gptlite.tokenizers.folder import END_OF_TEXT, META_FILE, not_a_tokenizer
 from gptlite.tokenizers.folder import Tokenizer as Tokenizer
-from gptlite.tokenizers.huggingface import ForeignBpe, read_bpe
+from gptlite.tokenizers.huggingface import read_bpe
 
 if TYPE_CHECKING:
     from gptlite.config.schema import TokenizerSection
@@ -121,11 +121,16 @@ def is_foreign(folder: Path) -> bool:
     return not os.path.lexists(folder / META_FILE) and os.path.isfile(folder / FOREIGN_FILE)
 
 
-def read_foreign(folder: Path) -> ForeignBpe:
-    """Read the tokenizer of another program. DataError for one that is not like that of GPT-2."""
+def load_foreign(folder: Path) -> tuple[BpeTokenizer, Mapping[bytes, int]]:
+    """Load the tokenizer of another program, and the id that each token has there, b"" for end-of-text.
+
+    DataError for one that is not like that of GPT-2.
+    """
     path = folder / FOREIGN_FILE
     with files.storage_errors(path, "read"), located(str(path)):
-        return read_bpe(path.read_bytes(), PATTERNS)
+        found = read_bpe(path.read_bytes(), PATTERNS)
+    size = len(found.ranks) + 1
+    return BpeTokenizer("bpe", found.pattern, found.ranks, size, size), found.ids
 
 
 def load(folder: Path) -> Tokenizer:
@@ -136,9 +141,7 @@ def load(folder: Path) -> Tokenizer:
     """
     path = folder / META_FILE
     if is_foreign(folder):
-        foreign = read_foreign(folder)
-        size = len(foreign.ranks) + 1
-        return BpeTokenizer("bpe", foreign.pattern, foreign.ranks, size, size)
+        return load_foreign(folder)[0]
     fields = read_sealed(path)
     kind = fields.get("kind")
     if kind == CharTokenizer.kind:

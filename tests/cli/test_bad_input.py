@@ -210,6 +210,7 @@ MEANT = [
     ("train --block_size=64", "--set model.block_size=64"),
     ("train --train_file 'my book.txt'", "--data 'my book.txt'"),
     ("train --run_name=x", "--name x"),
+    ("train --init_from gpt2", "--init gpt2"),
     ("train --lr_scheduler wsd", "--set train.schedule=VALUE (cosine, linear or constant)"),
     ("train --tensorboard", "--set log.tensorboard=true"),
     ("prepare --output_dir x", "--set data.dir=x"),
@@ -235,7 +236,7 @@ def test_an_option_of_another_program_suggests_ours_with_its_value(gptlite, line
     ("line", "advice"),
     [
         ("train --fp16", "Use --set run.precision=bf16 or --set run.precision=fp32. There is no fp16."),
-        ("train --model gpt2", "Every run starts from random weights."),
+        ("train --model gpt2", "--init begins with another model."),
         ("train --version", "See gptlite train --help."),
         ("sample --start 'the cat'", "Use --prompt 'the cat'; instead of FILE:NAME, use --prompt-file NAME."),
         ("sample --start 'a\nerror: b'", r"Use --prompt 'a\nerror: b'; "),

@@ -87,3 +87,14 @@ def test_what_cannot_begin_is_refused(gptlite):
     made = gptlite(*SECOND, "--set", "tokenizer.kind=char")  # another tokenizer, with these characters
     assert made.code == 0
     assert re.search(r"\d of \d+ tokens as they were, \d new", made.err)
+
+
+def test_a_model_card_names_the_model_that_training_began_with(gptlite):
+    assert gptlite(*SECOND).code == 0
+    assert gptlite("export", "second").code == 0
+    assert "Training began with the weights of `nano`." in Path("second-hf/README.md").read_text("utf-8")
+
+
+def test_two_models_to_begin_with_are_refused(gptlite):
+    result = gptlite(*SECOND, "--set", "train.from=other")
+    assert result.refuses("--init with --set train.from: both name a model to begin with. Keep one of them.")

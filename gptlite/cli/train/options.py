@@ -69,6 +69,8 @@ class TrainOptions:
             found.append(Problem("this must be a number above 0.", f"--minutes {self.minutes:g}"))
         if self.jobs is not None and self.jobs < 1:
             found.append(Problem("this must be at least 1.", f"--jobs {self.jobs}"))
+        if self.init is not None and "train.from" in self.keys_set:
+            found.append(Problem("both name a model to begin with. Keep one of them.", "--init with --set train.from"))
         if world_size() > 1 and (self.sweep or self.dry_run):
             option = "--sweep" if self.sweep else "--dry-run"
             found.append(Problem(f"torchrun started {world_size()} processes. Run this without torchrun.", option))
