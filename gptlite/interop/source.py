@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -150,13 +149,15 @@ def check_tensors(tensors: Mapping[str, Tensor], source: Source, last_row: int) 
         raise DataError(f"{error}. Restore the folder from where it came from.") from error
 
 
-def read_old_text(cfg: RunConfig, tokenizer: Tokenizer, most: int) -> TokenArray | None:
+def read_old_text(cfg: RunConfig, tokenizer: Tokenizer, most: int, say: Say) -> TokenArray | None:
     """Return up to `most` tokens of what the source was validated on, to see what is forgotten.
 
-    None where the source is no run, or its text is gone or has characters that the tokenizer does not know.
+    None where the source is no run or its text is gone; also where it cannot be used, which is said.
     """
     assert cfg.train.from_ is not None
-    with contextlib.suppress(UserError):
+    if not os.path.lexists(Path(cfg.train.from_) / MANIFEST):
+        return None
+    try:
         checkpoint = Checkpoint.open(Path(cfg.train.from_))
         run = find_run(checkpoint)
         prepared = None if run is None else find_text(run, load_checkpoint_config(checkpoint, []))
@@ -166,6 +167,8 @@ def read_old_text(cfg: RunConfig, tokenizer: Tokenizer, most: int) -> TokenArray
             if old.fingerprint != tokenizer.fingerprint:
                 ids = tokenizer.encode(old.decode(ids))
             return TokenArray(ids[:most], str(prepared.path)) if len(ids) > 1 else None
+    except UserError as error:
+        say(f"what is forgotten of the old text is not measured: {error}")
     return None
 
 

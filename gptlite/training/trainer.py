@@ -159,7 +159,7 @@ def begin(trainer: Trainer, say: Say, *, has_weights: bool = False) -> Trainer:
     if not has_weights:
         with memory_errors(cfg):
             say(take_weights(cfg, model, tokenizer))
-    old_text = read_old_text(cfg, tokenizer, trainer.validation.n_tokens)
+    old_text = read_old_text(cfg, tokenizer, trainer.validation.n_tokens, say)
     if world_size() > 1:
         weights = sum(float(parameter.detach().double().sum()) for parameter in model.parameters())
         check_same({"the sum of the weights": str(weights), "the text of train.from": str(old_text is not None)})

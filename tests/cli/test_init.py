@@ -98,3 +98,11 @@ def test_a_model_card_names_the_model_that_training_began_with(gptlite):
 def test_two_models_to_begin_with_are_refused(gptlite):
     result = gptlite(*SECOND, "--set", "train.from=other")
     assert result.refuses("--init with --set train.from: both name a model to begin with. Keep one of them.")
+
+
+def test_an_old_text_with_other_characters_is_not_measured_and_why_is_said(gptlite):
+    Path("more.txt").write_text("ab ab\n" * 200)
+    made = gptlite(*SECOND, "--set", "tokenizer.kind=char")
+    assert made.code == 0
+    assert "what is forgotten of the old text is not measured: " in made.err
+    assert "old_bits_per_byte" not in scores("second")[0]
