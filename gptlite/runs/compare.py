@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
-import math
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -14,16 +12,6 @@ from gptlite.runs.summary import Summary
 
 SEED = "run.seed"
 FOLDERS = ("run.dir", "data.dir")  # they do not affect training
-
-# Two-sided 95 % quantiles of Student's t by degrees of freedom: R. A. Fisher and F. Yates, Statistical Tables for
-# Biological, Agricultural and Medical Research, table III. Nothing is rounded down to its last row, of infinity.
-T_ROWS = (*range(1, 31), 40, 60, 120)
-T_QUANTILES = (
-    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
-    *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
-    *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
-    *(2.021, 2.000, 1.980),
-)
 
 
 @dataclass(frozen=True)
@@ -56,6 +44,12 @@ class RunGroup:
         return [run.best_bits_per_byte for run in self.runs if run.best_bits_per_byte is not None]
 
     @property
+    def scores_by_seed(self) -> dict[int, float]:
+        """The best bits per byte by seed, of the runs that have any."""
+        scored = [(run.config.get(SEED), run.best_bits_per_byte) for run in self.runs]
+        return {seed: score for seed, score in scored if isinstance(seed, int) and score is not None}
+
+    @property
     def deviation(self) -> float | None:
         """Sample standard deviation (n - 1) of the best bits per byte; None for a single run."""
         return statistics.stdev(self.scores) if len(self.scores) == len(self.runs) > 1 else None
@@ -86,28 +80,21 @@ def find_seed_group(run: Summary, others: Sequence[Summary]) -> RunGroup:
     return max(groups, key=lambda group: len(group.runs), default=RunGroup([run]))
 
 
-@dataclass(frozen=True)
-class MeanDifference:
-    """The mean of some values minus that of others, its standard error, and the degrees of freedom of its t."""
+def find_settings_by(key: str, run: Summary, others: Sequence[Summary]) -> list[RunGroup]:
+    """Return the groups of finished runs that have the setting of `run`, but for one key and what follows from it."""
+    setting = _config_without_seed(run, key)
+    same = [each for each in others if each.state == "finished" and _config_without_seed(each, key) == setting]
+    return group_seeds(same)
 
-    value: float
-    error: float
-    df: float
 
-    @classmethod
-    def of(cls, a: Sequence[float], b: Sequence[float]) -> MeanDifference:
-        """Compare by Welch's t and the degrees of freedom of Satterthwaite, from at least two values each."""
-        of_a, of_b = (statistics.variance(values) / len(values) for values in (a, b))
-        share = of_a / (of_a + of_b) if of_a + of_b else 0.0  # without variance, any df gives an interval of no width
-        df = 1 / (share**2 / (len(a) - 1) + (1 - share) ** 2 / (len(b) - 1))
-        return cls(statistics.mean(a) - statistics.mean(b), math.sqrt(of_a + of_b), df)
+def spreads_of_similar(run: Summary, others: Sequence[Summary], factor: float) -> list[float]:
+    """Return the standard deviation of the seeds of other settings, as a part of their mean score.
 
-    @property
-    def interval(self) -> tuple[float, float]:
-        """The 95 % confidence interval, by the row of the table at or below the degrees of freedom."""
-        row = bisect.bisect_right(T_ROWS, self.df + 1e-9) - 1  # 1.9999999999999998 is 2
-        margin = T_QUANTILES[row] * self.error
-        return self.value - margin, self.value + margin
+    Of those whose models have about as many parameters as that of `run`, up to a factor.
+    """
+    size = run.parameters or 0
+    groups = [each for each in group_seeds(others) if size / factor <= (each.first.parameters or 0) <= size * factor]
+    return [each.deviation / each.best for each in groups if each.deviation is not None and each.best]
 
 
 def find_differing_keys(groups: Sequence[RunGroup]) -> list[str]:
@@ -132,9 +119,11 @@ def differences(a: Mapping[str, Value], b: Mapping[str, Value]) -> list[str]:
     return [key for key in dict.fromkeys([*a, *b]) if (key in a, repr(a.get(key))) != (key in b, repr(b.get(key)))]
 
 
-def _config_without_seed(run: Summary) -> object:
-    values = [(key, repr(value)) for key, value in sorted(run.config.items()) if key not in (SEED, *FOLDERS)]
-    return (run.text, *values)
+def _config_without_seed(run: Summary, varied: str | None = None) -> object:
+    """Return what runs of one setting share. varied: a key that may differ, with what rules choose by it."""
+    left_out = {SEED, *FOLDERS} if varied is None else {SEED, *FOLDERS, varied, *run.chosen}
+    values = [(key, repr(value)) for key, value in sorted(run.config.items()) if key not in left_out]
+    return (run.text if varied is None or not varied.startswith("tokenizer.") else None, *values)
 
 
 def _has(group: RunGroup, key: str) -> bool:

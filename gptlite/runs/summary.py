@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from gptlite.compute.choice import GIVEN
 from gptlite.config.yaml import DEFAULT_BPE_VOCAB_SIZE, DEFAULT_MAX_STEPS, Value, YamlError, saved_values
 from gptlite.errors import RunError, UserError
 from gptlite.formatting import counted
@@ -48,6 +49,7 @@ class Summary:
     started_at: float
     text: str | None  # fingerprint of the prepared data
     ppmd: float | None  # bits per byte of its validation text
+    chosen: frozenset[str]  # keys whose values rules chose
     parameters: int | None
     step: int
     best_bits_per_byte: float | None
@@ -136,6 +138,7 @@ def read_run(run: Run) -> tuple[Summary, list[str]]:
         started_at=run.started_at,
         text=info.get("data"),
         ppmd=info.get("ppmd"),
+        chosen=frozenset(key for key, why in info.get("reasons", {}).items() if why.get("reason") != GIVEN),
         parameters=info.get("parameters"),
         step=max((line["step"] for line in lines), default=end.get("step", 0)),
         best_bits_per_byte=end.get("best_bits_per_byte", best[0]),

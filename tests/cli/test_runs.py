@@ -112,7 +112,6 @@ def test_runs_are_sorted_and_filtered(gptlite, trained, words, names):
         (["runs/nano"], "runs/nano: this is a run, not a folder of runs."),
         (["--srot", "best"], "gptlite runs list: there is no option --srot. Did you mean --sort best?"),
         (["--sort"], "error: gptlite runs list: option '--sort' requires an argument. See gptlite runs list --help."),
-        (["diff", "nano"], "error: gptlite runs diff: missing argument 'B'. See gptlite runs diff --help."),
         (["diff", "nano", "none"], "run none: there is no run of this name in runs"),
         (["diff", "nano", "nano"], "nano: this run is given twice. Leave one out."),
         (["rm", "data", "--yes"], "data: this is not the folder of a run, since it has no config.yaml."),
@@ -162,7 +161,7 @@ def test_diff_reports_a_text_that_changed(gptlite, trained):
     assert "text: not the same." in gptlite("runs", "diff", "nano", "config").out
 
 
-VERDICTS = ("cannot tell", "is better", "one setting")
+VERDICTS = ("cannot tell", "is better", "one setting", "no relevant difference")
 
 
 def verdict(out: str) -> list[str]:
@@ -177,33 +176,128 @@ def seeds(name: str, *scores: float, **changes: object) -> None:
         varied(f"{name}-{seed}", best, seed=seed, **changes)
 
 
-NO_VERDICT = "cannot tell which is better: the mean best bits per byte differ by {}, holds zero ({})"
-BETTER = "b-2 is better: its mean best bits per byte is lower by 0.3500 (95 % interval 0.0214 to 0.6786; {})"
-# Best scores of the seeds of a and of b, two runs, and the verdict on them; t is the quantile 0.975 of Student's t.
+# Best scores of the seeds of a and of b, two runs, the sentence, and its exit code; t is Student's 0.975 quantile.
 SCORES = [
-    # Variances 0.00016562 and 0.00001458: error sqrt(0.0000901) = 0.009492, 1.17 degrees of freedom, t 12.706.
+    # Variances 0.00016562 and 0.00001458: error sqrt(0.0000901) = 0.009492, 1.175 degrees of freedom, t of 1.17 9.076.
+    # With seven of each: 0.01198.
     (
-        *((2.0000, 2.0182), (1.9998, 1.9944), ("a-2", "b-1"), NO_VERDICT),
-        ("0.0120, and the 95 % interval of the difference, -0.1086 to 0.1326",),
+        *((2.0000, 2.0182), (1.9998, 1.9944), ("a-2", "b-1")),
+        "cannot tell which is better: the mean best bits per byte differ by 0.0120 (95 % interval -0.0742 to 0.0982; "
+        "2 seeds of a-2 and 2 of b-1, which holds zero). If means and spreads stay, 5 more of each would tell",
+        12,
     ),
     (
-        *((0.1, 0.1), (0.1, 0.1, 0.1), ("a-1", "b-1"), NO_VERDICT),
-        ("0.0000, and the 95 % interval of the difference, 0.0000 to 0.0000",),
+        *((0.1, 0.1), (0.1, 0.1, 0.1), ("a-1", "b-1")),
+        "no relevant difference: the mean best bits per byte differ by 0.0000 (95 % interval 0.0000 to 0.0000; 2 seeds "
+        "of a-1 and 3 of b-1), which is at most 0.0005",
+        11,
     ),
     # Means 2.4 and 2.05; variances 0.01 and 0.005: error sqrt(0.01 / 3 + 0.0025) = 0.076376; degrees of freedom
-    # 0.0058333^2 / (0.0033333^2 / 2 + 0.0025^2) = 2.88, of which 2: t 4.303. 0.35 -+ 0.3286
-    ((2.3, 2.4, 2.5), (2.0, 2.1), ("a-1", "b-2"), BETTER, ()),
-    ((2.3, 2.4, 2.5), (2.0, 2.1), ("b-2", "a-1"), BETTER, ()),
-    ((2.0, 3.0), (2.5,), ("a-1", "a-2"), "both are seeds of one setting: their scores differ by chance only", ()),
+    # 0.0058333^2 / (0.0033333^2 / 2 + 0.0025^2) = 2.88: t 3.26. 0.35 -+ 0.249
+    (
+        *((2.3, 2.4, 2.5), (2.0, 2.1), ("a-1", "b-2")),
+        "b-2 is better: its mean best bits per byte is lower by 0.3500 (95 % interval 0.1011 to 0.5989; 3 seeds of a-1 "
+        "and 2 of b-2)",
+        10,
+    ),
+    (
+        *((2.3, 2.4, 2.5), (2.0, 2.1), ("b-2", "a-1")),
+        "b-2 is better: its mean best bits per byte is lower by 0.3500 (95 % interval 0.1011 to 0.5989; 2 seeds of b-2 "
+        "and 3 of a-1)",
+        0,
+    ),
+    # Differences of the pairs 0.01, 0.015, 0.008, 0.011: mean 0.011, deviation 0.002944, t of 3 3.182: -+ 0.004684
+    (
+        *((2.0, 2.1, 2.2, 2.3), (2.01, 2.115, 2.208, 2.311), ("a-1", "b-1")),
+        "a-1 is better: its mean best bits per byte is lower by 0.0110 (95 % interval 0.0063 to 0.0157; 4 pairs of "
+        "equal seeds)",
+        0,
+    ),
+    (
+        *((2.0, 3.0), (2.5,), ("a-1", "a-2")),
+        "both are seeds of one setting: their scores differ by chance only",
+        12,
+    ),
 ]
 
 
-@pytest.mark.parametrize(("of_a", "of_b", "pair", "said", "figures"), SCORES)
-def test_a_setting_is_better_only_if_the_interval_does_not_hold_zero(gptlite, trained, of_a, of_b, pair, said, figures):
+@pytest.mark.parametrize(("of_a", "of_b", "pair", "said", "code"), SCORES)
+def test_a_setting_is_better_only_if_the_interval_does_not_hold_zero(gptlite, trained, of_a, of_b, pair, said, code):
     seeds("a", *of_a, lr=0.5)
     seeds("b", *of_b, lr=0.7)
-    counts = " and ".join(f"{len(of_a if name[0] == 'a' else of_b)} seeds of {name}" for name in pair)
-    assert verdict(gptlite("runs", "diff", *pair).out) == [said.format(*figures, counts)]
+    result = gptlite("runs", "diff", *pair, "--exit-code")
+    assert result.code == code
+    assert verdict(result.out)[0] == said
+    as_json = json.loads(gptlite("runs", "diff", *pair, "--json").out)
+    assert as_json["sentence"] == said
+    assert as_json["answer"] == {0: "better", 10: "worse", 11: "same", 12: "unknown"}[code]
+
+
+def test_the_seeds_that_would_tell_are_a_command_away(gptlite, trained):
+    seeds("a", 2.0000, 2.0182, lr=0.5)
+    seeds("b", 1.9998, 1.9944, lr=0.7)
+    _, *commands = verdict(gptlite("runs", "diff", "a-1", "b-1").out)
+    more = [f"runs/{name}-1/config.yaml --sweep run.seed=3,4,5,6,7 --name {name}-1-seeds" for name in "ab"]
+    assert [command.endswith(end) for command, end in zip(commands, more, strict=True)] == [True, True]
+
+
+@pytest.mark.usefixtures("sweeps_in_this_process")
+def test_one_seed_each_cannot_tell_and_says_how_much_seeds_differ_and_what_trains_more(gptlite, trained):
+    varied("a", 2.0, seed=1, lr=0.5)
+    varied("b", 2.1, seed=2, lr=0.7)
+    said, *commands = verdict(gptlite("runs", "diff", "a", "b").out)
+    assert said == "one seed each: cannot tell which is better. The scores differ by 0.1000. Train more seeds:"
+    seeds("c", 2.9, 3.0, 3.1, dropout=0.1)
+    said, *_ = verdict(gptlite("runs", "diff", "a", "b").out)
+    assert "differ by 0.1000. Seeds of runs of about this size differ by 3.33% (standard deviation, 1 setting)." in said
+    assert [command.split("=")[1] for command in commands] == ["2,3 --name a-seeds", "1,3 --name b-seeds"]
+    for command in commands:
+        assert gptlite(*shlex.split(command)[1:]).code == 0
+    assert "seeds of a" in verdict(gptlite("runs", "diff", "a", "b").out)[0]
+
+
+def test_the_margin_decides_what_is_relevant(gptlite, trained):
+    seeds("a", 2.000, 2.001, 2.002, lr=0.5)
+    seeds("b", 2.003, 2.004, 2.005, lr=0.7)
+    # The difference of 0.003 -+ t of 4 2.776 x sqrt(2 x 1e-6 / 3): up to 0.00527, and half a per cent is 0.01.
+    assert gptlite("runs", "diff", "a-1", "b-1", "--exit-code").code == 11
+    assert gptlite("runs", "diff", "a-1", "b-1", "--exit-code", "--margin", "0.25").code == 0
+    assert gptlite("runs", "diff", "a-1", "b-1", "--margin", "-1").refuses("--margin -1: this must be a number from 0")
+
+
+def test_the_values_of_a_key_are_each_compared_with_the_best(gptlite, trained):
+    seeds("a", 2.0, 2.1, 2.2, lr=0.5)
+    seeds("b", 3.0, 3.1, 3.2, lr=0.7)
+    seeds("c", 2.01, 2.11, 2.21, lr=0.9)
+    varied("d", 2.05, seed=1, lr=1.5)
+    varied("other", 1.0, seed=1, lr=0.1, dropout=0.1)
+    shutil.rmtree("runs/nano")
+    header, *listed = rows(gptlite("runs", "diff", "b-2", "--by", "lr").out)
+    assert header[0] == "train.lr"
+    assert [(row[0], row[1], row[-1]) for row in listed] == [
+        ("1.5", "1", "best"),
+        ("0.5", "3", "cannot tell"),
+        ("0.9", "3", "cannot tell"),
+        ("0.7", "3", "cannot tell"),
+    ]
+    shutil.rmtree("runs/d")
+    _, *listed = rows(gptlite("runs", "diff", "b-2", "--by", "lr").out)
+    assert [(row[0], row[-1]) for row in listed] == [("0.5", "best"), ("0.9", "cannot tell"), ("0.7", "worse")]
+    found = json.loads(gptlite("runs", "diff", "b-2", "--by", "train.lr", "--json").out)
+    assert [entry.get("answer") for entry in found["settings"]] == [None, "unknown", "worse"]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("nano", "gptlite runs diff: name two runs, or one run and --by KEY."),
+        ("nano --by lr", "run nano: no other finished run in its folder differs from it in train.lr alone."),
+        ("nano --by nothing", "--by: nothing is no key of the config."),
+        ("nano --by lr --exit-code", "--exit-code with --by: "),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(gptlite, trained, line, said):
+    assert gptlite("runs", "diff", *line.split()).refuses(said)
 
 
 def test_an_unfinished_run_gets_no_verdict(gptlite, trained):
@@ -225,10 +319,10 @@ def test_finished_runs_without_a_score_are_compared_as_far_as_possible(gptlite, 
         (path / "metrics.jsonl").unlink()
         Run(path).finish({"step": 6})
     result = gptlite("runs", "diff", "a-1", "b")
-    assert (result.code, verdict(result.out)) == (0, [])
+    assert (result.code, verdict(result.out)) == (0, ["cannot tell which is better: b has no score"])
     varied("d", 2.0, seed=2, lr=0.7)
-    (said,) = verdict(gptlite("runs", "diff", "a-1", "d").out)
-    assert said.startswith("cannot tell which is better from 2 seeds of a-1 and 1 seed of d: seeds differ, too.")
+    said, *_ = verdict(gptlite("runs", "diff", "a-1", "d").out)
+    assert said.startswith("2 seeds of a-1 and 1 seed of d: cannot tell which is better.")
 
 
 @pytest.mark.usefixtures("sweeps_in_this_process")
@@ -252,7 +346,7 @@ def test_a_score_without_a_mask_is_marked_ranks_last_and_is_not_compared(gptlite
     said = " ".join(gptlite("runs", "diff", "a", "blind").out.split())
     assert "blind has no mask (model.variant: no_mask): it reads the tokens that it is scored on" in said
     assert "a has no mask" not in said
-    assert not any(words in said for words in VERDICTS)
+    assert "is better: its" not in said
 
 
 @pytest.mark.parametrize(("reply", "stays"), [("y\n", False), ("n\n", True), ("\n", True), ("", True)])

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-import math
 import subprocess
 import sys
 from pathlib import Path
@@ -17,9 +15,6 @@ from gptlite.config.yaml import saved_values
 from gptlite.errors import Diverged, RunError
 from gptlite.loggers.baselines import FOLDER
 from gptlite.runs.compare import (
-    T_QUANTILES,
-    T_ROWS,
-    MeanDifference,
     differences,
     find_differing_keys,
     find_seed_group,
@@ -212,55 +207,6 @@ def test_the_seed_group_of_a_run_has_no_unfinished_run(tmp_path):
     runs = {run.name: run for run in read_runs(tmp_path)[0]}
     groups = {name: [run.name for run in find_seed_group(runs[name], list(runs.values())).runs] for name in runs}
     assert groups == {"a-2": ["a-2", "a-5"], "a-5": ["a-2", "a-5"], "half": ["half"], "b": ["b"]}
-
-
-def share_within(t: float, df: int) -> float:
-    """P(|T| < t) of Student's t: M. Abramowitz and I. Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4."""
-    angle = math.atan(t / math.sqrt(df))
-    ratios = [(k - 1) / k * math.cos(angle) ** 2 for k in range(2 + df % 2, df, 2)]
-    terms = sum(itertools.accumulate(ratios, lambda term, ratio: term * ratio, initial=1.0))
-    if df % 2 == 0:
-        return math.sin(angle) * terms
-    return 2 / math.pi * (angle + (math.sin(angle) * math.cos(angle) * terms if df > 1 else 0.0))
-
-
-def test_quantiles_of_student_t_are_those_of_its_distribution():
-    shares = [share_within(t, df) for t, df in zip(T_QUANTILES, T_ROWS, strict=True)]
-    assert shares == pytest.approx([0.95] * len(T_ROWS), abs=5e-5)  # they have three decimals
-
-
-# Hours of sleep gained with two drugs (Student 1908), as in the examples of t.test in R, which prints t = -1.8608,
-# df = 17.776 and a 95 % interval of -3.3654832 to 0.2054832.
-SLEEP = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0], [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4]
-# The second of the three examples of Wikipedia's "Welch's t-test": groups of 10 and 20, t = -1.57 and df = 9.9.
-UNEQUAL = (
-    [17.2, 20.9, 22.6, 18.1, 21.7, 21.4, 23.5, 24.2, 14.7, 21.8],
-    [
-        *(21.5, 22.8, 21.0, 23.0, 21.6, 23.6, 22.5, 20.7, 23.4, 21.8),
-        *(20.7, 21.7, 21.5, 22.5, 23.6, 21.5, 22.5, 23.5, 21.5, 21.8),
-    ],
-)
-
-
-@pytest.mark.parametrize(("groups", "t", "df", "digits"), [(SLEEP, -1.8608, 17.776, 5e-4), (UNEQUAL, -1.57, 9.9, 0.05)])
-def test_means_are_compared_as_in_published_examples_of_welch(groups, t, df, digits):
-    found = MeanDifference.of(*groups)
-    assert found.value / found.error == pytest.approx(t, abs=digits)
-    assert found.df == pytest.approx(df, abs=digits)
-
-
-@pytest.mark.parametrize(
-    ("df", "quantile"), [(1.0, 12.706), (1.99, 12.706), (2 - 1e-15, 4.303), (39.9, 2.042), (119, 2.0), (1e6, 1.98)]
-)
-def test_degrees_of_freedom_are_rounded_down_to_a_row_of_the_table(df, quantile):
-    assert MeanDifference(0.0, 1.0, df).interval == (-quantile, quantile)
-
-
-def test_equal_scores_have_an_interval_of_no_width():
-    assert MeanDifference.of([0.1, 0.1], [0.1, 0.1, 0.1]).interval == (0.0, 0.0)
-    assert MeanDifference.of([3.0, 3.0], [1.0, 1.0, 1.0]).interval == (2.0, 2.0)
-    one_varies = MeanDifference.of([2.0, 2.0, 2.0], [1.0, 3.0])
-    assert (one_varies.error, one_varies.df) == pytest.approx((1.0, 1.0))
 
 
 def test_differences_are_other_values_and_missing_keys():

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
 from typer import Argument, Option, Typer
 
 from gptlite.cli.options import open_each
@@ -96,17 +97,60 @@ def list_runs(
 @app.command("diff", cls=Command)
 def diff(
     a: Annotated[str, Argument(metavar="A", help="The name or folder of a run.")],
-    b: Annotated[str, Argument(metavar="B", help="The name or folder of another run.")],
+    b: Annotated[str | None, Argument(metavar="B", help="The name or folder of another run.")] = None,
+    by: Annotated[
+        str | None,
+        Option(
+            metavar="KEY", help="Instead of B: compare the runs that differ from A in this key alone, as in a sweep."
+        ),
+    ] = None,
+    margin: Annotated[
+        float, Option(metavar="PERCENT", help="The largest difference that is not relevant, in % of the score.")
+    ] = 0.5,
+    as_json: Annotated[bool, Option("--json", help="Print one JSON object.")] = False,
+    exit_code: Annotated[
+        bool,
+        Option(
+            "--exit-code", help="Exit with 0 where A is better, 10 where B is, 11 no relevant difference, 12 unknown."
+        ),
+    ] = False,
 ) -> None:
-    """Compare two runs: configs, scores over all seeds of their settings, samples."""
-    from gptlite.cli.runs.table import describe_differences, read_summaries
+    """Compare two runs: configs, samples, and which setting is better over all of its seeds."""
+    from gptlite.cli.runs import diff
+    from gptlite.cli.runs.table import read_summaries
     from gptlite.runs.summary import read_runs
 
-    summaries = read_summaries(open_runs([a, b]), Console().say)
+    problems = []
+    if (b is None) == (by is None):
+        problems.append(Problem("name two runs, or one run and --by KEY.", "gptlite runs diff"))
+    if by is not None and exit_code:
+        problems.append(
+            Problem("the exit code tells about two runs. Leave one of the two out.", "--exit-code with --by")
+        )
+    if not 0 <= margin < 100:
+        problems.append(Problem("this must be a number from 0 to 100.", f"--margin {margin:g}"))
+    if problems:
+        raise ConfigError(problems)
+    summaries = read_summaries(open_runs([a] if b is None else [a, b]), Console().say)
     folders = dict.fromkeys(summary.run.path.resolve().parent for summary in summaries)
     others = [other for folder in folders for other in read_runs(folder)[0]]
-    for text in describe_differences(summaries[0], summaries[1], others):
-        emit(text)
+    if by is not None:
+        found = diff.ByValue.of(summaries[0], by, others, margin / 100)
+        emit(found.as_json() if as_json else found.table())
+        return
+    one, other = summaries
+    names = diff.name_pair(one, other)
+    verdict = diff.judge(one, other, names, others, margin / 100)
+    if as_json:
+        emit(verdict.as_json())
+    else:
+        for text in diff.describe(one, other, names):
+            emit(text)
+        emit("\n" + "".join(f"{line}\n" for line in verdict.lines()))
+        for text in diff.last_samples(summaries, names):
+            emit(text)
+    if exit_code:
+        raise typer.Exit(diff.CODES[verdict.answer])
 
 
 @app.command("rm", cls=Command)

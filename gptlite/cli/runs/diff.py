@@ -1,0 +1,232 @@
+"""`gptlite runs diff`: two runs, or the values of a key, and which setting is better over its seeds."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gptlite.cli.runs.table import config_key, row_cells, short_value
+from gptlite.cli.terminal import NO_MASK, format_table, on_one_line, shell_name
+from gptlite.config.yaml import Value, write
+from gptlite.errors import RunError
+from gptlite.formatting import counted
+from gptlite.runs import compare
+from gptlite.runs.compare import SEED, RunGroup
+from gptlite.runs.run import CONFIG
+from gptlite.runs.significance import LEVEL, Answer, Comparison
+from gptlite.runs.summary import Summary, read_samples
+
+CODES: Mapping[Answer, int] = {"better": 0, "worse": 10, "same": 11, "unknown": 12}
+FEW = 3  # seeds, of which a setting should have as many at least
+SIMILAR = 2.0  # the factor between the parameters of runs of about the same size
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Which of two runs has the better setting.
+
+    comparison: None where their scores cannot be compared. commands: what would tell.
+    """
+
+    answer: Answer
+    sentence: str
+    comparison: Comparison | None = None
+    commands: Sequence[str] = ()
+
+    def lines(self) -> Iterator[str]:
+        """Yield lines for a terminal."""
+        yield self.sentence
+        yield from (f"  {shell_name('gptlite')} {on_one_line(command)}" for command in self.commands)
+
+    def as_json(self) -> str:
+        """Return one object, with the scores of each by seed."""
+        found = self.comparison
+        fields: dict[str, Any] = {"answer": self.answer, "sentence": self.sentence, "commands": list(self.commands)}
+        if found is not None:
+            fields |= {"a": found.a, "b": found.b, "margin": found.margin}
+            if found.tells:
+                difference = found.difference()
+                fields |= {"difference": difference.value, "interval": difference.interval(found.level)}
+                fields |= {"paired": found.is_paired, "further_seeds": found.further_seeds()}
+        return json.dumps(fields, ensure_ascii=False) + "\n"
+
+
+def judge(a: Summary, b: Summary, names: Sequence[str], others: Sequence[Summary], margin: float) -> Verdict:
+    """Compare the settings of two runs by the best scores over all of their seeds.
+
+    others: the runs in the same folders, to find other seeds. margin: the largest difference of no relevance, as a part
+    of the score.
+    """
+    runs = (a, b)
+    groups = [compare.find_seed_group(run, others) for run in runs]
+    states = dict(zip(names, (a.state, b.state), strict=True))
+    unfinished = [f"{name} is not finished ({state})" for name, state in states.items() if state != "finished"]
+    unscored = [name for name, group in zip(names, groups, strict=True) if not group.scores]
+    if a.sees_ahead or b.sees_ahead:
+        blind = next(name for name, run in zip(names, runs, strict=True) if run.sees_ahead)
+        return Verdict("unknown", f"cannot tell which is better: {blind} {NO_MASK}")
+    if names_of_texts(a) != names_of_texts(b):
+        command = f"eval {' '.join(shlex.quote(run.run.handle) for run in runs)} --file FILE"
+        said = "cannot tell which is better: they were scored on different texts. Score them on one:"
+        return Verdict("unknown", said, commands=[command])
+    if unfinished:
+        return Verdict("unknown", f"cannot tell which is better: {' and '.join(unfinished)}")
+    if unscored:
+        return Verdict("unknown", f"cannot tell which is better: {' and '.join(unscored)} has no score")
+    if groups[0] == groups[1]:
+        return Verdict("unknown", "both are seeds of one setting: their scores differ by chance only")
+    found = compare_groups(groups, margin)
+    if not found.tells:
+        wanted = [max(0, FEW - len(group.scores)) for group in groups]
+        return Verdict("unknown", say_too_few(found, names, a, others), found, more_seeds(groups, wanted))
+    further = found.further_seeds() if found.answer == "unknown" else None
+    return Verdict(found.answer, say_answer(found, names, further), found, more_seeds(groups, [further or 0] * 2))
+
+
+def compare_groups(groups: Sequence[RunGroup], margin: float, level: float = LEVEL) -> Comparison:
+    """Compare two groups by the best score of each seed. margin: as a part of the score."""
+    a, b = (group.scores_by_seed for group in groups)
+    return Comparison(a, b, margin * statistics.mean(a.values()), level)
+
+
+def say_answer(found: Comparison, names: Sequence[str], further: int | None) -> str:
+    """Return the answer as a sentence. further: seeds of each that would tell."""
+    difference, of = found.difference(), "mean best bits per byte"
+    (low, high), size = difference.interval(found.level), abs(difference.value)
+    seeds = f"{counted(len(found.a), 'seed')} of {names[0]} and {len(found.b)} of {names[1]}"
+    seeds = f"{len(found.pairs)} pairs of equal seeds" if found.is_paired else seeds
+    if difference.value < 0:
+        low, high = -high, -low
+    interval = f"95 % interval {low:.4f} to {high:.4f}; {seeds}"
+    if found.answer == "same":
+        return (
+            f"no relevant difference: the {of} differ by {size:.4f} ({interval}), which is at most {found.margin:.4f}"
+        )
+    if found.answer == "unknown":
+        would = f"{further} more of each would tell" if further else "even a hundred more of each would not tell"
+        return (
+            f"cannot tell which is better: the {of} differ by {size:.4f} ({interval}, which holds zero). If means and "
+            f"spreads stay, {would}"
+        )
+    better = names[0] if found.answer == "better" else names[1]
+    return f"{better} is better: its {of} is lower by {size:.4f} ({interval})"
+
+
+def say_too_few(found: Comparison, names: Sequence[str], a: Summary, others: Sequence[Summary]) -> str:
+    """Return why one seed does not tell, and how much the seeds of other runs of about this size differ."""
+    counts = [len(found.a), len(found.b)]
+    seeds = " and ".join(f"{counted(n, 'seed')} of {name}" for n, name in zip(counts, names, strict=True))
+    size = abs(statistics.mean(found.a.values()) - statistics.mean(found.b.values()))
+    beginning = "one seed each" if counts == [1, 1] else seeds
+    spreads = compare.spreads_of_similar(a, others, SIMILAR)
+    known = f" Seeds of runs of about this size differ by {statistics.median(spreads):.2%}" if spreads else ""
+    known += f" (standard deviation, {counted(len(spreads), 'setting')})." if spreads else ""
+    return f"{beginning}: cannot tell which is better. The scores differ by {size:.4f}.{known} Train more seeds:"
+
+
+def more_seeds(groups: Sequence[RunGroup], wanted: Sequence[int]) -> list[str]:
+    """Return the commands that train as many more seeds of each setting as are wanted."""
+    commands = []
+    for group, n in zip(groups, wanted, strict=True):
+        used, path = group.scores_by_seed, group.first.run.path / CONFIG
+        unused = [str(seed) for seed in range(1, len(used) + n + 1) if seed not in used]
+        if n:
+            sweep = f"--sweep {SEED}={','.join(unused[:n])} --name {shlex.quote(f'{group.first.name}-seeds')}"
+            commands.append(f"train --config {shlex.quote(str(path))} {sweep}")
+    return commands
+
+
+def names_of_texts(run: Summary) -> list[str]:
+    """Return the sources of a run without their folders: a project may have been moved."""
+    given = [run.config.get(f"data.{key}") for key in ("source", "val_source")]
+    return [Path(str(spec)).name for specs in given for spec in (specs if isinstance(specs, list) else [specs])]
+
+
+def describe(a: Summary, b: Summary, names: Sequence[str]) -> Iterator[str]:
+    """Yield what differs between two runs: figures, config and text."""
+    keys, cells = compare.differences(a.config, b.config), [row_cells(RunGroup([run])) for run in (a, b)]
+    figures = [header for header in cells[0] if header != "run"]
+    columns = {"": [*figures, "", *keys]}
+    for run, name, row in zip((a, b), names, cells, strict=True):
+        values = [write(run.config[key]) if key in run.config else "-" for key in keys]
+        columns[name] = [*(row[header] for header in figures), "", *values]
+    yield format_table(columns) if keys else f"{format_table(columns)}config: the same\n"
+    same_sources = not any(key.startswith(("data.", "tokenizer.")) for key in keys)
+    if same_sources and None not in (a.text, b.text) and a.text != b.text:
+        yield "text: not the same. It was changed between the two runs.\n"
+
+
+def last_samples(runs: Sequence[Summary], names: Sequence[str]) -> Iterator[str]:
+    """Yield the last sample of each run."""
+    for run, name in zip(runs, names, strict=True):
+        for step, text in read_samples(run.run)[-1:]:
+            yield f"\n{name}, sample at step {step}\n"
+            yield from (f"  {on_one_line(line)}\n" for line in text.split("\n"))
+
+
+def name_pair(a: Summary, b: Summary) -> list[str]:
+    """Return the names of two runs; their folders where the names are the same."""
+    return [on_one_line(run.name if a.name != b.name else str(run.run.path.absolute())) for run in (a, b)]
+
+
+@dataclass(frozen=True)
+class ByValue:
+    """The settings of a run with other values of one key, best first; each compared with the best one.
+
+    The intervals hold for all comparisons together (Bonferroni).
+    """
+
+    key: str
+    rows: Sequence[RunGroup]
+    comparisons: Sequence[Comparison]  # of all but the first
+
+    @classmethod
+    def of(cls, run: Summary, name: str, others: Sequence[Summary], margin: float) -> ByValue:
+        """Find the settings. RunError where there are not two with a score."""
+        key = config_key("--by", name, others, [])
+        groups = [row for row in compare.find_settings_by(key, run, others) if row.best is not None]
+        groups.sort(key=lambda row: len(row.runs))  # of a seed that was trained twice, the larger group counts
+        rows = list({repr(row.value(key)): row for row in groups}.values())
+        if len(rows) < 2:
+            raise RunError(f"no other finished run in its folder differs from it in {key} alone.", f"run {run.name}")
+        rows.sort(key=lambda row: row.best or 0.0)
+        level = 1 - (1 - LEVEL) / (len(rows) - 1)
+        return cls(key, rows, [compare_groups((row, rows[0]), margin, level) for row in rows[1:]])
+
+    def table(self) -> str:
+        """Return a row for each value, with its verdict."""
+        words = {"worse": "worse", "better": "better", "same": "no relevant difference", "unknown": "cannot tell"}
+        columns: dict[str, list[str]] = {
+            self.key: [],
+            "seeds": [],
+            "bits/byte": [],
+            "difference": [],
+            "95 %": [],
+            "": [],
+        }
+        for row, found in zip(self.rows, [None, *self.comparisons], strict=True):
+            cells = [short_value(row.value(self.key)), str(len(row.scores)), row_cells(row)["bits/byte"]]
+            if found is None:
+                cells += ["", "", "best"]
+            elif found.tells:
+                low, high = found.difference().interval(found.level)
+                cells += [f"{found.difference().value:.4f}", f"{low:.4f} to {high:.4f}", words[found.answer]]
+            else:
+                cells += ["", "", words["unknown"]]
+            for column, cell in zip(columns.values(), cells, strict=True):
+                column.append(cell)
+        return format_table(columns, numbers=("seeds", "bits/byte", "difference", "95 %"))
+
+    def as_json(self) -> str:
+        """Return one object: the key, and for each value its scores by seed and the answer against the best."""
+        entries: list[dict[str, Any]] = []
+        for row, found in zip(self.rows, [None, *self.comparisons], strict=True):
+            entry: dict[str, Value] = {"value": row.value(self.key)}
+            against = {} if found is None else {"answer": found.answer}
+            entries.append({**entry, "scores": row.scores_by_seed, **against})
+        return json.dumps({"key": self.key, "settings": entries}, ensure_ascii=False) + "\n"
