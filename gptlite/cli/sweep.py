@@ -19,6 +19,7 @@ from pathlib import Path
 import typer
 
 from gptlite.cli.options import as_arguments, located_text
+from gptlite.cli.runs.diff import say_best
 from gptlite.cli.runs.table import as_table, read_summaries, sort_rows
 from gptlite.cli.terminal import Console, emit, next_commands
 from gptlite.cli.train.configs import Configs
@@ -287,6 +288,7 @@ def report(runs: Sequence[SweepRun], codes: Mapping[str, int], say: Say) -> str:
     # One without a mask cannot write, and its score cannot be compared.
     ranked = [group.first for group in groups if group.first.state == "finished" and not group.first.sees_ahead]
     handles = [shlex.quote(run.run.handle) for run in ranked]
+    table += say_best([group for group in groups if group.first in ranked and group.scores])
     if not handles:
         return table
     compare = [f"runs diff {handles[0]} {handles[1]}"] if len(handles) > 1 else []

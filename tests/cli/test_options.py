@@ -38,6 +38,7 @@ TRAIN = {
     "dry_run": ([*SHORT, "--dry-run"], SHORT, "No run was made."),
     "json_": ([*SHORT, "--dry-run", "--json"], [*SHORT, "--dry-run"], '{\n  "device": "cpu"'),
     "sweep": ([*NANO, *GRID], NANO, "sweep nano-sweep: 2 runs"),
+    "seeds": ([*NANO, "--seeds", "2"], NANO, "sweep nano-sweep: 2 runs"),
     "jobs": ([*NANO, *GRID, "--jobs", "2"], [*NANO, *GRID], "2 threads"),
     "offline": ([*NANO, "--data", "plays", "--offline"], [*NANO, "--data", "plays"], "downloads are forbidden"),
     "init": ([*SHORT, "--init", "nano"], SHORT, "18 of 18 tokens as they were"),

@@ -140,8 +140,8 @@ def finished(name: str, best: float, at: int, *sets: str) -> None:
 
 
 def cells(out: str) -> list[list[str]]:
-    """The rows of the table."""
-    table = out.partition("next:\n")[0]
+    """The rows of the table, which the verdict on its seeds and the next commands follow."""
+    table = re.split("\n\n|next:\n", out)[0]
     return [re.split(r" {2,}", line.strip()) for line in table.splitlines()]
 
 
@@ -161,6 +161,19 @@ def test_a_model_without_a_mask_comes_last_whatever_its_score_and_no_command_nam
     commands = result.out.partition("next:\n")[2]
     assert "runs diff nano-sweep-03-variant=no_norm nano-sweep-02-variant=null\n" in commands
     assert "no_mask" not in commands
+
+
+@pytest.mark.usefixtures("sweeps_in_this_process")
+def test_it_ends_with_what_its_seeds_tell(gptlite):
+    grid = ["train", "-c", "nano.yaml", "--sweep", "train.lr=0.00001,0.02", "--name", "s"]
+    assert "one seed each does not tell which is better: add --seeds 3" in gptlite(*grid).out
+    ended = gptlite(*grid[:-1], "t", "--seeds", "3")
+    assert ended.code == 0
+    assert "sweep t: 6 runs" in ended.err
+    assert re.search(r"^t-0[456]-\S+: better than t-0[123]-\S+ \(95 % intervals, together\)$", ended.out, re.MULTILINE)
+    alone = gptlite("train", "-c", "nano.yaml", "--seeds", "2", "--name", "u")
+    assert "which is better" not in alone.out
+    assert "(2 seeds)" in alone.out
 
 
 def test_a_diverged_point_does_not_stop_the_others_and_sets_the_exit_code(gptlite, monkeypatch):

@@ -14,7 +14,7 @@ from gptlite.cli.runs.table import config_key, row_cells, short_value
 from gptlite.cli.terminal import NO_MASK, format_table, on_one_line, shell_name
 from gptlite.config.yaml import Value, write
 from gptlite.errors import RunError
-from gptlite.formatting import counted
+from gptlite.formatting import and_more, counted
 from gptlite.runs import compare
 from gptlite.runs.compare import SEED, RunGroup
 from gptlite.runs.run import CONFIG
@@ -23,6 +23,7 @@ from gptlite.runs.summary import Summary, read_samples
 
 CODES: Mapping[Answer, int] = {"better": 0, "worse": 10, "same": 11, "unknown": 12}
 FEW = 3  # seeds, of which a setting should have as many at least
+MARGIN = 0.005  # of the score: the largest difference of no relevance
 SIMILAR = 2.0  # the factor between the parameters of runs of about the same size
 
 
@@ -92,6 +93,29 @@ def compare_groups(groups: Sequence[RunGroup], margin: float, level: float = LEV
     """Compare two groups by the best score of each seed. margin: as a part of the score."""
     a, b = (group.scores_by_seed for group in groups)
     return Comparison(a, b, margin * statistics.mean(a.values()), level)
+
+
+def compare_with_best(rows: Sequence[RunGroup], margin: float) -> list[Comparison]:
+    """Compare each row but the first with the first, the best. The intervals hold for all together (Bonferroni)."""
+    level = 1 - (1 - LEVEL) / max(1, len(rows) - 1)
+    return [compare_groups((row, rows[0]), margin, level) for row in rows[1:]]
+
+
+def say_best(rows: Sequence[RunGroup]) -> str:
+    """Say, after a sweep, from which settings the best one can be told; "" for a single one. rows: best first."""
+    found = compare_with_best(rows, MARGIN)
+    if not any(each.tells for each in found):
+        return f"\none seed each does not tell which is better: add --seeds {FEW}\n" if found else ""
+    names: dict[Answer, list[str]] = {}
+    for row, comparison in zip(rows[1:], found, strict=True):
+        names.setdefault(comparison.answer, []).append(row.first.name)
+    phrases: dict[Answer, str] = {
+        "worse": "better than",
+        "same": "no relevant difference to",
+        "unknown": "cannot be told from",
+    }
+    said = [f"{phrase} {and_more(names[answer], 3)}" for answer, phrase in phrases.items() if answer in names]
+    return f"\n{rows[0].first.name}: {'; '.join(said)} (95 % intervals, together)\n"
 
 
 def say_answer(found: Comparison, names: Sequence[str], further: int | None) -> str:
@@ -176,10 +200,7 @@ def name_pair(a: Summary, b: Summary) -> list[str]:
 
 @dataclass(frozen=True)
 class ByValue:
-    """The settings of a run with other values of one key, best first; each compared with the best one.
-
-    The intervals hold for all comparisons together (Bonferroni).
-    """
+    """The settings of a run with other values of one key, best first; each compared with the best one."""
 
     key: str
     rows: Sequence[RunGroup]
@@ -195,8 +216,7 @@ class ByValue:
         if len(rows) < 2:
             raise RunError(f"no other finished run in its folder differs from it in {key} alone.", f"run {run.name}")
         rows.sort(key=lambda row: row.best or 0.0)
-        level = 1 - (1 - LEVEL) / (len(rows) - 1)
-        return cls(key, rows, [compare_groups((row, rows[0]), margin, level) for row in rows[1:]])
+        return cls(key, rows, compare_with_best(rows, margin))
 
     def table(self) -> str:
         """Return a row for each value, with its verdict."""

@@ -40,8 +40,12 @@ SweepOption = Annotated[
         help="Train a run for each value of a key and print a table. Repeated: for each combination.",
     ),
 ]
+SeedsOption = Annotated[
+    int | None, Option(metavar="N", help="Train each run with the seeds 1 to N: --sweep run.seed=1,...,N.", min=1)
+]
 JobsOption = Annotated[
-    int | None, Option(metavar="N", help="With --sweep: train N runs at a time, sharing the cores. Default: 1.")
+    int | None,
+    Option(metavar="N", help="With --sweep or --seeds: train N runs at a time, sharing the cores. Default: 1."),
 ]
 
 
@@ -65,14 +69,16 @@ def train(
     ] = False,
     json_: Annotated[bool, Option("--json", help="With --dry-run: print one JSON object.")] = False,
     sweep: SweepOption = None,
+    seeds: SeedsOption = None,
     jobs: JobsOption = None,
     offline: OfflineOption = False,
     init: InitOption = None,
 ) -> None:
     """Train a model on a text. Ctrl-C stops after the current update and saves a checkpoint."""
+    grid = [*(sweep or ()), *([] if seeds is None else [f"run.seed={','.join(map(str, range(1, seeds + 1)))}"])]
     options = TrainOptions(
         *(config, set_ or (), data or (), name, resume, continue_, quiet),
-        *(dry_run, json_, sweep or (), jobs, minutes, offline, init),
+        *(dry_run, json_, grid, jobs, minutes, offline, init),
     )
     if options.sweep:
         from gptlite.cli.sweep import run_sweep
