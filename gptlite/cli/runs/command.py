@@ -94,26 +94,27 @@ def list_runs(
         Console().say(problem)
 
 
+ByOption = Annotated[
+    str | None,
+    Option(metavar="KEY", help="Instead of B: compare the runs that differ from A in this key alone, as in a sweep."),
+]
+MarginOption = Annotated[
+    float, Option(metavar="PERCENT", help="The largest difference that is not relevant, in % of the score.")
+]
+ExitCodeOption = Annotated[
+    bool,
+    Option("--exit-code", help="Exit with 0 where A is better, 10 where B is, 11 no relevant difference, 12 unknown."),
+]
+
+
 @app.command("diff", cls=Command)
 def diff(
     a: Annotated[str, Argument(metavar="A", help="The name or folder of a run.")],
     b: Annotated[str | None, Argument(metavar="B", help="The name or folder of another run.")] = None,
-    by: Annotated[
-        str | None,
-        Option(
-            metavar="KEY", help="Instead of B: compare the runs that differ from A in this key alone, as in a sweep."
-        ),
-    ] = None,
-    margin: Annotated[
-        float, Option(metavar="PERCENT", help="The largest difference that is not relevant, in % of the score.")
-    ] = 0.5,
+    by: ByOption = None,
+    margin: MarginOption = 0.5,
     as_json: Annotated[bool, Option("--json", help="Print one JSON object.")] = False,
-    exit_code: Annotated[
-        bool,
-        Option(
-            "--exit-code", help="Exit with 0 where A is better, 10 where B is, 11 no relevant difference, 12 unknown."
-        ),
-    ] = False,
+    exit_code: ExitCodeOption = False,
 ) -> None:
     """Compare two runs: configs, samples, and which setting is better over all of its seeds."""
     from gptlite.cli.runs import diff
