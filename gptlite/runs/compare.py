@@ -98,9 +98,14 @@ def spreads_of_similar(run: Summary, others: Sequence[Summary], factor: float) -
 
 
 def find_differing_keys(groups: Sequence[RunGroup]) -> list[str]:
-    """Return the config keys whose values are not the same in all groups, in the order of the config."""
+    """Return the config keys whose values are not the same in all groups, in the order of the config.
+
+    Without those that rules chose in every group, if they follow from others that differ.
+    """
     keys = dict.fromkeys(key for group in groups for key in group.first.config if key not in FOLDERS)
-    return [key for key in keys if len({repr(group.value(key)) for group in groups if _has(group, key)}) > 1]
+    differing = [key for key in keys if len({repr(group.value(key)) for group in groups if _has(group, key)}) > 1]
+    given = [key for key in differing if not all(key in group.first.chosen for group in groups if _has(group, key))]
+    return given or differing
 
 
 def uncommon_values(groups: Sequence[RunGroup]) -> list[dict[str, Value]]:

@@ -138,7 +138,9 @@ def read_run(run: Run) -> tuple[Summary, list[str]]:
         started_at=run.started_at,
         text=info.get("data"),
         ppmd=info.get("ppmd"),
-        chosen=frozenset(key for key, why in info.get("reasons", {}).items() if why.get("reason") != GIVEN),
+        chosen=frozenset(
+            [key for key, why in info.get("reasons", {}).items() if why["reason"] != GIVEN] + info.get("chosen", [])
+        ),
         parameters=info.get("parameters"),
         step=max((line["step"] for line in lines), default=end.get("step", 0)),
         best_bits_per_byte=end.get("best_bits_per_byte", best[0]),

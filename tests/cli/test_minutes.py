@@ -29,7 +29,10 @@ def test_a_run_has_the_sizes_that_fit_its_text_time_and_machine(gptlite):
     found, sizes = saved("story"), choose_sizes(Path("story.txt").stat().st_size, 0.03, 64)
     assert {key: found[key] for key in sizes} == sizes
     assert 0 < found["train.max_minutes"] <= 0.03
-    assert json.loads(Path("runs/story/run.json").read_text())["speed_class"] == 64
+    info = json.loads(Path("runs/story/run.json").read_text())
+    assert info["speed_class"] == 64
+    assert {"model.n_embd", "tokenizer.kind"} < set(info["chosen"])
+    assert "train.max_minutes" not in info["chosen"]
     assert "speed: about 64 GFLOP/s (GPTLITE_SPEED says so)" in result.err
     assert "before training:" in result.out
     assert "beside compressors of that text: " in result.out

@@ -9,13 +9,14 @@ import re
 import shlex
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gptlite.runs.run import Run
 
 
-def json_of(path: Path) -> dict[str, object]:
+def json_of(path: Path) -> dict[str, Any]:
     return {key: value for key, value in json.loads(path.read_text()).items() if key != "sha256"}
 
 
@@ -28,7 +29,9 @@ def varied(name: str, best: float | None = None, **changes: object) -> Path:
         # Of the two seeds, the run's comes first.
         config, times = re.subn(rf"^  {key}: .*$", f"  {key}: {value}", config, count=1, flags=re.MULTILINE)
         assert times == 1
-    (path / "config.yaml").write_text(config)
+    info = json_of(path / "run.json")
+    reasons = {key: why for key, why in info["reasons"].items() if key.partition(".")[2] not in changes}  # now given
+    Run(path).write_setup(info | {"reasons": reasons}, config)
     if best is not None:
         Run(path).finish(json_of(path / "finished.json") | {"best_bits_per_byte": best})
     return path

@@ -18,6 +18,7 @@ from gptlite.runs.compare import (
     differences,
     find_differing_keys,
     find_seed_group,
+    find_settings_by,
     group_seeds,
     uncommon_values,
 )
@@ -32,13 +33,21 @@ def line(step: int, split: str, **values: object) -> dict[str, object]:
     return {"step": step, "split": split, **values}
 
 
-def written(folder: Path, name: str, *scores: float, finished: bool = True, text: str = "t", **keys: object) -> Run:
+def written(
+    folder: Path,
+    name: str,
+    *scores: float,
+    finished: bool = True,
+    text: str = "t",
+    chosen: tuple[str, ...] = (),
+    **keys: object,
+) -> Run:
     """A run with an evaluation after every 100 updates of 8 x 16 tokens, 10 s each."""
     values = {"train.batch_size": 8, "model.block_size": 16, "train.max_steps": 300}
     run = Run(folder / name)
     run.path.mkdir(parents=True)
     given = {key.replace("__", "."): value for key, value in keys.items()}
-    info = {"started_at": "2026-01-02T03:04:05+00:00", "parameters": 1234, "data": text}
+    info = {"started_at": "2026-01-02T03:04:05+00:00", "parameters": 1234, "data": text, "chosen": list(chosen)}
     run.write_setup(info, dump_config(RunConfig().with_values(values | given)))
     lines = []
     for i, score in enumerate(scores, 1):
@@ -197,6 +206,28 @@ def test_a_folder_of_runs_may_have_a_config_itself(tmp_path):
     assert [each.name for each in read_runs(tmp_path)[0]] == ["a"]
     with pytest.raises(RunError, match="this is a run, not a folder of runs"):
         read_runs(run.path)
+
+
+def test_what_rules_chose_is_no_difference_where_a_given_key_differs(tmp_path):
+    follow = ("model.n_embd", "train.lr")
+    for minutes, width, lr in (1, 32, 0.02), (2, 64, 0.01):
+        keys = {"train__max_steps": None, "train__max_minutes": minutes, "model__n_embd": width, "train__lr": lr}
+        written(tmp_path, f"of-{minutes}", 2.0, chosen=follow, **keys)
+    rows = group_seeds(read_runs(tmp_path)[0])
+    assert find_differing_keys(rows) == ["train.max_minutes"]
+    written(tmp_path, "by-hand", 2.0, train__lr=0.5)
+    assert "train.lr" in find_differing_keys(group_seeds(read_runs(tmp_path)[0]))
+
+
+def test_the_settings_of_a_key_share_all_others_but_what_follows_from_it(tmp_path):
+    for name, width, lr in ("a", 32, 0.02), ("b", 64, 0.01):
+        written(tmp_path, name, 2.0, chosen=("train.lr",), model__n_embd=width, train__lr=lr)
+    written(tmp_path, "by-hand", 2.0, model__n_embd=64, train__lr=0.01)
+    written(tmp_path, "deeper", 2.0, chosen=("train.lr",), model__n_embd=64, model__n_layer=2, train__lr=0.01)
+    written(tmp_path, "half", 2.0, chosen=("train.lr",), model__n_embd=128, finished=False)
+    runs = {run.name: run for run in read_runs(tmp_path)[0]}
+    rows = find_settings_by("model.n_embd", runs["a"], list(runs.values()))
+    assert [row.first.name for row in rows] == ["a", "b"]
 
 
 def test_the_seed_group_of_a_run_has_no_unfinished_run(tmp_path):

@@ -153,7 +153,7 @@ class Configs:
             return {}
         chosen = cfg.train.max_minutes
         clock = {} if chosen is None else {MINUTES: self.minutes_for(asked), CHOSEN_MINUTES: chosen}
-        return {SPEED: self.speed.value, **clock}
+        return {SPEED: self.speed.value, "chosen": [key for key in CHOSEN if key not in asked.given()], **clock}
 
     @property
     def environment(self) -> Mapping[str, str]:
