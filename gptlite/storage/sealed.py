@@ -149,8 +149,7 @@ def write_folder(
 
     contents: the name and the content of each file, in the order in which they are written.
     """
-    temp = files.temp_name(path)
-    try:
+    with files.removed_on_error(files.temp_name(path)) as temp:
         files.create_dir(temp)
         written = {name: write_file(temp, name, data) for name, data in contents}
         for below in {(temp / name).parent for name in written} - {temp}:
@@ -158,8 +157,4 @@ def write_folder(
         write_manifest(temp, fields, written)
         files.remove_tree(path)
         files.publish(temp, path)
-    except BaseException:
-        with contextlib.suppress(StorageError):  # the first error is reported
-            files.remove_tree(temp)
-        raise
     return written

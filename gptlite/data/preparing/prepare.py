@@ -6,7 +6,6 @@ training text once more to learn.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import glob
@@ -97,15 +96,12 @@ def _build(
         else:
             tokenizer = build(section, corpus.characters, partial(learning_text, corpus), say)
             unfinished = _begin(folder, tokenizer)
-        try:
+        # Not after Ctrl-C: then the next preparation continues.
+        with files.removed_on_error(unfinished.path, Exception):
             _finish(unfinished, sources, corpus, data, say, workers)
             if fingerprint_sources(data, section, cache).fingerprint != sources.fingerprint:
                 raise changed_meanwhile(sources.sources)
             files.publish(unfinished.path, folder)
-        except Exception:  # but not Ctrl-C: then the next preparation continues
-            with contextlib.suppress(StorageError):  # the first error is the one to report
-                files.remove_tree(unfinished.path)
-            raise
     return Prepared(folder)
 
 

@@ -265,12 +265,11 @@ def keep_standard_input(stream: BinaryIO, folder: Path = STANDARD_INPUT) -> Path
     DataError where there is nothing, StorageError where it cannot be written.
     """
     disk.make_dirs(folder)
-    temp = disk.temp_name(folder / "stdin.txt")
-    size, sha256 = disk.write_new(temp, iter(lambda: stream.read(_PIECE), b""))
-    if size == 0:
-        disk.remove_tree(temp)
-        raise DataError("standard input has no text. Send some, as in `cat *.txt | gptlite prepare --data -`.")
-    path = folder / f"stdin-{sha256[:_SHORT]}.txt"
-    disk.replace(folder / ".gitignore", b"*\n")
-    disk.move(temp, path)
+    with disk.removed_on_error(disk.temp_name(folder / "stdin.txt")) as temp:
+        size, sha256 = disk.write_new(temp, iter(lambda: stream.read(_PIECE), b""))
+        if size == 0:
+            raise DataError("standard input has no text. Send some, as in `cat *.txt | gptlite prepare --data -`.")
+        path = folder / f"stdin-{sha256[:_SHORT]}.txt"
+        disk.replace(folder / ".gitignore", b"*\n")
+        disk.move(temp, path)
     return path
