@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 from gptlite.errors import Damaged, RunError, StorageError
 from gptlite.formatting import Say
 from gptlite.storage import files
-from gptlite.storage.sealed import MANIFEST, SealedFolder, write_folder
-from gptlite.storage.sealed_json import read_sealed, write_sealed
+from gptlite.storage.sealed import MANIFEST, SealedFolder, read_sealed, write_folder, write_sealed
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -23,7 +23,7 @@ from typing import Any
 from gptlite.errors import Damaged, Diverged, RunError
 from gptlite.runs.checkpoint import read_pointer
 from gptlite.storage import files, locks
-from gptlite.storage.sealed_json import read_sealed, write_sealed
+from gptlite.storage.sealed import read_sealed, write_sealed
 
 CONFIG = "config.yaml"
 INFO = "run.json"  # written before config.yaml

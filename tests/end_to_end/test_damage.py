@@ -23,8 +23,7 @@ from gptlite.errors import ConfigError, Diverged, RunError, StorageError, UserEr
 from gptlite.loggers import metrics
 from gptlite.runs.checkpoint import valid_checkpoints
 from gptlite.runs.run import Run
-from gptlite.storage.sealed import FileRecord, write_manifest
-from gptlite.storage.sealed_json import read_sealed
+from gptlite.storage.sealed import FileRecord, read_sealed, write_manifest
 from gptlite.training import loop, run_info, verify
 from gptlite.training.listener import SilentListener
 from gptlite.training.verify import check_run

@@ -23,8 +23,7 @@ from gptlite.data.sources.file_formats import unreadable
 from gptlite.data.sources.sources import Source, open_source
 from gptlite.errors import DataError, UserError, located
 from gptlite.storage import files
-from gptlite.storage.sealed import MANIFEST, SealedFolder
-from gptlite.storage.sealed_json import read_sealed, write_sealed
+from gptlite.storage.sealed import MANIFEST, SealedFolder, read_sealed, write_sealed
 from gptlite.tokenizers.base import fingerprint_inputs
 
 _RECIPE_VERSION = 3  # to be raised when equal text and keys give other files; the names of all folders change then
