@@ -167,7 +167,7 @@ def find_inputs(run: Run, request: Request, listener: Listener) -> tuple[RunConf
 
 def check_processes(cfg: RunConfig, data_fingerprint: str, run: str) -> None:
     """ConfigError in all processes unless all were started alike. run: new or continued."""
-    from gptlite.compute.rendezvous import check_same  # imports torch
+    from gptlite.compute.distributed import check_same  # imports torch
 
     check_same(facts_of_process(cfg, run=run, text=data_fingerprint[:12]))
 
