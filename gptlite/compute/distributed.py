@@ -205,8 +205,6 @@ class Dist:
 
     def sum_numbers(self, numbers: Sequence[float]) -> list[float]:
         """Add up each number over all processes, in double precision."""
-        if self.world_size == 1:
-            return list(numbers)
         summed: list[float] = self.sum(torch.tensor(numbers, dtype=torch.float64, device=self.device)).tolist()
         return summed
 

@@ -25,6 +25,7 @@ from gptlite.data.sources.documents import (
     read_documents,
 )
 from gptlite.data.sources.file_formats import FORMATS, format_of, is_compressed, open_plain
+from gptlite.download import download
 from gptlite.errors import DataError
 from gptlite.formatting import Say, say_nothing
 from gptlite.storage import files as disk
@@ -74,7 +75,8 @@ class Source:
         """Download the text of a data set if it is missing; `say` gets the progress. StorageError if that fails."""
         if self.card is not None and not self.files[0].exists():
             where = "data.val_source" if self.is_for_validation else "data.source"
-            self.card.fetch(self.files[0], say, where=where)
+            card, path = self.card, self.files[0]
+            download(card.urls, path, card.sha256, max_bytes=card.n_bytes, where=where, say=say)
 
     def documents(self, skipped: Skipped | None = None) -> Iterator[Document]:
         """Yield the documents of each file, in order. What has no text is skipped and counted.
@@ -86,7 +88,7 @@ class Source:
         counts.update(self.left_out)
         has_text = False
         for path in self.files:
-            name = self.name_of(path)
+            name = path.relative_to(self.root).as_posix()
             for document in read_documents(path, name, self.reading, counts, skip_binary=not self.is_one_file):
                 has_text = True
                 yield document
@@ -94,10 +96,6 @@ class Source:
             raise DataError("the file is empty. Choose a file with text.", str(self.files[0]))
         if not has_text:
             raise self.no_text(counts)
-
-    def name_of(self, path: Path) -> str:
-        """Return the path of a file within the source."""
-        return path.relative_to(self.root).as_posix()
 
     def count_bytes(self) -> int:
         """Return the size of the text, as it is on the disk unless it has to be read: bytes."""
