@@ -57,7 +57,8 @@ class HashCache:
         """
         key = f"{'any' if reading is None else f'{reading.encoding}, {reading.documents}'}:{path}"
         try:
-            before = _signature(path.stat())
+            stat = path.stat()
+            before = f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns} {stat.st_ino}"
             known, digest = self._entries.get(key, ("", ""))
             if known == before:
                 return str(digest)
@@ -215,16 +216,12 @@ def _check_files(path: Path, sources: FingerprintedSources) -> Iterator[tuple[st
         return
     yield MANIFEST, None
     for name in folder.files:
-        damage = None
         try:
             folder.check(name)
         except UserError as error:
-            damage = error
-        yield name, damage
-
-
-def _signature(stat: os.stat_result) -> str:
-    return f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns} {stat.st_ino}"
+            yield name, error
+        else:
+            yield name, None
 
 
 def _hash_file(path: Path) -> str:
