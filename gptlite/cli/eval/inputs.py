@@ -158,8 +158,7 @@ def find_prepared(models: Sequence[SelectedModel], alternative: str = "") -> dic
 
     alternative: advice to add to the errors.
     """
-    from gptlite.runs.find import find_run
-    from gptlite.runs.find_text import find_text
+    from gptlite.runs.find import find_run, find_text
 
     problems: list[Problem] = []
     found: dict[str, Prepared] = {}
