@@ -18,7 +18,7 @@ from typing import Any
 from gptlite.config.schema import DataSection, TokenizerSection
 from gptlite.data.dataset.manifest import manifest_of
 from gptlite.data.dataset.prepared import ADVICE, Prepared
-from gptlite.data.sources.documents import Reading, is_text_file
+from gptlite.data.sources.documents import fingerprint_fields, is_text_file
 from gptlite.data.sources.file_formats import unreadable
 from gptlite.data.sources.sources import Source, open_source
 from gptlite.errors import DataError, UserError, located
@@ -50,7 +50,7 @@ class HashCache:
             self._saved = dict(read_sealed(self._path).get("files", {}))
         self._entries = dict(self._saved)
 
-    def sha256(self, path: Path, reading: Reading | None = None) -> str | None:
+    def sha256(self, path: Path, reading: DataSection | None = None) -> str | None:
         """Return the hex digest of a file. DataError when it cannot be read.
 
         reading: how it is read as one of a folder's; None is returned where `read_documents` then skips it.
@@ -127,11 +127,10 @@ def clean_name(name: str) -> str:
 
 def open_sources(data: DataSection) -> tuple[Source, ...]:
     """Open data.source, then data.val_source. DataError as `open_source`."""
-    reading = Reading.of(data)
-    sources = [open_source(spec, reading) for spec in data.sources]
+    sources = [open_source(spec, data) for spec in data.sources]
     for spec in data.val_sources:
         with located("data.val_source", at="data.source"):
-            found = open_source(spec, reading)
+            found = open_source(spec, data)
         sources.append(replace(found, is_for_validation=True))
     return tuple(sources)
 
@@ -142,7 +141,7 @@ def fingerprint_sources(data: DataSection, tokenizer: TokenizerSection, cache: H
     inputs: dict[str, Any] = {
         "version": _RECIPE_VERSION,
         "sources": [
-            [each.name, each.python, each.sha256, each.is_for_validation, each.reading.fingerprint_fields]
+            [each.name, each.python, each.sha256, each.is_for_validation, fingerprint_fields(each.reading)]
             for each in sources
         ],
         "encoding": codecs.lookup(data.encoding).name,
