@@ -169,7 +169,7 @@ def test_the_file_follows_the_rules(path: str) -> None:
     [
         ("gptlite/config/x.py", "from gptlite.data.dataset.prepared import verify", "config imports data"),
         ("gptlite/config/x.py", "def f():\n    import gptlite.model", "config imports model"),
-        ("gptlite/data/dataset/x.py", "from gptlite.data.preparing.split import f", "data.dataset imports data.prep"),
+        ("gptlite/data/dataset/x.py", "from gptlite.data.preparing.corpus import f", "data.dataset imports data.prep"),
         ("gptlite/data/sources/x.py", "if TYPE_CHECKING:\n    from ..dataset import tokens", "imports data.dataset"),
         ("gptlite/runs/x.py", "from ..training import loop", "runs imports training"),
         ("gptlite/model/x.py", "from gptlite.compute.device import settings", "model imports compute"),

@@ -121,7 +121,7 @@ def export_page(
 ) -> list[Path]:
     """Write a page, and say what rounding the weights costs."""
     from gptlite.interop.page_weights import page_data
-    from gptlite.views.writer import writer_page
+    from gptlite.views.page import writer_page
 
     model.require_mask()
     data, rounded = page_data(model, kind, selected.cfg.eval.prompt)

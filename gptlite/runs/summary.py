@@ -16,7 +16,7 @@ from gptlite.formatting import counted
 from gptlite.loggers.log_files import parse_line
 from gptlite.runs.run import CONFIG, Run
 from gptlite.storage import files
-from gptlite.storage.sealed_json import read_sealed
+from gptlite.storage.sealed import read_sealed
 
 State = Literal["running", "finished", "stopped", "diverged"]
 

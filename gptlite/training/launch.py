@@ -22,7 +22,7 @@ from gptlite.data.preparing.prepare import prepare
 from gptlite.data.sources.sources import absolute_spec
 from gptlite.errors import DataError, RunError, UserError
 from gptlite.formatting import Say, say_nothing
-from gptlite.runs.find_text import check_given, find_text, with_tokenizer
+from gptlite.runs.find import check_given, find_text, with_tokenizer
 from gptlite.runs.run import CONFIG, TOKENIZER, TOKENIZER_FROM, Run, runs_folder
 from gptlite.tokenizers.base import fingerprint_inputs
 from gptlite.training.listener import Listener, SilentListener
@@ -167,7 +167,7 @@ def find_inputs(run: Run, request: Request, listener: Listener) -> tuple[RunConf
 
 def check_processes(cfg: RunConfig, data_fingerprint: str, run: str) -> None:
     """ConfigError in all processes unless all were started alike. run: new or continued."""
-    from gptlite.compute.rendezvous import check_same  # imports torch
+    from gptlite.compute.distributed import check_same  # imports torch
 
     check_same(facts_of_process(cfg, run=run, text=data_fingerprint[:12]))
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from gptlite.compute.device import memory_of, resident_bytes, settings
+from gptlite.compute.distributed import check_same
 from gptlite.compute.processes import world_size
-from gptlite.compute.rendezvous import check_same
 from gptlite.config.loading import dump_config
 from gptlite.config.schema import RunConfig
 from gptlite.data.dataset.prepared import Prepared

@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 
 from gptlite.compute.device import Compute, Hardware
-from gptlite.compute.distributed import Dist
+from gptlite.compute.distributed import Dist, check_same
 from gptlite.compute.processes import local_rank, world_size
-from gptlite.compute.rendezvous import check_same
 from gptlite.config.sampling import SampleSection
 from gptlite.config.schema import RunConfig
 from gptlite.data.dataset.batches import Batches

@@ -17,14 +17,13 @@ import training_runs as launch
 from safetensors.torch import load, save
 from training_runs import Crash, assert_same_end, crash_at, final, numbers, start
 
-from gptlite.compute import rendezvous
+from gptlite.compute import distributed
 from gptlite.config.schema import RunConfig
 from gptlite.errors import ConfigError, Diverged, RunError, StorageError, UserError
 from gptlite.loggers import metrics
 from gptlite.runs.checkpoint import valid_checkpoints
 from gptlite.runs.run import Run
-from gptlite.storage.sealed import FileRecord, write_manifest
-from gptlite.storage.sealed_json import read_sealed
+from gptlite.storage.sealed import FileRecord, read_sealed, write_manifest
 from gptlite.training import loop, run_info, verify
 from gptlite.training.listener import SilentListener
 from gptlite.training.verify import check_run
@@ -284,14 +283,14 @@ def test_another_torch_processor_or_number_of_threads_is_one_warning(tiny, cut, 
 def test_processes_that_found_different_checkpoints_stop_before_the_first_update(cut, monkeypatch):
     with monkeypatch.context() as patch:
         crash_at(patch, 8)
-        patch.setattr(rendezvous, "gather", lambda text: said.append(text) or [text])
+        patch.setattr(distributed, "gather", lambda text: said.append(text) or [text])
         said: list[str] = []
         with pytest.raises(Crash):
             launch.resume(cut)
     (own,) = [text for text in said if "checkpoint" in text]
     assert re.fullmatch(r'\{"the newest checkpoint": "step 8 \(\w{12}\)"\}', own)
     others = own.replace("step 8", "step 4")
-    monkeypatch.setattr(rendezvous, "gather", lambda text: [others if "checkpoint" in text else text, text])
+    monkeypatch.setattr(distributed, "gather", lambda text: [others if "checkpoint" in text else text, text])
     refused(
         cut, r"the newest checkpoint is step 4 \(\w{12}\) in process 0 and step 8 \(\w{12}\) in process 1", ConfigError
     )

@@ -101,7 +101,7 @@ def wait_for_others(*, quiet: bool) -> Listener:
 
     listener = Console(quiet=quiet) if is_main() else SilentListener()
     if world_size() > 1:
-        from gptlite.compute.rendezvous import gather
+        from gptlite.compute.distributed import gather
 
         gather("here", Console().say)
     elif slurm_tasks() > 1:

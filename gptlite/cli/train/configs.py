@@ -22,7 +22,7 @@ from gptlite.errors import located
 from gptlite.formatting import Say, counted, say_nothing
 from gptlite.planning.choose_sizes import CHOSEN, SPEED_VARIABLE, check_text, choose_sizes
 from gptlite.planning.shapes import head_size
-from gptlite.runs.find_text import with_tokenizer
+from gptlite.runs.find import with_tokenizer
 from gptlite.runs.run import Run
 from gptlite.training.launch import with_source
 from gptlite.training.reconcile import saved_config
