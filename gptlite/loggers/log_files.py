@@ -9,7 +9,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from gptlite.formatting import Say, counted
@@ -22,9 +21,6 @@ class LogEnd:
 
     size: int
     sha256: str
-
-
-NO_ENDS: Mapping[str, LogEnd] = MappingProxyType({})
 
 
 class LogFile:
@@ -56,11 +52,11 @@ class LogFile:
         self._file.close()
 
 
-def cut_log(path: Path, end: LogEnd | None, last_step: int | None, say: Say) -> None:
+def cut_log(path: Path, end: LogEnd | None, last_step: int, say: Say) -> None:
     """Cut a log back to where it ended at a checkpoint. A file that needs no change is not written.
 
     end: as the checkpoint has it. Where the file is not what it says, `say` gets a line, and what is whole is kept: the
-    lines up to `last_step` (None: none).
+    lines up to `last_step`.
     """
     content = _read(path)
     if end is not None and _matches(content, end):
@@ -71,8 +67,7 @@ def cut_log(path: Path, end: LogEnd | None, last_step: int | None, say: Say) -> 
         steps = [(line, _step_of(line)) for line in io.BytesIO(content)]
         if damaged := sum(step is None and line.endswith(b"\n") for line, step in steps):
             say(f"{path}: removed {counted(damaged, 'damaged line')}.")
-        limit = -1 if last_step is None else last_step
-        kept = b"".join(line for line, step in steps if step is not None and step <= limit)
+        kept = b"".join(line for line, step in steps if step is not None and step <= last_step)
     if kept != content:
         files.replace(path, kept)
 

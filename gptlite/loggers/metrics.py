@@ -1,4 +1,4 @@
-"""The metric log: each call goes to metrics.jsonl and samples.jsonl, which must succeed, and to optional sinks.
+"""The metric log, which goes to metrics.jsonl and samples.jsonl and to optional sinks, and who listens to a training.
 
 Lines of metrics.jsonl. Numbers that depend on the clock and the machine are under `time`:
 
@@ -17,16 +17,18 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from gptlite.errors import StorageError
 from gptlite.formatting import Say, say_nothing
-from gptlite.loggers.log_files import NO_ENDS, LogEnd, LogFile, cut_log
+from gptlite.loggers.log_files import LogEnd, LogFile, cut_log
 
 if TYPE_CHECKING:
-    from gptlite.loggers.media import Image
+    import numpy as np
+    import numpy.typing as npt
 
-NO_TIME: Mapping[str, float] = MappingProxyType({})
+Image: TypeAlias = "npt.NDArray[np.uint8]"  # (height, width, 3): red, green, blue
+
 METRICS, SAMPLES = LOGS = ("metrics.jsonl", "samples.jsonl")
 
 
@@ -49,6 +51,30 @@ class Sink:
         """Finish. Nothing is logged afterwards."""
 
 
+class Listener(Protocol):
+    """Receives progress messages, since the library itself never prints: the terminal, a notebook, or nobody."""
+
+    def say(self, line: str) -> None:
+        """Show one line."""
+        return
+
+    def say_at_once(self, line: str) -> None:
+        """Show one line from a signal handler, which may have interrupted another one."""
+        return
+
+    def begin(self, total: float, start: float, *, in_seconds: bool) -> Sequence[Sink]:
+        """Training is about to go from `start` to `total`, in updates or in seconds. Returns sinks for its metrics."""
+        return ()
+
+    def progress(self, step: int, loss: float) -> None:
+        """Take note that an update was made."""
+        return
+
+
+class SilentListener(Listener):
+    """Shows nothing."""
+
+
 class MetricLog(AbstractContextManager["MetricLog"]):
     """metrics.jsonl and samples.jsonl in a run's folder, one line per call, and extra sinks.
 
@@ -65,12 +91,12 @@ class MetricLog(AbstractContextManager["MetricLog"]):
         cls,
         folder: Path,
         *,
-        resume_step: int | None,
-        ends: Mapping[str, LogEnd] = NO_ENDS,
+        resume_step: int = -1,
+        ends: Mapping[str, LogEnd] = MappingProxyType({}),
         extras: Sequence[Sink] = (),
         say: Say,
     ) -> MetricLog:
-        """Open the log of the run in `folder`: new, or to continue after `resume_step`, where it had `ends`."""
+        """Open the log of the run in `folder`: to continue after `resume_step`, where it had `ends`; -1: new."""
         for name in LOGS:
             cut_log(folder / name, ends.get(name), resume_step, say)
         return cls({name: LogFile(folder / name) for name in LOGS}, extras, say)
@@ -80,7 +106,9 @@ class MetricLog(AbstractContextManager["MetricLog"]):
         """Where the files of the log end now, by name."""
         return {name: file.end for name, file in self._files.items()}
 
-    def write(self, step: int, split: str, values: Mapping[str, float], time: Mapping[str, float] = NO_TIME) -> None:
+    def write(
+        self, step: int, split: str, values: Mapping[str, float], time: Mapping[str, float] = MappingProxyType({})
+    ) -> None:
         """Log the numbers of a split. Those in `time` depend on the clock."""
         if METRICS in self._files:
             line: dict[str, Any] = {"step": step, "split": split} | {name: _finite(x) for name, x in values.items()}

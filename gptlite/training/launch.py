@@ -22,10 +22,10 @@ from gptlite.data.preparing.prepare import prepare
 from gptlite.data.sources.sources import absolute_spec
 from gptlite.errors import DataError, RunError, UserError
 from gptlite.formatting import Say, say_nothing
+from gptlite.loggers.metrics import Listener, SilentListener
 from gptlite.runs.find_text import check_given, find_text, with_tokenizer
 from gptlite.runs.run import CONFIG, TOKENIZER, TOKENIZER_FROM, Run, runs_folder
 from gptlite.tokenizers.base import fingerprint_inputs
-from gptlite.training.listener import Listener, SilentListener
 from gptlite.training.reconcile import facts_of_process, reconcile, saved_config
 
 if TYPE_CHECKING:

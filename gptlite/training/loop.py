@@ -9,12 +9,11 @@ from dataclasses import replace
 from gptlite.config.schema import RunConfig
 from gptlite.config.training import TrainSection
 from gptlite.errors import Diverged
-from gptlite.loggers.metrics import MetricLog
+from gptlite.loggers.metrics import Listener, MetricLog
 from gptlite.planning.epochs import EVALUATIONS, updates_per_evaluation
 from gptlite.runs.run import Run
 from gptlite.training.checkpointing import TrainState
 from gptlite.training.diagnostics import Diagnostics, UpdateRatio, measure_attention
-from gptlite.training.listener import Listener
 from gptlite.training.signals import STOP, Signals
 from gptlite.training.step import diverged, lr_at, train_step
 from gptlite.training.throughput import Throughput

@@ -21,12 +21,12 @@ from gptlite.compute import rendezvous
 from gptlite.config.schema import RunConfig
 from gptlite.errors import ConfigError, Diverged, RunError, StorageError, UserError
 from gptlite.loggers import metrics
+from gptlite.loggers.metrics import SilentListener
 from gptlite.runs.checkpoint import valid_checkpoints
 from gptlite.runs.run import Run
 from gptlite.storage.sealed import FileRecord, write_manifest
 from gptlite.storage.sealed_json import read_sealed
 from gptlite.training import loop, run_info, verify
-from gptlite.training.listener import SilentListener
 from gptlite.training.verify import check_run
 
 DECIDING = ["config.yaml", "run.json"]

@@ -26,9 +26,9 @@ from gptlite.config.loading import load_config
 from gptlite.config.schema import RunConfig
 from gptlite.data.dataset.prepared import Prepared
 from gptlite.errors import ConfigError, Diverged, Interrupted, RunError
+from gptlite.loggers.metrics import SilentListener
 from gptlite.runs.run import Run
 from gptlite.training import loop
-from gptlite.training.listener import SilentListener
 from gptlite.training.reconcile import reconcile
 
 HARD = {

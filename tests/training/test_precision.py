@@ -14,10 +14,10 @@ from gptlite.compute.device import Compute
 from gptlite.compute.distributed import Dist
 from gptlite.config.schema import ModelSection, RunConfig
 from gptlite.inference.load import load_checkpoint
+from gptlite.loggers.metrics import SilentListener
 from gptlite.model.gpt import GPT
 from gptlite.runs.find import choose_checkpoint, load_checkpoint_config
 from gptlite.training import throughput
-from gptlite.training.listener import SilentListener
 from gptlite.training.throughput import Throughput
 
 

@@ -14,8 +14,8 @@ from gptlite.compute.processes import is_main, slurm_tasks, world_size
 from gptlite.errors import ConfigError, located
 
 if TYPE_CHECKING:
+    from gptlite.loggers.metrics import Listener
     from gptlite.training.launch import Request
-    from gptlite.training.listener import Listener
 
 MinutesOption = Annotated[
     float | None,
@@ -97,7 +97,7 @@ def train(
 
 def wait_for_others(*, quiet: bool) -> Listener:
     """Wait until all processes of the run have come, and return the listener of this one: only the main one prints."""
-    from gptlite.training.listener import SilentListener
+    from gptlite.loggers.metrics import SilentListener
 
     listener = Console(quiet=quiet) if is_main() else SilentListener()
     if world_size() > 1:
