@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -51,17 +50,6 @@ def spacing(parameter: Tensor) -> int:
     while math.gcd(step, parameter.size(-1)) > 1:
         step += 1
     return step
-
-
-@dataclass(frozen=True)
-class Diagnostics:
-    """The measurements of one update besides its loss."""
-
-    update_ratio: UpdateRatio | None = None
-    layers: bool = False  # norms of the gradient by layer
-
-
-NO_DIAGNOSTICS = Diagnostics()
 
 
 def layer_grad_norms(model: GPT) -> dict[str, float]:
