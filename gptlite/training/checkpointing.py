@@ -12,7 +12,7 @@ from torch import Tensor
 from gptlite.errors import Damaged, RunError
 from gptlite.inference.language_model import LanguageModel
 from gptlite.inference.score import Score
-from gptlite.loggers.log_files import LogEnd
+from gptlite.loggers.metrics import LogEnd
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import from_gpt2, generation_config, hf_config, to_gpt2
 from gptlite.runs.checkpoint import Checkpoint
