@@ -25,7 +25,7 @@ from gptlite.errors import ConfigError, located
 from gptlite.formatting import Say
 from gptlite.inference.language_model import LanguageModel, ModelInfo
 from gptlite.inference.score import Score
-from gptlite.loggers.log_files import LogEnd
+from gptlite.loggers.metrics import LogEnd
 from gptlite.model.gpt import GPT
 from gptlite.model.sampled_softmax import VocabSampler
 from gptlite.planning.auto import Setup, resolve

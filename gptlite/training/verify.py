@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gptlite.errors import DataError, UserError
-from gptlite.loggers.log_files import LogEnd, starts_with
+from gptlite.loggers.metrics import LogEnd, starts_with
 from gptlite.runs.checkpoint import Checkpoint, open_step, step_folders
 from gptlite.runs.find import find_text
 from gptlite.runs.run import CONFIG, INFO, Run
