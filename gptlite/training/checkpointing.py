@@ -16,7 +16,7 @@ from gptlite.loggers.metrics import LogEnd
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import from_gpt2, generation_config, hf_config, to_gpt2
 from gptlite.runs.checkpoint import Checkpoint
-from gptlite.storage.sealed_json import dump_json
+from gptlite.storage.sealed import dump_json
 from gptlite.training.optim.build import Optimizers, load_named_state, named_state
 
 RECENT = 10  # updates that `update_seconds` is averaged over
