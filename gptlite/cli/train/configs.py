@@ -139,7 +139,8 @@ class Configs:
 
     def _fitted(self, asked: RunConfig, sizes: Mapping[str, Value]) -> RunConfig:
         given = asked.given()
-        if self.minutes is not None and given[LENGTH] == self.minutes:  # not changed by --set
+        is_set = any(each.partition("=")[0].strip() == LENGTH for each in self.overrides if isinstance(each, str))
+        if self.minutes is not None and given[LENGTH] == self.minutes and not is_set:
             del given[LENGTH]  # the text may end the training sooner
         return asked.with_values(fit_to(sizes, given))
 
