@@ -195,8 +195,9 @@ RECIPES = {
             ("gptlite/training/step.py", "learning_rates\n", "learning_rates, weight_norm\n"),
             (
                 "gptlite/training/step.py",
-                "    if diagnostics.layers:\n",
-                '    more["weight_norm"] = weight_norm(model)\n    if diagnostics.layers:\n',
+                "    if update_ratio is not None and cfg.log.grad_norms:\n",
+                '    more["weight_norm"] = weight_norm(model)\n'
+                "    if update_ratio is not None and cfg.log.grad_norms:\n",
             ),
             (
                 "docs/tensorboard.md",

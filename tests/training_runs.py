@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from gptlite.config.schema import RunConfig
+from gptlite.loggers.metrics import Listener
 from gptlite.runs.checkpoint import Checkpoint, valid_checkpoints
 from gptlite.runs.run import Run
 from gptlite.training import loop
 from gptlite.training.launch import Request, open_session
-from gptlite.training.listener import Listener
 from gptlite.training.session import Outcome
 
 

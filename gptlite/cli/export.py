@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -14,7 +13,7 @@ from typer import Argument, Option
 from gptlite.cli.eval.inputs import SelectedModel, select_models
 from gptlite.cli.options import CheckpointOption, RunArgument
 from gptlite.cli.terminal import Console, emit
-from gptlite.errors import ConfigError, StorageError, UserError, located
+from gptlite.errors import ConfigError, UserError, located
 from gptlite.formatting import Say, counted
 
 if TYPE_CHECKING:
@@ -121,7 +120,7 @@ def export_page(
 ) -> list[Path]:
     """Write a page, and say what rounding the weights costs."""
     from gptlite.interop.page_weights import page_data
-    from gptlite.views.writer import writer_page
+    from gptlite.views.page import writer_page
 
     model.require_mask()
     data, rounded = page_data(model, kind, selected.cfg.eval.prompt)
@@ -169,14 +168,8 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """
     from gptlite.storage import files
 
-    temp = files.temp_name(path)
-    try:
-        with files.storage_errors(path, "write"):
-            write(temp)
+    with files.removed_on_error(files.temp_name(path)) as temp, files.storage_errors(path, "write"):
+        write(temp)
         with files.OutFile.append(temp) as file:
             file.sync()
         files.publish(temp, path)
-    except BaseException:
-        with contextlib.suppress(StorageError):  # the first error is reported
-            files.remove_tree(temp)
-        raise

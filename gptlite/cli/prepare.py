@@ -59,7 +59,7 @@ def prepare(
     with located("--set"):
         cfg = load_config(path, build_overrides(set_, data))
     console.say(f"config: {path}")
-    from gptlite.runs.find_text import with_tokenizer
+    from gptlite.runs.find import with_tokenizer
 
     cfg = with_tokenizer(cfg, console.say)
     if verify:

@@ -32,7 +32,7 @@ from gptlite.errors import ConfigError, DataError, Diverged, Interrupted, Proble
 from gptlite.formatting import Say, and_more, counted, say_nothing
 from gptlite.planning.epochs import with_max_steps
 from gptlite.runs.compare import group_seeds
-from gptlite.runs.find_text import find_text, with_tokenizer
+from gptlite.runs.find import find_text, with_tokenizer
 from gptlite.runs.run import Run, check_name, runs_folder
 from gptlite.runs.summary import read_run
 from gptlite.storage import files

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, TextIO
 import typer
 
 from gptlite.errors import ConfigError, DataError
+from gptlite.loggers.metrics import Listener, Sink
 
 if TYPE_CHECKING:
-    from gptlite.loggers.metrics import Sink
     from gptlite.loggers.progress_bar import ConsoleSink
 
 
@@ -56,7 +56,7 @@ def on_one_line(text: str) -> str:
     return escaped(text).replace("\n", r"\n").replace("\t", r"\t")
 
 
-class Console:
+class Console(Listener):
     """Messages and the progress bar on standard error. A `quiet` one shows neither, only the answer to a signal."""
 
     def __init__(self, *, quiet: bool = False) -> None:

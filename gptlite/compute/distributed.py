@@ -1,4 +1,6 @@
-"""The processes that share one run. Communication between them lives here.
+"""The processes that share one run: how they meet, whether all were started alike, and how they share tensors.
+
+They meet at a key-value store, which torchrun or the process of rank 0 keeps at MASTER_ADDR:MASTER_PORT.
 
 A run of W processes takes the same batches as a run of one: process r computes its share of the rows of each
 batch, and the sums of losses and gradients are added up. `torchrun --no-python gptlite train ...` sets the
@@ -7,16 +9,140 @@ environment; with `-m` in place of `--no-python`, Python would import modules fr
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
-from collections.abc import Iterable, Sequence
+import re
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
+from functools import cache, partial
+from time import monotonic, sleep
+from typing import Any, TypeAlias
 
 import torch
 import torch.distributed as tdist
 from torch import Tensor
 
-from gptlite.compute.processes import rank, world_size
-from gptlite.compute.rendezvous import gather, meet, peer_errors
+from gptlite.compute.processes import rank, read_number, world_size
+from gptlite.errors import ConfigError, StorageError
+from gptlite.formatting import Say, say_nothing
+
+PATIENCE, SILENCE = 1800.0, 5.0  # seconds that a process waits for others, and how long it does so without a word
+_exchanges = itertools.count()  # every process makes the same ones in the same order, so its number names each
+
+Store: TypeAlias = Any  # torch.distributed.Store, which its stubs do not name
+
+
+def meet(say: Say = say_nothing) -> Store:
+    """Return the store of this run; `say` gets a line where others are waited for.
+
+    Raise ConfigError where the environment lacks an address, StorageError where its port is taken or nobody answers.
+    """
+    if missing := [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if name not in os.environ]:
+        raise ConfigError(
+            f"there are to be {world_size()} processes, but {', '.join(missing)} are not set. Start them with "
+            "torchrun, or unset this variable.",
+            "WORLD_SIZE",
+        )
+    host, port = os.environ["MASTER_ADDR"], read_number("MASTER_PORT", 0, 1, "A port is a number below 65536.")
+    is_host = rank() == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+    if not is_host:
+        wait_for(lambda: _answers(host, port), f"process 0 at {host}:{port} (MASTER_ADDR and MASTER_PORT)", say)
+    return _store(host, port, is_host)
+
+
+@cache
+def _store(host: str, port: int, is_host: bool) -> Store:
+    try:  # whoever listens has answered before, so what takes longer now is no store
+        store = tdist.TCPStore(  # type: ignore[attr-defined]
+            host, port, world_size(), is_host, timedelta(seconds=30), wait_for_workers=False, multi_tenant=is_host
+        )
+        store.set_timeout(timedelta(seconds=PATIENCE))
+        return store
+    except tdist.DistError as error:
+        what = "another program uses this port" if "EADDRINUSE" in str(error) else _reason(error)
+        raise StorageError(
+            f"the processes cannot meet there: {what}. Set another MASTER_PORT.", f"{host}:{port}"
+        ) from None
+
+
+def _answers(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def wait_for(has_come: Callable[[], bool], whom: str, say: Say) -> None:
+    """Return once `has_come` is true, with a line after a while. Raise StorageError when it never is."""
+    started_at, silent = monotonic(), True
+    while not has_come():
+        waited = monotonic() - started_at
+        if waited > PATIENCE:
+            raise StorageError(
+                f"{whom} did not come this far within {PATIENCE / 60:g} minutes. Start all processes.", "WORLD_SIZE"
+            )
+        if silent and waited > SILENCE:
+            say(f"waiting for {whom}")
+            silent = False
+        sleep(0.02)
+
+
+def gather(text: str, say: Say = say_nothing) -> list[str]:
+    """Return the text of every process, by rank."""
+    if world_size() == 1:
+        return [text]
+    store, number = meet(say), next(_exchanges)
+    keys, read = [f"{number}/{process}" for process in range(world_size())], f"{number}/read"
+    with peer_errors():
+        store.set(keys[rank()], text)
+        for process, key in enumerate(keys):
+            wait_for(partial(store.check, [key]), f"process {process} of {world_size()} (RANK)", say)
+        texts = [store.get(key).decode() for key in keys]
+        store.add(read, 1)
+        if rank() == 0:  # the store may be ours, and end with us
+            wait_for(lambda: store.add(read, 0) == world_size(), "the other processes", say)
+            for key in (*keys, read):  # torchrun's store outlives processes, and those it starts again count from 0
+                store.delete_key(key)
+    return texts
+
+
+def check_same(facts: Mapping[str, str]) -> None:
+    """Raise ConfigError, in all processes, where a fact about one is not that about the first."""
+    first, *others = (json.loads(text) for text in gather(json.dumps(dict(facts))))
+    problems = [
+        f"{name} is {first.get(name, 'missing')} in process 0 and {other.get(name, 'missing')} in process {number}. "
+        "Start all of them with the same command, text and versions."
+        for number, other in enumerate(others, start=1)
+        for name in {**first, **other}
+        if first.get(name) != other.get(name)
+    ]
+    if problems:
+        raise ConfigError(problems, f"WORLD_SIZE {world_size()}")
+
+
+@contextmanager
+def peer_errors() -> Iterator[None]:
+    """Turn what torch's exchanges raise where another process has ended into a StorageError."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not (isinstance(error, tdist.DistError) or re.search("gloo|NCCL", str(error))):
+            raise
+        raise StorageError(
+            f"another process of this run has ended, or cannot be reached ({_reason(error)}). What was saved "
+            "is kept. See what the others say, and start all of them again.",
+            f"process {rank()} of {world_size()}",
+        ) from error
+
+
+def _reason(error: Exception) -> str:
+    """Return the first sentence of an error of torch, without the place in its source."""
+    return re.sub(r"^\[\S*\] ", "", str(error).partition("\n")[0]).partition(". ")[0].rstrip(".")
 
 
 @dataclass(frozen=True)
@@ -79,8 +205,6 @@ class Dist:
 
     def sum_numbers(self, numbers: Sequence[float]) -> list[float]:
         """Add up each number over all processes, in double precision."""
-        if self.world_size == 1:
-            return list(numbers)
         summed: list[float] = self.sum(torch.tensor(numbers, dtype=torch.float64, device=self.device)).tolist()
         return summed
 

@@ -82,7 +82,7 @@ def _lines(path: Path) -> list[str]:
     """Return the lines of a system file; [] if it is missing."""
     try:
         return path.read_text("utf-8", "replace").splitlines()
-    except OSError:  # not this system, not this controller: nothing there limits us
+    except OSError:  # not this system, not this controller: nothing there limits us or tells of others
         return []
 
 
@@ -95,11 +95,7 @@ DYNAMIC = "OMP_DYNAMIC"
 
 def other_programs_run(stat: Path = Path("/proc/stat")) -> bool:
     """Return whether other programs are computing right now. False where the system does not say (macOS)."""
-    try:
-        lines = stat.read_text().splitlines()
-    except OSError:
-        return False
-    running = next((int(line.split()[1]) for line in lines if line.startswith("procs_running ")), 1)
+    running = next((int(line.split()[1]) for line in _lines(stat) if line.startswith("procs_running ")), 1)
     return running > 1  # one is this process
 
 

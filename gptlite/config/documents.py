@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import json
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,22 +43,20 @@ def commented(cfg: RunConfig, heading: str) -> str:
 
     `heading` is the comment at the top, "#" included.
     """
-    return "\n".join(itertools.chain(heading.splitlines(), _commented_lines(cfg))) + "\n"
+    lines = heading.splitlines()
+    for name, section in SECTIONS.items():
+        lines += ["", f"# {section.__doc__}", f"{name}:"]
+        for key, value in getattr(cfg, name).model_dump().items():
+            field = section.fields()[key]
+            about = f"{field.description} ({describe_accepted(f'{name}.{key}')}; default {write(field.default)})"
+            lines += textwrap.wrap(about, WIDTH, initial_indent="  # ", subsequent_indent="  #   ")
+            lines.append(f"  {key}: {write(value)}")
+    return "\n".join(lines) + "\n"
 
 
 def read_heading(text: str) -> str:
     """Return the comment at the top of a config file: the lines before the first that is not a comment."""
     return "".join(itertools.takewhile(lambda line: line.startswith("#"), text.splitlines(keepends=True)))
-
-
-def _commented_lines(cfg: RunConfig) -> Iterator[str]:
-    for name, section in SECTIONS.items():
-        yield from ("", f"# {section.__doc__}", f"{name}:")
-        for key, value in getattr(cfg, name).model_dump().items():
-            field = section.fields()[key]
-            about = f"{field.description} ({describe_accepted(f'{name}.{key}')}; default {write(field.default)})"
-            yield from textwrap.wrap(about, WIDTH, initial_indent="  # ", subsequent_indent="  #   ")
-            yield f"  {key}: {write(value)}"
 
 
 def rewrite_configs(folder: Path) -> None:

@@ -16,9 +16,8 @@ import torch
 from gptlite.config.sampling import SampleSection
 from gptlite.inference.engine import DecodingBatch, rows_at_once
 from gptlite.inference.sampling import Logits, TokenFlags, choose
-from gptlite.inference.stop_strings import TextStream
 from gptlite.model.gpt import GPT
-from gptlite.tokenizers.base import Tokenizer
+from gptlite.tokenizers.base import StreamDecoder, Tokenizer
 
 # Why a text ended: at max_new_tokens, end-of-text, one of stop_tokens, or one of the stop texts.
 FinishReason: TypeAlias = Literal["length", "end of text", "stop token", "stop text"]
@@ -86,6 +85,47 @@ def seen_tokens(texts: Sequence[Sequence[int]], vocab_size: int) -> TokenFlags:
     for row, ids in zip(seen, texts, strict=True):
         row[list(ids)] = True
     return seen
+
+
+class TextStream:
+    """The text of one sample, token by token: only whole characters, and nothing from the first stop text on.
+
+    Text that may be the beginning of a stop text is held back until it is known not to be.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, stop: Sequence[str] = ()) -> None:
+        self._decoder, self._stop = StreamDecoder(tokenizer), stop
+        self._held = ""
+        self._ended = False
+        self.stopped = False  # by a stop text
+
+    def feed(self, token: int) -> str:
+        """Add a token and return the text that is now certain; "" after a stop text."""
+        return "" if self._ended else self._release(self._decoder.feed(token), last=False)
+
+    def finish(self) -> str:
+        """End the stream and return the text that was held back."""
+        return "" if self._ended else self._release(self._decoder.flush(), last=True)
+
+    def _release(self, text: str, *, last: bool) -> str:
+        held = self._held + text
+        cut = min((at for s in self._stop if (at := held.find(s)) >= 0), default=len(held))
+        # Even before a complete stop text, another one may have begun that is not complete yet.
+        certain = len(held) if last else len(held) - _length_of_stop_prefix(held, self._stop)
+        ready = min(cut, certain)
+        self.stopped = ready == cut < len(held)
+        self._ended = last or self.stopped
+        self._held = held[ready:]
+        return held[:ready]
+
+
+def _length_of_stop_prefix(text: str, stop: Sequence[str]) -> int:
+    """Length of the longest suffix of the text that is a proper prefix of a stop text."""
+    longest = max((len(s) for s in stop), default=0)
+    for size in range(min(len(text), longest - 1), 0, -1):
+        if any(s.startswith(text[-size:]) for s in stop):
+            return size
+    return 0
 
 
 class Sample:

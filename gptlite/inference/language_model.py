@@ -23,10 +23,9 @@ from gptlite.errors import ConfigError
 from gptlite.formatting import counted
 from gptlite.inference.beam import Hypothesis, SearchStep, beam_search
 from gptlite.inference.engine import DecodingBatch, rows_at_once
-from gptlite.inference.generate import FinishReason, Sample, Step, end_reasons, generate_batch
+from gptlite.inference.generate import FinishReason, Sample, Step, TextStream, end_reasons, generate_batch
 from gptlite.inference.sampling import TokenFlags, suppressed_ids
 from gptlite.inference.score import Score, bytes_and_chars_per_token, loss_by_position, score
-from gptlite.inference.stop_strings import decode_until_stop
 from gptlite.model.gpt import GPT
 from gptlite.seeds import mix
 from gptlite.tokenizers.base import Tokenizer
@@ -171,7 +170,9 @@ class LanguageModel:
             watch=watch,
         ):
             # A text that was found in several tokenizations counts once.
-            best.setdefault(decode_until_stop(self.tokenizer, hypothesis.tokens, params.stop), hypothesis)
+            stream = TextStream(self.tokenizer, params.stop)
+            text = "".join([*map(stream.feed, hypothesis.tokens), stream.finish()])
+            best.setdefault(text, hypothesis)
         return list(best.items())[: params.n]
 
     @torch.inference_mode()

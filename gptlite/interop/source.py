@@ -22,8 +22,7 @@ from gptlite.interop.gpt2 import GPT2, fetch_gpt2, read_section, read_tensors
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import from_gpt2
 from gptlite.runs.checkpoint import Checkpoint
-from gptlite.runs.find import choose_checkpoint, find_run, load_checkpoint_config
-from gptlite.runs.find_text import find_text
+from gptlite.runs.find import choose_checkpoint, find_run, find_text, load_checkpoint_config
 from gptlite.runs.run import runs_folder
 from gptlite.storage.sealed import MANIFEST
 from gptlite.tokenizers.base import FOREIGN_FILE, Tokenizer, is_foreign, load, load_foreign

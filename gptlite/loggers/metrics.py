@@ -1,4 +1,4 @@
-"""The metric log: each call goes to metrics.jsonl and samples.jsonl, which must succeed, and to optional sinks.
+"""The metric log: metrics.jsonl and samples.jsonl, cut back to a checkpoint by a resume; other sinks; the listener.
 
 Lines of metrics.jsonl. Numbers that depend on the clock and the machine are under `time`:
 
@@ -12,22 +12,116 @@ With log.attention, the entropy of attention is in every line of val, and alone 
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import io
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gptlite.errors import StorageError
-from gptlite.formatting import Say, say_nothing
-from gptlite.loggers.log_files import NO_ENDS, LogEnd, LogFile, cut_log
+from gptlite.formatting import Say, counted, say_nothing
+from gptlite.storage import files
 
 if TYPE_CHECKING:
-    from gptlite.loggers.media import Image
+    import numpy as np
+    import numpy.typing as npt
 
-NO_TIME: Mapping[str, float] = MappingProxyType({})
+Image: TypeAlias = "npt.NDArray[np.uint8]"  # (height, width, 3): red, green, blue
+
 METRICS, SAMPLES = LOGS = ("metrics.jsonl", "samples.jsonl")
+
+
+@dataclass(frozen=True)
+class LogEnd:
+    """Where a log file ended at a checkpoint: its size in bytes and the sha256 of these."""
+
+    size: int
+    sha256: str
+
+
+class LogFile:
+    """A file to which lines are appended, unbuffered, and the digest of all of them."""
+
+    def __init__(self, path: Path) -> None:
+        content = _read(path)
+        self._size, self._digest = len(content), hashlib.sha256(content)
+        self._file = files.OutFile.append(path)
+
+    def write(self, fields: Mapping[str, Any]) -> None:
+        """Append a line."""
+        # A lone surrogate is not valid UTF-8; it becomes an escape that JSON reads back.
+        line = (json.dumps(fields, ensure_ascii=False, allow_nan=False) + "\n").encode(errors="backslashreplace")
+        self._file.write(line)
+        self._size += len(line)
+        self._digest.update(line)
+
+    def sync(self) -> None:
+        """Return when all lines are durable. Raise StorageError where the run's folder was moved away."""
+        self._file.check_in_place()
+        self._file.sync()
+
+    @property
+    def end(self) -> LogEnd:
+        return LogEnd(self._size, self._digest.hexdigest())
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def cut_log(path: Path, end: LogEnd | None, last_step: int, say: Say) -> None:
+    """Cut a log back to where it ended at a checkpoint. A file that needs no change is not written.
+
+    end: as the checkpoint has it. Where the file is not what it says, `say` gets a line, and what is whole is kept: the
+    lines up to `last_step`.
+    """
+    content = _read(path)
+    if end is not None and _matches(content, end):
+        kept = content[: end.size]
+    else:
+        if end is not None:
+            say(f"warning: {path} changed after it was written, or lacks lines; what is whole is kept")
+        steps = [(line, _step_of(line)) for line in io.BytesIO(content)]
+        if damaged := sum(step is None and line.endswith(b"\n") for line, step in steps):
+            say(f"{path}: removed {counted(damaged, 'damaged line')}.")
+        kept = b"".join(line for line, step in steps if step is not None and step <= last_step)
+    if kept != content:
+        files.replace(path, kept)
+
+
+def starts_with(path: Path, end: LogEnd) -> bool:
+    """Return whether a log is what it was when it ended there, perhaps with more lines since."""
+    return _matches(_read(path), end)
+
+
+def _matches(content: bytes, end: LogEnd) -> bool:
+    return len(content) >= end.size and hashlib.sha256(content[: end.size]).hexdigest() == end.sha256
+
+
+def _read(path: Path) -> bytes:
+    """Return the content of a log: nothing where there is no file."""
+    with files.storage_errors(path, "read"), contextlib.suppress(FileNotFoundError), files.open_own(path) as file:
+        return file.read()
+    return b""
+
+
+def _step_of(line: bytes) -> int | None:
+    """Return the step of a whole line; None for the incomplete last one that a kill leaves, and for damaged lines."""
+    fields = parse_line(line) if line.endswith(b"\n") else None
+    return None if fields is None else fields["step"]
+
+
+def parse_line(line: bytes) -> dict[str, Any] | None:
+    """Return the object in a line of a log; None where it is damaged or has no step."""
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return fields if isinstance(fields, dict) and type(fields.get("step")) is int else None
 
 
 class Sink:
@@ -49,7 +143,24 @@ class Sink:
         """Finish. Nothing is logged afterwards."""
 
 
-class MetricLog(AbstractContextManager["MetricLog"]):
+class Listener:
+    """Receives progress messages, since the library itself never prints. This one is nobody: it shows nothing."""
+
+    def say(self, line: str) -> None:
+        """Show one line."""
+
+    def say_at_once(self, line: str) -> None:
+        """Show one line from a signal handler, which may have interrupted another one."""
+
+    def begin(self, total: float, start: float, *, in_seconds: bool) -> Sequence[Sink]:
+        """Training is about to go from `start` to `total`, in updates or in seconds. Returns sinks for its metrics."""
+        return ()
+
+    def progress(self, step: int, loss: float) -> None:
+        """Take note that an update was made."""
+
+
+class MetricLog(contextlib.AbstractContextManager["MetricLog"]):
     """metrics.jsonl and samples.jsonl in a run's folder, one line per call, and extra sinks.
 
     Floats read back exactly. JSON has no nan and inf: they become null and are named under `non_finite`. Raises
@@ -65,12 +176,12 @@ class MetricLog(AbstractContextManager["MetricLog"]):
         cls,
         folder: Path,
         *,
-        resume_step: int | None,
-        ends: Mapping[str, LogEnd] = NO_ENDS,
+        resume_step: int = -1,
+        ends: Mapping[str, LogEnd] = MappingProxyType({}),
         extras: Sequence[Sink] = (),
         say: Say,
     ) -> MetricLog:
-        """Open the log of the run in `folder`: new, or to continue after `resume_step`, where it had `ends`."""
+        """Open the log of the run in `folder`: to continue after `resume_step`, where it had `ends`; -1: new."""
         for name in LOGS:
             cut_log(folder / name, ends.get(name), resume_step, say)
         return cls({name: LogFile(folder / name) for name in LOGS}, extras, say)
@@ -80,7 +191,9 @@ class MetricLog(AbstractContextManager["MetricLog"]):
         """Where the files of the log end now, by name."""
         return {name: file.end for name, file in self._files.items()}
 
-    def write(self, step: int, split: str, values: Mapping[str, float], time: Mapping[str, float] = NO_TIME) -> None:
+    def write(
+        self, step: int, split: str, values: Mapping[str, float], time: Mapping[str, float] = MappingProxyType({})
+    ) -> None:
         """Log the numbers of a split. Those in `time` depend on the clock."""
         if METRICS in self._files:
             line: dict[str, Any] = {"step": step, "split": split} | {name: _finite(x) for name, x in values.items()}

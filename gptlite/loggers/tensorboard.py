@@ -1,24 +1,36 @@
-"""The TensorBoard sink: the event folders, tags and plugin data of a run. docs/tensorboard.md lists the tags.
+"""TensorBoard: event files, and the sinks that write the folders of a run. docs/tensorboard.md lists the tags.
 
-    tb/             the steps are updates: every tag except those of the next two
-    tb/tokens/      the steps are tokens: val_over_tokens/...
-    tb/seconds/     the steps are seconds of training: val_over_seconds/...
+    runs/small/tb/            the steps are updates: every tag except those of the next two
+    runs/small/tb/tokens/     the steps are tokens: val_over_tokens/...
+    runs/small/tb/seconds/    the steps are seconds of training: val_over_seconds/...
+    runs/.baselines/story.txt-3fa2c1/xz 2.943/    val/bits_per_byte is 2.943 from step 0 to the last of the longest run
 
-A resume voids what it repeats by step, so each axis needs its own folder.
+A resume voids what it repeats by step, so each axis needs its own folder. All runs on a text share its baselines, since
+TensorBoard selects nothing at first where it finds more than 40 folders. These may be removed; the next run writes them
+again. Files are written with tensorboard's own record writer and protocol buffers, without torch.
 """
 
 from __future__ import annotations
 
+import io
 import math
-from collections.abc import Mapping
+import re
+import socket
+import time as clock
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from gptlite.config.yaml import Value, write
-from gptlite.loggers.events import EventFolder, Values, import_errors
-from gptlite.loggers.media import Image, encode_png
-from gptlite.loggers.metrics import Sink
+from gptlite.loggers.metrics import Image, Sink
+from gptlite.storage import files
 
+Values = Sequence[dict[str, Any]]  # the fields of Summary.Value: tag, and what it holds
+
+_EVENT_FILE = re.compile(r"events\.out\.tfevents\.(\d+)\.")
+BASELINES = ".baselines"  # beside the runs, whose names cannot begin with a dot
+BASELINE_TAG = "val/bits_per_byte"
 NO_CURVES = ("tokens",)  # a straight line
 # The tag of every metric under `time`; None is not shown. A metric that is missing here is a KeyError.
 TIME_TAGS: Mapping[str, str | None] = {
@@ -27,6 +39,80 @@ TIME_TAGS: Mapping[str, str | None] = {
     "mfu": "speed/mfu",
     "peak_mib": "memory/peak_mib",
 }
+
+
+@contextmanager
+def import_errors() -> Iterator[None]:
+    """Turn whatever an import of tensorboard raises into an ImportError, which switches it off: with a broken protobuf
+    it is a TypeError, an AttributeError or a RuntimeError."""
+    try:
+        yield
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise ImportError(f"tensorboard cannot be imported ({reason}). Install it and protobuf again.") from error
+
+
+class EventFolder:
+    """A folder that TensorBoard shows as one run. The steps of all its tags are updates, tokens or seconds.
+
+    Nothing is imported or written before the first call. Each session adds a file. It begins by voiding all events from
+    `first_step` on in earlier files, so that curves are unbroken and have no step twice. `first_values` returns the
+    values of step 0, where nothing is left of earlier files. Events are written in the caller's thread, so that errors
+    are raised at once.
+    """
+
+    def __init__(self, folder: Path, first_step: int, first_values: Callable[[], Values] = tuple) -> None:
+        self._folder, self._first_step, self._first_values = folder, first_step, first_values
+        self._file: files.OutFile | None = None
+
+    def write_scalars(self, step: int, values: Mapping[str, float]) -> None:
+        """Write numbers by their tags."""
+        self.write(step, [{"tag": tag, "simple_value": float(x)} for tag, x in values.items()])
+
+    def write(self, step: int, values: Values) -> None:
+        """Write one event; none where there are no values."""
+        if values:
+            self._open().write(encode_event(step=step, summary={"value": values}))
+
+    def sync(self) -> None:
+        """Return when everything so far is durable."""
+        if self._file:
+            self._file.sync()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file:
+            self._file.close()
+
+    def _open(self) -> files.OutFile:
+        """Return the file, which the first call makes."""
+        if self._file is not None:
+            return self._file
+        version = encode_event(file_version="brain.Event:2")  # or ImportError, before any file
+        files.make_dirs(self._folder)
+        # Readers sort files by name, so a later file needs a later stamp, even within a second or after the clock was
+        # set back.
+        stamps = [int(found[1]) for path in self._folder.iterdir() if (found := _EVENT_FILE.match(path.name))]
+        stamp = max([int(clock.time()), *(earlier + 1 for earlier in stamps)])
+        file = files.OutFile.create(self._folder / f"events.out.tfevents.{stamp:010d}.{socket.gethostname()}")
+        files.sync_dir(self._folder)
+        # The first file needs START too: TensorBoard does not treat the first START that it reads as a restart.
+        file.write(version + encode_event(step=self._first_step, session_log={"status": "START"}))
+        self._file = file
+        if self._first_step == 0 or not stamps:
+            self.write(0, self._first_values())
+        return file
+
+
+def encode_event(**fields: Any) -> bytes:
+    """Return the bytes of an event of now, for one write call: a kill then leaves all of it or nothing."""
+    with import_errors():
+        from tensorboard.compat.proto.event_pb2 import Event  # type: ignore[import-untyped]
+        from tensorboard.summary.writer.record_writer import RecordWriter  # type: ignore[import-untyped]
+
+    file = io.BytesIO()
+    RecordWriter(file).write(Event(wall_time=clock.time(), **fields).SerializeToString())
+    return file.getvalue()
 
 
 class TensorBoardSink(Sink):
@@ -42,7 +128,7 @@ class TensorBoardSink(Sink):
         *,
         config: str = "",
         hparams: Mapping[str, Value] | None = None,
-        resume_step: int | None = None,
+        resume_step: int = -1,
         resume_tokens: int = -1,
         resume_seconds: float = -1.0,
         best_bits_per_byte: float | None = None,
@@ -50,7 +136,7 @@ class TensorBoardSink(Sink):
         self._config, self._hparams = config, hparams
         self._best = math.inf if best_bits_per_byte is None else best_bits_per_byte
         self._last_second = math.ceil(resume_seconds)
-        self._updates = EventFolder(folder, 0 if resume_step is None else resume_step + 1, self._first_values)
+        self._updates = EventFolder(folder, resume_step + 1, self._first_values)
         self._tokens = EventFolder(folder / "tokens", resume_tokens + 1)
         self._seconds = EventFolder(folder / "seconds", self._last_second + 1)
         self._folders = (self._updates, self._tokens, self._seconds)
@@ -122,6 +208,49 @@ def _text(tag: str, text: str) -> dict[str, Any]:
 
 
 def _image(tag: str, image: Image) -> dict[str, Any]:
+    import PIL.Image
+
+    file = io.BytesIO()
+    PIL.Image.fromarray(image).save(file, "PNG")
     height, width, channels = image.shape
-    fields = {"height": height, "width": width, "colorspace": channels, "encoded_image_string": encode_png(image)}
+    fields = {"height": height, "width": width, "colorspace": channels, "encoded_image_string": file.getvalue()}
     return {"tag": tag, "image": fields}
+
+
+class BaselineSink(Sink):
+    """The baselines of a text (unigram, gzip, xz) as horizontal lines on the charts of all runs on it.
+
+    They get the length of the run: at its first evaluation, whenever it has doubled, and at its end. folder: of the
+    text. bits_per_byte: by the name of the baseline.
+    """
+
+    def __init__(self, folder: Path, bits_per_byte: Mapping[str, float]) -> None:
+        self._folder = folder
+        self._bits_per_byte = bits_per_byte
+        self._length = self._last = 0
+
+    def log(self, step: int, split: str, values: Mapping[str, float], time: Mapping[str, float]) -> None:
+        if split == "val":
+            self._last = step
+            if step >= 2 * self._length:
+                self._extend()
+
+    def close(self) -> None:
+        if self._last > self._length:
+            self._extend()
+
+    def _extend(self) -> None:
+        self._length = self._last
+        for name, value in self._bits_per_byte.items():
+            line = self._folder / f"{name} {value:.3f}"
+            files.make_dirs(line)
+            written = max((path.name for path in line.iterdir()), default="")
+            for end in (0, self._last):
+                if (name := f"events.out.tfevents.{end:010d}.baseline") > written:
+                    files.replace(line / name, _point(end, value))
+
+
+def _point(step: int, value: float) -> bytes:
+    """Return the bytes of an event file with one point."""
+    values = [{"tag": BASELINE_TAG, "simple_value": value}]
+    return encode_event(file_version="brain.Event:2") + encode_event(step=step, summary={"value": values})

@@ -11,6 +11,7 @@ disk at every instant.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -20,8 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 from gptlite.errors import Damaged, RunError, StorageError
 from gptlite.formatting import Say
 from gptlite.storage import files
-from gptlite.storage.sealed import MANIFEST, SealedFolder, write_folder
-from gptlite.storage.sealed_json import read_sealed, write_sealed
+from gptlite.storage.sealed import MANIFEST, SealedFolder, read_sealed, write_folder, write_sealed
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -87,20 +87,16 @@ def save_checkpoint(
     if not replace:
         with contextlib.suppress(Damaged):
             return open_step(path).verified()
+    from safetensors.torch import save
+
     files.create_dir(folder)
+    saved = (  # one at a time; transformers requires the format
+        (name, save({key: named[key].detach().cpu().contiguous() for key in sorted(named)}, {"format": "pt"}))
+        for name, named in sorted(tensors.items())
+    )
     fields = {"step": step, "score": score}
-    return Checkpoint(path, fields, write_folder(path, fields, _contents(contents, tensors)), ADVICE)
-
-
-def _contents(
-    contents: Mapping[str, bytes], tensors: Mapping[str, Mapping[str, Tensor]]
-) -> Iterator[tuple[str, bytes]]:
-    yield from sorted(contents.items())
-    for name, named in sorted(tensors.items()):
-        from safetensors.torch import save
-
-        # transformers requires this entry.
-        yield name, save({key: named[key].detach().cpu().contiguous() for key in sorted(named)}, {"format": "pt"})
+    written = write_folder(path, fields, itertools.chain(sorted(contents.items()), saved))
+    return Checkpoint(path, fields, written, ADVICE)
 
 
 def open_step(path: Path) -> Checkpoint:

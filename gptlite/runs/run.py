@@ -23,7 +23,7 @@ from typing import Any
 from gptlite.errors import Damaged, Diverged, RunError
 from gptlite.runs.checkpoint import read_pointer
 from gptlite.storage import files, locks
-from gptlite.storage.sealed_json import read_sealed, write_sealed
+from gptlite.storage.sealed import read_sealed, write_sealed
 
 CONFIG = "config.yaml"
 INFO = "run.json"  # written before config.yaml
@@ -81,7 +81,11 @@ class Run:
         Raise RunError, with the runs that exist, when there is none.
         """
         if name_or_path == "latest":
-            return cls.newest(root, unfinished=unfinished)
+            runs = [run for run in cls.all(root) if not (unfinished and run.finished)]
+            if not runs:
+                kind = "unfinished run" if unfinished else "run"
+                raise RunError(f"there is no {kind} in this folder. Train one, or name a run.", str(root))
+            return runs[-1]
         with files.storage_errors(root / name_or_path, "read"):
             paths = [path for path in (root / name_or_path, Path(name_or_path)) if name_or_path and path.exists()]
             for path in paths:
@@ -104,15 +108,6 @@ class Run:
             paths = [path.parent for path in root.glob(f"*/{CONFIG}")]
         runs = [cls(path) for path in paths if files.TEMP_MARK not in path.name]  # which are half removed
         return sorted(runs, key=lambda run: (run.started_at, run.name))
-
-    @classmethod
-    def newest(cls, root: Path, *, unfinished: bool = False) -> Run:
-        """Return the run that started last. Raise RunError when there is none."""
-        runs = [run for run in cls.all(root) if not (unfinished and run.finished)]
-        if not runs:
-            kind = "unfinished run" if unfinished else "run"
-            raise RunError(f"there is no {kind} in this folder. Train one, or name a run.", str(root))
-        return runs[-1]
 
     @property
     def name(self) -> str:

@@ -14,10 +14,10 @@ from gptlite.compute.choice import GIVEN
 from gptlite.config.yaml import DEFAULT_BPE_VOCAB_SIZE, DEFAULT_MAX_STEPS, Value, YamlError, saved_values
 from gptlite.errors import RunError, UserError
 from gptlite.formatting import counted
-from gptlite.loggers.log_files import parse_line
+from gptlite.loggers.metrics import parse_line
 from gptlite.runs.run import CONFIG, Run
 from gptlite.storage import files
-from gptlite.storage.sealed_json import read_sealed
+from gptlite.storage.sealed import read_sealed
 
 State = Literal["running", "finished", "stopped", "diverged"]
 

@@ -60,11 +60,6 @@ def syscall(call: Callable[..., T], *args: Any) -> T:
     return call(*args)
 
 
-def _clean_up(call: Callable[..., None], *args: Any) -> None:
-    with contextlib.suppress(OSError):  # an earlier error is being reported
-        syscall(call, *args)
-
-
 @contextlib.contextmanager
 def storage_errors(path: Path, action: str) -> Iterator[None]:
     """Turn an OSError raised inside into a StorageError that says on which path which action (a verb) failed."""
@@ -130,7 +125,8 @@ class OutFile(contextlib.AbstractContextManager["OutFile"]):
                 while left:
                     left = left[syscall(os.write, self._fd, left[:_PIECE]) :]
             except OSError:
-                _clean_up(os.ftruncate, self._fd, before)
+                with contextlib.suppress(OSError):  # the first error is reported
+                    syscall(os.ftruncate, self._fd, before)
                 os.lseek(self._fd, 0, os.SEEK_END)
                 raise
 
@@ -169,38 +165,30 @@ def _fsync(fd: int) -> None:
 def write_new(path: Path, data: Data | Iterable[Data]) -> tuple[int, str]:
     """Create `path` with this content, durably. Return its size in bytes and its sha256.
 
-    Raise StorageError when the name is taken. After any other failure the name is free again.
+    Raise StorageError when the name is taken.
     """
     pieces = (data,) if isinstance(data, bytes | bytearray | memoryview) else data
     size, digest = 0, hashlib.sha256()
     with OutFile.create(path) as file:
-        try:
-            for piece in pieces:
-                digest.update(piece)
-                file.write(piece)
-                size += memoryview(piece).nbytes
-            file.sync()
-        except BaseException:
-            _clean_up(os.unlink, path)
-            raise
+        for piece in pieces:
+            digest.update(piece)
+            file.write(piece)
+            size += memoryview(piece).nbytes
+        file.sync()
     return size, digest.hexdigest()
 
 
 def replace(path: Path, data: Data | Iterable[Data]) -> None:
     """Replace the content of `path` atomically and durably: readers and power cuts leave the old or the new."""
-    temp = temp_name(path)
-    write_new(temp, data)
-    move(temp, path)
+    with removed_on_error(temp_name(path)) as temp:
+        write_new(temp, data)
+        move(temp, path)
 
 
 def move(temp: Path, path: Path) -> None:
-    """Rename a synced file durably. A file of that name is replaced; if that fails, `temp` is removed."""
+    """Rename a synced file durably. A file of that name is replaced."""
     with storage_errors(path, "replace"):
-        try:
-            syscall(os.replace, temp, path)
-        except OSError:
-            _clean_up(os.unlink, temp)
-            raise
+        syscall(os.replace, temp, path)
     sync_dir(path.parent)
 
 
@@ -273,6 +261,17 @@ def _remove(path: Path) -> None:
     for entry in sorted(path.iterdir()):
         _remove(entry)
     return syscall(os.rmdir, path)
+
+
+@contextlib.contextmanager
+def removed_on_error(path: Path, kind: type[BaseException] = BaseException) -> Iterator[Path]:
+    """Remove a file or folder that is unfinished when an error of this kind is raised inside."""
+    try:
+        yield path
+    except kind:
+        with contextlib.suppress(StorageError):  # the first error is reported
+            remove_tree(path)
+        raise
 
 
 def remove_leftovers(folder: Path) -> list[Path]:

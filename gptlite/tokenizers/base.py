@@ -19,7 +19,7 @@ from gptlite.download import download
 from gptlite.errors import Problem, StorageError, located
 from gptlite.formatting import Say, say_nothing
 from gptlite.storage import files
-from gptlite.storage.sealed_json import read_sealed
+from gptlite.storage.sealed import read_sealed
 from gptlite.tokenizers.bpe import PATTERNS, BpeTokenizer, train_bpe
 from gptlite.tokenizers.char import CharTokenizer
 from gptlite.tokenizers.folder import END_OF_TEXT, META_FILE, not_a_tokenizer

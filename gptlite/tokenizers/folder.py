@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gptlite.errors import Damaged, DataError
-from gptlite.storage.sealed_json import dump_sealed, seal
+from gptlite.storage.sealed import dump_sealed, seal
 
 Ids: TypeAlias = npt.NDArray[np.unsignedinteger[Any]]
 

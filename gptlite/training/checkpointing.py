@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -13,10 +12,11 @@ from torch import Tensor
 from gptlite.errors import Damaged, RunError
 from gptlite.inference.language_model import LanguageModel
 from gptlite.inference.score import Score
-from gptlite.loggers.log_files import LogEnd
+from gptlite.loggers.metrics import LogEnd
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import from_gpt2, generation_config, hf_config, to_gpt2
 from gptlite.runs.checkpoint import Checkpoint
+from gptlite.storage.sealed import dump_json
 from gptlite.training.optim.build import Optimizers, load_named_state, named_state
 
 RECENT = 10  # updates that `update_seconds` is averaged over
@@ -103,10 +103,6 @@ class TrainState:
         return self.best_step == self.step
 
 
-def as_json(values: Mapping[str, Any]) -> bytes:
-    return (json.dumps(values, indent=2, sort_keys=True) + "\n").encode()
-
-
 def checkpoint_files(
     model: LanguageModel, deciding: Mapping[str, Any], state: TrainState, logs: Mapping[str, LogEnd]
 ) -> dict[str, bytes]:
@@ -124,9 +120,9 @@ def checkpoint_files(
     }
     return {
         **tokenizer.files(),
-        "config.json": as_json({**config, "gptlite": info.to_json()}),
-        "generation_config.json": as_json(generation),
-        "state.json": as_json(record),
+        "config.json": dump_json({**config, "gptlite": info.to_json()}),
+        "generation_config.json": dump_json(generation),
+        "state.json": dump_json(record),
     }
 
 

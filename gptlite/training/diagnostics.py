@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils import get_total_norm
@@ -14,7 +14,7 @@ from gptlite.config.schema import RunConfig
 from gptlite.data.dataset.tokens import Tokens
 from gptlite.inference.inspect import Floats, attention_steps
 from gptlite.inference.language_model import LanguageModel
-from gptlite.loggers.media import Image, attention_image
+from gptlite.loggers.metrics import Image
 from gptlite.model.gpt import GPT
 from gptlite.training.optim.build import Optimizers
 from gptlite.training.trainer import Trainer
@@ -52,17 +52,6 @@ def spacing(parameter: Tensor) -> int:
     return step
 
 
-@dataclass(frozen=True)
-class Diagnostics:
-    """The measurements of one update besides its loss."""
-
-    update_ratio: UpdateRatio | None = None
-    layers: bool = False  # norms of the gradient by layer
-
-
-NO_DIAGNOSTICS = Diagnostics()
-
-
 def layer_grad_norms(model: GPT) -> dict[str, float]:
     """Return the norm of the gradient of each layer, by metric name; the squares add up to that of the whole gradient.
 
@@ -88,6 +77,10 @@ def learning_rates(optimizers: Optimizers) -> dict[str, float]:
 
 VALIDATION_TOKENS = 32
 MAX_TOKENS = 128  # with more, one attention weight is less than a pixel
+TILE = 192  # pixels: the approximate side of one head's square
+GAP, GREY = 4, 128  # between the squares
+# Colours of the weights 0, 1/4 and 1: white, blue, nearly black. Linear in the root, or small weights would be white.
+RAMP = np.array([[255, 255, 255], [74, 144, 200], [8, 24, 56]])
 
 
 def measure_attention(trainer: Trainer) -> tuple[dict[str, float], dict[str, Image]]:
@@ -120,3 +113,20 @@ def fixed_text(model: LanguageModel, cfg: RunConfig, validation: Tokens) -> list
     if len(ids) < 2:
         ids = validation.read(0, min(VALIDATION_TOKENS, validation.n_tokens)).tolist()
     return ids[: min(MAX_TOKENS, cfg.model.block_size)]
+
+
+def attention_image(weights: Floats) -> Image:
+    """Draw the attention weights (nh, T, T) of a layer: a square for each head, row by row."""
+    columns, scale = math.ceil(math.sqrt(len(weights))), max(1, TILE // weights.shape[-1])
+    enlarged = [colour(of_head).repeat(scale, axis=0).repeat(scale, axis=1) for of_head in weights]
+    tiles = [np.pad(tile, ((0, GAP), (0, GAP), (0, 0)), constant_values=GREY) for tile in enlarged]
+    tiles += [np.full_like(tiles[0], GREY)] * (-len(tiles) % columns)
+    rows = [np.hstack(tiles[start : start + columns]) for start in range(0, len(tiles), columns)]
+    return np.vstack(rows)[:-GAP, :-GAP]
+
+
+def colour(weights: Floats) -> Image:
+    """Map weights (T, T) from 0 to 1 to colours (T, T, 3)."""
+    stops = np.linspace(0, 1, len(RAMP))
+    channels = [np.interp(np.sqrt(weights), stops, channel) for channel in RAMP.T]
+    return np.stack(channels, axis=-1).round().astype(np.uint8)

@@ -22,10 +22,10 @@ from gptlite.data.preparing.prepare import prepare
 from gptlite.data.sources.sources import absolute_spec
 from gptlite.errors import DataError, RunError, UserError
 from gptlite.formatting import Say, say_nothing
-from gptlite.runs.find_text import check_given, find_text, with_tokenizer
+from gptlite.loggers.metrics import Listener
+from gptlite.runs.find import check_given, find_text, with_tokenizer
 from gptlite.runs.run import CONFIG, TOKENIZER, TOKENIZER_FROM, Run, runs_folder
 from gptlite.tokenizers.base import fingerprint_inputs
-from gptlite.training.listener import Listener, SilentListener
 from gptlite.training.reconcile import facts_of_process, reconcile, saved_config
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def open_session(request: Request, listener: Listener | None = None) -> Iterator
 
     ConfigError where the config asked for contradicts that of the run that is continued.
     """
-    listener, run = listener or SilentListener(), request.run
+    listener, run = listener or Listener(), request.run
     try:
         if run is None:
             cfg, prepared, facts = prepare_new(request, listener)
@@ -102,7 +102,7 @@ def open_session(request: Request, listener: Listener | None = None) -> Iterator
 def dry_run(request: Request, listener: Listener | None = None) -> DryRun:
     """Say what a new run would do and need; refuse what it would refuse. The text is prepared, no run created."""
     assert request.cfg is not None
-    cfg, prepared, _ = prepare_new(request, listener or SilentListener())
+    cfg, prepared, _ = prepare_new(request, listener or Listener())
     from gptlite.training.dry_run import time_run
 
     return time_run(cfg, prepared)
@@ -167,7 +167,7 @@ def find_inputs(run: Run, request: Request, listener: Listener) -> tuple[RunConf
 
 def check_processes(cfg: RunConfig, data_fingerprint: str, run: str) -> None:
     """ConfigError in all processes unless all were started alike. run: new or continued."""
-    from gptlite.compute.rendezvous import check_same  # imports torch
+    from gptlite.compute.distributed import check_same  # imports torch
 
     check_same(facts_of_process(cfg, run=run, text=data_fingerprint[:12]))
 

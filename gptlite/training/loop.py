@@ -6,15 +6,13 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from gptlite.config.schema import RunConfig
 from gptlite.config.training import TrainSection
 from gptlite.errors import Diverged
-from gptlite.loggers.metrics import MetricLog
+from gptlite.loggers.metrics import Listener, MetricLog
 from gptlite.planning.epochs import EVALUATIONS, updates_per_evaluation
 from gptlite.runs.run import Run
 from gptlite.training.checkpointing import TrainState
-from gptlite.training.diagnostics import Diagnostics, UpdateRatio, measure_attention
-from gptlite.training.listener import Listener
+from gptlite.training.diagnostics import UpdateRatio, measure_attention
 from gptlite.training.signals import STOP, Signals
 from gptlite.training.step import diverged, lr_at, train_step
 from gptlite.training.throughput import Throughput
@@ -40,8 +38,9 @@ def run_updates(
     while not done:
         started_at = signals.now()
         eval_follows = evaluations.follow(state)
-        diagnostics = diagnostics_for(state.step + 1, cfg, update_ratio)
-        stats = train_step(trainer, state.step, elapsed_fraction(state, cfg.train), diagnostics)
+        log_follows = is_due(state.step + 1, cfg.log.every, state.step + 1 == cfg.train.updates)
+        measured = update_ratio if log_follows else None
+        stats = train_step(trainer, state.step, elapsed_fraction(state, cfg.train), measured)
         update_seconds += signals.now() - started_at
         state = state.after_update(stats.loss, trainer.tokens_per_update, clock())
         listener.progress(state.step, stats.loss)
@@ -191,12 +190,6 @@ class Evaluations:
 
     def _part_of(self, state: TrainState) -> int:
         return int(EVALUATIONS * (elapsed_fraction(state, self._train_cfg) or 0.0))
-
-
-def diagnostics_for(step: int, cfg: RunConfig, update_ratio: UpdateRatio) -> Diagnostics:
-    """Choose what to measure in the update that ends at `step`."""
-    log_due = is_due(step, cfg.log.every, step == cfg.train.updates)
-    return Diagnostics(update_ratio if log_due else None, log_due and cfg.log.grad_norms)
 
 
 def clock_for(trainer: Trainer, so_far: float, now: Callable[[], float]) -> Callable[[], float]:

@@ -1,7 +1,8 @@
-"""A session of a run: build what it trains with, create or restore the run, train to the end."""
+"""A session of a run: build what it trains with, create or restore the run, open its log, train to the end."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -10,27 +11,31 @@ from pathlib import Path
 from typing import Any
 
 from gptlite.compute.device import memory_of, resident_bytes, settings
+from gptlite.compute.distributed import check_same
 from gptlite.compute.processes import world_size
-from gptlite.compute.rendezvous import check_same
 from gptlite.config.loading import dump_config
 from gptlite.config.schema import RunConfig
+from gptlite.config.yaml import Value
+from gptlite.data.dataset.manifest import Manifest
 from gptlite.data.dataset.prepared import Prepared
 from gptlite.errors import ConfigError, RunError, UserError
 from gptlite.formatting import counted
-from gptlite.loggers.metrics import MetricLog
+from gptlite.loggers.metrics import Listener, MetricLog
+from gptlite.loggers.tensorboard import BASELINES, BaselineSink, TensorBoardSink
 from gptlite.planning.auto import Setup
 from gptlite.planning.plan import plan_run
 from gptlite.runs.find import find_valid, none_left
 from gptlite.runs.run import Run
 from gptlite.training.checkpointing import Restored, TrainState, restore
 from gptlite.training.dry_run import expected_evaluation_updates
-from gptlite.training.listener import Listener
-from gptlite.training.logging_setup import open_log
 from gptlite.training.loop import is_done, run_updates, save_initial
 from gptlite.training.run_info import run_info, run_info_resumed
 from gptlite.training.signals import Signals
 from gptlite.training.throughput import warn_of_emulation
 from gptlite.training.trainer import Trainer, begin, build, memory_errors, resolve_here
+
+MAX_NAME = 60  # characters of a text's name
+NO_HPARAMS = ("train.micro_batch_size",)  # does not change what is learned
 
 
 @dataclass(frozen=True)
@@ -169,3 +174,47 @@ def check_length(
         )
     if is_done(state, train) and not state.evaluation_due:
         listener.say(f"{run.name} is finished after {state.step} updates. To train on, raise train.{length}.")
+
+
+def open_log(cfg: RunConfig, manifest: Manifest, run: Run, restored: Restored | None, listener: Listener) -> MetricLog:
+    """Open the log with its sinks: files, the listener's and TensorBoard. restored: of a resumed run."""
+    state = TrainState() if restored is None else restored.state
+    resume_step, ends = (-1, {}) if restored is None else (state.step, restored.logs)
+    minutes = cfg.train.max_minutes
+    total, start = (cfg.train.updates or 0, state.step) if minutes is None else (60 * minutes, state.elapsed)
+    extras = [*listener.begin(total, start, in_seconds=minutes is not None)]
+    if cfg.log.tensorboard:
+        resumed: dict[str, Any] = {"resume_step": resume_step, "best_bits_per_byte": state.best_bits_per_byte}
+        if restored is not None:
+            resumed |= {"resume_tokens": state.tokens, "resume_seconds": state.elapsed}
+        hparams = settings_of(cfg, manifest)
+        baselines = run.path.parent / BASELINES / name_of_text(manifest)
+        extras.append(TensorBoardSink(run.path / "tb", config=dump_config(cfg), hparams=hparams, **resumed))
+        extras.append(BaselineSink(baselines, baselines_of(manifest)))
+    return MetricLog.open(run.path, resume_step=resume_step, ends=ends, extras=extras, say=listener.say)
+
+
+def name_of_text(manifest: Manifest) -> str:
+    """Name the text, the same for all tokenizers: its sources, and a few digits of their hash and the split."""
+    named = ", ".join(source.name for source in manifest.sources).replace("/", "_")[:MAX_NAME]
+    content = [manifest.val.bytes, *(source.sha256 for source in manifest.sources)]
+    return f"{named}-{hashlib.sha256(repr(content).encode()).hexdigest()[:6]}"
+
+
+def settings_of(cfg: RunConfig, manifest: Manifest) -> dict[str, Value]:
+    """Return the hyperparameters that TensorBoard compares: tokenizer, model, training, text and seed."""
+    values = cfg.model_dump()
+    settings: dict[str, Value] = {"tokenizer.kind": cfg.tokenizer.kind, "vocab_size": manifest.tokenizer.vocab_size}
+    for section in ("model", "train"):
+        settings |= {f"{section}.{key}": value for key, value in values[section].items()}
+    sources = " ".join(Path(spec).name for spec in cfg.data.sources)
+    text: dict[str, Value] = {"data.source": sources, "data.order": cfg.data.order, "run.seed": cfg.run.seed}
+    return {key: value for key, value in (settings | text).items() if key not in NO_HPARAMS}
+
+
+def baselines_of(manifest: Manifest) -> dict[str, float]:
+    """Return the bits per byte of each baseline, by name; compressors only on texts that are long enough for them."""
+    lines = manifest.baselines
+    compressors = {"gzip": lines.gzip, "xz": lines.xz, "PPMd": lines.ppmd} if manifest.compressors_meaningful else {}
+    found = {"unigram": lines.unigram, "bigram": lines.bigram, **compressors}
+    return {name: bits for name, bits in found.items() if bits is not None}

@@ -30,12 +30,12 @@ class Signals:
     send both to each. A signal that the parent process ignores (`nohup`, `&` in a script) stays ignored.
 
     where: `run small`, for messages. handle: what to resume, for Interrupted. tell: shows a line; called inside the
-    signal handler. answer: that line.
+    signal handler.
     """
 
-    def __init__(self, where: str, handle: str | None, tell: Say, answer: str = "stopping after this update") -> None:
+    def __init__(self, where: str, handle: str | None, tell: Say) -> None:
         self.received, self.save_wanted, self.paused = 0, False, 0.0  # seconds
-        self._where, self._handle, self._tell, self._answer = where, handle, tell, answer
+        self._where, self._handle, self._tell = where, handle, tell
 
     def now(self) -> float:
         """Return the seconds since some moment, without those in which the process was stopped by SIGTSTP."""
@@ -53,7 +53,7 @@ class Signals:
         if not self.received:
             self.received = signum
             again = " (press Ctrl-C again to stop at once)" if signum == signal.SIGINT else ""
-            self._tell(f"{self._answer}{again}")
+            self._tell(f"stopping after this update{again}")
 
     def _on_second(self, signum: int, frame: FrameType | None) -> None:
         signal.signal(signum, signal.SIG_DFL)  # a third one ends the process

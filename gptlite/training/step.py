@@ -19,7 +19,7 @@ from gptlite.model.dropout import DropoutMasks
 from gptlite.model.gpt import nll_sum
 from gptlite.model.sampled_softmax import VocabSample, sampled_nll_sum
 from gptlite.seeds import mix, mix_arrays
-from gptlite.training.diagnostics import NO_DIAGNOSTICS, Diagnostics, layer_grad_norms, learning_rates
+from gptlite.training.diagnostics import UpdateRatio, layer_grad_norms, learning_rates
 from gptlite.training.ngram_teacher import NgramTeacher
 from gptlite.training.optim.build import set_lr
 from gptlite.training.trainer import Trainer
@@ -148,13 +148,14 @@ def accumulate_gradients(trainer: Trainer, step: int, replaced_fraction: float =
 
 
 def train_step(
-    trainer: Trainer, step: int, elapsed_fraction: float | None = None, diagnostics: Diagnostics = NO_DIAGNOSTICS
+    trainer: Trainer, step: int, elapsed_fraction: float | None = None, update_ratio: UpdateRatio | None = None
 ) -> StepStats:
     """Make update `step` (the first is 0) in place.
 
     Diverged, before anything changes, if the loss or the gradient is not finite.
 
-    elapsed_fraction: under max_minutes, how much of the time has passed.
+    elapsed_fraction: under max_minutes, how much of the time has passed. update_ratio: of an update that is logged,
+    with what else takes long to measure.
     """
     cfg, model, optimizers, dist = trainer.cfg, trainer.model, trainer.optimizers, trainer.dist
     lr = lr_at(step, cfg.train, elapsed_fraction)
@@ -162,7 +163,7 @@ def train_step(
     loss = dist.sum(accumulate_gradients(trainer, step, replaced_fraction))
     dist.sum_gradients(model.parameters())
     more = {"scheduled_sampling": replaced_fraction} if cfg.train.scheduled_sampling > 0.0 else {}
-    if diagnostics.layers:
+    if update_ratio is not None and cfg.log.grad_norms:
         more |= layer_grad_norms(model)
     limit = math.inf if cfg.train.grad_clip is None else cfg.train.grad_clip
     grad_norm = torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
@@ -171,14 +172,13 @@ def train_step(
         what = f"the loss is {stats.loss:.4g} and the norm of the gradient {stats.grad_norm:.4g}"
         raise diverged(step + 1, what, lr if step else None, cfg.train)
     set_lr(optimizers, lr)
-    ratio = diagnostics.update_ratio
-    before = None if ratio is None else ratio.numbers()
+    before = None if update_ratio is None else update_ratio.numbers()
     for optimizer in optimizers:
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-    if ratio is None or before is None:
+    if update_ratio is None or before is None:
         return stats
-    return replace(stats, more={**more, **learning_rates(optimizers), "update_ratio": ratio.ratio(before)})
+    return replace(stats, more={**more, **learning_rates(optimizers), "update_ratio": update_ratio.ratio(before)})
 
 
 def diverged(step: int, what: str, lr: float | None, train: TrainSection) -> Diverged:

@@ -16,9 +16,8 @@ from pydantic import TypeAdapter
 
 from gptlite.compute.choice import Choice
 from gptlite.compute.device import Compute, Hardware, computes_in_bf16, peak_bytes, processor, settings
-from gptlite.compute.distributed import Dist
+from gptlite.compute.distributed import Dist, gather
 from gptlite.compute.processes import read_number, world_size
-from gptlite.compute.rendezvous import gather
 from gptlite.config.schema import ModelSection, RunSection
 from gptlite.errors import StorageError
 from gptlite.model.gpt import GPT, nll_sum

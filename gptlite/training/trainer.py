@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 
 from gptlite.compute.device import Compute, Hardware
-from gptlite.compute.distributed import Dist
+from gptlite.compute.distributed import Dist, check_same
 from gptlite.compute.processes import local_rank, world_size
-from gptlite.compute.rendezvous import check_same
 from gptlite.config.sampling import SampleSection
 from gptlite.config.schema import RunConfig
 from gptlite.data.dataset.batches import Batches
@@ -26,7 +25,7 @@ from gptlite.errors import ConfigError, located
 from gptlite.formatting import Say
 from gptlite.inference.language_model import LanguageModel, ModelInfo
 from gptlite.inference.score import Score
-from gptlite.loggers.log_files import LogEnd
+from gptlite.loggers.metrics import LogEnd
 from gptlite.model.gpt import GPT
 from gptlite.model.sampled_softmax import VocabSampler
 from gptlite.planning.auto import Setup, resolve

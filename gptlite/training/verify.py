@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gptlite.errors import DataError, UserError
-from gptlite.loggers.log_files import LogEnd, starts_with
+from gptlite.loggers.metrics import LogEnd, starts_with
 from gptlite.runs.checkpoint import Checkpoint, open_step, step_folders
-from gptlite.runs.find_text import find_text
+from gptlite.runs.find import find_text
 from gptlite.runs.run import CONFIG, INFO, Run
-from gptlite.storage.sealed import MANIFEST
-from gptlite.storage.sealed_json import read_sealed
+from gptlite.storage.sealed import MANIFEST, read_sealed
 from gptlite.training.reconcile import saved_config
 
 

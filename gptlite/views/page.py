@@ -39,6 +39,15 @@ def page(
     return made.encode("utf-8", "backslashreplace").decode()  # file names need not be UTF-8
 
 
+def writer_page(name: str, about: str, n_parameters: int, data: Mapping[str, Any]) -> str:
+    """Return the page that holds a model and writes with it.
+
+    data: the model and its tokenizer as plain data, and the beginning of the first text.
+    """
+    title = html.escape(name)
+    return page("writer", title, about, {"name": title, "parameters": f"{n_parameters:,}"}, data)
+
+
 def script_safe(data: Mapping[str, Any]) -> str:
     """Write JSON that is safe inside a script element, in ASCII.
 

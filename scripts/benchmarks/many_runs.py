@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gptlite.config.loading import dump_config
 from gptlite.config.schema import RunConfig
-from gptlite.storage.sealed_json import write_sealed
+from gptlite.storage.sealed import write_sealed
 
 STEPS = 5000  # with a log line every ten and an evaluation every 250
 STARTED_AT = datetime(2026, 1, 1, tzinfo=UTC)

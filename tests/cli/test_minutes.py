@@ -203,3 +203,13 @@ def test_a_length_that_set_gives_is_kept_beside_minutes(gptlite):
     result = gptlite("train", *QUICK, "--set", "train.max_minutes=0.01", "--name", "shorter")
     assert result.code == 0, result.err
     assert saved("shorter")["train.max_minutes"] == 0.01
+
+
+def test_the_advice_to_train_on_after_a_short_text_ended_the_training_is_taken(gptlite):
+    Path("short.txt").write_text(Path("story.txt").read_text()[:1000])
+    asked = ["train", "--data", "short.txt", "--minutes", "0.1"]
+    ended = gptlite(*asked, "--name", "ended")
+    assert saved("ended")["train.max_minutes"] < 0.1
+    advised = re.search(r"--set (\S+) to train on", ended.err)[1]
+    assert gptlite(*asked, "--set", advised, "--name", "longer").code == 0
+    assert saved("longer")["train.max_minutes"] == 0.1

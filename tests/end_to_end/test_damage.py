@@ -17,16 +17,15 @@ import training_runs as launch
 from safetensors.torch import load, save
 from training_runs import Crash, assert_same_end, crash_at, final, numbers, start
 
-from gptlite.compute import rendezvous
+from gptlite.compute import distributed
 from gptlite.config.schema import RunConfig
 from gptlite.errors import ConfigError, Diverged, RunError, StorageError, UserError
 from gptlite.loggers import metrics
+from gptlite.loggers.metrics import Listener
 from gptlite.runs.checkpoint import valid_checkpoints
 from gptlite.runs.run import Run
-from gptlite.storage.sealed import FileRecord, write_manifest
-from gptlite.storage.sealed_json import read_sealed
+from gptlite.storage.sealed import FileRecord, read_sealed, write_manifest
 from gptlite.training import loop, run_info, verify
-from gptlite.training.listener import SilentListener
 from gptlite.training.verify import check_run
 
 DECIDING = ["config.yaml", "run.json"]
@@ -35,7 +34,7 @@ LOGS = ["metrics.jsonl", "samples.jsonl"]
 TENSORS = ["model.safetensors", "optimizer.safetensors"]
 
 
-class Listener(SilentListener):
+class Lines(Listener):
     def __init__(self) -> None:
         self.lines: list[str] = []
 
@@ -156,7 +155,7 @@ def test_a_checkpoint_that_is_not_finite_is_passed_over_for_the_one_before(tiny,
     (newest.path / "MANIFEST.json").unlink()
     record = FileRecord(len(data), hashlib.sha256(data).hexdigest())
     write_manifest(newest.path, newest.fields, {**newest.files, "optimizer.safetensors": record})
-    listener = Listener()
+    listener = Lines()
     launch.resume(cut, listener=listener)
     warning = f"using step {step_before}, since 1 checkpoint cannot be read: {newest.path}: {name} has values"
     assert any(warning in line for line in listener.lines)
@@ -195,7 +194,7 @@ def test_a_damaged_log_is_a_warning_and_training_goes_on_with_what_is_whole(cut,
     else:
         changed = re.sub(rb'"step": \d', b'"step": 1', lines[1]) if damage == "digit flipped" else lines[1][:-5]
         path.write_bytes(b"".join([lines[0], changed, *lines[2:]]))
-    listener = Listener()
+    listener = Lines()
     launch.resume(cut, listener=listener)
     assert f"warning: {path} changed after it was written, or lacks lines; what is whole is kept" in listener.lines
     assert json.loads(path.read_text().splitlines()[-1])["step"] == 12
@@ -204,7 +203,7 @@ def test_a_damaged_log_is_a_warning_and_training_goes_on_with_what_is_whole(cut,
 
 
 def test_lines_after_the_checkpoint_are_no_damage(cut, whole):
-    listener = Listener()
+    listener = Lines()
     assert numbers(cut)[-1]["step"] == 9  # one after the checkpoint
     launch.resume(cut, listener=listener)
     assert not [line for line in listener.lines if "warning" in line]
@@ -270,7 +269,7 @@ def test_a_run_whose_folder_is_moved_away_says_so_and_announces_no_checkpoint(ti
 
 def test_another_torch_processor_or_number_of_threads_is_one_warning(tiny, cut, monkeypatch):
     monkeypatch.setattr(run_info, "processor", lambda device: "riscv64 DEFAULT")
-    listener = Listener()
+    listener = Lines()
     launch.resume(cut, tiny.with_values({"run.threads": 2}), listener=listener)
     (warning,) = [line for line in listener.lines if "resumed with" in line]
     assert re.fullmatch(
@@ -284,14 +283,14 @@ def test_another_torch_processor_or_number_of_threads_is_one_warning(tiny, cut, 
 def test_processes_that_found_different_checkpoints_stop_before_the_first_update(cut, monkeypatch):
     with monkeypatch.context() as patch:
         crash_at(patch, 8)
-        patch.setattr(rendezvous, "gather", lambda text: said.append(text) or [text])
+        patch.setattr(distributed, "gather", lambda text: said.append(text) or [text])
         said: list[str] = []
         with pytest.raises(Crash):
             launch.resume(cut)
     (own,) = [text for text in said if "checkpoint" in text]
     assert re.fullmatch(r'\{"the newest checkpoint": "step 8 \(\w{12}\)"\}', own)
     others = own.replace("step 8", "step 4")
-    monkeypatch.setattr(rendezvous, "gather", lambda text: [others if "checkpoint" in text else text, text])
+    monkeypatch.setattr(distributed, "gather", lambda text: [others if "checkpoint" in text else text, text])
     refused(
         cut, r"the newest checkpoint is step 4 \(\w{12}\) in process 0 and step 8 \(\w{12}\) in process 1", ConfigError
     )

@@ -26,9 +26,9 @@ from gptlite.config.loading import load_config
 from gptlite.config.schema import RunConfig
 from gptlite.data.dataset.prepared import Prepared
 from gptlite.errors import ConfigError, Diverged, Interrupted, RunError
+from gptlite.loggers.metrics import Listener
 from gptlite.runs.run import Run
 from gptlite.training import loop
-from gptlite.training.listener import SilentListener
 from gptlite.training.reconcile import reconcile
 
 HARD = {
@@ -79,7 +79,7 @@ def test_the_final_state_depends_on_the_seed(tiny, tmp_path, whole):
         assert_same_end(whole, other)
 
 
-class Listener(SilentListener):
+class Lines(Listener):
     """Hears what is said while a signal is handled."""
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class Listener(SilentListener):
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_after_the_update_and_says_how_to_go_on(tiny, tmp_path, monkeypatch, whole, signum):
-    listener = Listener()
+    listener = Lines()
     with monkeypatch.context() as patch:
         signal_in(patch, 6, signum)
         with pytest.raises(

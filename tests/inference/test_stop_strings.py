@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gptlite.inference.stop_strings import TextStream, decode_until_stop
+from gptlite.inference.generate import TextStream
 from gptlite.tokenizers.bpe import train_bpe
 from gptlite.tokenizers.char import CharTokenizer
 
@@ -57,4 +57,3 @@ def test_a_stop_text_cuts_where_it_first_appears_however_the_text_is_cut_into_to
     ids = BPE.encode(text).tolist()
     first = min((at for s in stop if (at := text.find(s)) >= 0), default=len(text))
     assert "".join(streamed(ids, BPE, stop)) == text[:first]
-    assert decode_until_stop(BPE, ids, stop) == text[:first]

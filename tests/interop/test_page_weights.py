@@ -16,7 +16,7 @@ from gptlite.errors import ConfigError
 from gptlite.interop.page_weights import page_data, round_weights
 from gptlite.tokenizers.bpe import PATTERNS, train_bpe
 from gptlite.tokenizers.char import CharTokenizer
-from gptlite.views.writer import writer_page
+from gptlite.views.page import writer_page
 
 TEXT = "Der Zug fährt ab. 東京は雨です。 naïve café, x2 = 10;\n\treturn [i for i in range(100)]"
 TEXT += "  🙂\r\n\r\n'll don't\u00a0\ufeff\x85 "

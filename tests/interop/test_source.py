@@ -24,7 +24,7 @@ from gptlite.interop.source import open_source
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import from_gpt2
 from gptlite.runs.checkpoint import valid_checkpoints
-from gptlite.runs.find_text import with_tokenizer
+from gptlite.runs.find import with_tokenizer
 from gptlite.runs.run import Run
 from gptlite.tokenizers.base import load
 from gptlite.training.launch import Request, open_session

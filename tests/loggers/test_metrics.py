@@ -39,7 +39,7 @@ class Broken(Sink):
 
 
 def test_a_line_keeps_the_order_of_metrics_and_separates_those_of_the_clock(tmp_path: Path) -> None:
-    with MetricLog.open(tmp_path, resume_step=None, say=pytest.fail) as log:
+    with MetricLog.open(tmp_path, say=pytest.fail) as log:
         log.write(12, "train", {"loss": 0.1 + 0.2, "tokens": 96}, {"elapsed": 1.5, "tokens_per_second": 64.0})
         log.write(12, "val", {"loss": 2.0})
         log.log_sample(12, 'say "grüß\n"')
@@ -52,7 +52,7 @@ def test_a_line_keeps_the_order_of_metrics_and_separates_those_of_the_clock(tmp_
 
 def test_floats_read_back_exactly_and_non_finite_numbers_are_null_and_named(tmp_path: Path) -> None:
     numbers = [5e-324, 1 / 3, -0.0, 1.7976931348623157e308]
-    with MetricLog.open(tmp_path, resume_step=None, say=pytest.fail) as log:
+    with MetricLog.open(tmp_path, say=pytest.fail) as log:
         for step, number in enumerate(numbers):
             log.write(step, "train", {"loss": number})
         log.write(9, "val", {"loss": math.nan, "perplexity": math.inf, "tokens": 3}, {"elapsed": -math.inf})
@@ -65,7 +65,7 @@ def test_floats_read_back_exactly_and_non_finite_numbers_are_null_and_named(tmp_
 
 
 def test_text_that_is_not_valid_unicode_is_logged(tmp_path: Path) -> None:
-    with MetricLog.open(tmp_path, resume_step=None, say=pytest.fail) as log:
+    with MetricLog.open(tmp_path, say=pytest.fail) as log:
         log.log_sample(0, "a\udcffb\u2028c")
     assert json.loads((tmp_path / "samples.jsonl").read_bytes()) == {"step": 0, "text": "a\udcffb\u2028c"}
 
@@ -75,7 +75,7 @@ import os, signal, sys
 from pathlib import Path
 from gptlite.loggers.metrics import MetricLog, Sink
 
-log = MetricLog.open(Path(sys.argv[1]), resume_step=None, say=print)
+log = MetricLog.open(Path(sys.argv[1]), say=print)
 for step in range(1, 31):
     log.write(step, "train", {"loss": 1.0 / step})
     if step % 10 == 0:
@@ -115,11 +115,11 @@ def test_damaged_lines_are_removed_with_a_warning_and_an_incomplete_last_line_wi
 
 
 def test_a_new_log_drops_every_line_even_step_0(tmp_path: Path) -> None:
-    with MetricLog.open(tmp_path, resume_step=None, say=pytest.fail) as log:
+    with MetricLog.open(tmp_path, say=pytest.fail) as log:
         log.write(0, "val", {"loss": 5.0})
     with MetricLog.open(tmp_path, resume_step=0, say=pytest.fail):
         assert steps(tmp_path / "metrics.jsonl") == [0]
-    with MetricLog.open(tmp_path, resume_step=None, say=pytest.fail):
+    with MetricLog.open(tmp_path, say=pytest.fail):
         assert steps(tmp_path / "metrics.jsonl") == []
 
 
@@ -131,7 +131,7 @@ def test_metrics_that_cannot_be_written_end_training_with_a_storage_error(
             raise OSError(errno.ENOSPC, "")
         return call(*args)
 
-    with MetricLog.open(tmp_path, resume_step=None, say=pytest.fail) as log:
+    with MetricLog.open(tmp_path, say=pytest.fail) as log:
         log.write(1, "train", {"loss": 1.0})
         with monkeypatch.context() as patch:
             patch.setattr(files, "syscall", full)
@@ -143,7 +143,7 @@ def test_metrics_that_cannot_be_written_end_training_with_a_storage_error(
 
 def test_an_extra_sink_that_fails_is_dropped_with_one_warning(tmp_path: Path) -> None:
     broken, warnings = Broken(), list[str]()
-    with MetricLog.open(tmp_path, resume_step=None, extras=[broken], say=warnings.append) as log:
+    with MetricLog.open(tmp_path, extras=[broken], say=warnings.append) as log:
         for step in (1, 2, 3):
             log.write(step, "train", {"loss": 1.0})
     assert broken.calls == 1
@@ -153,7 +153,7 @@ def test_an_extra_sink_that_fails_is_dropped_with_one_warning(tmp_path: Path) ->
 
 def test_sync_reaches_both_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
-    with MetricLog.open(tmp_path, resume_step=None, say=pytest.fail) as log:
+    with MetricLog.open(tmp_path, say=pytest.fail) as log:
         log.write(1, "train", {"loss": 1.0})
         monkeypatch.setattr(files, "_fsync", lambda fd: synced.append(os.fstat(fd).st_ino))
         log.sync()

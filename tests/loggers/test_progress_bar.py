@@ -170,7 +170,7 @@ def test_a_closed_pipe_does_not_end_training(
     with os.fdopen(writer, "w", buffering=1, encoding="utf-8") as stream:
         stream.isatty = lambda: is_terminal  # type: ignore[method-assign]
         console = ConsoleSink(stream, total=10)
-        with MetricLog.open(tmp_path, resume_step=None, extras=[console], say=pytest.fail) as log:
+        with MetricLog.open(tmp_path, extras=[console], say=pytest.fail) as log:
             console.say("hello")
             console.progress(1, 1.0)
             log.write(1, "train", {"loss": 1.0})

@@ -19,9 +19,8 @@ from file_faults import stop_after
 from gptlite.errors import Damaged, RunError
 from gptlite.runs.checkpoint import Checkpoint, prune, save_checkpoint, valid_checkpoints
 from gptlite.runs.find import find_valid
-from gptlite.storage import files, sealed_json
-from gptlite.storage.sealed import MANIFEST, write_folder, write_manifest
-from gptlite.storage.sealed_json import FORMAT_VERSION
+from gptlite.storage import files, sealed
+from gptlite.storage.sealed import FORMAT_VERSION, MANIFEST, write_folder, write_manifest
 
 Save = Callable[..., Checkpoint]
 FILES = ["MANIFEST.json", "config.json", "model.safetensors", "optimizer.safetensors", "state.json"]
@@ -116,7 +115,7 @@ def test_another_format_version_is_an_error_and_not_skipped(save: Save, folder: 
     save(1)
     later = save(2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sealed_json, "FORMAT_VERSION", FORMAT_VERSION + 1)
+        patch.setattr(sealed, "FORMAT_VERSION", FORMAT_VERSION + 1)
         (later.path / MANIFEST).unlink()
         write_manifest(later.path, later.fields, later.files)
     with pytest.raises(RunError, match=rf"MANIFEST\.json: another version .*: its format is {FORMAT_VERSION + 1}, and"):

@@ -17,7 +17,7 @@ from gptlite.errors import StorageError
 from gptlite.runs.checkpoint import prune, save_checkpoint, valid_checkpoints, write_pointer
 from gptlite.runs.find import find_valid
 from gptlite.storage import files
-from gptlite.storage.sealed_json import read_sealed
+from gptlite.storage.sealed import read_sealed
 
 SIZE = 3000
 FILES = {"model.safetensors": b"\4" * SIZE, "optimizer.safetensors": b"o" * SIZE, "state.json": b"{}"}

@@ -13,7 +13,7 @@ from gptlite.config.loading import dump_config
 from gptlite.config.schema import RunConfig
 from gptlite.config.yaml import saved_values
 from gptlite.errors import Diverged, RunError
-from gptlite.loggers.baselines import FOLDER
+from gptlite.loggers.tensorboard import BASELINES
 from gptlite.runs.compare import (
     differences,
     find_differing_keys,
@@ -139,7 +139,7 @@ def test_a_run_with_damaged_metrics_is_listed(tmp_path, damage):
 
 
 def test_the_folder_of_baselines_is_not_reported(tmp_path: Path) -> None:
-    (tmp_path / FOLDER / "story.txt").mkdir(parents=True)
+    (tmp_path / BASELINES / "story.txt").mkdir(parents=True)
     (tmp_path / "other").mkdir()
     runs, problems = read_runs(tmp_path)
     assert runs == []

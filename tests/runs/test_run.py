@@ -95,7 +95,7 @@ def test_the_newest_run_is_the_one_that_started_last_whatever_its_file_times(tmp
     for number, name in enumerate("bac"):
         os.utime(tmp_path / name, (number, number))
     assert [run.name for run in Run.all(tmp_path)] == ["c", "a", "b"]
-    assert Run.newest(tmp_path).name == "b"
+    assert Run.open(tmp_path, "latest").name == "b"
 
 
 def test_a_run_with_a_damaged_run_json_has_the_time_of_its_folder(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_the_newest_run_is_the_one_that_started_last_even_after_the_clock_was_se
     first.write_setup({"started_at": "2099-01-01T00:00:00+00:00"}, "run: {}\n")
     assert [make(tmp_path, name).name for name in ("c", "b")] == ["c", "b"]
     assert [run.name for run in Run.all(tmp_path)] == ["a", "c", "b"]
-    assert Run.newest(tmp_path).name == "b"
+    assert Run.open(tmp_path, "latest").name == "b"
 
 
 def test_a_name_whose_start_was_killed_before_its_config_is_free(tmp_path: Path) -> None:

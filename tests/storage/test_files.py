@@ -58,7 +58,7 @@ def test_data_that_raises_half_way_leaves_no_file(tmp_path: Path) -> None:
         raise RuntimeError("source")
 
     with pytest.raises(RuntimeError, match="source"):
-        files.write_new(tmp_path / "f", pieces())
+        files.replace(tmp_path / "f", pieces())
     assert list(tmp_path.iterdir()) == []
 
 

@@ -14,8 +14,15 @@ from file_faults import stop_after
 
 from gptlite.errors import Damaged, RunError, StorageError
 from gptlite.storage import files
-from gptlite.storage.sealed import MANIFEST, SealedFolder, write_file, write_folder
-from gptlite.storage.sealed_json import FORMAT_VERSION, dump_json, dump_sealed
+from gptlite.storage.sealed import (
+    FORMAT_VERSION,
+    MANIFEST,
+    SealedFolder,
+    dump_json,
+    dump_sealed,
+    write_file,
+    write_folder,
+)
 
 ADVICE = "Make it anew."
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gptlite.config.schema import TokenizerSection
 from gptlite.errors import Damaged, DataError
-from gptlite.storage.sealed_json import read_sealed, write_sealed
+from gptlite.storage.sealed import read_sealed, write_sealed
 from gptlite.tokenizers.base import StreamDecoder, Tokenizer, build, fingerprint_inputs, label, labels, load, readable
 from gptlite.tokenizers.bpe import BpeTokenizer, train_bpe
 from gptlite.tokenizers.char import CharTokenizer

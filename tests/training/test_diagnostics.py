@@ -6,11 +6,12 @@ import math
 
 import pytest
 import torch
+from training_runs import train_new
 
 from gptlite.config.schema import ModelSection, RunConfig
 from gptlite.model.gpt import GPT
-from gptlite.training.diagnostics import MAX_NUMBERS, Diagnostics, UpdateRatio
-from gptlite.training.loop import diagnostics_for
+from gptlite.training import loop
+from gptlite.training.diagnostics import MAX_NUMBERS, UpdateRatio
 
 
 def model(**values: object) -> GPT:
@@ -41,10 +42,18 @@ def test_the_update_ratio_is_the_norm_of_the_change_over_that_of_the_parameters(
     assert update_ratio.ratio(numbers) == pytest.approx(norm(change) / norm(before), rel=tolerance)
 
 
-def test_only_updates_that_are_written_down_are_looked_at():
-    cfg = RunConfig().with_values({"log.every": 3, "train.max_steps": 10, "train.warmup_steps": 1})
-    everything = cfg.with_values({"log.grad_norms": True})
-    update_ratio = UpdateRatio(model())
-    for step, logs in ((2, 0), (3, 1), (4, 0), (10, 1), (12, 1)):
-        assert diagnostics_for(step, cfg, update_ratio) == Diagnostics(update_ratio if logs else None, layers=False)
-        assert diagnostics_for(step, everything, update_ratio).layers == logs
+def test_only_updates_that_are_written_down_are_looked_at(tiny: RunConfig, tmp_path, monkeypatch):
+    looked_at = []
+    plain = loop.train_step
+
+    def train_step(trainer, step, elapsed_fraction, update_ratio):
+        stats = plain(trainer, step, elapsed_fraction, update_ratio)
+        looked_at.append((update_ratio is not None, "update_ratio" in stats.more, "grad_norm/head" in stats.more))
+        return stats
+
+    monkeypatch.setattr(loop, "train_step", train_step)
+    cfg = tiny.with_values({"log.every": 3, "train.max_steps": 10, "train.warmup_steps": 1, "model.tie_weights": False})
+    for layers in (False, True):
+        train_new(cfg.with_values({"log.grad_norms": layers}), root=tmp_path / "runs")
+    written = [step in (3, 6, 9, 10) for step in range(1, 11)]
+    assert looked_at == [(each, each, each and layers) for layers in (False, True) for each in written]

@@ -20,11 +20,10 @@ from gptlite.config.schema import RunConfig
 from gptlite.data.dataset.tokens import TokenArray
 from gptlite.inference.inspect import attention_steps
 from gptlite.inference.language_model import LanguageModel, ModelInfo
-from gptlite.loggers.media import attention_image
 from gptlite.model.gpt import GPT
 from gptlite.runs.run import Run
 from gptlite.tokenizers.char import CharTokenizer
-from gptlite.training.diagnostics import fixed_text, measure_attention
+from gptlite.training.diagnostics import GAP, attention_image, fixed_text, measure_attention
 
 CPU = Compute(torch.device("cpu"), "fp32", "fused", 1)
 VALIDATION = TokenArray(np.arange(100) % 5, "val")
@@ -134,3 +133,22 @@ def test_pictures_and_entropies_appear_at_each_evaluation_and_change_no_number_o
     others = [{key: value for key, value in line.items() if key not in own} for line in numbers(on)]
     assert others == [{"step": 0, "split": "val", "tokens": 0}, *numbers(off)]
     assert (on.path / "samples.jsonl").read_text() == (off.path / "samples.jsonl").read_text()
+
+
+def test_each_weight_is_a_square_of_one_colour_and_heads_stand_side_by_side_from_the_left() -> None:
+    weights = np.zeros((3, 4, 4))
+    weights[:, range(4), range(4)] = 1.0
+    weights[2] = [[1, 0, 0, 0], [0.25, 0.75, 0, 0], [0, 0.25, 0.75, 0], [0.25, 0.25, 0.25, 0.25]]
+    pixels = attention_image(weights)
+    side, cell = 192, 48
+    assert pixels.shape == (2 * side + GAP, 2 * side + GAP, 3)
+    white, dark = [255, 255, 255], [8, 24, 56]
+    for top, left in ((0, 0), (0, side + GAP)):
+        for t in range(4):
+            for s in range(4):
+                square = pixels[top + cell * t :, left + cell * s :][:cell, :cell].reshape(-1, 3)
+                assert (square == (dark if s == t else white)).all()
+    # The root of 1/4 is the middle of the ramp.
+    assert pixels[side + GAP + cell, 0].tolist() == [74, 144, 200]
+    # Nothing stands where a fourth head would.
+    assert len(np.unique(pixels[side + GAP :, side + GAP :].reshape(-1, 3), axis=0)) == 1

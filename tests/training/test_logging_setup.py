@@ -18,7 +18,7 @@ from gptlite.compute.device import Compute
 from gptlite.config.schema import RunConfig
 from gptlite.data.dataset.prepared import Prepared
 from gptlite.runs.run import Run
-from gptlite.training.logging_setup import baselines_of, settings_of
+from gptlite.training.session import baselines_of, settings_of
 
 TAGS = Path(__file__).parents[2] / "docs/tensorboard.md"
 EVERYTHING = {

@@ -11,9 +11,9 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from training_runs import resume, train_new
 
 from gptlite.inference.score import Score
+from gptlite.loggers.metrics import Listener
 from gptlite.runs.checkpoint import valid_checkpoints
 from gptlite.training import loop, trainer
-from gptlite.training.listener import SilentListener
 
 
 def log_lines(run, split):
@@ -21,7 +21,7 @@ def log_lines(run, split):
     return [line for line in lines if line["split"] == split]
 
 
-class Losses(SilentListener):
+class Losses(Listener):
     """Hears the loss of every update."""
 
     def __init__(self) -> None:

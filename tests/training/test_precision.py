@@ -14,14 +14,14 @@ from gptlite.compute.device import Compute
 from gptlite.compute.distributed import Dist
 from gptlite.config.schema import ModelSection, RunConfig
 from gptlite.inference.load import load_checkpoint
+from gptlite.loggers.metrics import Listener
 from gptlite.model.gpt import GPT
 from gptlite.runs.find import choose_checkpoint, load_checkpoint_config
 from gptlite.training import throughput
-from gptlite.training.listener import SilentListener
 from gptlite.training.throughput import Throughput
 
 
-class Listener(SilentListener):
+class Lines(Listener):
     """Hears what is said."""
 
     def __init__(self) -> None:
@@ -41,13 +41,13 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
     return found
 
 
-def warnings(listener: Listener) -> list[str]:
+def warnings(listener: Lines) -> list[str]:
     return [line for line in listener.heard if line.startswith("warning: run.precision")]
 
 
 def test_training_in_emulated_bf16_is_announced_at_the_start_and_when_resumed(tiny, tmp_path, machine):
     cfg = tiny.with_values({"run.precision": "bf16", "run.device": "cpu", "train.max_steps": 4})
-    listener = Listener()
+    listener = Lines()
     machine["bf16"] = True
     run = train_new(cfg, root=tmp_path, listener=listener).run
     assert warnings(listener) == []

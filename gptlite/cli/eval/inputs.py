@@ -109,8 +109,9 @@ def read_file(file: str, runs: Sequence[SelectedModel]) -> Text:
 
     DataError if it is none, or if the runs make different texts of it.
     """
+    from gptlite.config.schema import DataSection
     from gptlite.data.preparing.baselines import BaselineMeter
-    from gptlite.data.sources.documents import Reading, holds_records
+    from gptlite.data.sources.documents import holds_records
     from gptlite.data.sources.sources import open_source
 
     check_text_file(file, f"--file {file}")
@@ -122,7 +123,7 @@ def read_file(file: str, runs: Sequence[SelectedModel]) -> Text:
     contents: dict[str, str] = {}  # with the way in which it was read
     for run in runs:
         encoding, normalize = run.cfg.data.encoding, read_model_info(run.checkpoint).normalize
-        reading = Reading(encoding=encoding, normalize=normalize, documents="files")
+        reading = DataSection.model_validate({"encoding": encoding, "normalize": normalize, "documents": "files"})
         (document,) = open_source(str(Path(file).absolute()), reading).documents()
         contents[document.text] = f"{encoding} {normalize}"
     if len(contents) > 1:
@@ -158,8 +159,7 @@ def find_prepared(models: Sequence[SelectedModel], alternative: str = "") -> dic
 
     alternative: advice to add to the errors.
     """
-    from gptlite.runs.find import find_run
-    from gptlite.runs.find_text import find_text
+    from gptlite.runs.find import find_run, find_text
 
     problems: list[Problem] = []
     found: dict[str, Prepared] = {}

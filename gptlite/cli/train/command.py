@@ -12,10 +12,10 @@ from gptlite.cli.terminal import Console, emit, pasteable
 from gptlite.cli.train.options import TrainOptions
 from gptlite.compute.processes import is_main, slurm_tasks, world_size
 from gptlite.errors import ConfigError, located
+from gptlite.loggers.metrics import Listener
 
 if TYPE_CHECKING:
     from gptlite.training.launch import Request
-    from gptlite.training.listener import Listener
 
 MinutesOption = Annotated[
     float | None,
@@ -103,11 +103,9 @@ def train(
 
 def wait_for_others(*, quiet: bool) -> Listener:
     """Wait until all processes of the run have come, and return the listener of this one: only the main one prints."""
-    from gptlite.training.listener import SilentListener
-
-    listener = Console(quiet=quiet) if is_main() else SilentListener()
+    listener = Console(quiet=quiet) if is_main() else Listener()
     if world_size() > 1:
-        from gptlite.compute.rendezvous import gather
+        from gptlite.compute.distributed import gather
 
         gather("here", Console().say)
     elif slurm_tasks() > 1:

@@ -22,7 +22,7 @@ from gptlite.errors import located
 from gptlite.formatting import Say, counted, say_nothing
 from gptlite.planning.choose_sizes import CHOSEN, SPEED_VARIABLE, check_text, choose_sizes
 from gptlite.planning.shapes import head_size
-from gptlite.runs.find_text import with_tokenizer
+from gptlite.runs.find import with_tokenizer
 from gptlite.runs.run import Run
 from gptlite.training.launch import with_source
 from gptlite.training.reconcile import saved_config
@@ -139,7 +139,8 @@ class Configs:
 
     def _fitted(self, asked: RunConfig, sizes: Mapping[str, Value]) -> RunConfig:
         given = asked.given()
-        if self.minutes is not None and given[LENGTH] == self.minutes:  # not changed by --set
+        is_set = any(each.partition("=")[0].strip() == LENGTH for each in self.overrides if isinstance(each, str))
+        if self.minutes is not None and given[LENGTH] == self.minutes and not is_set:
             del given[LENGTH]  # the text may end the training sooner
         return asked.with_values(fit_to(sizes, given))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from functools import cache
 from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
@@ -107,7 +106,9 @@ class TextReport:
 class Manifest:
     """The fields of the manifest beside the size and sha256 of each file."""
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(
+        extra="forbid", strict=True, allow_inf_nan=False, defer_build=True
+    )
 
     fingerprint: Sha256
     sources: tuple[SourceRecord, ...]
@@ -127,18 +128,16 @@ class Manifest:
         return self.val.bytes >= MIN_COMPRESSOR_BYTES
 
 
+_ADAPTER = TypeAdapter(Manifest)
+
+
 def manifest_of(folder: SealedFolder) -> Manifest:
     """Return the manifest of a prepared folder. Raise Damaged where it has other fields or values."""
     try:
-        manifest = _adapter().validate_json(json.dumps(dict(folder.fields)))
+        manifest = _ADAPTER.validate_json(json.dumps(dict(folder.fields)))
     except ValidationError as error:
         first = error.errors()[0]
         raise folder.damaged(MANIFEST, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
     if manifest.start_id >= (ids := manifest.tokenizer.vocab_size):
         raise folder.damaged(MANIFEST, f"start_id is {manifest.start_id}, and the vocabulary has {ids} ids")
     return manifest
-
-
-@cache
-def _adapter() -> TypeAdapter[Manifest]:
-    return TypeAdapter(Manifest)

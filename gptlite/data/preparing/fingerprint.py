@@ -18,13 +18,12 @@ from typing import Any
 from gptlite.config.schema import DataSection, TokenizerSection
 from gptlite.data.dataset.manifest import manifest_of
 from gptlite.data.dataset.prepared import ADVICE, Prepared
-from gptlite.data.sources.documents import Reading, is_text_file
+from gptlite.data.sources.documents import fingerprint_fields, is_text_file
 from gptlite.data.sources.file_formats import unreadable
 from gptlite.data.sources.sources import Source, open_source
 from gptlite.errors import DataError, UserError, located
 from gptlite.storage import files
-from gptlite.storage.sealed import MANIFEST, SealedFolder
-from gptlite.storage.sealed_json import read_sealed, write_sealed
+from gptlite.storage.sealed import MANIFEST, SealedFolder, read_sealed, write_sealed
 from gptlite.tokenizers.base import fingerprint_inputs
 
 _RECIPE_VERSION = 3  # to be raised when equal text and keys give other files; the names of all folders change then
@@ -51,14 +50,15 @@ class HashCache:
             self._saved = dict(read_sealed(self._path).get("files", {}))
         self._entries = dict(self._saved)
 
-    def sha256(self, path: Path, reading: Reading | None = None) -> str | None:
+    def sha256(self, path: Path, reading: DataSection | None = None) -> str | None:
         """Return the hex digest of a file. DataError when it cannot be read.
 
         reading: how it is read as one of a folder's; None is returned where `read_documents` then skips it.
         """
         key = f"{'any' if reading is None else f'{reading.encoding}, {reading.documents}'}:{path}"
         try:
-            before = _signature(path.stat())
+            stat = path.stat()
+            before = f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns} {stat.st_ino}"
             known, digest = self._entries.get(key, ("", ""))
             if known == before:
                 return str(digest)
@@ -127,11 +127,10 @@ def clean_name(name: str) -> str:
 
 def open_sources(data: DataSection) -> tuple[Source, ...]:
     """Open data.source, then data.val_source. DataError as `open_source`."""
-    reading = Reading.of(data)
-    sources = [open_source(spec, reading) for spec in data.sources]
+    sources = [open_source(spec, data) for spec in data.sources]
     for spec in data.val_sources:
         with located("data.val_source", at="data.source"):
-            found = open_source(spec, reading)
+            found = open_source(spec, data)
         sources.append(replace(found, is_for_validation=True))
     return tuple(sources)
 
@@ -142,7 +141,7 @@ def fingerprint_sources(data: DataSection, tokenizer: TokenizerSection, cache: H
     inputs: dict[str, Any] = {
         "version": _RECIPE_VERSION,
         "sources": [
-            [each.name, each.python, each.sha256, each.is_for_validation, each.reading.fingerprint_fields]
+            [each.name, each.python, each.sha256, each.is_for_validation, fingerprint_fields(each.reading)]
             for each in sources
         ],
         "encoding": codecs.lookup(data.encoding).name,
@@ -216,16 +215,12 @@ def _check_files(path: Path, sources: FingerprintedSources) -> Iterator[tuple[st
         return
     yield MANIFEST, None
     for name in folder.files:
-        damage = None
         try:
             folder.check(name)
         except UserError as error:
-            damage = error
-        yield name, damage
-
-
-def _signature(stat: os.stat_result) -> str:
-    return f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns} {stat.st_ino}"
+            yield name, error
+        else:
+            yield name, None
 
 
 def _hash_file(path: Path) -> str:

@@ -6,11 +6,9 @@ training text once more to learn.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import functools
 import glob
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -34,9 +32,6 @@ from gptlite.tokenizers.base import Tokenizer, build, label, load
 
 _MERGES, _CHARACTERS = 8, 20  # that the report names
 _SHOWN = 5  # unknown characters that an error names
-
-
-CountIds = Callable[[], npt.NDArray[np.int64]]  # how often each id is in the training text: (V,)
 
 
 def prepare(
@@ -97,15 +92,12 @@ def _build(
         else:
             tokenizer = build(section, corpus.characters, partial(learning_text, corpus), say)
             unfinished = _begin(folder, tokenizer)
-        try:
+        # Not after Ctrl-C: then the next preparation continues.
+        with files.removed_on_error(unfinished.path, Exception):
             _finish(unfinished, sources, corpus, data, say, workers)
             if fingerprint_sources(data, section, cache).fingerprint != sources.fingerprint:
                 raise changed_meanwhile(sources.sources)
             files.publish(unfinished.path, folder)
-        except Exception:  # but not Ctrl-C: then the next preparation continues
-            with contextlib.suppress(StorageError):  # the first error is the one to report
-                files.remove_tree(unfinished.path)
-            raise
     return Prepared(folder)
 
 
@@ -182,7 +174,7 @@ def _finish(
     whole = SealedFolder.open(folder.path, ADVICE)
     train, val = (Split(whole, name, tokenizer.vocab_size) for name in ("train", "val"))
     end = tokenizer.eot_id if corpus.has_several_documents else None
-    count = functools.cache(partial(count_ids, train, tokenizer.vocab_size, exact=True))
+    counts = count_ids(train, tokenizer.vocab_size, exact=True)
     manifest = Manifest(
         fingerprint=sources.fingerprint,
         sources=tuple(
@@ -194,12 +186,12 @@ def _finish(
         tokenizer=TokenizerRecord(
             tokenizer.kind, tokenizer.fingerprint, tokenizer.vocab_size, tokenizer.requested_vocab_size
         ),
-        start_id=choose_start_id(corpus, encoded, tokenizer, count),
+        start_id=choose_start_id(corpus, tokenizer, counts),
         split_rule=corpus.plan.rule,
         train=record_split(train, encoded.text_bytes["train"], end),
         val=record_split(val, encoded.text_bytes["val"], end),
         baselines=encoded.baselines,
-        report=make_report(corpus, encoded, tokenizer, count),
+        report=make_report(corpus, encoded, tokenizer, counts),
     )
     write_manifest(folder.path, dataclasses.asdict(manifest), encoded.files)
 
@@ -212,31 +204,27 @@ def record_split(tokens: Tokens, text_bytes: int, end: int | None) -> SplitRecor
     return SplitRecord(tokens.n_tokens, text_bytes, len(lengths), int(lengths[half]))
 
 
-def choose_start_id(corpus: Corpus, encoded: Encoded, tokenizer: Tokenizer, count: CountIds) -> int:
-    """Return the id that sampling starts from: end-of-text if there are several documents.
+def choose_start_id(corpus: Corpus, tokenizer: Tokenizer, counts: npt.NDArray[np.int64]) -> int:
+    """Return the id that sampling starts from: end-of-text if there are several documents. counts: of ids, (V,).
 
     For a single one the newline if it is a token of the training text, else the most frequent id.
     """
     if corpus.has_several_documents:
         return tokenizer.eot_id
     newline = next((i for i, piece in enumerate(tokenizer.token_bytes()) if piece == b"\n"), None)
-    if newline is not None and ("\n" in encoded.trained.sorted() if tokenizer.kind == "char" else count()[newline]):
-        return newline
-    return int(count().argmax())
+    return newline if newline is not None and counts[newline] else int(counts.argmax())
 
 
-def make_report(corpus: Corpus, encoded: Encoded, tokenizer: Tokenizer, count: CountIds) -> TextReport:
-    """Return the report on a corpus that was encoded."""
-    is_char = tokenizer.kind == "char"  # then nothing has to be counted
-    trained = encoded.trained.sorted()
-    val_only = "".join(sorted(set(corpus.characters).difference(trained)))
+def make_report(corpus: Corpus, encoded: Encoded, tokenizer: Tokenizer, counts: npt.NDArray[np.int64]) -> TextReport:
+    """Return the report on a corpus that was encoded. counts: of the ids of the training text, (V,)."""
+    val_only = "".join(sorted(set(corpus.characters).difference(encoded.trained.sorted())))
     return TextReport(
         copies=corpus.copies,
         longest=tuple((storable(place), size) for place, size in corpus.longest),
-        used_ids=len(trained) if is_char else int((count() > 0)[:-1].sum()),
+        used_ids=int((counts > 0)[:-1].sum()),  # without end-of-text
         val_only=val_only[:_CHARACTERS],
         n_val_only=len(val_only),
-        merges=() if is_char else _merges(count(), tokenizer),
+        merges=() if tokenizer.kind == "char" else _merges(counts, tokenizer),
         forced_cuts=encoded.forced_cuts,
         withheld=corpus.withheld,
     )

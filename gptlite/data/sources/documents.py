@@ -1,6 +1,7 @@
 """From a file to documents: the whole file, its lines, its parts between separators, or its records.
 
-A folder of nothing but .jsonl, .ndjson, .json, .csv and .tsv, or a file of these, is read as records.
+A folder of nothing but .jsonl, .ndjson, .json, .csv and .tsv, or a file of these, is read as records. `reading` is the
+section `data` of the config, whose keys decide how files become documents.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -55,47 +56,28 @@ class Document:
         return b"".join(self.pieces).decode()
 
 
-@dataclass(frozen=True)
-class Reading:
-    """The keys of `data:` that decide how files become documents."""
-
-    encoding: str = "utf-8"
-    errors: Literal["strict", "replace"] = "strict"
-    normalize: str = "none"
-    documents: Literal["files", "lines", "records"] | None = None
-    field: str = "text"
-    column: str = "text"
-    separator: str | None = None
-
-    @classmethod
-    def of(cls, data: DataSection) -> Reading:
-        """Take the keys of a config."""
-        return cls(**{each.name: getattr(data, each.name) for each in fields(cls)})
-
-    def of_files(self, files: Collection[Path]) -> Reading:
-        """Decide `documents`: records where all files hold some; beside other files they are text."""
-        if self.documents is not None:
-            return self
-        all_records = bool(files) and all(holds_records(path) for path in files)
-        return replace(self, documents="records" if all_records else "files")
-
-    def of_card(self, card: Card) -> Reading:
-        """Return the same with what a named data set says of its documents, unless the config says anything of that."""
-        given = self.documents is not None or self.separator is not None
-        return self if given else replace(self, documents=card.documents, separator=card.separator)
-
-    @property
-    def fingerprint_fields(self) -> dict[str, str]:
-        """The keys that make other documents than whole files, with their values."""
-        if self.documents == "records":
-            keys = ["documents", "field", "column"]
-        else:
-            keys = ["documents"] if self.documents == "lines" else ["separator"]
-        found = {key: getattr(self, key) for key in keys + ["errors"] * (self.errors != "strict")}
-        return {key: value for key, value in found.items() if value is not None}
+def with_documents(reading: DataSection, files: Collection[Path]) -> DataSection:
+    """Decide `data.documents`: records where all files hold some; beside other files they are text."""
+    if reading.documents is not None:
+        return reading
+    all_records = bool(files) and all(holds_records(path) for path in files)
+    return reading.model_copy(update={"documents": "records" if all_records else "files"})
 
 
-PLAIN = Reading()
+def with_card(reading: DataSection, card: Card) -> DataSection:
+    """Return the same with what a named data set says of its documents, unless the config says anything of that."""
+    given = reading.documents is not None or reading.separator is not None
+    return reading if given else reading.model_copy(update=card.reading)
+
+
+def fingerprint_fields(reading: DataSection) -> dict[str, str]:
+    """Return the keys that make other documents than whole files, with their values."""
+    if reading.documents == "records":
+        keys = ["documents", "field", "column"]
+    else:
+        keys = ["documents"] if reading.documents == "lines" else ["separator"]
+    found = {key: getattr(reading, key) for key in keys + ["errors"] * (reading.errors != "strict")}
+    return {key: value for key, value in found.items() if value is not None}
 
 
 def holds_records(path: Path) -> bool:
@@ -103,19 +85,19 @@ def holds_records(path: Path) -> bool:
     return plain_suffix(path) in RECORDS
 
 
-def is_skipped(head: bytes, reading: Reading) -> bool:
+def is_skipped(head: bytes, reading: DataSection) -> bool:
     """Tell from its first bytes whether a file of a folder is skipped, without reading the rest, which may be large."""
     return format_of(head) is not None or is_binary(head, reading.encoding)
 
 
-def is_text_file(path: Path, reading: Reading) -> bool:
+def is_text_file(path: Path, reading: DataSection) -> bool:
     """Tell whether a file of a folder is read. DataError as `open_plain`."""
     with open_plain(path) as file:
         return not is_skipped(file.read(HEAD_BYTES), reading)
 
 
 def read_documents(
-    path: Path, name: str, reading: Reading, skipped: Skipped, *, skip_binary: bool
+    path: Path, name: str, reading: DataSection, skipped: Skipped, *, skip_binary: bool
 ) -> Iterator[Document]:
     """Yield the documents of a file, without empty ones, which are counted by kind.
 
@@ -156,7 +138,7 @@ def _read_pieces(path: Path) -> Iterator[bytes]:
         yield from iter(lambda: file.read(_PIECE), b"")
 
 
-def _split(texts: Iterator[str], path: Path, reading: Reading) -> Iterator[tuple[int, str]]:
+def _split(texts: Iterator[str], path: Path, reading: DataSection) -> Iterator[tuple[int, str]]:
     """Return (number of the line or part, text) of each document of a file."""
     if reading.documents == "files":
         return enumerate(split_at(reading.separator or "", texts), 1)
@@ -195,7 +177,7 @@ def describe_skipped(skipped: Skipped) -> str:
     return f" (skipped: {'; '.join(parts)})" if parts else ""
 
 
-def describe_reading(files: Sequence[Path], reading: Reading, *, asked: str | None) -> Iterator[str]:
+def describe_reading(files: Sequence[Path], reading: DataSection, *, asked: str | None) -> Iterator[str]:
     """Say what is not obvious of how a text was understood, and which key changes it. asked: data.documents as set."""
     if reading.documents == "records":
         kinds = {(kind, key) for kind, key, _ in (RECORDS[plain_suffix(path)] for path in files)}
@@ -218,7 +200,7 @@ def describe_reading(files: Sequence[Path], reading: Reading, *, asked: str | No
         yield from _doubts(files, reading)
 
 
-def _doubts(files: Sequence[Path], reading: Reading) -> Iterator[str]:
+def _doubts(files: Sequence[Path], reading: DataSection) -> Iterator[str]:
     """Name what was taken as text and may be something else."""
     if dumps := [path.name for path in files if holds_records(path)]:
         yield (

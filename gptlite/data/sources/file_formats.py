@@ -57,12 +57,8 @@ def format_of(head: bytes) -> tuple[str, str] | None:
     >>> format_of(b"%PDF-1.7"), format_of(b"Portable documents")
     (('a PDF file', 'Save the text as a .txt file first.'), None)
     """
-    found = ((name, advice) for advice, names in FORMATS.items() for name in names if _begins(head, names[name]))
-    return next(found, None)
-
-
-def _begins(head: bytes, start: bytes) -> bool:
-    return re.match(start, head, re.DOTALL) is not None
+    kinds = ((name, start, advice) for advice, names in FORMATS.items() for name, start in names.items())
+    return next(((name, advice) for name, start, advice in kinds if re.match(start, head, re.DOTALL)), None)
 
 
 def _open_zst(path: Path, mode: str) -> IO[bytes]:

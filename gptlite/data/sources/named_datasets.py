@@ -9,9 +9,7 @@ from typing import Literal
 import yaml
 
 from gptlite.config.loading import builtin_folder
-from gptlite.download import download
 from gptlite.errors import DataError
-from gptlite.formatting import Say, say_nothing
 
 
 @dataclass(frozen=True)
@@ -39,10 +37,6 @@ class Card:
     def file_in(self, folder: Path) -> Path:
         """Return where the text is, or would be."""
         return folder / f"{self.name}.txt"
-
-    def fetch(self, path: Path, say: Say = say_nothing, *, where: str = "data.source") -> None:
-        """Download the text to `path`; `say` gets the progress. StorageError about `where` if that fails."""
-        download(self.urls, path, self.sha256, max_bytes=self.n_bytes, where=where, say=say)
 
     def check_sha256(self, path: Path, sha256: str) -> None:
         """DataError unless `sha256`, that of the file at `path`, is the text's."""

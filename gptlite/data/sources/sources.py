@@ -13,23 +13,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
+from gptlite.config.schema import DataSection
 from gptlite.data.sources import named_datasets
 from gptlite.data.sources.charset import HEAD_BYTES
 from gptlite.data.sources.documents import (
-    PLAIN,
     Document,
-    Reading,
     Skipped,
     describe_skipped,
     is_text_file,
     read_documents,
+    with_card,
+    with_documents,
 )
 from gptlite.data.sources.file_formats import FORMATS, format_of, is_compressed, open_plain
+from gptlite.download import download
 from gptlite.errors import DataError
 from gptlite.formatting import Say, say_nothing
 from gptlite.storage import files as disk
 
 PYTHON_STDLIB = "python-stdlib"
+PLAIN = DataSection()
 DOWNLOADS = Path("data/downloads")
 STANDARD_INPUT = Path("data/stdin")
 _PIECE = 1 << 20  # bytes of standard input that are read at a time
@@ -52,6 +55,7 @@ class Source:
 
     spec: as it can be written into a config used from another folder: an absolute path, or a data set's name.
     name: without the location, so that it is the same wherever the text is.
+    reading: how files become documents, `documents` decided.
     is_one_file: the user named this very file, so it is never skipped.
     is_for_validation: all of it, as data.val_source asks.
     left_out: hidden files, and folders that gptlite wrote, which are not among the files.
@@ -62,7 +66,7 @@ class Source:
     name: str
     root: Path
     files: tuple[Path, ...]
-    reading: Reading
+    reading: DataSection
     is_one_file: bool = False
     is_for_validation: bool = False
     card: named_datasets.Card | None = None
@@ -74,7 +78,8 @@ class Source:
         """Download the text of a data set if it is missing; `say` gets the progress. StorageError if that fails."""
         if self.card is not None and not self.files[0].exists():
             where = "data.val_source" if self.is_for_validation else "data.source"
-            self.card.fetch(self.files[0], say, where=where)
+            card, path = self.card, self.files[0]
+            download(card.urls, path, card.sha256, max_bytes=card.n_bytes, where=where, say=say)
 
     def documents(self, skipped: Skipped | None = None) -> Iterator[Document]:
         """Yield the documents of each file, in order. What has no text is skipped and counted.
@@ -86,7 +91,7 @@ class Source:
         counts.update(self.left_out)
         has_text = False
         for path in self.files:
-            name = self.name_of(path)
+            name = path.relative_to(self.root).as_posix()
             for document in read_documents(path, name, self.reading, counts, skip_binary=not self.is_one_file):
                 has_text = True
                 yield document
@@ -94,10 +99,6 @@ class Source:
             raise DataError("the file is empty. Choose a file with text.", str(self.files[0]))
         if not has_text:
             raise self.no_text(counts)
-
-    def name_of(self, path: Path) -> str:
-        """Return the path of a file within the source."""
-        return path.relative_to(self.root).as_posix()
 
     def count_bytes(self) -> int:
         """Return the size of the text, as it is on the disk unless it has to be read: bytes."""
@@ -119,7 +120,7 @@ class Source:
         return DataError(f"there is no text file here{describe_skipped(skipped)}. {advice}", self.spec)
 
 
-def open_source(spec: str, reading: Reading = PLAIN) -> Source:
+def open_source(spec: str, reading: DataSection = PLAIN) -> Source:
     """Find the files of `spec`.
 
     Files are sorted by their path within the source. A folder and a `**` glob leave out hidden files, runs and prepared
@@ -140,7 +141,7 @@ def open_source(spec: str, reading: Reading = PLAIN) -> Source:
         card = named_datasets.find_card(spec)
         if card is not None:
             file = card.file_in(DOWNLOADS)
-            reading = reading.of_card(card).of_files([file])
+            reading = with_documents(with_card(reading, card), [file])
             return Source(spec, spec, file.parent, (file,), reading, is_one_file=True, card=card)
         raise _missing(spec, path)
     except OSError as error:
@@ -162,16 +163,16 @@ def _absolute_path(spec: str) -> str:
     return os.path.abspath(os.path.join(glob.escape(os.getcwd()), spec)) if is_glob else path
 
 
-def _one_file(path: Path, reading: Reading) -> Source:
+def _one_file(path: Path, reading: DataSection) -> Source:
     if not path.is_file():
         raise DataError("this is a pipe or device, and text is read more than once. Save it to a file.", str(path))
     with open_plain(path) as file:
         if known := format_of(file.read(HEAD_BYTES)):
             raise DataError("this is {}. {}".format(*known), str(path))
-    return Source(str(path), path.name, path.parent, (path,), reading.of_files([path]), is_one_file=True)
+    return Source(str(path), path.name, path.parent, (path,), with_documents(reading, [path]), is_one_file=True)
 
 
-def _glob(pattern: Path, reading: Reading) -> Source:
+def _glob(pattern: Path, reading: DataSection) -> Source:
     is_fixed = [not glob.has_magic(_ESCAPED.sub("", part)) for part in pattern.parts[:-1]]
     fixed = [*is_fixed, False].index(False)
     root = Path(*(_ESCAPED.sub(r"\1", part) for part in pattern.parts[:fixed]))
@@ -186,7 +187,7 @@ def _glob(pattern: Path, reading: Reading) -> Source:
     return _several(str(pattern), name, root, found, reading, left_out)
 
 
-def _standard_library(reading: Reading) -> Source:
+def _standard_library(reading: DataSection) -> Source:
     root = Path(sysconfig.get_path("stdlib"))
     found, _ = _find_files(root, _NOT_LIBRARY.__contains__)
     python = [path for path in found if path.suffix == ".py"]
@@ -198,13 +199,13 @@ def _several(
     name: str,
     root: Path,
     found: Collection[Path],
-    reading: Reading,
+    reading: DataSection,
     left_out: Skipped,
     python: str | None = None,
 ) -> Source:
     """Return the source of these files, sorted by their path within it as text: the same on every system."""
     files = tuple(sorted(found, key=lambda path: path.relative_to(root).as_posix()))
-    source = Source(spec, name, root, files, reading.of_files(files), left_out=left_out, python=python)
+    source = Source(spec, name, root, files, with_documents(reading, files), left_out=left_out, python=python)
     if not files:
         raise source.no_text(left_out)
     return source
@@ -265,12 +266,11 @@ def keep_standard_input(stream: BinaryIO, folder: Path = STANDARD_INPUT) -> Path
     DataError where there is nothing, StorageError where it cannot be written.
     """
     disk.make_dirs(folder)
-    temp = disk.temp_name(folder / "stdin.txt")
-    size, sha256 = disk.write_new(temp, iter(lambda: stream.read(_PIECE), b""))
-    if size == 0:
-        disk.remove_tree(temp)
-        raise DataError("standard input has no text. Send some, as in `cat *.txt | gptlite prepare --data -`.")
-    path = folder / f"stdin-{sha256[:_SHORT]}.txt"
-    disk.replace(folder / ".gitignore", b"*\n")
-    disk.move(temp, path)
+    with disk.removed_on_error(disk.temp_name(folder / "stdin.txt")) as temp:
+        size, sha256 = disk.write_new(temp, iter(lambda: stream.read(_PIECE), b""))
+        if size == 0:
+            raise DataError("standard input has no text. Send some, as in `cat *.txt | gptlite prepare --data -`.")
+        path = folder / f"stdin-{sha256[:_SHORT]}.txt"
+        disk.replace(folder / ".gitignore", b"*\n")
+        disk.move(temp, path)
     return path

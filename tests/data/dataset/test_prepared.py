@@ -15,8 +15,7 @@ from gptlite.data.dataset.batches import Batches
 from gptlite.data.dataset.prepared import ADVICE, Prepared, Split, dtype_for, header, shard_name
 from gptlite.data.preparing.prepare import prepare
 from gptlite.errors import Damaged, DataError, RunError
-from gptlite.storage.sealed import MANIFEST, SealedFolder, write_file, write_manifest
-from gptlite.storage.sealed_json import dump_sealed
+from gptlite.storage.sealed import MANIFEST, SealedFolder, dump_sealed, write_file, write_manifest
 
 CHAR = TokenizerSection(kind="char")
 

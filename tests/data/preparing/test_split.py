@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gptlite.data.preparing.split import SplitPlan, character_boundary, document_hashes, plan_split
+from gptlite.data.preparing.corpus import SplitPlan, character_boundary, document_hashes, plan_split
 
 BIG = 10**9
 

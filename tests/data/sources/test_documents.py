@@ -13,17 +13,18 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from gptlite.data.sources.documents import Reading, Skipped, describe_reading, split_at
+from gptlite.config.schema import DataSection
+from gptlite.data.sources.documents import Skipped, describe_reading, fingerprint_fields, split_at, with_documents
 from gptlite.data.sources.sources import open_source
 from gptlite.errors import DataError
 
 
 def read(path: Path, **how: str) -> list[str]:
-    return [document.text for document in open_source(str(path), Reading(**how)).documents()]
+    return [document.text for document in open_source(str(path), DataSection(**how)).documents()]
 
 
 def said(path: Path, **how: str) -> list[str]:
-    source = open_source(str(path), Reading(**how))
+    source = open_source(str(path), DataSection(**how))
     return list(describe_reading(source.files, source.reading, asked=how.get("documents")))
 
 
@@ -163,14 +164,14 @@ def test_a_folder_of_records_alone_is_read_as_records_and_one_with_other_files_a
 
 
 def test_the_name_of_the_field_decides_the_fingerprint_only_where_it_acts() -> None:
-    assert Reading(field="x").of_files([Path("a.txt")]).fingerprint_fields == {}
-    assert Reading(field="x").of_files([Path("a.jsonl.gz")]).fingerprint_fields == {
+    assert fingerprint_fields(with_documents(DataSection(field="x"), [Path("a.txt")])) == {}
+    assert fingerprint_fields(with_documents(DataSection(field="x"), [Path("a.jsonl.gz")])) == {
         "documents": "records",
         "field": "x",
         "column": "text",
     }
-    assert Reading(separator="-").of_files([Path("a.txt")]).fingerprint_fields == {"separator": "-"}
-    assert Reading(errors="replace").of_files([Path("a.txt")]).fingerprint_fields == {"errors": "replace"}
+    assert fingerprint_fields(with_documents(DataSection(separator="-"), [Path("a.txt")])) == {"separator": "-"}
+    assert fingerprint_fields(with_documents(DataSection(errors="replace"), [Path("a.txt")])) == {"errors": "replace"}
 
 
 def test_escaped_characters_are_composed_like_others(tmp_path: Path) -> None:
@@ -181,7 +182,7 @@ def test_escaped_characters_are_composed_like_others(tmp_path: Path) -> None:
 
 def test_a_field_that_nothing_reads_is_said(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("plain")
-    source = open_source(str(tmp_path / "a.txt"), Reading(field="body", column="text"))
+    source = open_source(str(tmp_path / "a.txt"), DataSection(field="body", column="text"))
     lines = list(describe_reading(source.files, source.reading, asked=None))
     assert lines == ["warning: data.field is body, which has no effect: the text is not read as records"]
 

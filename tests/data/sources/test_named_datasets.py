@@ -13,7 +13,6 @@ from gptlite.config.schema import DataSection, TokenizerSection
 from gptlite.data.preparing.fingerprint import compute_fingerprint, open_sources
 from gptlite.data.preparing.prepare import prepare
 from gptlite.data.sources import named_datasets
-from gptlite.data.sources.documents import Reading
 from gptlite.data.sources.sources import open_source
 from gptlite.errors import DataError, StorageError
 
@@ -106,7 +105,7 @@ def test_a_card_says_what_a_document_is_unless_the_config_does(
     plain = compute_fingerprint(DataSection(source="plays", dir=str(tmp_path)), TokenizerSection())
     card.write_text(card.read_text() + "".join(f"{key}: {value}\n" for key, value in said.items()))
     data = DataSection(source="plays", dir=str(tmp_path), **given)
-    source = open_source("plays", Reading.of(data))
+    source = open_source("plays", data)
     source.fetch()
     assert [document.text for document in source.documents()] == expected
     assert (compute_fingerprint(data, TokenizerSection()) == plain) == (expected == [TEXT])

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gptlite.data.sources.documents import Reading, Skipped, describe_skipped
+from gptlite.config.schema import DataSection
+from gptlite.data.sources.documents import Skipped, describe_skipped
 from gptlite.data.sources.sources import absolute_spec, open_source
 from gptlite.errors import DataError
 
@@ -22,7 +23,7 @@ def write(folder: Path, files: dict[str, str | bytes]) -> Path:
 
 
 def texts(spec: Path | str, **options: str) -> dict[str, str]:
-    found = open_source(str(spec), Reading(**options)).documents()
+    found = open_source(str(spec), DataSection(**options)).documents()
     return {document.file: document.text for document in found}
 
 
