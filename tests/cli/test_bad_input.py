@@ -180,7 +180,7 @@ def test_a_locked_run_is_refused_and_the_holder_named(gptlite, trained):
             ["sample", "--top-k", "many"],
             "gptlite sample: invalid value for '--top-k': this must be a valid integer. See",
         ),
-        (["runs", "diff", "a"], "gptlite runs diff: missing argument 'B'. See gptlite runs diff --help."),
+        (["runs", "diff"], "gptlite runs diff: missing argument 'A'. See gptlite runs diff --help."),
     ],
 )
 def test_usage_errors_take_the_same_form(gptlite, arguments, message):
