@@ -124,6 +124,7 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
 def fetch_gpt2(say: Say) -> Path:
     """Return the folder of the published GPT-2 in Hugging Face's cache, downloaded if it is missing, and checked."""
     from huggingface_hub import snapshot_download
+    from huggingface_hub.utils import logging
 
     fetch = partial(snapshot_download, _REPOSITORY, revision=_REVISION, allow_patterns=list(_SHA256))
     by_hand = f"Put {', '.join(_SHA256)} of {_REPOSITORY} into a folder, and name that folder."
@@ -136,11 +137,16 @@ def fetch_gpt2(say: Say) -> Path:
         if is_offline():
             raise StorageError(f"it is not in Hugging Face's cache, and downloads are forbidden. {by_hand}")
         say(f"downloading {_REPOSITORY} (0.5 GB)")
+        logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # each of its attempts would be a warning
         try:
             folder = Path(fetch())
         except Exception as error:  # of several libraries that download
-            reason = type(error).__name__
-            raise StorageError(f"downloading {_REPOSITORY} failed ({reason}). Go online. {by_hand}") from error
+            reason: BaseException = error
+            while reason.__context__ is not None:
+                reason = reason.__context__
+            raise StorageError(
+                f"downloading {_REPOSITORY} failed: {str(reason).partition('. ')[0]}. Go online. {by_hand}"
+            ) from error
     for name, sha256 in _SHA256.items():
         with files.storage_errors(folder / name, "read"), (folder / name).open("rb") as file:
             if hashlib.file_digest(file, "sha256").hexdigest() != sha256:

@@ -15,6 +15,7 @@ from gptlite.interop.gpt2 import read_section, read_tensors
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import from_gpt2
 from gptlite.runs.checkpoint import Checkpoint
+from gptlite.runs.find import source_name
 from gptlite.storage.sealed import write_folder
 
 CARD = "README.md"
@@ -58,7 +59,7 @@ def model_card(
         f"{cfg.block_size} tokens, {tokenizer.vocab_size:,} ids ({tokenizer.kind}).",
         "",
         *([] if text is None else [*describe_text(text), ""]),
-        *([] if begun is None else [f"- Training began with the weights of `{name_of_source(Path(begun))}`."]),
+        *([] if begun is None else [f"- Training began with the weights of `{Path(source_name(begun)).name}`."]),
         *describe_score(checkpoint, None if text is None else text.baselines),
         "",
         "```python",
@@ -70,12 +71,6 @@ def model_card(
         "```",
     ]
     return "\n".join(lines) + "\n"
-
-
-def name_of_source(path: Path) -> str:
-    """Return the name of a model: of a checkpoint that of its run, in the hub's cache that of its repository."""
-    is_nested = path.parent.name in ("checkpoints", "snapshots")
-    return path.parts[-3] if is_nested else path.name
 
 
 def describe_text(text: Manifest) -> list[str]:

@@ -137,6 +137,12 @@ def find_run(checkpoint: Checkpoint) -> Run | None:
     return run if folder == run.checkpoints and run.started else None
 
 
+def source_name(path: str) -> str:
+    """Return a folder by its name: of a checkpoint that of its run, in the hub's cache that of its repository."""
+    parts = Path(path).parts
+    return parts[-3] if parts[-2:-1] in (("checkpoints",), ("snapshots",)) else path
+
+
 def run_name(checkpoint: Checkpoint) -> str:
     """Return the name of the run that contains a checkpoint; of a copied one, the name of its folder."""
     run = find_run(checkpoint)
@@ -189,7 +195,7 @@ def with_tokenizer(cfg: RunConfig, say: Say = say_nothing) -> RunConfig:
             found |= {"vocab_size": tokenizer.requested_vocab_size, "pattern": tokenizer.pattern_name}
         section = TokenizerSection.model_validate(found)
         check_given(cfg.tokenizer, section, asked)
-    say(f"the tokenizer is that of {asked}: {tokenizer.kind}, {tokenizer.vocab_size:,} ids")
+    say(f"the tokenizer is that of {source_name(asked)}: {tokenizer.kind}, {tokenizer.vocab_size:,} ids")
     return cfg.model_copy(update={"tokenizer": section})
 
 

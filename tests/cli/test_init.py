@@ -42,7 +42,7 @@ def test_it_begins_with_the_weights_and_says_what_that_brought(gptlite):
     start, *_, last = scores("second")
     assert start["step"] == 0
     assert f"before training: {start['bits_per_byte']:.3f} bits per byte of the same text" in made.out
-    assert f"validation text of the run that it began with: {start['old_bits_per_byte']:.3f} before" in made.out
+    assert f"the beginning of the old validation text has {start['old_bits_per_byte']:.3f} bits per byte" in made.out
     assert abs(start["old_bits_per_byte"] - old) < 0.2  # of a part of that text
     assert last["bits_per_byte"] < start["bits_per_byte"]
 
@@ -51,15 +51,16 @@ def test_what_is_forgotten_is_not_known_of_a_checkpoint_without_its_run(gptlite)
     shutil.copytree(valid_checkpoints(Path("runs/nano/checkpoints"))[-1].path, "alone")
     made = gptlite(*SECOND[:5], "--init", "alone", "--name", "second")
     assert made.code == 0
-    assert "text of the run" not in made.out
+    assert "what is forgotten" not in made.out
     assert "old_bits_per_byte" not in scores("second")[0]
 
 
 def test_sizes_are_chosen_around_the_model(gptlite):
     made = gptlite("train", "--data", "more.txt", "--init", "nano", "--minutes", "0.05", "--name", "quick")
     assert made.code == 0
-    assert "train --data more.txt --init runs/nano/checkpoints/step-" in made.out  # to make it better
-    assert re.search(r"tokenizer of \S*nano/\S*, 1 layer of width 16, context 16, ", made.err)
+    assert "train --data more.txt --init nano --data MORE_TEXT --minutes 0.05" in made.out  # to make it better
+    assert "for 0.05 min: tokenizer of nano, 1 layer of width 16, context 16, " in made.err
+    assert "the tokenizer is that of nano: char, 18 ids" in made.err
 
 
 def test_every_run_of_a_sweep_begins_with_it(gptlite):
@@ -76,6 +77,7 @@ def test_it_continues_although_the_other_run_was_trained_on(gptlite):
 
 def test_what_cannot_begin_is_refused(gptlite):
     assert gptlite("train", "--resume", "nano", "--init", "nano").refuses("--resume with --init")
+    assert gptlite(*SECOND[:5], "--init", "more.txt").refuses("--init more.txt: this is a file. Name a run, ")
     assert gptlite(*SECOND[:5], "--init", "nothing").refuses("--init nothing: there is no run of this name")
     Path("more.txt").write_text("naïve cafés\n" * 60)
     assert gptlite(*SECOND).refuses("of this text: ")

@@ -22,7 +22,7 @@ from gptlite.errors import located
 from gptlite.formatting import Say, counted, say_nothing
 from gptlite.planning.choose_sizes import CHOSEN, SPEED_VARIABLE, check_text, choose_sizes
 from gptlite.planning.shapes import head_size
-from gptlite.runs.find import with_tokenizer
+from gptlite.runs.find import source_name, with_tokenizer
 from gptlite.runs.run import Run
 from gptlite.training.launch import with_source
 from gptlite.training.reconcile import saved_config
@@ -214,7 +214,7 @@ def describe_sizes(cfg: RunConfig) -> str:
     model, train = cfg.model, cfg.train
     tokens = f"BPE of {cfg.tokenizer.bpe_vocab_size:,} ids" if cfg.tokenizer.kind == "bpe" else cfg.tokenizer.kind
     if cfg.tokenizer.from_ is not None:
-        tokens = f"tokenizer of {cfg.tokenizer.from_}"
+        tokens = f"tokenizer of {source_name(cfg.tokenizer.from_)}"
     taught = f", an n-gram teacher with a weight of {train.ngram_teacher:g}" if train.ngram_teacher else ""
     return (
         f"{tokens}, {counted(model.n_layer, 'layer')} of width {model.n_embd}, context {model.block_size}, dropout "

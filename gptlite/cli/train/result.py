@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from gptlite.planning.choose_sizes import MIN_TEXT
 from gptlite.planning.epochs import TextUse
 from gptlite.planning.plan import MAX_EPOCHS
 from gptlite.planning.verdict import compare, explain, judge
+from gptlite.runs.find import source_name
 from gptlite.runs.run import Run
 from gptlite.runs.summary import Evaluation, read_curve, read_run, read_samples
 from gptlite.training.reconcile import saved_config
@@ -78,7 +80,8 @@ def compare_with_start(curve: Sequence[Evaluation]) -> Iterator[str]:
     first, best = curve[0], min(curve, key=lambda evaluation: evaluation.bits_per_byte)
     yield f"before training: {first.bits_per_byte:.3f} bits per byte of the same text"
     if first.old_score is not None and best.old_score is not None:
-        yield f"validation text of the run that it began with: {first.old_score:.3f} before, {best.old_score:.3f} after"
+        scores = f"{first.old_score:.3f} bits per byte before, {best.old_score:.3f} after"
+        yield f"what is forgotten: the beginning of the old validation text has {scores}"
 
 
 def command_for_better(better: str | None, run: Run, cfg: RunConfig) -> list[str]:
@@ -87,7 +90,9 @@ def command_for_better(better: str | None, run: Run, cfg: RunConfig) -> list[str
     given = asked.source if isinstance(asked.source, list) else [asked.source]
     text = " ".join(f"--data {shlex.quote(spec.removeprefix(here))}" for spec in given)
     if cfg.train.from_ is not None:
-        text += f" --init {shlex.quote(cfg.train.from_.removeprefix(here))}"
+        is_beside = Path(cfg.train.from_).parent.parent.parent == run.path.absolute().parent
+        source = source_name(cfg.train.from_) if is_beside else cfg.train.from_.removeprefix(here)
+        text += f" --init {shlex.quote(source)}"
     reads_plainly = asked == DataSection(source=asked.source, dir=asked.dir, val_max_bytes=asked.val_max_bytes)
     minutes = run.info.get(MINUTES)
     if better == "time" and minutes is None and cfg.train.max_steps is not None:
