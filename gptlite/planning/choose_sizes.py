@@ -30,6 +30,7 @@ VOCAB_SIZES = (4096, 2048, 1024, 512)
 TOKENS_PER_ID = 30  # of the training text; an id that occurs more rarely is hardly learned
 # Bytes of text, and from how many operations on characters beat BPE for texts of less than that.
 CHARACTERS_FROM = (100_000, 3e12), (400_000, 6e12), (3_000_000, 20e12)
+SHORT_TEXT, SHORT_EPOCHS = 36_000, 12.0  # bytes for training, and how often BPE reads so many
 CHARACTER_EPOCHS = 6  # of characters with a teacher, in place of one of BPE, before the text is known by heart
 TEACHER_FROM = 4.0  # from how many epochs of characters on an n-gram teacher helps
 # By how many characters there are for each different one: the teacher's weight, and from how many epochs on dropout is
@@ -124,7 +125,8 @@ def choose_sizes(
         updates = max_steps or max(1.0, (epochs or 0.0) * per_epoch)
     epochs = updates / per_epoch
     evaluation = min(val_bytes, VAL_FRACTION * text_bytes) / SCORED_PER_TRAINED / per_update  # in updates
-    every = max(1, int(updates / (count_evaluations(updates, epochs, evaluation) + 0.5)))  # none just before the last
+    n_evaluations = count_evaluations(updates, as_of_short_text(epochs, budget), evaluation)
+    every = max(1, int(updates / (n_evaluations + 0.5)))  # none just before the last
     return {
         "data.val_max_bytes": val_bytes,
         "tokenizer.kind": "bpe" if vocab_size else "char",
@@ -152,7 +154,7 @@ def choose_regularization(budget: Budget, width: int, vocab_size: int, epochs: f
         weight, narrow, wide = next(rest for least, *rest in TEACHERS if per_id >= least)
         teacher = weight if epochs >= TEACHER_FROM else 0.0
         dropouts = (MORE_DROPOUT_FROM, 0.2), (wide if width >= WIDE else narrow, 0.1), (0.0, 0.0)
-        reached, decays_more = epochs, teacher > 0.0
+        reached, decays_more = as_of_short_text(epochs, budget), teacher > 0.0
     return {
         "model.dropout": next(p for least, p in dropouts if reached >= least),
         "train.weight_decay": MORE_WEIGHT_DECAY if decays_more else TrainSection().weight_decay,
@@ -212,9 +214,16 @@ def bytes_per_token(vocab_size: int) -> float:
 def most_epochs(training_bytes: float, vocab_size: int) -> float:
     """Return how often a text can be read before a model with dropout only learns it by heart: longer texts more often,
     and characters, of which each says less, more often than BPE.
+
+    A teacher lets characters of a shorter text be read as often as makes up SHORT_TEXT.
     """
-    epochs = min(24.0, 12.0 * math.pow(training_bytes / 36_000, 0.2))
-    return epochs if vocab_size else CHARACTER_EPOCHS * epochs
+    epochs = min(2 * SHORT_EPOCHS, SHORT_EPOCHS * math.pow(training_bytes / SHORT_TEXT, 0.2))
+    return epochs if vocab_size else CHARACTER_EPOCHS * max(epochs, SHORT_EPOCHS * SHORT_TEXT / training_bytes)
+
+
+def as_of_short_text(epochs: float, budget: Budget) -> float:
+    """Return the epochs, for a shorter text than SHORT_TEXT those of it that read as many bytes."""
+    return epochs * min(1.0, budget.training_bytes / SHORT_TEXT)
 
 
 def choose_val_bytes(budget: Budget, affordable: float) -> int:
