@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from gptlite.cli.train.result import command_for_better
 from gptlite.runs.checkpoint import valid_checkpoints
+from gptlite.runs.run import Run
+from gptlite.training.reconcile import saved_config
 
 SECOND = ["train", "-c", "nano.yaml", "--data", "more.txt", "--init", "nano", "--name", "second"]
 
@@ -58,7 +61,9 @@ def test_what_is_forgotten_is_not_known_of_a_checkpoint_without_its_run(gptlite)
 def test_sizes_are_chosen_around_the_model(gptlite):
     made = gptlite("train", "--data", "more.txt", "--init", "nano", "--minutes", "0.05", "--name", "quick")
     assert made.code == 0
-    assert "train --data more.txt --init nano --data MORE_TEXT --minutes 0.05" in made.out  # to make it better
+    run = Run(Path("runs/quick"))
+    (better,) = command_for_better("text", run, saved_config(run))
+    assert better == "train --data more.txt --init nano --data MORE_TEXT --minutes 0.05"
     assert "for 0.05 min: tokenizer of nano, 1 layer of width 16, context 16, " in made.err
     assert "the tokenizer is that of nano: char, 18 ids" in made.err
 

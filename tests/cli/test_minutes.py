@@ -153,7 +153,7 @@ def test_a_sample_says_how_much_of_it_is_copied(gptlite):
 
 def test_where_the_text_ends_the_training_more_of_it_is_advised_and_not_more_time(gptlite):
     Path("page.txt").write_text(Path("story.txt").read_text()[:1100])
-    result = gptlite("train", "--minutes", "0.1", "--data", "page.txt", "--set", "run.threads=1")
+    result = gptlite("train", "--minutes", "0.1", "--data", "page.txt", "--set", "tokenizer.kind=bpe")
     assert result.code == 0, result.err
     early = r"training ends after 0\.0\d+ min of 0\.1: after that it would mostly learn so short"
     assert re.search(early, result.err), result.err
@@ -207,7 +207,7 @@ def test_a_length_that_set_gives_is_kept_beside_minutes(gptlite):
 
 def test_the_advice_to_train_on_after_a_short_text_ended_the_training_is_taken(gptlite):
     Path("short.txt").write_text(Path("story.txt").read_text()[:1000])
-    asked = ["train", "--data", "short.txt", "--minutes", "0.1"]
+    asked = ["train", "--data", "short.txt", "--minutes", "0.1", "--set", "tokenizer.kind=bpe"]
     ended = gptlite(*asked, "--name", "ended")
     assert saved("ended")["train.max_minutes"] < 0.1
     advised = re.search(r"--set (\S+) to train on", ended.err)[1]
