@@ -12,6 +12,7 @@ from itertools import accumulate
 from typing import Literal
 
 LEVEL = 0.95
+MARGIN = 0.5  # % of the score: the largest difference of no relevance, unless another is asked for
 PAIRED_FROM = 4  # common seeds
 MOST_SEEDS = 100  # that are looked ahead for
 STEPS = 10_000  # of the integral of Student's t
@@ -101,13 +102,11 @@ class Comparison:
         """Whether there are two seeds of each."""
         return min(len(self.a), len(self.b)) > 1
 
-    def welch(self, more: int = 0) -> Difference:
-        """Return the difference without regard to pairs. more: as in `Difference.welch`."""
-        return Difference.welch(list(self.a.values()), list(self.b.values()), more=more)
-
     def difference(self, more: int = 0) -> Difference:
         """Return the difference that decides. more: as in `Difference.welch`."""
-        return Difference.paired(self.pairs, more=more) if self.is_paired else self.welch(more)
+        if self.is_paired:
+            return Difference.paired(self.pairs, more=more)
+        return Difference.welch(list(self.a.values()), list(self.b.values()), more=more)
 
     @property
     def answer(self) -> Answer:

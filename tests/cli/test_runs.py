@@ -192,7 +192,7 @@ SCORES = [
     (
         *((0.1, 0.1), (0.1, 0.1, 0.1), ("a-1", "b-1")),
         "no relevant difference: the mean best bits per byte differ by 0.0000 (95 % interval 0.0000 to 0.0000; 2 seeds "
-        "of a-1 and 3 of b-1), which is at most 0.0005",
+        "of a-1 and 3 of b-1), and up to 0.0005 is not relevant",
         11,
     ),
     # Means 2.4 and 2.05; variances 0.01 and 0.005: error sqrt(0.01 / 3 + 0.0025) = 0.076376; degrees of freedom

@@ -166,11 +166,13 @@ def test_a_model_without_a_mask_comes_last_whatever_its_score_and_no_command_nam
 @pytest.mark.usefixtures("sweeps_in_this_process")
 def test_it_ends_with_what_its_seeds_tell(gptlite):
     grid = ["train", "-c", "nano.yaml", "--sweep", "train.lr=0.00001,0.02", "--name", "s"]
-    assert "one seed each does not tell which is better: add --seeds 3" in gptlite(*grid).out
+    assert "one seed each cannot tell which is better: --seeds 3 trains 3 of each" in gptlite(*grid).out
     ended = gptlite(*grid[:-1], "t", "--seeds", "3")
     assert ended.code == 0
     assert "sweep t: 6 runs" in ended.err
-    assert re.search(r"^t-0[456]-\S+: better than t-0[123]-\S+ \(95 % intervals, together\)$", ended.out, re.MULTILINE)
+    assert re.search(
+        r"^t-0[456]-\S+: better than t-0[123]-\S+ \(with 95 % confidence in all of it\)$", ended.out, re.MULTILINE
+    )
     alone = gptlite("train", "-c", "nano.yaml", "--seeds", "2", "--name", "u")
     assert "which is better" not in alone.out
     assert "(2 seeds)" in alone.out

@@ -16,6 +16,7 @@ from gptlite.cli.terminal import Console, emit, on_one_line
 from gptlite.cli.usage import Command, Commands
 from gptlite.errors import ConfigError, Problem, RunError, gathered
 from gptlite.formatting import and_more, counted
+from gptlite.runs.significance import MARGIN
 
 if TYPE_CHECKING:
     from gptlite.runs.run import Run
@@ -112,7 +113,7 @@ def diff(
     a: Annotated[str, Argument(metavar="A", help="The name or folder of a run.")],
     b: Annotated[str | None, Argument(metavar="B", help="The name or folder of another run.")] = None,
     by: ByOption = None,
-    margin: MarginOption = 0.5,
+    margin: MarginOption = MARGIN,
     as_json: Annotated[bool, Option("--json", help="Print one JSON object.")] = False,
     exit_code: ExitCodeOption = False,
 ) -> None:
@@ -136,12 +137,12 @@ def diff(
     folders = dict.fromkeys(summary.run.path.resolve().parent for summary in summaries)
     others = [other for folder in folders for other in read_runs(folder)[0]]
     if by is not None:
-        found = diff.ByValue.of(summaries[0], by, others, margin / 100)
+        found = diff.ByValue.of(summaries[0], by, others, margin)
         emit(found.as_json() if as_json else found.table())
         return
     one, other = summaries
     names = diff.name_pair(one, other)
-    verdict = diff.judge(one, other, names, others, margin / 100)
+    verdict = diff.judge(one, other, names, others, margin)
     if as_json:
         emit(verdict.as_json())
     else:

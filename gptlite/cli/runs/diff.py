@@ -12,18 +12,24 @@ from typing import Any
 
 from gptlite.cli.runs.table import config_key, row_cells, short_value
 from gptlite.cli.terminal import NO_MASK, format_table, on_one_line, shell_name
-from gptlite.config.yaml import Value, write
+from gptlite.config.yaml import write
 from gptlite.errors import RunError
 from gptlite.formatting import and_more, counted
 from gptlite.runs import compare
 from gptlite.runs.compare import SEED, RunGroup
 from gptlite.runs.run import CONFIG
-from gptlite.runs.significance import LEVEL, Answer, Comparison
+from gptlite.runs.significance import LEVEL, MARGIN, Answer, Comparison
 from gptlite.runs.summary import Summary, read_samples
 
 CODES: Mapping[Answer, int] = {"better": 0, "worse": 10, "same": 11, "unknown": 12}
-FEW = 3  # seeds, of which a setting should have as many at least
-MARGIN = 0.005  # of the score: the largest difference of no relevance
+# Of a setting against the best one, and of the best one against it.
+WORDS: Mapping[Answer, tuple[str, str]] = {
+    "worse": ("worse", "better than"),
+    "better": ("better", "worse than"),
+    "same": ("no relevant difference", "no relevant difference to"),
+    "unknown": ("cannot tell", "cannot be told from"),
+}
+FEW = 3  # seeds that a setting should have at least
 SIMILAR = 2.0  # the factor between the parameters of runs of about the same size
 
 
@@ -60,8 +66,8 @@ class Verdict:
 def judge(a: Summary, b: Summary, names: Sequence[str], others: Sequence[Summary], margin: float) -> Verdict:
     """Compare the settings of two runs by the best scores over all of their seeds.
 
-    others: the runs in the same folders, to find other seeds. margin: the largest difference of no relevance, as a part
-    of the score.
+    others: the runs in the same folders, to find other seeds. margin: the largest difference of no relevance, in % of
+    the score.
     """
     runs = (a, b)
     groups = [compare.find_seed_group(run, others) for run in runs]
@@ -78,7 +84,8 @@ def judge(a: Summary, b: Summary, names: Sequence[str], others: Sequence[Summary
     if unfinished:
         return Verdict("unknown", f"cannot tell which is better: {' and '.join(unfinished)}")
     if unscored:
-        return Verdict("unknown", f"cannot tell which is better: {' and '.join(unscored)} has no score")
+        without = " and ".join(f"{name} has no score" for name in unscored)
+        return Verdict("unknown", f"cannot tell which is better: {without}")
     if groups[0] == groups[1]:
         return Verdict("unknown", "both are seeds of one setting: their scores differ by chance only")
     found = compare_groups(groups, margin)
@@ -90,9 +97,9 @@ def judge(a: Summary, b: Summary, names: Sequence[str], others: Sequence[Summary
 
 
 def compare_groups(groups: Sequence[RunGroup], margin: float, level: float = LEVEL) -> Comparison:
-    """Compare two groups by the best score of each seed. margin: as a part of the score."""
+    """Compare two groups by the best score of each seed. margin: in % of the score."""
     a, b = (group.scores_by_seed for group in groups)
-    return Comparison(a, b, margin * statistics.mean(a.values()), level)
+    return Comparison(a, b, margin / 100 * statistics.mean(a.values()), level)
 
 
 def compare_with_best(rows: Sequence[RunGroup], margin: float) -> list[Comparison]:
@@ -105,17 +112,12 @@ def say_best(rows: Sequence[RunGroup]) -> str:
     """Say, after a sweep, from which settings the best one can be told; "" for a single one. rows: best first."""
     found = compare_with_best(rows, MARGIN)
     if not any(each.tells for each in found):
-        return f"\none seed each does not tell which is better: add --seeds {FEW}\n" if found else ""
+        return f"\none seed each cannot tell which is better: --seeds {FEW} trains {FEW} of each\n" if found else ""
     names: dict[Answer, list[str]] = {}
     for row, comparison in zip(rows[1:], found, strict=True):
         names.setdefault(comparison.answer, []).append(row.first.name)
-    phrases: dict[Answer, str] = {
-        "worse": "better than",
-        "same": "no relevant difference to",
-        "unknown": "cannot be told from",
-    }
-    said = [f"{phrase} {and_more(names[answer], 3)}" for answer, phrase in phrases.items() if answer in names]
-    return f"\n{rows[0].first.name}: {'; '.join(said)} (95 % intervals, together)\n"
+    said = [f"{phrase} {and_more(names[answer], 3)}" for answer, (_, phrase) in WORDS.items() if answer in names]
+    return f"\n{rows[0].first.name}: {'; '.join(said)} (with 95 % confidence in all of it)\n"
 
 
 def say_answer(found: Comparison, names: Sequence[str], further: int | None) -> str:
@@ -129,7 +131,8 @@ def say_answer(found: Comparison, names: Sequence[str], further: int | None) -> 
     interval = f"95 % interval {low:.4f} to {high:.4f}; {seeds}"
     if found.answer == "same":
         return (
-            f"no relevant difference: the {of} differ by {size:.4f} ({interval}), which is at most {found.margin:.4f}"
+            f"no relevant difference: the {of} differ by {size:.4f} ({interval}), and up to {found.margin:.4f} is not "
+            "relevant"
         )
     if found.answer == "unknown":
         would = f"{further} more of each would tell" if further else "even a hundred more of each would not tell"
@@ -220,7 +223,6 @@ class ByValue:
 
     def table(self) -> str:
         """Return a row for each value, with its verdict."""
-        words = {"worse": "worse", "better": "better", "same": "no relevant difference", "unknown": "cannot tell"}
         columns: dict[str, list[str]] = {
             self.key: [],
             "seeds": [],
@@ -235,9 +237,9 @@ class ByValue:
                 cells += ["", "", "best"]
             elif found.tells:
                 low, high = found.difference().interval(found.level)
-                cells += [f"{found.difference().value:.4f}", f"{low:.4f} to {high:.4f}", words[found.answer]]
+                cells += [f"{found.difference().value:.4f}", f"{low:.4f} to {high:.4f}", WORDS[found.answer][0]]
             else:
-                cells += ["", "", words["unknown"]]
+                cells += ["", "", WORDS["unknown"][0]]
             for column, cell in zip(columns.values(), cells, strict=True):
                 column.append(cell)
         return format_table(columns, numbers=("seeds", "bits/byte", "difference", "95 %"))
@@ -246,7 +248,6 @@ class ByValue:
         """Return one object: the key, and for each value its scores by seed and the answer against the best."""
         entries: list[dict[str, Any]] = []
         for row, found in zip(self.rows, [None, *self.comparisons], strict=True):
-            entry: dict[str, Value] = {"value": row.value(self.key)}
-            against = {} if found is None else {"answer": found.answer}
-            entries.append({**entry, "scores": row.scores_by_seed, **against})
+            answer = {} if found is None else {"answer": found.answer}
+            entries.append({"value": row.value(self.key), "scores": row.scores_by_seed, **answer})
         return json.dumps({"key": self.key, "settings": entries}, ensure_ascii=False) + "\n"
