@@ -7,7 +7,8 @@ Lines of metrics.jsonl. Numbers that depend on the clock and the machine are und
     {"step": 10, "split": "val", "loss": 3.1, "bits_per_byte": 2.6, "perplexity": 22.2, "tokens": 20480,
      "time": {"elapsed": 1.9}}
 
-With log.attention, the entropy of attention is in every line of val, and alone in one of step 0.
+Where the clock ends training, the time of `train` has `fractions` too: how much of it had passed at each update since
+the line before. With log.attention, the entropy of attention is in every line of val, and alone in one of step 0.
 """
 
 from __future__ import annotations
@@ -192,14 +193,24 @@ class MetricLog(contextlib.AbstractContextManager["MetricLog"]):
         return {name: file.end for name, file in self._files.items()}
 
     def write(
-        self, step: int, split: str, values: Mapping[str, float], time: Mapping[str, float] = MappingProxyType({})
+        self,
+        step: int,
+        split: str,
+        values: Mapping[str, float],
+        time: Mapping[str, float] = MappingProxyType({}),
+        fractions: Sequence[float] = (),
     ) -> None:
-        """Log the numbers of a split. Those in `time` depend on the clock."""
+        """Log the numbers of a split. Those in `time` depend on the clock.
+
+        fractions: how much of the time had passed at each update since the line before, only for the file.
+        """
         if METRICS in self._files:
             line: dict[str, Any] = {"step": step, "split": split} | {name: _finite(x) for name, x in values.items()}
             strange = {name: str(float(x)) for name, x in values.items() if not math.isfinite(x)}
             line |= {"non_finite": strange} if strange else {}
             line |= {"time": {name: _finite(x) for name, x in time.items()}} if time else {}
+            if fractions:
+                line["time"]["fractions"] = fractions
             self._files[METRICS].write(line)
         self._pass_on(lambda sink: sink.log(step, split, values, time))
 

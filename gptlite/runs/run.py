@@ -162,6 +162,11 @@ class Run:
         """The content of run.json."""
         return read_sealed(self.path / INFO)
 
+    @property
+    def end(self) -> dict[str, Any]:
+        """The content of finished.json."""
+        return read_sealed(self.path / "finished.json")
+
     def config_text(self) -> str:
         """Return the text of config.yaml."""
         path = self.path / CONFIG

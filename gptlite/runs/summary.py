@@ -14,10 +14,9 @@ from gptlite.compute.choice import GIVEN
 from gptlite.config.yaml import DEFAULT_BPE_VOCAB_SIZE, DEFAULT_MAX_STEPS, Value, YamlError, saved_values
 from gptlite.errors import RunError, UserError
 from gptlite.formatting import counted
-from gptlite.loggers.metrics import parse_line
+from gptlite.loggers.metrics import METRICS, parse_line
 from gptlite.runs.run import CONFIG, Run
 from gptlite.storage import files
-from gptlite.storage.sealed import read_sealed
 
 State = Literal["running", "finished", "stopped", "diverged"]
 
@@ -125,9 +124,9 @@ def read_run(run: Run) -> tuple[Summary, list[str]]:
         info = run.info
     if state == "finished":
         with _noting(problems):
-            end = read_sealed(run.path / "finished.json")
+            end = run.end
     with _noting(problems):
-        lines = _log_lines(run.path / "metrics.jsonl", problems, whole=not end)
+        lines = _log_lines(run.path / METRICS, problems, whole=not end)
     best = min(((each.bits_per_byte, each.step) for each in _evaluations(lines)), default=(None, None))
     speeds, times = ([x for x in (_number(line["time"], name) for line in lines) if x is not None] for name in TIMES)
     summary = Summary(
@@ -151,9 +150,15 @@ def read_run(run: Run) -> tuple[Summary, list[str]]:
     return summary, problems
 
 
+def read_log(run: Run) -> list[dict[str, Any]]:
+    """Return the objects in all whole lines of metrics.jsonl."""
+    lines = _read_lines(run.path / METRICS, math.inf)
+    return [fields for line in lines if (fields := parse_line(line)) is not None]
+
+
 def read_curve(summary: Summary) -> list[Evaluation]:
     """Return every evaluation of a run, by step."""
-    lines = _log_lines(summary.run.path / "metrics.jsonl", [], whole=True)
+    lines = _log_lines(summary.run.path / METRICS, [], whole=True)
     return sorted(_evaluations(lines), key=lambda evaluation: evaluation.step)
 
 

@@ -31,6 +31,7 @@ class TrainState:
     # Since the last log line, so that a run resumed between two lines writes the line of an uninterrupted one.
     loss_sum: float = 0.0
     loss_steps: int = 0
+    fractions: tuple[float, ...] = ()  # of the time, at each of these updates; none where steps are counted
     best_step: int | None = None
     best_loss: float | None = None
     best_bits_per_byte: float | None = None
@@ -43,8 +44,8 @@ class TrainState:
     evaluation_updates: float = 0.0  # estimated until there was an evaluation
     save_seconds: float = 0.0  # of the newest checkpoint
 
-    def after_update(self, loss: float, tokens: int, now: float) -> TrainState:
-        """After an update that ended `now`, in seconds of training."""
+    def after_update(self, loss: float, tokens: int, now: float, fraction: float | None = None) -> TrainState:
+        """After an update that ended `now`, in seconds of training, and began at this fraction of them."""
         seconds = now - self.elapsed
         if self.step == 0:
             seconds = 0.0  # the first update waits for what is loaded or compiled then
@@ -56,6 +57,7 @@ class TrainState:
             tokens=self.tokens + tokens,
             loss_sum=self.loss_sum + loss,
             loss_steps=self.loss_steps + 1,
+            fractions=self.fractions if fraction is None else (*self.fractions, fraction),
             elapsed=now,
             update_seconds=self.update_seconds + (seconds - self.update_seconds) / min(max(1, self.step), RECENT),
         )
@@ -67,7 +69,7 @@ class TrainState:
 
     def after_log(self) -> TrainState:
         """After a log line: a new mean begins."""
-        return replace(self, loss_sum=0.0, loss_steps=0)
+        return replace(self, loss_sum=0.0, loss_steps=0, fractions=())
 
     def after_eval(self, score: Score) -> TrainState:
         """After an evaluation at this step."""
@@ -178,4 +180,5 @@ def restore(checkpoint: Checkpoint, model: GPT, optimizers: Optimizers, deciding
     if (name := first_non_finite(model, optimizers)) is not None:
         raise Damaged(f"{name} has values that are not finite.", str(checkpoint.path))
     logs = {name: LogEnd(**end) for name, end in record["logs"].items()}
-    return Restored(TrainState(**record["train"]), logs, checkpoint.digest)
+    fractions = tuple(record["train"].get("fractions", ()))
+    return Restored(TrainState(**{**record["train"], "fractions": fractions}), logs, checkpoint.digest)

@@ -38,6 +38,7 @@ class Request:
     """What to train: `cfg` in a new run, or a run that exists.
 
     name: of the new run; None: the first free one of base, base-2, ...
+    clock: the run whose clock it repeats; None: it has its own.
     run: one to continue. cfg: asked for now, or None for that of the run with `changes`.
     root: the folder of runs; None: where the config and the environment say. facts: of a new run, for run.json.
     """
@@ -45,6 +46,7 @@ class Request:
     cfg: RunConfig | None = None
     name: str | None = None
     base: str = "run"
+    clock: Run | None = None
     run: Run | None = None
     changes: Sequence[str | Override] = ()
     root: Path | None = None
@@ -84,7 +86,7 @@ def open_session(request: Request, listener: Listener | None = None) -> Iterator
             from gptlite.training.session import open_new
 
             create = partial(Run.create, request.folder, request.name, request.base)
-            with open_new(cfg, prepared, create, facts, listener) as session:
+            with open_new(cfg, prepared, create, facts, listener, request.clock) as session:
                 yield session
         else:
             with run.lock() if is_main() else nullcontext():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,8 +19,8 @@ from gptlite.config.yaml import Value
 from gptlite.data.dataset.manifest import Manifest
 from gptlite.data.dataset.prepared import Prepared
 from gptlite.errors import ConfigError, RunError, UserError
-from gptlite.formatting import counted
-from gptlite.loggers.metrics import Listener, MetricLog
+from gptlite.formatting import Say, counted
+from gptlite.loggers.metrics import Listener, MetricLog, Sink
 from gptlite.loggers.tensorboard import BASELINES, BaselineSink, TensorBoardSink
 from gptlite.planning.auto import Setup
 from gptlite.planning.plan import plan_run
@@ -28,10 +28,11 @@ from gptlite.runs.find import find_valid, none_left
 from gptlite.runs.run import Run
 from gptlite.training.checkpointing import Restored, TrainState, restore
 from gptlite.training.dry_run import expected_evaluation_updates
-from gptlite.training.loop import is_done, run_updates, save_initial
+from gptlite.training.loop import run_updates, save_initial
 from gptlite.training.run_info import run_info, run_info_resumed
 from gptlite.training.signals import Signals
 from gptlite.training.throughput import warn_of_emulation
+from gptlite.training.timing import Measured, Replay
 from gptlite.training.trainer import Trainer, begin, build, memory_errors, resolve_here
 
 MAX_NAME = 60  # characters of a text's name
@@ -57,6 +58,7 @@ class Session:
     run: Run
     restored: Restored | None
     listener: Listener
+    replay: Replay | None = None  # what the clock decided in the run that this one repeats
 
     def train(self) -> Outcome:
         """Train to the end, from what was restored if there is something, and mark the run as finished."""
@@ -65,15 +67,19 @@ class Session:
         for line in (str(self.setup), *warn_of_emulation(trainer.compute)):
             listener.say(line)
         state = TrainState() if self.restored is None else self.restored.state
-        if cfg.train.max_minutes is not None:
-            listener.say("train.max_minutes: the clock ends this run, so a resumed one does not repeat it bit for bit")
+        timing = self.replay or Measured(trainer, state)
         if self.restored is None and cfg.train.max_minutes is not None:
             state = replace(state, evaluation_updates=expected_evaluation_updates(trainer))
-        if is_main and not is_done(state, cfg.train):
+        if is_main and not timing.is_done(state):
             run.reopen()
         signals = Signals(f"run {run.name}", run.handle, listener.say_at_once)
         manifest = self.prepared.manifest
-        log = open_log(cfg, manifest, run, self.restored, listener) if is_main else MetricLog({})
+        if is_main:
+            unit, done, total = timing.progress(state)
+            extras = listener.begin(total, done, in_seconds=unit == "seconds")
+            log = open_log(cfg, manifest, run, self.restored, extras, listener.say)
+        else:
+            log = MetricLog({})
         with (
             memory_errors(cfg),
             signals.watched(),
@@ -83,21 +89,29 @@ class Session:
         ):
             if self.restored is None:
                 state = save_initial(trainer, run, state, log, listener, signals)
-            state = run_updates(trainer, run, state, log, listener, signals)
+            state = run_updates(trainer, run, state, log, listener, signals, timing)
         if is_main:
             best = {"best_step": state.best_step, "best_bits_per_byte": state.best_bits_per_byte}
-            run.finish({"step": state.step, **best})
+            # The line of these updates is missing where patience ended the run, after an evaluation.
+            clock = {"fractions": state.fractions, "patience": cfg.train.patience} if state.fractions else {}
+            run.finish({"step": state.step, **best, **clock})
         return Outcome(run, self.prepared, state)
 
 
 @contextmanager
 def open_new(
-    cfg: RunConfig, prepared: Prepared, create: Callable[[], Run], facts: Mapping[str, Any], listener: Listener
+    cfg: RunConfig,
+    prepared: Prepared,
+    create: Callable[[], Run],
+    facts: Mapping[str, Any],
+    listener: Listener,
+    clock: Run | None = None,
 ) -> Iterator[Session]:
     """Open the first session of a run, locked. Its folder is created once nothing can be refused any more.
 
-    facts: more for run.json.
+    facts: more for run.json. clock: the run whose clock is repeated.
     """
+    replay = None if clock is None else Replay.of(clock)
     libraries = resident_bytes()
     setup = resolve_here(cfg, prepared)
     trainer = build(setup.cfg, prepared)
@@ -108,12 +122,14 @@ def open_new(
         if is_main:
             if run.started:
                 raise RunError("another process has just started this run. Give the command again.", f"run {run.name}")
+            if replay is not None:
+                replay.save(run)
             run.write_setup({**run_info(setup, trainer, prepared), **facts}, dump_config(setup.cfg))
             available = memory_of(trainer.compute.device)
             estimate, warnings = plan_run(setup.cfg, prepared, available_memory=available, libraries=libraries)
             for line in (f"plan: {estimate}", *warnings):
                 listener.say(line)
-        yield Session(setup, trainer, prepared, run, None, listener)
+        yield Session(setup, trainer, prepared, run, None, listener, replay)
 
 
 def open_restored(cfg: RunConfig, prepared: Prepared, run: Run, listener: Listener) -> Session:
@@ -127,14 +143,15 @@ def open_restored(cfg: RunConfig, prepared: Prepared, run: Run, listener: Listen
     trainer = build(setup.cfg, prepared)
     newest = restore_newest(trainer, run, listener)
     trainer = begin(trainer, listener.say, has_weights=newest is not None)
-    check_length(cfg.train.epochs, trainer, newest, run, listener)
+    replay = Replay.saved_in(run)
+    check_length(cfg.train.epochs, trainer, newest, run, listener, replay)
     # Nothing is written before this line: a resume that is refused leaves the run as it was.
     trainer.dist.barrier()  # every process has read before the main one removes leftovers
     if trainer.dist.is_main:
         run.remove_leftovers()
         info = run_info_resumed(run.info, run_info(setup, trainer, prepared), listener.say)
         run.write_setup(info, dump_config(setup.cfg))
-    return Session(setup, trainer, prepared, run, newest, listener)
+    return Session(setup, trainer, prepared, run, newest, listener, replay)
 
 
 def restore_newest(trainer: Trainer, run: Run, listener: Listener) -> Restored | None:
@@ -157,7 +174,12 @@ def restore_newest(trainer: Trainer, run: Run, listener: Listener) -> Restored |
 
 
 def check_length(
-    epochs: float | None, trainer: Trainer, restored: Restored | None, run: Run, listener: Listener
+    epochs: float | None,
+    trainer: Trainer,
+    restored: Restored | None,
+    run: Run,
+    listener: Listener,
+    replay: Replay | None,
 ) -> None:
     """ConfigError where max_steps is below the steps already made; a line where there is nothing left to train.
 
@@ -172,17 +194,18 @@ def check_length(
         raise ConfigError(
             f"train.{length} is {asked}, but {run.name} has already made {state.step} updates. Ask for as many or more."
         )
-    if is_done(state, train) and not state.evaluation_due:
-        listener.say(f"{run.name} is finished after {state.step} updates. To train on, raise train.{length}.")
+    if (replay or Measured(trainer, state)).is_done(state) and not state.evaluation_due:
+        advice = f"To train on, raise train.{length}." if replay is None else "It repeated the clock of another run."
+        listener.say(f"{run.name} is finished after {state.step} updates. {advice}")
 
 
-def open_log(cfg: RunConfig, manifest: Manifest, run: Run, restored: Restored | None, listener: Listener) -> MetricLog:
-    """Open the log with its sinks: files, the listener's and TensorBoard. restored: of a resumed run."""
+def open_log(
+    cfg: RunConfig, manifest: Manifest, run: Run, restored: Restored | None, extras: Sequence[Sink], say: Say
+) -> MetricLog:
+    """Open the log with its sinks: files, more that are given, and TensorBoard. restored: of a resumed run."""
     state = TrainState() if restored is None else restored.state
     resume_step, ends = (-1, {}) if restored is None else (state.step, restored.logs)
-    minutes = cfg.train.max_minutes
-    total, start = (cfg.train.updates or 0, state.step) if minutes is None else (60 * minutes, state.elapsed)
-    extras = [*listener.begin(total, start, in_seconds=minutes is not None)]
+    extras = list(extras)
     if cfg.log.tensorboard:
         resumed: dict[str, Any] = {"resume_step": resume_step, "best_bits_per_byte": state.best_bits_per_byte}
         if restored is not None:
@@ -191,7 +214,7 @@ def open_log(cfg: RunConfig, manifest: Manifest, run: Run, restored: Restored | 
         baselines = run.path.parent / BASELINES / name_of_text(manifest)
         extras.append(TensorBoardSink(run.path / "tb", config=dump_config(cfg), hparams=hparams, **resumed))
         extras.append(BaselineSink(baselines, baselines_of(manifest)))
-    return MetricLog.open(run.path, resume_step=resume_step, ends=ends, extras=extras, say=listener.say)
+    return MetricLog.open(run.path, resume_step=resume_step, ends=ends, extras=extras, say=say)
 
 
 def name_of_text(manifest: Manifest) -> str:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
+import random
 import signal
 
 import pytest
-from training_runs import resume, signal_in, train_new
+from training_runs import Crash, assert_same_end, crash_at, final, numbers, resume, signal_in, start, train, train_new
 
 from gptlite.config.loading import find_config, load_config
 from gptlite.config.schema import RunConfig
 from gptlite.data.preparing.prepare import prepare
-from gptlite.errors import Interrupted
+from gptlite.errors import Interrupted, RunError
 from gptlite.inference.score import Score
+from gptlite.loggers.metrics import Listener
 from gptlite.runs.checkpoint import valid_checkpoints
 from gptlite.runs.run import Run
 from gptlite.training import trainer
 from gptlite.training.checkpointing import TrainState
 from gptlite.training.dry_run import expected_evaluation_updates
+from gptlite.training.launch import Request
 from gptlite.training.trainer import build, resolve_here
 
 
@@ -163,3 +166,77 @@ def test_an_evaluation_as_good_as_the_best_is_no_new_best():
 def test_an_evaluation_after_the_first_update_which_is_not_timed_is_not_measured_in_updates():
     state = TrainState(evaluation_updates=3.0).after_update(1.0, 10, now=5.0)
     assert state.after_pause(evaluation=2.0, save=0.5).evaluation_updates == 3.0
+
+
+def vary(hands, monkeypatch, seed):
+    """Let an update take from 0.3 to 3 s: another process wants the processor now and then."""
+    rng = random.Random(seed)
+    monkeypatch.setattr(type(hands), "update", property(lambda _: rng.choice([0.3, 0.5, 0.5, 3.0])), raising=False)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"eval.every": "auto", "log.every": 7},
+        {"train.patience": 2, "log.every": 7, "train.optimizer": "adamw", "train.lr": 1e-30, "eval.every": 5},
+        {"train.scheduled_sampling": 0.5, "model.dropout": 0.1, "train.optimizer": "muon"},
+    ],
+)
+def test_a_run_by_the_clock_repeats_with_its_clock(one_minute, tmp_path, hands, monkeypatch, keys):
+    cfg = one_minute.with_values(keys)
+    with monkeypatch.context() as patch:
+        vary(hands, patch, 1)
+        run = start(cfg, tmp_path, "a")
+    if "train.patience" in keys:
+        assert hands.seconds < 50  # it ended by patience, between two lines of the log
+        assert final(run).step % 7
+    again = train(Request(cfg, "again", clock=run, root=tmp_path)).run
+    assert_same_end(run, again)
+    assert_same_end(run, train(Request(cfg, "third", clock=again, root=tmp_path)).run)
+    hands.seconds, hands.update = 0.0, 1.0
+    assert numbers(start(cfg, tmp_path, "b")) != numbers(run)  # on a steady clock it is another run
+
+
+def test_a_killed_and_stopped_run_by_the_clock_repeats_as_it_went_and_so_does_a_killed_repetition(
+    one_minute, tmp_path, hands, monkeypatch
+):
+    cfg = one_minute.with_values({"log.every": 7})
+    with monkeypatch.context() as patch:
+        vary(hands, patch, 2)
+        crash_at(patch, 14)
+        with pytest.raises(Crash):
+            start(cfg, tmp_path, "a")
+    run = Run(tmp_path / "a")
+    with monkeypatch.context() as patch:
+        vary(hands, patch, 3)
+        signal_in(patch, 24, signal.SIGINT)
+        with pytest.raises(Interrupted):
+            resume(run)
+    with monkeypatch.context() as patch:
+        vary(hands, patch, 4)
+        resume(run)
+    with monkeypatch.context() as patch:
+        crash_at(patch, 17)
+        with pytest.raises(Crash):
+            train(Request(cfg, "again", clock=run, root=tmp_path))
+    again = resume(Run(tmp_path / "again")).run
+    assert_same_end(run, again)
+    lines: list[str] = []
+    said = Listener()
+    monkeypatch.setattr(said, "say", lines.append, raising=False)
+    resume(again, listener=said)
+    assert any("It repeated the clock of another run." in line for line in lines)
+
+
+def test_a_run_whose_clock_is_not_there_is_refused(one_minute, tiny, tmp_path, hands, monkeypatch):
+    counted = start(tiny, tmp_path, "counted")
+    with pytest.raises(RunError, match="run counted: it has no record of its clock: it counted updates"):
+        train(Request(one_minute, "x", clock=counted, root=tmp_path))
+    with monkeypatch.context() as patch:
+        signal_in(patch, 4, signal.SIGINT)
+        with pytest.raises(Interrupted):
+            start(one_minute, tmp_path, "b")
+    with pytest.raises(RunError, match=r"run b: it is not finished\. Resume it first"):
+        train(Request(one_minute, "x", clock=Run(tmp_path / "b"), root=tmp_path))
+    assert not (tmp_path / "x").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
@@ -31,6 +32,14 @@ InitOption = Annotated[
         metavar="SOURCE",
         help="Begin with the weights and the tokenizer of a run or checkpoint, of a GPT-2 in Hugging Face's format, or "
         "of gpt2 (train.from, tokenizer.from).",
+    ),
+]
+ClockOption = Annotated[
+    str | None,
+    Option(
+        metavar="RUN",
+        help="Repeat a run that the clock ended, bit for bit: its config, unless --config is given, and how much of "
+        "the time had passed at each update.",
     ),
 ]
 SweepOption = Annotated[
@@ -73,32 +82,39 @@ def train(
     jobs: JobsOption = None,
     offline: OfflineOption = False,
     init: InitOption = None,
+    clock: ClockOption = None,
 ) -> None:
     """Train a model on a text. Ctrl-C stops after the current update and saves a checkpoint."""
     grid = [*(sweep or ()), *([] if seeds is None else [f"run.seed={','.join(map(str, range(1, seeds + 1)))}"])]
     options = TrainOptions(
         *(config, set_ or (), data or (), name, resume, continue_, quiet),
-        *(dry_run, json_, grid, jobs, minutes, offline, init),
+        *(dry_run, json_, grid, jobs, minutes),
+        *(offline, init, clock),
     )
     if options.sweep:
         from gptlite.cli.sweep import run_sweep
 
         run_sweep(options)
-        return
+    else:
+        train_run(options)
+
+
+def train_run(options: TrainOptions) -> None:
+    """Train one run, or with --dry-run say what it would do."""
     if problems := options.problems():
         raise ConfigError(problems)
-    listener = wait_for_others(quiet=quiet)
-    with located_text(options.data, init):
+    listener = wait_for_others(quiet=options.quiet)
+    with located_text(options.data, options.init):
         request = make_request(options, listener)
-        if dry_run:
-            print_dry_run(request, listener, as_json=json_)
+        if options.dry_run:
+            print_dry_run(request, listener, as_json=options.json)
             return
         from gptlite.cli.train.result import print_result
         from gptlite.training.launch import open_session
 
         with open_session(request, listener) as session:
             outcome = session.train()
-    print_result(outcome, quiet=quiet)
+    print_result(outcome, quiet=options.quiet)
 
 
 def wait_for_others(*, quiet: bool) -> Listener:
@@ -119,7 +135,7 @@ def wait_for_others(*, quiet: bool) -> Listener:
 def make_request(options: TrainOptions, listener: Listener) -> Request:
     """Return what the options ask for: a new run, one to resume, or with --continue whichever there is."""
     from gptlite.cli.train.configs import Configs
-    from gptlite.runs.run import Run, runs_folder
+    from gptlite.runs.run import CONFIG, Run, runs_folder
     from gptlite.training.launch import Request
 
     name = options.name
@@ -134,6 +150,11 @@ def make_request(options: TrainOptions, listener: Listener) -> Request:
     if run is not None and run.started:
         listener.say(f"run: {run.path}")
         return Request(run=run, changes=options.sets)
+    clock = None
+    if options.clock is not None:
+        with located(f"--clock {options.clock}", at=f"run {options.clock}"):
+            clock = Run.open(runs_folder(), options.clock)
+        options = replace(options, config=options.config or str(clock.path / CONFIG))
     configs = Configs.of(options)
     asked = configs.asked(say=listener.say)
     run = Run(runs_folder(asked.run.dir) / name) if options.continue_ and name is not None else None
@@ -143,8 +164,9 @@ def make_request(options: TrainOptions, listener: Listener) -> Request:
         configs = configs.timed(asked)
         cfg = configs.with_sizes(asked)
     configs.announce(asked, cfg, listener.say)
-    base = configs.base(cfg) if name is None else name
-    return Request(cfg, name, base, run if run is not None and run.started else None, facts=configs.facts(asked, cfg))
+    base = name or (configs.base(cfg) if clock is None else clock.name)
+    continued = run if run is not None and run.started else None
+    return Request(cfg, name, base, clock, continued, facts=configs.facts(asked, cfg))
 
 
 def print_dry_run(request: Request, listener: Listener, *, as_json: bool) -> None:

@@ -21,6 +21,11 @@ _EXCLUDES = (
         "a resumed run keeps its config, text, name and weights. Leave these out.",
     ),
     ("--resume", ("--minutes",), "a resumed run keeps its length. Change it with --set train.max_minutes=M."),
+    (
+        "--clock",
+        ("--minutes", "--data", "--init", "--sweep", "--resume", "--dry-run"),
+        "this repeats a run as it went. Leave these out, or train a run of its own.",
+    ),
     ("--dry-run", ("--sweep",), "a dry run describes one run. Give one of the values with --set."),
     ("--dry-run", ("--resume", "--continue"), "a dry run describes a new run. Leave one of the two out."),
 )
@@ -50,6 +55,7 @@ class TrainOptions:
     minutes: float | None = None
     offline: bool = False
     init: str | None = None
+    clock: str | None = None
 
     def problems(self) -> list[Problem]:
         """Options that exclude each other, or would do nothing."""
