@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -25,12 +26,13 @@ from gptlite.inference.beam import Hypothesis, SearchStep, beam_search
 from gptlite.inference.engine import DecodingBatch, rows_at_once
 from gptlite.inference.generate import FinishReason, Sample, Step, TextStream, end_reasons, generate_batch
 from gptlite.inference.sampling import TokenFlags, suppressed_ids
-from gptlite.inference.score import Score, bytes_and_chars_per_token, loss_by_position, score
+from gptlite.inference.score import Score, bytes_and_chars_per_token, loss_by_position, score, score_windows
 from gptlite.model.gpt import GPT
 from gptlite.seeds import mix
 from gptlite.tokenizers.base import Tokenizer
 
 SCORE_BATCH_SIZE = 32
+BLOCKS = 100  # of a text, whose scores show how much another text of its kind could change them
 
 
 @dataclass(frozen=True)
@@ -240,6 +242,21 @@ class LanguageModel:
         windows = self.windows(tokens, stride)
         batches = eval_batches(windows, batch_size, first=first, every=every)
         return score(self.gpt, batches, self._bytes_and_chars, self.compute)
+
+    def score_blocks(
+        self, tokens: Tokens, *, batch_size: int, first: int = 0, every: int = 1
+    ) -> npt.NDArray[np.float64]:
+        """Score each of BLOCKS equal parts of a text: nats, tokens, bytes, characters, (BLOCKS, 4).
+
+        A window belongs to the part that it begins in.
+        """
+        windows, blocks = self.windows(tokens), np.zeros((BLOCKS, 4))
+        order = islice(windows.batches(batch_size), first, None, every)
+        batches = eval_batches(windows, batch_size, first=first, every=every)
+        scored = score_windows(self.gpt, batches, self._bytes_and_chars, self.compute)
+        for rows, scores in zip(order, scored, strict=True):
+            np.add.at(blocks, rows[:, 0] * BLOCKS // tokens.n_tokens, scores)
+        return blocks
 
     def loss_by_position(self, texts: Iterable[Tokens], *, batch_size: int = SCORE_BATCH_SIZE) -> list[float]:
         """Return nats per token after 1, 2, ... tokens of context, over all texts."""

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from gptlite.compute.device import Compute
 from gptlite.data.dataset.batches import Batch
-from gptlite.model.gpt import GPT, IGNORE_INDEX, nll_sum
+from gptlite.model.gpt import GPT, IGNORE_INDEX
 from gptlite.tokenizers.base import Tokenizer
 
 
@@ -25,6 +26,13 @@ class Score:
     tokens: int
     bytes: int
     characters: int
+    blocks: tuple[tuple[float, int], ...] = ()  # the nats and bytes of its parts, where they were asked for
+
+    @classmethod
+    def of(cls, sums: npt.ArrayLike, blocks: tuple[tuple[float, int], ...] = ()) -> Score:
+        """Return the score that has these nats, tokens, bytes and characters: (4,)."""
+        nats, tokens, n_bytes, characters = np.asarray(sums).tolist()
+        return cls(nats, int(tokens), int(n_bytes), int(characters), blocks)
 
     @property
     def loss(self) -> float:
@@ -68,19 +76,24 @@ def read_batches(model: GPT, batches: Iterable[Batch], compute: Compute) -> Iter
 
 
 @torch.no_grad()
-def score(model: GPT, batches: Iterable[Batch], bytes_and_chars: Tensor, compute: Compute) -> Score:
-    """Score batches of (x, y), each (B, T) int64; targets of IGNORE_INDEX are not scored.
+def score_windows(
+    model: GPT, batches: Iterable[Batch], bytes_and_chars: Tensor, compute: Compute
+) -> Iterator[npt.NDArray[np.float64]]:
+    """Yield nats, tokens, bytes and characters of each window: (B, 4) for a batch of (x, y), each (B, T) int64.
 
-    bytes_and_chars: of each id, from `bytes_and_chars_per_token`.
+    Targets of IGNORE_INDEX are not scored. bytes_and_chars: of each id, from `bytes_and_chars_per_token`.
     """
-    nats, tokens, text_size = 0.0, 0, torch.zeros(2, dtype=torch.int64)
+    counts = torch.cat([torch.ones_like(bytes_and_chars[:, :1]), bytes_and_chars], 1)  # tokens, bytes, characters
+    counts = torch.cat([counts, torch.zeros_like(counts[:1])])  # of what is not scored
     for logits, y in read_batches(model, batches, compute):
-        nats += float(nll_sum(logits, y))
-        scored = y[y != IGNORE_INDEX].cpu()
-        tokens += scored.numel()
-        text_size += bytes_and_chars[scored].sum(0)
-    n_bytes, n_characters = text_size.tolist()
-    return Score(nats, tokens, n_bytes, n_characters)
+        nats = token_nats(logits, y).double().sum(1, keepdim=True).cpu()
+        rows = torch.where(y == IGNORE_INDEX, len(counts) - 1, y).cpu()
+        yield torch.cat([nats, counts[rows].sum(1)], 1).numpy()
+
+
+def score(model: GPT, batches: Iterable[Batch], bytes_and_chars: Tensor, compute: Compute) -> Score:
+    """Score batches as `score_windows` does, all together."""
+    return Score.of(sum(rows.sum(0) for rows in score_windows(model, batches, bytes_and_chars, compute)))
 
 
 @torch.no_grad()

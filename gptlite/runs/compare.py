@@ -6,11 +6,14 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from gptlite.config.yaml import Value
+from gptlite.formatting import abbreviated
 from gptlite.runs.summary import Summary
 
 SEED = "run.seed"
+SAME_AMOUNT = 1.05  # times as many tokens
 FOLDERS = ("run.dir", "data.dir")  # they do not affect training
 
 
@@ -117,6 +120,28 @@ def uncommon_values(groups: Sequence[RunGroup]) -> list[dict[str, Value]]:
         {key: group.value(key) for key in keys if _has(group, key) and repr(group.value(key)) != usual.get(key)}
         for group in groups
     ]
+
+
+def names_of_texts(run: Summary) -> list[str]:
+    """Return the sources of a run without their folders: a project may have been moved."""
+    given = [run.config.get(f"data.{key}") for key in ("source", "val_source")]
+    return [Path(str(spec)).name for specs in given for spec in (specs if isinstance(specs, list) else [specs])]
+
+
+def unlike(rows: Sequence[RunGroup]) -> str:
+    """Say that the scores of rows are of different texts, or the finished ones trained on different amounts, or ""."""
+    scored = [row.first for row in rows if row.best is not None]
+    texts = {tuple(names_of_texts(run)) for run in scored}
+    if len(texts) > 1:
+        return (
+            f"these scores are of {len(texts)} different texts and cannot be compared. To score runs on one text: "
+            "gptlite eval RUN RUN --file FILE"
+        )
+    amounts = [run.tokens for run in scored if run.state == "finished" and run.tokens]
+    if amounts and max(amounts) > SAME_AMOUNT * min(amounts):
+        least, most = abbreviated(min(amounts)), abbreviated(max(amounts))
+        return f"these runs were trained on different amounts of text, {least} to {most} tokens"
+    return ""
 
 
 def differences(a: Mapping[str, Value], b: Mapping[str, Value]) -> list[str]:

@@ -11,12 +11,18 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
+
 LEVEL = 0.95
 MARGIN = 0.5  # % of the score: the largest difference of no relevance, unless another is asked for
 PAIRED_FROM = 4  # common seeds
 MOST_SEEDS = 100  # that are looked ahead for
 STEPS = 10_000  # of the integral of Student's t
 
+SAME_TEXT = 0.001  # of its bytes may be missing: a model may not score its first token
+
+Blocks = Sequence[tuple[float, int]]  # nats and bytes of each part of the validation text
 # Of A against B. "same": no relevant difference.
 Answer = Literal["better", "worse", "same", "unknown"]
 
@@ -65,6 +71,24 @@ class Difference:
         each, n = [a - b for a, b in pairs], len(pairs) + more
         return cls(statistics.mean(each), math.sqrt(statistics.variance(each) / n), n - 1)
 
+    @classmethod
+    def over_blocks(cls, a: Sequence[Blocks], b: Sequence[Blocks]) -> Difference | None:
+        """Compare bits per byte over equal blocks of one text, which each run has scored in blocks of its own.
+
+        The text is then the sample, and the runs of each side are averaged. None where there is nothing to compare, or
+        the text is not the same.
+        """
+        if not all([*a, *b]):
+            return None
+        ends = [sum(n_bytes for _, n_bytes in blocks) for blocks in (*a, *b)]
+        n = min(len(blocks) for blocks in (*a, *b))
+        if n < 2 or max(ends) > (1 + SAME_TEXT) * min(ends):
+            return None
+        grid = np.linspace(0, 1, n + 1)
+        one, other = (np.mean([_nats_until(blocks, grid) for blocks in side], axis=0) for side in (a, b))
+        each = np.diff(one - other) * n / (math.log(2) * min(ends))
+        return cls(float(each.mean()), float(each.std(ddof=1)) / math.sqrt(n), n - 1)
+
     def interval(self, level: float = LEVEL) -> tuple[float, float]:
         """Return the confidence interval."""
         half = t_quantile(level, math.floor(100 * self.df + 1e-6) / 100) * self.error  # few values, which are kept
@@ -76,6 +100,12 @@ class Difference:
         if -margin <= low and high <= margin:
             return "same"
         return "better" if high < 0 else "worse" if low > 0 else "unknown"
+
+
+def _nats_until(blocks: Blocks, grid: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the nats of the text from its beginning to each fraction of its bytes, between blocks by interpolation."""
+    nats, n_bytes = np.cumsum([(0.0, 0), *blocks], axis=0).T
+    return np.asarray(np.interp(grid, n_bytes / n_bytes[-1], nats))
 
 
 @dataclass(frozen=True)

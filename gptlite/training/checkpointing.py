@@ -35,6 +35,7 @@ class TrainState:
     best_step: int | None = None
     best_loss: float | None = None
     best_bits_per_byte: float | None = None
+    best_blocks: tuple[tuple[float, int], ...] = ()  # the nats and bytes of parts of the validation text
     evaluations_since_best: int = 0
     evaluation_due: bool = False  # at this step: a signal came before it, and the resume makes it up
     elapsed: float = 0.0  # seconds of training, evaluations and checkpoints included, over all sessions
@@ -81,6 +82,7 @@ class TrainState:
             best_step=self.step,
             best_loss=score.loss,
             best_bits_per_byte=score.bits_per_byte,
+            best_blocks=score.blocks,
             evaluations_since_best=0,
         )
 
@@ -180,5 +182,7 @@ def restore(checkpoint: Checkpoint, model: GPT, optimizers: Optimizers, deciding
     if (name := first_non_finite(model, optimizers)) is not None:
         raise Damaged(f"{name} has values that are not finite.", str(checkpoint.path))
     logs = {name: LogEnd(**end) for name, end in record["logs"].items()}
-    fractions = tuple(record["train"].get("fractions", ()))
-    return Restored(TrainState(**{**record["train"], "fractions": fractions}), logs, checkpoint.digest)
+    state: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in record["train"].items()
+    }
+    return Restored(TrainState(**state), logs, checkpoint.digest)

@@ -94,7 +94,7 @@ class Session:
             best = {"best_step": state.best_step, "best_bits_per_byte": state.best_bits_per_byte}
             # The line of these updates is missing where patience ended the run, after an evaluation.
             clock = {"fractions": state.fractions, "patience": cfg.train.patience} if state.fractions else {}
-            run.finish({"step": state.step, **best, **clock})
+            run.finish({"step": state.step, **best, "best_blocks": state.best_blocks, **clock})
         return Outcome(run, self.prepared, state)
 
 

@@ -73,12 +73,13 @@ class Trainer:
         return self.model.vocab_size if sample is None else int(sample)
 
     def evaluate(self, tokens: Tokens) -> Score:
-        """Score a whole text; the processes share its batches."""
-        part = self.language_model.score_tokens(
+        """Score a whole text and its blocks; the processes share its batches."""
+        part = self.language_model.score_blocks(
             tokens, batch_size=self.cfg.eval.batch_size, first=self.dist.rank, every=self.dist.world_size
         )
-        nats, *counts = self.dist.sum_numbers(dataclasses.astuple(part))
-        return Score(nats, *map(int, counts))
+        blocks = np.reshape(self.dist.sum_numbers(part.ravel().tolist()), part.shape)
+        sizes = ((nats, int(n_bytes)) for nats, n_tokens, n_bytes, _ in blocks.tolist() if n_tokens)
+        return Score.of(blocks.sum(0), tuple(sizes))
 
     def sample(self) -> str:
         """Write up to SAMPLE_CHARACTERS characters that continue `eval.prompt`, always with the same seed.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import re
 import shlex
@@ -259,6 +260,27 @@ def test_one_seed_each_cannot_tell_and_says_how_much_seeds_differ_and_what_train
     assert "seeds of a" in verdict(gptlite("runs", "diff", "a", "b").out)[0]
 
 
+def test_the_noise_of_the_validation_text_is_said_beside_that_of_the_seeds(gptlite, trained):
+    end = json_of(trained / "finished.json")
+    nats, n_bytes = (sum(each) for each in zip(*end["best_blocks"], strict=True))
+    assert nats / n_bytes / math.log(2) == pytest.approx(end["best_bits_per_byte"])
+    for name, extra in (("a", [0.1, 0.3]), ("b", [0.2, 0.0])):
+        path = varied(name, 2.0, lr=0.5 if name == "a" else 0.7)
+        blocks = [(bits * math.log(2) * 1000, 1000) for bits in extra]
+        Run(path).finish(json_of(path / "finished.json") | {"best_blocks": blocks})
+    # The parts differ by -0.1 and 0.3 bits per byte: a standard error of 0.2, times Student's t of one degree, 12.706.
+    said = (
+        "another validation text of this kind could change the difference by ±2.5412 (95 %, from 2 parts of this one)"
+    )
+    assert said in gptlite("runs", "diff", "a", "b").out.splitlines()
+    over_text = json.loads(gptlite("runs", "diff", "a", "b", "--json").out)["over_text"]
+    assert over_text == {
+        "difference": pytest.approx(0.1),
+        "interval": pytest.approx([-2.4412, 2.6412], abs=1e-3),
+        "parts": 2,
+    }
+
+
 def test_the_margin_decides_what_is_relevant(gptlite, trained):
     seeds("a", 2.000, 2.001, 2.002, lr=0.5)
     seeds("b", 2.003, 2.004, 2.005, lr=0.7)
@@ -409,3 +431,13 @@ def test_rm_removes_everything_that_gptlite_writes_and_a_run_whose_run_json_is_d
     Path("runs/nano/run.json").write_bytes(b"{")
     assert gptlite("runs", "rm", "--yes", "nano", "nano-2").code == 0  # and does not ask
     assert os.listdir("runs") == [".baselines"]
+
+
+def test_rows_of_other_texts_or_amounts_are_said_to_be_so(gptlite, trained):
+    assert gptlite("runs").err == ""
+    varied("short", 2.0)
+    Path("runs/short/metrics.jsonl").write_text("")
+    Run(Path("runs/short")).finish(json_of(trained / "finished.json") | {"step": 2})
+    assert "these runs were trained on different amounts of text" in gptlite("runs").err
+    varied("other", 2.0, source="other.txt")
+    assert "these scores are of 2 different texts and cannot be compared." in gptlite("runs").err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import statistics
 
 import pytest
 
@@ -126,3 +127,24 @@ def test_pairs_without_a_difference_are_told_apart_as_rarely():
         of_seed = [rng.gauss(0, 1) for _ in range(4)]
         found += compared(*([x + rng.gauss(0, 0.3) for x in of_seed] for _ in range(2))).answer != "unknown"
     assert found / trials <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / trials)
+
+
+def test_the_noise_of_the_text_is_that_of_its_equal_parts_also_where_they_were_cut_otherwise():
+    bits = math.log(2)
+    a = [(2 * bits, 1), (4 * bits, 1), (1 * bits, 1), (5 * bits, 1)]
+    b = [(1 * bits, 1), (1 * bits, 1), (1 * bits, 1), (1 * bits, 1)]
+    found = Difference.over_blocks([a], [b])
+    assert (found.value, found.df) == (pytest.approx((1 + 3 + 0 + 4) / 4), 3)
+    assert found.error == pytest.approx(statistics.stdev([1, 3, 0, 4]) / 2)
+    # Two seeds of A, of which the other is worse by 2 bits everywhere; B's blocks are 3 bytes, of which half is 1.5.
+    worse = [(nats + 2 * bits, n_bytes) for nats, n_bytes in a]
+    coarse = [(3 * bits, 3), (1 * bits, 1)]
+    found = Difference.over_blocks([a, worse], [coarse])
+    assert (found.value, found.df) == (pytest.approx((8 + 4) / 4), 1)
+    assert found.error == pytest.approx(statistics.stdev([(1 + 3) / 2 + 1, (0 + 4) / 2 + 1]) / math.sqrt(2))
+
+
+def test_texts_without_parts_or_of_another_size_have_no_noise():
+    a = [(1.0, 5000), (1.0, 5000)]
+    assert Difference.over_blocks([a], [[(1.0, 5000), (2.0, 4999)]]) is not None  # without its first character
+    assert all(Difference.over_blocks([a], [b]) is None for b in [(), [(1.0, 10_000)], [(1.0, 5000), (1.0, 5020)]])

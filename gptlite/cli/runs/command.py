@@ -76,7 +76,7 @@ def list_runs(
     Finished runs that differ only in run.seed share a row, with their mean and standard deviation.
     """
     from gptlite.cli.runs import table
-    from gptlite.runs.compare import RunGroup, group_seeds
+    from gptlite.runs.compare import RunGroup, group_seeds, unlike
     from gptlite.runs.run import runs_folder
     from gptlite.runs.summary import read_runs
 
@@ -88,6 +88,7 @@ def list_runs(
         emit(table.as_json(rows))
     elif rows:
         emit(table.as_table(rows))
+        problems += filter(None, [unlike(rows)])
     else:
         none = f"none of {counted(len(runs), 'run')} matches --filter" if runs else "no runs yet"
         Console().say(f"{root}: {none}")

@@ -7,7 +7,6 @@ import shlex
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from gptlite.cli.runs.table import config_key, row_cells, short_value
@@ -18,7 +17,7 @@ from gptlite.formatting import and_more, counted
 from gptlite.runs import compare
 from gptlite.runs.compare import SEED, RunGroup
 from gptlite.runs.run import CONFIG
-from gptlite.runs.significance import LEVEL, MARGIN, Answer, Comparison
+from gptlite.runs.significance import LEVEL, MARGIN, Answer, Comparison, Difference
 from gptlite.runs.summary import Summary, read_samples
 
 CODES: Mapping[Answer, int] = {"better": 0, "worse": 10, "same": 11, "unknown": 12}
@@ -44,11 +43,18 @@ class Verdict:
     sentence: str
     comparison: Comparison | None = None
     commands: Sequence[str] = ()
+    over_blocks: Difference | None = None  # of the validation text
 
     def lines(self) -> Iterator[str]:
         """Yield lines for a terminal."""
         yield self.sentence
         yield from (f"  {shell_name('gptlite')} {on_one_line(command)}" for command in self.commands)
+        if self.over_blocks is not None:
+            low, high = self.over_blocks.interval()
+            yield (
+                f"another validation text of this kind could change the difference by ±{(high - low) / 2:.4f} (95 %, "
+                f"from {self.over_blocks.df + 1:g} parts of this one)"
+            )
 
     def as_json(self) -> str:
         """Return one object, with the scores of each by seed."""
@@ -60,6 +66,12 @@ class Verdict:
                 difference = found.difference()
                 fields |= {"difference": difference.value, "interval": difference.interval(found.level)}
                 fields |= {"paired": found.is_paired, "further_seeds": found.further_seeds()}
+        if self.over_blocks is not None:
+            fields["over_text"] = {
+                "difference": self.over_blocks.value,
+                "interval": self.over_blocks.interval(),
+                "parts": self.over_blocks.df + 1,
+            }
         return json.dumps(fields, ensure_ascii=False) + "\n"
 
 
@@ -77,7 +89,7 @@ def judge(a: Summary, b: Summary, names: Sequence[str], others: Sequence[Summary
     if a.sees_ahead or b.sees_ahead:
         blind = next(name for name, run in zip(names, runs, strict=True) if run.sees_ahead)
         return Verdict("unknown", f"cannot tell which is better: {blind} {NO_MASK}")
-    if names_of_texts(a) != names_of_texts(b):
+    if compare.names_of_texts(a) != compare.names_of_texts(b):
         command = f"eval {' '.join(shlex.quote(run.run.handle) for run in runs)} --file FILE"
         said = "cannot tell which is better: they were scored on different texts. Score them on one:"
         return Verdict("unknown", said, commands=[command])
@@ -89,11 +101,14 @@ def judge(a: Summary, b: Summary, names: Sequence[str], others: Sequence[Summary
     if groups[0] == groups[1]:
         return Verdict("unknown", "both are seeds of one setting: their scores differ by chance only")
     found = compare_groups(groups, margin)
+    blocks = [[run.run.end.get("best_blocks", ()) for run in group.runs] for group in groups]
+    over_text = Difference.over_blocks(*blocks)
     if not found.tells:
         wanted = [max(0, FEW - len(group.scores)) for group in groups]
-        return Verdict("unknown", say_too_few(found, names, a, others), found, more_seeds(groups, wanted))
+        return Verdict("unknown", say_too_few(found, names, a, others), found, more_seeds(groups, wanted), over_text)
     further = found.further_seeds() if found.answer == "unknown" else None
-    return Verdict(found.answer, say_answer(found, names, further), found, more_seeds(groups, [further or 0] * 2))
+    commands = more_seeds(groups, [further or 0] * 2)
+    return Verdict(found.answer, say_answer(found, names, further), found, commands, over_text)
 
 
 def compare_groups(groups: Sequence[RunGroup], margin: float, level: float = LEVEL) -> Comparison:
@@ -166,12 +181,6 @@ def more_seeds(groups: Sequence[RunGroup], wanted: Sequence[int]) -> list[str]:
             sweep = f"--sweep {SEED}={','.join(unused[:n])} --name {shlex.quote(f'{group.first.name}-seeds')}"
             commands.append(f"train --config {shlex.quote(str(path))} {sweep}")
     return commands
-
-
-def names_of_texts(run: Summary) -> list[str]:
-    """Return the sources of a run without their folders: a project may have been moved."""
-    given = [run.config.get(f"data.{key}") for key in ("source", "val_source")]
-    return [Path(str(spec)).name for specs in given for spec in (specs if isinstance(specs, list) else [specs])]
 
 
 def describe(a: Summary, b: Summary, names: Sequence[str]) -> Iterator[str]:
