@@ -3,6 +3,7 @@
     import gptlite
     m = gptlite.load("runs/small")
     m.generate("def "), m.score("some text"), m.tokenizer.encode("some text")
+    gptlite.train(data="book.txt", minutes=3), gptlite.compare("small", "small-2")
 
 Importing gptlite is quick: torch is imported with the first use of `load` or `train`.
 """
@@ -18,12 +19,13 @@ from gptlite.compute.limits import set_short_spin
 from gptlite.version import __version__
 
 if TYPE_CHECKING:
+    from gptlite.cli.python import compare as compare
+    from gptlite.cli.python import train as train
     from gptlite.inference.load import load as load
-    from gptlite.training.launch import train as train
 
-__all__ = ["__version__", "load", "train"]
+__all__ = ["__version__", "compare", "load", "train"]
 
-_LAZY = {"load": "gptlite.inference.load", "train": "gptlite.training.launch"}
+_LAZY = {"load": "gptlite.inference.load", "train": "gptlite.cli.python", "compare": "gptlite.cli.python"}
 
 
 def __getattr__(name: str) -> Any:

@@ -44,7 +44,7 @@ SETTINGS = {
 # name -> page, width, height, colours of the picture
 PAGES = {
     "scalars": ("#scalars&tagFilter=bits_per_byte&_smoothingWeight=0", 1200, 760, 64),
-    "training": ("#scalars&tagFilter=train|speed|memory&_smoothingWeight=0", 1200, 900, 64),
+    "training": ("#scalars&tagFilter=train|workload&_smoothingWeight=0", 1200, 900, 64),
     "text": ("#text&tagFilter=samples", 1200, 760, 32),
     "images": ("#images", 1200, 640, 64),
     "hparams": ("#hparams", 1500, 420, 32),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import math
 import os
 import re
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
@@ -57,17 +59,22 @@ def on_one_line(text: str) -> str:
 
 
 class Console(Listener):
-    """Messages and the progress bar on standard error. A `quiet` one shows neither, only the answer to a signal."""
+    """Messages and the progress bar on standard error. A `quiet` one shows neither, only the answer to a signal.
 
-    def __init__(self, *, quiet: bool = False) -> None:
-        self._quiet = quiet
+    verbose: with details. as_json: what happens is written to standard output, too, a JSON object on each line.
+    """
+
+    def __init__(self, *, quiet: bool = False, verbose: bool = False, as_json: bool = False) -> None:
+        self._quiet, self._verbose, self._as_json = quiet, verbose, as_json
         self._sink: ConsoleSink | None = None
 
     def say(self, line: str) -> None:
         """Print a line, above the progress bar if there is one."""
+        line = pasteable(line)
+        self.event("message", {"text": line})
         if self._quiet:
             return
-        for part in escaped(pasteable(line)).split("\n"):
+        for part in escaped(line).split("\n"):
             if self._sink is not None:
                 self._sink.say(part)
                 continue
@@ -75,6 +82,17 @@ class Console(Listener):
                 print(part, file=sys.stderr, flush=True)
             except OSError:  # nobody reads it any more, which is no reason to stop
                 drop(sys.stderr)
+
+    def detail(self, line: str) -> None:
+        if self._verbose:
+            self.say(line)
+
+    def event(self, kind: str, fields: Mapping[str, Any]) -> None:
+        if self._as_json:
+            try:
+                emit(json.dumps({"event": kind, **fields}, ensure_ascii=False) + "\n")
+            except typer.Exit:  # nobody reads it any more, which is no reason to stop
+                self._as_json = False
 
     def say_at_once(self, line: str) -> None:
         """Print a line from a signal handler. It bypasses the stream, which a handler must not enter a second time."""
@@ -86,17 +104,32 @@ class Console(Listener):
 
     def begin(self, total: float, start: float, *, in_seconds: bool) -> Sequence[Sink]:
         """Open the progress bar."""
+        events = [EventSink(self.event)] if self._as_json else []
         if self._quiet:
-            return []
+            return events
         from gptlite.loggers.progress_bar import ConsoleSink
 
         self._sink = ConsoleSink(sys.stderr, total=total, start=start, in_seconds=in_seconds)
-        return [self._sink]
+        return [self._sink, *events]
 
     def progress(self, step: int, loss: float | None = None) -> None:
         """Move the progress bar."""
         if self._sink is not None:
             self._sink.progress(step, loss)
+
+
+class EventSink(Sink):
+    """Passes on numbers and samples as events: those of training as `log`, the others as `evaluation`."""
+
+    def __init__(self, event: Callable[[str, Mapping[str, Any]], None]) -> None:
+        self._event = event
+
+    def log(self, step: int, split: str, values: Mapping[str, float], time: Mapping[str, float]) -> None:
+        finite = {name: x if math.isfinite(x) else None for name, x in {**values, **time}.items()}
+        self._event("log" if split == "train" else "evaluation", {"step": step, **finite})
+
+    def log_sample(self, step: int, text: str) -> None:
+        self._event("sample", {"step": step, "text": text})
 
 
 def emit(text: str) -> None:

@@ -150,6 +150,12 @@ class Listener:
     def say(self, line: str) -> None:
         """Show one line."""
 
+    def detail(self, line: str) -> None:
+        """Show one line to whoever wants to know more."""
+
+    def event(self, kind: str, fields: Mapping[str, Any]) -> None:
+        """Take note of something that a program that trains wants to know: start, checkpoint or end."""
+
     def say_at_once(self, line: str) -> None:
         """Show one line from a signal handler, which may have interrupted another one."""
 

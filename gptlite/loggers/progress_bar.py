@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 import time as clock
 import unicodedata
@@ -43,14 +44,15 @@ class ConsoleSink(Sink):
         self._score = ""  # bits per byte of the last evaluation
         self._has_header = False
         self._last_line = -_LINE_INTERVAL
-        self._bar, self._shows_lines = None, not has_cursor(stream)
+        in_notebook = "ipykernel" in sys.modules
+        self._bar, self._shows_lines = None, not (in_notebook or has_cursor(stream))
         if self._shows_lines:
             return
-        from tqdm import tqdm
+        from tqdm.auto import tqdm
 
         tqdm.monitor_interval = 0  # no thread: it helps only where `miniters` adapts
         tqdm.set_lock(threading.RLock())  # the default is a semaphore that processes share
-        form, columns = "{percentage:3.0f}%|{bar}| {desc}", _columns(stream)
+        form, columns = "{percentage:3.0f}%|{bar}| {desc}", None if in_notebook else _columns(stream)
         with contextlib.suppress(OSError):
             self._bar = tqdm(
                 total=total, initial=start, file=stream, position=0, miniters=0, bar_format=form, ncols=columns

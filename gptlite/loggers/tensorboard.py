@@ -1,13 +1,10 @@
 """TensorBoard: event files, and the sinks that write the folders of a run. docs/tensorboard.md lists the tags.
 
-    runs/small/tb/            the steps are updates: every tag except those of the next two
-    runs/small/tb/tokens/     the steps are tokens: val_over_tokens/...
-    runs/small/tb/seconds/    the steps are seconds of training: val_over_seconds/...
-    runs/.baselines/story.txt-3fa2c1/xz 2.943/    val/bits_per_byte is 2.943 from step 0 to the last of the longest run
+    runs/small/tb/            the steps are updates, the times those of training: without pauses, from the start on
+    runs/.baselines/story.txt-3fa2c1/PPMd 2.543/    val/bits_per_byte is 2.543 over the whole of the longest run
 
-A resume voids what it repeats by step, so each axis needs its own folder. All runs on a text share its baselines, since
-TensorBoard selects nothing at first where it finds more than 40 folders. These may be removed; the next run writes them
-again. Files are written with tensorboard's own record writer and protocol buffers, without torch.
+All runs on a text share its baseline. Its folder may be removed; the next run writes it again. Files are written with
+tensorboard's own record writer and protocol buffers, without torch.
 """
 
 from __future__ import annotations
@@ -34,10 +31,10 @@ BASELINE_TAG = "val/bits_per_byte"
 NO_CURVES = ("tokens",)  # a straight line
 # The tag of every metric under `time`; None is not shown. A metric that is missing here is a KeyError.
 TIME_TAGS: Mapping[str, str | None] = {
-    "elapsed": None,  # TensorBoard has its own clock
-    "tokens_per_second": "speed/tokens_per_second",
-    "mfu": "speed/mfu",
-    "peak_mib": "memory/peak_mib",
+    "elapsed": None,  # the time of the events
+    "tokens_per_second": "workload/tokens_per_second",  # TensorBoard sorts by name: after train and val
+    "mfu": "workload/mfu",
+    "peak_mib": "workload/peak_mib",
 }
 
 
@@ -53,7 +50,7 @@ def import_errors() -> Iterator[None]:
 
 
 class EventFolder:
-    """A folder that TensorBoard shows as one run. The steps of all its tags are updates, tokens or seconds.
+    """A folder that TensorBoard shows as one run.
 
     Nothing is imported or written before the first call. Each session adds a file. It begins by voiding all events from
     `first_step` on in earlier files, so that curves are unbroken and have no step twice. `first_values` returns the
@@ -65,14 +62,10 @@ class EventFolder:
         self._folder, self._first_step, self._first_values = folder, first_step, first_values
         self._file: files.OutFile | None = None
 
-    def write_scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """Write numbers by their tags."""
-        self.write(step, [{"tag": tag, "simple_value": float(x)} for tag, x in values.items()])
-
-    def write(self, step: int, values: Values) -> None:
-        """Write one event; none where there are no values."""
+    def write(self, step: int, at: float, values: Values) -> None:
+        """Write one event; none where there are no values. at: its time, in seconds since 1970."""
         if values:
-            self._open().write(encode_event(step=step, summary={"value": values}))
+            self._open(at).write(encode_event(at, step=step, summary={"value": values}))
 
     def sync(self) -> None:
         """Return when everything so far is durable."""
@@ -84,11 +77,11 @@ class EventFolder:
         if self._file:
             self._file.close()
 
-    def _open(self) -> files.OutFile:
+    def _open(self, at: float) -> files.OutFile:
         """Return the file, which the first call makes."""
         if self._file is not None:
             return self._file
-        version = encode_event(file_version="brain.Event:2")  # or ImportError, before any file
+        version = encode_event(at, file_version="brain.Event:2")  # or ImportError, before any file
         files.make_dirs(self._folder)
         # Readers sort files by name, so a later file needs a later stamp, even within a second or after the clock was
         # set back.
@@ -97,79 +90,68 @@ class EventFolder:
         file = files.OutFile.create(self._folder / f"events.out.tfevents.{stamp:010d}.{socket.gethostname()}")
         files.sync_dir(self._folder)
         # The first file needs START too: TensorBoard does not treat the first START that it reads as a restart.
-        file.write(version + encode_event(step=self._first_step, session_log={"status": "START"}))
+        file.write(version + encode_event(at, step=self._first_step, session_log={"status": "START"}))
         self._file = file
         if self._first_step == 0 or not stamps:
-            self.write(0, self._first_values())
+            self.write(0, at, self._first_values())
         return file
 
 
-def encode_event(**fields: Any) -> bytes:
-    """Return the bytes of an event of now, for one write call: a kill then leaves all of it or nothing."""
+def encode_event(at: float, **fields: Any) -> bytes:
+    """Return the bytes of an event at this time, for one write call: a kill then leaves all of it or nothing."""
     with import_errors():
         from tensorboard.compat.proto.event_pb2 import Event  # type: ignore[import-untyped]
         from tensorboard.summary.writer.record_writer import RecordWriter  # type: ignore[import-untyped]
 
     file = io.BytesIO()
-    RecordWriter(file).write(Event(wall_time=clock.time(), **fields).SerializeToString())
+    RecordWriter(file).write(Event(wall_time=at, **fields).SerializeToString())
     return file.getvalue()
 
 
 class TensorBoardSink(Sink):
     """Curves, texts and images in event files below `folder`. Nothing is written before the first call.
 
-    config: shown as text. hparams: shown in the HParams tab. A resumed run gives the step, tokens, seconds and best
-    score of its checkpoint; later events are void. Without resume_step all earlier ones are.
+    started_at: of the run, in seconds since 1970. config: shown as text. hparams: shown in the HParams tab. A resumed
+    run gives the step, seconds and best score of its checkpoint; later events are void. Without resume_step all earlier
+    ones are.
     """
 
     def __init__(
         self,
         folder: Path,
         *,
+        started_at: float = 0.0,
         config: str = "",
         hparams: Mapping[str, Value] | None = None,
         resume_step: int = -1,
-        resume_tokens: int = -1,
-        resume_seconds: float = -1.0,
+        resume_seconds: float = 0.0,
         best_bits_per_byte: float | None = None,
     ) -> None:
         self._config, self._hparams = config, hparams
         self._best = math.inf if best_bits_per_byte is None else best_bits_per_byte
-        self._last_second = math.ceil(resume_seconds)
-        self._updates = EventFolder(folder, resume_step + 1, self._first_values)
-        self._tokens = EventFolder(folder / "tokens", resume_tokens + 1)
-        self._seconds = EventFolder(folder / "seconds", self._last_second + 1)
-        self._folders = (self._updates, self._tokens, self._seconds)
+        self._started_at, self._at = started_at, started_at + resume_seconds
+        self._folder = EventFolder(folder, resume_step + 1, self._first_values)
 
     def log(self, step: int, split: str, values: Mapping[str, float], time: Mapping[str, float]) -> None:
-        curves = {name: x for name, x in values.items() if name not in NO_CURVES}
-        scalars = {f"{split}/{name}": x for name, x in curves.items()}
+        self._at = self._started_at + time["elapsed"] if "elapsed" in time else self._at
+        scalars = {f"{split}/{name}": x for name, x in values.items() if name not in NO_CURVES}
         scalars |= {tag: x for name, x in time.items() if (tag := TIME_TAGS[name]) is not None}
         if split == "val" and "bits_per_byte" in values:
             self._best = min(self._best, values["bits_per_byte"])
             scalars["best/bits_per_byte"] = self._best
-        self._updates.write_scalars(step, scalars)
-        if split == "val" and "tokens" in values:
-            over_tokens = {f"val_over_tokens/{name}": x for name, x in curves.items()}
-            self._tokens.write_scalars(int(values["tokens"]), over_tokens)
-        second = math.ceil(time.get("elapsed", -1.0))
-        if split == "val" and second > self._last_second:  # steps are integers: only the first within a second
-            self._last_second = second
-            self._seconds.write_scalars(second, {f"val_over_seconds/{name}": x for name, x in curves.items()})
+        self._folder.write(step, self._at, [_scalar(tag, x) for tag, x in scalars.items()])
 
     def log_sample(self, step: int, text: str) -> None:
-        self._updates.write(step, [_text("samples", text)])
+        self._folder.write(step, self._at, [_text("samples", text)])
 
     def log_image(self, step: int, tag: str, image: Image) -> None:
-        self._updates.write(step, [_image(tag, image)])
+        self._folder.write(step, self._at, [_image(tag, image)])
 
     def sync(self) -> None:
-        for folder in self._folders:
-            folder.sync()
+        self._folder.sync()
 
     def close(self) -> None:
-        for folder in self._folders:
-            folder.close()
+        self._folder.close()
 
     def _first_values(self) -> Values:
         config = [_text("config", self._config)] if self._config else []
@@ -197,6 +179,10 @@ def _hparams(settings: Mapping[str, Value]) -> dict[str, Any]:
     return {"tag": metadata.SESSION_START_INFO_TAG, "metadata": summary, "tensor": metadata.NULL_TENSOR}
 
 
+def _scalar(tag: str, x: float) -> dict[str, Any]:
+    return {"tag": tag, "simple_value": float(x)}
+
+
 def _text(tag: str, text: str) -> dict[str, Any]:
     """Encode a text, indented by four so that TensorBoard, which renders Markdown, shows it unchanged."""
     with import_errors():
@@ -218,20 +204,21 @@ def _image(tag: str, image: Image) -> dict[str, Any]:
 
 
 class BaselineSink(Sink):
-    """The baselines of a text (unigram, gzip, xz) as horizontal lines on the charts of all runs on it.
+    """The best baseline of a text as a level line on the charts of all runs on it.
 
-    They get the length of the run: at its first evaluation, whenever it has doubled, and at its end. folder: of the
-    text. bits_per_byte: by the name of the baseline.
+    It gets the length of the run: at its first evaluation, whenever it has doubled, and at its end. folder: of the
+    text. name: of the baseline. started_at: of the run.
     """
 
-    def __init__(self, folder: Path, bits_per_byte: Mapping[str, float]) -> None:
-        self._folder = folder
-        self._bits_per_byte = bits_per_byte
+    def __init__(self, folder: Path, name: str, bits_per_byte: float, started_at: float) -> None:
+        self._line = folder / f"{name} {bits_per_byte:.3f}"
+        self._value, self._started_at = bits_per_byte, started_at
         self._length = self._last = 0
+        self._elapsed = 0.0
 
     def log(self, step: int, split: str, values: Mapping[str, float], time: Mapping[str, float]) -> None:
         if split == "val":
-            self._last = step
+            self._last, self._elapsed = step, time.get("elapsed", self._elapsed)
             if step >= 2 * self._length:
                 self._extend()
 
@@ -241,16 +228,13 @@ class BaselineSink(Sink):
 
     def _extend(self) -> None:
         self._length = self._last
-        for name, value in self._bits_per_byte.items():
-            line = self._folder / f"{name} {value:.3f}"
-            files.make_dirs(line)
-            written = max((path.name for path in line.iterdir()), default="")
-            for end in (0, self._last):
-                if (name := f"events.out.tfevents.{end:010d}.baseline") > written:
-                    files.replace(line / name, _point(end, value))
-
-
-def _point(step: int, value: float) -> bytes:
-    """Return the bytes of an event file with one point."""
-    values = [{"tag": BASELINE_TAG, "simple_value": value}]
-    return encode_event(file_version="brain.Event:2") + encode_event(step=step, summary={"value": values})
+        files.make_dirs(self._line)
+        written = sorted(path.name for path in self._line.iterdir() if _EVENT_FILE.match(path.name))
+        # The name of the first file has the time of the line's beginning, which the others count from.
+        zero = float(written[0].rpartition(".")[2]) if written else round(self._started_at)
+        for end, at in ((0, zero), (self._last, zero + self._elapsed)):
+            name = f"events.out.tfevents.{end:010d}.{zero:.0f}"
+            if name > max(written, default=""):
+                values = [_scalar(BASELINE_TAG, self._value)]
+                point = encode_event(at, step=end, summary={"value": values})
+                files.replace(self._line / name, encode_event(at, file_version="brain.Event:2") + point)

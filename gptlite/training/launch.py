@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gptlite.compute.processes import is_main, world_size
-from gptlite.config.loading import Override, find_config, load_config
+from gptlite.config.loading import Override, load_config
 from gptlite.config.schema import RunConfig
 from gptlite.data.dataset.prepared import Prepared
 from gptlite.data.preparing.fingerprint import compute_fingerprint
@@ -30,7 +30,7 @@ from gptlite.training.reconcile import facts_of_process, reconcile, saved_config
 
 if TYPE_CHECKING:
     from gptlite.training.dry_run import DryRun
-    from gptlite.training.session import Outcome, Session
+    from gptlite.training.session import Session
 
 
 @dataclass(frozen=True)
@@ -57,19 +57,6 @@ class Request:
         """The folder of a new run."""
         assert self.cfg is not None, "a new run has a config"
         return self.root or runs_folder(self.cfg.run.dir)
-
-
-def train(
-    config: str | Path = "small.yaml",
-    overrides: Sequence[str] = (),
-    *,
-    name: str | None = None,
-    listener: Listener | None = None,
-) -> Outcome:
-    """Train a new run from Python. config: found as the command line finds it; overrides: "section.key=value"."""
-    path = find_config(config)
-    with open_session(Request(load_config(path, overrides), name, path.stem), listener) as session:
-        return session.train()
 
 
 @contextmanager

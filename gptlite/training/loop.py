@@ -85,6 +85,7 @@ def save(
         raise diverged_at(state, trainer.cfg.train, f"{name} has values that are not finite")
     log.sync()
     trainer.save(run, state, log.ends, listener.say, replace=again)
+    listener.event("checkpoint", {"step": state.step})
 
 
 def make_up_evaluation(

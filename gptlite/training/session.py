@@ -26,6 +26,7 @@ from gptlite.planning.auto import Setup
 from gptlite.planning.plan import plan_run
 from gptlite.runs.find import find_valid, none_left
 from gptlite.runs.run import Run
+from gptlite.runs.summary import read_samples
 from gptlite.training.checkpointing import Restored, TrainState, restore
 from gptlite.training.dry_run import expected_evaluation_updates
 from gptlite.training.loop import run_updates, save_initial
@@ -39,13 +40,32 @@ MAX_NAME = 60  # characters of a text's name
 NO_HPARAMS = ("train.micro_batch_size",)  # does not change what is learned
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Outcome:
     """A run, the text it was trained on, and the state it reached."""
 
     run: Run
     prepared: Prepared
     state: TrainState
+
+    @property
+    def path(self) -> Path:
+        """The folder of the run."""
+        return self.run.path
+
+    @property
+    def score(self) -> float | None:
+        """The best bits per byte of the validation text."""
+        return self.state.best_bits_per_byte
+
+    @property
+    def samples(self) -> list[tuple[int, str]]:
+        """What the model wrote at each evaluation, by step."""
+        return read_samples(self.run)
+
+    def __repr__(self) -> str:
+        score = "no score" if self.score is None else f"{self.score:.4f} bits per byte at step {self.state.best_step}"
+        return f"<run {self.run.name}: {score}, {counted(self.state.step, 'update')}, in {self.path}>"
 
 
 @dataclass(frozen=True)
@@ -64,7 +84,8 @@ class Session:
         """Train to the end, from what was restored if there is something, and mark the run as finished."""
         trainer, run, listener = self.trainer, self.run, self.listener
         cfg, is_main = trainer.cfg, trainer.dist.is_main
-        for line in (str(self.setup), *warn_of_emulation(trainer.compute)):
+        listener.detail(str(self.setup))
+        for line in warn_of_emulation(trainer.compute):
             listener.say(line)
         state = TrainState() if self.restored is None else self.restored.state
         timing = self.replay or Measured(trainer, state)
@@ -207,13 +228,17 @@ def open_log(
     resume_step, ends = (-1, {}) if restored is None else (state.step, restored.logs)
     extras = list(extras)
     if cfg.log.tensorboard:
-        resumed: dict[str, Any] = {"resume_step": resume_step, "best_bits_per_byte": state.best_bits_per_byte}
-        if restored is not None:
-            resumed |= {"resume_tokens": state.tokens, "resume_seconds": state.elapsed}
-        hparams = settings_of(cfg, manifest)
-        baselines = run.path.parent / BASELINES / name_of_text(manifest)
-        extras.append(TensorBoardSink(run.path / "tb", config=dump_config(cfg), hparams=hparams, **resumed))
-        extras.append(BaselineSink(baselines, baselines_of(manifest)))
+        sink = TensorBoardSink(
+            run.path / "tb",
+            started_at=run.started_at,
+            config=dump_config(cfg),
+            hparams=settings_of(cfg, manifest),
+            resume_step=resume_step,
+            resume_seconds=state.elapsed,
+            best_bits_per_byte=state.best_bits_per_byte,
+        )
+        folder = run.path.parent / BASELINES / name_of_text(manifest)
+        extras += [sink, BaselineSink(folder, *best_baseline(manifest), run.started_at)]
     return MetricLog.open(run.path, resume_step=resume_step, ends=ends, extras=extras, say=say)
 
 
@@ -231,13 +256,13 @@ def settings_of(cfg: RunConfig, manifest: Manifest) -> dict[str, Value]:
     for section in ("model", "train"):
         settings |= {f"{section}.{key}": value for key, value in values[section].items()}
     sources = " ".join(Path(spec).name for spec in cfg.data.sources)
-    text: dict[str, Value] = {"data.source": sources, "data.order": cfg.data.order, "run.seed": cfg.run.seed}
+    text: dict[str, Value] = {"data.source": sources, "run.seed": cfg.run.seed}
     return {key: value for key, value in (settings | text).items() if key not in NO_HPARAMS}
 
 
-def baselines_of(manifest: Manifest) -> dict[str, float]:
-    """Return the bits per byte of each baseline, by name; compressors only on texts that are long enough for them."""
+def best_baseline(manifest: Manifest) -> tuple[str, float]:
+    """Return the name and the bits per byte of the best baseline; compressors only on texts long enough for them."""
     lines = manifest.baselines
     compressors = {"gzip": lines.gzip, "xz": lines.xz, "PPMd": lines.ppmd} if manifest.compressors_meaningful else {}
     found = {"unigram": lines.unigram, "bigram": lines.bigram, **compressors}
-    return {name: bits for name, bits in found.items() if bits is not None}
+    return min(((name, bits) for name, bits in found.items() if bits is not None), key=lambda each: each[1])

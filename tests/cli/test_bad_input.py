@@ -45,7 +45,6 @@ CASES = [
     (["--resume", "gone"], "--resume gone: there is no run of this name in runs"),
     (["--resume", "a", "--data", "b"], "--resume with --data: a resumed run keeps"),
     (["--dry-run", "--resume", "a"], "--dry-run with --resume: a dry run describes a new run. "),
-    (["--json"], "--json without --dry-run: this prints a dry run as JSON. "),
     (["--name", "a/b"], "run a/b: a run cannot have this name. A name has"),
     (set_("data.dir", "~nobody9/x"), "data.dir is ~nobody9/x, but it must be the path of a folder; after ~ a known"),
     (["--minutes", "nan"], "error: --minutes nan: this must be a number above 0."),

@@ -38,7 +38,9 @@ def test_train_shows_the_config_used_the_samples_and_what_to_type_next(gptlite):
 
 def test_resolved_settings_are_one_line_and_their_reasons_are_in_run_json(gptlite):
     chosen = ["run.device=cpu", "run.precision=fp32", "run.attention=plain", "train.optimizer=adamw"]
-    shown = gptlite("train", "-c", "nano.yaml", *(word for value in chosen for word in ("--set", value))).err
+    shown = gptlite(
+        "train", "-c", "nano.yaml", "--verbose", *(word for value in chosen for word in ("--set", value))
+    ).err
     line = "cpu, fp32, plain attention, 1 thread, adamw, lr 0.002, micro-batches of 8 sequences"
     assert shown.splitlines().count(line) == 1
     reasons = json.loads(Path("runs/nano/run.json").read_text())["reasons"]

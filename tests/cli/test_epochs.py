@@ -31,7 +31,7 @@ def curve(run: str) -> list[dict[str, object]]:
 
 
 def test_a_run_stores_the_updates_and_equals_one_of_so_many(gptlite, trained):
-    result = gptlite(*EPOCHS, "--name", "e")
+    result = gptlite(*EPOCHS, "--name", "e", "--verbose")
     assert result.code == 0, result.err
     assert f"{CHOSEN}\n" in result.err
     assert "trained on 768: 0.054 epochs (no repeated text)\n" in result.err
@@ -43,7 +43,7 @@ def test_a_run_stores_the_updates_and_equals_one_of_so_many(gptlite, trained):
 
 def test_the_command_can_be_repeated_and_the_run_extended_either_way(gptlite):
     for said in (CHOSEN, "e is finished after 6 updates. To train on, raise train.epochs."):
-        result = gptlite(*EPOCHS, "--name", "e", "--continue")
+        result = gptlite(*EPOCHS, "--name", "e", "--continue", "--verbose")
         assert result.code == 0, result.err
         assert f"{said}\n" in result.err
     assert gptlite("train", "--resume", "e").code == 0

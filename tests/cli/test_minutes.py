@@ -24,7 +24,7 @@ def saved(run: str) -> dict[str, object]:
 
 
 def test_a_run_has_the_sizes_that_fit_its_text_time_and_machine(gptlite):
-    result = gptlite("train", *QUICK)
+    result = gptlite("train", *QUICK, "--verbose")
     assert result.code == 0, result.err
     found, sizes = saved("story"), choose_sizes(Path("story.txt").stat().st_size, 0.03, 64)
     assert {key: found[key] for key in sizes} == sizes
@@ -101,16 +101,15 @@ OWN = ["train", "--data", "story.txt", "--set", "run.threads=1"]
 
 
 @pytest.mark.usefixtures("short")
-def test_a_text_without_a_config_gets_sizes_as_by_minutes_and_says_so_in_one_line(gptlite):
+def test_a_text_without_a_config_gets_sizes_as_by_minutes_and_says_so_in_two_lines(gptlite):
     result = gptlite(*OWN)
     assert result.code == 0, result.err
     found, sizes = saved("story"), choose_sizes(Path("story.txt").stat().st_size, 0.03, 64)
     assert {key: found[key] for key in sizes} == sizes
-    (line,) = [line for line in result.err.splitlines() if line.startswith("no --config: ")]
-    assert line == (
-        "no --config: sizes are chosen for this text, as by --minutes 0.03; a run by the clock does not repeat "
-        "exactly, --set train.max_steps=N or --set train.epochs=E counts instead"
-    )
+    start = [line for line in result.err.splitlines() if line.startswith(("for ", "plan: "))]
+    assert len(start) == 2
+    assert start[0].startswith("for 0.03 min (--minutes M for another time, --config for other sizes): char, ")
+    assert "GFLOP/s" not in result.err
     assert gptlite(*OWN, "--name", "again", "--continue").code == 0
     before = saved("again")
     finished = gptlite(*OWN, "--name", "again", "--continue")
@@ -122,7 +121,7 @@ def test_a_text_without_a_config_gets_sizes_as_by_minutes_and_says_so_in_one_lin
 def test_updates_that_are_counted_turn_the_clock_off(gptlite, setting):
     result = gptlite(*OWN, "--set", setting, "--name", "counted", "--continue")
     assert result.code == 0, result.err
-    assert "no --config: sizes are chosen for this text, as by --minutes 3\n" in result.err
+    assert "sizes as for 3 min (--minutes M for another time, --config for other sizes): char, " in result.err
     found, sizes = saved("counted"), choose_sizes(Path("story.txt").stat().st_size, 3.0, 64)
     of_model = [key for key in sizes if key.startswith("tokenizer.") or key in ("model.n_layer", "model.n_embd")]
     assert {key: found[key] for key in of_model} == {key: sizes[key] for key in of_model}

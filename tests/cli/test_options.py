@@ -35,6 +35,7 @@ TRAIN = {
     "resume": (MORE, MORE[:2], "runs/nano/checkpoints/step-00000008"),
     "continue_": (["--name", "nano", "--continue"], [*NANO, "--name", "nano"], "exit code 0"),
     "quiet": (SHORT, [*SHORT, "-q"], "config: nano.yaml"),
+    "verbose": ([*SHORT, "--verbose"], SHORT, "micro-batches of "),
     "dry_run": ([*SHORT, "--dry-run"], SHORT, "No run was made."),
     "json_": ([*SHORT, "--dry-run", "--json"], [*SHORT, "--dry-run"], '{\n  "device": "cpu"'),
     "sweep": ([*NANO, *GRID], NANO, "sweep nano-sweep: 2 runs"),
@@ -88,7 +89,7 @@ def test_the_option_acts(gptlite, trained, monkeypatch, command, case, has_optio
 def test_a_sweep_hands_on_every_option_to_its_runs_and_to_the_command_that_continues_it(monkeypatch):
     found: list[TrainOptions] = []
     monkeypatch.setenv("GPTLITE_OFFLINE", "")  # which --offline sets
-    more = ["--jobs", "2", "--minutes", "0.5", "--offline", "--init", "base"]
+    more = ["--jobs", "2", "--minutes", "0.5", "--offline", "--init", "base", "--verbose"]
     monkeypatch.setattr("gptlite.cli.sweep.run_sweep", found.append)
     app.run(["train", *NANO, "--set", "run.seed=1", "--data", "x", "--name", "it's", "-q", *GRID, *more])
     (options,) = found

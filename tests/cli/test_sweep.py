@@ -58,7 +58,7 @@ LR = ["--sweep", "train.lr=1e-3,3e-3"]
         ([*LR, "--jobs", "0"], "--jobs 0: this must be at least 1."),
         ([*LR, "--resume", "x"], "--resume with --sweep: "),
         ([*LR, "--dry-run"], "--dry-run with --sweep: "),
-        ([*LR, "--json"], "--json without --dry-run: "),
+        ([*LR, "--json"], "--json with --sweep: "),
         ([*LR, *LR], "--sweep: train.lr is set more than once."),
         ([*LR, "--set", "train.lr=1"], "--sweep: train.lr is set more than once."),
         (["--data", "story.txt", "--sweep", "data.source=a,b"], "--sweep: data.source is set more than once."),

@@ -84,7 +84,7 @@ def test_tags_are_grouped_and_text_is_shown_unchanged(tmp_path: Path) -> None:
     sink.close()
     assert set(read(tmp_path).Tags()["scalars"]) == {
         *("train/loss", "train/lr", "train/grad_norm"),
-        *("speed/tokens_per_second", "speed/mfu", "memory/peak_mib"),
+        *("workload/tokens_per_second", "workload/mfu", "workload/peak_mib"),
         *("val/loss", "val/bits_per_byte", "val/perplexity", "best/bits_per_byte"),
     }
     assert curve(tmp_path, "val/bits_per_byte") == [(10, 1.5)]
@@ -131,38 +131,38 @@ def evaluate(sink: TensorBoardSink, step: int, bits_per_byte: float, elapsed: fl
     sink.log(step, "val", {"bits_per_byte": bits_per_byte, "tokens": 100 * step}, {"elapsed": elapsed})
 
 
-def test_a_resume_voids_what_it_repeats_on_each_axis(tmp_path: Path) -> None:
-    first = TensorBoardSink(tmp_path)
-    for step, value, elapsed in ((10, 4.0, 1.2), (20, 3.0, 2.5), (30, 5.0, 9.0), (40, 2.5, 11.0)):
+def test_the_time_of_events_is_that_of_training_also_after_a_pause(tmp_path: Path) -> None:
+    first = TensorBoardSink(tmp_path, started_at=1e9)
+    for step, value, elapsed in ((10, 4.0, 1.5), (20, 3.0, 2.5), (30, 5.0, 9.0), (40, 2.5, 11.0)):
         evaluate(first, step, value, elapsed)
     first.close()
-    resumed = TensorBoardSink(tmp_path, resume_step=20, resume_tokens=2000, resume_seconds=2.5, best_bits_per_byte=3.0)
-    for step, value, elapsed in ((30, 3.5, 2.9), (40, 2.0, 4.1), (50, 2.25, 5.0)):
+    resumed = TensorBoardSink(tmp_path, started_at=1e9, resume_step=20, resume_seconds=2.5, best_bits_per_byte=3.0)
+    resumed.log_sample(20, "as it was saved")
+    for step, value, elapsed in ((30, 3.5, 2.75), (40, 2.0, 4.5), (50, 2.25, 5.0)):
         evaluate(resumed, step, value, elapsed)
     resumed.close()
-    values = [4.0, 3.0, 3.5, 2.0, 2.25]
-    steps = [10, 20, 30, 40, 50]
+    steps, values = [10, 20, 30, 40, 50], [4.0, 3.0, 3.5, 2.0, 2.25]
     assert curve(tmp_path, "val/bits_per_byte") == [*zip(steps, values, strict=True)]
     assert curve(tmp_path, "best/bits_per_byte") == [(10, 4.0), (20, 3.0), (30, 3.0), (40, 2.0), (50, 2.0)]
-    tokens = [100 * step for step in steps]
-    assert curve(tmp_path / "tokens", "val_over_tokens/bits_per_byte") == [*zip(tokens, values, strict=True)]
-    # The third, after 2.9 seconds, falls into the third second, which has its point.
-    assert curve(tmp_path / "seconds", "val_over_seconds/bits_per_byte") == [(2, 4.0), (3, 3.0), (5, 2.0)]
+    times = [event.wall_time - 1e9 for event in read(tmp_path).Scalars("val/bits_per_byte")]
+    assert times == [1.5, 2.5, 2.75, 4.5, 5.0]
+    assert [event.wall_time - 1e9 for event in shown(tmp_path).Tensors("samples")] == [2.5]
 
 
-def evaluated(folder: Path, steps: Iterable[int]) -> BaselineSink:
-    """The sink of a run that was evaluated at these steps."""
-    sink = BaselineSink(folder, {"xz": 2.5, "unigram": 4.0625})
+def evaluated(folder: Path, steps: Iterable[int], started_at: float = 1e9) -> BaselineSink:
+    """The sink of a run that was evaluated at these steps, of half a second each."""
+    sink = BaselineSink(folder, "xz", 2.5, started_at)
     for step in steps:
-        sink.log(step, "val", {"bits_per_byte": 3.0}, {})
+        sink.log(step, "val", {"bits_per_byte": 3.0}, {"elapsed": step / 2})
     return sink
 
 
-def test_baselines_are_as_long_as_the_longest_run_on_the_text(tmp_path: Path) -> None:
-    for steps in ((40,), (10, 20), (30, 60)):
-        evaluated(tmp_path, steps).close()
-    for name, value in (("xz 2.500", 2.5), ("unigram 4.062", 4.0625)):
-        assert curve(tmp_path / name, "val/bits_per_byte") == [(0, value), (40, value), (60, value)]
+def test_a_baseline_is_as_long_as_the_longest_run_on_the_text(tmp_path: Path) -> None:
+    for i, steps in enumerate(((40,), (10, 20), (30, 60))):
+        evaluated(tmp_path, steps, 1e9 + 1000 * i).close()
+    assert curve(tmp_path / "xz 2.500", "val/bits_per_byte") == [(0, 2.5), (40, 2.5), (60, 2.5)]
+    events = read(tmp_path / "xz 2.500").Scalars("val/bits_per_byte")
+    assert [event.wall_time - 1e9 for event in events] == [0, 20, 30]
 
 
 def test_a_baseline_is_at_least_half_as_long_as_a_run_in_training(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_the_curve_is_unbroken_and_has_every_step_once_after_kills_and_resumes(t
     sink = TensorBoardSink(tmp_path, config="steps: 1", resume_step=20)
     write(sink, 21, 40)
     sink.close()
-    for tag, value in (("train/loss", lambda s: 0.5**s), ("speed/tokens_per_second", lambda s: 100.0 + s)):
+    for tag, value in (("train/loss", lambda s: 0.5**s), ("workload/tokens_per_second", lambda s: 100.0 + s)):
         assert curve(tmp_path, tag) == [(step, value(step)) for step in range(1, 41)]
     assert texts(tmp_path, "samples") == [(step, f"    sample {step}") for step in range(1, 41)]
     assert len(texts(tmp_path, "config")) == 1
@@ -240,7 +240,7 @@ from gptlite.loggers.metrics import MetricLog
 from gptlite.loggers.tensorboard import BaselineSink, TensorBoardSink
 
 folder = Path(sys.argv[1])
-sinks = [TensorBoardSink(folder / "tb", config="a: 1"), BaselineSink(folder / "baselines", {"xz": 2.0})]
+sinks = [TensorBoardSink(folder / "tb", config="a: 1"), BaselineSink(folder / "baselines", "xz", 2.0, 0.0)]
 with MetricLog.open(folder, extras=sinks, say=print) as log:
     for step in (1, 2):
         log.write(step, "val", {"loss": 1.0, "bits_per_byte": 1.0})

@@ -18,7 +18,7 @@ from gptlite.compute.device import Compute
 from gptlite.config.schema import RunConfig
 from gptlite.data.dataset.prepared import Prepared
 from gptlite.runs.run import Run
-from gptlite.training.session import baselines_of, settings_of
+from gptlite.training.session import best_baseline, settings_of
 
 TAGS = Path(__file__).parents[2] / "docs/tensorboard.md"
 EVERYTHING = {
@@ -33,7 +33,7 @@ EVERYTHING = {
     "train.adamw_lr": 0.01,
     "model.tie_weights": False,
 }
-OF_THE_MACHINE = ("speed/", "memory/", "val_over_seconds/")
+OF_THE_MACHINE = ("workload/",)
 LAYERS = ("embeddings", "block_1", "final_norm", "head")
 LINES = {"unigram": "unigram", "bigram": "bigram", "gzip": "gzip", "xz": "xz", "PPMd": "ppmd"}
 NEVER_READ = "_hparams_/"  # no curves: what the HParams tab lists
@@ -100,15 +100,15 @@ def test_every_tag_is_documented_every_documented_tag_is_there_and_no_step_is_th
     assert len(patterns) > 20
     assert [tag for tag in tags if not any(p.fullmatch(tag) for p in patterns)] == []
     assert [p.pattern for p in patterns if not any(p.fullmatch(tag) for tag in tags)] == []
-    lines = [f"{name} {value:.3f}" for name, value in baselines_of(manifest).items()]
-    assert whole.keys() == cut.keys() == {"tb", "tokens", "seconds", *lines}
+    name, value = best_baseline(manifest)
+    assert whole.keys() == cut.keys() == {"tb", f"{name} {value:.3f}"}
     for folder, by_tag in cut.items():
         for tag, points in by_tag.items():
             steps = [step for step, _ in points]
             assert steps == sorted(set(steps)), f"{folder}: {tag}"
             if not tag.startswith(OF_THE_MACHINE):
                 assert points == whole[folder][tag], f"{folder}: {tag}"
-            elif not tag.startswith("val_over_seconds/"):
+            else:
                 assert steps == [step for step, _ in whole[folder][tag]], f"{folder}: {tag}"
 
 
@@ -137,9 +137,8 @@ def test_the_curves_are_the_numbers_of_the_log(runs: tuple[Run, Run]) -> None:
         assert line["time"]["mfu"] > 0
         assert line["time"]["peak_mib"] > 50
     assert [line["tokens"] for line in val if "loss" in line] == [0, 4 * 128, 8 * 128, 12 * 128]
-    for name in ("loss", "attention_entropy/block_1"):  # before the first update there is no loss
-        steps = [step for step, _ in curves(run)["tokens"][f"val_over_tokens/{name}"]]
-        assert steps == [line["tokens"] for line in val if name in line]
+    for name in ("loss", "attention_entropy/block_1"):
+        assert [step for step, _ in curves(run)["tb"][f"val/{name}"]] == [line["step"] for line in val if name in line]
 
 
 def test_without_tensorboard_nothing_of_it_is_written_or_computed(
@@ -169,14 +168,17 @@ def test_the_peak_is_measured_with_the_threads_of_the_run(
     assert threads == [1]
 
 
-def test_settings_are_what_decides_a_model_and_lines_are_those_of_the_text(tiny: RunConfig, tmp_path: Path) -> None:
+def test_settings_are_what_decides_a_model_and_the_line_is_the_best_baseline_of_the_text(
+    tiny: RunConfig, tmp_path: Path
+) -> None:
     outcome = train_new(tiny, root=tmp_path / "runs")
     manifest = Prepared(outcome.prepared.path).manifest
     settings = settings_of(tiny, manifest)
     assert settings["data.source"] == "story.txt"
     assert settings["vocab_size"] == manifest.tokenizer.vocab_size
     assert {"tokenizer.kind", "model.n_embd", "train.lr", "train.max_steps", "run.seed"} < settings.keys()
-    assert not {"train.micro_batch_size", "run.dir", "run.threads", "eval.every"} & settings.keys()
-    assert baselines_of(manifest) == {name: getattr(manifest.baselines, field) for name, field in LINES.items()}
+    assert not {"data.order", "train.micro_batch_size", "run.dir", "run.threads", "eval.every"} & settings.keys()
+    bits = {name: getattr(manifest.baselines, field) for name, field in LINES.items()}
+    assert best_baseline(manifest) == (min(bits, key=bits.get), min(bits.values()))
     short = replace(manifest, val=replace(manifest.val, bytes=100))  # it fits into the headers of compressors
-    assert baselines_of(short).keys() == {"unigram", "bigram"}
+    assert best_baseline(short) == ("bigram", manifest.baselines.bigram)

@@ -121,7 +121,6 @@ def diff(
     """Compare two runs: configs, samples, and which setting is better over all of its seeds."""
     from gptlite.cli.runs import diff
     from gptlite.cli.runs.table import read_summaries
-    from gptlite.runs.summary import read_runs
 
     problems = []
     if (b is None) == (by is None):
@@ -134,20 +133,17 @@ def diff(
         problems.append(Problem("this must be a number from 0 to 100.", f"--margin {margin:g}"))
     if problems:
         raise ConfigError(problems)
-    summaries = read_summaries(open_runs([a] if b is None else [a, b]), Console().say)
-    folders = dict.fromkeys(summary.run.path.resolve().parent for summary in summaries)
-    others = [other for folder in folders for other in read_runs(folder)[0]]
+    runs = open_runs([a] if b is None else [a, b])
     if by is not None:
-        found = diff.ByValue.of(summaries[0], by, others, margin)
+        (summary,) = read_summaries(runs, Console().say)
+        found = diff.ByValue.of(summary, by, diff.beside([summary]), margin)
         emit(found.as_json() if as_json else found.table())
         return
-    one, other = summaries
-    names = diff.name_pair(one, other)
-    verdict = diff.judge(one, other, names, others, margin)
+    summaries, names, verdict = diff.judge_named(runs, margin)
     if as_json:
         emit(verdict.as_json())
     else:
-        for text in diff.describe(one, other, names):
+        for text in diff.describe(summaries[0], summaries[1], names):
             emit(text)
         emit("\n" + "".join(f"{line}\n" for line in verdict.lines()))
         for text in diff.last_samples(summaries, names):

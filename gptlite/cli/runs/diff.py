@@ -9,16 +9,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gptlite.cli.runs.table import config_key, row_cells, short_value
-from gptlite.cli.terminal import NO_MASK, format_table, on_one_line, shell_name
+from gptlite.cli.runs.table import config_key, read_summaries, row_cells, short_value
+from gptlite.cli.terminal import NO_MASK, Console, format_table, on_one_line, shell_name
 from gptlite.config.yaml import write
 from gptlite.errors import RunError
 from gptlite.formatting import and_more, counted
 from gptlite.runs import compare
 from gptlite.runs.compare import SEED, RunGroup
-from gptlite.runs.run import CONFIG
+from gptlite.runs.run import CONFIG, Run
 from gptlite.runs.significance import LEVEL, MARGIN, Answer, Comparison, Difference
-from gptlite.runs.summary import Summary, read_samples
+from gptlite.runs.summary import Summary, read_runs, read_samples
 
 CODES: Mapping[Answer, int] = {"better": 0, "worse": 10, "same": 11, "unknown": 12}
 # Of a setting against the best one, and of the best one against it.
@@ -32,7 +32,7 @@ FEW = 3  # seeds that a setting should have at least
 SIMILAR = 2.0  # the factor between the parameters of runs of about the same size
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Verdict:
     """Which of two runs has the better setting.
 
@@ -56,6 +56,9 @@ class Verdict:
                 f"from {self.over_blocks.df + 1:g} parts of this one)"
             )
 
+    def __repr__(self) -> str:
+        return "\n".join(self.lines())
+
     def as_json(self) -> str:
         """Return one object, with the scores of each by seed."""
         found = self.comparison
@@ -73,6 +76,19 @@ class Verdict:
                 "parts": self.over_blocks.df + 1,
             }
         return json.dumps(fields, ensure_ascii=False) + "\n"
+
+
+def judge_named(runs: Sequence[Run], margin: float) -> tuple[list[Summary], list[str], Verdict]:
+    """Compare two runs by all seeds that lie beside them; return their summaries, their names and the verdict."""
+    a, b = summaries = read_summaries(runs, Console().say)
+    names = name_pair(a, b)
+    return summaries, names, judge(a, b, names, beside(summaries), margin)
+
+
+def beside(summaries: Sequence[Summary]) -> list[Summary]:
+    """Return the runs in the same folders, themselves included."""
+    folders = dict.fromkeys(summary.run.path.resolve().parent for summary in summaries)
+    return [other for folder in folders for other in read_runs(folder)[0]]
 
 
 def judge(a: Summary, b: Summary, names: Sequence[str], others: Sequence[Summary], margin: float) -> Verdict:

@@ -73,10 +73,13 @@ def train(
         bool, Option("--continue", help="With --name or --sweep: continue that run or sweep, or start it.")
     ] = False,
     quiet: Annotated[bool, Option("--quiet", "-q", help="Print errors only, and the result.")] = False,
+    verbose: Annotated[bool, Option("--verbose", help="Say more at the start: speed, device, learning rate.")] = False,
     dry_run: Annotated[
         bool, Option("--dry-run", help="Show the parameters, memory, disk, epochs and time of a run without making it.")
     ] = False,
-    json_: Annotated[bool, Option("--json", help="With --dry-run: print one JSON object.")] = False,
+    json_: Annotated[
+        bool, Option("--json", help="Print what happens as JSON, an object on each line; with --dry-run one object.")
+    ] = False,
     sweep: SweepOption = None,
     seeds: SeedsOption = None,
     jobs: JobsOption = None,
@@ -89,7 +92,7 @@ def train(
     options = TrainOptions(
         *(config, set_ or (), data or (), name, resume, continue_, quiet),
         *(dry_run, json_, grid, jobs, minutes),
-        *(offline, init, clock),
+        *(offline, init, clock, verbose),
     )
     if options.sweep:
         from gptlite.cli.sweep import run_sweep
@@ -103,23 +106,30 @@ def train_run(options: TrainOptions) -> None:
     """Train one run, or with --dry-run say what it would do."""
     if problems := options.problems():
         raise ConfigError(problems)
-    listener = wait_for_others(quiet=options.quiet)
+    as_json = options.json and not options.dry_run
+    listener = wait_for_others(Console(quiet=options.quiet, verbose=options.verbose, as_json=as_json))
     with located_text(options.data, options.init):
         request = make_request(options, listener)
         if options.dry_run:
             print_dry_run(request, listener, as_json=options.json)
             return
-        from gptlite.cli.train.result import print_result
+        from gptlite.cli.train.result import print_result, result_fields
         from gptlite.training.launch import open_session
+        from gptlite.training.reconcile import flat
 
         with open_session(request, listener) as session:
+            config = dict(flat(session.trainer.cfg))
+            listener.event("start", {"run": session.run.name, "path": str(session.run.path), "config": config})
             outcome = session.train()
-    print_result(outcome, quiet=options.quiet)
+    if as_json:
+        listener.event("end", result_fields(outcome))
+    else:
+        print_result(outcome, quiet=options.quiet)
 
 
-def wait_for_others(*, quiet: bool) -> Listener:
+def wait_for_others(console: Console) -> Listener:
     """Wait until all processes of the run have come, and return the listener of this one: only the main one prints."""
-    listener = Console(quiet=quiet) if is_main() else Listener()
+    listener = console if is_main() else Listener()
     if world_size() > 1:
         from gptlite.compute.distributed import gather
 
@@ -163,7 +173,7 @@ def make_request(options: TrainOptions, listener: Listener) -> Request:
     else:
         configs = configs.timed(asked)
         cfg = configs.with_sizes(asked)
-    configs.announce(asked, cfg, listener.say)
+    configs.announce(asked, cfg, listener)
     base = name or (configs.base(cfg) if clock is None else clock.name)
     continued = run if run is not None and run.started else None
     return Request(cfg, name, base, clock, continued, facts=configs.facts(asked, cfg))

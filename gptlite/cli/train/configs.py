@@ -20,6 +20,7 @@ from gptlite.config.yaml import Value
 from gptlite.data.preparing.fingerprint import clean_name, open_sources, plain_name
 from gptlite.errors import located
 from gptlite.formatting import Say, counted, say_nothing
+from gptlite.loggers.metrics import Listener
 from gptlite.planning.choose_sizes import CHOSEN, SPEED_VARIABLE, check_text, choose_sizes
 from gptlite.planning.shapes import head_size
 from gptlite.runs.find import source_name, with_tokenizer
@@ -167,23 +168,19 @@ class Configs:
             return self.path.stem
         return clean_name(plain_name(open_sources(cfg.data)[0])) or "minutes"
 
-    def announce(self, asked: RunConfig, cfg: RunConfig, say: Say) -> None:
+    def announce(self, asked: RunConfig, cfg: RunConfig, listener: Listener) -> None:
         """Say where the config comes from, and which sizes were chosen."""
         if self.path is not None:
-            say(f"config: {self.path}")
+            listener.say(f"config: {self.path}")
         if self.speed is None:
             return
         minutes, length = self.minutes_for(asked), cfg.train.max_minutes
-        if self.minutes is None:
-            clock = (
-                "; a run by the clock does not repeat exactly, --set train.max_steps=N or --set train.epochs=E counts "
-                "instead"
-            )
-            say(f"no --config: sizes are chosen for this text, as by --minutes {minutes:g}{clock if length else ''}")
-        say(f"speed: about {self.speed.value} GFLOP/s ({self.speed.reason})")
-        say(f"for {minutes:g} min: {describe_sizes(cfg)}")
+        listener.detail(f"speed: about {self.speed.value} GFLOP/s ({self.speed.reason})")
+        how = " (--minutes M for another time, --config for other sizes)" if self.minutes is None else ""
+        start = "sizes as for" if length is None else "for"
+        listener.say(f"{start} {minutes:g} min{how}: {describe_sizes(cfg)}")
         if length is not None and length < minutes:
-            say(
+            listener.say(
                 f"training ends after {length:g} min of {minutes:g}: after that it would mostly learn so short a text "
                 f"by heart. Give more text, or --set {LENGTH}={minutes:g} to train on."
             )

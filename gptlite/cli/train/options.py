@@ -26,13 +26,13 @@ _EXCLUDES = (
         ("--minutes", "--data", "--init", "--sweep", "--resume", "--dry-run"),
         "this repeats a run as it went. Leave these out, or train a run of its own.",
     ),
+    ("--json", ("--sweep",), "this prints the events of one run. For the results of a sweep, use gptlite runs --json."),
     ("--dry-run", ("--sweep",), "a dry run describes one run. Give one of the values with --set."),
     ("--dry-run", ("--resume", "--continue"), "a dry run describes a new run. Leave one of the two out."),
 )
 # An option, others of which it needs one, and what to do.
 _NEEDS = (
     ("--continue", ("--name", "--sweep"), "add --name with the run to continue or start."),
-    ("--json", ("--dry-run",), "this prints a dry run as JSON. For the results of runs, use gptlite runs --json."),
     ("--jobs", ("--sweep",), "this is how many runs of a sweep train at a time. Add --sweep."),
 )
 
@@ -56,6 +56,7 @@ class TrainOptions:
     offline: bool = False
     init: str | None = None
     clock: str | None = None
+    verbose: bool = False
 
     def problems(self) -> list[Problem]:
         """Options that exclude each other, or would do nothing."""
@@ -88,7 +89,8 @@ class TrainOptions:
         found = as_arguments("--config", [self.config]) + as_arguments("--set", self.sets)
         found += as_arguments("--data", self.data) + as_arguments("--minutes", [self.minutes])
         found += as_arguments("--init", [self.init])
-        return found + ["--quiet"] * self.quiet + ["--offline"] * self.offline
+        flags = {"--quiet": self.quiet, "--offline": self.offline, "--verbose": self.verbose}
+        return found + [flag for flag, is_given in flags.items() if is_given]
 
     @property
     def to_continue_sweep(self) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from textwrap import indent
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gptlite.cli.terminal import NO_MASK, emit, next_commands
 from gptlite.cli.train.configs import CHOSEN_MINUTES, MINUTES, SPEED
@@ -36,6 +37,19 @@ def print_result(outcome: Outcome, *, quiet: bool) -> None:
     """Print samples, unless `quiet`, and the summary; of several processes the first does."""
     if is_main():
         emit("".join(f"{line}\n" for line in [*([] if quiet else show_samples(outcome)), *summarize(outcome)]))
+
+
+def result_fields(outcome: Outcome) -> dict[str, Any]:
+    """Return the result of a run for a program, with its baselines and, as `verdict`, the lines for people."""
+    state = outcome.state
+    return {
+        "run": outcome.run.name,
+        "path": str(outcome.path),
+        **{name: getattr(state, name) for name in ("step", "tokens", "best_step", "best_loss", "best_bits_per_byte")},
+        "seconds": state.elapsed,
+        "baselines": asdict(outcome.prepared.manifest.baselines),
+        "verdict": [line for line in summarize(outcome) if line],
+    }
 
 
 def summarize(outcome: Outcome) -> list[str]:

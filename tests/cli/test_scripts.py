@@ -1,0 +1,108 @@
+"""What scripts and notebooks use: events of a training, and training and comparison from Python."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gptlite as package
+from gptlite.errors import ConfigError
+from gptlite.runs.run import Run
+from gptlite.runs.summary import read_curve, read_run, read_samples
+
+SHORT = ["train", "-c", "nano.yaml", "--json"]
+
+
+def test_events_say_what_happens_from_the_start_to_the_verdict(gptlite):
+    result = gptlite(*SHORT)
+    events = [json.loads(line) for line in result.out.splitlines()]
+    kinds = [event.pop("event") for event in events]
+    by_kind = {kind: [event for event, its in zip(events, kinds, strict=True) if its == kind] for kind in kinds}
+    assert kinds[-1] == "end"
+    (start,), (end,) = by_kind["start"], by_kind["end"]
+    assert (start["run"], start["path"], start["config"]["train.max_steps"]) == ("nano", "runs/nano", 6)
+    assert [event["text"] for event in by_kind["message"]] == [
+        line for line in result.err.splitlines() if not line.startswith(("step", " "))
+    ]
+    summary = read_run(Run(Path(start["path"])))[0]
+    assert [event["step"] for event in by_kind["log"]] == [1, 2, 3, 4, 5, 6]
+    curve = [(each.step, each.bits_per_byte) for each in read_curve(summary)]
+    assert [(event["step"], event["bits_per_byte"]) for event in by_kind["evaluation"]] == curve
+    assert [(event["step"], event["text"]) for event in by_kind["sample"]] == read_samples(summary.run)
+    assert [event["step"] for event in by_kind["checkpoint"]] == [0, 3, 6]
+    assert (end["run"], end["path"], end["step"]) == ("nano", "runs/nano", 6)
+    assert end["best_bits_per_byte"] == summary.best_bits_per_byte
+    assert end["baselines"]["ppmd"] == summary.ppmd
+    assert any(line.startswith("beside compressors of that text: ") for line in end["verdict"])
+
+
+def test_events_are_alone_on_standard_output_and_quiet_says_nothing_else(gptlite):
+    result = gptlite(*SHORT, "-q")
+    assert result.err == ""
+    assert all(json.loads(line)["event"] for line in result.out.splitlines())
+
+
+def test_a_reader_of_events_who_leaves_does_not_stop_the_training(gptlite):
+    command = [sys.executable, "-m", "gptlite", *SHORT, "-q"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        error = process.stderr.read()
+    assert (process.returncode, error) == (0, b"")
+    assert Path("runs/nano/finished.json").exists()
+
+
+def test_python_trains_as_the_command_line_does_and_says_what_came_of_it(gptlite, capfd):
+    assert gptlite("train", "-c", "nano.yaml", "--set", "run.seed=3").code == 0
+    outcome = package.train("nano.yaml", ["run.seed=3"], name="own", progress=False)
+    assert capfd.readouterr() == ("", "")
+    assert (outcome.path, outcome.run.name) == (Path("runs/own"), "own")
+    assert outcome.score == read_run(outcome.run)[0].best_bits_per_byte
+    assert outcome.samples == read_samples(outcome.run)
+    assert repr(outcome) == f"<run own: {outcome.score:.4f} bits per byte at step 6, 6 updates, in runs/own>"
+    assert Path("runs/own/samples.jsonl").read_bytes() == Path("runs/nano/samples.jsonl").read_bytes()
+    package.train("nano.yaml", data="story.txt", name="seen")
+    assert "config: nano.yaml" in capfd.readouterr().err
+
+
+def test_python_chooses_sizes_for_a_text_and_refuses_as_the_command_line_does(gptlite, monkeypatch):
+    monkeypatch.setenv("GPTLITE_SPEED", "64")
+    outcome = package.train(data=Path("story.txt"), minutes=0.02, overrides=["run.threads=1"], progress=False)
+    assert outcome.run.info["minutes"] == 0.02
+    with pytest.raises(ConfigError, match="--minutes -1: this must be a number above 0"):
+        package.train(data="story.txt", minutes=-1, progress=False)
+
+
+def test_python_compares_runs_by_their_seeds_as_runs_diff_does(gptlite):
+    for lr, name in ((0.02, "a"), (0.5, "b")):
+        arguments = ["train", "-c", "nano.yaml", "--set", f"train.lr={lr}", "--seeds", "2", "--name", name, "-q"]
+        assert gptlite(*arguments).code == 0
+    names = "a-01-seed=1", "b-01-seed=1"
+    verdict = package.compare(*names)
+    said = json.loads(gptlite("runs", "diff", *names, "--json").out)
+    assert (verdict.answer, verdict.sentence) == (said["answer"], said["sentence"])
+    assert repr(verdict).startswith(verdict.sentence)
+    assert package.compare(Path("runs") / names[0], f"runs/{names[1]}").answer == verdict.answer
+
+
+NOTEBOOK = """
+import gptlite
+run = gptlite.train("nano.yaml", name="noted")
+run
+"""
+
+
+def test_a_notebook_shows_progress_and_the_result(gptlite):
+    """In a real kernel, with the bar of tqdm.auto."""
+    nbclient = pytest.importorskip("nbclient")
+    nbformat = pytest.importorskip("nbformat")
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(NOTEBOOK)])
+    nbclient.NotebookClient(notebook, timeout=60, kernel_name="python3").execute()
+    outputs = notebook.cells[0].outputs
+    shown = "".join(output.get("text", "") for output in outputs)
+    assert "plan: " in shown
+    assert "100%" in shown
+    assert outputs[-1]["data"]["text/plain"].startswith("<run noted: ")
