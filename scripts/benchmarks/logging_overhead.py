@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import ParamSpec, TypeVar
 from unittest import mock
 
+import gptlite
 from benchmarks.figures import Figure, Spread
 from benchmarks.worker import Contender, Worker
 from gptlite.compute.limits import ALONE
@@ -37,7 +38,7 @@ def training(sets: list[str]) -> Contender:
     """A turn is a training; its figure the share of its updates' time that went into their log lines: looking at the
     update, reading the meter, writing to files, TensorBoard and the terminal."""
     from gptlite.loggers.metrics import MetricLog
-    from gptlite.training import launch, step
+    from gptlite.training import step
     from gptlite.training.diagnostics import UpdateRatio
     from gptlite.training.throughput import Throughput
 
@@ -52,7 +53,7 @@ def training(sets: list[str]) -> Contender:
                 (MetricLog, "write"),
             ):
                 patches.enter_context(mock.patch.object(owner, name, timed(getattr(owner, name), logging)))
-            launch.train(CONFIG, sets)
+            gptlite.train(CONFIG, sets, progress=False)
         return sum(logging) / sum(updates)
 
     return turn, {}

@@ -74,9 +74,9 @@ def plan(sets: list[str]) -> Contender:
 
 def training(sets: list[str]) -> Contender:
     """A turn is the whole training, as long as it says itself that it took."""
-    from gptlite.training.launch import train
+    from gptlite.cli.python import train
 
-    return lambda times: train("small.yaml", sets).state.elapsed, {}
+    return lambda times: train("small.yaml", sets, progress=False).state.elapsed, {}
 
 
 def measure(scratch: Path, rounds: int) -> tuple[list[dict[str, Any]], list[Figure]]:
