@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from gptlite.cli import export, prepare
+from gptlite.cli import export, prepare, report
 from gptlite.cli.eval import command as evaluate
 from gptlite.cli.runs import command as runs
 from gptlite.cli.sample import command as sample
@@ -37,6 +37,7 @@ app.command("train", cls=Command)(train.train)
 app.command("sample", cls=Command)(sample.sample)
 app.command("eval", cls=Command)(evaluate.evaluate)
 app.command("export", cls=Command)(export.export)
+app.command("report", cls=Command)(report.report)
 app.add_typer(runs.app)
 
 

@@ -76,9 +76,14 @@ def group_seeds(runs: Sequence[Summary]) -> list[RunGroup]:
 
 
 def find_seed_group(run: Summary, others: Sequence[Summary]) -> RunGroup:
-    """Return the finished runs of the setting of `run`, one of each seed; where it is unfinished, the run alone."""
-    setting = _config_without_seed(run)
-    same = [other for other in others if _config_without_seed(other) == setting]
+    """Return `run` and finished runs of its setting, one of each other seed; where it is unfinished, the run alone."""
+    setting, seed, path = _config_without_seed(run), run.config.get(SEED), run.run.path.resolve()
+    same = [
+        other
+        for other in others
+        if _config_without_seed(other) == setting
+        and (other.config.get(SEED) != seed or other.run.path.resolve() == path)
+    ]
     groups = group_seeds(same) if run.state == "finished" else []
     return max(groups, key=lambda group: len(group.runs), default=RunGroup([run]))
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
+from gptlite.formatting import abbreviated
+
 WIDTH, HEIGHT = 860, 420  # with labels, without the legend
 LEFT, RIGHT, BOTTOM, TOP = 64, 24, 52, 52
 LINE_HEIGHT = 22  # of the legend
+MOST_TICKS = 12  # of the x axis, where they are marked at 1, 2 and 5
 LONGEST = 90  # characters; longer texts are cut
 
 # Okabe and Ito's colours, which most colour-blind people can tell apart, on light and on dark screens.
@@ -25,27 +30,39 @@ STYLE = """\
   .title { font-size: 17px; font-weight: 600; }
   .tick { fill: var(--faint); }
   .grid { stroke: var(--line); }
+  .band { opacity: 0.2; }
   .data { fill: none; stroke-width: 2; stroke-linejoin: round; stroke-linecap: round; }
 """
 
 
 @dataclass(frozen=True)
 class Line:
-    """A curve through (1, y), (2, y), ..."""
+    """A curve of the values `ys` at `xs`, in a band of as many lower and upper bounds where there are any.
+
+    xs: above 0, rising; none: 1, 2, ...
+    """
 
     name: str
     ys: Sequence[float]
+    xs: Sequence[float] = ()
+    band: Sequence[tuple[float, float]] = ()
+
+    @property
+    def places(self) -> Sequence[float]:
+        return self.xs or range(1, len(self.ys) + 1)
 
 
 def line_plot(lines: Sequence[Line], *, title: str, x_label: str, y_label: str) -> str:
     """Plot at least one line of at least one point, all finite, as SVG. The labels of the axes are not escaped."""
     top = TOP + LINE_HEIGHT * len(lines)
-    bottom, right, longest = top + HEIGHT - BOTTOM, WIDTH - RIGHT, max(len(line.ys) for line in lines)
-    y_ticks = round_ticks(min(min(line.ys) for line in lines), max(max(line.ys) for line in lines))
+    bottom, right = top + HEIGHT - BOTTOM, WIDTH - RIGHT
+    first, last = min(line.places[0] for line in lines), max(line.places[-1] for line in lines)
+    all_ys = [y for line in lines for y in (*line.ys, *itertools.chain(*line.band))]
+    y_ticks = round_ticks(min(all_ys), max(all_ys))
     digits = max(0, math.ceil(-math.log10(y_ticks[1] - y_ticks[0]) - 1e-6))
 
     def across(x: float) -> float:
-        return LEFT + math.log(x) / math.log(max(2, longest)) * (right - LEFT)
+        return LEFT + math.log(x / first) / math.log(max(2, last / first)) * (right - LEFT)
 
     def up(y: float) -> float:
         return bottom + (y - y_ticks[0]) / (y_ticks[-1] - y_ticks[0]) * (top - bottom)
@@ -65,16 +82,20 @@ def line_plot(lines: Sequence[Line], *, title: str, x_label: str, y_label: str) 
             f'<path class="grid" d="M{LEFT},{y:.1f} H{right}"/>',
             f'<text class="tick" x="{LEFT - 8}" y="{y + 4.5:.1f}" text-anchor="end">{tick:.{digits}f}</text>',
         ]
-    for power in log_ticks(longest):
-        x, label = across(power), str(power) if power < 1000 else f"{power // 1000}k"
+    for tick in log_ticks(first, last) or [first, last]:
+        x, label = across(tick), re.sub(r"\.0+(?=\D|$)", "", abbreviated(round(tick)))
         parts += [
             f'<path class="grid" d="M{x:.1f},{top} V{bottom}"/>',
             f'<text class="tick" x="{x:.1f}" y="{bottom + 20}" text-anchor="middle">{label}</text>',
         ]
     for i, line in enumerate(lines):
         colour, dashes = COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)]
-        points = [f"{across(x):.1f},{up(y):.1f}" for x, y in enumerate(line.ys, start=1)]
+        points = [f"{across(x):.1f},{up(y):.1f}" for x, y in zip(line.places, line.ys, strict=True)]
         pen, key = f'class="data" style="stroke: {colour}; stroke-dasharray: {dashes}"', TOP + LINE_HEIGHT * i
+        if line.band:
+            there = [f"{across(x):.1f},{up(low):.1f}" for x, (low, _) in zip(line.places, line.band, strict=True)]
+            back = [f"{across(x):.1f},{up(high):.1f}" for x, (_, high) in zip(line.places, line.band, strict=True)]
+            parts.append(f'<path class="band" style="fill: {colour}" d="M{" L".join(there + back[::-1])} Z"/>')
         parts += [
             f'<path {pen} d="M{LEFT},{key} h28"/>',
             f'<text x="{LEFT + 38}" y="{key + 4.5}">{_text(line.name)}</text>',
@@ -97,14 +118,15 @@ def round_ticks(low: float, high: float) -> list[float]:
     return [round(i * step, digits) for i in range(first, max(last, first + 1) + 1)]  # 3 * 0.1 is not 0.3
 
 
-def log_ticks(high: float) -> list[int]:
-    """Return 1, 2, 5, 10, 20, ... up to `high`.
+def log_ticks(low: float, high: float) -> list[float]:
+    """Return those of 1, 2, 5, 10, 20, ... that lie between two numbers above 0; powers of ten where these are many.
 
-    >>> log_ticks(64)
+    >>> log_ticks(1, 64)
     [1, 2, 5, 10, 20, 50]
     """
-    powers = range(len(str(int(high))))
-    return [tick for power in powers for factor in (1, 2, 5) if (tick := factor * 10**power) <= high]
+    powers = [10**power for power in range(len(str(int(high))))]
+    ticks = [tick for power in powers for factor in (1, 2, 5) if low <= (tick := factor * power) <= high]
+    return ticks if len(ticks) <= MOST_TICKS else [tick for tick in ticks if tick in powers]
 
 
 def _text(text: str) -> str:

@@ -22,8 +22,9 @@ def page(
     data: Mapping[str, Any],
     *,
     paints_numbers: bool = False,
+    has_script: bool = True,
 ) -> str:
-    """Make the page of `name`.html, .css and .js in this package.
+    """Make the page of `name`.html, .css and, if it has a script, .js in this package.
 
     about: a line about model and text. texts: HTML for the other $names in the HTML file. data: what the script reads
     as JSON. paints_numbers: include numbers.css and .js.
@@ -34,7 +35,7 @@ def page(
         style="".join(_read(f"{part}.css") for part in parts),
         body=Template(_read(f"{name}.html")).substitute(texts, about=html.escape(about)),
         data=script_safe(data),
-        script="".join(_read(f"{part}.js") for part in parts),
+        script="".join(_read(f"{part}.js") for part in parts) if has_script else "",
     )
     return made.encode("utf-8", "backslashreplace").decode()  # file names need not be UTF-8
 

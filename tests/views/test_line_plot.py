@@ -92,6 +92,19 @@ def test_ticks_are_round_numbers_around_the_values(low, span):
 
 
 def test_logarithmic_ticks_are_ones_twos_and_fives():
-    assert log_ticks(1) == [1]
-    assert log_ticks(1000) == [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]
+    assert log_ticks(1, 1) == [1]
+    assert log_ticks(1, 1000) == [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]
+    assert log_ticks(30_000, 260_000) == [50_000, 100_000, 200_000]
+    assert log_ticks(0.7, 10_000_000) == [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000]
     assert "2k" in texts(drawn(Line("long", [1.0] * 2000)))
+
+
+def test_a_line_with_places_and_a_band_is_where_they_say():
+    svg = drawn(Line("seeds", [3.0, 2.0], xs=[50, 200], band=[(2.5, 3.5), (2.0, 2.5)]))
+    across, up = ticks(svg)
+    (points,) = curves(svg)
+    assert points == [pytest.approx((across[x], up[y]), abs=0.11) for x, y in ((50, 3.0), (200, 2.0))]
+    (band,) = [path.get("d") for path in svg.iter(f"{SVG}path") if path.get("class") == "band"]
+    corners = [tuple(map(float, pair.split(","))) for pair in re.findall(r"[\d.]+,[\d.]+", band)]
+    expected = [(50, 2.5), (200, 2.0), (200, 2.5), (50, 3.5)]
+    assert corners == [pytest.approx((across[x], up[y]), abs=0.11) for x, y in expected]

@@ -1,0 +1,154 @@
+"""`gptlite report`: what runs came to, in one HTML file to keep or to send."""
+
+from __future__ import annotations
+
+import shlex
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Option
+
+from gptlite.cli.options import open_each
+from gptlite.cli.terminal import Console, emit, output_path, write_output
+from gptlite.formatting import counted
+
+if TYPE_CHECKING:
+    from gptlite.data.dataset.prepared import Prepared
+    from gptlite.runs.compare import RunGroup
+    from gptlite.runs.summary import Summary
+    from gptlite.views.report import Curve, Setting
+
+RunsArgument = Annotated[list[str], Argument(metavar="RUN...", help="Names or folders of runs.")]
+
+
+def report(
+    runs: RunsArgument,
+    out: Annotated[str | None, Option(metavar="FILE", help="The file. Default: RUN-report.html.")] = None,
+) -> None:
+    """Write figures, curves, samples and the verdict of runs into one HTML file. Other seeds of a run come with it."""
+    from gptlite.cli.runs.diff import beside, judge, name_pair, say_best
+    from gptlite.cli.runs.table import read_summaries, sort_rows
+    from gptlite.runs.compare import find_seed_group
+    from gptlite.runs.run import Run, runs_folder
+    from gptlite.runs.significance import MARGIN
+    from gptlite.views.line_plot import Line
+    from gptlite.views.report import report_page
+
+    console = Console()
+    path = output_path(runs, out, "report.html")
+    summaries = read_summaries(open_each(runs, lambda name: Run.open(runs_folder(), name)), console.say)
+    others = beside(summaries)
+    groups = {group.first.run.path: group for group in (find_seed_group(run, others) for run in summaries)}
+    rows = sort_rows(list(groups.values()), "best")
+    verdict: list[str] = []
+    if len(rows) == 2:
+        a, b = (row.first for row in rows)
+        verdict = list(judge(a, b, name_pair(a, b), others, MARGIN).lines())
+    elif len(rows) > 2 and all(row.scores for row in rows):
+        verdict = say_best(rows).split("\n")
+    prepared = find_prepared(rows[0].first)
+    ppmd = rows[0].first.ppmd
+    baseline = None if ppmd is None else Line(f"PPMd {ppmd:.3f}", [ppmd])
+    settings = [describe(row, find_prepared(row.first)) for row in rows]
+    write_output(path, report_page(settings, describe_text(rows[0].first, prepared), verdict, baseline))
+    emit(f"{path}\n")
+
+
+def find_prepared(summary: Summary) -> Prepared | None:
+    """Return the text that a run was trained on, if it is still there."""
+    from gptlite.runs.find import find_text
+    from gptlite.training.reconcile import saved_config
+
+    return find_text(summary.run, saved_config(summary.run))
+
+
+def describe_text(summary: Summary, prepared: Prepared | None) -> str:
+    """Say what was trained on."""
+    from gptlite.runs.compare import names_of_texts
+
+    names = ", ".join(name for name in names_of_texts(summary) if name != "None")
+    if prepared is None:
+        return f"trained on {names}, which is no longer there"
+    train, val = prepared.manifest.train, prepared.manifest.val
+    return f"trained on {train.bytes:,} bytes of {names}; {val.bytes:,} were kept aside to score"
+
+
+def describe(row: RunGroup, prepared: Prepared | None) -> Setting:
+    """Return what the report says of the runs of one setting."""
+    from gptlite.cli.runs.table import row_cells
+    from gptlite.runs.run import CONFIG
+    from gptlite.runs.summary import read_samples
+    from gptlite.views.report import Setting
+
+    best = min(row.runs, key=lambda run: run.best_bits_per_byte or 0.0)
+    lines, figures = [], row_cells(row)
+    if prepared is not None:
+        lines = list(say_result(best, prepared))
+        found = prepared.manifest.baselines
+        figures |= {name: f"{bits:.3f}" for name, bits in (("xz -9", found.xz), ("gzip -9", found.gzip)) if bits}
+    handle, path = shlex.quote(best.run.handle), best.run.path / CONFIG
+    if path.is_relative_to(Path.cwd()):
+        path = path.relative_to(Path.cwd())
+    by_clock = best.config.get("train.max_minutes") is not None and best.state == "finished"
+    how = f"--clock {handle}" if by_clock else f"--config {shlex.quote(str(path))}"
+    return Setting(
+        name=row.first.name,
+        figures=figures,
+        curve=curve_of(row),
+        lines=lines,
+        samples=read_samples(best.run),
+        command=f"gptlite train {how}",
+        config=best.run.config_text(),
+    )
+
+
+def say_result(summary: Summary, prepared: Prepared) -> Iterator[str]:
+    """Yield what the end of the run said about its score, and how much of its last samples is copied."""
+    from gptlite.cli.train.result import SEARCHED, summarize
+    from gptlite.inference.memorization import find_copied
+    from gptlite.runs.summary import read_curve, read_samples
+    from gptlite.training.checkpointing import TrainState
+    from gptlite.training.session import Outcome
+
+    losses = {each.step: each.loss for each in read_curve(summary)}
+    state = TrainState(
+        step=summary.step,
+        tokens=summary.tokens or 0,
+        best_step=summary.best_step,
+        best_loss=losses.get(summary.best_step or 0),
+        best_bits_per_byte=summary.best_bits_per_byte,
+        elapsed=summary.elapsed or 0.0,
+    )
+    for line in summarize(Outcome(summary.run, prepared, state)):
+        if line.startswith("next:"):
+            break
+        if line:
+            yield line
+    samples = [text for _, text in read_samples(summary.run)[-4:]]
+    if samples and not summary.sees_ahead and prepared.manifest.train.bytes <= SEARCHED:
+        share = find_copied(samples, prepared).share
+        yield f"{share:.0%} of its last {counted(len(samples), 'sample')} is copied from the training text"
+
+
+def curve_of(row: RunGroup) -> Curve:
+    """Return the mean curve of the seeds; of evaluations that all have, as by the clock each run has its own steps."""
+    from gptlite.runs.summary import read_curve
+    from gptlite.views.report import Curve
+
+    curves = [[each for each in read_curve(run) if each.step > 0] for run in row.runs]
+    per_step = _tokens_per_update(row.first)
+    n = min(map(len, curves))
+    at = [[curve[i] for curve in curves] for i in range(n)]
+    scores = [[each.bits_per_byte for each in seeds] for seeds in at]
+    return Curve(
+        tokens=[round(statistics.mean(each.step for each in seeds) * per_step) for seeds in at],
+        seconds=[statistics.mean(each.seconds or 0.0 for each in seeds) for seeds in at],
+        mean=[statistics.mean(each) for each in scores],
+        band=[(min(each), max(each)) for each in scores] if len(curves) > 1 else [],
+    )
+
+
+def _tokens_per_update(summary: Summary) -> float:
+    return (summary.tokens or 0) / summary.step if summary.step else 0.0

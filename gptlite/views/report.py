@@ -1,0 +1,109 @@
+"""The HTML report of runs: figures beside baselines, curves, samples, and the commands that repeat them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from gptlite.views.line_plot import Line, line_plot
+from gptlite.views.page import page
+
+ROWS = 8  # of samples
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Bits per byte at each evaluation: the mean over seeds, with the range of these. tokens: trained on until then."""
+
+    tokens: Sequence[int]
+    seconds: Sequence[float]
+    mean: Sequence[float]
+    band: Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Runs of one setting in a report: what is in the table by header, and all else in words.
+
+    lines: what its score means. samples: (step, text). command: that trains it again. config: the text of the file.
+    """
+
+    name: str
+    figures: Mapping[str, str]
+    curve: Curve
+    lines: Sequence[str]
+    samples: Sequence[tuple[int, str]]
+    command: str
+    config: str
+
+
+def report_page(settings: Sequence[Setting], about: str, verdict: Sequence[str], baseline: Line | None) -> str:
+    """Return the page. about: a line on the text. verdict: which setting is better. baseline: named, with one value."""
+    names = " and ".join(setting.name for setting in settings)
+    texts = {
+        "heading": escape(names if len(settings) < 4 else f"{len(settings)} settings"),
+        "verdict": "".join(f"<p>{escape(line)}</p>" for line in verdict),
+        "figures": _figures(settings),
+        "curves": "".join(_curves(settings, axis, baseline) for axis in ("tokens", "seconds")),
+        "samples": _samples(settings),
+        "settings": "".join(map(_setting, settings)),
+    }
+    return page("report", "Report: " + escape(names), about, texts, {}, has_script=False)
+
+
+def _figures(settings: Sequence[Setting]) -> str:
+    headers = dict.fromkeys(header for setting in settings for header, value in setting.figures.items() if value)
+    rows = [[setting.figures.get(header, "") for header in headers] for setting in settings]
+    return _table(headers, [[f"<td>{escape(cell)}</td>" for cell in row] for row in rows])
+
+
+def _curves(settings: Sequence[Setting], axis: str, baseline: Line | None) -> str:
+    lines = []
+    for setting in settings:
+        curve = setting.curve
+        xs = curve.tokens if axis == "tokens" else curve.seconds
+        if xs and xs[0] > 0:
+            lines.append(Line(setting.name, curve.mean, xs, curve.band))
+    if not lines:
+        return ""
+    if baseline is not None:
+        ends = [min(line.places[0] for line in lines), max(line.places[-1] for line in lines)]
+        lines.append(Line(baseline.name, [baseline.ys[0]] * 2, ends))
+    label = "tokens trained on" if axis == "tokens" else "seconds of training"
+    return line_plot(lines, title=f"Bits per byte over {label}", x_label=label, y_label="bits per byte")
+
+
+def _samples(settings: Sequence[Setting]) -> str:
+    chosen = [_spread(setting.samples) for setting in settings]
+    rows = []
+    for i in range(max(map(len, chosen))):
+        of_row = [samples[i] if i < len(samples) else None for samples in chosen]
+        cells = ["<td></td><td></td>" if each is None else _sample(*each) for each in of_row]
+        rows.append(cells)
+    return _table([header for setting in settings for header in ("step", setting.name)], rows)
+
+
+def _sample(step: int, text: str) -> str:
+    return f'<td>{step:,}</td><td class="text">{escape(text)}</td>'
+
+
+def _spread(samples: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
+    """Return at most ROWS of the samples, evenly spaced, the first and the last among them."""
+    last = len(samples) - 1
+    return [samples[i] for i in dict.fromkeys(round(last * row / (ROWS - 1)) for row in range(ROWS))] if samples else []
+
+
+def _setting(setting: Setting) -> str:
+    lines = "".join(f"<p>{escape(line)}</p>" for line in setting.lines)
+    config = f"<details><summary>config.yaml</summary><pre>{escape(setting.config)}</pre></details>"
+    return (
+        f'<section class="panel"><h2>{escape(setting.name)}</h2>{lines}<p class="hint">To train it again:</p>'
+        f"<pre>{escape(setting.command)}</pre>{config}</section>"
+    )
+
+
+def _table(headers: Sequence[str] | Mapping[str, object], rows: Sequence[Sequence[str]]) -> str:
+    head = "".join(f"<th>{escape(header)}</th>" for header in headers)
+    body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
+    return f"<table><tr>{head}</tr>{body}</table>"
