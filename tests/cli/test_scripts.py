@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -106,3 +107,25 @@ def test_a_notebook_shows_progress_and_the_result(gptlite):
     assert "plan: " in shown
     assert "100%" in shown
     assert outputs[-1]["data"]["text/plain"].startswith("<run noted: ")
+
+
+@pytest.mark.slow
+def test_the_script_of_the_documents_trains_decides_scores_samples_and_reports(gptlite, repository):
+    section = (repository / "docs/comparing.md").read_text().partition("## In a script")[2]
+    script = section.split("```")[1].replace("-c small", "-c nano.yaml")
+    for name in ("book.txt", "other.txt"):
+        Path(name).write_text(Path("story.txt").read_text())
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    subprocess.run(["bash", "-e", "-c", script], check=True, env={**os.environ, "PATH": path})
+    best = (
+        json.loads(gptlite("runs", "diff", "plain-01-seed=1", "dropped-01-seed=1", "--json").out)["answer"] == "better"
+    )
+    (text,) = json.loads(Path("score.json").read_text())["texts"]
+    score = text["rows"][0]
+    assert text["name"] == "other.txt"
+    assert score["run"] == ("plain-01-seed=1" if best else "dropped-01-seed=1")
+    assert 0 < score["bits_per_byte"] < 10
+    samples = [json.loads(line) for line in Path("samples.json").read_text().splitlines()]
+    assert len(samples) == 3
+    assert all(sample["text"] for sample in samples)
+    assert "dropped-01-seed=1" in Path("report.html").read_text()
