@@ -26,7 +26,14 @@ from gptlite.inference.beam import Hypothesis, SearchStep, beam_search
 from gptlite.inference.engine import DecodingBatch, rows_at_once
 from gptlite.inference.generate import FinishReason, Sample, Step, TextStream, end_reasons, generate_batch
 from gptlite.inference.sampling import TokenFlags, suppressed_ids
-from gptlite.inference.score import Score, bytes_and_chars_per_token, loss_by_position, score, score_windows
+from gptlite.inference.score import (
+    PositionLoss,
+    Score,
+    bytes_and_chars_per_token,
+    loss_by_position,
+    score,
+    score_windows,
+)
 from gptlite.model.gpt import GPT
 from gptlite.seeds import mix
 from gptlite.tokenizers.base import Tokenizer
@@ -258,8 +265,8 @@ class LanguageModel:
             np.add.at(blocks, rows[:, 0] * BLOCKS // tokens.n_tokens, scores)
         return blocks
 
-    def loss_by_position(self, texts: Iterable[Tokens], *, batch_size: int = SCORE_BATCH_SIZE) -> list[float]:
-        """Return nats per token after 1, 2, ... tokens of context, over all texts."""
+    def loss_by_position(self, texts: Iterable[Tokens], *, batch_size: int = SCORE_BATCH_SIZE) -> list[PositionLoss]:
+        """Return the loss by tokens of context, over all texts."""
         batches = chain.from_iterable(eval_batches(self.windows(tokens), batch_size) for tokens in texts)
         return loss_by_position(self.gpt, batches, self.compute)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -96,19 +97,35 @@ def score(model: GPT, batches: Iterable[Batch], bytes_and_chars: Tensor, compute
     return Score.of(sum(rows.sum(0) for rows in score_windows(model, batches, bytes_and_chars, compute)))
 
 
+class PositionLoss(NamedTuple):
+    """The mean loss at the positions first .. last, in nats per token, and its standard error."""
+
+    first: int
+    last: int
+    mean: float
+    error: float
+
+
 @torch.no_grad()
-def loss_by_position(model: GPT, batches: Iterable[Batch], compute: Compute) -> list[float]:
-    """Return nats per token after 1, 2, ... tokens of context, up to the longest of any token.
+def loss_by_position(model: GPT, batches: Iterable[Batch], compute: Compute) -> list[PositionLoss]:
+    """Return the loss after 1, 2, 3, 4, 5 to 6, 7 to 8, 9 to 12, ... tokens of context, up to the longest of any token.
 
     batches: as for `score`, of windows that do not overlap.
     """
-    nats, tokens = np.zeros(model.cfg.block_size), np.zeros(model.cfg.block_size, np.int64)
+    sums = np.zeros((3, model.cfg.block_size))  # of tokens, their nats, and the squares of these
     for logits, y in read_batches(model, batches, compute):
-        nats[: y.size(1)] += token_nats(logits, y).cpu().double().sum(0).numpy()
-        tokens[: y.size(1)] += (y != IGNORE_INDEX).sum(0).cpu().numpy()
-    reached = tokens > 0  # every window starts at 1, so there are no gaps
-    means: list[float] = (nats[reached] / tokens[reached]).tolist()
-    return means
+        nats = token_nats(logits, y).cpu().double()
+        is_scored = (y != IGNORE_INDEX).cpu().double()
+        sums[:, : y.size(1)] += torch.stack([is_scored.sum(0), nats.sum(0), nats.square().sum(0)]).numpy()
+    reached = int((sums[0] > 0).sum())  # every window starts at 1, so there are no gaps
+    found, first = [], 1
+    while first <= reached:
+        last = min(reached, first - 1 + max(1, 2 ** (first - 1).bit_length() // 4))
+        n, total, squares = sums[:, first - 1 : last].sum(1)
+        variance = max(0.0, squares / n - (total / n) ** 2)
+        found.append(PositionLoss(first, last, float(total / n), math.sqrt(variance / n)))
+        first = last + 1
+    return found
 
 
 def token_nats(logits: Tensor, targets: Tensor) -> Tensor:

@@ -103,8 +103,24 @@ def test_the_loss_at_a_position_is_that_of_the_tokens_with_so_much_context(model
         for i in range(1, len(chain)):
             expected[(i - 1) % 5] += token_by_token(model, chain[: i + 1]) - token_by_token(model, chain[:i])
             tokens[(i - 1) % 5] += 1
-    means = loss_by_position(model, eval_batches(windows, 2), CPU)
-    assert means == pytest.approx([n / t for n, t in zip(expected, tokens, strict=True) if t])
+    found = loss_by_position(model, eval_batches(windows, 2), CPU)
+    assert [(each.first, each.last) for each in found] == [(i, i) for i, t in enumerate(tokens, 1) if t]
+    assert [each.mean for each in found] == pytest.approx([n / t for n, t in zip(expected, tokens, strict=True) if t])
+
+
+def test_positions_are_in_bins_whose_noise_is_that_of_their_tokens(monkeypatch):
+    model, rng = random_gpt(vocab_size=4, block_size=40), np.random.default_rng(0)
+    batches = [(torch.zeros(3, 40, dtype=torch.int64), torch.zeros(3, 40, dtype=torch.int64)) for _ in range(2)]
+    nats = [torch.from_numpy(rng.exponential(size=(3, 40))) for _ in batches]
+    left = iter(nats)
+    monkeypatch.setattr("gptlite.inference.score.token_nats", lambda *_: next(left))
+    found = loss_by_position(model, batches, CPU)
+    bins = [(1, 1), (2, 2), (3, 3), (4, 4), (5, 6), (7, 8), (9, 12), (13, 16), (17, 24), (25, 32), (33, 40)]
+    assert [(each.first, each.last) for each in found] == bins
+    for each in found:
+        values = torch.cat(nats)[:, each.first - 1 : each.last].numpy()
+        assert each.mean == pytest.approx(values.mean())
+        assert each.error == pytest.approx(values.std() / math.sqrt(values.size))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

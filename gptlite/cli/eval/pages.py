@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from gptlite.formatting import counted
 if TYPE_CHECKING:
     from gptlite.inference.language_model import LanguageModel
 
+WITHIN = 1.96  # standard errors: 95 % of a normal distribution
 MOST_TOKENS = 4000  # on the page of --per-token, which then takes a third of a megabyte
 MOST_ON_PAGE = 96  # of --attention and --follow: as many as fit on a screen, and in a page of a few megabytes
 
@@ -48,12 +50,14 @@ def plot_by_position(evaluators: Sequence[Evaluator], texts: Sequence[Text]) -> 
     for evaluator in evaluators:
         run, tokenizer = evaluator.run, evaluator.model.tokenizer
         with evaluator.settings():
-            means = evaluator.model.loss_by_position(evaluator.ids, batch_size=evaluator.run.cfg.eval.batch_size)
-        lines.append(Line(f"{run.label} ({tokenizer.kind} {tokenizer.vocab_size})", means))
+            bins = evaluator.model.loss_by_position(evaluator.ids, batch_size=evaluator.run.cfg.eval.batch_size)
+        means, places = [each.mean for each in bins], [math.sqrt(each.first * each.last) for each in bins]
+        band = [(each.mean - WITHIN * each.error, each.mean + WITHIN * each.error) for each in bins]
+        lines.append(Line(f"{run.label} ({tokenizer.kind} {tokenizer.vocab_size})", means, places, band))
     title = texts[0].name if len(texts) == 1 else f"{len(texts)} texts"
     return line_plot(
         lines,
-        title=f"Loss by position in the context: {title}",
+        title=f"Loss by position in the context, with 95 % of its noise: {title}",
         x_label="position: tokens of context",
         y_label="loss: nats per token",
     )
