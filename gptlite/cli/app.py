@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from gptlite.cli import export, prepare, report
+from gptlite.cli import export, lesson, prepare, report
 from gptlite.cli.eval import command as evaluate
 from gptlite.cli.runs import command as runs
 from gptlite.cli.sample import command as sample
@@ -38,6 +38,7 @@ app.command("sample", cls=Command)(sample.sample)
 app.command("eval", cls=Command)(evaluate.evaluate)
 app.command("export", cls=Command)(export.export)
 app.command("report", cls=Command)(report.report)
+app.command("lesson", cls=Command)(lesson.lesson)
 app.add_typer(runs.app)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,6 +28,11 @@ def report(
     out: Annotated[str | None, Option(metavar="FILE", help="The file. Default: RUN-report.html.")] = None,
 ) -> None:
     """Write figures, curves, samples and the verdict of runs into one HTML file. Other seeds of a run come with it."""
+    emit(f"{write_report(runs, out, Console())}\n")
+
+
+def write_report(runs: Sequence[str], out: str | None, console: Console) -> Path:
+    """Write the report of runs, given by names or folders, and return its path."""
     from gptlite.cli.runs.diff import beside, judge, name_pair, say_best
     from gptlite.cli.runs.table import read_summaries, sort_rows
     from gptlite.runs.compare import find_seed_group
@@ -36,7 +41,6 @@ def report(
     from gptlite.views.line_plot import Line
     from gptlite.views.report import report_page
 
-    console = Console()
     path = output_path(runs, out, "report.html")
     summaries = read_summaries(open_each(runs, lambda name: Run.open(runs_folder(), name)), console.say)
     others = beside(summaries)
@@ -53,7 +57,7 @@ def report(
     baseline = None if ppmd is None else Line(f"PPMd {ppmd:.3f}", [ppmd])
     settings = [describe(row, find_prepared(row.first)) for row in rows]
     write_output(path, report_page(settings, describe_text(rows[0].first, prepared), verdict, baseline))
-    emit(f"{path}\n")
+    return path
 
 
 def find_prepared(summary: Summary) -> Prepared | None:

@@ -92,7 +92,18 @@ class Worker:
 
 
 def run_sweep(options: TrainOptions) -> None:
-    """Train every point of the grid that is not trained yet, each in a process of its own; print the table of all."""
+    """Train every point of the grid that is not trained yet, and print the table of all."""
+    runs, codes = train_sweep(options)
+    emit(report(runs, codes, Console(quiet=options.quiet).say))
+    if code := next((codes[run.name] for run in runs if codes[run.name]), 0):
+        raise typer.Exit(code)
+
+
+def train_sweep(options: TrainOptions) -> tuple[Sequence[SweepRun], Mapping[str, int]]:
+    """Train every point of the grid that is not trained yet, each in a process of its own.
+
+    Return all runs, and their exit codes by name.
+    """
     name, configs, runs = plan_sweep(options)
     options = replace(options, init=configs.init)
     jobs, say = options.jobs or 1, Console(quiet=options.quiet).say
@@ -115,9 +126,7 @@ def run_sweep(options: TrainOptions) -> None:
         over = f"{sum(run.is_done for run in runs)} of {len(runs)} runs are finished"
         sentence = f"stopped; every run is saved. {over}. Continue with:\n  {options.to_continue_sweep}"
         raise Interrupted(signals.received, sentence, where=f"sweep {name}")
-    emit(report(runs, codes, say))
-    if code := next((codes[run.name] for run in runs if codes[run.name]), 0):
-        raise typer.Exit(code)
+    return runs, codes
 
 
 def plan_sweep(options: TrainOptions) -> tuple[str, Configs, Sequence[SweepRun]]:

@@ -26,6 +26,7 @@ from benchmarks import (
 )
 from benchmarks.figures import Figure, table
 from benchmarks.sizes import SAMPLED, SIZES
+from gptlite.course.lessons import find_lessons
 
 QUIET = 0.03  # of the processor, left to others
 
@@ -89,7 +90,7 @@ def parse() -> argparse.Namespace:
     taught = add("lessons", "configs/lesson-*.yaml: what each changed key does")
     taught.add_argument("text", type=Path, help="a file, tiny Shakespeare for the table in docs/lessons.md")
     taught.add_argument("--seeds", type=positive, default=3, metavar="N", help="runs of each (3)")
-    taught.add_argument("--lessons", **chosen(tuple(path.stem for path in lessons.paths())))
+    taught.add_argument("--lessons", **chosen(tuple(path.stem for path in find_lessons())))
     costing = add("logging", "what the log costs of the time of updates")
     costing.add_argument("--rounds", type=positive, default=5, metavar="N", help="trainings (5)")
     foreseen = add("plan", "what train --dry-run says against what trainings take")

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 # What gptlite writes into the folder of a run, besides unfinished files.
 WRITTEN = {
-    *("config.yaml", "run.json", "finished.json", "diverged.json", "metrics.jsonl", "samples.jsonl"),
-    *("tb", "checkpoints", ".lock"),
+    *("config.yaml", "run.json", "finished.json", "diverged.json", "clock.json", "metrics.jsonl"),
+    *("samples.jsonl", "tb", "checkpoints", ".lock"),
 }
 
 
