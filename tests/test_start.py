@@ -27,6 +27,14 @@ assert "torch._dynamo" not in sys.modules
     assert done.returncode == 0, done.stderr
 
 
+def test_help_loads_nothing_that_computes() -> None:
+    program = (
+        "import sys; sys.modules['torch'] = sys.modules['numpy'] = None; from gptlite.__main__ import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program, "--help"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_text_that_is_none_is_refused_before_torch_is_loaded(tmp_path: Path) -> None:
     (tmp_path / "book.pdf").write_bytes(b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n")
     program = "import sys; sys.modules['torch'] = None; from gptlite.__main__ import main; main()"

@@ -79,11 +79,8 @@ class Worker:
     is_stopping: bool = False
 
     def pass_on(self, request: int) -> None:
-        """Ask it to save and go on, or once to save and exit.
-
-        By the signal that was not received: that one may have reached the whole process group, and a second one of its
-        kind would mean to stop at once.
-        """
+        """Ask it to save and go on, or once to save and exit: by the signal that was not received. That one may have
+        reached the whole process group, and a second one of its kind would mean to stop at once."""
         if request == SAVE:
             self.process.send_signal(signal.SIGUSR1)
         elif request >= STOP and not self.is_stopping:
@@ -100,10 +97,7 @@ def run_sweep(options: TrainOptions) -> None:
 
 
 def train_sweep(options: TrainOptions) -> tuple[Sequence[SweepRun], Mapping[str, int]]:
-    """Train every point of the grid that is not trained yet, each in a process of its own.
-
-    Return all runs, and their exit codes by name.
-    """
+    """Train what is not trained yet, each point in a process of its own; return all runs, and exit codes by name."""
     name, configs, runs = plan_sweep(options)
     options = replace(options, init=configs.init)
     jobs, say = options.jobs or 1, Console(quiet=options.quiet).say

@@ -9,10 +9,11 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 LEVEL = 0.95
 MARGIN = 0.5  # % of the score: the largest difference of no relevance, unless another is asked for
@@ -78,6 +79,8 @@ class Difference:
         The text is then the sample, and the runs of each side are averaged. None where there is nothing to compare, or
         the text is not the same.
         """
+        import numpy as np  # which takes longer than `gptlite --help` should
+
         if not all([*a, *b]):
             return None
         ends = [sum(n_bytes for _, n_bytes in blocks) for blocks in (*a, *b)]
@@ -104,6 +107,8 @@ class Difference:
 
 def _nats_until(blocks: Blocks, grid: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return the nats of the text from its beginning to each fraction of its bytes, between blocks by interpolation."""
+    import numpy as np
+
     nats, n_bytes = np.cumsum([(0.0, 0), *blocks], axis=0).T
     return np.asarray(np.interp(grid, n_bytes / n_bytes[-1], nats))
 
