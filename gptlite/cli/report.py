@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,7 +33,7 @@ def report(
 
 def write_report(runs: Sequence[str], out: str | None, console: Console) -> Path:
     """Write the report of runs, given by names or folders, and return its path."""
-    from gptlite.cli.runs.diff import beside, judge, name_pair, say_best
+    from gptlite.cli.runs.diff import beside, beside_best, judge, name_pair
     from gptlite.cli.runs.table import read_summaries, sort_rows
     from gptlite.runs.compare import find_seed_group
     from gptlite.runs.run import Run, runs_folder
@@ -50,12 +50,14 @@ def write_report(runs: Sequence[str], out: str | None, console: Console) -> Path
     if len(rows) == 2:
         a, b = (row.first for row in rows)
         verdict = list(judge(a, b, name_pair(a, b), others, MARGIN).lines())
-    elif len(rows) > 2 and all(row.scores for row in rows):
-        verdict = say_best(rows).split("\n")
     prepared = find_prepared(rows[0].first)
     ppmd = rows[0].first.ppmd
     baseline = None if ppmd is None else Line(f"PPMd {ppmd:.3f}", [ppmd])
-    settings = [describe(row, find_prepared(row.first)) for row in rows]
+    columns = beside_best(rows, MARGIN)
+    settings = [
+        describe(row, find_prepared(row.first), {header: column[i] for header, column in columns.items()})
+        for i, row in enumerate(rows)
+    ]
     write_output(path, report_page(settings, describe_text(rows[0].first, prepared), verdict, baseline))
     return path
 
@@ -79,15 +81,15 @@ def describe_text(summary: Summary, prepared: Prepared | None) -> str:
     return f"trained on {train.bytes:,} bytes of {names}; {val.bytes:,} were kept aside to score"
 
 
-def describe(row: RunGroup, prepared: Prepared | None) -> Setting:
-    """Return what the report says of the runs of one setting."""
+def describe(row: RunGroup, prepared: Prepared | None, beside: Mapping[str, str]) -> Setting:
+    """Return what the report says of the runs of one setting. beside: cells that compare it with the best."""
     from gptlite.cli.runs.table import row_cells
     from gptlite.runs.run import CONFIG
     from gptlite.runs.summary import read_samples
     from gptlite.views.report import Setting
 
     best = min(row.runs, key=lambda run: run.best_bits_per_byte or 0.0)
-    lines, figures = [], row_cells(row)
+    lines, figures = [], {**row_cells(row), **beside}
     if prepared is not None:
         lines = list(say_result(best, prepared))
         found = prepared.manifest.baselines

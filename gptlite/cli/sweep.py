@@ -19,7 +19,7 @@ from pathlib import Path
 import typer
 
 from gptlite.cli.options import as_arguments, located_text
-from gptlite.cli.runs.diff import say_best
+from gptlite.cli.runs.diff import FEW, beside_best
 from gptlite.cli.runs.table import as_table, read_summaries, sort_rows
 from gptlite.cli.terminal import Console, emit, next_commands
 from gptlite.cli.train.configs import Configs
@@ -34,6 +34,7 @@ from gptlite.planning.epochs import with_max_steps
 from gptlite.runs.compare import group_seeds
 from gptlite.runs.find import find_text, with_tokenizer
 from gptlite.runs.run import Run, check_name, runs_folder
+from gptlite.runs.significance import MARGIN
 from gptlite.runs.summary import read_run
 from gptlite.storage import files
 from gptlite.training.launch import as_recorded, check_text
@@ -280,18 +281,19 @@ def describe_end(run: SweepRun, code: int) -> str:
 def report(runs: Sequence[SweepRun], codes: Mapping[str, int], say: Say) -> str:
     """Return the table, what failed, and the next commands: the best run first, without a mask last, seeds in one row.
 
-    No figure depends on the clock, so a sweep that was killed and continued has the same table.
-
-    codes: exit codes of the runs. say: called with a line for each damaged file.
+    No figure depends on the clock, so a sweep that was killed and continued has the same table. codes: exit codes of the
+    runs. say: called with a line for each damaged file.
     """
     groups = sort_rows(group_seeds(read_summaries([run for run in runs if run.started], say)), "best")
-    table = as_table(groups, ("run", "state", "bits/byte", "at")) if groups else ""
+    verdicts = beside_best(groups, MARGIN)
+    table = as_table(groups, ("run", "state", "bits/byte", "at"), verdicts) if groups else ""
     failed = [run.name for run in runs if codes[run.name] not in (0, Diverged.exit_code, *STOPPED)]
     table += f"failed: {and_more(failed, 3)}\n" if failed else ""
     # One without a mask cannot write, and its score cannot be compared.
     ranked = [group.first for group in groups if group.first.state == "finished" and not group.first.sees_ahead]
     handles = [shlex.quote(run.run.handle) for run in ranked]
-    table += say_best([group for group in groups if group.first in ranked and group.scores])
+    if len(ranked) > 1 and not verdicts:
+        table += f"\none seed each cannot tell which is better: --seeds {FEW} trains {FEW} of each\n"
     if not handles:
         return table
     compare = [f"runs diff {handles[0]} {handles[1]}"] if len(handles) > 1 else []

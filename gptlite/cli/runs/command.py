@@ -136,8 +136,8 @@ def diff(
     runs = open_runs([a] if b is None else [a, b])
     if by is not None:
         (summary,) = read_summaries(runs, Console().say)
-        found = diff.ByValue.of(summary, by, diff.beside([summary]), margin)
-        emit(found.as_json() if as_json else found.table())
+        found = *diff.find_values(summary, by, diff.beside([summary])), margin
+        emit(diff.json_of_values(*found) if as_json else diff.table_of_values(*found))
         return
     summaries, names, verdict = diff.judge_named(runs, margin)
     if as_json:

@@ -13,21 +13,15 @@ from gptlite.cli.runs.table import config_key, read_summaries, row_cells, short_
 from gptlite.cli.terminal import NO_MASK, Console, format_table, on_one_line, shell_name
 from gptlite.config.yaml import write
 from gptlite.errors import RunError
-from gptlite.formatting import and_more, counted
+from gptlite.formatting import counted
 from gptlite.runs import compare
 from gptlite.runs.compare import SEED, RunGroup
 from gptlite.runs.run import CONFIG, Run
-from gptlite.runs.significance import LEVEL, MARGIN, Answer, Comparison, Difference
+from gptlite.runs.significance import LEVEL, Answer, Comparison, Difference
 from gptlite.runs.summary import Summary, read_runs, read_samples
 
 CODES: Mapping[Answer, int] = {"better": 0, "worse": 10, "same": 11, "unknown": 12}
-# Of a setting against the best one, and of the best one against it.
-WORDS: Mapping[Answer, tuple[str, str]] = {
-    "worse": ("worse", "better than"),
-    "better": ("better", "worse than"),
-    "same": ("no relevant difference", "no relevant difference to"),
-    "unknown": ("cannot tell", "cannot be told from"),
-}
+WORDS: Mapping[Answer, str] = {"same": "no relevant difference", "unknown": "cannot tell"}  # others as they are
 FEW = 3  # seeds that a setting should have at least
 SIMILAR = 2.0  # the factor between the parameters of runs of about the same size
 
@@ -139,16 +133,24 @@ def compare_with_best(rows: Sequence[RunGroup], margin: float) -> list[Compariso
     return [compare_groups((row, rows[0]), margin, level) for row in rows[1:]]
 
 
-def say_best(rows: Sequence[RunGroup]) -> str:
-    """Say, after a sweep, from which settings the best one can be told; "" for a single one. rows: best first."""
-    found = compare_with_best(rows, MARGIN)
-    if not any(each.tells for each in found):
-        return f"\none seed each cannot tell which is better: --seeds {FEW} trains {FEW} of each\n" if found else ""
-    names: dict[Answer, list[str]] = {}
-    for row, comparison in zip(rows[1:], found, strict=True):
-        names.setdefault(comparison.answer, []).append(row.first.name)
-    said = [f"{phrase} {and_more(names[answer], 3)}" for answer, (_, phrase) in WORDS.items() if answer in names]
-    return f"\n{rows[0].first.name}: {'; '.join(said)} (with 95 % confidence in all of it)\n"
+def beside_best(rows: Sequence[RunGroup], margin: float) -> dict[str, list[str]]:
+    """Return columns that compare the rows with the best, the first of those that can be compared; none where no
+    setting has seeds enough."""
+    compared = [row for row in rows if row.first.state == "finished" and row.scores and not row.first.sees_ahead]
+    found = dict(zip(map(id, compared), [None, *compare_with_best(compared, margin)], strict=False))
+    if not any(each is not None and each.tells for each in found.values()):
+        return {}
+    columns: dict[str, list[str]] = {"difference": [], "95 %": [], "beside the best": []}
+    for row in rows:
+        comparison, cells = found.get(id(row)), ["", "", "best" if row is compared[0] else ""]
+        if comparison is not None and comparison.tells:
+            low, high = comparison.difference().interval(comparison.level)
+            cells[:2] = f"{comparison.difference().value:.4f}", f"{low:.4f} to {high:.4f}"
+        if comparison is not None:
+            cells[2] = WORDS.get(comparison.answer, comparison.answer)
+        for column, cell in zip(columns.values(), cells, strict=True):
+            column.append(cell)
+    return columns
 
 
 def say_answer(found: Comparison, names: Sequence[str], further: int | None) -> str:
@@ -226,53 +228,32 @@ def name_pair(a: Summary, b: Summary) -> list[str]:
     return [on_one_line(run.name if a.name != b.name else str(run.run.path.absolute())) for run in (a, b)]
 
 
-@dataclass(frozen=True)
-class ByValue:
-    """The settings of a run with other values of one key, best first; each compared with the best one."""
+def find_values(run: Summary, name: str, others: Sequence[Summary]) -> tuple[str, list[RunGroup]]:
+    """Return a key, and the settings of a run with other values of it, best first. RunError where there are not two."""
+    key = config_key("--by", name, others, [])
+    groups = [row for row in compare.find_settings_by(key, run, others) if row.best is not None]
+    groups.sort(key=lambda row: len(row.runs))  # of a seed that was trained twice, the larger group counts
+    rows = list({repr(row.value(key)): row for row in groups}.values())
+    if len(rows) < 2:
+        raise RunError(f"no other finished run in its folder differs from it in {key} alone.", f"run {run.name}")
+    return key, sorted(rows, key=lambda row: row.best or 0.0)
 
-    key: str
-    rows: Sequence[RunGroup]
-    comparisons: Sequence[Comparison]  # of all but the first
 
-    @classmethod
-    def of(cls, run: Summary, name: str, others: Sequence[Summary], margin: float) -> ByValue:
-        """Find the settings. RunError where there are not two with a score."""
-        key = config_key("--by", name, others, [])
-        groups = [row for row in compare.find_settings_by(key, run, others) if row.best is not None]
-        groups.sort(key=lambda row: len(row.runs))  # of a seed that was trained twice, the larger group counts
-        rows = list({repr(row.value(key)): row for row in groups}.values())
-        if len(rows) < 2:
-            raise RunError(f"no other finished run in its folder differs from it in {key} alone.", f"run {run.name}")
-        rows.sort(key=lambda row: row.best or 0.0)
-        return cls(key, rows, compare_with_best(rows, margin))
+def table_of_values(key: str, rows: Sequence[RunGroup], margin: float) -> str:
+    """Return a row for each value of a key, compared with the best."""
+    columns = {
+        key: [short_value(row.value(key)) for row in rows],
+        "seeds": [str(len(row.scores)) for row in rows],
+        "bits/byte": [row_cells(row)["bits/byte"] for row in rows],
+    }
+    return format_table(columns | beside_best(rows, margin), numbers=("seeds", "bits/byte", "difference", "95 %"))
 
-    def table(self) -> str:
-        """Return a row for each value, with its verdict."""
-        columns: dict[str, list[str]] = {
-            self.key: [],
-            "seeds": [],
-            "bits/byte": [],
-            "difference": [],
-            "95 %": [],
-            "": [],
-        }
-        for row, found in zip(self.rows, [None, *self.comparisons], strict=True):
-            cells = [short_value(row.value(self.key)), str(len(row.scores)), row_cells(row)["bits/byte"]]
-            if found is None:
-                cells += ["", "", "best"]
-            elif found.tells:
-                low, high = found.difference().interval(found.level)
-                cells += [f"{found.difference().value:.4f}", f"{low:.4f} to {high:.4f}", WORDS[found.answer][0]]
-            else:
-                cells += ["", "", WORDS["unknown"][0]]
-            for column, cell in zip(columns.values(), cells, strict=True):
-                column.append(cell)
-        return format_table(columns, numbers=("seeds", "bits/byte", "difference", "95 %"))
 
-    def as_json(self) -> str:
-        """Return one object: the key, and for each value its scores by seed and the answer against the best."""
-        entries: list[dict[str, Any]] = []
-        for row, found in zip(self.rows, [None, *self.comparisons], strict=True):
-            answer = {} if found is None else {"answer": found.answer}
-            entries.append({"value": row.value(self.key), "scores": row.scores_by_seed, **answer})
-        return json.dumps({"key": self.key, "settings": entries}, ensure_ascii=False) + "\n"
+def json_of_values(key: str, rows: Sequence[RunGroup], margin: float) -> str:
+    """Return one object: the key, and for each value its scores by seed and the answer against the best."""
+    answers = [{}, *({"answer": found.answer} for found in compare_with_best(rows, margin))]
+    settings = [
+        {"value": row.value(key), "scores": row.scores_by_seed, **answer}
+        for row, answer in zip(rows, answers, strict=True)
+    ]
+    return json.dumps({"key": key, "settings": settings}, ensure_ascii=False) + "\n"

@@ -19,9 +19,12 @@ from gptlite.runs.summary import Summary, read_run
 
 LONGEST_VALUE = 24  # characters of a config value
 
-NUMBERS = ("step", "tokens", "params", "bits/byte", "at", "PPMd", "tok/s", "elapsed")
+NUMBERS = ("step", "tokens", "params", "bits/byte", "at", "PPMd", "tok/s", "elapsed", "difference", "95 %")
 # Columns that a narrow terminal leaves out, in this order.
-DROPPED = ("tokenizer", "elapsed", "tok/s", "params", "at", "PPMd", "tokens", "step", "state", "differs", "bits/byte")
+DROPPED = (
+    *("tokenizer", "elapsed", "tok/s", "params", "at", "PPMd", "tokens", "step", "95 %", "difference", "state"),
+    *("differs", "beside the best", "bits/byte"),
+)
 
 # The keys of --json. Figures of runs that differ only in their seed are means.
 FIGURES: Mapping[str, Callable[[RunGroup], Any]] = {
@@ -118,10 +121,18 @@ def config_key(option: str, name: str, runs: Sequence[Summary], others: Sequence
     raise ConfigError(f"{name} is {what}. {advice}", where=option)
 
 
-def as_table(rows: Sequence[RunGroup], headers: Iterable[str] = tuple(COLUMNS)) -> str:
-    """Return a line per row, without empty columns, which says in what its config differs from the others."""
+def as_table(
+    rows: Sequence[RunGroup],
+    headers: Iterable[str] = tuple(COLUMNS),
+    more: Mapping[str, list[str]] | None = None,
+) -> str:
+    """Return a line per row, without empty columns, which says in what its config differs from the others.
+
+    more: columns after those of the headers.
+    """
     short_keys, cells = shortened(compare.find_differing_keys(rows)), list(map(row_cells, rows))
     columns = {header: [row[header] for row in cells] for header in headers}
+    columns |= more or {}
     columns["differs"] = [
         ", ".join(f"{short_keys[key]} {short_value(value)}" for key, value in own.items())
         for own in compare.uncommon_values(rows)
