@@ -104,8 +104,7 @@ def train_sweep(options: TrainOptions) -> tuple[Sequence[SweepRun], Mapping[str,
     jobs, say = options.jobs or 1, Console(quiet=options.quiet).say
     with located_text(options.data, options.init):
         check_runs(name, runs, continue_=options.continue_)
-        done = sum(run.is_done for run in runs)
-        finished = f", {done} of them finished" if done else ""
+        finished = f", {done} of them finished" if (done := sum(run.is_done for run in runs)) else ""
         say(f"sweep {name}: {counted(len(runs), 'run')} in {runs[0].path.parent}{finished}")
         prepare_texts(runs, say)
     environment = {**configs.environment, **environment_for(min(jobs, len(runs)))}
@@ -281,18 +280,19 @@ def describe_end(run: SweepRun, code: int) -> str:
 def report(runs: Sequence[SweepRun], codes: Mapping[str, int], say: Say) -> str:
     """Return the table, what failed, and the next commands: the best run first, without a mask last, seeds in one row.
 
-    No figure depends on the clock, so a sweep that was killed and continued has the same table. codes: exit codes of the
-    runs. say: called with a line for each damaged file.
+    No figure depends on the clock, so a sweep that was killed and continued has the same table. codes: of the runs.
+    say: called with a line for each damaged file.
     """
     groups = sort_rows(group_seeds(read_summaries([run for run in runs if run.started], say)), "best")
     verdicts = beside_best(groups, MARGIN)
-    table = as_table(groups, ("run", "state", "bits/byte", "at"), verdicts) if groups else ""
+    tells = any(verdicts["difference"])
+    table = as_table(groups, ("run", "state", "bits/byte", "at"), verdicts if tells else {}) if groups else ""
     failed = [run.name for run in runs if codes[run.name] not in (0, Diverged.exit_code, *STOPPED)]
     table += f"failed: {and_more(failed, 3)}\n" if failed else ""
     # One without a mask cannot write, and its score cannot be compared.
     ranked = [group.first for group in groups if group.first.state == "finished" and not group.first.sees_ahead]
     handles = [shlex.quote(run.run.handle) for run in ranked]
-    if len(ranked) > 1 and not verdicts:
+    if len(ranked) > 1 and not tells:
         table += f"\none seed each cannot tell which is better: --seeds {FEW} trains {FEW} of each\n"
     if not handles:
         return table

@@ -172,7 +172,7 @@ def test_it_ends_with_what_its_seeds_tell(gptlite):
     assert "sweep t: 6 runs" in ended.err
     best, worse = (line for line in ended.out.splitlines() if line.startswith("t-"))
     assert re.fullmatch(r"t-04-\S+ \(3 seeds\) +finished .* best +lr 0.02", best)
-    assert re.fullmatch(r"t-01-\S+ \(3 seeds\) +finished .* \d\.\d{4} +0\.\d{4} to \d\.\d{4} +worse +lr 1e-05", worse)
+    assert re.fullmatch(r"t-01-\S+ \(3 seeds\) +finished .* \d\.\d{4} +0\.\d{4} to \d\.\d{4} +worse +lr 1.0e-05", worse)
     alone = gptlite("train", "-c", "nano.yaml", "--seeds", "2", "--name", "u")
     assert "which is better" not in alone.out
     assert "(2 seeds)" in alone.out

@@ -134,15 +134,12 @@ def compare_with_best(rows: Sequence[RunGroup], margin: float) -> list[Compariso
 
 
 def beside_best(rows: Sequence[RunGroup], margin: float) -> dict[str, list[str]]:
-    """Return columns that compare the rows with the best, the first of those that can be compared; none where no
-    setting has seeds enough."""
+    """Return columns that compare the rows with the best, the first of those that can be compared."""
     compared = [row for row in rows if row.first.state == "finished" and row.scores and not row.first.sees_ahead]
     found = dict(zip(map(id, compared), [None, *compare_with_best(compared, margin)], strict=False))
-    if not any(each is not None and each.tells for each in found.values()):
-        return {}
     columns: dict[str, list[str]] = {"difference": [], "95 %": [], "beside the best": []}
     for row in rows:
-        comparison, cells = found.get(id(row)), ["", "", "best" if row is compared[0] else ""]
+        comparison, cells = found.get(id(row)), ["", "", "best" if len(compared) > 1 and row is compared[0] else ""]
         if comparison is not None and comparison.tells:
             low, high = comparison.difference().interval(comparison.level)
             cells[:2] = f"{comparison.difference().value:.4f}", f"{low:.4f} to {high:.4f}"
