@@ -124,10 +124,7 @@ def train_sweep(options: TrainOptions) -> tuple[Sequence[SweepRun], Mapping[str,
 
 
 def plan_sweep(options: TrainOptions) -> tuple[str, Configs, Sequence[SweepRun]]:
-    """Return the sweep's name, what loads its configs, and its runs.
-
-    Raises ConfigError with every problem of options and points.
-    """
+    """Return the sweep's name, what loads its configs, and its runs. ConfigError with every problem."""
     problems: list[Problem] = options.problems()
     axes: Axes = {}
     with gathered(problems), located("--sweep"):
