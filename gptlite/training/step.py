@@ -8,19 +8,18 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from gptlite.config.schema import RunConfig
 from gptlite.config.training import TrainSection
-from gptlite.course.scheduled_sampling import mixed_inputs, random_bits, replaced_fraction_at
+from gptlite.course.scheduled_sampling import random_bits, replaced_fraction_at
 from gptlite.errors import Diverged
 from gptlite.model.dropout import DropoutMasks
-from gptlite.model.gpt import nll_sum
-from gptlite.model.sampled_softmax import VocabSample, sampled_nll_sum
+from gptlite.model.sampled_softmax import VocabSample
 from gptlite.seeds import mix, mix_arrays
 from gptlite.training.diagnostics import UpdateRatio, layer_grad_norms, learning_rates
 from gptlite.training.ngram_teacher import NgramTeacher
+from gptlite.training.objective import DRAWS, Randomness
 from gptlite.training.optim.build import set_lr
 from gptlite.training.trainer import Trainer
 
@@ -52,7 +51,6 @@ def lr_at(step: int, cfg: TrainSection, elapsed_fraction: float | None = None) -
 DROPOUT_STREAM = 4  # of the seed; scheduled sampling has another
 VOCAB_STREAM = 6
 TEACHER_STREAM = 7
-DRAWS = 4  # of the teacher for each target: with one, its gradient is noisier than that of the text
 
 
 @dataclass(frozen=True)
@@ -100,15 +98,20 @@ def taught_targets(trainer: Trainer, teacher: NgramTeacher, step: int, first_row
     return torch.from_numpy(drawn).to(trainer.compute.device)
 
 
-def taught_nll_sum(logits: Tensor, targets: Tensor, taught: Tensor, weight: float) -> tuple[Tensor, Tensor]:
-    """Return the loss as `nll_sum` does, and with the weight of the teacher's draws: (B, T, V), (B, T), (B, T, DRAWS).
-
-    The second is the mean of both cross entropies, (1 - weight) with the text and `weight` with the teacher.
-    """
-    log_p = F.log_softmax(logits, dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
-    of_text = -log_p.gather(-1, targets[..., None]).sum()
-    of_teacher = -log_p.gather(-1, taught).sum() / DRAWS
-    return of_text, (1 - weight) * of_text + weight * of_teacher
+def drawn_for(
+    trainer: Trainer, step: int, micro_step: int, first_row: int, sample: VocabSample | None, replaced_fraction: float
+) -> Randomness:
+    """Return what a micro-batch of this process draws: the rows of batch `step` from `first_row` on."""
+    cfg, dist = trainer.cfg, trainer.dist
+    n_rows, T, teacher, bits = micro_batch_size(cfg), cfg.model.block_size, trainer.teacher, None
+    if replaced_fraction > 0.0:
+        bits = random_bits(cfg.run.seed, step, first_row, n_rows, T)
+    return Randomness(
+        masks=dropout_masks_for(cfg, step, micro_step, dist.rank, trainer.compute.device),
+        sample=sample,
+        taught=None if teacher is None else taught_targets(trainer, teacher, step, first_row, n_rows),
+        bits=bits,
+    )
 
 
 def accumulate_gradients(trainer: Trainer, step: int, replaced_fraction: float = 0.0) -> Tensor:
@@ -118,33 +121,24 @@ def accumulate_gradients(trainer: Trainer, step: int, replaced_fraction: float =
     over processes, the sum is the same mean. The loss that is returned is that of the text, also where a teacher has a
     share in the gradient. replaced_fraction: of the inputs, by scheduled sampling.
     """
-    cfg, model, compute, dist = trainer.cfg, trainer.model, trainer.compute, trainer.dist
-    rows = cfg.train.batch_size // dist.world_size  # of this process
-    micro = cfg.train.micro_batch_size
-    assert isinstance(micro, int), "resolve comes first"
-    sample, teacher = vocab_sample_for(trainer, step), trainer.teacher
-    total = torch.zeros((), device=compute.device)
+    cfg, device, dist = trainer.cfg, trainer.compute.device, trainer.dist
+    rows, micro = cfg.train.batch_size // dist.world_size, micro_batch_size(cfg)  # of this process
+    sample, total = vocab_sample_for(trainer, step), torch.zeros((), device=device)
     for micro_step in range(rows // micro):
         first_row = dist.rank * rows + micro_step * micro
-        x, y = trainer.batches.rows(step, first_row, micro)  # (micro, T) each
-        x = x.to(compute.device)
-        if replaced_fraction > 0.0:
-            bits = random_bits(cfg.run.seed, step, first_row, *x.shape)
-            x = mixed_inputs(model, x, replaced_fraction, bits, compute)
-        masks = dropout_masks_for(cfg, step, micro_step, dist.rank, compute.device)
-        y = y.to(compute.device)
-        with compute.autocast():
-            hidden = trainer.hidden(x, dropout_masks=masks)
-            if teacher is not None:
-                taught = taught_targets(trainer, teacher, step, first_row, micro)
-                nll, objective = taught_nll_sum(model.head(hidden), y, taught, cfg.train.ngram_teacher)
-            elif sample is None:
-                nll = objective = nll_sum(model.head(hidden), y)
-            else:
-                nll = objective = sampled_nll_sum(hidden, model.head.weight, y, sample)
-        (objective / trainer.tokens_per_update).backward()  # type: ignore[no-untyped-call]
+        x, y = (each.to(device) for each in trainer.batches.rows(step, first_row, micro))  # (micro, T) each
+        drawn = drawn_for(trainer, step, micro_step, first_row, sample, replaced_fraction)
+        nll, objective = trainer.objective(x, y, drawn, replaced_fraction)
+        (objective / trainer.tokens_per_update).backward()
         total = total + nll.detach() / trainer.tokens_per_update
     return total
+
+
+def micro_batch_size(cfg: RunConfig) -> int:
+    """Return the sequences of a forward pass, of a resolved config."""
+    micro = cfg.train.micro_batch_size
+    assert isinstance(micro, int), "resolve comes first"
+    return micro
 
 
 def train_step(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from gptlite.compute.device import Compute, Hardware
 from gptlite.compute.distributed import Dist, check_same
@@ -35,6 +34,7 @@ from gptlite.runs.run import Run
 from gptlite.tokenizers.base import Tokenizer
 from gptlite.training.checkpointing import TrainState, checkpoint_files, checkpoint_tensors, first_non_finite
 from gptlite.training.ngram_teacher import NgramTeacher
+from gptlite.training.objective import Objective
 from gptlite.training.optim.build import Optimizers, build_optimizers
 from gptlite.training.reconcile import deciding_values, facts_of_process
 
@@ -48,7 +48,7 @@ class Trainer:
 
     cfg: RunConfig  # without `auto`
     model: GPT
-    hidden: Callable[..., Tensor]  # the model's `hidden` in training: compiled where run.compile says so
+    objective: Objective  # with the model's `hidden`, compiled where run.compile says so
     vocab_sampler: VocabSampler | None  # where train.vocab_sample asks for one
     teacher: NgramTeacher | None  # where train.ngram_teacher asks for one
     optimizers: Optimizers
@@ -184,6 +184,7 @@ def assemble(
             parameter.requires_grad_(not cfg.train.freezes(name))
         # Only training computes the same shapes again and again.
         hidden = torch.compile(model.hidden, dynamic=False) if cfg.run.compile else model.hidden
+        objective = Objective(model, hidden, compute, cfg.train.ngram_teacher)
         optimizers = build_optimizers(model, cfg.train, compute)
     batches = Batches(train, cfg.model.block_size, cfg.train.batch_size, cfg.run.seed, cfg.data.order)
     language_model = LanguageModel(model, tokenizer, ModelInfo(cfg.model, start_id, cfg.data.normalize), compute)
@@ -194,7 +195,8 @@ def assemble(
         teacher = NgramTeacher(train.read(0, train.n_tokens).astype(np.int64), tokenizer.vocab_size)
     deciding = {**deciding_values(cfg), **fingerprints}
     return Trainer(
-        cfg, model, hidden, sampler, teacher, optimizers, batches, compute, dist, validation, language_model, deciding
+        *(cfg, model, objective, sampler, teacher, optimizers),
+        *(batches, compute, dist, validation, language_model, deciding),
     )
 
 

@@ -19,6 +19,7 @@ from gptlite.data.dataset.tokens import TokenArray
 from gptlite.errors import Diverged
 from gptlite.model.gpt import GPT, nll_sum
 from gptlite.tokenizers.char import CharTokenizer
+from gptlite.training.objective import Objective
 from gptlite.training.optim.build import build_optimizers
 from gptlite.training.step import accumulate_gradients, dropout_masks_for, train_step
 from gptlite.training.trainer import Trainer, assemble
@@ -64,7 +65,8 @@ def trainer_for(cfg: RunConfig) -> Trainer:
     model = gpt(cfg)
     optimizers = build_optimizers(model, cfg.train, CPU)
     batches = Batches(TEXT, T, B, seed=1)
-    return dataclasses.replace(trainer, model=model, hidden=model.hidden, optimizers=optimizers, batches=batches)
+    objective = Objective(model, model.hidden, CPU, 0.0)
+    return dataclasses.replace(trainer, model=model, objective=objective, optimizers=optimizers, batches=batches)
 
 
 def successor() -> GPT:
@@ -206,7 +208,7 @@ def train(cfg: RunConfig, monkeypatch: pytest.MonkeyPatch) -> tuple[list[float],
         return hidden(*args, **kwargs)
 
     monkeypatch.setattr(trainer.model, "hidden", counted)  # of the first pass
-    trainer = dataclasses.replace(trainer, hidden=counted)
+    trainer = dataclasses.replace(trainer, objective=Objective(trainer.model, counted, CPU, 0.0))
     return [train_step(trainer, step).loss for step in range(3)], passes
 
 

@@ -138,7 +138,7 @@ def test_a_resume_is_refused_where_processes_differ():
 
 @pytest.mark.slow
 def test_the_main_process_times_the_machine_for_all():
-    commands = [(["train", "--minutes", "0.05", "--data", "story.txt", "--name", "timed"], [], 0)]
+    commands = [(["train", "--minutes", "0.05", "--data", "story.txt", "--name", "timed", "--verbose"], [], 0)]
     said = in_processes(commands)
     assert re.search(r"speed: about \d+ GFLOP/s \(measured \d+ GFLOP/s\)", said), said
     assert json.loads(Path("runs/timed/run.json").read_text())["world_size"] == 2

@@ -15,7 +15,8 @@ from gptlite.errors import Diverged
 from gptlite.model.gpt import GPT
 from gptlite.tokenizers.char import CharTokenizer
 from gptlite.training.diagnostics import UpdateRatio, layer_grad_norms
-from gptlite.training.step import accumulate_gradients, dropout_masks_for, taught_nll_sum, train_step, vocab_sample_for
+from gptlite.training.objective import taught_nll_sum
+from gptlite.training.step import accumulate_gradients, dropout_masks_for, train_step, vocab_sample_for
 from gptlite.training.trainer import Trainer, assemble
 
 VOCAB_SIZE = 13
