@@ -112,26 +112,11 @@ def describe(row: RunGroup, prepared: Prepared | None, beside: Mapping[str, str]
 
 def say_result(summary: Summary, prepared: Prepared) -> Iterator[str]:
     """Yield what the end of the run said about its score, and how much of its last samples is copied."""
-    from gptlite.cli.train.result import SEARCHED, summarize
+    from gptlite.cli.train.result import SEARCHED, describe_result
     from gptlite.inference.memorization import find_copied
-    from gptlite.runs.summary import read_curve, read_samples
-    from gptlite.training.checkpointing import TrainState
-    from gptlite.training.session import Outcome
+    from gptlite.runs.summary import read_samples
 
-    losses = {each.step: each.loss for each in read_curve(summary)}
-    state = TrainState(
-        step=summary.step,
-        tokens=summary.tokens or 0,
-        best_step=summary.best_step,
-        best_loss=losses.get(summary.best_step or 0),
-        best_bits_per_byte=summary.best_bits_per_byte,
-        elapsed=summary.elapsed or 0.0,
-    )
-    for line in summarize(Outcome(summary.run, prepared, state)):
-        if line.startswith("next:"):
-            break
-        if line:
-            yield line
+    yield from filter(None, describe_result(summary, prepared, summary.elapsed or 0.0)[0])
     samples = [text for _, text in read_samples(summary.run)[-4:]]
     if samples and not summary.sees_ahead and prepared.manifest.train.bytes <= SEARCHED:
         share = find_copied(samples, prepared).share
@@ -144,7 +129,7 @@ def curve_of(row: RunGroup) -> Curve:
     from gptlite.views.report import Curve
 
     curves = [[each for each in read_curve(run) if each.step > 0] for run in row.runs]
-    per_step = _tokens_per_update(row.first)
+    per_step = (row.first.tokens or 0) / max(1, row.first.step)
     n = min(map(len, curves))
     at = [[curve[i] for curve in curves] for i in range(n)]
     scores = [[each.bits_per_byte for each in seeds] for seeds in at]
@@ -154,7 +139,3 @@ def curve_of(row: RunGroup) -> Curve:
         mean=[statistics.mean(each) for each in scores],
         band=[(min(each), max(each)) for each in scores] if len(curves) > 1 else [],
     )
-
-
-def _tokens_per_update(summary: Summary) -> float:
-    return (summary.tokens or 0) / summary.step if summary.step else 0.0

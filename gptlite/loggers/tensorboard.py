@@ -14,7 +14,7 @@ import math
 import re
 import socket
 import time as clock
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -49,54 +49,6 @@ def import_errors() -> Iterator[None]:
         raise ImportError(f"tensorboard cannot be imported ({reason}). Install it and protobuf again.") from error
 
 
-class EventFolder:
-    """A folder that TensorBoard shows as one run.
-
-    Nothing is imported or written before the first call. Each session adds a file. It begins by voiding all events from
-    `first_step` on in earlier files, so that curves are unbroken and have no step twice. `first_values` returns the
-    values of step 0, where nothing is left of earlier files. Events are written in the caller's thread, so that errors
-    are raised at once.
-    """
-
-    def __init__(self, folder: Path, first_step: int, first_values: Callable[[], Values] = tuple) -> None:
-        self._folder, self._first_step, self._first_values = folder, first_step, first_values
-        self._file: files.OutFile | None = None
-
-    def write(self, step: int, at: float, values: Values) -> None:
-        """Write one event; none where there are no values. at: its time, in seconds since 1970."""
-        if values:
-            self._open(at).write(encode_event(at, step=step, summary={"value": values}))
-
-    def sync(self) -> None:
-        """Return when everything so far is durable."""
-        if self._file:
-            self._file.sync()
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._file:
-            self._file.close()
-
-    def _open(self, at: float) -> files.OutFile:
-        """Return the file, which the first call makes."""
-        if self._file is not None:
-            return self._file
-        version = encode_event(at, file_version="brain.Event:2")  # or ImportError, before any file
-        files.make_dirs(self._folder)
-        # Readers sort files by name, so a later file needs a later stamp, even within a second or after the clock was
-        # set back.
-        stamps = [int(found[1]) for path in self._folder.iterdir() if (found := _EVENT_FILE.match(path.name))]
-        stamp = max([int(clock.time()), *(earlier + 1 for earlier in stamps)])
-        file = files.OutFile.create(self._folder / f"events.out.tfevents.{stamp:010d}.{socket.gethostname()}")
-        files.sync_dir(self._folder)
-        # The first file needs START too: TensorBoard does not treat the first START that it reads as a restart.
-        file.write(version + encode_event(at, step=self._first_step, session_log={"status": "START"}))
-        self._file = file
-        if self._first_step == 0 or not stamps:
-            self.write(0, at, self._first_values())
-        return file
-
-
 def encode_event(at: float, **fields: Any) -> bytes:
     """Return the bytes of an event at this time, for one write call: a kill then leaves all of it or nothing."""
     with import_errors():
@@ -114,6 +66,9 @@ class TensorBoardSink(Sink):
     started_at: of the run, in seconds since 1970. config: shown as text. hparams: shown in the HParams tab. A resumed
     run gives the step, seconds and best score of its checkpoint; later events are void. Without resume_step all earlier
     ones are.
+
+    Each session adds a file. It begins by voiding all events from its first step on in earlier files, so that curves
+    are unbroken and have no step twice. Events are written in the caller's thread, so that errors are raised at once.
     """
 
     def __init__(
@@ -130,7 +85,8 @@ class TensorBoardSink(Sink):
         self._config, self._hparams = config, hparams
         self._best = math.inf if best_bits_per_byte is None else best_bits_per_byte
         self._started_at, self._at = started_at, started_at + resume_seconds
-        self._folder = EventFolder(folder, resume_step + 1, self._first_values)
+        self._folder, self._first_step = folder, resume_step + 1
+        self._file: files.OutFile | None = None
 
     def log(self, step: int, split: str, values: Mapping[str, float], time: Mapping[str, float]) -> None:
         self._at = self._started_at + time["elapsed"] if "elapsed" in time else self._at
@@ -139,23 +95,45 @@ class TensorBoardSink(Sink):
         if split == "val" and "bits_per_byte" in values:
             self._best = min(self._best, values["bits_per_byte"])
             scalars["best/bits_per_byte"] = self._best
-        self._folder.write(step, self._at, [_scalar(tag, x) for tag, x in scalars.items()])
+        self._write(step, [_scalar(tag, x) for tag, x in scalars.items()])
 
     def log_sample(self, step: int, text: str) -> None:
-        self._folder.write(step, self._at, [_text("samples", text)])
+        self._write(step, [_text("samples", text)])
 
     def log_image(self, step: int, tag: str, image: Image) -> None:
-        self._folder.write(step, self._at, [_image(tag, image)])
+        self._write(step, [_image(tag, image)])
 
     def sync(self) -> None:
-        self._folder.sync()
+        if self._file:
+            self._file.sync()
 
     def close(self) -> None:
-        self._folder.close()
+        if self._file:
+            self._file.close()
 
-    def _first_values(self) -> Values:
-        config = [_text("config", self._config)] if self._config else []
-        return [*config, *([] if self._hparams is None else [_hparams(self._hparams)])]
+    def _write(self, step: int, values: Values) -> None:
+        if values:
+            self._open().write(encode_event(self._at, step=step, summary={"value": values}))
+
+    def _open(self) -> files.OutFile:
+        """Return the file, which the first call makes."""
+        if self._file is not None:
+            return self._file
+        version = encode_event(self._at, file_version="brain.Event:2")  # or ImportError, before any file
+        files.make_dirs(self._folder)
+        # Readers sort files by name, so a later file needs a later stamp, even within a second or after the clock was
+        # set back.
+        stamps = [int(found[1]) for path in self._folder.iterdir() if (found := _EVENT_FILE.match(path.name))]
+        stamp = max([int(clock.time()), *(earlier + 1 for earlier in stamps)])
+        file = files.OutFile.create(self._folder / f"events.out.tfevents.{stamp:010d}.{socket.gethostname()}")
+        files.sync_dir(self._folder)
+        # The first file needs START too: TensorBoard does not treat the first START that it reads as a restart.
+        file.write(version + encode_event(self._at, step=self._first_step, session_log={"status": "START"}))
+        self._file = file
+        if self._first_step == 0 or not stamps:
+            config = [_text("config", self._config)] if self._config else []
+            self._write(0, [*config, *([] if self._hparams is None else [_hparams(self._hparams)])])
+        return file
 
 
 def _hparams(settings: Mapping[str, Value]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Protocol
+from typing import TypeAlias
 
 from gptlite.config.training import TrainSection
 from gptlite.errors import RunError
@@ -22,22 +22,6 @@ from gptlite.training.trainer import Trainer
 
 DIGITS = 7  # of a fraction, so that what is recorded is what was used
 CLOCK = "clock.json"  # in the folder of a run that replays another
-
-
-class Timing(Protocol):
-    """Decides what depends on the time. `state`: after the newest update."""
-
-    def fraction(self, state: TrainState) -> float | None:
-        """Return how much of the time for updates has passed, in 0 .. 1; None where steps are counted."""
-
-    def evaluation_follows(self, state: TrainState) -> bool:
-        """Return whether an evaluation follows the next update. An end by the clock cannot be foreseen here."""
-
-    def is_done(self, state: TrainState) -> bool:
-        """Return whether training is over."""
-
-    def progress(self, state: TrainState) -> tuple[str, float, float]:
-        """Return the unit in which training is counted, `updates` or `seconds`; those made, and the total."""
 
 
 class Measured:
@@ -56,9 +40,11 @@ class Measured:
         self._part, self._newest = self._part_of(state), state.step
 
     def fraction(self, state: TrainState) -> float | None:
+        """Return how much of the time for updates has passed, in 0 .. 1; None where steps are counted."""
         return elapsed_fraction(state, self._train_cfg)
 
     def evaluation_follows(self, state: TrainState) -> bool:
+        """Return whether an evaluation follows the next update. An end by the clock cannot be foreseen here."""
         step, part = state.step + 1, self._part_of(state)
         if not self._by_clock:
             return step % self._every == 0 or step == self._train_cfg.updates
@@ -69,12 +55,14 @@ class Measured:
         return True
 
     def is_done(self, state: TrainState) -> bool:
+        """Return whether training is over."""
         cfg = self._train_cfg
         impatient = cfg.patience is not None and state.evaluations_since_best >= cfg.patience
         used_up = self.fraction(state) == 1.0 if cfg.updates is None else state.step >= cfg.updates
         return used_up or impatient
 
     def progress(self, state: TrainState) -> tuple[str, float, float]:
+        """Return the unit in which training is counted, `updates` or `seconds`; those made, and the total."""
         cfg = self._train_cfg
         if cfg.max_minutes is None:
             return "updates", state.step, cfg.updates or 0
@@ -137,6 +125,9 @@ class Replay:
 
     def progress(self, state: TrainState) -> tuple[str, float, float]:
         return "updates", state.step, len(self.fractions)
+
+
+Timing: TypeAlias = Measured | Replay  # each decides what depends on the time. `state`: after the newest update
 
 
 def elapsed_fraction(state: TrainState, cfg: TrainSection) -> float | None:

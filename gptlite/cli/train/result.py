@@ -21,10 +21,11 @@ from gptlite.planning.plan import MAX_EPOCHS
 from gptlite.planning.verdict import compare, explain, judge
 from gptlite.runs.find import source_name
 from gptlite.runs.run import Run
-from gptlite.runs.summary import Evaluation, read_curve, read_run, read_samples
+from gptlite.runs.summary import Evaluation, Summary, read_curve, read_run, read_samples
 from gptlite.training.reconcile import saved_config
 
 if TYPE_CHECKING:
+    from gptlite.data.dataset.prepared import Prepared
     from gptlite.training.session import Outcome
 
 SAMPLED_TOKENS, SAMPLED_CHARACTERS = 200, 300  # at most
@@ -53,28 +54,38 @@ def result_fields(outcome: Outcome) -> dict[str, Any]:
 
 
 def summarize(outcome: Outcome) -> list[str]:
-    """Return the result of a run: where it is saved, its best scores, what its curve says, and the next commands."""
-    run, state, cfg = outcome.run, outcome.state, saved_config(outcome.run)
-    manifest = outcome.prepared.manifest
+    """Return the result of a run, and the next commands."""
+    run, cfg = outcome.run, saved_config(outcome.run)
+    lines, better = describe_result(read_run(run)[0], outcome.prepared, outcome.state.elapsed)
+    handle = shlex.quote(run.handle)
+    sample = [] if cfg.model.sees_ahead else [f'sample {handle} --prompt "..."']
+    return lines + next_commands([*command_for_better(better, run, cfg), *sample, f"eval {handle}"], run.path.parent)
+
+
+def describe_result(summary: Summary, prepared: Prepared, seconds: float) -> tuple[list[str], str | None]:
+    """Say where a run is saved, its best scores and what its curve says; also return what would make it better."""
+    run, manifest, cfg = summary.run, prepared.manifest, saved_config(summary.run)
+    tokens, best, curve = summary.tokens or 0, summary.best_bits_per_byte, read_curve(summary)
     sees_ahead = cfg.model.sees_ahead
-    text = TextUse.of(manifest.train.tokens, state.tokens, block_size=cfg.model.block_size, order=cfg.data.order)
-    trained = f"{counted(state.step, 'update')} in {state.elapsed:.0f} s"
-    lines = ["", f"{run.name}: {trained}, trained on {counted(state.tokens, 'token')}: {text}; saved in {run.path}"]
-    if state.best_loss is not None and state.best_bits_per_byte is not None:
+    text = TextUse.of(manifest.train.tokens, tokens, block_size=cfg.model.block_size, order=cfg.data.order)
+    trained = f"{counted(summary.step, 'update')} in {seconds:.0f} s"
+    lines = ["", f"{run.name}: {trained}, trained on {counted(tokens, 'token')}: {text}; saved in {run.path}"]
+    loss = next((each.loss for each in curve if each.step == summary.best_step), None)
+    if loss is not None and best is not None:
         lines.append(
-            f"best at step {state.best_step}: {state.best_bits_per_byte:.3f} bits per byte of text kept aside (less is "
-            f"better), loss {state.best_loss:.4f}"
+            f"best at step {summary.best_step}: {best:.3f} bits per byte of text kept aside (less is better), loss "
+            f"{loss:.4f}"
         )
         if sees_ahead:
             lines.append(f"this model {NO_MASK}")
         elif manifest.compressors_meaningful:
             found = manifest.baselines
             compressors = {"PPMd": found.ppmd, "xz -9": found.xz, "gzip -9": found.gzip}
-            lines.append(compare(state.best_bits_per_byte, compressors))
-            lines.append(explain(state.best_bits_per_byte, found.unigram, manifest.train.bytes + manifest.val.bytes))
+            lines.append(compare(best, compressors))
+            lines.append(explain(best, found.unigram, manifest.train.bytes + manifest.val.bytes))
     asked, chosen = run.info.get(MINUTES), run.info.get(CHOSEN_MINUTES)
     ends_early = asked is not None and chosen is not None and chosen == cfg.train.max_minutes < asked
-    curve, epochs = read_curve(read_run(run)[0]), text.epochs or 0.0
+    epochs = text.epochs or 0.0
     if cfg.train.from_ is not None and curve:
         lines += compare_with_start(curve)
     verdict = judge(curve, val_tokens=manifest.val.tokens, epochs=epochs, ends_early=ends_early)
@@ -83,10 +94,7 @@ def summarize(outcome: Outcome) -> list[str]:
     reads_too_often = epochs > MAX_EPOCHS and not has_chosen_sizes
     if reads_too_often:
         lines.append(f"the text was read {epochs:,.0f} times. Sizes chosen for it do better: --data without --config")
-    handle = shlex.quote(run.handle)
-    sample = [] if sees_ahead else [f'sample {handle} --prompt "..."']
-    better = command_for_better("sizes" if reads_too_often else verdict.better, run, cfg)
-    return lines + next_commands([*better, *sample, f"eval {handle}"], run.path.parent)
+    return lines, "sizes" if reads_too_often else verdict.better
 
 
 def compare_with_start(curve: Sequence[Evaluation]) -> Iterator[str]:
