@@ -39,7 +39,8 @@ ConfigOption = Annotated[
     Option(
         *("--config", "-c"),
         metavar="FILE",
-        help=f"A config: a path, or a name from ./configs or `gptlite config`. Default: {DEFAULT_CONFIG}.",
+        help=f"A config: a path, or a name from ./configs or `gptlite config`. Default: {DEFAULT_CONFIG}; "
+        "train chooses sizes for a text of --data instead.",
     ),
 ]
 SetOption = Annotated[

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from gptlite.cli.runs.diff import Verdict, judge_named
 from gptlite.cli.terminal import Console
 from gptlite.cli.train.command import make_request
 from gptlite.cli.train.options import TrainOptions
+from gptlite.config.yaml import Value, write
 from gptlite.errors import ConfigError
 from gptlite.loggers.metrics import Listener
 from gptlite.runs.run import Run, runs_folder
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 def train(
     config: str | Path | None = None,
-    overrides: Sequence[str] = (),
+    overrides: Sequence[str] | Mapping[str, Value] = (),
     *,
     data: str | Path | Sequence[str | Path] = (),
     minutes: float | None = None,
@@ -34,8 +35,11 @@ def train(
 ) -> Outcome:
     """Train a new run as `gptlite train` does, and return it, with `score`, `samples` and `path`.
 
-    overrides: "section.key=value". progress: show messages and a bar, also in a notebook. listener: to follow training.
+    overrides: "section.key=value" each, or values by "section.key". progress: show messages and a bar, also in a
+    notebook. listener: to follow training.
     """
+    if isinstance(overrides, Mapping):
+        overrides = [f"{key}={write(value)}" for key, value in overrides.items()]
     texts = [data] if isinstance(data, str | Path) else data
     options = TrainOptions(
         config=None if config is None else str(config),

@@ -20,45 +20,52 @@ if TYPE_CHECKING:
     from gptlite.runs.summary import Summary
     from gptlite.views.report import Curve, Setting
 
-RunsArgument = Annotated[list[str], Argument(metavar="RUN...", help="Names or folders of runs.")]
+RunsArgument = Annotated[
+    list[str] | None, Argument(metavar="[RUN]...", help="Names or folders of runs. Default: the newest.")
+]
 
 
 def report(
-    runs: RunsArgument,
+    runs: RunsArgument = None,
     out: Annotated[str | None, Option(metavar="FILE", help="The file. Default: RUN-report.html.")] = None,
 ) -> None:
     """Write figures, curves, samples and the verdict of runs into one HTML file. Other seeds of a run come with it."""
-    emit(f"{write_report(runs, out, Console())}\n")
+    emit(f"{write_report(runs or ['latest'], out, Console())}\n")
 
 
 def write_report(runs: Sequence[str], out: str | None, console: Console) -> Path:
     """Write the report of runs, given by names or folders, and return its path."""
     from gptlite.cli.runs.diff import beside, beside_best, judge, name_pair
     from gptlite.cli.runs.table import read_summaries, sort_rows
-    from gptlite.runs.compare import find_seed_group
+    from gptlite.runs.compare import find_seed_group, is_same_setting, names_of_texts
     from gptlite.runs.run import Run, runs_folder
     from gptlite.runs.significance import MARGIN
     from gptlite.views.line_plot import Line
     from gptlite.views.report import report_page
 
-    path = output_path(runs, out, "report.html")
-    summaries = read_summaries(open_each(runs, lambda name: Run.open(runs_folder(), name)), console.say)
+    opened = open_each(runs, lambda name: Run.open(runs_folder(), name))
+    path, summaries = output_path([run.name for run in opened], out, "report.html"), read_summaries(opened, console.say)
     others = beside(summaries)
-    groups = {group.first.run.path: group for group in (find_seed_group(run, others) for run in summaries)}
-    rows = sort_rows(list(groups.values()), "best")
+    settings_of: list[RunGroup] = []
+    for run in summaries:
+        if not any(is_same_setting(run, row.first) for row in settings_of):
+            settings_of.append(find_seed_group(run, others))
+    rows = sort_rows(settings_of, "best")
     verdict: list[str] = []
     if len(rows) == 2:
         a, b = (row.first for row in rows)
         verdict = list(judge(a, b, name_pair(a, b), others, MARGIN).lines())
-    prepared = find_prepared(rows[0].first)
-    ppmd = rows[0].first.ppmd
-    baseline = None if ppmd is None else Line(f"PPMd {ppmd:.3f}", [ppmd])
-    columns = beside_best(rows, MARGIN)
+    prepared = [find_prepared(row.first) for row in rows]
+    texts = list(dict.fromkeys(describe_text(row.first, text) for row, text in zip(rows, prepared, strict=True)))
+    ppmd, columns, baseline = rows[0].first.ppmd, dict[str, list[str]](), None
+    if len({tuple(names_of_texts(row.first)) for row in rows}) == 1:  # else no score can be compared
+        columns = beside_best(rows, MARGIN)
+        baseline = None if ppmd is None else Line(f"PPMd {ppmd:.3f}", [ppmd])
     settings = [
-        describe(row, find_prepared(row.first), {header: column[i] for header, column in columns.items()})
+        describe(row, prepared[i], {header: column[i] for header, column in columns.items()})
         for i, row in enumerate(rows)
     ]
-    write_output(path, report_page(settings, describe_text(rows[0].first, prepared), verdict, baseline))
+    write_output(path, report_page(settings, "; ".join(texts), verdict, baseline))
     return path
 
 
@@ -82,31 +89,30 @@ def describe_text(summary: Summary, prepared: Prepared | None) -> str:
 
 
 def describe(row: RunGroup, prepared: Prepared | None, beside: Mapping[str, str]) -> Setting:
-    """Return what the report says of the runs of one setting. beside: cells that compare it with the best."""
+    """Return what the report says of the runs of one setting. beside: cells that compare it with the run."""
     from gptlite.cli.runs.table import row_cells
     from gptlite.runs.run import CONFIG
     from gptlite.runs.summary import read_samples
     from gptlite.views.report import Setting
 
-    best = min(row.runs, key=lambda run: run.best_bits_per_byte or 0.0)
-    lines, figures = [], {**row_cells(row), **beside}
+    run, lines, figures = row.first, list[str](), {**row_cells(row), **beside}
     if prepared is not None:
-        lines = list(say_result(best, prepared))
+        lines = list(say_result(run, prepared))
         found = prepared.manifest.baselines
         figures |= {name: f"{bits:.3f}" for name, bits in (("xz -9", found.xz), ("gzip -9", found.gzip)) if bits}
-    handle, path = shlex.quote(best.run.handle), best.run.path / CONFIG
+    handle, path = shlex.quote(run.run.handle), run.run.path / CONFIG
     if path.is_relative_to(Path.cwd()):
         path = path.relative_to(Path.cwd())
-    by_clock = best.config.get("train.max_minutes") is not None and best.state == "finished"
+    by_clock = run.config.get("train.max_minutes") is not None and run.state == "finished"
     how = f"--clock {handle}" if by_clock else f"--config {shlex.quote(str(path))}"
     return Setting(
-        name=row.first.name,
+        name=run.name,
         figures=figures,
         curve=curve_of(row),
         lines=lines,
-        samples=read_samples(best.run),
+        samples=read_samples(run.run),
         command=f"gptlite train {how}",
-        config=best.run.config_text(),
+        config=run.run.config_text(),
     )
 
 

@@ -90,15 +90,7 @@ class Worker:
 
 
 def run_sweep(options: TrainOptions) -> None:
-    """Train every point of the grid that is not trained yet, and print the table of all."""
-    runs, codes = train_sweep(options)
-    emit(report(runs, codes, Console(quiet=options.quiet).say))
-    if code := next((codes[run.name] for run in runs if codes[run.name]), 0):
-        raise typer.Exit(code)
-
-
-def train_sweep(options: TrainOptions) -> tuple[Sequence[SweepRun], Mapping[str, int]]:
-    """Train what is not trained yet, each point in a process of its own; return all runs, and exit codes by name."""
+    """Train every point of the grid that is not trained yet, each in a process of its own; print the table of all."""
     name, configs, runs = plan_sweep(options)
     options = replace(options, init=configs.init)
     jobs, say = options.jobs or 1, Console(quiet=options.quiet).say
@@ -120,7 +112,9 @@ def train_sweep(options: TrainOptions) -> tuple[Sequence[SweepRun], Mapping[str,
         over = f"{sum(run.is_done for run in runs)} of {len(runs)} runs are finished"
         sentence = f"stopped; every run is saved. {over}. Continue with:\n  {options.to_continue_sweep}"
         raise Interrupted(signals.received, sentence, where=f"sweep {name}")
-    return runs, codes
+    emit(report(runs, codes, say))
+    if code := next((codes[run.name] for run in runs if codes[run.name]), 0):
+        raise typer.Exit(code)
 
 
 def plan_sweep(options: TrainOptions) -> tuple[str, Configs, Sequence[SweepRun]]:

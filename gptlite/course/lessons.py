@@ -26,10 +26,14 @@ def find_lessons() -> list[Path]:
     return sorted(found, key=lambda path: (path.stem != BASE, path.stem))
 
 
-def compared_with(lesson: Path) -> str | None:
-    """Return the name of the lesson that another one differs from, which the heading of its file names first."""
-    named = re.search(r"lesson-[a-z-]+(?=\.yaml)", read_heading(lesson.read_text(encoding="utf-8")))
-    return named[0] if named else None
+def describe(lesson: Path) -> tuple[str, str] | None:
+    """Return the name of the lesson that this one differs from, and in what; None of the first one.
+
+    The heading of its file says it: "# lesson-base.yaml with one attention head."
+    """
+    heading = read_heading(lesson.read_text(encoding="utf-8")).replace("\n#", "")
+    said = re.search(r"(lesson-[a-z-]+)\.yaml,? (.*?)\.(?:\s|$)", heading)
+    return (said[1], said[2]) if said else None
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ class RunGroup:
 
     @property
     def first(self) -> Summary:
-        """The run that started first. Its config is that of the group, except for the seed."""
+        """The run that was asked for, or started first. Its config is that of the group, except for the seed."""
         return self.runs[0]
 
     def mean(self, figure: Callable[[Summary], float | None]) -> float | None:
@@ -76,16 +76,18 @@ def group_seeds(runs: Sequence[Summary]) -> list[RunGroup]:
 
 
 def find_seed_group(run: Summary, others: Sequence[Summary]) -> RunGroup:
-    """Return `run` and finished runs of its setting, one of each other seed; where it is unfinished, the run alone."""
-    setting, seed, path = _config_without_seed(run), run.config.get(SEED), run.run.path.resolve()
-    same = [
-        other
-        for other in others
-        if _config_without_seed(other) == setting
-        and (other.config.get(SEED) != seed or other.run.path.resolve() == path)
-    ]
-    groups = group_seeds(same) if run.state == "finished" else []
-    return max(groups, key=lambda group: len(group.runs), default=RunGroup([run]))
+    """Return `run` and after it finished runs of its setting, one of each other seed; an unfinished one is alone."""
+    seeds = {run.config.get(SEED): run}
+    if run.state == "finished":
+        for other in others:
+            if other.state == "finished" and is_same_setting(run, other):
+                seeds.setdefault(other.config.get(SEED), other)
+    return RunGroup(list(seeds.values()))
+
+
+def is_same_setting(a: Summary, b: Summary) -> bool:
+    """Return whether two runs differ at most in their seed."""
+    return _config_without_seed(a) == _config_without_seed(b)
 
 
 def find_settings_by(key: str, run: Summary, others: Sequence[Summary]) -> list[RunGroup]:

@@ -27,6 +27,7 @@ from gptlite.storage.sealed import read_sealed, write_sealed
 
 CONFIG = "config.yaml"
 INFO = "run.json"  # written before config.yaml
+CLOCK = "clock.json"  # of a run that repeats the clock of another: what it decided
 _MAX_NAME_BYTES = 200  # file systems allow 255, and unfinished files have a suffix
 _RESERVED = ("latest", "best")
 CONFIG_DIGEST, REPLACED_DIGEST = "config_sha256", "replaced_config_sha256"  # in run.json
@@ -94,7 +95,8 @@ class Run:
         if paths:
             raise _not_a_run(paths[0])
         names = [run.name for run in cls.all(root)]
-        near = difflib.get_close_matches(name_or_path, names, n=1)
+        near = [name for name in names if name_or_path and name.startswith(f"{name_or_path}-")]  # seeds, a sweep
+        near = near or difflib.get_close_matches(name_or_path, names, n=1)
         advice = f"Did you mean {near[0]}?" if near else f"The newest runs are {', '.join(names[-5:])}."
         raise RunError(
             f"there is no run of this name in {root}, and no such folder. {advice if names else 'Train a run first.'}",
@@ -161,6 +163,11 @@ class Run:
     def info(self) -> dict[str, Any]:
         """The content of run.json."""
         return read_sealed(self.path / INFO)
+
+    @property
+    def replays(self) -> bool:
+        """Whether it repeats the clock of another run."""
+        return (self.path / CLOCK).exists()
 
     @property
     def end(self) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from gptlite.data.dataset.prepared import Prepared
 from gptlite.data.preparing.fingerprint import compute_fingerprint
 from gptlite.data.preparing.prepare import prepare
 from gptlite.data.sources.sources import absolute_spec
-from gptlite.errors import DataError, RunError, UserError
+from gptlite.errors import ConfigError, DataError, RunError, UserError
 from gptlite.formatting import Say, say_nothing
 from gptlite.loggers.metrics import Listener
 from gptlite.runs.find import check_given, find_text, with_tokenizer
@@ -142,6 +142,8 @@ def find_inputs(run: Run, request: Request, listener: Listener) -> tuple[RunConf
         cfg = reconcile(cfg, as_recorded(request.cfg, run), run.name)
     elif request.changes:
         cfg = reconcile(cfg, load_config(run.path / CONFIG, request.changes), run.name)
+    if run.replays and cfg.train != saved_config(run).train:
+        raise ConfigError("it repeats the clock of another run, so its length cannot change.", f"run {run.name}")
     if world_size() > 1:
         check_processes(cfg, run.info["data"], f"{run.name}, continued")
     prepared = find_text(run, cfg)

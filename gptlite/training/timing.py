@@ -14,14 +14,13 @@ from typing import TypeAlias
 from gptlite.config.training import TrainSection
 from gptlite.errors import RunError
 from gptlite.planning.epochs import EVALUATIONS, updates_per_evaluation
-from gptlite.runs.run import Run
+from gptlite.runs.run import CLOCK, Run
 from gptlite.runs.summary import read_log
 from gptlite.storage.sealed import read_sealed, write_sealed
 from gptlite.training.checkpointing import TrainState
 from gptlite.training.trainer import Trainer
 
 DIGITS = 7  # of a fraction, so that what is recorded is what was used
-CLOCK = "clock.json"  # in the folder of a run that replays another
 
 
 class Measured:

@@ -163,15 +163,23 @@ def test_by_position_plots_a_line_for_each_run(gptlite):
     one, two = (ElementTree.parse(name).getroot() for name in ("char-by-position.svg", "two.svg"))
     words = [[element.text for element in svg.iter() if element.tag.endswith("text")] for svg in (one, two)]
     assert [text for text in words[1] if "(" in text] == ["bpe 6 (bpe 270)", "char 6 (char 19)"]
-    assert "Loss by position in the context: validation text of char" in words[0]
-    # 16 positions: the context of the models
+    assert "Loss by position in the context, with 95 % of its noise: validation text of char" in words[0]
+    # 16 positions, the context of the models, in eight bins
     paths = [path.get("d") for path in two.iter() if path.get("class") == "data"]
-    assert [path.count(",") for path in paths if "L" in path] == [16, 16]
+    assert [path.count(",") for path in paths if "L" in path] == [8, 8]
     Path("a.txt").write_text("the cat.")
     assert gptlite("eval", "char", "--by-position", "-f", "a.txt").code == 0
     svg = Path("char-by-position.svg").read_text()
-    assert re.findall(r'd="(M[^"]* L[^"]*)"', svg)[0].count(",") == 7  # of 8 characters the first has none before it
-    assert "Loss by position in the context: a.txt" in svg
+    # Of 8 characters the first has none before it; the others are at 1, 2, 3, 4, 5 to 6, and 7.
+    assert re.findall(r'class="data"[^>]* d="(M[^"]* L[^"]*)"', svg)[0].count(",") == 6
+    assert "Loss by position in the context, with 95 % of its noise: a.txt" in svg
+
+
+def test_a_text_that_a_model_was_trained_on_is_named(gptlite, project):
+    own = str(project / "story.txt")
+    assert f"{own}: char was trained on this text" in gptlite("eval", "char", "--file", own).err
+    Path("a.txt").write_text("the cat.")
+    assert "was trained on" not in gptlite("eval", "char", "--file", "a.txt").err
 
 
 def test_memorised_finds_passages_of_samples_in_the_training_text(gptlite, project, monkeypatch):

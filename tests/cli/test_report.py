@@ -59,7 +59,7 @@ def test_two_settings_have_the_verdict_of_runs_diff_and_a_band_for_their_seeds(g
         arguments = ["train", "-c", "nano.yaml", "--set", f"train.lr={lr}", "--seeds", "2", "--name", name, "-q"]
         assert gptlite(*arguments).code == 0
     page = page_of("a-01-seed=1", "b-02-seed=2")
-    names = "a-01-seed=1", "b-01-seed=1"  # the first of each
+    names = "a-01-seed=1", "b-02-seed=2"  # as they were asked for
     said = [gptlite("runs", "diff", *pair, "--json").out for pair in (names, names[::-1])]
     assert sum(json.loads(each)["sentence"] in words(page) for each in said) == 1  # the best is named first
     assert page.count('class="band"') == 4  # two settings, over tokens and over seconds
@@ -93,3 +93,25 @@ def test_a_run_whose_text_is_gone_or_that_has_not_been_scored_still_has_a_report
     page = page_of("fresh")
     assert page.count("<svg") == 0
     assert "stopped" in page
+
+
+def test_runs_on_different_texts_are_not_ranked_and_have_no_common_baseline(gptlite, trained, page_of):
+    Path("other.txt").write_text(Path("story.txt").read_text()[::-1])
+    assert gptlite("train", "-c", "nano.yaml", "--data", "other.txt", "--name", "other", "-q").code == 0
+    page = words(page_of("nano", "other"))
+    assert "they were scored on different texts" in page
+    assert "bytes of story.txt; " in page
+    assert "bytes of other.txt; " in page
+    assert "beside the best" not in page
+    assert "PPMd 1" not in page  # in no legend
+
+
+def test_the_seed_that_was_named_is_shown_and_without_a_name_the_newest_run(gptlite, page_of):
+    assert gptlite("train", "-c", "nano.yaml", "--seeds", "2", "--name", "s", "-q").code == 0
+    for name, seed in (("s-01-seed=1", 1), ("s-02-seed=2", 2)):
+        page = page_of(name)
+        assert f"seed: {seed}\n" in page
+        samples = json.loads(Path(f"runs/{name}/samples.jsonl").read_text().splitlines()[-1])
+        assert samples["text"] in unescape(page)
+    assert gptlite("report").out == "s-02-seed=2-report.html\n"
+    assert "Did you mean s-01-seed=1?" in gptlite("report", "s").err

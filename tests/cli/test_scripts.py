@@ -118,7 +118,7 @@ def test_the_script_of_the_documents_trains_decides_scores_samples_and_reports(g
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     subprocess.run(["bash", "-e", "-c", script], check=True, env={**os.environ, "PATH": path})
     best = (
-        json.loads(gptlite("runs", "diff", "plain-01-seed=1", "dropped-01-seed=1", "--json").out)["answer"] == "better"
+        json.loads(gptlite("runs", "diff", "plain-01-seed=1", "dropped-01-seed=1", "--json").out)["answer"] != "worse"
     )
     (text,) = json.loads(Path("score.json").read_text())["texts"]
     score = text["rows"][0]

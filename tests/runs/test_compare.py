@@ -237,7 +237,7 @@ def test_the_seed_group_of_a_run_has_no_unfinished_run(tmp_path):
     written(tmp_path, "b", 2.0, run__seed=3, train__lr=0.5)
     runs = {run.name: run for run in read_runs(tmp_path)[0]}
     groups = {name: [run.name for run in find_seed_group(runs[name], list(runs.values())).runs] for name in runs}
-    assert groups == {"a-2": ["a-2", "a-5"], "a-5": ["a-2", "a-5"], "half": ["half"], "b": ["b"]}
+    assert groups == {"a-2": ["a-2", "a-5"], "a-5": ["a-5", "a-2"], "half": ["half"], "b": ["b"]}
 
 
 def test_differences_are_other_values_and_missing_keys():

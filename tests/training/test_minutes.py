@@ -12,7 +12,7 @@ from training_runs import Crash, assert_same_end, crash_at, final, numbers, resu
 from gptlite.config.loading import find_config, load_config
 from gptlite.config.schema import RunConfig
 from gptlite.data.preparing.prepare import prepare
-from gptlite.errors import Interrupted, RunError
+from gptlite.errors import ConfigError, Interrupted, RunError
 from gptlite.inference.score import Score
 from gptlite.loggers.metrics import Listener
 from gptlite.runs.checkpoint import valid_checkpoints
@@ -222,6 +222,10 @@ def test_a_killed_and_stopped_run_by_the_clock_repeats_as_it_went_and_so_does_a_
             train(Request(cfg, "again", clock=run, root=tmp_path))
     again = resume(Run(tmp_path / "again")).run
     assert_same_end(run, again)
+    with pytest.raises(
+        ConfigError, match="run again: it repeats the clock of another run, so its length cannot change"
+    ):
+        train(Request(run=again, changes=["train.max_minutes=2"]))
     lines: list[str] = []
     said = Listener()
     monkeypatch.setattr(said, "say", lines.append, raising=False)

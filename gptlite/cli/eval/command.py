@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Context, Option
@@ -93,6 +94,11 @@ def evaluate(
     models = select_models(runs or [], checkpoint, check_keys("eval", set_), context_length, console.say)
     for model in models:
         console.say(f"checkpoint: {model.checkpoint.path}")
+        for file in files or ():
+            if str(Path(file).absolute()) in model.cfg.data.sources:
+                console.say(
+                    f"{file}: {model.name} was trained on this text, so its score there is no test of the model"
+                )
     if mode is None:
         values, describe = measures.measure_scores(models, files, stride), measures.describe_scores
     elif mode == "--memorised":

@@ -108,7 +108,9 @@ def judge(a: Summary, b: Summary, names: Sequence[str], others: Sequence[Summary
     if unscored:
         without = " and ".join(f"{name} has no score" for name in unscored)
         return Verdict("unknown", f"cannot tell which is better: {without}")
-    if groups[0] == groups[1]:
+    if compare.is_same_setting(a, b):
+        if a.config.get(SEED) == b.config.get(SEED):
+            return Verdict("unknown", "both are of one setting and one seed: there is nothing to compare")
         return Verdict("unknown", "both are seeds of one setting: their scores differ by chance only")
     found = compare_groups(groups, margin)
     blocks = [[run.run.end.get("best_blocks", ()) for run in group.runs] for group in groups]

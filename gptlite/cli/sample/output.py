@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gptlite.errors import located
+from gptlite.errors import DataError, located
 from gptlite.formatting import Say, counted
 
 if TYPE_CHECKING:
@@ -70,8 +70,11 @@ class SampleWriter:
     def _known(self, where: str, text: str) -> str:
         """Return the text, if asked for without unknown characters. DataError if there are such characters."""
         if not self.skip:
-            with located(where):
+            try:
                 self.model.encode(text)
+            except DataError as error:
+                advice = " With --unknown skip it is left out."
+                raise DataError(f"{error.problems[0].sentence}{advice}", where) from error
             return text
         known = self.model.drop_unknown(text)
         left_out = len(self.model.normalize(text)) - len(known)
