@@ -112,20 +112,18 @@ def test_a_notebook_shows_progress_and_the_result(gptlite):
 @pytest.mark.slow
 def test_the_script_of_the_documents_trains_decides_scores_samples_and_reports(gptlite, repository):
     section = (repository / "docs/comparing.md").read_text().partition("## In a script")[2]
-    script = section.split("```")[1].replace("-c small", "-c nano.yaml")
+    script = section.partition("```bash\n")[2].partition("```")[0].replace("-c small", "-c nano.yaml")
     for name in ("book.txt", "other.txt"):
         Path(name).write_text(Path("story.txt").read_text())
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     subprocess.run(["bash", "-e", "-c", script], check=True, env={**os.environ, "PATH": path})
-    best = (
-        json.loads(gptlite("runs", "diff", "plain-01-seed=1", "dropped-01-seed=1", "--json").out)["answer"] != "worse"
-    )
+    best = json.loads(gptlite("runs", "diff", "less-01-seed=1", "more-01-seed=1", "--json").out)["answer"] != "worse"
     (text,) = json.loads(Path("score.json").read_text())["texts"]
     score = text["rows"][0]
     assert text["name"] == "other.txt"
-    assert score["run"] == ("plain-01-seed=1" if best else "dropped-01-seed=1")
+    assert score["run"] == ("less-01-seed=1" if best else "more-01-seed=1")
     assert 0 < score["bits_per_byte"] < 10
     samples = [json.loads(line) for line in Path("samples.json").read_text().splitlines()]
     assert len(samples) == 3
     assert all(sample["text"] for sample in samples)
-    assert "dropped-01-seed=1" in Path("report.html").read_text()
+    assert "more-01-seed=1" in Path("report.html").read_text()
