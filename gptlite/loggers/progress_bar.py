@@ -44,15 +44,14 @@ class ConsoleSink(Sink):
         self._score = ""  # bits per byte of the last evaluation
         self._has_header = False
         self._last_line = -_LINE_INTERVAL
-        in_notebook = "ipykernel" in sys.modules
-        self._bar, self._shows_lines = None, not (in_notebook or has_cursor(stream))
+        self._bar, self._shows_lines = None, not (in_notebook() or has_cursor(stream))
         if self._shows_lines:
             return
         from tqdm.auto import tqdm
 
         tqdm.monitor_interval = 0  # no thread: it helps only where `miniters` adapts
         tqdm.set_lock(threading.RLock())  # the default is a semaphore that processes share
-        form, columns = "{percentage:3.0f}%|{bar}| {desc}", None if in_notebook else _columns(stream)
+        form, columns = "{percentage:3.0f}%|{bar}| {desc}", None if in_notebook() else _columns(stream)
         with contextlib.suppress(OSError):
             self._bar = tqdm(
                 total=total, initial=start, file=stream, position=0, miniters=0, bar_format=form, ncols=columns
@@ -131,6 +130,13 @@ class ConsoleSink(Sink):
 def has_cursor(stream: TextIO) -> bool:
     """Return whether a stream is a terminal on which a line can be replaced."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def in_notebook() -> bool:
+    """Return whether this process runs the cells of a notebook."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return shell is not None and "IPKernelApp" in shell.config
 
 
 def _columns(stream: TextIO) -> int:
