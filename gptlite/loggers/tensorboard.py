@@ -26,6 +26,7 @@ from gptlite.storage import files
 Values = Sequence[dict[str, Any]]  # the fields of Summary.Value: tag, and what it holds
 
 _EVENT_FILE = re.compile(r"events\.out\.tfevents\.(\d+)\.")
+_POINT_FILE = re.compile(r"events\.out\.tfevents\.\d+\.\d+")  # of a baseline
 BASELINES = ".baselines"  # beside the runs, whose names cannot begin with a dot
 BASELINE_TAG = "val/bits_per_byte"
 NO_CURVES = ("tokens",)  # a straight line
@@ -207,7 +208,7 @@ class BaselineSink(Sink):
     def _extend(self) -> None:
         self._length = self._last
         files.make_dirs(self._line)
-        written = sorted(path.name for path in self._line.iterdir() if _EVENT_FILE.match(path.name))
+        written = sorted(path.name for path in self._line.iterdir() if _POINT_FILE.fullmatch(path.name))
         # The name of the first file has the time of the line's beginning, which the others count from.
         zero = float(written[0].rpartition(".")[2]) if written else round(self._started_at)
         for end, at in ((0, zero), (self._last, zero + self._elapsed)):

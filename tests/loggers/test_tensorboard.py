@@ -165,6 +165,13 @@ def test_a_baseline_is_as_long_as_the_longest_run_on_the_text(tmp_path: Path) ->
     assert [event.wall_time - 1e9 for event in events] == [0, 20, 30]
 
 
+def test_a_file_of_another_name_in_its_folder_does_not_stop_a_baseline(tmp_path: Path) -> None:
+    (tmp_path / "xz 2.500").mkdir()
+    (tmp_path / "xz 2.500/events.out.tfevents.0000000000.baseline").write_bytes(b"")  # as earlier versions wrote them
+    evaluated(tmp_path, [40]).close()
+    assert curve(tmp_path / "xz 2.500", "val/bits_per_byte") == [(0, 2.5), (40, 2.5)]
+
+
 def test_a_baseline_is_at_least_half_as_long_as_a_run_in_training(tmp_path: Path) -> None:
     sink = evaluated(tmp_path, range(10, 91, 10))
     assert curve(tmp_path / "xz 2.500", "val/bits_per_byte") == [(step, 2.5) for step in (0, 10, 20, 40, 80)]
