@@ -14,7 +14,7 @@ from typer import Argument, Option
 from gptlite.cli.options import DataOption, located_text
 from gptlite.cli.report import write_report
 from gptlite.cli.terminal import Console, emit, format_table
-from gptlite.errors import ConfigError
+from gptlite.errors import ConfigError, Diverged
 
 if TYPE_CHECKING:
     from gptlite.runs.run import Run
@@ -55,9 +55,9 @@ def lesson(
         for seed, run in enumerate(runs, start=1):
             console.say(f"{run.name}: seed {seed} of {seeds}")
             train_or_continue(stem, run, seed, data or (), console)
-        best = statistics.mean(read_run(run)[0].best_bits_per_byte or 0.0 for run in runs)
+        scores = [score for run in runs if (score := read_run(run)[0].best_bits_per_byte) is not None]
         shown = cells([Row.of(stem, saved_config(run).model.n_layer, read_log(run)) for run in runs])
-        rows.append([shown[0], f"{best:.4f}", *shown[1:]])
+        rows.append([shown[0], f"{statistics.mean(scores):.4f}" if scores else "", *shown[1:]])
         firsts.append(runs[0])
     columns = {header: [row[i] for row in rows] for i, header in enumerate((HEAD[0], "best bits/byte", *HEAD[1:]))}
     emit(f"\n{format_table({header: column for header, column in columns.items() if any(column)}, numbers=HEAD[1:])}")
@@ -72,7 +72,7 @@ def lesson(
 
 
 def train_or_continue(config: str, run: Run, seed: int, data: Sequence[str], console: Console) -> None:
-    """Train a run of a lesson to its end, from where it was stopped."""
+    """Train a run of a lesson to its end, from where it was stopped. That it diverges may be what the lesson shows."""
     from gptlite.cli.train.command import make_request
     from gptlite.cli.train.options import TrainOptions
     from gptlite.training.launch import open_session
@@ -80,4 +80,7 @@ def train_or_continue(config: str, run: Run, seed: int, data: Sequence[str], con
     sets = ["log.every=1", "run.threads=1", f"run.seed={seed}", f"run.dir={run.path.parent}"]
     options = TrainOptions(config=config, sets=sets, data=data, name=run.name, continue_=True)
     with located_text(data, None), open_session(make_request(options, console), console) as session:
-        session.train()
+        try:
+            session.train()
+        except Diverged as problem:
+            console.say(str(problem))
