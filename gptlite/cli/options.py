@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -175,3 +176,10 @@ def check_keys(command: str, overrides: Sequence[str] | None) -> list[str]:
     if problems:
         raise ConfigError(problems)
     return list(overrides or ())
+
+
+def open_runs(names: Sequence[str]) -> list[Run]:
+    """Open the runs with these names or folders. RunError with every problem."""
+    from gptlite.runs.run import Run, runs_folder
+
+    return open_each(names, partial(Run.open, runs_folder()))

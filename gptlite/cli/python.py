@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gptlite.cli.options import open_each
+from gptlite.cli.options import open_runs
 from gptlite.cli.runs.diff import Verdict, judge_named
 from gptlite.cli.terminal import Console
 from gptlite.cli.train.command import make_request
@@ -14,7 +14,6 @@ from gptlite.cli.train.options import TrainOptions
 from gptlite.config.yaml import Value, write
 from gptlite.errors import ConfigError
 from gptlite.loggers.metrics import Listener
-from gptlite.runs.run import Run, runs_folder
 from gptlite.runs.significance import MARGIN
 from gptlite.training.launch import open_session
 
@@ -63,4 +62,4 @@ def compare(a: str | Path | Outcome, b: str | Path | Outcome, *, margin: float =
     the score.
     """
     names = [str(run) if isinstance(run, str | Path) else str(run.path) for run in (a, b)]
-    return judge_named(open_each(names, lambda name: Run.open(runs_folder(), name)), margin)[2]
+    return judge_named(open_runs(names), margin)[2]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from gptlite.cli.options import open_each
+from gptlite.cli.options import open_runs
 from gptlite.cli.terminal import Console, emit, output_path, write_output
 from gptlite.formatting import counted
 
@@ -35,22 +35,20 @@ def report(
 
 def write_report(runs: Sequence[str], out: str | None, console: Console) -> Path:
     """Write the report of runs, given by names or folders, and return its path."""
-    from gptlite.cli.runs.diff import beside, beside_best, judge, name_pair
+    from gptlite.cli.runs.diff import judge, name_pair, runs_in_folders_of, verdict_columns
     from gptlite.cli.runs.table import read_summaries, sort_rows
     from gptlite.runs.compare import find_seed_group, is_same_setting, names_of_texts
-    from gptlite.runs.run import Run, runs_folder
     from gptlite.runs.significance import MARGIN
-    from gptlite.views.line_plot import Line
     from gptlite.views.report import report_page
 
-    opened = open_each(runs, lambda name: Run.open(runs_folder(), name))
+    opened = open_runs(runs)
     path, summaries = output_path([run.name for run in opened], out, "report.html"), read_summaries(opened, console.say)
-    others = beside(summaries)
-    settings_of: list[RunGroup] = []
+    others = runs_in_folders_of(summaries)
+    groups: list[RunGroup] = []
     for run in summaries:
-        if not any(is_same_setting(run, row.first) for row in settings_of):
-            settings_of.append(find_seed_group(run, others))
-    rows = sort_rows(settings_of, "best")
+        if not any(is_same_setting(run, row.first) for row in groups):
+            groups.append(find_seed_group(run, others))
+    rows = sort_rows(groups, "best")
     verdict: list[str] = []
     if len(rows) == 2:
         a, b = (row.first for row in rows)
@@ -59,8 +57,8 @@ def write_report(runs: Sequence[str], out: str | None, console: Console) -> Path
     texts = list(dict.fromkeys(describe_text(row.first, text) for row, text in zip(rows, prepared, strict=True)))
     ppmd, columns, baseline = rows[0].first.ppmd, dict[str, list[str]](), None
     if len({tuple(names_of_texts(row.first)) for row in rows}) == 1:  # else no score can be compared
-        columns = beside_best(rows, MARGIN)
-        baseline = None if ppmd is None else Line(f"PPMd {ppmd:.3f}", [ppmd])
+        columns = verdict_columns(rows, MARGIN)
+        baseline = None if ppmd is None else (f"PPMd {ppmd:.3f}", ppmd)
     settings = [
         describe(row, prepared[i], {header: column[i] for header, column in columns.items()})
         for i, row in enumerate(rows)
@@ -89,7 +87,7 @@ def describe_text(summary: Summary, prepared: Prepared | None) -> str:
 
 
 def describe(row: RunGroup, prepared: Prepared | None, beside: Mapping[str, str]) -> Setting:
-    """Return what the report says of the runs of one setting. beside: cells that compare it with the run."""
+    """Return what the report says of the runs of one setting. beside: cells that compare it with the best."""
     from gptlite.cli.runs.table import row_cells
     from gptlite.runs.run import CONFIG
     from gptlite.runs.summary import read_samples

@@ -19,7 +19,7 @@ from pathlib import Path
 import typer
 
 from gptlite.cli.options import as_arguments, located_text
-from gptlite.cli.runs.diff import FEW, beside_best
+from gptlite.cli.runs.diff import FEW, verdict_columns
 from gptlite.cli.runs.table import as_table, read_summaries, sort_rows
 from gptlite.cli.terminal import Console, emit, next_commands
 from gptlite.cli.train.configs import Configs
@@ -275,7 +275,7 @@ def report(runs: Sequence[SweepRun], codes: Mapping[str, int], say: Say) -> str:
     say: called with a line for each damaged file.
     """
     groups = sort_rows(group_seeds(read_summaries([run for run in runs if run.started], say)), "best")
-    verdicts = beside_best(groups, MARGIN)
+    verdicts = verdict_columns(groups, MARGIN)
     tells = any(verdicts["difference"])
     table = as_table(groups, ("run", "state", "bits/byte", "at"), verdicts if tells else {}) if groups else ""
     failed = [run.name for run in runs if codes[run.name] not in (0, Diverged.exit_code, *STOPPED)]

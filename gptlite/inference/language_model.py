@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, islice, tee
 from typing import Any, Literal
 
 import numpy as np
@@ -17,7 +17,7 @@ from gptlite.compute.device import Compute
 from gptlite.config.loading import Override, load_config
 from gptlite.config.sampling import SampleSection
 from gptlite.config.schema import ModelSection
-from gptlite.data.dataset.batches import EvalWindows, eval_batches
+from gptlite.data.dataset.batches import EvalWindows, eval_batches, read_batch
 from gptlite.data.dataset.tokens import TokenArray, Tokens
 from gptlite.data.sources.charset import in_normal_form
 from gptlite.errors import ConfigError
@@ -238,16 +238,15 @@ class LanguageModel:
         *,
         batch_size: int = SCORE_BATCH_SIZE,
         stride: int | None = None,
-        first: int = 0,
         every: int = 1,
     ) -> Score:
-        """Score ids document by document; of the batches, only every `every`-th from `first` on.
+        """Score ids document by document; of the batches, only every `every`-th.
 
         stride: how many tokens apart windows start; None: block_size. With a smaller stride each token has at least
         block_size - stride tokens of context in its document, and scoring takes block_size / stride times as long.
         """
         windows = self.windows(tokens, stride)
-        batches = eval_batches(windows, batch_size, first=first, every=every)
+        batches = eval_batches(windows, batch_size, every=every)
         return score(self.gpt, batches, self._bytes_and_chars, self.compute)
 
     def score_blocks(
@@ -258,8 +257,8 @@ class LanguageModel:
         A window belongs to the part that it begins in.
         """
         windows, blocks = self.windows(tokens), np.zeros((BLOCKS, 4))
-        order = islice(windows.batches(batch_size), first, None, every)
-        batches = eval_batches(windows, batch_size, first=first, every=every)
+        order, again = tee(islice(windows.batches(batch_size), first, None, every))
+        batches = (read_batch(windows, rows) for rows in again)
         scored = score_windows(self.gpt, batches, self._bytes_and_chars, self.compute)
         for rows, scores in zip(order, scored, strict=True):
             np.add.at(blocks, rows[:, 0] * BLOCKS // tokens.n_tokens, scores)

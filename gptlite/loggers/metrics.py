@@ -154,7 +154,7 @@ class Listener:
         """Show one line to whoever wants to know more."""
 
     def event(self, kind: str, fields: Mapping[str, Any]) -> None:
-        """Take note of something that a program that trains wants to know: start, checkpoint or end."""
+        """Something happened that a program may wait for, such as the start, a checkpoint or the end."""
 
     def say_at_once(self, line: str) -> None:
         """Show one line from a signal handler, which may have interrupted another one."""

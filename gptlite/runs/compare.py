@@ -135,7 +135,7 @@ def names_of_texts(run: Summary) -> list[str]:
     return [Path(str(spec)).name for specs in given for spec in (specs if isinstance(specs, list) else [specs])]
 
 
-def unlike(rows: Sequence[RunGroup]) -> str:
+def warn_of_differences(rows: Sequence[RunGroup]) -> str:
     """Say that the scores of rows are of different texts, or the finished ones trained on different amounts, or ""."""
     scored = [row.first for row in rows if row.best is not None]
     texts = {tuple(names_of_texts(run)) for run in scored}

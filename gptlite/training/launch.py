@@ -143,7 +143,10 @@ def find_inputs(run: Run, request: Request, listener: Listener) -> tuple[RunConf
     elif request.changes:
         cfg = reconcile(cfg, load_config(run.path / CONFIG, request.changes), run.name)
     if run.replays and cfg.train != saved_config(run).train:
-        raise ConfigError("it repeats the clock of another run, so its length cannot change.", f"run {run.name}")
+        raise ConfigError(
+            "it repeats the clock of another run, so section train cannot change. Train a new run instead.",
+            f"run {run.name}",
+        )
     if world_size() > 1:
         check_processes(cfg, run.info["data"], f"{run.name}, continued")
     prepared = find_text(run, cfg)

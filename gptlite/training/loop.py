@@ -148,5 +148,5 @@ def describe_progress(timing: Timing, state: TrainState) -> str:
     """Say how far training is: step 40 of 100; step 40, 0.5 of 3 minutes."""
     unit, done, total = timing.progress(state)
     if unit == "updates":
-        return f"step {done:g} of {total:g}"
+        return f"step {state.step} of {total:.0f}"
     return f"step {state.step}, {done / 60:.1f} of {total / 60:g} minutes"

@@ -38,8 +38,10 @@ class Setting:
     config: str
 
 
-def report_page(settings: Sequence[Setting], about: str, verdict: Sequence[str], baseline: Line | None) -> str:
-    """Return the page. about: a line on the text. verdict: which setting is better. baseline: named, with one value."""
+def report_page(
+    settings: Sequence[Setting], about: str, verdict: Sequence[str], baseline: tuple[str, float] | None
+) -> str:
+    """Return the page. about: a line on the text. verdict: which setting is better. baseline: name, bits per byte."""
     names = " and ".join(setting.name for setting in settings)
     texts = {
         "heading": escape(names if len(settings) < 4 else f"{len(settings)} settings"),
@@ -58,7 +60,7 @@ def _figures(settings: Sequence[Setting]) -> str:
     return _table(headers, [[f"<td>{escape(cell)}</td>" for cell in row] for row in rows])
 
 
-def _curves(settings: Sequence[Setting], axis: str, baseline: Line | None) -> str:
+def _curves(settings: Sequence[Setting], axis: str, baseline: tuple[str, float] | None) -> str:
     lines = []
     for setting in settings:
         curve = setting.curve
@@ -69,7 +71,7 @@ def _curves(settings: Sequence[Setting], axis: str, baseline: Line | None) -> st
         return ""
     if baseline is not None:
         ends = [min(line.places[0] for line in lines), max(line.places[-1] for line in lines)]
-        lines.append(Line(baseline.name, [baseline.ys[0]] * 2, ends))
+        lines.append(Line(baseline[0], [baseline[1]] * 2, ends))
     label = "tokens trained on" if axis == "tokens" else "seconds of training"
     return line_plot(lines, title=f"Bits per byte over {label}", x_label=label, y_label="bits per byte")
 

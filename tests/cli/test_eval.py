@@ -163,7 +163,7 @@ def test_by_position_plots_a_line_for_each_run(gptlite):
     one, two = (ElementTree.parse(name).getroot() for name in ("char-by-position.svg", "two.svg"))
     words = [[element.text for element in svg.iter() if element.tag.endswith("text")] for svg in (one, two)]
     assert [text for text in words[1] if "(" in text] == ["bpe 6 (bpe 270)", "char 6 (char 19)"]
-    assert "Loss by position in the context, with 95 % of its noise: validation text of char" in words[0]
+    assert "Loss by position in the context, with 95 % intervals: validation text of char" in words[0]
     # 16 positions, the context of the models, in eight bins
     paths = [path.get("d") for path in two.iter() if path.get("class") == "data"]
     assert [path.count(",") for path in paths if "L" in path] == [8, 8]
@@ -172,7 +172,7 @@ def test_by_position_plots_a_line_for_each_run(gptlite):
     svg = Path("char-by-position.svg").read_text()
     # Of 8 characters the first has none before it; the others are at 1, 2, 3, 4, 5 to 6, and 7.
     assert re.findall(r'class="data"[^>]* d="(M[^"]* L[^"]*)"', svg)[0].count(",") == 6
-    assert "Loss by position in the context, with 95 % of its noise: a.txt" in svg
+    assert "Loss by position in the context, with 95 % intervals: a.txt" in svg
 
 
 def test_a_text_that_a_model_was_trained_on_is_named(gptlite, project):

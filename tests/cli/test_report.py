@@ -102,7 +102,7 @@ def test_runs_on_different_texts_are_not_ranked_and_have_no_common_baseline(gptl
     assert "they were scored on different texts" in page
     assert "bytes of story.txt; " in page
     assert "bytes of other.txt; " in page
-    assert "beside the best" not in page
+    assert "against the best" not in page
     assert "PPMd 1" not in page  # in no legend
 
 

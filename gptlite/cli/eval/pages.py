@@ -57,7 +57,7 @@ def plot_by_position(evaluators: Sequence[Evaluator], texts: Sequence[Text]) -> 
     title = texts[0].name if len(texts) == 1 else f"{len(texts)} texts"
     return line_plot(
         lines,
-        title=f"Loss by position in the context, with 95 % of its noise: {title}",
+        title=f"Loss by position in the context, with 95 % intervals: {title}",
         x_label="position: tokens of context",
         y_label="loss: nats per token",
     )

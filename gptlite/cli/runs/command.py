@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option, Typer
 
-from gptlite.cli.options import open_each
+from gptlite.cli.options import open_runs
 from gptlite.cli.terminal import Console, emit, on_one_line
 from gptlite.cli.usage import Command, Commands
 from gptlite.errors import ConfigError, Problem, RunError, gathered
@@ -76,7 +75,7 @@ def list_runs(
     Finished runs that differ only in run.seed share a row, with their mean and standard deviation.
     """
     from gptlite.cli.runs import table
-    from gptlite.runs.compare import RunGroup, group_seeds, unlike
+    from gptlite.runs.compare import RunGroup, group_seeds, warn_of_differences
     from gptlite.runs.run import runs_folder
     from gptlite.runs.summary import read_runs
 
@@ -88,7 +87,7 @@ def list_runs(
         emit(table.as_json(rows))
     elif rows:
         emit(table.as_table(rows))
-        problems += filter(None, [unlike(rows)])
+        problems += filter(None, [warn_of_differences(rows)])
     else:
         none = f"none of {counted(len(runs), 'run')} matches --filter" if runs else "no runs yet"
         Console().say(f"{root}: {none}")
@@ -136,7 +135,7 @@ def diff(
     runs = open_runs([a] if b is None else [a, b])
     if by is not None:
         (summary,) = read_summaries(runs, Console().say)
-        found = *diff.find_values(summary, by, diff.beside([summary])), margin
+        found = *diff.find_values(summary, by, diff.runs_in_folders_of([summary])), margin
         emit(diff.json_of_values(*found) if as_json else diff.table_of_values(*found))
         return
     summaries, names, verdict = diff.judge_named(runs, margin)
@@ -233,10 +232,3 @@ def confirm_removal(runs: Sequence[Run]) -> bool:
     except EOFError:
         emit("\n")
         raise ConfigError("there was no answer, so nothing was removed. Give --yes to remove without asking.") from None
-
-
-def open_runs(names: Sequence[str]) -> list[Run]:
-    """Open the runs with these names or folders. RunError with every problem."""
-    from gptlite.runs.run import Run, runs_folder
-
-    return open_each(names, partial(Run.open, runs_folder()))

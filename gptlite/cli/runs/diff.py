@@ -76,10 +76,10 @@ def judge_named(runs: Sequence[Run], margin: float) -> tuple[list[Summary], list
     """Compare two runs by all seeds that lie beside them; return their summaries, their names and the verdict."""
     a, b = summaries = read_summaries(runs, Console().say)
     names = name_pair(a, b)
-    return summaries, names, judge(a, b, names, beside(summaries), margin)
+    return summaries, names, judge(a, b, names, runs_in_folders_of(summaries), margin)
 
 
-def beside(summaries: Sequence[Summary]) -> list[Summary]:
+def runs_in_folders_of(summaries: Sequence[Summary]) -> list[Summary]:
     """Return the runs in the same folders, themselves included."""
     folders = dict.fromkeys(summary.run.path.resolve().parent for summary in summaries)
     return [other for folder in folders for other in read_runs(folder)[0]]
@@ -135,11 +135,11 @@ def compare_with_best(rows: Sequence[RunGroup], margin: float) -> list[Compariso
     return [compare_groups((row, rows[0]), margin, level) for row in rows[1:]]
 
 
-def beside_best(rows: Sequence[RunGroup], margin: float) -> dict[str, list[str]]:
+def verdict_columns(rows: Sequence[RunGroup], margin: float) -> dict[str, list[str]]:
     """Return columns that compare the rows with the best, the first of those that can be compared."""
     compared = [row for row in rows if row.first.state == "finished" and row.scores and not row.first.sees_ahead]
     found = dict(zip(map(id, compared), [None, *compare_with_best(compared, margin)], strict=False))
-    columns: dict[str, list[str]] = {"difference": [], "95 %": [], "beside the best": []}
+    columns: dict[str, list[str]] = {"difference": [], "95 %": [], "against the best": []}
     for row in rows:
         comparison, cells = found.get(id(row)), ["", "", "best" if len(compared) > 1 and row is compared[0] else ""]
         if comparison is not None and comparison.tells:
@@ -245,7 +245,7 @@ def table_of_values(key: str, rows: Sequence[RunGroup], margin: float) -> str:
         "seeds": [str(len(row.scores)) for row in rows],
         "bits/byte": [row_cells(row)["bits/byte"] for row in rows],
     }
-    return format_table(columns | beside_best(rows, margin), numbers=("seeds", "bits/byte", "difference", "95 %"))
+    return format_table(columns | verdict_columns(rows, margin), numbers=("seeds", "bits/byte", "difference", "95 %"))
 
 
 def json_of_values(key: str, rows: Sequence[RunGroup], margin: float) -> str:

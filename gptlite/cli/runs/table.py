@@ -23,7 +23,7 @@ NUMBERS = ("step", "tokens", "params", "bits/byte", "at", "PPMd", "tok/s", "elap
 # Columns that a narrow terminal leaves out, in this order.
 DROPPED = (
     *("tokenizer", "elapsed", "tok/s", "params", "at", "PPMd", "tokens", "step", "95 %", "difference", "state"),
-    *("differs", "beside the best", "bits/byte"),
+    *("differs", "against the best", "bits/byte"),
 )
 
 # The keys of --json. Figures of runs that differ only in their seed are means.

@@ -73,7 +73,7 @@ class SampleWriter:
             try:
                 self.model.encode(text)
             except DataError as error:
-                advice = " With --unknown skip it is left out."
+                advice = " --unknown skip leaves unknown characters out."
                 raise DataError(f"{error.problems[0].sentence}{advice}", where) from error
             return text
         known = self.model.drop_unknown(text)
