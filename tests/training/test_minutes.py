@@ -223,7 +223,7 @@ def test_a_killed_and_stopped_run_by_the_clock_repeats_as_it_went_and_so_does_a_
     again = resume(Run(tmp_path / "again")).run
     assert_same_end(run, again)
     with pytest.raises(
-        ConfigError, match="run again: it repeats the clock of another run, so its length cannot change"
+        ConfigError, match="run again: it repeats the clock of another run, so section train cannot change"
     ):
         train(Request(run=again, changes=["train.max_minutes=2"]))
     lines: list[str] = []
