@@ -20,6 +20,7 @@ from gptlite.cli.sample import command as sample
 from gptlite.cli.terminal import Console, drop, emit, on_one_line, shell_name
 from gptlite.cli.train import command as train
 from gptlite.cli.usage import Command, Commands, usage_problem
+from gptlite.compute.processes import is_main
 from gptlite.errors import ConfigError, DataError, Interrupted, StorageError, UserError
 from gptlite.version import __version__
 
@@ -81,6 +82,8 @@ def top(
 
 def print_error(error: UserError) -> None:
     """Print an error, one line per problem. A stop by a signal is not an error; the command that continues follows."""
+    if isinstance(error, Interrupted) and not is_main():
+        return  # all processes of a run stop at the same step
     prefix = "" if isinstance(error, Interrupted) else "error: "
     for problem in error.problems:
         where = "" if problem.where is None else f"{on_one_line(problem.where)}: "  # a file name may have newlines

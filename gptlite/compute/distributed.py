@@ -14,7 +14,7 @@ import json
 import os
 import re
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -183,16 +183,6 @@ class Dist:
         if self.world_size > 1:
             tdist.all_reduce(tensor)
         return tensor
-
-    def sum_gradients(self, parameters: Iterable[torch.nn.Parameter]) -> None:
-        """Add up every gradient over the processes: one flat exchange, so that small models are not all latency."""
-        if self.world_size == 1:
-            return
-        gradients = [p.grad for p in parameters if p.grad is not None]
-        flat = self.sum(torch.cat([g.flatten() for g in gradients]))
-        parts = torch.split(flat, [g.numel() for g in gradients])
-        for gradient, part in zip(gradients, parts, strict=True):
-            gradient.copy_(part.view_as(gradient))
 
     @peer_errors()
     def largest(self, number: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 
 from gptlite.errors import ConfigError
 
@@ -33,9 +34,26 @@ def is_main() -> bool:
     return rank() == 0
 
 
-def slurm_tasks() -> int:
-    """Return how many tasks Slurm started without torchrun, which know nothing of each other; 1 without Slurm."""
-    return _number("SLURM_STEP_NUM_TASKS", 1) if world_size() == 1 and "SLURM_PROCID" in os.environ else 1
+def as_torchrun(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that torchrun would set, from those of Slurm; none without several tasks of Slurm's srun.
+
+    Slurm writes 4(x2),3 for the tasks on each of three nodes, and node[03-05,9],login for the names of five.
+    """
+    tasks = environ.get("SLURM_STEP_NUM_TASKS", "1")
+    if "WORLD_SIZE" in environ or "SLURM_PROCID" not in environ or tasks == "1":
+        return {}
+    counts = re.findall(r"(\d+)(?:\(x(\d+)\))?", environ["SLURM_STEP_TASKS_PER_NODE"])
+    per_node = [n for n, times in counts for _ in range(int(times or 1))]
+    nodes = re.sub(r"\[([^],-]+)[^]]*\]", r"\1", environ["SLURM_STEP_NODELIST"])  # of each bracket the first name
+    port = 20_000 + (int(environ["SLURM_JOB_ID"]) + int(environ["SLURM_STEP_ID"])) % 10_000  # systems give higher ones
+    return {
+        "WORLD_SIZE": tasks,
+        "RANK": environ["SLURM_PROCID"],
+        "LOCAL_RANK": environ["SLURM_LOCALID"],
+        "LOCAL_WORLD_SIZE": per_node[int(environ["SLURM_NODEID"])],
+        "MASTER_ADDR": nodes.partition(",")[0],
+        "MASTER_PORT": str(port),
+    }
 
 
 def _number(name: str, least: int) -> int:

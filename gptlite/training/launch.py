@@ -88,6 +88,16 @@ def open_session(request: Request, listener: Listener | None = None) -> Iterator
             leave_group()
 
 
+def check_new(request: Request, listener: Listener, processes: int) -> None:
+    """Prepare the text of a new run that several processes will train, and refuse what they would refuse."""
+    cfg, prepared, _ = prepare_new(request, listener)
+    from gptlite.compute.device import Hardware
+    from gptlite.planning.auto import resolve
+
+    manifest = prepared.manifest
+    resolve(cfg, manifest.tokenizer.vocab_size, manifest.train.tokens, Hardware.detect(), processes)
+
+
 def dry_run(request: Request, listener: Listener | None = None) -> DryRun:
     """Say what a new run would do and need; refuse what it would refuse. The text is prepared, no run created."""
     assert request.cfg is not None

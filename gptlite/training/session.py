@@ -32,6 +32,7 @@ from gptlite.training.dry_run import expected_evaluation_updates
 from gptlite.training.loop import run_updates, save_initial
 from gptlite.training.run_info import run_info, run_info_resumed
 from gptlite.training.signals import Signals
+from gptlite.training.step import sharing_gradients
 from gptlite.training.throughput import warn_of_emulation
 from gptlite.training.timing import Measured, Replay
 from gptlite.training.trainer import Trainer, begin, build, memory_errors, resolve_here
@@ -110,7 +111,8 @@ class Session:
         ):
             if self.restored is None:
                 state = save_initial(trainer, run, state, log, listener, signals)
-            state = run_updates(trainer, run, state, log, listener, signals, timing)
+            with sharing_gradients(trainer, state.step) as trainer:
+                state = run_updates(trainer, run, state, log, listener, signals, timing)
         if is_main:
             best = {"best_step": state.best_step, "best_bits_per_byte": state.best_bits_per_byte}
             # The line of these updates is missing where patience ended the run, after an evaluation.

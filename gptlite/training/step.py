@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
 
+from gptlite.compute.distributed import peer_errors
 from gptlite.config.schema import RunConfig
 from gptlite.config.training import TrainSection
 from gptlite.course.scheduled_sampling import random_bits, replaced_fraction_at
@@ -121,17 +124,43 @@ def accumulate_gradients(trainer: Trainer, step: int, replaced_fraction: float =
     over processes, the sum is the same mean. The loss that is returned is that of the text, also where a teacher has a
     share in the gradient. replaced_fraction: of the inputs, by scheduled sampling.
     """
-    cfg, device, dist = trainer.cfg, trainer.compute.device, trainer.dist
+    cfg, device, dist, loss_of = trainer.cfg, trainer.compute.device, trainer.dist, trainer.objective
+    shared = loss_of if isinstance(loss_of, DistributedDataParallel) else None
+    # The gradients of a shared module become the mean over the processes.
+    part = trainer.tokens_per_update // (1 if shared is None else dist.world_size)
     rows, micro = cfg.train.batch_size // dist.world_size, micro_batch_size(cfg)  # of this process
     sample, total = vocab_sample_for(trainer, step), torch.zeros((), device=device)
     for micro_step in range(rows // micro):
         first_row = dist.rank * rows + micro_step * micro
         x, y = (each.to(device) for each in trainer.batches.rows(step, first_row, micro))  # (micro, T) each
         drawn = drawn_for(trainer, step, micro_step, first_row, sample, replaced_fraction)
-        nll, objective = trainer.objective(x, y, drawn, replaced_fraction)
-        (objective / trainer.tokens_per_update).backward()
+        is_last = micro_step + 1 == rows // micro
+        with nullcontext() if shared is None or is_last else shared.no_sync(), peer_errors():
+            nll, objective = loss_of(x, y, drawn, replaced_fraction)
+            (objective / part).backward()
         total = total + nll.detach() / trainer.tokens_per_update
     return total
+
+
+@contextmanager
+def sharing_gradients(trainer: Trainer, step: int) -> Iterator[Trainer]:
+    """Yield the trainer with gradients that torch adds up over the processes, while the backward pass goes on.
+
+    step: the next one, whose batch is used once before.
+    """
+    if trainer.dist.world_size == 1:
+        yield trainer
+        return
+    shared = DistributedDataParallel(trainer.objective, gradient_as_bucket_view=True)
+    trainer = replace(trainer, objective=shared)
+    try:
+        # The first backward pass settles the place of each gradient in torch's buckets, and the place the order in
+        # which the processes are added. A resumed run must begin with the order that the run before it ended with.
+        accumulate_gradients(trainer, step)
+        shared.zero_grad()
+        yield trainer
+    finally:
+        del shared.reducer  # its threads must end before the group of processes does
 
 
 def micro_batch_size(cfg: RunConfig) -> int:
@@ -155,7 +184,6 @@ def train_step(
     lr = lr_at(step, cfg.train, elapsed_fraction)
     replaced_fraction = replaced_fraction_at(step, cfg.train, elapsed_fraction)
     loss = dist.sum(accumulate_gradients(trainer, step, replaced_fraction))
-    dist.sum_gradients(model.parameters())
     more = {"scheduled_sampling": replaced_fraction} if cfg.train.scheduled_sampling > 0.0 else {}
     if update_ratio is not None and cfg.log.grad_norms:
         more |= layer_grad_norms(model)

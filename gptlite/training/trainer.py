@@ -48,7 +48,7 @@ class Trainer:
 
     cfg: RunConfig  # without `auto`
     model: GPT
-    objective: Objective  # with the model's `hidden`, compiled where run.compile says so
+    objective: torch.nn.Module  # an Objective, perhaps shared: (x, y, drawn, replaced_fraction) -> two sums
     vocab_sampler: VocabSampler | None  # where train.vocab_sample asks for one
     teacher: NgramTeacher | None  # where train.ngram_teacher asks for one
     optimizers: Optimizers

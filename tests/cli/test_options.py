@@ -43,6 +43,7 @@ TRAIN = {
     "jobs": ([*NANO, *GRID, "--jobs", "2"], [*NANO, *GRID], "2 threads"),
     "offline": ([*NANO, "--data", "plays", "--offline"], [*NANO, "--data", "plays"], "downloads are forbidden"),
     "init": ([*SHORT, "--init", "nano"], SHORT, "18 of 18 tokens as they were"),
+    "nproc": ([*SHORT, "--nproc", "2"], SHORT, "micro_batch_size: 4"),
     "clock": (["--clock", "nano"], NANO, "it has no record of its clock"),
 }
 PREPARE = {
@@ -94,7 +95,14 @@ def test_a_sweep_hands_on_every_option_to_its_runs_and_to_the_command_that_conti
     app.run(["train", *NANO, "--set", "run.seed=1", "--data", "x", "--name", "it's", "-q", *GRID, *more])
     (options,) = found
     unset = {field.name for field in fields(options) if getattr(options, field.name) == field.default}
-    assert unset == {"resume", "dry_run", "json", "clock", "continue_"}  # refused beside --sweep, except for the last
+    assert unset == {
+        "resume",
+        "dry_run",
+        "json",
+        "clock",
+        "nproc",
+        "continue_",
+    }  # refused beside --sweep, except for the last
     _, *again = shlex.split(options.to_continue_sweep)
     app.run(again)
     assert found[1] == replace(options, continue_=True)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from gptlite.compute import distributed
+from gptlite.compute import distributed, processes
 from gptlite.errors import ConfigError, StorageError
 
 
@@ -38,3 +38,37 @@ def test_a_lost_process_is_one_line_and_a_bug_stays_a_bug():
         raise RuntimeError(lost)
     with pytest.raises(RuntimeError, match="sizes of tensors"), distributed.peer_errors():
         raise RuntimeError("the sizes of tensors must match")
+
+
+# Nine tasks on five nodes, as srun describes them to the last one (srun's manual, OUTPUT ENVIRONMENT VARIABLES).
+STEP = {
+    "SLURM_STEP_NUM_TASKS": "9",
+    "SLURM_STEP_TASKS_PER_NODE": "2(x4),1",
+    "SLURM_STEP_NODELIST": "node[03-05,9],login",
+    "SLURM_PROCID": "8",
+    "SLURM_LOCALID": "0",
+    "SLURM_NODEID": "4",
+    "SLURM_JOB_ID": "1234567",
+    "SLURM_STEP_ID": "0",
+}
+
+
+def test_the_tasks_of_slurm_are_the_processes_of_a_run():
+    assert processes.as_torchrun(STEP) == {
+        "WORLD_SIZE": "9",
+        "RANK": "8",
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "1",
+        "MASTER_ADDR": "node03",
+        "MASTER_PORT": "24567",
+    }
+    assert processes.as_torchrun({**STEP, "SLURM_NODEID": "3"})["LOCAL_WORLD_SIZE"] == "2"
+    for nodes, first in (("a,b", "a"), ("gpu-a[1,3]", "gpu-a1"), ("n[10-12]-ib", "n10-ib")):
+        assert processes.as_torchrun({**STEP, "SLURM_STEP_NODELIST": nodes})["MASTER_ADDR"] == first
+
+
+def test_torchrun_and_single_tasks_need_nothing_of_slurm():
+    assert processes.as_torchrun({}) == {}
+    assert processes.as_torchrun({**STEP, "WORLD_SIZE": "2"}) == {}
+    assert processes.as_torchrun({**STEP, "SLURM_STEP_NUM_TASKS": "1"}) == {}
+    assert processes.as_torchrun({"SLURM_JOB_ID": "7", "SLURM_NTASKS": "4"}) == {}  # in sbatch's own script

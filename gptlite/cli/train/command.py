@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
-from typer import Option
+from typer import Exit, Option
 
 from gptlite.cli.options import ConfigOption, DataOption, OfflineOption, SetOption, located_text
 from gptlite.cli.terminal import Console, emit, pasteable
 from gptlite.cli.train.options import TrainOptions
-from gptlite.compute.processes import is_main, slurm_tasks, world_size
+from gptlite.compute.processes import as_torchrun, is_main, world_size
 from gptlite.errors import ConfigError, located
 from gptlite.loggers.metrics import Listener
 
@@ -41,6 +42,10 @@ ClockOption = Annotated[
         help="Repeat a run that the clock ended, bit for bit: its config, unless --config is given, and how much of "
         "the time had passed at each update.",
     ),
+]
+NprocOption = Annotated[
+    int | None,
+    Option(metavar="N", help="Train one run in N processes on this machine, each with its share of a batch.", min=1),
 ]
 SweepOption = Annotated[
     list[str] | None,
@@ -86,13 +91,14 @@ def train(
     offline: OfflineOption = False,
     init: InitOption = None,
     clock: ClockOption = None,
+    nproc: NprocOption = None,
 ) -> None:
     """Train a model on a text. Ctrl-C stops after the current update and saves a checkpoint."""
     grid = [*(sweep or ()), *([] if seeds is None else [f"run.seed={','.join(map(str, range(1, seeds + 1)))}"])]
     options = TrainOptions(
         *(config, set_ or (), data or (), name, resume, continue_, quiet),
         *(dry_run, json_, grid, jobs, minutes),
-        *(offline, init, clock, verbose),
+        *(offline, init, clock, verbose, nproc),
     )
     if options.sweep:
         from gptlite.cli.sweep import run_sweep
@@ -104,6 +110,7 @@ def train(
 
 def train_run(options: TrainOptions) -> None:
     """Train one run, or with --dry-run say what it would do."""
+    os.environ.update(as_torchrun(os.environ))
     if problems := options.problems():
         raise ConfigError(problems)
     as_json = options.json and not options.dry_run
@@ -113,6 +120,8 @@ def train_run(options: TrainOptions) -> None:
         if options.dry_run:
             print_dry_run(request, listener, as_json=options.json)
             return
+        if options.nproc is not None:
+            run_in_processes(options, request, listener)
         from gptlite.cli.train.result import print_result, result_fields
         from gptlite.training.launch import open_session
         from gptlite.training.reconcile import flat
@@ -127,6 +136,17 @@ def train_run(options: TrainOptions) -> None:
         print_result(outcome, quiet=options.quiet)
 
 
+def run_in_processes(options: TrainOptions, request: Request, listener: Listener) -> NoReturn:
+    """Give the request to processes of its own, once nothing is left that they would refuse."""
+    from gptlite.compute.launch import run_in_processes
+    from gptlite.training.launch import check_new
+
+    assert options.nproc is not None
+    if request.run is None:
+        check_new(request, listener, options.nproc)
+    raise Exit(run_in_processes(options.nproc, ["train", *options.of_each_process]))
+
+
 def wait_for_others(console: Console) -> Listener:
     """Wait until all processes of the run have come, and return the listener of this one: only the main one prints."""
     listener = console if is_main() else Listener()
@@ -134,11 +154,6 @@ def wait_for_others(console: Console) -> Listener:
         from gptlite.compute.distributed import gather
 
         gather("here", Console().say)
-    elif slurm_tasks() > 1:
-        listener.say(
-            f"warning: Slurm started {slurm_tasks()} tasks, and each trains a run of its own. For one run, start "
-            "one task on each machine, and torchrun in it."
-        )
     return listener
 
 

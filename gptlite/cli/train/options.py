@@ -27,6 +27,7 @@ _EXCLUDES = (
         "this repeats a run as it went. Leave these out, or train a run of its own.",
     ),
     ("--json", ("--sweep",), "this prints the events of one run. For the results of a sweep, use gptlite runs --json."),
+    ("--nproc", ("--sweep", "--dry-run"), "this trains one run in several processes. Leave one of the two out."),
     ("--dry-run", ("--sweep",), "a dry run describes one run. Give one of the values with --set."),
     ("--dry-run", ("--resume", "--continue"), "a dry run describes a new run. Leave one of the two out."),
 )
@@ -57,6 +58,7 @@ class TrainOptions:
     init: str | None = None
     clock: str | None = None
     verbose: bool = False
+    nproc: int | None = None
 
     def problems(self) -> list[Problem]:
         """Options that exclude each other, or would do nothing."""
@@ -78,9 +80,9 @@ class TrainOptions:
             found.append(Problem("this must be at least 1.", f"--jobs {self.jobs}"))
         if self.init is not None and "train.from" in self.keys_set:
             found.append(Problem("both name a model to begin with. Keep one of them.", "--init with --set train.from"))
-        if world_size() > 1 and (self.sweep or self.dry_run):
-            option = "--sweep" if self.sweep else "--dry-run"
-            found.append(Problem(f"torchrun started {world_size()} processes. Run this without torchrun.", option))
+        for option in ("--sweep", "--dry-run", "--nproc"):
+            if world_size() > 1 and option in given:
+                found.append(Problem(f"torchrun started {world_size()} processes. Run this without torchrun.", option))
         return found
 
     @property
@@ -91,6 +93,14 @@ class TrainOptions:
         found += as_arguments("--init", [self.init])
         flags = {"--quiet": self.quiet, "--offline": self.offline, "--verbose": self.verbose}
         return found + [flag for flag, is_given in flags.items() if is_given]
+
+    @property
+    def of_each_process(self) -> list[str]:
+        """The arguments of each process of --nproc."""
+        found = as_arguments("--name", [self.name]) + as_arguments("--resume", [self.resume])
+        found += as_arguments("--clock", [self.clock])
+        flags = {"--continue": self.continue_, "--json": self.json}
+        return self.of_every_run + found + [flag for flag, is_given in flags.items() if is_given]
 
     @property
     def to_continue_sweep(self) -> str:

@@ -1,0 +1,193 @@
+"""How the processes of a run start, stop and die."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from distributed_runs import environment, free_port, in_processes, losses, torchrun, write_texts
+
+
+@pytest.fixture(autouse=True)
+def _text(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_texts()
+
+
+# Whoever does not leave the group may be aborted at Python's exit.
+ONE = """
+import sys
+import torch.distributed
+from gptlite.cli import app
+
+code = app.run(sys.argv[1:])
+assert not torch.distributed.is_initialized()
+sys.exit(code)
+"""
+
+
+def alone(rank: int, port: int, *arguments: str, **more: str) -> subprocess.Popen[str]:
+    """One process of two, without torchrun."""
+    variables = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), **more}
+    command = [sys.executable, "-c", ONE, "train", "-c", "nano.yaml", "--name", "n", *arguments]
+    return subprocess.Popen(
+        command, env=environment(**variables), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    )
+
+
+@pytest.mark.slow
+def test_the_death_of_a_process_is_one_line_of_the_others():
+    port = free_port()
+    first, second = (alone(rank, port, "--set", "train.max_steps=1000000") for rank in (0, 1))
+    while not any(Path("runs").glob("n/checkpoints/step-*6")):  # both are training
+        assert first.poll() is None
+        time.sleep(0.05)
+    second.kill()
+    _, said = first.communicate(timeout=60)
+    second.communicate()
+    assert first.returncode == 4
+    assert said.splitlines()[-1].startswith("error: process 0 of 2: another process of this run has ended")
+    assert "Traceback" not in said
+
+
+@pytest.mark.slow
+def test_a_taken_port_and_a_process_that_never_comes_are_one_line():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        process = alone(0, port)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 4
+    taken = "the processes cannot meet there: another program uses this port. Set another MASTER_PORT."
+    assert said == f"error: 127.0.0.1:{port}: {taken}\n"
+    for rank, missing in (
+        (0, "process 1 of 2 (RANK)"),
+        (1, f"process 0 at 127.0.0.1:{port} (MASTER_ADDR and MASTER_PORT)"),
+    ):
+        process = alone(rank, port)
+        assert process.stderr is not None
+        assert process.stderr.readline() == f"waiting for {missing}\n"
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.slow
+def test_tasks_of_slurm_share_a_run():
+    job = {
+        "SLURM_STEP_NUM_TASKS": "2",
+        "SLURM_STEP_TASKS_PER_NODE": "2",
+        "SLURM_STEP_NODELIST": "localhost",
+        "SLURM_NODEID": "0",
+        "SLURM_JOB_ID": str(free_port()),
+        "SLURM_STEP_ID": "0",
+    }
+    command = [sys.executable, "-m", "gptlite", "train", "-c", "nano.yaml", "--name", "n"]
+    tasks = [
+        subprocess.Popen(
+            command,
+            env=environment(**job, SLURM_PROCID=str(task), SLURM_LOCALID=str(task)),
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+        )
+        for task in range(2)
+    ]
+    for task in tasks:
+        _, said = task.communicate(timeout=60)
+        assert task.returncode == 0, said
+    assert json.loads(Path("runs/n/run.json").read_text())["world_size"] == 2
+
+
+def command_line(*arguments: str) -> subprocess.Popen[str]:
+    """`gptlite train` as a user starts it."""
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "gptlite", "train", "-c", "nano.yaml", *arguments],
+        env=environment(),
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    )
+
+
+@pytest.mark.slow
+def test_nproc_starts_the_processes_of_a_run_once_nothing_can_be_refused():
+    refused = command_line("--nproc", "3")
+    _, said = refused.communicate(timeout=60)
+    assert refused.returncode == 2
+    assert said.count("error: ") == 1
+    assert not Path("runs").exists()
+
+    trained = command_line("--nproc", "2", "--name", "n")
+    _, said = trained.communicate(timeout=60)
+    assert trained.returncode == 0, said
+    assert json.loads(Path("runs/n/run.json").read_text())["world_size"] == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_nproc_stops_all_its_processes_with_one_checkpoint(signum):
+    endless = start_endless()
+    endless.send_signal(signum)
+    _, said = endless.communicate(timeout=60)
+    assert endless.returncode == 128 + signum
+    assert said.count("continue with:") == 1
+    step = int(max(Path("runs/n/checkpoints").glob("step-*")).name.removeprefix("step-"))
+    assert f"stopped and saved after step {step} of 1000000 ({signum.name})" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.slow
+def test_a_process_of_nproc_that_is_killed_ends_the_others():
+    endless = start_endless()
+    # Their parent is the process that started them.
+    children = Path(f"/proc/{endless.pid}/task/{endless.pid}/children").read_text().split()
+    os.kill(int(children[-1]), signal.SIGKILL)
+    _, said = endless.communicate(timeout=60)
+    assert endless.returncode in (4, 137)  # of the first that ended, or that was seen to end
+    assert "another process of this run has ended" in said
+    assert "Traceback" not in said
+
+
+def start_endless() -> subprocess.Popen[str]:
+    """Two processes that have made their first updates."""
+    endless = command_line("--nproc", "2", "--name", "n", "--set", "train.max_steps=1000000")
+    while not any(Path("runs").glob("n/checkpoints/step-*6")):
+        assert endless.poll() is None
+        time.sleep(0.05)
+    return endless
+
+
+RESTARTED = """
+import os, signal, sys, threading, time
+from pathlib import Path
+from gptlite.cli import app
+
+def die() -> None:
+    while not any(Path("runs").glob("r/checkpoints/step-*6")):
+        time.sleep(0.02)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+if os.environ["RANK"] == "1" and not Path("died").exists():
+    Path("died").touch()
+    threading.Thread(target=die, daemon=True).start()
+sys.exit(app.run(["train", "-c", "nano.yaml", "--name", "r", "--continue", "--set", "train.max_steps=300"]))
+"""
+# The order in which four numbers are added decides their sum; of two there is one order.
+N_RESTARTED = 4
+
+
+@pytest.mark.slow
+def test_torchrun_starts_processes_again_and_they_go_on_from_the_last_checkpoint():
+    torchrun(RESTARTED, n=N_RESTARTED, how=("--standalone", "--max-restarts=1"))
+    assert Path("died").exists()
+    assert json.loads(Path("runs/r/finished.json").read_text())["step"] == 300
+    # Nothing shows that a process died.
+    in_processes(
+        [(["train", "-c", "nano.yaml", "--name", "whole", "--set", "train.max_steps=300"], [], 0)], N_RESTARTED
+    )
+    assert losses("r") == losses("whole")
