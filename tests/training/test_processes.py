@@ -129,10 +129,10 @@ def test_nproc_starts_the_processes_of_a_run_once_nothing_can_be_refused():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_to_nproc_stops_all_its_processes_with_one_checkpoint(signum):
+@pytest.mark.parametrize(("signum", "to"), [(signal.SIGINT, "nproc"), (signal.SIGTERM, "one process")])
+def test_a_signal_stops_all_processes_with_one_checkpoint(signum, to):
     endless = start_endless()
-    endless.send_signal(signum)
+    os.kill(endless.pid if to == "nproc" else last_child(endless), signum)
     _, said = endless.communicate(timeout=60)
     assert endless.returncode == 128 + signum
     assert said.count("continue with:") == 1
@@ -144,13 +144,16 @@ def test_a_signal_to_nproc_stops_all_its_processes_with_one_checkpoint(signum):
 @pytest.mark.slow
 def test_a_process_of_nproc_that_is_killed_ends_the_others():
     endless = start_endless()
-    # Their parent is the process that started them.
-    children = Path(f"/proc/{endless.pid}/task/{endless.pid}/children").read_text().split()
-    os.kill(int(children[-1]), signal.SIGKILL)
+    os.kill(last_child(endless), signal.SIGKILL)
     _, said = endless.communicate(timeout=60)
     assert endless.returncode in (4, 137)  # of the first that ended, or that was seen to end
     assert "another process of this run has ended" in said
     assert "Traceback" not in said
+
+
+def last_child(process: subprocess.Popen[str]) -> int:
+    """The number of the process that it started last, one of the run."""
+    return int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[-1])
 
 
 def start_endless() -> subprocess.Popen[str]:
