@@ -50,7 +50,7 @@ class RunSection(Section):
     """Device, precision, threads, seed and folder of a run; nothing here but the seed changes what is learned."""
 
     device: Literal["auto", "cpu", "cuda", "mps"] = key(
-        "auto", "device to compute on; auto prefers cuda, then mps, then cpu"
+        "auto", "device to compute on; auto prefers cuda, then for large models mps, then cpu"
     )
     precision: Literal["auto", "fp32", "bf16"] = key(
         "auto", "number format of the forward and backward pass; auto uses bf16 where the hardware supports it"

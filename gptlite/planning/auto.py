@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 LONGEST_BATCHED = 512  # tokens; with 1,024 the fused kernel measured alike, and it needs less memory
 # Operations of a matrix product. A second thread gained nothing with 4e6, and 12 % with 19e6.
 MIN_PRODUCT_FOR_THREADS = 10e6
+# A kernel of mps takes 25 to 110 us to start (pytorch/pytorch#82707); by then a Mac's CPU has made smaller products.
+MIN_PRODUCT_FOR_MPS = 2e9
 LONG_FLOPS, LONG_MINUTES = 1e16, 5.0  # of a training, from which on compiling pays for its slow start
 # Measured on CPUs: with more tokens a forward pass outgrows the caches and takes longer per token.
 CPU_MICRO_TOKENS, GPU_MICRO_TOKENS = 4096, 65536
@@ -127,17 +129,24 @@ def choose_compute(
     largest_product: operations of the model's larger matrix products, where it is trained.
     ConfigError where the device is not available.
     """
-    device = choose_device(run.device, hardware)
+    device = choose_device(run.device, hardware, largest_product)
     precision = choose_precision(run.precision, device.value, hardware)
     attention = choose_attention(run.attention, device.value, precision.value, block_size)
     threads = choose_threads(run.threads, hardware.available_threads, largest_product=largest_product)
     return {"run.device": device, "run.precision": precision, "run.attention": attention, "run.threads": threads}
 
 
-def choose_device(wanted: str, hardware: Hardware) -> Choice:
-    """Choose the fastest device that torch finds. ConfigError where the one asked for is not among them."""
+def choose_device(wanted: str, hardware: Hardware, largest_product: float) -> Choice:
+    """Choose the fastest device that torch finds, mps only to train a model with products that are worth its kernels.
+
+    ConfigError where the one asked for is not among them. largest_product: infinite where nothing is trained.
+    """
     if wanted == "auto":
-        return Choice(hardware.devices[0], f"the first of {', '.join(DEVICES)} that torch finds")
+        is_large = MIN_PRODUCT_FOR_MPS <= largest_product < math.inf
+        fitting = [device for device in hardware.devices if device != "mps" or is_large]
+        if fitting[0] == hardware.devices[0]:
+            return Choice(fitting[0], f"the first of {', '.join(DEVICES)} that torch finds")
+        return Choice(fitting[0], "faster than mps for a model of this size")
     if wanted not in hardware.devices:
         available = ", ".join(hardware.devices)
         raise ConfigError(

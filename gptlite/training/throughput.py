@@ -15,14 +15,14 @@ import torch
 from pydantic import TypeAdapter
 
 from gptlite.compute.choice import Choice
-from gptlite.compute.device import Compute, Hardware, computes_in_bf16, peak_bytes, processor, settings
+from gptlite.compute.device import Compute, computes_in_bf16, peak_bytes, processor, settings
 from gptlite.compute.distributed import Dist, gather
 from gptlite.compute.processes import read_number, world_size
 from gptlite.config.schema import ModelSection, RunSection
 from gptlite.errors import StorageError
 from gptlite.model.gpt import GPT, nll_sum
 from gptlite.model.sizes import update_flops
-from gptlite.planning.auto import choose_device, resolve_compute
+from gptlite.planning.auto import resolve_compute
 from gptlite.planning.choose_sizes import SPEED_VARIABLE
 from gptlite.storage.files import make_dirs, replace
 
@@ -129,7 +129,7 @@ def speed_class(gflops: float) -> int:
 
 def measure_speed(run: RunSection) -> float:
     """GFLOP/s of the forward and backward pass of a small model, with the device, precision and threads of a run."""
-    device = choose_device(run.device, Hardware.detect()).value
+    device = resolve_compute(run, CPU_REFERENCE[0].block_size).device.type
     reference, rows = GPU_REFERENCE if device == "cuda" else CPU_REFERENCE
     compute = resolve_compute(run, reference.block_size)
     model = GPT(reference, VOCAB_SIZE, attention=compute.attention, rng=torch.Generator().manual_seed(0))

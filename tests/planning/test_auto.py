@@ -6,8 +6,9 @@ import pytest
 
 from gptlite.compute.choice import GIVEN, Choice
 from gptlite.compute.device import Hardware, compile_obstacle
-from gptlite.config.schema import RunConfig, RunSection
+from gptlite.config.schema import ModelSection, RunConfig, RunSection
 from gptlite.errors import ConfigError
+from gptlite.model.sizes import largest_block_product_flops
 from gptlite.planning.auto import (
     choose_compile,
     choose_compute,
@@ -30,7 +31,7 @@ def hardware(*devices: str, bf16: tuple[str, ...] = (), threads: int = 8) -> Har
         (hardware("cpu", bf16=("cpu",)), 513, ("cpu", "bf16", "fused", 8)),
         (hardware("cuda", "cpu", bf16=("cuda",)), 64, ("cuda", "bf16", "fused", 8)),
         (hardware("cuda", "cpu", bf16=("cpu",)), 64, ("cuda", "fp32", "fused", 8)),
-        (hardware("mps", "cpu"), 64, ("mps", "fp32", "fused", 8)),
+        (hardware("mps", "cpu"), 64, ("cpu", "fp32", "fused", 8)),
     ],
 )
 def test_auto_follows_from_the_hardware_and_the_context_alone(machine, block_size, expected):
@@ -38,6 +39,19 @@ def test_auto_follows_from_the_hardware_and_the_context_alone(machine, block_siz
     assert tuple(choice.value for choice in chosen.values()) == expected
     assert list(chosen) == ["run.device", "run.precision", "run.attention", "run.threads"]
     assert all(choice.reason and choice.reason != GIVEN for choice in chosen.values())
+
+
+def test_mps_is_for_training_models_whose_products_are_worth_its_kernels():
+    mac = hardware("mps", "cpu")
+
+    def device(**values: int) -> Choice:
+        product = largest_block_product_flops(ModelSection(**values), tokens=4096)
+        return choose_compute(RunSection(), 64, mac, largest_product=product)["run.device"]
+
+    assert device(n_embd=128) == Choice("cpu", "faster than mps for a model of this size")
+    assert device(n_embd=256).value == "mps"
+    sampled = choose_compute(RunSection(device="mps"), 64, mac)["run.device"]
+    assert (sampled.value, sampled.reason) == ("mps", GIVEN)
 
 
 def test_what_is_given_wins_and_a_missing_device_is_refused():
