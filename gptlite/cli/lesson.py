@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from gptlite.cli.options import DataOption, located_text
-from gptlite.cli.report import write_report
 from gptlite.cli.terminal import Console, emit, format_table
 from gptlite.errors import ConfigError, Diverged
 
@@ -35,6 +34,7 @@ def lesson(
     says what each lesson shows.
     """
     from gptlite.cli.runs.diff import judge_named
+    from gptlite.cli.runs.report import write_report
     from gptlite.course.lessons import HEAD, Row, cells, describe, find_lessons
     from gptlite.runs.run import Run
     from gptlite.runs.significance import MARGIN
