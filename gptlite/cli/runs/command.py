@@ -207,10 +207,7 @@ def verify(
 
 
 def check_removable(run: Run) -> None:
-    """RunError for a run in training, for a link, as removing it would leave the run, and for what may be no run.
-
-    The latter is a folder without run.json, which may be damaged, or with anything in it that gptlite does not write.
-    """
+    """RunError for a run in training, a link, and a folder that may be no run: it lacks run.json or holds more."""
     where = str(run.path)
     if run.locked:
         raise RunError("this run is in training. Stop it first.", where)
