@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from gptlite.cli import export, lesson, prepare, report
+from gptlite.cli import export, lesson, prepare
 from gptlite.cli.eval import command as evaluate
 from gptlite.cli.runs import command as runs
 from gptlite.cli.sample import command as sample
@@ -22,6 +22,7 @@ from gptlite.cli.train import command as train
 from gptlite.cli.usage import Command, Commands, usage_problem
 from gptlite.compute.processes import is_main
 from gptlite.errors import ConfigError, DataError, Interrupted, StorageError, UserError
+from gptlite.storage.files import storage_errors
 from gptlite.version import __version__
 
 # rich_markup_mode=None: Rich would print errors in boxes, and takes a tenth of a second to import.
@@ -38,7 +39,7 @@ app.command("train", cls=Command)(train.train)
 app.command("sample", cls=Command)(sample.sample)
 app.command("eval", cls=Command)(evaluate.evaluate)
 app.command("export", cls=Command)(export.export)
-app.command("report", cls=Command)(report.report)
+app.command("report", cls=Command)(runs.report)
 app.command("lesson", cls=Command)(lesson.lesson)
 app.add_typer(runs.app)
 
@@ -95,8 +96,6 @@ def print_error(error: UserError) -> None:
 def as_user_error(error: OSError | MemoryError | RuntimeError) -> UserError | None:
     """Turn what the system refused or had too little of into an error of one line; None for a bug."""
     if isinstance(error, OSError):
-        from gptlite.storage.files import storage_errors
-
         where = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "gptlite"
         try:
             with storage_errors(Path(where), "go on"):

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option
 
-from gptlite.cli.eval.inputs import SelectedModel, select_models
 from gptlite.cli.options import CheckpointOption, RunArgument
 from gptlite.cli.terminal import Console, emit
 from gptlite.errors import ConfigError, UserError, located
 from gptlite.formatting import Say, counted
+from gptlite.storage import files
 
 if TYPE_CHECKING:
+    from gptlite.cli.eval.inputs import SelectedModel
     from gptlite.data.dataset.prepared import Prepared
     from gptlite.inference.language_model import LanguageModel
 
@@ -52,6 +53,8 @@ def export(
     checkpoint: CheckpointOption = None,
 ) -> None:
     """Write a model for other programs, or as a page that writes, and check what was written."""
+    from gptlite.cli.eval.inputs import find_prepared, select_models
+
     console = Console()
     kind = choose_type(to, type_)
     (selected,) = select_models([run] if run else [], checkpoint, ["run.device=cpu"], None, console.say)
@@ -65,7 +68,17 @@ def export(
     model = load_checkpoint(selected.checkpoint, selected.cfg.run)
     with located(selected.label):
         check_is_gpt2(model.info.model)
-        written = WRITERS[to](target, selected, model, find_text_of(selected, console.say), kind, console.say)
+        try:
+            text = find_prepared([selected])[selected.label]
+        except UserError as error:
+            console.say(f"exported without its text, so without its name and scores: {error}")
+            text = None
+        if to == "folder":
+            written = export_folder(target, selected, model, text, console.say)
+        elif to == "gguf":
+            written = export_gguf(target, selected, model, text, kind, console.say)
+        else:
+            written = export_page(target, selected, model, text, kind, console.say)
     emit("".join(f"{each}\n" for each in written))
 
 
@@ -87,7 +100,7 @@ def check_free(path: Path) -> None:
 
 
 def export_folder(
-    path: Path, selected: SelectedModel, model: LanguageModel, text: Prepared | None, kind: str, say: Say
+    path: Path, selected: SelectedModel, model: LanguageModel, text: Prepared | None, say: Say
 ) -> list[Path]:
     """Write a folder for Hugging Face, and compare the model that transformers makes of it with that of the run."""
     from gptlite.interop.hf_folder import model_card, read_hf_folder, write_hf_folder
@@ -137,24 +150,6 @@ def export_page(
     return [path]
 
 
-WRITERS: Mapping[str, Callable[[Path, SelectedModel, LanguageModel, Prepared | None, str, Say], list[Path]]] = {
-    "folder": export_folder,
-    "gguf": export_gguf,
-    "page": export_page,
-}
-
-
-def find_text_of(selected: SelectedModel, say: Say) -> Prepared | None:
-    """Return the text that a model was trained on; None, and a line that says why, where it cannot be used."""
-    from gptlite.cli.eval.inputs import find_prepared
-
-    try:
-        return find_prepared([selected])[selected.label]
-    except UserError as error:
-        say(f"exported without its text, so without its name and scores: {error}")
-        return None
-
-
 def describe(selected: SelectedModel, model: LanguageModel, text: Prepared | None) -> str:
     """Return a line about a model: its size and its text."""
     names = "" if text is None else f", trained on {', '.join(source.name for source in text.manifest.sources)}"
@@ -162,12 +157,7 @@ def describe(selected: SelectedModel, model: LanguageModel, text: Prepared | Non
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` make a new file, under another name until it is complete and durable.
-
-    StorageError, with nothing left behind.
-    """
-    from gptlite.storage import files
-
+    """Let `write` make a new file, under another name until it is complete and durable. StorageError leaves nothing."""
     with files.removed_on_error(files.temp_name(path)) as temp, files.storage_errors(path, "write"):
         write(temp)
         with files.OutFile.append(temp) as file:

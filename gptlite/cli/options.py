@@ -15,13 +15,13 @@ from typer import Argument, Context, Option
 from gptlite.compute.processes import world_size
 from gptlite.download import OFFLINE
 from gptlite.errors import ConfigError, Problem, RunError, gathered, located
+from gptlite.runs.checkpoint import Checkpoint
+from gptlite.runs.run import Run, runs_folder
 
 if TYPE_CHECKING:
     from gptlite.config.loading import Override
-    from gptlite.runs.checkpoint import Checkpoint
-    from gptlite.runs.run import Run
 
-Opened = TypeVar("Opened", "Run", "Checkpoint")
+Opened = TypeVar("Opened", Run, Checkpoint)
 
 DEFAULT_CONFIG = "small.yaml"
 STANDARD_INPUT = "-"  # in place of a text's path
@@ -180,6 +180,4 @@ def check_keys(command: str, overrides: Sequence[str] | None) -> list[str]:
 
 def open_runs(names: Sequence[str]) -> list[Run]:
     """Open the runs with these names or folders. RunError with every problem."""
-    from gptlite.runs.run import Run, runs_folder
-
     return open_each(names, partial(Run.open, runs_folder()))

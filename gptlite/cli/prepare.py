@@ -54,21 +54,18 @@ def prepare(
     if verify and name is not None:
         raise ConfigError("--verify finds the folder by its text, whatever its name. Leave out one of them.", "--name")
     from gptlite.config.loading import load_config
+    from gptlite.data.preparing.prepare import prepare as prepare_text
+    from gptlite.runs.find import with_tokenizer
 
     path, console = find_config_file(config), Console()
     with located("--set"):
         cfg = load_config(path, build_overrides(set_, data))
     console.say(f"config: {path}")
-    from gptlite.runs.find import with_tokenizer
-
     cfg = with_tokenizer(cfg, console.say)
-    if verify:
-        with located_text(data):
-            show_check(cfg)
-        return
-    from gptlite.data.preparing.prepare import prepare as prepare_text
-
     with located_text(data):
+        if verify:
+            show_check(cfg)
+            return
         prepared = prepare_text(cfg.data, cfg.tokenizer, console.say, name=name)
     for line in (*summarize(prepared.manifest), f"folder          {prepared.path}"):
         emit(f"{line}\n")
@@ -122,8 +119,6 @@ def summarize(manifest: Manifest) -> list[str]:
         else ""
     )
     longest = (f"{on_one_line(place)} ({n_bytes:,} bytes)" for place, n_bytes in report.longest)
-    unseen = f"{counted(report.n_val_only, 'character')} only in the validation text: {on_one_line(report.val_only)}"
-    unseen += f" and {report.n_val_only - len(report.val_only):,} more" * (report.n_val_only > len(report.val_only))
     rows = {
         "text": f"{', '.join(source.name for source in sources)}: {sum(source.bytes for source in sources):,} bytes",
         "tokenizer": f"{manifest.tokenizer.kind}, {ids:,} ids",
@@ -134,12 +129,14 @@ def summarize(manifest: Manifest) -> list[str]:
         "longest": ", ".join(longest) if manifest.train.documents > 1 else "",
         "vocabulary": f"{report.used_ids:,} of {ids - 1:,} ids are in the training text",
         "best merges": ", ".join(report.merges),
-        "unseen": unseen if report.n_val_only else "",
-        "skipped": f"{counted(report.withheld, 'training document')} that the validation text has, too"
-        if report.withheld
-        else "",
-        "cuts": f"{counted(report.forced_cuts, 'piece')} of a million characters had to be cut: no blank or line end"
-        if report.forced_cuts
-        else "",
     }
+    if report.n_val_only:
+        characters, others = counted(report.n_val_only, "character"), report.n_val_only - len(report.val_only)
+        more = f" and {others:,} more" if others else ""
+        rows["unseen"] = f"{characters} only in the validation text: {on_one_line(report.val_only)}{more}"
+    if report.withheld:
+        rows["skipped"] = f"{counted(report.withheld, 'training document')} that the validation text has, too"
+    if report.forced_cuts:
+        cuts = counted(report.forced_cuts, "piece")
+        rows["cuts"] = f"{cuts} of a million characters had to be cut: no blank or line end"
     return [f"{name:<15} {text}" for name, text in rows.items() if text]

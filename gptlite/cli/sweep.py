@@ -196,10 +196,7 @@ def check_unchanged(run: SweepRun, runs: Sequence[SweepRun], configs: Configs) -
 
 
 def environment_for(n_workers: int) -> dict[str, str]:
-    """Return the variables by which as many workers share the threads.
-
-    Neither they nor what they start import modules from the working directory.
-    """
+    """Return the variables by which workers share the threads, and import nothing from the working directory."""
     threads: int = available_threads().value
     return {VARIABLE: str(max(1, threads // n_workers)), "PYTHONSAFEPATH": "1"}
 
@@ -271,8 +268,7 @@ def describe_end(run: SweepRun, code: int) -> str:
 def report(runs: Sequence[SweepRun], codes: Mapping[str, int], say: Say) -> str:
     """Return the table, what failed, and the next commands: the best run first, without a mask last, seeds in one row.
 
-    No figure depends on the clock, so a sweep that was killed and continued has the same table. codes: of the runs.
-    say: called with a line for each damaged file.
+    No figure depends on the clock, so a sweep that was killed and continued has the same table.
     """
     groups = sort_rows(group_seeds(read_summaries([run for run in runs if run.started], say)), "best")
     verdicts = verdict_columns(groups, MARGIN)

@@ -12,16 +12,14 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 import typer
 
 from gptlite.errors import ConfigError, DataError
 from gptlite.loggers.metrics import Listener, Sink
-
-if TYPE_CHECKING:
-    from gptlite.loggers.progress_bar import ConsoleSink
-
+from gptlite.loggers.progress_bar import ERASE, ConsoleSink, has_cursor
+from gptlite.storage.files import storage_errors
 
 # What could control a terminal or reorder what it shows: control characters (C0 without tab and newline, DEL, C1), line
 # separators, bidirectional embeddings, overrides and isolates, and lone surrogates.
@@ -96,8 +94,6 @@ class Console(Listener):
 
     def say_at_once(self, line: str) -> None:
         """Print a line from a signal handler. It bypasses the stream, which a handler must not enter a second time."""
-        from gptlite.loggers.progress_bar import ERASE, has_cursor
-
         start = ERASE if has_cursor(sys.stderr) else ""  # erases the bar and the ^C that was typed
         with contextlib.suppress(OSError):  # the terminal may be closed
             os.write(sys.stderr.fileno(), f"{start}{escaped(line)}\n".encode())
@@ -107,8 +103,6 @@ class Console(Listener):
         events = [EventSink(self.event)] if self._as_json else []
         if self._quiet:
             return events
-        from gptlite.loggers.progress_bar import ConsoleSink
-
         self._sink = ConsoleSink(sys.stderr, total=total, start=start, in_seconds=in_seconds)
         return [self._sink, *events]
 
@@ -138,17 +132,15 @@ def emit(text: str) -> None:
     A terminal gets the text escaped; elsewhere it is written as it is.
     """
     encoding = sys.stdout.encoding or "utf-8"
-    try:
-        text = escaped(text) if sys.stdout.isatty() else text
-        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
-        sys.stdout.flush()
-    except OSError as error:
-        drop(sys.stdout)
-        if isinstance(error, BrokenPipeError):  # Typer would make it exit code 1
-            raise typer.Exit(0) from None
-        from gptlite.storage.files import storage_errors
-
-        with storage_errors(Path("standard output"), "write"):
+    text = escaped(text) if sys.stdout.isatty() else text
+    with storage_errors(Path("standard output"), "write"):
+        try:
+            sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+            sys.stdout.flush()
+        except OSError as error:
+            drop(sys.stdout)
+            if isinstance(error, BrokenPipeError):  # Typer would make it exit code 1
+                raise typer.Exit(0) from None
             raise
 
 
@@ -170,16 +162,6 @@ def shell_name(program: str) -> str:
     return shlex.quote(str(beside_python)) if shutil.which(program) is None and beside_python.exists() else program
 
 
-def writable(out: str | Path) -> Path:
-    """Check the path of --out before any work is done for it. Raises ConfigError where no file can be written."""
-    path = Path(out)
-    if path.is_dir():
-        raise ConfigError("this is a folder. Name a file in it.", where=f"--out {path}")
-    if not path.parent.is_dir():
-        raise ConfigError(f"there is no folder {path.parent}. Make it first, or choose another.", where=f"--out {path}")
-    return path
-
-
 def check_text_file(file: str, where: str) -> None:
     """DataError if there is no such file, or if it is a folder."""
     if Path(file).is_dir():
@@ -189,15 +171,19 @@ def check_text_file(file: str, where: str) -> None:
 
 
 def output_path(names: Sequence[str], out: str | None, ending: str) -> Path:
-    """Return where a plot or page of these runs goes: --out, or RUN-ending. ConfigError if no file can be written."""
+    """Return where output for these runs goes: --out, or RUN-ending. ConfigError, before any work is done for it, if no
+    file can be written there."""
     more = f"-and-{len(names) - 1}-more" if len(names) > 1 else ""
-    return writable(f"{names[0]}{more}-{ending}" if out is None else out)
+    path = Path(f"{names[0]}{more}-{ending}" if out is None else out)
+    if path.is_dir():
+        raise ConfigError("this is a folder. Name a file in it.", where=f"--out {path}")
+    if not path.parent.is_dir():
+        raise ConfigError(f"there is no folder {path.parent}. Make it first, or choose another.", where=f"--out {path}")
+    return path
 
 
 def write_output(path: Path, text: str) -> None:
     """Write a file, also behind a link, or into a pipe or a device such as /dev/stdout. Raises StorageError."""
-    from gptlite.storage.files import storage_errors
-
     with storage_errors(path, "write"):
         path.write_bytes(text.encode())
 

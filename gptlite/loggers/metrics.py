@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import io
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -86,10 +85,11 @@ def cut_log(path: Path, end: LogEnd | None, last_step: int, say: Say) -> None:
     else:
         if end is not None:
             say(f"warning: {path} changed after it was written, or lacks lines; what is whole is kept")
-        steps = [(line, _step_of(line)) for line in io.BytesIO(content)]
-        if damaged := sum(step is None and line.endswith(b"\n") for line, step in steps):
-            say(f"{path}: removed {counted(damaged, 'damaged line')}.")
-        kept = b"".join(line for line, step in steps if step is not None and step <= last_step)
+        lines = content.split(b"\n")[:-1]  # without the incomplete last one that a kill leaves
+        whole = [(line, fields["step"]) for line in lines if (fields := parse_line(line)) is not None]
+        if len(whole) < len(lines):
+            say(f"{path}: removed {counted(len(lines) - len(whole), 'damaged line')}.")
+        kept = b"".join(line + b"\n" for line, step in whole if step <= last_step)
     if kept != content:
         files.replace(path, kept)
 
@@ -105,15 +105,9 @@ def _matches(content: bytes, end: LogEnd) -> bool:
 
 def _read(path: Path) -> bytes:
     """Return the content of a log: nothing where there is no file."""
-    with files.storage_errors(path, "read"), contextlib.suppress(FileNotFoundError), files.open_own(path) as file:
-        return file.read()
+    with files.storage_errors(path, "read"), contextlib.suppress(FileNotFoundError):
+        return files.read_own(path)
     return b""
-
-
-def _step_of(line: bytes) -> int | None:
-    """Return the step of a whole line; None for the incomplete last one that a kill leaves, and for damaged lines."""
-    fields = parse_line(line) if line.endswith(b"\n") else None
-    return None if fields is None else fields["step"]
 
 
 def parse_line(line: bytes) -> dict[str, Any] | None:

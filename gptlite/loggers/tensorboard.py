@@ -185,8 +185,7 @@ def _image(tag: str, image: Image) -> dict[str, Any]:
 class BaselineSink(Sink):
     """The best baseline of a text as a level line on the charts of all runs on it.
 
-    It gets the length of the run: at its first evaluation, whenever it has doubled, and at its end. folder: of the
-    text. name: of the baseline. started_at: of the run.
+    It gets the length of the run: at its first evaluation, whenever it has doubled, and at its end.
     """
 
     def __init__(self, folder: Path, name: str, bits_per_byte: float, started_at: float) -> None:

@@ -30,7 +30,9 @@ def beams_page(
     params: SampleSection,
 ) -> str:
     """Return the page. title: a line about the model. pieces: the bytes of every id. end_id: that of end-of-text."""
-    shown, best = first_steps(search.steps), search.texts[0][1]
+    totals = itertools.accumulate(map(len, search.steps))
+    n_shown = max(1, sum(total <= MOST_CANDIDATES for total in totals))
+    shown, best = search.steps[:n_shown], search.texts[0][1]
     ids = sorted({candidate.token for step in shown for candidate in step} | set(best.tokens))
     texts = {
         "width": counted(params.beams or 0, "text"),
@@ -53,12 +55,6 @@ def beams_page(
         ],
     }
     return page("beams", "Beam search, step by step", title, texts, data)
-
-
-def first_steps(steps: Sequence[Step]) -> list[Step]:
-    """Return the first step, and as many after it as have at most MOST_CANDIDATES candidates in all."""
-    totals = itertools.accumulate(map(len, steps))
-    return list(steps[: max(1, sum(total <= MOST_CANDIDATES for total in totals))])
 
 
 def end_of_search(steps: Sequence[Step], shown: Sequence[Step], params: SampleSection) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from gptlite.config.schema import ModelSection
 from gptlite.tokenizers.base import label, labels
@@ -55,7 +54,8 @@ def follow_page(
 ) -> str:
     """Return the page. title: a line about model and text. ids: the text's. pieces: the bytes of every id."""
     tokens = [label(pieces[i]) for i in ids]
-    probabilities = softmax(token.logits)
+    exponentials = np.exp(token.logits.astype(np.float64) - token.logits.max())
+    probabilities = exponentials / exponentials.sum()  # softmax
     best = np.argsort(-token.logits, kind="stable")[:CANDIDATES].tolist()
     names = labels(pieces, best, end_id).values()
     texts = {
@@ -98,9 +98,3 @@ def describe_step(step: Step, model: ModelSection) -> dict[str, Any]:
         lengths = [np.linalg.norm(step.vectors[key]) for key in ("before", "added", "after")]
         vectors |= {"what": step.name, "lengths": rounded(lengths)} | ({} if is_sum else {"before": None})
     return {"kind": step.kind, "name": name, "about": about, **vectors}
-
-
-def softmax(logits: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the probabilities of logits: (V,) -> (V,) in fp64."""
-    exponentials = np.exp(logits.astype(np.float64) - logits.max())
-    return np.asarray(exponentials / exponentials.sum())

@@ -37,26 +37,19 @@ STYLE = """\
 
 @dataclass(frozen=True)
 class Line:
-    """A curve of the values `ys` at `xs`, in a band of as many lower and upper bounds where there are any.
-
-    xs: above 0, rising; none: 1, 2, ...
-    """
+    """A curve of the values `ys` at `xs`, above 0 and rising; band: as many lower and upper bounds, or none."""
 
     name: str
     ys: Sequence[float]
-    xs: Sequence[float] = ()
+    xs: Sequence[float]
     band: Sequence[tuple[float, float]] = ()
-
-    @property
-    def places(self) -> Sequence[float]:
-        return self.xs or range(1, len(self.ys) + 1)
 
 
 def line_plot(lines: Sequence[Line], *, title: str, x_label: str, y_label: str) -> str:
     """Plot at least one line of at least one point, all finite, as SVG. The labels of the axes are not escaped."""
     top = TOP + LINE_HEIGHT * len(lines)
     bottom, right = top + HEIGHT - BOTTOM, WIDTH - RIGHT
-    first, last = min(line.places[0] for line in lines), max(line.places[-1] for line in lines)
+    first, last = min(line.xs[0] for line in lines), max(line.xs[-1] for line in lines)
     all_ys = [y for line in lines for y in (*line.ys, *itertools.chain(*line.band))]
     y_ticks = round_ticks(min(all_ys), max(all_ys))
     digits = max(0, math.ceil(-math.log10(y_ticks[1] - y_ticks[0]) - 1e-6))
@@ -90,11 +83,11 @@ def line_plot(lines: Sequence[Line], *, title: str, x_label: str, y_label: str) 
         ]
     for i, line in enumerate(lines):
         colour, dashes = COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)]
-        points = [f"{across(x):.1f},{up(y):.1f}" for x, y in zip(line.places, line.ys, strict=True)]
+        points = [f"{across(x):.1f},{up(y):.1f}" for x, y in zip(line.xs, line.ys, strict=True)]
         pen, key = f'class="data" style="stroke: {colour}; stroke-dasharray: {dashes}"', TOP + LINE_HEIGHT * i
         if line.band:
-            there = [f"{across(x):.1f},{up(low):.1f}" for x, (low, _) in zip(line.places, line.band, strict=True)]
-            back = [f"{across(x):.1f},{up(high):.1f}" for x, (_, high) in zip(line.places, line.band, strict=True)]
+            there = [f"{across(x):.1f},{up(low):.1f}" for x, (low, _) in zip(line.xs, line.band, strict=True)]
+            back = [f"{across(x):.1f},{up(high):.1f}" for x, (_, high) in zip(line.xs, line.band, strict=True)]
             parts.append(f'<path class="band" style="fill: {colour}" d="M{" L".join(there + back[::-1])} Z"/>')
         parts += [
             f'<path {pen} d="M{LEFT},{key} h28"/>',

@@ -41,10 +41,7 @@ def page(
 
 
 def writer_page(name: str, about: str, n_parameters: int, data: Mapping[str, Any]) -> str:
-    """Return the page that holds a model and writes with it.
-
-    data: the model and its tokenizer as plain data, and the beginning of the first text.
-    """
+    """Return the page that writes with a model. data: the model, its tokenizer, and the beginning of the first text."""
     title = html.escape(name)
     return page("writer", title, about, {"name": title, "parameters": f"{n_parameters:,}"}, data)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -44,27 +44,16 @@ def per_token_page(
         if n_all > len(bits)
         else "",
     }
+    columns = (scores.ids.tolist(), rounded(bits), scores.ranks.tolist(), scores.top_ids.tolist())
+    rows = zip(*columns, rounded(scores.top_probabilities, 3), strict=True)
     data = {
-        "tokens": token_rows(scores, bits, pieces),
+        "tokens": [  # text, id, bits, rank, and the most likely ids with their probabilities
+            [readable(pieces[i]), i, surprise, rank, list(zip(top, probabilities, strict=True))]
+            for i, surprise, rank, top, probabilities in rows
+        ],
         "labels": labels(pieces, np.unique(np.concatenate([scores.ids, scores.top_ids.ravel()])).tolist(), end_id),
         "context": None if first_id is None else {"text": readable(pieces[first_id]), "id": first_id},
         "peaks": np.argsort(-bits, kind="stable")[:PEAKS].tolist(),
         "end": end_id,
     }
     return page("per_token", "The surprise of each token", title, texts, data)
-
-
-def token_rows(scores: TokenScores, bits: Any, pieces: Sequence[bytes]) -> list[list[Any]]:
-    """Return one row per token: text, id, bits, rank, and the most likely ids with their probabilities."""
-    columns = zip(
-        scores.ids.tolist(),
-        rounded(bits),
-        scores.ranks.tolist(),
-        scores.top_ids.tolist(),
-        rounded(scores.top_probabilities, 3),
-        strict=True,
-    )
-    return [
-        [readable(pieces[i]), i, surprise, rank, list(zip(top, probabilities, strict=True))]
-        for i, surprise, rank, top, probabilities in columns
-    ]

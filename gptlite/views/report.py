@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -13,29 +14,16 @@ ROWS = 8  # of samples
 
 
 @dataclass(frozen=True)
-class Curve:
-    """Bits per byte at each evaluation: the mean over seeds, with the range of these. tokens: trained on until then."""
-
-    tokens: Sequence[int]
-    seconds: Sequence[float]
-    mean: Sequence[float]
-    band: Sequence[tuple[float, float]]
-
-
-@dataclass(frozen=True)
 class Setting:
-    """Runs of one setting in a report: what is in the table by header, and all else in words.
-
-    lines: what its score means. samples: (step, text). command: that trains it again. config: the text of the file.
-    """
+    """Runs of one setting in a report."""
 
     name: str
-    figures: Mapping[str, str]
-    curve: Curve
-    lines: Sequence[str]
-    samples: Sequence[tuple[int, str]]
-    command: str
-    config: str
+    figures: Mapping[str, str]  # of the table, by header
+    curves: Mapping[str, Line]  # bits per byte, by the label of the x axis
+    lines: Sequence[str]  # what its score means
+    samples: Sequence[tuple[int, str]]  # step, text
+    command: str  # that trains it again
+    config: str  # the text of the file
 
 
 def report_page(
@@ -43,11 +31,12 @@ def report_page(
 ) -> str:
     """Return the page. about: a line on the text. verdict: which setting is better. baseline: name, bits per byte."""
     names = " and ".join(setting.name for setting in settings)
+    axes = dict.fromkeys(label for setting in settings for label in setting.curves)
     texts = {
         "heading": escape(names if len(settings) < 4 else f"{len(settings)} settings"),
         "verdict": "".join(f"<p>{escape(line)}</p>" for line in verdict),
         "figures": _figures(settings),
-        "curves": "".join(_curves(settings, axis, baseline) for axis in ("tokens", "seconds")),
+        "curves": "".join(_curves(settings, label, baseline) for label in axes),
         "samples": _samples(settings),
         "settings": "".join(map(_setting, settings)),
     }
@@ -60,34 +49,21 @@ def _figures(settings: Sequence[Setting]) -> str:
     return _table(headers, [[f"<td>{escape(cell)}</td>" for cell in row] for row in rows])
 
 
-def _curves(settings: Sequence[Setting], axis: str, baseline: tuple[str, float] | None) -> str:
-    lines = []
-    for setting in settings:
-        curve = setting.curve
-        xs = curve.tokens if axis == "tokens" else curve.seconds
-        if xs and xs[0] > 0:
-            lines.append(Line(setting.name, curve.mean, xs, curve.band))
-    if not lines:
-        return ""
+def _curves(settings: Sequence[Setting], label: str, baseline: tuple[str, float] | None) -> str:
+    lines = [setting.curves[label] for setting in settings if label in setting.curves]
     if baseline is not None:
-        ends = [min(line.places[0] for line in lines), max(line.places[-1] for line in lines)]
+        ends = [min(line.xs[0] for line in lines), max(line.xs[-1] for line in lines)]
         lines.append(Line(baseline[0], [baseline[1]] * 2, ends))
-    label = "tokens trained on" if axis == "tokens" else "seconds of training"
     return line_plot(lines, title=f"Bits per byte over {label}", x_label=label, y_label="bits per byte")
 
 
 def _samples(settings: Sequence[Setting]) -> str:
-    chosen = [_spread(setting.samples) for setting in settings]
-    rows = []
-    for i in range(max(map(len, chosen))):
-        of_row = [samples[i] if i < len(samples) else None for samples in chosen]
-        cells = ["<td></td><td></td>" if each is None else _sample(*each) for each in of_row]
-        rows.append(cells)
+    columns = [
+        [f'<td>{step:,}</td><td class="text">{escape(text)}</td>' for step, text in _spread(setting.samples)]
+        for setting in settings
+    ]
+    rows = itertools.zip_longest(*columns, fillvalue="<td></td><td></td>")
     return _table([header for setting in settings for header in ("step", setting.name)], rows)
-
-
-def _sample(step: int, text: str) -> str:
-    return f'<td>{step:,}</td><td class="text">{escape(text)}</td>'
 
 
 def _spread(samples: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
@@ -105,7 +81,7 @@ def _setting(setting: Setting) -> str:
     )
 
 
-def _table(headers: Sequence[str] | Mapping[str, object], rows: Sequence[Sequence[str]]) -> str:
+def _table(headers: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     head = "".join(f"<th>{escape(header)}</th>" for header in headers)
     body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
     return f"<table><tr>{head}</tr>{body}</table>"

@@ -26,7 +26,7 @@ from benchmarks import (
 )
 from benchmarks.figures import Figure, table
 from benchmarks.sizes import SAMPLED, SIZES
-from gptlite.course.lessons import find_lessons
+from gptlite.cli.lesson import find_lessons
 
 QUIET = 0.03  # of the processor, left to others
 

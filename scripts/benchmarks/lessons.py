@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from benchmarks.figures import table
-from gptlite.course.lessons import HEAD, Row, cells, find_lessons
+from gptlite.cli.lesson import cells, find_lessons, read_figures
 
 
-def train(path: Path, text: Path, seed: int, scratch: Path) -> Row:
+def train(path: Path, text: Path, seed: int, scratch: Path) -> dict[str, float]:
     """One lesson with one seed, evaluated at its end."""
     from gptlite.config.loading import load_config
     from gptlite.errors import Diverged
@@ -29,17 +28,19 @@ def train(path: Path, text: Path, seed: int, scratch: Path) -> Row:
             session.train()
     except Diverged as problem:
         print(f"{name}: {problem}")
-    return Row.of(path.stem, cfg.model.n_layer, read_log(Run(scratch / "runs" / name)))
+    return read_figures(cfg.model.n_layer, read_log(Run(scratch / "runs" / name)))
 
 
 def measure(text: Path, seeds: int, names: Sequence[str], scratch: Path) -> list[dict[str, Any]]:
     """Train the named lessons, and print the table; a row for each run."""
-    rows: list[Row] = []
     chosen = [path for path in find_lessons() if path.stem in names]
+    trained: dict[str, list[dict[str, float]]] = {path.stem: [] for path in chosen}
     for seed in range(1, seeds + 1):
         for path in chosen:
-            rows.append(train(path, text, seed, scratch))
-            print(f"{path.stem:25} seed {seed}  loss {rows[-1].loss:.4f}  {rows[-1].seconds:.0f} s", flush=True)
-    by_lesson = [[row for row in rows if row.lesson == path.stem] for path in chosen]
-    print("\n" + table([HEAD, *map(cells, by_lesson)]))
-    return [asdict(row) for row in rows]
+            figures = train(path, text, seed, scratch)
+            trained[path.stem].append(figures)
+            took = f"loss {figures['loss']:.4f}  {figures['seconds']:.0f} s"
+            print(f"{path.stem:25} seed {seed}  {took}", flush=True)
+    rows = [cells(lesson, runs) for lesson, runs in trained.items()]
+    print("\n" + table([list(rows[0]), *(list(row.values()) for row in rows)]))
+    return [{"lesson": lesson, **figures} for lesson, runs in trained.items() for figures in runs]

@@ -7,7 +7,7 @@ import re
 import statistics
 from pathlib import Path
 
-from gptlite.course.lessons import describe, find_lessons
+from gptlite.cli.lesson import describe, find_lessons
 
 SMALL = """\
 tokenizer: {kind: char}

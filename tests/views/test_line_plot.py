@@ -40,7 +40,7 @@ def ticks(svg: ElementTree.Element) -> tuple[dict[float, float], dict[float, flo
 
 def test_points_are_where_the_tick_labels_say():
     ys = [4.0, 3.5, 3.0, 3.0, 2.5, 2.0, 2.0, 2.0, 2.0, 2.0]
-    svg = drawn(Line("falling", ys))
+    svg = drawn(Line("falling", ys, range(1, 11)))
     across, up = ticks(svg)
     assert list(across) == [1, 2, 5, 10]
     assert list(up) == [2.0, 2.5, 3.0, 3.5, 4.0]
@@ -54,7 +54,7 @@ def test_points_are_where_the_tick_labels_say():
 
 def test_every_line_has_its_own_style_and_is_in_the_legend_in_order():
     names = [f"run {i}" for i in range(len(COLOURS) + 2)]
-    svg = drawn(*(Line(name, [1.0 + i, 0.5 + i]) for i, name in enumerate(names)))
+    svg = drawn(*(Line(name, [1.0 + i, 0.5 + i], [1, 2]) for i, name in enumerate(names)))
     assert [text for text in texts(svg) if text in names] == names
     pens = [path.get("style") for path in svg.iter(f"{SVG}path") if path.get("class") == "data"]
     assert pens[::2] == pens[1::2]  # in the legend, and of the curve
@@ -63,7 +63,8 @@ def test_every_line_has_its_own_style_and_is_in_the_legend_in_order():
 
 
 def test_names_are_escaped_and_cut():
-    svg = drawn(Line('<script>"&', [1.0, 2.0]), Line("a\x00b\ud800" + "x" * 200, [1.0, 2.0]), title="</svg>&amp;")
+    lines = [Line(name, [1.0, 2.0], [1, 2]) for name in ('<script>"&', "a\x00b\ud800" + "x" * 200)]
+    svg = drawn(*lines, title="</svg>&amp;")
     assert '<script>"&' in texts(svg)
     assert "</svg>&amp;" in texts(svg)
     (long,) = [text for text in texts(svg) if text.startswith("a\ufffdb\ufffd")]
@@ -72,7 +73,7 @@ def test_names_are_escaped_and_cut():
 
 @pytest.mark.parametrize("ys", [[3.7], [3.7, 3.7], [0.0], [1e-9, 2e-9]])
 def test_single_points_and_equal_values_are_drawn_inside_the_picture(ys):
-    svg = drawn(Line("few", ys))
+    svg = drawn(Line("few", ys, range(1, 1 + len(ys))))
     (points,) = curves(svg)
     _, _, width, height = map(float, svg.get("viewBox", "").split())
     assert all(0 < x < width and 0 < y < height for x, y in points)
@@ -96,7 +97,7 @@ def test_logarithmic_ticks_are_ones_twos_and_fives():
     assert log_ticks(1, 1000) == [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]
     assert log_ticks(30_000, 260_000) == [50_000, 100_000, 200_000]
     assert log_ticks(0.7, 10_000_000) == [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000]
-    assert "2k" in texts(drawn(Line("long", [1.0] * 2000)))
+    assert "2k" in texts(drawn(Line("long", [1.0] * 2000, range(1, 2001))))
 
 
 def test_a_line_with_places_and_a_band_is_where_they_say():

@@ -10,31 +10,33 @@ from typing import TYPE_CHECKING, Any
 
 from gptlite.cli.options import open_each
 from gptlite.cli.terminal import check_text_file
+from gptlite.config.loading import Override
+from gptlite.config.schema import DataSection, RunConfig
+from gptlite.data.dataset.manifest import Baselines
+from gptlite.data.dataset.prepared import Prepared
+from gptlite.data.dataset.tokens import Tokens, detokenize
+from gptlite.data.preparing.baselines import BaselineMeter
+from gptlite.data.sources.documents import holds_records
+from gptlite.data.sources.sources import open_source
 from gptlite.errors import DataError, Problem, RunError, gathered, located
 from gptlite.formatting import Say
+from gptlite.runs.checkpoint import Checkpoint
+from gptlite.runs.find import choose_checkpoint, find_run, find_text, load_checkpoint_config, run_name
+from gptlite.runs.run import runs_folder
 
 if TYPE_CHECKING:
-    from gptlite.config.loading import Override
-    from gptlite.config.schema import RunConfig
-    from gptlite.data.dataset.manifest import Baselines
-    from gptlite.data.dataset.prepared import Prepared
-    from gptlite.data.dataset.tokens import Tokens
     from gptlite.inference.language_model import LanguageModel
-    from gptlite.runs.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True)
 class SelectedModel:
-    """A checkpoint and the config of its run, changed by --set. `label` is unique among the selected.
-
-    context: the value of --context.
-    """
+    """A checkpoint and the config of its run, changed by --set."""
 
     name: str
-    label: str
+    label: str  # unique among the selected
     checkpoint: Checkpoint
     cfg: RunConfig
-    context: int | None
+    context: int | None  # the value of --context
 
     def to_json(self) -> dict[str, Any]:
         """Return the entries of --json that name the checkpoint."""
@@ -49,8 +51,6 @@ def select_models(
 
     which, context: the values of --checkpoint and --context. sets: those of --set.
     """
-    from gptlite.runs.find import choose_checkpoint, load_checkpoint_config, run_name
-    from gptlite.runs.run import runs_folder
 
     def choose(name: str) -> Checkpoint:
         if name and Path(name).is_file():
@@ -70,15 +70,12 @@ def select_models(
 
 @dataclass(frozen=True)
 class Text:
-    """A text that every model is scored on, the same for all.
-
-    prepared: of validation text, the data set by run label; its ids are stored there.
-    """
+    """A text that every model is scored on, the same for all."""
 
     name: str
     content: str
     baselines: Baselines
-    prepared: Mapping[str, Prepared]
+    prepared: Mapping[str, Prepared]  # of validation text, by run label: the data sets, which hold its ids
 
     def tokens(self, run: SelectedModel, model: LanguageModel) -> Tokens:
         """Return the ids of the text for a run's model. DataError or RunError if its tokenizer cannot encode it."""
@@ -109,11 +106,6 @@ def read_file(file: str, runs: Sequence[SelectedModel]) -> Text:
 
     DataError if it is none, or if the runs make different texts of it.
     """
-    from gptlite.config.schema import DataSection
-    from gptlite.data.preparing.baselines import BaselineMeter
-    from gptlite.data.sources.documents import holds_records
-    from gptlite.data.sources.sources import open_source
-
     check_text_file(file, f"--file {file}")
     if holds_records(Path(file)):
         raise DataError("this file holds records, and --file scores plain text. Write the text to a .txt file.")
@@ -139,8 +131,6 @@ def read_file(file: str, runs: Sequence[SelectedModel]) -> Text:
 
 def validation_text(runs: Sequence[SelectedModel]) -> Text:
     """Return the validation text that the runs share. RunError with every problem if it is damaged or not the same."""
-    from gptlite.data.dataset.tokens import detokenize
-
     prepared = find_prepared(runs, " Or score a text with --file.")
     first, content = prepared[runs[0].label], b""
     for label, data in prepared.items():
@@ -154,13 +144,8 @@ def validation_text(runs: Sequence[SelectedModel]) -> Text:
     return Text(name, content.decode(), first.manifest.baselines, prepared)
 
 
-def find_prepared(models: Sequence[SelectedModel], alternative: str = "") -> dict[str, Prepared]:
-    """Return by label the verified data sets that the models were trained on. RunError with every problem.
-
-    alternative: advice to add to the errors.
-    """
-    from gptlite.runs.find import find_run, find_text
-
+def find_prepared(models: Sequence[SelectedModel], advice: str = "") -> dict[str, Prepared]:
+    """Return by label the verified data sets that models were trained on. RunError with every problem, and advice."""
     problems: list[Problem] = []
     found: dict[str, Prepared] = {}
     for model in models:
@@ -168,11 +153,11 @@ def find_prepared(models: Sequence[SelectedModel], alternative: str = "") -> dic
             run = find_run(model.checkpoint)
             if run is None:
                 sentence = "this checkpoint is not inside a run, so its text is unknown. Name the run's folder."
-                raise RunError(sentence + alternative, where=str(model.checkpoint.path))
+                raise RunError(sentence + advice, where=str(model.checkpoint.path))
             prepared = find_text(run, model.cfg)
             if prepared is None:
                 sentence = f"the prepared text {run.info['prepared']} is missing. If it was moved, add --set data.dir="
-                raise RunError(f"{sentence}FOLDER.{alternative}", where=str(run.path))
+                raise RunError(f"{sentence}FOLDER.{advice}", where=str(run.path))
             prepared.verify()
             found[model.label] = prepared
     if problems:

@@ -8,8 +8,10 @@ from typing import Any
 
 from gptlite.cli.eval.inputs import Evaluator, SelectedModel, Text, find_prepared, find_texts, load_evaluators
 from gptlite.cli.terminal import NO_MASK, format_table, on_one_line
+from gptlite.data.dataset.manifest import MIN_COMPRESSOR_BYTES
 from gptlite.errors import located
 from gptlite.formatting import abbreviated, counted
+from gptlite.loggers.progress_bar import preview
 
 # On most texts, best first.
 BASELINES = {"ppmd": "PPMd", "xz": "xz -9", "gzip": "gzip -9", "bigram": "bigram", "unigram": "unigram"}
@@ -73,8 +75,6 @@ def score_texts(evaluator: Evaluator, stride: int | None) -> list[dict[str, Any]
 
 def baseline_rows(text: Text, *, bytes: int, characters: int) -> Iterator[dict[str, Any]]:
     """Yield the row of each baseline; for a short text, the results of compressors are mostly headers."""
-    from gptlite.data.dataset.manifest import MIN_COMPRESSOR_BYTES
-
     for key, name in BASELINES.items():
         bits = getattr(text.baselines, key)
         if bits is not None and (bytes >= MIN_COMPRESSOR_BYTES or key not in COMPRESSORS):
@@ -176,8 +176,6 @@ def measure_copies(models: Sequence[SelectedModel]) -> dict[str, Any]:
 
 def describe_copies(values: Mapping[str, Any]) -> Iterator[str]:
     """Yield the copied fractions and the longest run of copied characters of each model."""
-    from gptlite.loggers.progress_bar import preview
-
     how = f"{values['n']} samples of at most {values['max_new_tokens']} tokens at temperature {values['temperature']:g}"
     for run in values["runs"]:
         samples, validation = (

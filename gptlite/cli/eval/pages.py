@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING
 
 from gptlite.cli.eval.inputs import Evaluator, SelectedModel, Text, find_texts, load_evaluators
 from gptlite.cli.terminal import output_path, write_output
+from gptlite.data.dataset.tokens import TokenArray
 from gptlite.errors import DataError, located
 from gptlite.formatting import counted
+from gptlite.views.attention import attention_page
+from gptlite.views.follow import follow_page
+from gptlite.views.line_plot import Line, line_plot
+from gptlite.views.per_token import per_token_page
 
 if TYPE_CHECKING:
     from gptlite.inference.language_model import LanguageModel
@@ -44,8 +49,6 @@ def write_page(
 
 def plot_by_position(evaluators: Sequence[Evaluator], texts: Sequence[Text]) -> str:
     """Plot the loss over the position in the context, one line per run over all texts. Returns SVG."""
-    from gptlite.views.line_plot import Line, line_plot
-
     lines = []
     for evaluator in evaluators:
         run, tokenizer = evaluator.run, evaluator.model.tokenizer
@@ -67,8 +70,6 @@ def page_of_text(mode: str, model: LanguageModel, text: str, title: str) -> str:
     """Return the page of --attention or --follow. DataError for a text that is empty, or too long."""
     from gptlite.course.follow import follow_last_token
     from gptlite.inference.inspect import attention_steps, position_table
-    from gptlite.views.attention import attention_page
-    from gptlite.views.follow import follow_page
 
     gpt, shape = model.gpt, model.info.model
     limit, why = min((shape.block_size, "the model's block_size"), (MOST_ON_PAGE, "as many as a page can show"))
@@ -86,9 +87,7 @@ def page_of_text(mode: str, model: LanguageModel, text: str, title: str) -> str:
 
 def per_token_page_of(evaluator: Evaluator, title: str) -> str:
     """Return the page of --per-token, with at most the first MOST_TOKENS tokens. DataError if nothing can be scored."""
-    from gptlite.data.dataset.tokens import TokenArray
     from gptlite.inference.inspect import score_each_token
-    from gptlite.views.per_token import per_token_page
 
     model, (tokens,) = evaluator.model, evaluator.ids
     n_scored = tokens.n_tokens - (not model.knows_end_of_text)  # without ends, the first is context only

@@ -1,11 +1,11 @@
-"""`gptlite runs`: list, compare, verify and remove runs."""
+"""`gptlite runs`: list, compare, verify and remove runs; and `gptlite report`."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option, Typer
@@ -15,10 +15,9 @@ from gptlite.cli.terminal import Console, emit, on_one_line
 from gptlite.cli.usage import Command, Commands
 from gptlite.errors import ConfigError, Problem, RunError, gathered
 from gptlite.formatting import and_more, counted
+from gptlite.runs.run import Run, runs_folder
 from gptlite.runs.significance import MARGIN
-
-if TYPE_CHECKING:
-    from gptlite.runs.run import Run
+from gptlite.storage import files
 
 # What gptlite writes into the folder of a run, besides unfinished files.
 WRITTEN = {
@@ -76,7 +75,6 @@ def list_runs(
     """
     from gptlite.cli.runs import table
     from gptlite.runs.compare import RunGroup, group_seeds, warn_of_differences
-    from gptlite.runs.run import runs_folder
     from gptlite.runs.summary import read_runs
 
     root = runs_folder() if folder is None else Path(os.path.expanduser(folder))
@@ -139,16 +137,22 @@ def diff(
         emit(diff.json_of_values(*found) if as_json else diff.table_of_values(*found))
         return
     summaries, names, verdict = diff.judge_named(runs, margin)
-    if as_json:
-        emit(verdict.as_json())
-    else:
-        for text in diff.describe(summaries[0], summaries[1], names):
-            emit(text)
-        emit("\n" + "".join(f"{line}\n" for line in verdict.lines()))
-        for text in diff.last_samples(summaries, names):
-            emit(text)
+    for text in [verdict.as_json()] if as_json else diff.describe(summaries, names, verdict):
+        emit(text)
     if exit_code:
         raise typer.Exit(diff.CODES[verdict.answer])
+
+
+def report(
+    runs: Annotated[
+        list[str] | None, Argument(metavar="[RUN]...", help="Names or folders of runs. Default: the newest.")
+    ] = None,
+    out: Annotated[str | None, Option(metavar="FILE", help="The file. Default: RUN-report.html.")] = None,
+) -> None:
+    """Write figures, curves, samples and the verdict of runs into one HTML file. Other seeds of a run come with it."""
+    from gptlite.cli.runs.report import write_report
+
+    emit(f"{write_report(runs or ['latest'], out, Console())}\n")
 
 
 @app.command("rm", cls=Command)
@@ -186,7 +190,6 @@ def verify(
 
     Says for each run which checkpoint a resume would use. The exit code is 2 if a file is damaged.
     """
-    from gptlite.runs.run import Run, runs_folder
     from gptlite.training.verify import check_run
 
     runs = open_runs(names) if names else Run.all(runs_folder())
@@ -204,12 +207,7 @@ def verify(
 
 
 def check_removable(run: Run) -> None:
-    """RunError for a run in training, for a link, as removing it would leave the run, and for what may be no run.
-
-    The latter is a folder without run.json, which may be damaged, or with anything in it that gptlite does not write.
-    """
-    from gptlite.storage import files
-
+    """RunError for a run in training, a link, and a folder that may be no run: it lacks run.json or holds more."""
     where = str(run.path)
     if run.locked:
         raise RunError("this run is in training. Stop it first.", where)

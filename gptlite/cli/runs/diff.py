@@ -28,15 +28,12 @@ SIMILAR = 2.0  # the factor between the parameters of runs of about the same siz
 
 @dataclass(frozen=True, repr=False)
 class Verdict:
-    """Which of two runs has the better setting.
-
-    comparison: None where their scores cannot be compared. commands: what would tell.
-    """
+    """Which of two runs has the better setting."""
 
     answer: Answer
     sentence: str
-    comparison: Comparison | None = None
-    commands: Sequence[str] = ()
+    comparison: Comparison | None = None  # where their scores can be compared
+    commands: Sequence[str] = ()  # that would tell
     over_blocks: Difference | None = None  # of the validation text
 
     def lines(self) -> Iterator[str]:
@@ -91,23 +88,20 @@ def judge(a: Summary, b: Summary, names: Sequence[str], others: Sequence[Summary
     others: the runs in the same folders, to find other seeds. margin: the largest difference of no relevance, in % of
     the score.
     """
-    runs = (a, b)
-    groups = [compare.find_seed_group(run, others) for run in runs]
-    states = dict(zip(names, (a.state, b.state), strict=True))
-    unfinished = [f"{name} is not finished ({state})" for name, state in states.items() if state != "finished"]
-    unscored = [name for name, group in zip(names, groups, strict=True) if not group.scores]
-    if a.sees_ahead or b.sees_ahead:
-        blind = next(name for name, run in zip(names, runs, strict=True) if run.sees_ahead)
-        return Verdict("unknown", f"cannot tell which is better: {blind} {NO_MASK}")
+    groups = [compare.find_seed_group(run, others) for run in (a, b)]
+    named = list(zip(names, groups, strict=True))
+    cannot_tell = "cannot tell which is better: "
+    if blind := [name for name, group in named if group.first.sees_ahead]:
+        return Verdict("unknown", f"{cannot_tell}{blind[0]} {NO_MASK}")
     if compare.names_of_texts(a) != compare.names_of_texts(b):
-        command = f"eval {' '.join(shlex.quote(run.run.handle) for run in runs)} --file FILE"
-        said = "cannot tell which is better: they were scored on different texts. Score them on one:"
+        command = f"eval {' '.join(shlex.quote(run.run.handle) for run in (a, b))} --file FILE"
+        said = f"{cannot_tell}they were scored on different texts. Score them on one:"
         return Verdict("unknown", said, commands=[command])
-    if unfinished:
-        return Verdict("unknown", f"cannot tell which is better: {' and '.join(unfinished)}")
-    if unscored:
-        without = " and ".join(f"{name} has no score" for name in unscored)
-        return Verdict("unknown", f"cannot tell which is better: {without}")
+    states = [(name, group.first.state) for name, group in named]
+    if unfinished := [f"{name} is not finished ({state})" for name, state in states if state != "finished"]:
+        return Verdict("unknown", f"{cannot_tell}{' and '.join(unfinished)}")
+    if unscored := [f"{name} has no score" for name, group in named if not group.scores]:
+        return Verdict("unknown", f"{cannot_tell}{' and '.join(unscored)}")
     if compare.is_same_setting(a, b):
         if a.config.get(SEED) == b.config.get(SEED):
             return Verdict("unknown", "both are of one setting and one seed: there is nothing to compare")
@@ -200,22 +194,20 @@ def more_seeds(groups: Sequence[RunGroup], wanted: Sequence[int]) -> list[str]:
     return commands
 
 
-def describe(a: Summary, b: Summary, names: Sequence[str]) -> Iterator[str]:
-    """Yield what differs between two runs: figures, config and text."""
-    keys, cells = compare.differences(a.config, b.config), [row_cells(RunGroup([run])) for run in (a, b)]
+def describe(runs: Sequence[Summary], names: Sequence[str], verdict: Verdict) -> Iterator[str]:
+    """Yield what differs between two runs, figures, config and text; which is better; and the last sample of each."""
+    a, b = runs
+    keys, cells = compare.differences(a.config, b.config), [row_cells(RunGroup([run])) for run in runs]
     figures = [header for header in cells[0] if header != "run"]
     columns = {"": [*figures, "", *keys]}
-    for run, name, row in zip((a, b), names, cells, strict=True):
+    for run, name, row in zip(runs, names, cells, strict=True):
         values = [write(run.config[key]) if key in run.config else "-" for key in keys]
         columns[name] = [*(row[header] for header in figures), "", *values]
     yield format_table(columns) if keys else f"{format_table(columns)}config: the same\n"
     same_sources = not any(key.startswith(("data.", "tokenizer.")) for key in keys)
     if same_sources and None not in (a.text, b.text) and a.text != b.text:
         yield "text: not the same. It was changed between the two runs.\n"
-
-
-def last_samples(runs: Sequence[Summary], names: Sequence[str]) -> Iterator[str]:
-    """Yield the last sample of each run."""
+    yield "\n" + "".join(f"{line}\n" for line in verdict.lines())
     for run, name in zip(runs, names, strict=True):
         for step, text in read_samples(run.run)[-1:]:
             yield f"\n{name}, sample at step {step}\n"

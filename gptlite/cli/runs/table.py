@@ -126,10 +126,7 @@ def as_table(
     headers: Iterable[str] = tuple(COLUMNS),
     more: Mapping[str, list[str]] | None = None,
 ) -> str:
-    """Return a line per row, without empty columns, which says in what its config differs from the others.
-
-    more: columns after those of the headers.
-    """
+    """Return a line per row, without empty columns; the last says in what its config differs. more: further columns."""
     short_keys, cells = shortened(compare.find_differing_keys(rows)), list(map(row_cells, rows))
     columns = {header: [row[header] for row in cells] for header in headers}
     columns |= more or {}

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Context, Option
 
-from gptlite.cli.eval.inputs import select_models
 from gptlite.cli.options import (
     STANDARD_INPUT,
     CheckpointOption,
@@ -24,7 +23,7 @@ from gptlite.cli.options import (
     option_name,
 )
 from gptlite.cli.sample.output import SampleWriter
-from gptlite.cli.terminal import Console, check_text_file, emit, output_path, writable, write_output
+from gptlite.cli.terminal import Console, check_text_file, emit, output_path, write_output
 from gptlite.data.sources.charset import decode
 from gptlite.errors import ConfigError, UserError, located
 from gptlite.formatting import Say
@@ -121,6 +120,8 @@ def sample(
     set_: SetOption = None,
 ) -> None:
     """Write text with a trained model. Defaults come from section sample of the run's config."""
+    from gptlite.cli.eval.inputs import select_models
+
     console = Console()
     overrides, sets = config_overrides(context), check_keys("sample", set_)
     (model,) = select_models([run] if run else [], checkpoint, [*sets, *overrides], context_length, console.say)
@@ -129,13 +130,10 @@ def sample(
     prompts = read_prompts(prompt, prompt_file, model.cfg.data.encoding)
     if "" in (logprob or ()):
         raise ConfigError("the text is empty. Give at least one character.", where="--logprob")
-    file = None if out is None else writable(out)
     is_page = explain and section.beams is not None
-    if is_page:
-        file = output_path([model.name], out, "beams.html")
-        if len(prompts) > 1:
-            more = f"{len(prompts)} are given. Leave out the others."
-            raise ConfigError(f"--beams --explain shows one prompt, and {more}")
+    file = output_path([model.name], out, "beams.html") if is_page or out is not None else None
+    if is_page and len(prompts) > 1:
+        raise ConfigError(f"--beams --explain shows one prompt, and {len(prompts)} are given. Leave out the others.")
     console.say(f"checkpoint: {model.checkpoint.path}")
     texts: list[str] = []
     # Importing torch takes a second, so the command line is checked first.
@@ -146,7 +144,7 @@ def sample(
     with located("--context", at="context"), opened as loaded:
         writer = SampleWriter(loaded, title, section, put, console.say, explain, as_json, unknown == "skip")
         if interactive:
-            answer_prompts(lambda line, repeats: writer.write([("prompt", line)], repeats), console.say)
+            answer_prompts(writer, console.say)
         elif logprob:
             writer.write_logprobs(prompts, logprob)
         else:
@@ -224,11 +222,8 @@ def _decode(data: bytes, where: str, encoding: str) -> str:
     return text.removesuffix("\r\n") if text.endswith("\r\n") else text.removesuffix("\n")
 
 
-def answer_prompts(answer: Callable[[str, int], None], say: Say) -> None:
-    """Answer each line until the input ends. Ctrl-C stops an answer; an empty line repeats the prompt.
-
-    answer: takes the prompt and how often it was repeated.
-    """
+def answer_prompts(writer: SampleWriter, say: Say) -> None:
+    """Answer each line until the input ends. Ctrl-C stops an answer; an empty line repeats the prompt."""
     say(
         "Each line is a prompt. An empty line repeats the last one with another seed. Ctrl-C stops a text, Ctrl-D ends."
     )
@@ -250,7 +245,7 @@ def answer_prompts(answer: Callable[[str, int], None], say: Say) -> None:
             say(f"error: prompt: byte {error.start} is not {error.encoding}. Type the line again.")
             continue
         try:
-            answer(prompt, repeats)
+            writer.write([("prompt", prompt)], repeats)
         except KeyboardInterrupt:
             say("stopped")
         except UserError as error:

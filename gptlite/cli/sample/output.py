@@ -23,19 +23,16 @@ N_TOP_LOGPROBS = 5
 
 @dataclass(frozen=True)
 class SampleWriter:
-    """Samples from a model and passes the output to `put`. Each prompt comes with its name in messages.
-
-    title: a line about the model. skip: leave out characters that the model has no id for.
-    """
+    """Samples from a model and passes the output to `put`. Each prompt comes with its name in messages."""
 
     model: LanguageModel
-    title: str
+    title: str  # a line about the model
     section: SampleSection
     put: Say
     say: Say
     explain: bool
     as_json: bool
-    skip: bool
+    skip: bool  # leave out characters that the model has no id for
 
     def write(self, named: Sequence[tuple[str, str]], repeats: int = 0) -> None:
         """Continue each prompt, by drawing or with beams. repeats: is added to the seed."""
@@ -54,10 +51,8 @@ class SampleWriter:
 
     def write_logprobs(self, named: Sequence[tuple[str, str]], continuations: Sequence[str]) -> None:
         """Write log p of each continuation after each prompt."""
-        prompts, known = (
-            [self._usable(*prompt) for prompt in named],
-            [self._known("--logprob", c) for c in continuations],
-        )
+        prompts = [self._usable(*prompt) for prompt in named]
+        known = [self._known("--logprob", text) for text in continuations]
         for prompt, continuation in itertools.product(prompts, known):
             logprobs = self.model.logprobs(prompt, continuation)
             total = sum(logprobs)

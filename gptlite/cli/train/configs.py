@@ -40,16 +40,12 @@ DEFAULT_MINUTES = 3.0  # for a text of the user's own, where nothing else is sai
 
 @dataclass(frozen=True)
 class Configs:
-    """Loads what a command line asks for, for a sweep once for each run, and chooses sizes where they are not given.
+    """Loads what a command line asks for, for a sweep once for each run, and chooses sizes where they are not given."""
 
-    path: None where sizes are chosen for the text and no file is given. minutes: of --minutes. speed: where sizes are
-    chosen, the GFLOP/s that they are chosen for; None before it is known.
-    """
-
-    path: Path | None
+    path: Path | None  # None where sizes are chosen for the text and no file is given
     overrides: Sequence[str | Override]
-    minutes: float | None
-    speed: Choice | None = None
+    minutes: float | None  # of --minutes
+    speed: Choice | None = None  # GFLOP/s that sizes are chosen for; None before it is known, and where none are chosen
     init: str | None = None  # of --init
 
     @classmethod
@@ -192,10 +188,7 @@ def count_bytes(cfg: RunConfig) -> int:
 
 
 def sample_text(cfg: RunConfig) -> str:
-    """Return the beginning of the text, by which its characters are judged: "" of one that is not fetched yet.
-
-    DataError where it cannot be read.
-    """
+    """Return the beginning of the text, "" of one that is not fetched yet. DataError where it cannot be read."""
     read = bytearray()
     there = (source for source in open_sources(cfg.data) if source.card is None or source.files[0].exists())
     documents = (document for source in there for document in source.documents())
