@@ -1,26 +1,33 @@
-"""Memorisation: how much of a model's samples occurs verbatim in its training text.
+"""Memorisation: how much of a model's samples occurs verbatim in its training text, which may exceed memory.
 
 Ordinary text repeats itself too, so validation text, which the model has not seen, is measured in the same way.
+Every window of SHORTEST characters of the passages is searched for by its hash of 64 bits. A character is copied if a
+window around it occurs in the text.
 """
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from gptlite.config.sampling import SampleSection
 from gptlite.data.dataset.prepared import Prepared
 from gptlite.data.dataset.tokens import TokenArray, Tokens, detokenize
-from gptlite.data.preparing.verbatim import VerbatimSearch
 from gptlite.inference.language_model import LanguageModel
 from gptlite.tokenizers.base import Tokenizer
 
-N_SAMPLES = 16
-SAMPLE_TOKENS = 200
-TEMPERATURE = 1.0  # the distribution that the model has learned
-SEED = 0
+# Keys of the section sample. At temperature 1 the samples are of the distribution that the model has learned.
+SAMPLING: dict[str, Any] = {"n": 16, "max_new_tokens": 200, "temperature": 1.0, "seed": 0}
+SHORTEST = 20  # characters: shorter matches are not searched for
 
 _SEPARATOR = b"\xff"  # between documents: not a character, so that no match crosses it
+_TABLE_SHIFT = np.uint64(64 - 20)
+_MULTIPLIERS = [np.uint64(0x9E3779B97F4A7C15 + 2 * i) for i in range(SHORTEST)]
 
 
 @dataclass(frozen=True)
@@ -39,8 +46,7 @@ class Copied:
 
 def measure_memorisation(model: LanguageModel, prepared: Prepared) -> tuple[Copied, Copied]:
     """Search the training split for samples of the model, and for as much validation text."""
-    params = SampleSection(max_new_tokens=SAMPLE_TOKENS, temperature=TEMPERATURE, seed=SEED, n=N_SAMPLES)
-    samples = [sample.whole().text for sample in model.samples("", params)]
+    samples = [sample.whole().text for sample in model.samples("", SampleSection(**SAMPLING))]
     excerpts = list(take_excerpts(prepared.split("val"), prepared.tokenizer(), [len(sample) for sample in samples]))
     spans = _search_training_text([*samples, *excerpts], prepared)
     return _count(samples, spans[: len(samples)]), _count(excerpts, spans[len(samples) :])
@@ -75,3 +81,45 @@ def take_excerpts(text: Tokens, tokenizer: Tokenizer, sizes: Sequence[int]) -> I
 def _count(passages: Sequence[str], spans: Sequence[list[tuple[int, int]]]) -> Copied:
     texts = [passage[start:stop] for passage, of in zip(passages, spans, strict=True) for start, stop in of]
     return Copied(sum(map(len, passages)), sum(map(len, texts)), max(texts, key=len, default=""))
+
+
+class VerbatimSearch:
+    """Finds the copied parts of passages in a text that is fed piece by piece, with _SEPARATOR between documents."""
+
+    def __init__(self, passages: Sequence[str]) -> None:
+        self._windows = [_hash_windows(_code_points(passage)) for passage in passages]
+        self._known = np.unique(np.concatenate([np.zeros(0, np.uint64), *self._windows]))
+        self._is_found = np.zeros(len(self._known), bool)
+        self._table = np.zeros(1 << 20, bool)  # by the upper bits of a hash, which leaves few windows of the text
+        self._table[self._known >> _TABLE_SHIFT] = True
+        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+        self._tail = _code_points("")
+
+    def feed(self, text: bytes) -> None:
+        """Search the next piece of the text."""
+        points = np.concatenate([self._tail, _code_points(self._decoder.decode(text))])
+        self._tail = points[max(0, len(points) - SHORTEST + 1) :]
+        hashes = _hash_windows(points)
+        self._is_found |= np.isin(self._known, hashes[self._table[hashes >> _TABLE_SHIFT]])
+
+    def spans(self) -> list[list[tuple[int, int]]]:
+        """Return for each passage its copied parts (start, stop), in characters. Windows that meet are one part."""
+        found = []
+        for windows in self._windows:
+            starts = np.flatnonzero(self._is_found[np.searchsorted(self._known, windows)])
+            copied = np.unique(starts[:, None] + np.arange(SHORTEST))
+            runs = np.split(copied, np.flatnonzero(np.diff(copied) > 1) + 1)
+            found.append([(int(run[0]), int(run[-1]) + 1) for run in runs if len(run)])
+        return found
+
+
+def _code_points(text: str) -> npt.NDArray[np.uint32]:
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
+
+
+def _hash_windows(points: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint64]:
+    """Return a hash of each window: (n - SHORTEST + 1,)."""
+    hashes = np.zeros(max(0, len(points) - SHORTEST + 1), np.uint64)
+    for place, multiplier in enumerate(_MULTIPLIERS):
+        hashes = (hashes ^ points[place : place + len(hashes)]) * multiplier
+    return hashes

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gptlite.data.preparing.verbatim import SHORTEST, VerbatimSearch
+from gptlite.inference.memorization import SHORTEST, VerbatimSearch
 
 # Few words, so that windows are found; characters of one, two, three and four bytes that begin or end alike.
 texts = st.lists(st.sampled_from(["aé è日 😁😀", "the cat sat ", "日日日", "a"]), max_size=12).map("".join)
