@@ -5,6 +5,7 @@ Shapes: B samples, V = vocab_size.
 
 from __future__ import annotations
 
+import codecs
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from gptlite.config.sampling import SampleSection
 from gptlite.inference.engine import DecodingBatch, rows_at_once
 from gptlite.inference.sampling import Logits, TokenFlags, choose
 from gptlite.model.gpt import GPT
-from gptlite.tokenizers.base import StreamDecoder, Tokenizer
+from gptlite.tokenizers.base import Tokenizer
 
 # Why a text ended: at max_new_tokens, end-of-text, one of stop_tokens, or one of the stop texts.
 FinishReason: TypeAlias = Literal["length", "end of text", "stop token", "stop text"]
@@ -90,22 +91,24 @@ def seen_tokens(texts: Sequence[Sequence[int]], vocab_size: int) -> TokenFlags:
 class TextStream:
     """The text of one sample, token by token: only whole characters, and nothing from the first stop text on.
 
-    Text that may be the beginning of a stop text is held back until it is known not to be.
+    Text that may be the beginning of a stop text is held back until it is known not to be. Without stop texts, all
+    that is returned joins to what `Tokenizer.decode` gives.
     """
 
     def __init__(self, tokenizer: Tokenizer, stop: Sequence[str] = ()) -> None:
-        self._decoder, self._stop = StreamDecoder(tokenizer), stop
+        self._pieces, self._stop = tokenizer.token_bytes(), stop
+        self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
         self._held = ""
         self._ended = False
         self.stopped = False  # by a stop text
 
     def feed(self, token: int) -> str:
         """Add a token and return the text that is now certain; "" after a stop text."""
-        return "" if self._ended else self._release(self._decoder.feed(token), last=False)
+        return "" if self._ended else self._release(self._utf8.decode(self._pieces[token]), last=False)
 
     def finish(self) -> str:
         """End the stream and return the text that was held back."""
-        return "" if self._ended else self._release(self._decoder.flush(), last=True)
+        return "" if self._ended else self._release(self._utf8.decode(b"", final=True), last=True)
 
     def _release(self, text: str, *, last: bool) -> str:
         held = self._held + text

@@ -6,7 +6,6 @@ for. A tokenizer built from them is saved like every other, and then needs neith
 
 from __future__ import annotations
 
-import codecs
 import hashlib
 import importlib.metadata
 import os
@@ -149,22 +148,6 @@ def load(folder: Path) -> Tokenizer:
     if kind in ("bpe", *_FILES):
         return BpeTokenizer.read(fields, path)
     raise not_a_tokenizer(path, f"there is none of kind {str(kind)[:40]}")
-
-
-class StreamDecoder:
-    """Decodes ids that arrive one at a time, in whole characters. Joined, they equal `Tokenizer.decode`."""
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._pieces = tokenizer.token_bytes()
-        self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
-
-    def feed(self, token: int) -> str:
-        """Return the characters that this id completes; "" if there are none."""
-        return self._utf8.decode(self._pieces[token])
-
-    def flush(self) -> str:
-        """Return the rest at the end: U+FFFD if a character is incomplete, else ""."""
-        return self._utf8.decode(b"", final=True)
 
 
 def readable(piece: bytes) -> str:
