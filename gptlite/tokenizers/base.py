@@ -19,11 +19,10 @@ from gptlite.errors import Problem, StorageError, located
 from gptlite.formatting import Say, say_nothing
 from gptlite.storage import files
 from gptlite.storage.sealed import read_sealed
-from gptlite.tokenizers.bpe import PATTERNS, BpeTokenizer, train_bpe
+from gptlite.tokenizers.bpe import PATTERNS, BpeTokenizer, read_foreign, train_bpe
 from gptlite.tokenizers.char import CharTokenizer
 from gptlite.tokenizers.folder import END_OF_TEXT, META_FILE, not_a_tokenizer
 from gptlite.tokenizers.folder import Tokenizer as Tokenizer
-from gptlite.tokenizers.huggingface import read_bpe
 
 if TYPE_CHECKING:
     from gptlite.config.schema import TokenizerSection
@@ -127,9 +126,7 @@ def load_foreign(folder: Path) -> tuple[BpeTokenizer, Mapping[bytes, int]]:
     """
     path = folder / FOREIGN_FILE
     with files.storage_errors(path, "read"), located(str(path)):
-        found = read_bpe(path.read_bytes(), PATTERNS)
-    size = len(found.ranks) + 1
-    return BpeTokenizer("bpe", found.pattern, found.ranks, size, size), found.ids
+        return read_foreign(path.read_bytes())
 
 
 def load(folder: Path) -> Tokenizer:
