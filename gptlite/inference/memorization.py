@@ -8,7 +8,7 @@ window around it occurs in the text.
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from gptlite.data.dataset.prepared import Prepared
 from gptlite.data.dataset.tokens import TokenArray, Tokens, detokenize
 from gptlite.inference.language_model import LanguageModel
 from gptlite.tokenizers.base import Tokenizer
+from gptlite.tokenizers.char import code_points
 
 # Keys of the section sample. At temperature 1 the samples are of the distribution that the model has learned.
 SAMPLING: dict[str, Any] = {"n": 16, "max_new_tokens": 200, "temperature": 1.0, "seed": 0}
@@ -58,10 +59,7 @@ def find_copied(passages: Sequence[str], prepared: Prepared) -> Copied:
 
 
 def _search_training_text(passages: Sequence[str], prepared: Prepared) -> list[list[tuple[int, int]]]:
-    search = VerbatimSearch(passages)
-    for piece in detokenize(prepared.split("train"), prepared.tokenizer(), separator=_SEPARATOR):
-        search.feed(piece)
-    return search.spans()
+    return find_verbatim(passages, detokenize(prepared.split("train"), prepared.tokenizer(), separator=_SEPARATOR))
 
 
 def take_excerpts(text: Tokens, tokenizer: Tokenizer, sizes: Sequence[int]) -> Iterator[str]:
@@ -83,41 +81,32 @@ def _count(passages: Sequence[str], spans: Sequence[list[tuple[int, int]]]) -> C
     return Copied(sum(map(len, passages)), sum(map(len, texts)), max(texts, key=len, default=""))
 
 
-class VerbatimSearch:
-    """Finds the copied parts of passages in a text that is fed piece by piece, with _SEPARATOR between documents."""
+def find_verbatim(passages: Sequence[str], text: Iterable[bytes]) -> list[list[tuple[int, int]]]:
+    """Return for each passage its copied parts (start, stop), in characters. Windows that meet are one part.
 
-    def __init__(self, passages: Sequence[str]) -> None:
-        self._windows = [_hash_windows(_code_points(passage)) for passage in passages]
-        self._known = np.unique(np.concatenate([np.zeros(0, np.uint64), *self._windows]))
-        self._is_found = np.zeros(len(self._known), bool)
-        self._table = np.zeros(1 << 20, bool)  # by the upper bits of a hash, which leaves few windows of the text
-        self._table[self._known >> _TABLE_SHIFT] = True
-        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
-        self._tail = _code_points("")
-
-    def feed(self, text: bytes) -> None:
-        """Search the next piece of the text."""
-        points = np.concatenate([self._tail, _code_points(self._decoder.decode(text))])
-        self._tail = points[max(0, len(points) - SHORTEST + 1) :]
+    text: in pieces, with _SEPARATOR between documents.
+    """
+    windows = [_hash_windows(code_points(passage)) for passage in passages]
+    known = np.unique(np.concatenate([np.zeros(0, np.uint64), *windows]))
+    is_found = np.zeros(len(known), bool)
+    table = np.zeros(1 << 20, bool)  # by the upper bits of a hash, which leaves few windows of the text
+    table[known >> _TABLE_SHIFT] = True
+    decoder, tail = codecs.getincrementaldecoder("utf-8")("surrogateescape"), code_points("")
+    for piece in text:
+        points = np.concatenate([tail, code_points(decoder.decode(piece))])
+        tail = points[max(0, len(points) - SHORTEST + 1) :]
         hashes = _hash_windows(points)
-        self._is_found |= np.isin(self._known, hashes[self._table[hashes >> _TABLE_SHIFT]])
-
-    def spans(self) -> list[list[tuple[int, int]]]:
-        """Return for each passage its copied parts (start, stop), in characters. Windows that meet are one part."""
-        found = []
-        for windows in self._windows:
-            starts = np.flatnonzero(self._is_found[np.searchsorted(self._known, windows)])
-            copied = np.unique(starts[:, None] + np.arange(SHORTEST))
-            runs = np.split(copied, np.flatnonzero(np.diff(copied) > 1) + 1)
-            found.append([(int(run[0]), int(run[-1]) + 1) for run in runs if len(run)])
-        return found
+        is_found |= np.isin(known, hashes[table[hashes >> _TABLE_SHIFT]])
+    found = []
+    for of_passage in windows:
+        starts = np.flatnonzero(is_found[np.searchsorted(known, of_passage)])
+        copied = np.unique(starts[:, None] + np.arange(SHORTEST))
+        runs = np.split(copied, np.flatnonzero(np.diff(copied) > 1) + 1)
+        found.append([(int(run[0]), int(run[-1]) + 1) for run in runs if len(run)])
+    return found
 
 
-def _code_points(text: str) -> npt.NDArray[np.uint32]:
-    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
-
-
-def _hash_windows(points: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint64]:
+def _hash_windows(points: npt.NDArray[np.unsignedinteger[Any]]) -> npt.NDArray[np.uint64]:
     """Return a hash of each window: (n - SHORTEST + 1,)."""
     hashes = np.zeros(max(0, len(points) - SHORTEST + 1), np.uint64)
     for place, multiplier in enumerate(_MULTIPLIERS):
