@@ -63,7 +63,11 @@ def decode(
     """
     batch = DecodingBatch(model, prompts, params.max_new_tokens - 1)
     samples = list(range(len(prompts)))
-    seen = seen_tokens(prompts, suppressed.size) if params.repetition_penalty is not None else None
+    seen = None
+    if params.repetition_penalty is not None:
+        seen = np.zeros((len(prompts), suppressed.size), np.bool_)  # the tokens of each text: (B, V)
+        for row, ids in zip(seen, prompts, strict=True):
+            row[list(ids)] = True
     for n_left in range(params.max_new_tokens - 1, -1, -1):
         logits = batch.logits.numpy()
         tokens = choose(np.where(suppressed, -math.inf, logits), params, [rngs[sample] for sample in samples], seen)
@@ -78,14 +82,6 @@ def decode(
         batch.read(tokens)
         if seen is not None:
             seen[range(len(tokens)), tokens] = True
-
-
-def seen_tokens(texts: Sequence[Sequence[int]], vocab_size: int) -> TokenFlags:
-    """Return True for the tokens of each text: (B, V)."""
-    seen = np.zeros((len(texts), vocab_size), np.bool_)
-    for row, ids in zip(seen, texts, strict=True):
-        row[list(ids)] = True
-    return seen
 
 
 class TextStream:
