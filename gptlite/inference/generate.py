@@ -63,11 +63,9 @@ def decode(
     """
     batch = DecodingBatch(model, prompts, params.max_new_tokens - 1)
     samples = list(range(len(prompts)))
-    seen = None
-    if params.repetition_penalty is not None:
-        seen = np.zeros((len(prompts), suppressed.size), np.bool_)  # the tokens of each text: (B, V)
-        for row, ids in zip(seen, prompts, strict=True):
-            row[list(ids)] = True
+    seen = np.zeros((len(prompts), suppressed.size), np.bool_)  # the tokens of each text: (B, V)
+    for row_of_text, ids in zip(seen, prompts, strict=True):
+        row_of_text[list(ids)] = True
     for n_left in range(params.max_new_tokens - 1, -1, -1):
         logits = batch.logits.numpy()
         tokens = choose(np.where(suppressed, -math.inf, logits), params, [rngs[sample] for sample in samples], seen)
@@ -78,10 +76,9 @@ def decode(
         if len(rows) < len(samples):
             batch.select(rows)
             samples, tokens = [samples[row] for row in rows], [tokens[row] for row in rows]
-            seen = seen[rows] if seen is not None else None
+            seen = seen[rows]
         batch.read(tokens)
-        if seen is not None:
-            seen[range(len(tokens)), tokens] = True
+        seen[range(len(tokens)), tokens] = True
 
 
 class TextStream:
