@@ -90,14 +90,14 @@ def show_check(cfg: RunConfig) -> None:
     """Print the state of each file of a prepared data set. DataError if one is damaged or there is no such data set."""
     from gptlite.data.preparing.fingerprint import check_prepared
 
-    folder, states = check_prepared(cfg.data, cfg.tokenizer)
+    folder, checks = check_prepared(cfg.data, cfg.tokenizer)
     emit(f"{folder}\n")
     damaged = []
-    for name, error in states:
+    for path, problem in checks:
+        name = str(path.relative_to(folder))
         # What to do comes at the end, once for all files.
-        state = "ok" if error is None else on_one_line(error.problems[0].sentence.partition(". ")[0])
-        emit(f"{name:<36}  {state}\n")
-        damaged += [name] if error is not None else []
+        emit(f"{name:<36}  {'ok' if problem is None else on_one_line(problem.partition('. ')[0])}\n")
+        damaged += [name] if problem is not None else []
     if damaged:
         files = counted(len(damaged), "damaged file")
         advice = "Restore what is damaged, or remove the folder and prepare the text again."

@@ -273,8 +273,4 @@ class RunConfig(BaseModel):
         return RunConfig.model_validate(data)
 
 
-SECTIONS: dict[str, type[Section]] = {
-    name: field.annotation
-    for name, field in RunConfig.model_fields.items()
-    if isinstance(field.annotation, type) and issubclass(field.annotation, Section)
-}
+SECTIONS: dict[str, type[Section]] = {name: type(section) for name, section in RunConfig()}

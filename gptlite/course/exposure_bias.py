@@ -23,7 +23,7 @@ from gptlite.errors import ConfigError, DataError
 from gptlite.inference.engine import rows_at_once
 from gptlite.inference.generate import decode
 from gptlite.inference.language_model import SCORE_BATCH_SIZE, LanguageModel
-from gptlite.inference.score import read_batches, token_nats
+from gptlite.inference.score import compute_nats
 from gptlite.seeds import mix
 
 MOST_WINDOWS = 256
@@ -88,12 +88,10 @@ def write(model: LanguageModel, firsts: list[int], n_tokens: int) -> Integers:
     return np.concatenate(written)
 
 
-@torch.no_grad()
 def logprobs_after(model: LanguageModel, texts: Integers, k: int, batch_size: int) -> Floats:
     """Return log p of the tokens after the first k of each text: (N, T + 1) -> (N, T + 1 - k)."""
     batches = ((part[:, :-1], part[:, 1:]) for part in torch.split(torch.from_numpy(texts), batch_size))
-    scored = read_batches(model.gpt, batches, model.compute)
-    return np.concatenate([-token_nats(*pair)[:, k - 1 :].cpu().double().numpy() for pair in scored])
+    return np.concatenate([-compute_nats(model.gpt, batch, model.compute)[:, k - 1 :].numpy() for batch in batches])
 
 
 def summarize(scores: PrefixScores) -> list[dict[str, Any]]:

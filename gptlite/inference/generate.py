@@ -5,6 +5,7 @@ Shapes: B samples, V = vocab_size.
 
 from __future__ import annotations
 
+import codecs
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from gptlite.config.sampling import SampleSection
 from gptlite.inference.engine import DecodingBatch, rows_at_once
 from gptlite.inference.sampling import Logits, TokenFlags, choose
 from gptlite.model.gpt import GPT
-from gptlite.tokenizers.base import StreamDecoder, Tokenizer
+from gptlite.tokenizers.base import Tokenizer
 
 # Why a text ended: at max_new_tokens, end-of-text, one of stop_tokens, or one of the stop texts.
 FinishReason: TypeAlias = Literal["length", "end of text", "stop token", "stop text"]
@@ -62,7 +63,9 @@ def decode(
     """
     batch = DecodingBatch(model, prompts, params.max_new_tokens - 1)
     samples = list(range(len(prompts)))
-    seen = seen_tokens(prompts, suppressed.size) if params.repetition_penalty is not None else None
+    seen = np.zeros((len(prompts), suppressed.size), np.bool_)  # the tokens of each text: (B, V)
+    for row_of_text, ids in zip(seen, prompts, strict=True):
+        row_of_text[list(ids)] = True
     for n_left in range(params.max_new_tokens - 1, -1, -1):
         logits = batch.logits.numpy()
         tokens = choose(np.where(suppressed, -math.inf, logits), params, [rngs[sample] for sample in samples], seen)
@@ -73,39 +76,32 @@ def decode(
         if len(rows) < len(samples):
             batch.select(rows)
             samples, tokens = [samples[row] for row in rows], [tokens[row] for row in rows]
-            seen = seen[rows] if seen is not None else None
+            seen = seen[rows]
         batch.read(tokens)
-        if seen is not None:
-            seen[range(len(tokens)), tokens] = True
-
-
-def seen_tokens(texts: Sequence[Sequence[int]], vocab_size: int) -> TokenFlags:
-    """Return True for the tokens of each text: (B, V)."""
-    seen = np.zeros((len(texts), vocab_size), np.bool_)
-    for row, ids in zip(seen, texts, strict=True):
-        row[list(ids)] = True
-    return seen
+        seen[range(len(tokens)), tokens] = True
 
 
 class TextStream:
     """The text of one sample, token by token: only whole characters, and nothing from the first stop text on.
 
-    Text that may be the beginning of a stop text is held back until it is known not to be.
+    Text that may be the beginning of a stop text is held back until it is known not to be. Without stop texts, all
+    that is returned joins to what `Tokenizer.decode` gives.
     """
 
     def __init__(self, tokenizer: Tokenizer, stop: Sequence[str] = ()) -> None:
-        self._decoder, self._stop = StreamDecoder(tokenizer), stop
+        self._pieces, self._stop = tokenizer.token_bytes(), stop
+        self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
         self._held = ""
         self._ended = False
         self.stopped = False  # by a stop text
 
     def feed(self, token: int) -> str:
         """Add a token and return the text that is now certain; "" after a stop text."""
-        return "" if self._ended else self._release(self._decoder.feed(token), last=False)
+        return "" if self._ended else self._release(self._utf8.decode(self._pieces[token]), last=False)
 
     def finish(self) -> str:
         """End the stream and return the text that was held back."""
-        return "" if self._ended else self._release(self._decoder.flush(), last=True)
+        return "" if self._ended else self._release(self._utf8.decode(b"", final=True), last=True)
 
     def _release(self, text: str, *, last: bool) -> str:
         held = self._held + text

@@ -12,10 +12,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gptlite.data.dataset.batches import read_batch
+from gptlite.data.dataset.batches import eval_batches
 from gptlite.data.dataset.tokens import Tokens
 from gptlite.inference.language_model import SCORE_BATCH_SIZE, LanguageModel
-from gptlite.inference.score import read_batches
+from gptlite.inference.score import compute_logits
 from gptlite.model.attention import AttentionOptions, CausalSelfAttention, reference_attention
 from gptlite.model.gpt import GPT, IGNORE_INDEX
 
@@ -90,12 +90,11 @@ class TokenScores:
 @torch.no_grad()
 def score_each_token(model: LanguageModel, tokens: Tokens, *, batch_size: int = SCORE_BATCH_SIZE) -> TokenScores:
     """Score tokens as `LanguageModel.score_tokens` does, but each separately, in the order of the text."""
-    windows, scored = model.windows(tokens), {}
-    rows = list(windows.batches(batch_size))
-    batches = (read_batch(windows, some) for some in rows)
-    for some, (logits, y) in zip(rows, read_batches(model.gpt, batches, model.compute), strict=True):
+    scored = {}
+    for windows, batch in eval_batches(model.windows(tokens), batch_size):
+        logits, y = compute_logits(model.gpt, batch, model.compute)
         # Row by row: with a large vocabulary, ranking takes several times the memory of the logits.
-        for start, *window in zip(some[:, 0].tolist(), logits, y, strict=True):
+        for start, *window in zip(windows[:, 0].tolist(), logits, y, strict=True):
             scored[start] = _score_window(*window)
     parts = [scored[start] for start in sorted(scored)]
     return TokenScores(*(np.concatenate(field) for field in zip(*parts, strict=True)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice, tee
 from typing import Any, Literal
 
 import numpy as np
@@ -17,7 +16,7 @@ from gptlite.compute.device import Compute
 from gptlite.config.loading import Override, load_config
 from gptlite.config.sampling import SampleSection
 from gptlite.config.schema import ModelSection
-from gptlite.data.dataset.batches import EvalWindows, eval_batches, read_batch
+from gptlite.data.dataset.batches import EvalWindows, eval_batches
 from gptlite.data.dataset.tokens import TokenArray, Tokens
 from gptlite.data.sources.charset import in_normal_form
 from gptlite.errors import ConfigError
@@ -26,14 +25,7 @@ from gptlite.inference.beam import Hypothesis, SearchStep, beam_search
 from gptlite.inference.engine import DecodingBatch, rows_at_once
 from gptlite.inference.generate import FinishReason, Sample, Step, TextStream, end_reasons, generate_batch
 from gptlite.inference.sampling import TokenFlags, suppressed_ids
-from gptlite.inference.score import (
-    PositionLoss,
-    Score,
-    bytes_and_chars_per_token,
-    loss_by_position,
-    score,
-    score_windows,
-)
+from gptlite.inference.score import PositionLoss, Score, bytes_and_chars_per_token, loss_by_position, score_windows
 from gptlite.model.gpt import GPT
 from gptlite.seeds import mix
 from gptlite.tokenizers.base import Tokenizer
@@ -245,28 +237,24 @@ class LanguageModel:
         stride: how many tokens apart windows start; None: block_size. With a smaller stride each token has at least
         block_size - stride tokens of context in its document, and scoring takes block_size / stride times as long.
         """
-        windows = self.windows(tokens, stride)
-        batches = eval_batches(windows, batch_size, every=every)
-        return score(self.gpt, batches, self._bytes_and_chars, self.compute)
+        return Score.of(self.score_blocks(tokens, batch_size=batch_size, stride=stride, every=every).sum(0))
 
     def score_blocks(
-        self, tokens: Tokens, *, batch_size: int, first: int = 0, every: int = 1
+        self, tokens: Tokens, *, batch_size: int, stride: int | None = None, first: int = 0, every: int = 1
     ) -> npt.NDArray[np.float64]:
         """Score each of BLOCKS equal parts of a text: nats, tokens, bytes, characters, (BLOCKS, 4).
 
-        A window belongs to the part that it begins in.
+        A window belongs to the part that it begins in. first, every: as `eval_batches` has them.
         """
-        windows, blocks = self.windows(tokens), np.zeros((BLOCKS, 4))
-        order, again = tee(islice(windows.batches(batch_size), first, None, every))
-        batches = (read_batch(windows, rows) for rows in again)
-        scored = score_windows(self.gpt, batches, self._bytes_and_chars, self.compute)
-        for rows, scores in zip(order, scored, strict=True):
+        blocks = np.zeros((BLOCKS, 4))
+        for rows, batch in eval_batches(self.windows(tokens, stride), batch_size, first=first, every=every):
+            scores = score_windows(self.gpt, batch, self._bytes_and_chars, self.compute)
             np.add.at(blocks, rows[:, 0] * BLOCKS // tokens.n_tokens, scores)
         return blocks
 
     def loss_by_position(self, texts: Iterable[Tokens], *, batch_size: int = SCORE_BATCH_SIZE) -> list[PositionLoss]:
         """Return the loss by tokens of context, over all texts."""
-        batches = chain.from_iterable(eval_batches(self.windows(tokens), batch_size) for tokens in texts)
+        batches = (batch for tokens in texts for _, batch in eval_batches(self.windows(tokens), batch_size))
         return loss_by_position(self.gpt, batches, self.compute)
 
     @functools.cached_property

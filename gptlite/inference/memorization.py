@@ -1,26 +1,34 @@
-"""Memorisation: how much of a model's samples occurs verbatim in its training text.
+"""Memorisation: how much of a model's samples occurs verbatim in its training text, which may exceed memory.
 
 Ordinary text repeats itself too, so validation text, which the model has not seen, is measured in the same way.
+Every window of SHORTEST characters of the passages is searched for by its hash of 64 bits. A character is copied if a
+window around it occurs in the text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import codecs
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from gptlite.config.sampling import SampleSection
 from gptlite.data.dataset.prepared import Prepared
 from gptlite.data.dataset.tokens import TokenArray, Tokens, detokenize
-from gptlite.data.preparing.verbatim import VerbatimSearch
 from gptlite.inference.language_model import LanguageModel
 from gptlite.tokenizers.base import Tokenizer
+from gptlite.tokenizers.char import code_points
 
-N_SAMPLES = 16
-SAMPLE_TOKENS = 200
-TEMPERATURE = 1.0  # the distribution that the model has learned
-SEED = 0
+# Keys of the section sample. At temperature 1 the samples are of the distribution that the model has learned.
+SAMPLING: dict[str, Any] = {"n": 16, "max_new_tokens": 200, "temperature": 1.0, "seed": 0}
+SHORTEST = 20  # characters: shorter matches are not searched for
 
 _SEPARATOR = b"\xff"  # between documents: not a character, so that no match crosses it
+_TABLE_SHIFT = np.uint64(64 - 20)
+_MULTIPLIERS = [np.uint64(0x9E3779B97F4A7C15 + 2 * i) for i in range(SHORTEST)]
 
 
 @dataclass(frozen=True)
@@ -39,8 +47,7 @@ class Copied:
 
 def measure_memorisation(model: LanguageModel, prepared: Prepared) -> tuple[Copied, Copied]:
     """Search the training split for samples of the model, and for as much validation text."""
-    params = SampleSection(max_new_tokens=SAMPLE_TOKENS, temperature=TEMPERATURE, seed=SEED, n=N_SAMPLES)
-    samples = [sample.whole().text for sample in model.samples("", params)]
+    samples = [sample.whole().text for sample in model.samples("", SampleSection(**SAMPLING))]
     excerpts = list(take_excerpts(prepared.split("val"), prepared.tokenizer(), [len(sample) for sample in samples]))
     spans = _search_training_text([*samples, *excerpts], prepared)
     return _count(samples, spans[: len(samples)]), _count(excerpts, spans[len(samples) :])
@@ -52,10 +59,7 @@ def find_copied(passages: Sequence[str], prepared: Prepared) -> Copied:
 
 
 def _search_training_text(passages: Sequence[str], prepared: Prepared) -> list[list[tuple[int, int]]]:
-    search = VerbatimSearch(passages)
-    for piece in detokenize(prepared.split("train"), prepared.tokenizer(), separator=_SEPARATOR):
-        search.feed(piece)
-    return search.spans()
+    return find_verbatim(passages, detokenize(prepared.split("train"), prepared.tokenizer(), separator=_SEPARATOR))
 
 
 def take_excerpts(text: Tokens, tokenizer: Tokenizer, sizes: Sequence[int]) -> Iterator[str]:
@@ -75,3 +79,36 @@ def take_excerpts(text: Tokens, tokenizer: Tokenizer, sizes: Sequence[int]) -> I
 def _count(passages: Sequence[str], spans: Sequence[list[tuple[int, int]]]) -> Copied:
     texts = [passage[start:stop] for passage, of in zip(passages, spans, strict=True) for start, stop in of]
     return Copied(sum(map(len, passages)), sum(map(len, texts)), max(texts, key=len, default=""))
+
+
+def find_verbatim(passages: Sequence[str], text: Iterable[bytes]) -> list[list[tuple[int, int]]]:
+    """Return for each passage its copied parts (start, stop), in characters. Windows that meet are one part.
+
+    text: in pieces, with _SEPARATOR between documents.
+    """
+    windows = [_hash_windows(code_points(passage)) for passage in passages]
+    known = np.unique(np.concatenate([np.zeros(0, np.uint64), *windows]))
+    is_found = np.zeros(len(known), bool)
+    table = np.zeros(1 << 20, bool)  # by the upper bits of a hash, which leaves few windows of the text
+    table[known >> _TABLE_SHIFT] = True
+    decoder, tail = codecs.getincrementaldecoder("utf-8")("surrogateescape"), code_points("")
+    for piece in text:
+        points = np.concatenate([tail, code_points(decoder.decode(piece))])
+        tail = points[max(0, len(points) - SHORTEST + 1) :]
+        hashes = _hash_windows(points)
+        is_found |= np.isin(known, hashes[table[hashes >> _TABLE_SHIFT]])
+    found = []
+    for of_passage in windows:
+        starts = np.flatnonzero(is_found[np.searchsorted(known, of_passage)])
+        copied = np.unique(starts[:, None] + np.arange(SHORTEST))
+        runs = np.split(copied, np.flatnonzero(np.diff(copied) > 1) + 1)
+        found.append([(int(run[0]), int(run[-1]) + 1) for run in runs if len(run)])
+    return found
+
+
+def _hash_windows(points: npt.NDArray[np.unsignedinteger[Any]]) -> npt.NDArray[np.uint64]:
+    """Return a hash of each window: (n - SHORTEST + 1,)."""
+    hashes = np.zeros(max(0, len(points) - SHORTEST + 1), np.uint64)
+    for place, multiplier in enumerate(_MULTIPLIERS):
+        hashes = (hashes ^ points[place : place + len(hashes)]) * multiplier
+    return hashes

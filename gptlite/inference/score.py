@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -68,33 +68,30 @@ def bytes_and_chars_per_token(tokenizer: Tokenizer) -> Tensor:
     return torch.tensor(list(zip(map(len, tokenizer.token_bytes()), starts, strict=True)))
 
 
-def read_batches(model: GPT, batches: Iterable[Batch], compute: Compute) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the logits and the targets of each batch of (x, y), both on the device: (B, T, V), (B, T)."""
-    for x, y in batches:
-        with compute.autocast():
-            logits = model(x.to(compute.device))
-        yield logits, y.to(compute.device)
+def compute_logits(model: GPT, batch: Batch, compute: Compute) -> tuple[Tensor, Tensor]:
+    """Return the logits and the targets of a batch (x, y), both on the device: (B, T, V), (B, T)."""
+    x, y = batch
+    with compute.autocast():
+        logits = model(x.to(compute.device))
+    return logits, y.to(compute.device)
 
 
 @torch.no_grad()
-def score_windows(
-    model: GPT, batches: Iterable[Batch], bytes_and_chars: Tensor, compute: Compute
-) -> Iterator[npt.NDArray[np.float64]]:
-    """Yield nats, tokens, bytes and characters of each window: (B, 4) for a batch of (x, y), each (B, T) int64.
+def compute_nats(model: GPT, batch: Batch, compute: Compute) -> Tensor:
+    """Return -log p of each target of a batch (x, y), 0 for IGNORE_INDEX: (B, T) in fp64 on the CPU."""
+    return token_nats(*compute_logits(model, batch, compute)).cpu().double()
+
+
+def score_windows(model: GPT, batch: Batch, bytes_and_chars: Tensor, compute: Compute) -> npt.NDArray[np.float64]:
+    """Return nats, tokens, bytes and characters of each window of a batch (x, y), each (B, T) int64: (B, 4).
 
     Targets of IGNORE_INDEX are not scored. bytes_and_chars: of each id, from `bytes_and_chars_per_token`.
     """
-    counts = torch.cat([torch.ones_like(bytes_and_chars[:, :1]), bytes_and_chars], 1)  # tokens, bytes, characters
-    counts = torch.cat([counts, torch.zeros_like(counts[:1])])  # of what is not scored
-    for logits, y in read_batches(model, batches, compute):
-        nats = token_nats(logits, y).double().sum(1, keepdim=True).cpu()
-        rows = torch.where(y == IGNORE_INDEX, len(counts) - 1, y).cpu()
-        yield torch.cat([nats, counts[rows].sum(1)], 1).numpy()
-
-
-def score(model: GPT, batches: Iterable[Batch], bytes_and_chars: Tensor, compute: Compute) -> Score:
-    """Score batches as `score_windows` does, all together."""
-    return Score.of(sum(rows.sum(0) for rows in score_windows(model, batches, bytes_and_chars, compute)))
+    targets = batch[1]
+    is_scored = (targets != IGNORE_INDEX)[..., None]  # (B, T, 1)
+    text = is_scored * bytes_and_chars[targets.clamp(min=0)]  # (B, T, 2)
+    nats = compute_nats(model, batch, compute)
+    return torch.cat([nats.sum(1, keepdim=True), is_scored.sum(1), text.sum(1)], 1).numpy()
 
 
 class PositionLoss(NamedTuple):
@@ -106,17 +103,16 @@ class PositionLoss(NamedTuple):
     error: float
 
 
-@torch.no_grad()
 def loss_by_position(model: GPT, batches: Iterable[Batch], compute: Compute) -> list[PositionLoss]:
     """Return the loss after 1, 2, 3, 4, 5 to 6, 7 to 8, 9 to 12, ... tokens of context, up to the longest of any token.
 
-    batches: as for `score`, of windows that do not overlap.
+    batches: of (x, y), each (B, T) int64, of windows that do not overlap.
     """
     sums = np.zeros((3, model.cfg.block_size))  # of tokens, their nats, and the squares of these
-    for logits, y in read_batches(model, batches, compute):
-        nats = token_nats(logits, y).cpu().double()
-        is_scored = (y != IGNORE_INDEX).cpu().double()
-        sums[:, : y.size(1)] += torch.stack([is_scored.sum(0), nats.sum(0), nats.square().sum(0)]).numpy()
+    for batch in batches:
+        nats = compute_nats(model, batch, compute)
+        is_scored = (batch[1] != IGNORE_INDEX).double()
+        sums[:, : nats.size(1)] += torch.stack([is_scored.sum(0), nats.sum(0), nats.square().sum(0)]).numpy()
     reached = int((sums[0] > 0).sum())  # every window starts at 1, so there are no gaps
     found, first = [], 1
     while first <= reached:

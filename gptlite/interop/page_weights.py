@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from gptlite.errors import ConfigError
 from gptlite.inference.language_model import LanguageModel
@@ -49,16 +48,11 @@ def round_weights(model: GPT, kind: str) -> tuple[GPT, list[dict[str, Any]]]:
             stored.append({**record, "type": "q8", "data": _base64(whole), "scales": _base64(scales)})
             back = whole.astype(np.float32) * scales
         tensors[name] = transposed(name, torch.from_numpy(back))
-    return _with(model, tensors), stored
-
-
-def _with(model: GPT, tensors: dict[str, Tensor]) -> GPT:
-    """Return a copy of the model with other weights, by GPT-2's names; of fixed positions the page has the table."""
-    rounded = copy.deepcopy(model)
-    from_gpt2(tensors, rounded)
-    if model.cfg.position == "sinusoidal":
-        rounded.get_buffer("position_table").copy_(tensors["transformer.wpe.weight"])
-    return rounded
+    rounded_model = copy.deepcopy(model)
+    from_gpt2(tensors, rounded_model)
+    if model.cfg.position == "sinusoidal":  # the page has the table of fixed positions, too
+        rounded_model.get_buffer("position_table").copy_(tensors["transformer.wpe.weight"])
+    return rounded_model, stored
 
 
 def page_data(model: LanguageModel, kind: str, prompt: str) -> tuple[dict[str, Any], GPT]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gptlite.config.schema import RunConfig
 from gptlite.data.dataset.manifest import Manifest, SplitRecord
 from gptlite.data.dataset.prepared import TOKENIZER_FOLDER, Prepared
-from gptlite.data.preparing.encode import free_bytes
 from gptlite.formatting import abbreviated, amount, counted, size
 from gptlite.model.sizes import Parameters, count_hidden, count_parameters
 from gptlite.planning.epochs import EVALUATIONS, TextUse
@@ -163,13 +163,15 @@ def plan_run(
     run; None: as many as the config says, if it does.
     """
     estimate = estimate_run(cfg, prepared, updates or cfg.train.updates, libraries=libraries)
+    runs = runs_folder(cfg.run.dir).absolute()
+    disk = next(path for path in (runs, *runs.parents) if path.exists())  # that holds them, or will
     warnings = (
         *warn_about_epochs(cfg, estimate),
         *(warn_about_vocabulary(prepared.manifest) if cfg.train.from_ is None else ()),  # else the ids are learned
         *warn_about_block_size(cfg.model.block_size, prepared.manifest.train),
         *warn_about_warmup(cfg.train.effective_warmup_steps, cfg.train.updates),
         *warn_about_memory(cfg, estimate.memory.peak, available_memory),
-        *warn_about_disk(cfg, estimate, free_bytes(runs_folder(cfg.run.dir))),
+        *warn_about_disk(cfg, estimate, shutil.disk_usage(disk).free),
     )
     return estimate, [f"warning: {line}" for line in warnings]
 

@@ -14,7 +14,7 @@ import contextlib
 import itertools
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -148,8 +148,8 @@ def read_pointer(folder: Path, name: str) -> int | None:
     return step if type(step) is int else None
 
 
-def prune(folder: Path, keep: int, protect: Collection[int] = (), *, newest: int, say: Say) -> None:
-    """Remove valid checkpoints up to step `newest`, the one just saved. Keep the last `keep`, the best and `protect`.
+def prune(folder: Path, keep: int, *, newest: int, say: Say) -> None:
+    """Remove valid checkpoints up to step `newest`, the one just saved. Keep the last `keep` and the best.
 
     Damaged folders, and later ones that a resume rejected, are neither counted nor removed. A failure is a line to
     `say`, since the save itself succeeded.
@@ -157,7 +157,7 @@ def prune(folder: Path, keep: int, protect: Collection[int] = (), *, newest: int
     try:
         valid = [checkpoint for checkpoint in valid_checkpoints(folder) if checkpoint.step <= newest]
         scored = [(checkpoint.score, checkpoint.step) for checkpoint in valid if checkpoint.score is not None]
-        kept = {*protect, *(checkpoint.step for checkpoint in valid[-keep:]), *(step for _, step in sorted(scored)[:1])}
+        kept = {*(checkpoint.step for checkpoint in valid[-keep:]), *(step for _, step in sorted(scored)[:1])}
         for checkpoint in valid:
             if checkpoint.step not in kept:
                 files.remove_tree(checkpoint.path)

@@ -77,12 +77,7 @@ def group_seeds(runs: Sequence[Summary]) -> list[RunGroup]:
 
 def find_seed_group(run: Summary, others: Sequence[Summary]) -> RunGroup:
     """Return `run` and after it finished runs of its setting, one of each other seed; an unfinished one is alone."""
-    seeds = {run.config.get(SEED): run}
-    if run.state == "finished":
-        for other in others:
-            if other.state == "finished" and is_same_setting(run, other):
-                seeds.setdefault(other.config.get(SEED), other)
-    return RunGroup(list(seeds.values()))
+    return group_seeds([run, *(other for other in others if other.run.path != run.run.path)])[0]
 
 
 def is_same_setting(a: Summary, b: Summary) -> bool:

@@ -35,9 +35,9 @@ TOKENIZER, TOKENIZER_FROM = "tokenizer", "tokenizer_from"  # in run.json: a fing
 DEFAULT_FOLDER = "runs"
 
 
-def runs_folder(configured: str = DEFAULT_FOLDER, environment: Mapping[str, str] = os.environ) -> Path:
+def runs_folder(configured: str = DEFAULT_FOLDER) -> Path:
     """Return the folder of runs: run.dir unless it is the default, else $GPTLITE_RUNS, else ./runs."""
-    chosen = environment.get("GPTLITE_RUNS") or configured if configured == DEFAULT_FOLDER else configured
+    chosen = os.environ.get("GPTLITE_RUNS") or configured if configured == DEFAULT_FOLDER else configured
     try:
         return Path(chosen).expanduser()
     except RuntimeError:

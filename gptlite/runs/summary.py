@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from gptlite.compute.choice import GIVEN
 from gptlite.config.yaml import DEFAULT_BPE_VOCAB_SIZE, DEFAULT_MAX_STEPS, Value, YamlError, saved_values
@@ -19,6 +19,7 @@ from gptlite.runs.run import CONFIG, Run
 from gptlite.storage import files
 
 State = Literal["running", "finished", "stopped", "diverged"]
+T = TypeVar("T")
 
 TAIL_BYTES = 1 << 14  # of metrics.jsonl
 TAIL_LINES = 10
@@ -95,10 +96,9 @@ def read_runs(folder: Path) -> tuple[list[Summary], list[str]]:
     problems: list[str] = []
     runs = []
     for path in paths:
-        with _noting(problems):
-            summary, damage = read_run(Run(path))
-            runs.append(summary)
-            problems += damage
+        if read := _noting(problems, partial(read_run, Run(path))):
+            runs.append(read[0])
+            problems += read[1]
     if not runs and Run(folder).started:
         parent = folder.absolute().parent
         raise RunError(f"this is a run, not a folder of runs. Did you mean {parent}?", str(folder))
@@ -119,14 +119,9 @@ def read_run(run: Run) -> tuple[Summary, list[str]]:
     except YamlError as error:
         raise RunError(f"skipped: {error.sentence}", f"{run.path / CONFIG}:{error.line}") from error
     problems: list[str] = []
-    info, end, lines = dict[str, Any](), dict[str, Any](), list[dict[str, Any]]()
-    with _noting(problems):
-        info = run.info
-    if state == "finished":
-        with _noting(problems):
-            end = run.end
-    with _noting(problems):
-        lines = _log_lines(run.path / METRICS, problems, whole=not end)
+    info = _noting(problems, lambda: run.info) or {}
+    end = (_noting(problems, lambda: run.end) if state == "finished" else None) or {}
+    lines = _noting(problems, lambda: _log_lines(run.path / METRICS, problems, whole=not end)) or []
     best = min(((each.bits_per_byte, each.step) for each in _evaluations(lines)), default=(None, None))
     speeds, times = ([x for x in (_number(line["time"], name) for line in lines) if x is not None] for name in TIMES)
     summary = Summary(
@@ -168,13 +163,13 @@ def read_samples(run: Run) -> list[tuple[int, str]]:
     return [(fields["step"], fields["text"]) for fields in lines if fields and isinstance(fields.get("text"), str)]
 
 
-@contextmanager
-def _noting(problems: list[str]) -> Iterator[None]:
-    """Note the problems of an error that is raised inside, and go on."""
+def _noting(problems: list[str], read: Callable[[], T]) -> T | None:
+    """Return what `read` returns; None where it raises an error, whose problems are noted."""
     try:
-        yield
+        return read()
     except UserError as error:
         problems += map(str, error.problems)
+        return None
 
 
 def _evaluations(lines: Sequence[Mapping[str, Any]]) -> list[Evaluation]:

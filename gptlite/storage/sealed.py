@@ -11,13 +11,14 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
-from gptlite.errors import Damaged, RunError, StorageError
+from gptlite.errors import Damaged, RunError, StorageError, UserError
 from gptlite.storage import files
 
 FORMAT_VERSION = 3  # of everything that gptlite writes, raised when any of it changes
@@ -177,6 +178,32 @@ class SealedFolder:
             raise self.damaged(
                 name, f"this file changed after it was written: its sha256 was {written[:12]} and is now {now[:12]}"
             )
+
+
+class Check(NamedTuple):
+    """A file, and what is wrong with it; None where it is as it was written."""
+
+    path: Path
+    problem: str | None = None
+
+
+def check_file(path: Path, read: Callable[[], object]) -> Check:
+    """Return a check of the file that `read` reads: `path`, unless an error names another one."""
+    try:
+        read()
+    except UserError as error:
+        problem = error.problems[0]
+        return Check(Path(problem.where or path), problem.sentence)
+    return Check(path)
+
+
+def check_folder(path: Path, open_folder: Callable[[], SealedFolder]) -> Iterator[Check]:
+    """Yield a check of the manifest and, where it can be opened, of each file of the folder, while it is read."""
+    manifest = check_file(path / MANIFEST, open_folder)
+    yield manifest
+    if manifest.problem is None:
+        folder = open_folder()
+        yield from (check_file(path / name, partial(folder.check, name)) for name in sorted(folder.files))
 
 
 def _read_records(value: object) -> dict[str, FileRecord]:

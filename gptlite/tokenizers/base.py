@@ -6,7 +6,6 @@ for. A tokenizer built from them is saved like every other, and then needs neith
 
 from __future__ import annotations
 
-import codecs
 import hashlib
 import importlib.metadata
 import os
@@ -20,11 +19,10 @@ from gptlite.errors import Problem, StorageError, located
 from gptlite.formatting import Say, say_nothing
 from gptlite.storage import files
 from gptlite.storage.sealed import read_sealed
-from gptlite.tokenizers.bpe import PATTERNS, BpeTokenizer, train_bpe
+from gptlite.tokenizers.bpe import PATTERNS, BpeTokenizer, read_foreign, train_bpe
 from gptlite.tokenizers.char import CharTokenizer
 from gptlite.tokenizers.folder import END_OF_TEXT, META_FILE, not_a_tokenizer
 from gptlite.tokenizers.folder import Tokenizer as Tokenizer
-from gptlite.tokenizers.huggingface import read_bpe
 
 if TYPE_CHECKING:
     from gptlite.config.schema import TokenizerSection
@@ -128,9 +126,7 @@ def load_foreign(folder: Path) -> tuple[BpeTokenizer, Mapping[bytes, int]]:
     """
     path = folder / FOREIGN_FILE
     with files.storage_errors(path, "read"), located(str(path)):
-        found = read_bpe(path.read_bytes(), PATTERNS)
-    size = len(found.ranks) + 1
-    return BpeTokenizer("bpe", found.pattern, found.ranks, size, size), found.ids
+        return read_foreign(path.read_bytes())
 
 
 def load(folder: Path) -> Tokenizer:
@@ -149,22 +145,6 @@ def load(folder: Path) -> Tokenizer:
     if kind in ("bpe", *_FILES):
         return BpeTokenizer.read(fields, path)
     raise not_a_tokenizer(path, f"there is none of kind {str(kind)[:40]}")
-
-
-class StreamDecoder:
-    """Decodes ids that arrive one at a time, in whole characters. Joined, they equal `Tokenizer.decode`."""
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._pieces = tokenizer.token_bytes()
-        self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
-
-    def feed(self, token: int) -> str:
-        """Return the characters that this id completes; "" if there are none."""
-        return self._utf8.decode(self._pieces[token])
-
-    def flush(self) -> str:
-        """Return the rest at the end: U+FFFD if a character is incomplete, else ""."""
-        return self._utf8.decode(b"", final=True)
 
 
 def readable(piece: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Byte-pair encoding: trained by Hugging Face's trainer, run by tiktoken, saved as a list of ranks.
+"""Byte-pair encoding: trained by Hugging Face's trainer or read from a tokenizer.json, run by tiktoken, saved as ranks.
 
 A BPE first splits text into pieces with a regular expression and then merges bytes inside each piece. The pattern must
 split alike in two engines: that of the trainer and of tokenizer.json (Oniguruma), and that of tiktoken (fancy-regex).
@@ -7,6 +7,7 @@ split alike in two engines: that of the trainer and of tokenizer.json (Oniguruma
 from __future__ import annotations
 
 import base64
+import json
 import re
 import threading
 from collections.abc import Iterable, Mapping
@@ -19,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gptlite.errors import DataError
-from gptlite.tokenizers import huggingface
 from gptlite.tokenizers.folder import END_OF_TEXT, Tokenizer, not_a_tokenizer
+from gptlite.tokenizers.huggingface import BYTE_OF, bpe_files, find_merges, for_oniguruma, to_bytes
 
 if TYPE_CHECKING:
     import tiktoken
@@ -154,7 +155,7 @@ class BpeTokenizer(Tokenizer):
 
     @cached_property
     def _for_transformers(self) -> dict[str, bytes]:  # every checkpoint needs it; a large vocabulary takes a second
-        return huggingface.bpe_files(self.ranks, self.pattern, self.eot_id)
+        return bpe_files(self.ranks, self.pattern, self.eot_id)
 
 
 def last_cut(text: bytes) -> int:
@@ -188,9 +189,59 @@ def train_bpe(texts: Iterable[str], vocab_size: int, pattern: str = _OWN) -> Bpe
     )
     trained.train_from_iterator(texts, trainer)
     in_order = sorted(trained.get_vocab().items(), key=lambda item: item[1])
-    merged = tuple(huggingface.to_bytes(token) for token, _ in in_order[256:])
+    merged = tuple(to_bytes(token) for token, _ in in_order[256:])
     ranks = (*(bytes([byte]) for byte in range(256)), *merged)
     return BpeTokenizer("bpe", pattern, ranks, len(ranks) + 1, vocab_size)
+
+
+def read_foreign(content: bytes) -> tuple[BpeTokenizer, Mapping[bytes, int]]:
+    """Read the tokenizer.json of a byte-level BPE such as GPT-2's. DataError for a tokenizer of another kind.
+
+    Beside the tokenizer comes the id that each token has there; b"" is end-of-text, if there is one.
+    """
+    try:
+        fields = json.loads(content)
+        model = fields["model"]
+        vocab = model["vocab"]
+        merges = [tuple(pair.split(" ")) if isinstance(pair, str) else tuple(pair) for pair in model["merges"]]
+        alphabet = sorted(BYTE_OF.keys() & vocab.keys(), key=vocab.__getitem__)
+        tokens = (*alphabet, *map("".join, merges))
+        ranks = tuple(map(to_bytes, tokens))
+        ids = dict(zip(ranks, map(vocab.__getitem__, tokens), strict=True))
+        added = {token["content"]: token["id"] for token in fields.get("added_tokens", ())}
+        numbers = {number for number in ids.values() if type(number) is int and number >= 0}
+        is_sound = len(numbers) == len(ranks) == len(ids) and all(len(pair) == 2 for pair in merges)
+        pattern = _pattern_of(fields["pre_tokenizer"])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise DataError("this is no byte-level BPE, and no other kind can be read. Use a GPT-2's.") from None
+    changes = [key for key in ("continuing_subword_prefix", "end_of_word_suffix", "byte_fallback") if model.get(key)]
+    if fields.get("normalizer") is not None or pattern is None or changes:
+        what = " and ".join(changes) or ("pre_tokenizer" if pattern is None else "normalizer")
+        raise DataError(f"its {what} is not that of GPT-2, so gptlite would find other ids. Use a tokenizer like that.")
+    is_sound = is_sound and len(alphabet) == len(BYTE_OF)
+    if not is_sound or [tuple(map(to_bytes, pair)) for pair in merges] != list(find_merges(ranks)):
+        raise DataError(
+            "one of the 256 bytes is no token, or its merges do not make its tokens. Use another tokenizer."
+        )
+    end = (added | vocab).get(END_OF_TEXT)
+    size = len(ranks) + 1
+    return BpeTokenizer("bpe", pattern, ranks, size, size), ids if end is None else {**ids, b"": end}
+
+
+def _pattern_of(pre_tokenizer: Mapping[str, Any]) -> str | None:
+    """Return the pattern that a pre_tokenizer splits by; None for one that does anything else."""
+    match pre_tokenizer:
+        case {"type": "ByteLevel", "add_prefix_space": False} if pre_tokenizer.get("use_regex", True):
+            return _GPT2
+        case {
+            "type": "Sequence",
+            "pretokenizers": [
+                {"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": False},
+                {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False},
+            ],
+        }:
+            return next((each for each in PATTERNS.values() if for_oniguruma(each) == regex), None)
+    return None
 
 
 def _parse_ranks(written: str, path: Path) -> tuple[bytes, ...]:

@@ -32,7 +32,7 @@ class CharacterSet:
         """Add those of a text in UTF-8."""
         new = text.translate(None, self._ascii)  # which leaves whole characters, and few of most texts
         if new:
-            self._seen[_code_points(new)] = True
+            self._seen[code_points(new)] = True
             self._ascii = np.flatnonzero(self._seen[:128]).astype(np.uint8).tobytes()
 
     def sorted(self) -> str:
@@ -66,11 +66,11 @@ class CharTokenizer(Tokenizer):
         >>> CharTokenizer("abc").encode("cab").tolist()
         [2, 0, 1]
         """
-        code_points = _code_points(text)
+        points = code_points(text)
         # mode="clip": code points above the highest known one get the last entry, which is unknown.
-        ids = self._id_of_code_point.take(code_points, mode="clip")
+        ids = self._id_of_code_point.take(points, mode="clip")
         if ids.max(initial=0) >= self.vocab_size:
-            raise self._unknown(code_points, code_points[ids >= self.vocab_size])
+            raise self._unknown(points, points[ids >= self.vocab_size])
         return ids
 
     def known(self, text: str) -> str:
@@ -90,7 +90,7 @@ class CharTokenizer(Tokenizer):
 
     @cached_property
     def _id_of_code_point(self) -> Ids:
-        known = _code_points(self.characters)
+        known = code_points(self.characters)
         table = np.full(int(known.max(initial=0)) + 2, np.iinfo(self._dtype).max, dtype=self._dtype)
         table[known] = np.arange(len(known), dtype=self._dtype)
         return table
@@ -109,7 +109,7 @@ class CharTokenizer(Tokenizer):
         )
 
 
-def _code_points(text: str | bytes) -> npt.NDArray[np.unsignedinteger[Any]]:
+def code_points(text: str | bytes) -> npt.NDArray[np.unsignedinteger[Any]]:
     """Return the code points, (n,), of a text or its UTF-8. Lone surrogates pass: they are unknown characters."""
     if text.isascii():
         return np.frombuffer(text if isinstance(text, bytes) else text.encode(), np.uint8)

@@ -1,14 +1,13 @@
 """tokenizer.json and tokenizer_config.json, which give the same ids in Hugging Face's libraries.
 
-Both are plain JSON, and are read and written without those libraries.
+Both are plain JSON, and are written without those libraries.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -19,7 +18,7 @@ from gptlite.tokenizers.folder import END_OF_TEXT
 _PRINTABLE = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
 _OTHERS = tuple(byte for byte in range(256) if byte not in _PRINTABLE)
 _CHARACTER = {byte: chr(byte) for byte in _PRINTABLE} | {byte: chr(256 + n) for n, byte in enumerate(_OTHERS)}
-_BYTE = {character: byte for byte, character in _CHARACTER.items()}
+BYTE_OF = {character: byte for byte, character in _CHARACTER.items()}
 
 
 def to_characters(token: bytes) -> str:
@@ -33,7 +32,7 @@ def to_characters(token: bytes) -> str:
 
 def to_bytes(spelling: str) -> bytes:
     """Undo `to_characters`."""
-    return bytes(map(_BYTE.__getitem__, spelling))
+    return bytes(map(BYTE_OF.__getitem__, spelling))
 
 
 def find_merges(ranks: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
@@ -66,7 +65,7 @@ def _merged_below(token: bytes, limit: int, rank_of: dict[bytes, int]) -> list[b
 def bpe_files(ranks: Sequence[bytes], pattern: str, eot_id: int) -> dict[str, bytes]:
     """Return the files of a byte-level BPE."""
     spelled = {token: to_characters(token) for token in ranks}
-    split = {"type": "Split", "pattern": {"Regex": _for_oniguruma(pattern)}, "behavior": "Isolated", "invert": False}
+    split = {"type": "Split", "pattern": {"Regex": for_oniguruma(pattern)}, "behavior": "Isolated", "invert": False}
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
     return _files(
         eot_id,
@@ -84,70 +83,7 @@ def char_files(characters: str) -> dict[str, bytes]:
     return _files(len(characters), pre_tokenizer=None, decoder={"type": "Fuse"}, vocab=vocab, merges=[])
 
 
-@dataclass(frozen=True)
-class ForeignBpe:
-    """A byte-level BPE of another program: its tokens in the order of merging, its pattern, and the id of each token.
-
-    ids: b"" has that of end-of-text, if there is one.
-    """
-
-    ranks: tuple[bytes, ...]
-    pattern: str
-    ids: Mapping[bytes, int]
-
-
-def read_bpe(content: bytes, patterns: Mapping[str, str]) -> ForeignBpe:
-    """Read the tokenizer.json of a byte-level BPE such as GPT-2's. DataError for a tokenizer of another kind.
-
-    patterns: by name; "gpt2" is what a ByteLevel without a pattern of its own splits by.
-    """
-    try:
-        fields = json.loads(content)
-        model = fields["model"]
-        vocab = model["vocab"]
-        merges = [tuple(pair.split(" ")) if isinstance(pair, str) else tuple(pair) for pair in model["merges"]]
-        alphabet = sorted(_BYTE.keys() & vocab.keys(), key=vocab.__getitem__)
-        ranks = tuple(map(to_bytes, (*alphabet, *map("".join, merges))))
-        ids = {to_bytes(token): vocab[token] for token in (*alphabet, *map("".join, merges))}
-        added = {token["content"]: token["id"] for token in fields.get("added_tokens", ())}
-        numbers = {number for number in ids.values() if type(number) is int and number >= 0}
-        is_sound = len(numbers) == len(ranks) == len(ids) and all(len(pair) == 2 for pair in merges)
-        pattern = _pattern_of(fields["pre_tokenizer"], patterns)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise DataError("this is no byte-level BPE, and no other kind can be read. Use a GPT-2's.") from None
-    changes = [key for key in ("continuing_subword_prefix", "end_of_word_suffix", "byte_fallback") if model.get(key)]
-    if fields.get("normalizer") is not None or pattern is None or changes:
-        what = " and ".join(changes) or ("pre_tokenizer" if pattern is None else "normalizer")
-        raise DataError(f"its {what} is not that of GPT-2, so gptlite would find other ids. Use a tokenizer like that.")
-    if (
-        not is_sound
-        or len(alphabet) < len(_BYTE)
-        or [(to_bytes(a), to_bytes(b)) for a, b in merges] != list(find_merges(ranks))
-    ):
-        raise DataError(
-            "one of the 256 bytes is no token, or its merges do not make its tokens. Use another tokenizer."
-        )
-    end = (added | vocab).get(END_OF_TEXT)
-    return ForeignBpe(ranks, pattern, ids if end is None else {**ids, b"": end})
-
-
-def _pattern_of(pre_tokenizer: Mapping[str, Any], patterns: Mapping[str, str]) -> str | None:
-    """Return the pattern that a pre_tokenizer splits by; None for one that does anything else."""
-    match pre_tokenizer:
-        case {"type": "ByteLevel", "add_prefix_space": False} if pre_tokenizer.get("use_regex", True):
-            return patterns["gpt2"]
-        case {
-            "type": "Sequence",
-            "pretokenizers": [
-                {"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": False},
-                {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False},
-            ],
-        }:
-            return next((each for each in patterns.values() if _for_oniguruma(each) == regex), None)
-    return None
-
-
-def _for_oniguruma(pattern: str) -> str:
+def for_oniguruma(pattern: str) -> str:
     """Rewrite a pattern for the engine of Hugging Face's library, which reads x{1,3}+ as a repeated group.
 
     At the end of an alternative, where cl100k_base has it, x{1,3} matches the same.

@@ -183,8 +183,8 @@ def test_a_text_that_a_model_was_trained_on_is_named(gptlite, project):
 
 
 def test_memorised_finds_passages_of_samples_in_the_training_text(gptlite, project, monkeypatch):
-    monkeypatch.setattr(memorization, "N_SAMPLES", 3)
-    monkeypatch.setattr(memorization, "SAMPLE_TOKENS", 40)
+    monkeypatch.setitem(memorization.SAMPLING, "n", 3)
+    monkeypatch.setitem(memorization.SAMPLING, "max_new_tokens", 40)
     shown = eval_json(gptlite, "char", "many", "--memorised")
     assert [run["run"] for run in shown["runs"]] == ["char", "many"]
     train = (project / "story.txt").read_text("utf-8")[:14127]

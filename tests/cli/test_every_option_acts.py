@@ -103,8 +103,8 @@ def runs(gptlite, trained, monkeypatch):
         assert old in config.read_text()
         config.write_text(config.read_text().replace(old, new))
     shutil.copytree(trained, "runs/inner/nano")
-    monkeypatch.setattr(memorization, "N_SAMPLES", 3)
-    monkeypatch.setattr(memorization, "SAMPLE_TOKENS", 20)
+    monkeypatch.setitem(memorization.SAMPLING, "n", 3)
+    monkeypatch.setitem(memorization.SAMPLING, "max_new_tokens", 20)
 
 
 @pytest.mark.parametrize("names", EFFECTS, ids=" ".join)

@@ -13,7 +13,7 @@ from random_gpt import random_gpt
 from gptlite.compute.device import Compute
 from gptlite.data.dataset.batches import EvalWindows, eval_batches
 from gptlite.data.dataset.tokens import TokenArray
-from gptlite.inference.score import Score, bytes_and_chars_per_token, loss_by_position, score, token_nats
+from gptlite.inference.score import Score, bytes_and_chars_per_token, loss_by_position, score_windows, token_nats
 from gptlite.model.gpt import GPT
 from gptlite.tokenizers.bpe import train_bpe
 from gptlite.tokenizers.char import CharTokenizer
@@ -61,7 +61,9 @@ def token_by_token(model: GPT, ids: Sequence[int], stride: int = 5) -> float:
 
 def judged(model: GPT, ids: Sequence[int], batch_size: int, **how: int) -> Score:
     windows = EvalWindows(TokenArray(np.array(ids, np.uint16), "ids"), 5, **how)
-    return score(model, eval_batches(windows, batch_size), bytes_and_chars_per_token(TOKENIZER), CPU)
+    counts = bytes_and_chars_per_token(TOKENIZER)
+    scores = [score_windows(model, batch, counts, CPU) for _, batch in eval_batches(windows, batch_size)]
+    return Score.of(np.concatenate(scores).sum(0))
 
 
 @pytest.mark.parametrize("batch_size", [1, 3, 100])
@@ -103,7 +105,7 @@ def test_the_loss_at_a_position_is_that_of_the_tokens_with_so_much_context(model
         for i in range(1, len(chain)):
             expected[(i - 1) % 5] += token_by_token(model, chain[: i + 1]) - token_by_token(model, chain[:i])
             tokens[(i - 1) % 5] += 1
-    found = loss_by_position(model, eval_batches(windows, 2), CPU)
+    found = loss_by_position(model, [batch for _, batch in eval_batches(windows, 2)], CPU)
     assert [(each.first, each.last) for each in found] == [(i, i) for i, t in enumerate(tokens, 1) if t]
     assert [each.mean for each in found] == pytest.approx([n / t for n, t in zip(expected, tokens, strict=True) if t])
 

@@ -45,7 +45,10 @@ def test_ten_thousand_random_texts_come_out_of_the_stream_to_the_byte():
         assert "".join(streamed(torn, BPE)).encode() == BPE.decode(torn).encode()
 
 
-@given(st.lists(st.integers(0, BPE.vocab_size - 1), max_size=40))
+ids_of_texts = st.text().map(lambda text: BPE.encode(text).tolist())
+
+
+@given(st.lists(st.integers(0, BPE.vocab_size - 1), max_size=40) | ids_of_texts)
 def test_streamed_text_equals_the_decoded_whole_and_never_shows_half_a_character(ids):
     pieces = streamed(ids, BPE)
     assert "".join(pieces) == BPE.decode(ids)

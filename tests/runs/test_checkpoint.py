@@ -178,11 +178,11 @@ def test_folders_with_other_names_are_not_checkpoints(save: Save, folder: Path) 
     assert path.is_dir()
 
 
-def test_prune_keeps_the_newest_the_best_and_the_protected(save: Save, folder: Path) -> None:
+def test_prune_keeps_the_newest_and_the_best(save: Save, folder: Path) -> None:
     for step, score in [(1, 3.0), (2, 1.0), (3, 1.0), (4, None), (5, 2.0), (6, 2.0), (7, 2.5)]:
         save(step, score=score)
-    prune(folder, 2, {4}, newest=7, say=pytest.fail)
-    assert steps(folder) == [2, 4, 6, 7]
+    prune(folder, 2, newest=7, say=pytest.fail)
+    assert steps(folder) == [2, 6, 7]
     prune(folder, 1, newest=7, say=pytest.fail)
     assert steps(folder) == [2, 7]
 

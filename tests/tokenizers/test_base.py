@@ -1,4 +1,4 @@
-"""Building, saving and loading tokenizers; decoding ids one at a time."""
+"""Building, saving and loading tokenizers."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gptlite.config.schema import TokenizerSection
 from gptlite.errors import Damaged, DataError
 from gptlite.storage.sealed import read_sealed, write_sealed
-from gptlite.tokenizers.base import StreamDecoder, Tokenizer, build, fingerprint_inputs, label, labels, load, readable
+from gptlite.tokenizers.base import Tokenizer, build, fingerprint_inputs, label, labels, load, readable
 from gptlite.tokenizers.bpe import BpeTokenizer, train_bpe
 from gptlite.tokenizers.char import CharTokenizer
 from gptlite.tokenizers.folder import META_FILE
@@ -88,17 +86,6 @@ def test_other_characters_merges_or_patterns_have_other_fingerprints(bpe: BpeTok
 def test_an_id_outside_the_vocabulary_is_refused(made: Tokenizer, wrong: int) -> None:
     with pytest.raises(DataError, match=rf"^{wrong} is not an id of this tokenizer, which has 0 to {made.eot_id}\."):
         made.decode([0, wrong])
-
-
-@given(st.data())
-def test_streamed_text_equals_decoded_text_and_never_holds_half_a_character(
-    bpe: BpeTokenizer, data: st.DataObject
-) -> None:
-    text_ids = st.text().map(lambda text: bpe.encode(text).tolist())
-    any_ids = st.lists(st.integers(0, bpe.vocab_size - 1))
-    ids = data.draw(st.one_of(text_ids, any_ids))
-    decoder = StreamDecoder(bpe)
-    assert "".join([*map(decoder.feed, ids), decoder.flush()]) == bpe.decode(ids)
 
 
 @pytest.mark.parametrize(

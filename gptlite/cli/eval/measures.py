@@ -157,9 +157,8 @@ def measure_copies(models: Sequence[SelectedModel]) -> dict[str, Any]:
     """
     prepared = find_prepared(models)
     # Importing torch takes a second, so the command line is checked first.
-    from gptlite.data.preparing.verbatim import SHORTEST
     from gptlite.inference.load import open_for_decoding
-    from gptlite.inference.memorization import N_SAMPLES, SAMPLE_TOKENS, SEED, TEMPERATURE, measure_memorisation
+    from gptlite.inference.memorization import SAMPLING, SHORTEST, measure_memorisation
 
     runs = []
     for selected in models:
@@ -170,8 +169,7 @@ def measure_copies(models: Sequence[SelectedModel]) -> dict[str, Any]:
             )
         found = {"searched_bytes": text.manifest.train.bytes, "samples": samples, "validation": validation}
         runs.append({**selected.to_json(), **found})
-    how = {"n": N_SAMPLES, "max_new_tokens": SAMPLE_TOKENS, "temperature": TEMPERATURE, "seed": SEED}
-    return {**how, "min_characters": SHORTEST, "runs": runs}
+    return {**SAMPLING, "min_characters": SHORTEST, "runs": runs}
 
 
 def describe_copies(values: Mapping[str, Any]) -> Iterator[str]:

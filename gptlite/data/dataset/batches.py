@@ -136,21 +136,18 @@ def _edges(tokens: Tokens, end: int | None) -> npt.NDArray[np.int64]:
     return np.unique(np.concatenate([[0], find_id(tokens, end), [tokens.n_tokens]]))
 
 
-def eval_batches(windows: EvalWindows, batch_size: int, *, first: int = 0, every: int = 1) -> Iterator[Batch]:
-    """Yield the windows of a text, `batch_size` at a time: x, y, each (<= batch_size, longest window) int64.
+def eval_batches(
+    windows: EvalWindows, batch_size: int, *, first: int = 0, every: int = 1
+) -> Iterator[tuple[WindowRows, Batch]]:
+    """Yield the windows of a text, `batch_size` at a time, with x, y, each (<= batch_size, longest window) int64.
 
     Yields only every `every`-th batch from `first` on. Padding of shorter windows, and tokens already scored in an
     earlier window, have the target IGNORE_INDEX.
     """
     for rows in itertools.islice(windows.batches(batch_size), first, None, every):
-        yield read_batch(windows, rows)
-
-
-def read_batch(windows: EvalWindows, rows: WindowRows) -> Batch:
-    """Return one batch of `eval_batches`."""
-    shape = len(rows), int(rows[:, 1].max())
-    x, y = np.zeros(shape, np.int64), np.full(shape, IGNORE_INDEX, np.int64)
-    for row, (start, length, skip) in enumerate(rows.tolist()):
-        ids = windows.read(start, length)
-        x[row, :length], y[row, skip:length] = ids[:-1], ids[skip + 1 :]
-    return torch.from_numpy(x), torch.from_numpy(y)
+        shape = len(rows), int(rows[:, 1].max())
+        x, y = np.zeros(shape, np.int64), np.full(shape, IGNORE_INDEX, np.int64)
+        for row, (start, length, skip) in enumerate(rows.tolist()):
+            ids = windows.read(start, length)
+            x[row, :length], y[row, skip:length] = ids[:-1], ids[skip + 1 :]
+        yield rows, (torch.from_numpy(x), torch.from_numpy(y))

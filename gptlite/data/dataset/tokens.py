@@ -74,23 +74,20 @@ def check_range(start: int, length: int, n_tokens: int) -> None:
 
 def check_trainable(tokens: Tokens, block_size: int) -> None:
     """DataError, naming the largest block_size that works, unless a window of block_size + 1 ids fits."""
-    if tokens.n_tokens > block_size:
-        return
     largest = tokens.n_tokens - 1
     advice = f"Use model.block_size={largest} or less, or give more text." if largest > 0 else "Give more text."
-    raise DataError(
-        f"the text has {counted(tokens.n_tokens, 'token')}, but model.block_size {block_size} needs at least "
-        f"{block_size + 1}. {advice}",
-        tokens.where,
-    )
+    _check_length(tokens, block_size + 1, f"model.block_size {block_size}", advice)
 
 
 def check_scorable(tokens: Tokens) -> None:
     """DataError unless there is a token with another before it."""
-    if tokens.n_tokens < 2:
+    _check_length(tokens, 2, "scoring", "Give more text.")
+
+
+def _check_length(tokens: Tokens, least: int, purpose: str, advice: str) -> None:
+    if (n := tokens.n_tokens) < least:
         raise DataError(
-            f"the text has {counted(tokens.n_tokens, 'token')}, but scoring needs at least 2. Give more text.",
-            tokens.where,
+            f"the text has {counted(n, 'token')}, but {purpose} needs at least {least}. {advice}", tokens.where
         )
 
 

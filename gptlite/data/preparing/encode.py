@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import itertools
 import re
-import shutil
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -75,12 +73,6 @@ class Encoded:
         self.recent += text
         if len(self.recent) > 2 * MAX_PPMD_BYTES:
             del self.recent[:-MAX_PPMD_BYTES]
-
-
-def free_bytes(folder: Path) -> int:
-    """Return the free space on the disk that holds, or will hold, `folder`."""
-    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    return shutil.disk_usage(existing).free
 
 
 def encode_corpus(

@@ -12,6 +12,7 @@ import time
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from gptlite.data.sources.file_formats import unreadable
 from gptlite.data.sources.sources import Source, open_source
 from gptlite.errors import DataError, UserError, located
 from gptlite.storage import files
-from gptlite.storage.sealed import MANIFEST, SealedFolder, read_sealed, write_sealed
+from gptlite.storage.sealed import MANIFEST, Check, SealedFolder, check_folder, read_sealed, write_sealed
 from gptlite.tokenizers.base import fingerprint_inputs
 
 _RECIPE_VERSION = 3  # to be raised when equal text and keys give other files; the names of all folders change then
@@ -189,10 +190,8 @@ def find_finished(sources: FingerprintedSources, parent: Path) -> Prepared | Non
     return prepared
 
 
-def check_prepared(
-    data: DataSection, tokenizer: TokenizerSection
-) -> tuple[Path, Iterator[tuple[str, UserError | None]]]:
-    """Return the prepared folder of this text and these keys, and what is wrong with each of its files, if anything.
+def check_prepared(data: DataSection, tokenizer: TokenizerSection) -> tuple[Path, Iterator[Check]]:
+    """Return the prepared folder of this text and these keys, and a check of each of its files.
 
     The files are read as they are asked for, and nothing is written. DataError if the text is not prepared.
     """
@@ -203,24 +202,14 @@ def check_prepared(
             f"the text is not prepared with these keys: there is no folder *-{sources.short}. Prepare it first.",
             str(data.folder),
         )
-    return found[0], _check_files(found[0], sources)
+    return found[0], check_folder(found[0], partial(_open_to_check, found[0], sources))
 
 
-def _check_files(path: Path, sources: FingerprintedSources) -> Iterator[tuple[str, UserError | None]]:
-    try:
-        folder = SealedFolder.open(path, ADVICE, sizes=False)
+def _open_to_check(path: Path, sources: FingerprintedSources) -> SealedFolder:
+    folder = SealedFolder.open(path, ADVICE, sizes=False)
+    with located(str(path / MANIFEST), at=str(path)):
         sources.check(manifest_of(folder).fingerprint, path)
-    except UserError as error:
-        yield MANIFEST, error
-        return
-    yield MANIFEST, None
-    for name in folder.files:
-        try:
-            folder.check(name)
-        except UserError as error:
-            yield name, error
-        else:
-            yield name, None
+    return folder
 
 
 def _hash_file(path: Path) -> str:

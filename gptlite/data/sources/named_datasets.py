@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 import yaml
 
@@ -16,7 +16,7 @@ from gptlite.errors import DataError
 class Card:
     """The content of one file `data/<name>.yaml`.
 
-    documents, separator: as the keys of `data:` with these names, used where neither is given.
+    reading: values of the keys `documents` and `separator` of `data:`, used where neither is given.
     """
 
     name: str
@@ -25,14 +25,7 @@ class Card:
     sha256: str
     n_bytes: int
     licence: str
-    documents: Literal["files", "lines"] | None = None
-    separator: str | None = None
-
-    @property
-    def reading(self) -> dict[str, str]:
-        """The keys of `data:` that the card sets for its documents."""
-        found = {"documents": self.documents, "separator": self.separator}
-        return {key: value for key, value in found.items() if value is not None}
+    reading: Mapping[str, str] = field(default_factory=dict)
 
     def file_in(self, folder: Path) -> Path:
         """Return where the text is, or would be."""
@@ -60,4 +53,5 @@ def find_card(name: str) -> Card | None:
 
 def _read(path: Path) -> Card:
     fields = yaml.load(path.read_text("utf-8"), yaml.BaseLoader)  # all values as text: a sha256 is never a number
-    return Card(n_bytes=int(fields.pop("bytes")), urls=tuple(fields.pop("urls")), **fields)
+    reading = {key: fields.pop(key) for key in ("documents", "separator") if key in fields}
+    return Card(n_bytes=int(fields.pop("bytes")), urls=tuple(fields.pop("urls")), reading=reading, **fields)

@@ -39,7 +39,7 @@ def expected(chain: list[int], block_size: int, stride: int) -> Iterator[tuple[t
 def scored(cut: EvalWindows, batch_size: int) -> Scored:
     """The contexts and targets of all batches."""
     found: Scored = Counter()
-    for x, y in eval_batches(cut, batch_size):
+    for _, (x, y) in eval_batches(cut, batch_size):
         assert x.shape == y.shape
         assert 1 <= len(x) <= batch_size
         for inputs, targets in zip(x.tolist(), y.tolist(), strict=True):
@@ -74,7 +74,7 @@ def test_overlapping_windows_give_each_token_the_context_that_they_promise(sizes
 
 def test_batches_are_no_wider_than_their_longest_window_and_lengths_come_together():
     documents = [[1] * 7, [2], [3] * 7, [4], [5] * 7, [6]]
-    shapes = [tuple(x.shape) for x, _ in eval_batches(EvalWindows(stored(documents), 8, end=END), 3)]
+    shapes = [tuple(x.shape) for _, (x, _) in eval_batches(EvalWindows(stored(documents), 8, end=END), 3)]
     assert shapes == [(3, 8), (3, 2)]
 
 
@@ -85,7 +85,7 @@ def test_processes_that_take_every_nth_batch_score_everything_once(documents, ba
 
     def batches(rank: int, of: int) -> list[list[list[list[int]]]]:
         cut = EvalWindows(tokens, 4, end=END)
-        return [[x.tolist(), y.tolist()] for x, y in eval_batches(cut, batch_size, first=rank, every=of)]
+        return [[x.tolist(), y.tolist()] for _, (x, y) in eval_batches(cut, batch_size, first=rank, every=of)]
 
     shared = [batches(rank, world_size) for rank in range(world_size)]
     alone = batches(0, 1)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gptlite.data.preparing.verbatim import SHORTEST, VerbatimSearch
+from gptlite.inference.memorization import SHORTEST, find_verbatim
 
 # Few words, so that windows are found; characters of one, two, three and four bytes that begin or end alike.
 texts = st.lists(st.sampled_from(["aé è日 😁😀", "the cat sat ", "日日日", "a"]), max_size=12).map("".join)
@@ -20,10 +20,7 @@ def naive(passage: str, documents: list[str]) -> list[tuple[int, int]]:
 
 
 def found_in(text: bytes, passages: list[str], piece: int = 1000) -> list[list[tuple[int, int]]]:
-    search = VerbatimSearch(passages)
-    for start in range(0, len(text), piece):
-        search.feed(text[start : start + piece])
-    return search.spans()
+    return find_verbatim(passages, (text[start : start + piece] for start in range(0, len(text), piece)))
 
 
 @settings(max_examples=150)
