@@ -269,6 +269,7 @@ def test_a_run_whose_folder_is_moved_away_says_so_and_announces_no_checkpoint(ti
 
 def test_another_torch_processor_or_number_of_threads_is_one_warning(tiny, cut, monkeypatch):
     monkeypatch.setattr(run_info, "processor", lambda device: "riscv64 DEFAULT")
+    monkeypatch.setattr("torch.set_num_threads", lambda n: None)  # two would wait for each other on a busy machine
     listener = Lines()
     launch.resume(cut, tiny.with_values({"run.threads": 2}), listener=listener)
     (warning,) = [line for line in listener.lines if "resumed with" in line]
