@@ -253,15 +253,11 @@ RECIPES = {
 }
 
 
-@pytest.fixture
-def copy(tmp_path: Path) -> Path:
-    """A copy of what the tests read."""
-    for name in ("gptlite", "tests", "configs", "docs", "scripts"):
-        shutil.copytree(REPOSITORY / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for path in [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("data/*.yaml"), REPOSITORY / "pyproject.toml"]:
-        (tmp_path / path.relative_to(REPOSITORY)).parent.mkdir(exist_ok=True)
-        shutil.copy(path, tmp_path / path.relative_to(REPOSITORY))
-    return tmp_path
+@pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
+def test_a_recipe_names_every_place(recipe: Recipe) -> None:
+    named = re.findall(r"[\w/]+\.(?:py|md)", recipe.text)
+    assert {path for path, _, _ in recipe.changes} - set(named) == set()
+    assert (" ".join(DOCUMENTS) in recipe.text) == recipe.generates
 
 
 def run_python(folder: Path, *arguments: str) -> None:
@@ -270,20 +266,18 @@ def run_python(folder: Path, *arguments: str) -> None:
     assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-3000:]
 
 
-@pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
-def test_a_recipe_names_every_place(recipe: Recipe) -> None:
-    named = re.findall(r"[\w/]+\.(?:py|md)", recipe.text)
-    assert {path for path, _, _ in recipe.changes} - set(named) == set()
-    assert (" ".join(DOCUMENTS) in recipe.text) == recipe.generates
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
-def test_a_recipe_holds(recipe: Recipe, copy: Path) -> None:
-    for name, before, after in recipe.changes:
-        text = (copy / name).read_text("utf-8")
+def test_the_recipes_hold(tmp_path: Path) -> None:
+    """All in one copy of what the tests read: starting pytest and torch takes longer than most of the tests."""
+    for name in ("gptlite", "tests", "configs", "docs", "scripts"):
+        shutil.copytree(REPOSITORY / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("data/*.yaml"), REPOSITORY / "pyproject.toml"]:
+        (tmp_path / path.relative_to(REPOSITORY)).parent.mkdir(exist_ok=True)
+        shutil.copy(path, tmp_path / path.relative_to(REPOSITORY))
+    for name, before, after in (change for recipe in RECIPES.values() for change in recipe.changes):
+        text = (tmp_path / name).read_text("utf-8")
         assert text.count(before) == 1, (name, before)
-        (copy / name).write_text(text.replace(before, after), "utf-8")
-    if recipe.generates:
-        run_python(copy, *DOCUMENTS)
-    run_python(copy, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "not slow", *recipe.tests)
+        (tmp_path / name).write_text(text.replace(before, after), "utf-8")
+    run_python(tmp_path, *DOCUMENTS)
+    tests = dict.fromkeys(test for recipe in RECIPES.values() for test in recipe.tests)
+    run_python(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", *tests)

@@ -23,6 +23,16 @@ class Crash(Exception):
     """What a power cut looks like from inside."""
 
 
+class Lines(Listener):
+    """Hears what is said."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def say(self, line: str) -> None:
+        self.heard.append(line)
+
+
 def numbers(run: Run) -> list[dict[str, Any]]:
     lines = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
     return [{key: value for key, value in line.items() if key != "time"} for line in lines]

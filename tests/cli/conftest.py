@@ -20,7 +20,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gptlite.cli import app
+from gptlite.cli import app, sweep
 from gptlite.runs.run import Run
 
 CONFIG = """\
@@ -141,12 +141,15 @@ class InThisProcess:
     wait = poll
 
 
+def train_sweeps_in_this_process(set_: Callable[[object, str, object], None]) -> None:
+    set_(sweep, "subprocess", SimpleNamespace(Popen=InThisProcess, DEVNULL=subprocess.DEVNULL))
+    set_(sweep, "POLL", 0)
+
+
 @pytest.fixture
 def sweeps_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """The runs of sweeps are trained inside this process, one after the other."""
-    popen = SimpleNamespace(Popen=InThisProcess, DEVNULL=subprocess.DEVNULL)
-    monkeypatch.setattr("gptlite.cli.sweep.subprocess", popen)
-    monkeypatch.setattr("gptlite.cli.sweep.POLL", 0)
+    train_sweeps_in_this_process(monkeypatch.setattr)
 
 
 @pytest.fixture(scope="session")

@@ -6,14 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from training_runs import numbers
 
 from gptlite.config.loading import load_config
 from gptlite.model.gpt import GPT
-
-
-def metrics(run: str) -> list[dict[str, object]]:
-    lines = [json.loads(line) for line in Path("runs", run, "metrics.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in line.items() if key != "time"} for line in lines]
+from gptlite.runs.run import Run
 
 
 def test_it_leaves_no_run_and_does_not_affect_later_ones(gptlite):
@@ -22,7 +19,8 @@ def test_it_leaves_no_run_and_does_not_affect_later_ones(gptlite):
     assert shown.code == 0
     assert [path.name for path in Path("runs").iterdir()] == ["before"]
     assert gptlite("train", "-c", "nano.yaml", "--name", "after").code == 0
-    assert metrics("after") == metrics("before") != []
+    after, before = (numbers(Run(Path("runs", name))) for name in ("after", "before"))
+    assert after == before != []
 
 
 def test_it_describes_the_run(gptlite):

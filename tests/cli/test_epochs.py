@@ -8,7 +8,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from training_runs import numbers
+
 from gptlite.config.loading import load_config
+from gptlite.runs.run import Run
 
 EPOCHS = ["train", "-c", "nano.yaml", "--set", "train.epochs=0.05"]
 CHOSEN = "6 updates (0.05 epochs of 881 windows)"
@@ -25,11 +28,6 @@ def reason(run: str) -> dict[str, object]:
     return found
 
 
-def curve(run: str) -> list[dict[str, object]]:
-    lines = [json.loads(line) for line in Path("runs", run, "metrics.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in line.items() if key != "time"} for line in lines]
-
-
 def test_a_run_stores_the_updates_and_equals_one_of_so_many(gptlite, trained):
     result = gptlite(*EPOCHS, "--name", "e", "--verbose")
     assert result.code == 0, result.err
@@ -38,7 +36,7 @@ def test_a_run_stores_the_updates_and_equals_one_of_so_many(gptlite, trained):
     assert ", trained on 768 tokens: 0.054 epochs (no repeated text); saved in runs/e\n" in result.out
     assert length("e") == (6, None)
     assert reason("e") == {"value": 6, "reason": "0.05 epochs of 881 windows"}
-    assert curve("e") == curve("nano")  # whose config says max_steps: 6
+    assert numbers(Run(Path("runs/e"))) == numbers(Run(Path("runs/nano")))  # whose config says max_steps: 6
 
 
 def test_the_command_can_be_repeated_and_the_run_extended_either_way(gptlite):
@@ -53,7 +51,7 @@ def test_the_command_can_be_repeated_and_the_run_extended_either_way(gptlite):
     assert reason("e") == {"value": 8, "reason": "0.07 epochs of 881 windows"}
     assert gptlite("train", "--resume", "e", "--set", "train.max_steps=9").code == 0
     assert reason("e") == {"value": 9, "reason": "given"}
-    assert max(line["step"] for line in curve("e")) == 9
+    assert max(line["step"] for line in numbers(Run(Path("runs/e")))) == 9
 
 
 def test_a_dry_run_counts_the_updates(gptlite):

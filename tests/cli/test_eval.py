@@ -45,6 +45,7 @@ def gptlite(project: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captur
     """Runs a command line inside this process, in an empty folder from which the project's runs are found."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GPTLITE_RUNS", str(project / "runs"))
+    monkeypatch.setenv("GPTLITE_THREADS", "1")  # as in conftest.py
 
     def run(*arguments: str) -> Result:
         capfd.readouterr()

@@ -59,15 +59,16 @@ def test_what_is_forgotten_is_not_known_of_a_checkpoint_without_its_run(gptlite)
 
 
 def test_sizes_are_chosen_around_the_model(gptlite):
-    made = gptlite("train", "--data", "more.txt", "--init", "nano", "--minutes", "0.05", "--name", "quick")
+    made = gptlite("train", "--data", "more.txt", "--init", "nano", "--minutes", "0.01", "--name", "quick")
     assert made.code == 0
     run = Run(Path("runs/quick"))
     (better,) = command_for_better("text", run, saved_config(run))
-    assert better == "train --data more.txt --init nano --data MORE_TEXT --minutes 0.05"
-    assert "for 0.05 min: tokenizer of nano, 1 layer of width 16, context 16, " in made.err
+    assert better == "train --data more.txt --init nano --data MORE_TEXT --minutes 0.01"
+    assert "for 0.01 min: tokenizer of nano, 1 layer of width 16, context 16, " in made.err
     assert "the tokenizer is that of nano: char, 18 ids" in made.err
 
 
+@pytest.mark.usefixtures("sweeps_in_this_process")
 def test_every_run_of_a_sweep_begins_with_it(gptlite):
     made = gptlite(*SECOND[:-2], "--sweep", "train.lr=0.001,0.002", "--name", "rates")
     assert made.code == 0

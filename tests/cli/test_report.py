@@ -54,6 +54,7 @@ def test_one_run_has_its_figures_curves_samples_verdict_and_the_command_that_rep
     assert Path("nano-report.html").read_text() == page
 
 
+@pytest.mark.usefixtures("sweeps_in_this_process")
 def test_two_settings_have_the_verdict_of_runs_diff_and_a_band_for_their_seeds(gptlite, page_of):
     for name, lr in (("a", 0.02), ("b", 0.5)):
         arguments = ["train", "-c", "nano.yaml", "--set", f"train.lr={lr}", "--seeds", "2", "--name", name, "-q"]
@@ -106,6 +107,7 @@ def test_runs_on_different_texts_are_not_ranked_and_have_no_common_baseline(gptl
     assert "PPMd 1" not in page  # in no legend
 
 
+@pytest.mark.usefixtures("sweeps_in_this_process")
 def test_the_seed_that_was_named_is_shown_and_without_a_name_the_newest_run(gptlite, page_of):
     assert gptlite("train", "-c", "nano.yaml", "--seeds", "2", "--name", "s", "-q").code == 0
     for name, seed in (("s-01-seed=1", 1), ("s-02-seed=2", 2)):

@@ -77,6 +77,7 @@ def test_python_chooses_sizes_for_a_text_and_refuses_as_the_command_line_does(gp
         package.train(data="story.txt", minutes=-1, progress=False)
 
 
+@pytest.mark.usefixtures("sweeps_in_this_process")
 def test_python_compares_runs_by_their_seeds_as_runs_diff_does(gptlite):
     for lr, name in ((0.02, "a"), (0.5, "b")):
         arguments = ["train", "-c", "nano.yaml", "--set", f"train.lr={lr}", "--seeds", "2", "--name", name, "-q"]
@@ -109,13 +110,27 @@ def test_a_notebook_shows_progress_and_the_result(gptlite):
     assert outputs[-1]["data"]["text/plain"].startswith("<run noted: ")
 
 
+SWEEPS_IN_ONE_PROCESS = f"""\
+#!{sys.executable}
+import sys
+sys.path[:0] = [{str(Path(__file__).parents[2])!r}, {str(Path(__file__).parent)!r}]
+from conftest import train_sweeps_in_this_process
+from gptlite.__main__ import main
+train_sweeps_in_this_process(setattr)
+main()
+"""
+
+
 @pytest.mark.slow
 def test_the_script_of_the_documents_trains_decides_scores_samples_and_reports(gptlite, repository):
     section = (repository / "docs/comparing.md").read_text().partition("## In a script")[2]
     script = section.partition("```bash\n")[2].partition("```")[0].replace("-c small", "-c nano.yaml")
     for name in ("book.txt", "other.txt"):
         Path(name).write_text(Path("story.txt").read_text())
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    Path("bin").mkdir()
+    Path("bin/gptlite").write_text(SWEEPS_IN_ONE_PROCESS)
+    Path("bin/gptlite").chmod(0o755)
+    path = f"{Path.cwd() / 'bin'}{os.pathsep}{os.environ['PATH']}"
     subprocess.run(["bash", "-e", "-c", script], check=True, env={**os.environ, "PATH": path})
     best = json.loads(gptlite("runs", "diff", "less-01-seed=1", "more-01-seed=1", "--json").out)["answer"] != "worse"
     (text,) = json.loads(Path("score.json").read_text())["texts"]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from training_runs import numbers
 
 from gptlite.cli.sweep import check_unchanged, plan_sweep
 from gptlite.cli.train.options import TrainOptions
@@ -249,13 +250,7 @@ def wait_for_updates(process: subprocess.Popen[str], folder: Path, number: int, 
 
 def metrics(folder: Path) -> dict[str, list[dict[str, Any]]]:
     """The metrics of every run without those under `time`."""
-    return {
-        path.parent.name: [
-            {key: value for key, value in json.loads(line).items() if key != "time"}
-            for line in path.read_text().splitlines()
-        ]
-        for path in folder.glob("runs/*/metrics.jsonl")
-    }
+    return {path.parent.name: numbers(Run(path.parent)) for path in folder.glob("runs/*/metrics.jsonl")}
 
 
 def folder_of(parent: Path, name: str) -> Path:
@@ -325,6 +320,7 @@ def test_a_signal_saves_every_run_and_prints_the_command_that_continues(gptlite,
         if signum == signal.SIGTERM:
             process = shell(folder, command)
     monkeypatch.chdir(folder)
-    words = shlex.split(command)
+    soon = max(line["step"] for run in metrics(folder).values() for line in run) + 2
+    words = shlex.split(command.replace("train.max_steps=1000", f"train.max_steps={soon}"))
     result = gptlite(*words[words.index("train") :])
     assert [row[1] for row in cells(result.out)[1:]] == ["finished"] * 2, result.err

@@ -15,13 +15,12 @@ import pytest
 import torch
 import training_runs as launch
 from safetensors.torch import load, save
-from training_runs import Crash, assert_same_end, crash_at, final, numbers, start
+from training_runs import Crash, Lines, assert_same_end, crash_at, final, numbers, start
 
 from gptlite.compute import distributed
 from gptlite.config.schema import RunConfig
 from gptlite.errors import ConfigError, Diverged, RunError, StorageError, UserError
 from gptlite.loggers import metrics
-from gptlite.loggers.metrics import Listener
 from gptlite.runs.checkpoint import valid_checkpoints
 from gptlite.runs.run import Run
 from gptlite.storage.sealed import FileRecord, read_sealed, write_manifest
@@ -32,14 +31,6 @@ DECIDING = ["config.yaml", "run.json"]
 HINTS = ["finished.json", "checkpoints/latest.json", "checkpoints/best.json", ".lock"]
 LOGS = ["metrics.jsonl", "samples.jsonl"]
 TENSORS = ["model.safetensors", "optimizer.safetensors"]
-
-
-class Lines(Listener):
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def say(self, line: str) -> None:
-        self.lines.append(line)
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -158,7 +149,7 @@ def test_a_checkpoint_that_is_not_finite_is_passed_over_for_the_one_before(tiny,
     listener = Lines()
     launch.resume(cut, listener=listener)
     warning = f"using step {step_before}, since 1 checkpoint cannot be read: {newest.path}: {name} has values"
-    assert any(warning in line for line in listener.lines)
+    assert any(warning in line for line in listener.heard)
     assert_same_end(whole, cut)
 
 
@@ -196,7 +187,7 @@ def test_a_damaged_log_is_a_warning_and_training_goes_on_with_what_is_whole(cut,
         path.write_bytes(b"".join([lines[0], changed, *lines[2:]]))
     listener = Lines()
     launch.resume(cut, listener=listener)
-    assert f"warning: {path} changed after it was written, or lacks lines; what is whole is kept" in listener.lines
+    assert f"warning: {path} changed after it was written, or lacks lines; what is whole is kept" in listener.heard
     assert json.loads(path.read_text().splitlines()[-1])["step"] == 12
     for tensor in TENSORS:
         assert (final(cut).path / tensor).read_bytes() == (final(whole).path / tensor).read_bytes()
@@ -206,7 +197,7 @@ def test_lines_after_the_checkpoint_are_no_damage(cut, whole):
     listener = Lines()
     assert numbers(cut)[-1]["step"] == 9  # one after the checkpoint
     launch.resume(cut, listener=listener)
-    assert not [line for line in listener.lines if "warning" in line]
+    assert not [line for line in listener.heard if "warning" in line]
     assert_same_end(whole, cut)
 
 
@@ -269,9 +260,10 @@ def test_a_run_whose_folder_is_moved_away_says_so_and_announces_no_checkpoint(ti
 
 def test_another_torch_processor_or_number_of_threads_is_one_warning(tiny, cut, monkeypatch):
     monkeypatch.setattr(run_info, "processor", lambda device: "riscv64 DEFAULT")
+    monkeypatch.setattr("torch.set_num_threads", lambda n: None)  # two would wait for each other on a busy machine
     listener = Lines()
     launch.resume(cut, tiny.with_values({"run.threads": 2}), listener=listener)
-    (warning,) = [line for line in listener.lines if "resumed with" in line]
+    (warning,) = [line for line in listener.heard if "resumed with" in line]
     assert re.fullmatch(
         r"warning: resumed with processor riscv64 DEFAULT \(before: .+\), threads 2 \(before: 1\), so the end will not "
         r"be bit for bit that of an uninterrupted run",

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from training_runs import numbers
 
 from gptlite.cli import app
 from gptlite.runs.checkpoint import valid_checkpoints
@@ -113,12 +114,9 @@ def test_a_run_that_was_killed_and_stopped_by_signals_ends_bit_for_bit_as_one_le
         assert alone.keys() == resumed.keys()
         assert all(torch.equal(alone[key], resumed[key]) for key in alone), f"stopped after {stops}"
 
-    def numbers(run: Path) -> list[dict[str, object]]:
-        lines = (run / "metrics.jsonl").read_text().splitlines()
-        return [{key: value for key, value in json.loads(line).items() if key != "time"} for line in lines]
-
-    assert numbers(whole) == numbers(cut), f"stopped after {stops}"
-    assert [line["step"] for line in numbers(cut) if line["split"] == "train"] == list(range(1, STEPS + 1))
+    logged = numbers(Run(cut))
+    assert numbers(Run(whole)) == logged, f"stopped after {stops}"
+    assert [line["step"] for line in logged if line["split"] == "train"] == list(range(1, STEPS + 1))
     assert scalars(cut / "tb", "train/loss") == scalars(whole / "tb", "train/loss")
     for folder in {path.parent for path in (cut / "tb").rglob("events.*")}:
         for tag in read(folder).Tags()["scalars"]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +11,7 @@ import numpy_gpt
 import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from training_runs import train_new
+from training_runs import numbers, train_new
 
 from gptlite.compute.device import Compute
 from gptlite.compute.distributed import Dist
@@ -114,10 +113,6 @@ def test_pictures_and_entropies_appear_at_each_evaluation_and_change_no_number_o
     def run(name: str, **values) -> Run:
         cfg = tiny.with_values({"log.tensorboard": True, **values})
         return train_new(cfg, root=tmp_path / "runs", name=name).run
-
-    def numbers(run: Run) -> list[dict[str, object]]:
-        lines = map(json.loads, (run.path / "metrics.jsonl").read_text().splitlines())
-        return [{key: value for key, value in line.items() if key != "time"} for line in lines]
 
     def images(run: Run) -> dict[str, list[int]]:
         events = EventAccumulator(str(run.path / "tb"), size_guidance={"images": 0})

@@ -7,28 +7,17 @@ from pathlib import Path
 
 import pytest
 import torch
-from training_runs import resume, train_new
+from training_runs import Lines, resume, train_new
 
 from gptlite.compute import device
 from gptlite.compute.device import Compute
 from gptlite.compute.distributed import Dist
 from gptlite.config.schema import ModelSection, RunConfig
 from gptlite.inference.load import load_checkpoint
-from gptlite.loggers.metrics import Listener
 from gptlite.model.gpt import GPT
 from gptlite.runs.find import choose_checkpoint, load_checkpoint_config
 from gptlite.training import throughput
 from gptlite.training.throughput import Throughput
-
-
-class Lines(Listener):
-    """Hears what is said."""
-
-    def __init__(self) -> None:
-        self.heard: list[str] = []
-
-    def say(self, line: str) -> None:
-        self.heard.append(line)
 
 
 @pytest.fixture
