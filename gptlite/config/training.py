@@ -95,7 +95,12 @@ class TrainSection(Section):
     ngram_teacher: BelowOne = key(
         0.0,
         "weight in the loss of what an n-gram model of the training text expects at each place; the rest is for what "
-        "stands there. It helps where a text is read many times, and takes about 200 bytes of memory for each token",
+        "stands there. It helps where a text is read many times, and takes about 350 bytes of memory for each token",
+    )
+    temperature: Positive = key(
+        1.0,
+        "divide the logits by this in the loss of training; below 1 the model is less sure on other text than on that "
+        "of training (temperature scaling: Guo et al. 2017, arXiv 1706.04599)",
     )
     scheduled_sampling: Fraction = key(
         0.0,

@@ -23,6 +23,7 @@ CHOSEN = (
     *("data.val_max_bytes", "tokenizer.kind", "tokenizer.vocab_size"),
     *("model.n_layer", "model.n_head", "model.n_embd", "model.block_size", "model.dropout", "model.init"),
     *("train.max_minutes", "train.batch_size", "train.warmup_steps", "train.weight_decay", "train.ngram_teacher"),
+    "train.temperature",
     *("eval.batch_size", "eval.every", "save.every"),
 )
 
@@ -37,6 +38,7 @@ TEACHER_FROM = 4.0  # from how many epochs of characters on an n-gram teacher he
 # 0.1 in models narrower than WIDE, and in others.
 TEACHERS = (10_000.0, 0.2, 45.0, 45.0), (1500.0, 0.3, 12.0, 12.0), (30.0, 0.5, 45.0, 12.0), (0.0, 0.9, 45.0, 12.0)
 WIDE = 192
+TEMPERATURE = 0.92  # of BPE, whose ids follow the training text, so that other text surprises the model more
 MORE_DROPOUT_FROM = 60.0  # epochs of characters, from which it is 0.2
 VAL_FRACTION = DataSection().val_fraction
 VAL_MAX_BYTES = DataSection().val_max_bytes
@@ -159,6 +161,7 @@ def choose_regularization(budget: Budget, width: int, vocab_size: int, epochs: f
         "model.dropout": next(p for least, p in dropouts if reached >= least),
         "train.weight_decay": MORE_WEIGHT_DECAY if decays_more else TrainSection().weight_decay,
         "train.ngram_teacher": teacher,
+        "train.temperature": TEMPERATURE if vocab_size else 1.0,
     }
 
 

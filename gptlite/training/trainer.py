@@ -184,7 +184,7 @@ def assemble(
             parameter.requires_grad_(not cfg.train.freezes(name))
         # Only training computes the same shapes again and again.
         hidden = torch.compile(model.hidden, dynamic=False) if cfg.run.compile else model.hidden
-        objective = Objective(model, hidden, compute, cfg.train.ngram_teacher)
+        objective = Objective(model, hidden, compute, cfg.train.ngram_teacher, cfg.train.temperature)
         optimizers = build_optimizers(model, cfg.train, compute)
     batches = Batches(train, cfg.model.block_size, cfg.train.batch_size, cfg.run.seed, cfg.data.order)
     language_model = LanguageModel(model, tokenizer, ModelInfo(cfg.model, start_id, cfg.data.normalize), compute)
@@ -192,7 +192,8 @@ def assemble(
     sampler = VocabSampler(count_ids(train, tokenizer.vocab_size), sample) if isinstance(sample, int) else None
     teacher = None
     if cfg.train.ngram_teacher > 0.0:
-        teacher = NgramTeacher(train.read(0, train.n_tokens).astype(np.int64), tokenizer.vocab_size)
+        texts = [tokenizer.decode([i]) for i in range(tokenizer.vocab_size)]
+        teacher = NgramTeacher(train.read(0, train.n_tokens).astype(np.int64), texts)
     deciding = {**deciding_values(cfg), **fingerprints}
     return Trainer(
         *(cfg, model, objective, sampler, teacher, optimizers),

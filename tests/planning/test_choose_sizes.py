@@ -144,6 +144,7 @@ def test_characters_of_a_shorter_text_are_read_more_often_and_those_of_bpe_less(
 def test_a_tokenizer_that_is_given_gets_its_own_sizes():
     bpe, char = choose_sizes(40_000, 3.0, 256, kind="bpe"), choose_sizes(11_000_000, 3.0, 256, kind="char")
     assert (bpe["tokenizer.vocab_size"], bpe["train.ngram_teacher"]) == (512, 0.0)
+    assert (bpe["train.temperature"], choose_sizes(40_000, 1.0, 64)["train.temperature"]) == (0.92, 1.0)
     assert (char["tokenizer.vocab_size"], char["model.init"]) == (None, "zero")
 
 

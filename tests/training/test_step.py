@@ -94,6 +94,17 @@ def test_the_teacher_has_its_weight_in_the_gradient_and_none_in_the_loss():
     assert (gradients[0.25] - gradients[0.0]).norm() > 0.01 * gradients[0.0].norm()
 
 
+@pytest.mark.parametrize("more", [{}, {"train.ngram_teacher": 0.5}, {"train.vocab_sample": VOCAB_SIZE - 1}], ids=str)
+def test_the_temperature_divides_the_logits_in_the_loss_alone(more):
+    trainer = trainer_for(config(**{"train.temperature": 0.8, **more}), torch.float64)
+    plain = trainer_for(config(**more), torch.float64)
+    plain.model.load_state_dict(trainer.model.state_dict())
+    plain.model.head.weight = torch.nn.Parameter(trainer.model.head.weight / 0.8)  # no longer tied
+    assert accumulate_gradients(trainer, 3).item() == pytest.approx(accumulate_gradients(plain, 3).item(), rel=1e-12)
+    x, _ = trainer.batches.rows(3)
+    torch.testing.assert_close(trainer.model(x), 0.8 * plain.model(x))
+
+
 def test_the_loss_with_a_teacher_is_the_mean_of_both_cross_entropies():
     logits = torch.tensor([[[0.5, 0.25, 0.25]]]).log()
     of_text, objective = taught_nll_sum(logits, torch.tensor([[0]]), torch.tensor([[[1, 1, 2, 0]]]), 0.4)
