@@ -172,9 +172,11 @@ def check_text_file(file: str, where: str) -> None:
 
 def output_path(names: Sequence[str], out: str | None, ending: str) -> Path:
     """Return where output for these runs goes: --out, or RUN-ending. ConfigError, before any work is done for it, if no
-    file can be written there."""
+    file can be written there, or if its name ends in another type than that of `ending`."""
     more = f"-and-{len(names) - 1}-more" if len(names) > 1 else ""
-    path = Path(f"{names[0]}{more}-{ending}" if out is None else out)
+    path, suffix = Path(f"{names[0]}{more}-{ending}" if out is None else out), Path(ending).suffix
+    if suffix and path.suffix not in ("", suffix):  # a pipe and a device have none
+        raise ConfigError(f"this is a file of type {suffix[1:]}. End its name in {suffix}.", where=f"--out {path}")
     if path.is_dir():
         raise ConfigError("this is a folder. Name a file in it.", where=f"--out {path}")
     if not path.parent.is_dir():

@@ -70,7 +70,7 @@ class Run:
         check_name(name, base)
         if name is not None and not is_free(root / name):
             free = next(path.name for path in numbered(root, name) if not path.exists())
-            taken = "this name is taken. Continue that run, or choose"
+            taken = f"this name is taken. Continue that run with --resume {name}, or choose"
             if not cls(root / name).started:
                 taken = "a folder that is not a run has this name. Choose"
             raise RunError(f"{taken} another name such as {free}.", f"run {name}")

@@ -109,7 +109,7 @@ REFUSED = [
     (
         "train -c nano.yaml --name nano",
         2,
-        "run nano: this name is taken. Continue that run, or choose another name such as",
+        "run nano: this name is taken. Continue that run with --resume nano, or choose another name such as",
     ),
     ("train -c nano.yaml --set run.dir=story.txt/runs", 4, "error: story.txt"),
     (

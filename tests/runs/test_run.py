@@ -28,7 +28,9 @@ def test_a_taken_name_is_an_error_with_both_ways_to_go_on(tmp_path: Path) -> Non
     make(tmp_path, "small-2")
     with pytest.raises(RunError) as refused:
         Run.create(tmp_path, "small", "config")
-    expected = "run small: this name is taken. Continue that run, or choose another name such as small-3."
+    expected = (
+        "run small: this name is taken. Continue that run with --resume small, or choose another name such as small-3."
+    )
     assert str(refused.value) == expected
     with pytest.raises(RunError) as refused:
         Run.check_free(tmp_path, "small", "base")

@@ -131,7 +131,7 @@ def sample(
     if "" in (logprob or ()):
         raise ConfigError("the text is empty. Give at least one character.", where="--logprob")
     is_page = explain and section.beams is not None
-    file = output_path([model.name], out, "beams.html") if is_page or out is not None else None
+    file = output_path([model.name], out, "beams.html" if is_page else "") if is_page or out is not None else None
     if is_page and len(prompts) > 1:
         raise ConfigError(f"--beams --explain shows one prompt, and {len(prompts)} are given. Leave out the others.")
     console.say(f"checkpoint: {model.checkpoint.path}")
