@@ -73,6 +73,14 @@ class Diverged(UserError):
         super().__init__(sentence, where)
 
 
+class ProcessFailed(UserError):
+    """A process of this run failed and has said why, or was killed, which the sentence says."""
+
+    def __init__(self, exit_code: int, killed: Iterable[str] = ()) -> None:
+        self.exit_code = exit_code
+        super().__init__(killed)
+
+
 class StorageError(UserError):
     """Disk or network."""
 

@@ -20,8 +20,8 @@ from gptlite.cli.sample import command as sample
 from gptlite.cli.terminal import Console, drop, emit, on_one_line, shell_name
 from gptlite.cli.train import command as train
 from gptlite.cli.usage import Command, Commands, usage_problem
-from gptlite.compute.processes import is_main
-from gptlite.errors import ConfigError, DataError, Interrupted, StorageError, UserError
+from gptlite.compute.processes import is_main, local_world_size, world_size
+from gptlite.errors import ConfigError, DataError, Diverged, Interrupted, StorageError, UserError
 from gptlite.storage.files import storage_errors
 from gptlite.version import __version__
 
@@ -83,14 +83,16 @@ def top(
 
 def print_error(error: UserError) -> None:
     """Print an error, one line per problem. A stop by a signal is not an error; the command that continues follows."""
-    if isinstance(error, Interrupted) and not is_main():
-        return  # all processes of a run stop at the same step
+    if isinstance(error, Interrupted | Diverged) and not is_main():
+        return  # all processes of a run end at the same step
     prefix = "" if isinstance(error, Interrupted) else "error: "
     for problem in error.problems:
         where = "" if problem.where is None else f"{on_one_line(problem.where)}: "  # a file name may have newlines
         Console().say(f"{prefix}{where}{problem.sentence}")
     if isinstance(error, Interrupted) and error.handle is not None:
-        Console().say(f"continue with:\n  {shell_name('gptlite')} train --resume {shlex.quote(error.handle)}")
+        processes = f" --nproc {world_size()}" if world_size() == local_world_size() > 1 else ""
+        command = f"{shell_name('gptlite')} train --resume {shlex.quote(error.handle)}{processes}"
+        Console().say(f"continue with:\n  {command}")
 
 
 def as_user_error(error: OSError | MemoryError | RuntimeError) -> UserError | None:

@@ -59,6 +59,7 @@ def export(
     kind = choose_type(to, type_)
     (selected,) = select_models([run] if run else [], checkpoint, ["run.device=cpu"], None, console.say)
     target = Path(f"{selected.name}{ENDINGS[to]}" if path is None else path)
+    check_ending(target, to)
     check_free(target)
     console.say(f"checkpoint: {selected.checkpoint.path}")
     # Importing torch takes a second, so the command line is checked first.
@@ -89,6 +90,14 @@ def choose_type(to: str, asked: str | None) -> str:
         accepted = f"Use {' or '.join(types)}." if types else "Leave it out: a folder has the weights as they are."
         raise ConfigError(f"--to {to} has no {asked}. {accepted}", where=f"--type {asked}")
     return asked or (types[0] if types else "")
+
+
+def check_ending(path: Path, to: str) -> None:
+    """ConfigError where the name of a file ends as that of another target, or of none."""
+    by_ending = {ending: target for target, ending in ENDINGS.items()}
+    if path.suffix and by_ending.get(path.suffix, "folder") != to:
+        what = "a folder" if to == "folder" else f"a file that ends in {ENDINGS[to]}"
+        raise ConfigError(f"--to {to} writes {what}. Change the name or --to.", where=str(path))
 
 
 def check_free(path: Path) -> None:

@@ -176,7 +176,9 @@ def output_path(names: Sequence[str], out: str | None, ending: str) -> Path:
     more = f"-and-{len(names) - 1}-more" if len(names) > 1 else ""
     path, suffix = Path(f"{names[0]}{more}-{ending}" if out is None else out), Path(ending).suffix
     if suffix and path.suffix not in ("", suffix):  # a pipe and a device have none
-        raise ConfigError(f"this is a file of type {suffix[1:]}. End its name in {suffix}.", where=f"--out {path}")
+        raise ConfigError(
+            f"what is written there is {suffix[1:].upper()}. End the name in {suffix}.", where=f"--out {path}"
+        )
     if path.is_dir():
         raise ConfigError("this is a folder. Name a file in it.", where=f"--out {path}")
     if not path.parent.is_dir():

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 import uuid
 from collections.abc import Sequence
 
+from gptlite.errors import ProcessFailed
+
 SECONDS_TO_STOP = 120  # for an update and a checkpoint, before a process is killed
 
 
-def run_in_processes(n: int, arguments: Sequence[str]) -> int:
-    """Run `gptlite` with these arguments in n processes; return the exit code of the first that failed, else 0.
+def run_in_processes(n: int, arguments: Sequence[str]) -> None:
+    """Run `gptlite` with these arguments in n processes. ProcessFailed, with the exit code of the first that failed.
 
     A signal is passed on to them. Where one ends with an error, the others are stopped.
     """
@@ -20,7 +23,6 @@ def run_in_processes(n: int, arguments: Sequence[str]) -> int:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    logging.getLogger("torch.distributed").setLevel(logging.CRITICAL)  # the processes say what happened
     config = LaunchConfig(
         min_nodes=1,
         max_nodes=1,
@@ -31,11 +33,19 @@ def run_in_processes(n: int, arguments: Sequence[str]) -> int:
         max_restarts=0,
         shutdown_timeout=SECONDS_TO_STOP,
     )
+    logging.disable()  # the processes say what happened
     try:
         elastic_launch(config, sys.executable)("-P", "-m", "gptlite", *arguments)
     except ChildFailedError as error:
-        code: int = error.get_first_failure()[1].exitcode
-        return code if code >= 0 else 128 - code
+        rank, failure = error.get_first_failure()
+        if failure.exitcode >= 0:
+            raise ProcessFailed(failure.exitcode) from None
+        name = signal.Signals(-failure.exitcode).name
+        sentence = (
+            f"process {rank} of 0 to {n - 1} was ended by {name}. What was saved is kept: continue with --resume."
+        )
+        raise ProcessFailed(128 - failure.exitcode, [sentence]) from None
     except SignalException as error:
-        return 128 + int(error.sigval)
-    return 0
+        raise ProcessFailed(128 + int(error.sigval)) from None
+    finally:
+        logging.disable(logging.NOTSET)

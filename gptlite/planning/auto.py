@@ -246,6 +246,8 @@ def choose_micro_batch_size(cfg: RunConfig, n_processes: int) -> Choice:
             "Change one of the two."
         )
     rows = batch_size // n_processes
+    if wanted != "auto" and rows < wanted <= batch_size:  # as for a run of fewer processes
+        return Choice(rows, "all that each process has")
     if wanted != "auto":
         if rows % wanted:
             raise ConfigError(

@@ -35,17 +35,25 @@ class Verdict:
 
 
 def judge(
-    evaluations: Sequence[Evaluation], *, val_tokens: int, epochs: float = math.inf, ends_early: bool = False
+    evaluations: Sequence[Evaluation],
+    *,
+    val_tokens: int,
+    epochs: float = math.inf,
+    ends_early: bool = False,
+    characters_follow: bool = False,
 ) -> Verdict:
     """Judge a finished run; without lines where its evaluations, which are sorted by step, say nothing.
 
     val_tokens: of the validation text. epochs: for which the text was read; in the first nothing can be overfitted.
-    ends_early: whether training ended because its text is short.
+    ends_early: whether training ended because its text is short. characters_follow: whether it was BPE, and for more
+    minutes characters would be chosen.
     """
     if len(evaluations) < 2:
         return Verdict()
     best = min(evaluations, key=lambda evaluation: evaluation.bits_per_byte)
     before, last = evaluations[-2:]
+    if len(evaluations) > 2 and last.step - before.step < (before.step - evaluations[-3].step) / 2:
+        before = evaluations[-3]  # the end came soon after an evaluation
     risen = last.bits_per_byte / best.bits_per_byte - 1
     if risen > max(RISEN, noise(val_tokens)) and epochs > 1:
         lines = (
@@ -54,6 +62,8 @@ def judge(
             f"checkpoint best, which `sample` and `eval` use, is that of step {best.step}; latest is for training on",
         )
         return Verdict(lines, "sizes")
+    if ends_early and characters_follow:
+        return Verdict(("with more minutes so short a text is read as characters, which ends better",), "time")
     if ends_early:
         line = "more text would make it better, more time would not: so short a text is soon learned by heart"
         return Verdict((line,), "text")

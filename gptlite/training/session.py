@@ -158,10 +158,10 @@ def open_new(
 def open_restored(cfg: RunConfig, prepared: Prepared, run: Run, listener: Listener) -> Session:
     """Open the next session of a locked run: from its newest valid checkpoint, or from the beginning where it has none.
 
-    On another number of processes, the micro-batches are chosen again; the batches stay the same.
+    On another number of processes, micro-batches and threads are chosen again; the batches stay the same.
     """
     if run.info["world_size"] != world_size():
-        cfg = cfg.with_values({"train.micro_batch_size": "auto"})
+        cfg = cfg.with_values({"train.micro_batch_size": "auto", "run.threads": "auto"})
     setup = resolve_here(cfg, prepared)
     trainer = build(setup.cfg, prepared)
     newest = restore_newest(trainer, run, listener)

@@ -152,7 +152,7 @@ def sharing_gradients(trainer: Trainer, step: int) -> Iterator[Trainer]:
         yield trainer
         return
     with peer_errors():
-        shared = DistributedDataParallel(trainer.objective, broadcast_buffers=False, gradient_as_bucket_view=True)
+        shared = DistributedDataParallel(trainer.objective, gradient_as_bucket_view=True)
     trainer = replace(trainer, objective=shared)
     try:
         # The first backward pass settles the place of each gradient in torch's buckets, and the place the order in

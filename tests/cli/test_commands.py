@@ -115,10 +115,11 @@ def test_prepare_shows_compressors_only_for_texts_long_enough(gptlite):
 
 
 def test_the_runs_folder_comes_from_the_config_then_the_environment(gptlite, monkeypatch):
-    assert runs_folder("mine", {"GPTLITE_RUNS": "theirs"}) == Path("mine")
-    assert runs_folder("runs", {"GPTLITE_RUNS": "theirs"}) == Path("theirs")
-    assert runs_folder("runs", {}) == Path("runs")
+    monkeypatch.delenv("GPTLITE_RUNS", raising=False)
+    assert runs_folder("runs") == Path("runs")
     monkeypatch.setenv("GPTLITE_RUNS", "other")
+    assert runs_folder("mine") == Path("mine")
+    assert runs_folder("runs") == Path("other")
     outcome = package.train("nano.yaml", ["train.max_steps=2"], name="mine")
     assert (outcome.run.path, outcome.state.step) == (Path("other/mine"), 2)
     assert load_config(outcome.run.path / "config.yaml").train.max_steps == 2

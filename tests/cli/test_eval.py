@@ -254,7 +254,7 @@ BAD = [
     (["char", "--by-position", "--memorised"], ["--by-position and --memorised exclude each other. Choose one."]),
     (["char", "--out", "x.svg"], ["--out has no effect without --by-position or --per-token or"]),
     (["char", "--by-position", "--out", "things"], ["--out things: this is"]),
-    (["char", "--by-position", "--out", "x.png"], ["--out x.png: this is a file of type svg. End its name in .svg."]),
+    (["char", "--by-position", "--out", "x.png"], ["--out x.png: what is written there is SVG. End the name in .svg."]),
     (["char", "--by-position", "--out", "no/x.svg"], ["--out no/x.svg: there is no"]),
     (["char", "--checkpoint", "3", "gone", "many"], ["The newest runs are char, bpe, many."]),
     (

@@ -63,6 +63,14 @@ def test_what_is_given_wins_and_a_missing_device_is_refused():
         choose_compute(RunSection(device="cuda"), 64, hardware("mps", "cpu"))
 
 
+def test_a_micro_batch_of_fewer_processes_is_cut_to_what_each_has():
+    cfg = RunConfig().with_values({"train.batch_size": 12, "train.micro_batch_size": 12})
+    assert choose_micro_batch_size(cfg, 1) == Choice(12, GIVEN)
+    assert choose_micro_batch_size(cfg, 4).value == 3
+    with pytest.raises(ConfigError, match="does not divide the 3 sequences"):
+        choose_micro_batch_size(cfg.with_values({"train.micro_batch_size": 2}), 4)
+
+
 TOO_SHORT = Choice(False, "so short a training does not pay for the slow start of compiling")
 FOR_GPU = Choice(True, "torch can compile for this GPU")
 

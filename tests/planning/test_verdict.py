@@ -35,6 +35,13 @@ def test_a_score_that_still_falls_is_said_with_how_much() -> None:
     assert judge(falls, val_tokens=LARGE) == Verdict((per_minute,), "time")
 
 
+def test_an_end_soon_after_an_evaluation_is_compared_with_the_one_before() -> None:
+    falls = curve((84, 18.0, 3.4), (112, 24.0, 3.25), (140, 30.0, 3.1), (148, 32.0, 3.0999))
+    assert judge(falls, val_tokens=LARGE).lines == (
+        "the score still fell by 4.6% in the last 8 s: more training should help",
+    )
+
+
 def test_a_fall_within_the_noise_of_the_validation_text_is_none() -> None:
     falls = curve((10, 30.0, 3.0), (20, 60.0, 2.0), (30, 90.0, 1.99))  # by 0.5 %
     assert judge(falls, val_tokens=2_000) == Verdict()  # 1 / sqrt(2,000) is 2.2 %
@@ -54,6 +61,8 @@ def test_where_training_ended_because_the_text_is_short_more_of_it_is_named_inst
     assert verdict.better == "text"
     assert line.startswith("more text would make it better, more time would not")
     assert "longer" not in line
+    as_bpe = judge(falls, val_tokens=LARGE, ends_early=True, characters_follow=True)
+    assert as_bpe == Verdict(("with more minutes so short a text is read as characters, which ends better",), "time")
 
 
 @pytest.mark.parametrize(

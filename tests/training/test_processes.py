@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -135,7 +136,8 @@ def test_a_signal_stops_all_processes_with_one_checkpoint(signum, to):
     os.kill(endless.pid if to == "nproc" else last_child(endless), signum)
     _, said = endless.communicate(timeout=60)
     assert endless.returncode == 128 + signum
-    assert said.count("continue with:") == 1
+    assert said.count("continue with:") == said.count("train --resume n --nproc 2") == said.count("plan: ") == 1
+    assert not re.search(r"Warning|death signal|interrupted$", said)
     step = int(max(Path("runs/n/checkpoints").glob("step-*")).name.removeprefix("step-"))
     assert f"stopped and saved after step {step} of 1000000 ({signum.name})" in said
     assert "Traceback" not in said
@@ -147,7 +149,7 @@ def test_a_process_of_nproc_that_is_killed_ends_the_others():
     os.kill(last_child(endless), signal.SIGKILL)
     _, said = endless.communicate(timeout=60)
     assert endless.returncode in (4, 137)  # of the first that ended, or that was seen to end
-    assert "another process of this run has ended" in said
+    assert "another process of this run has ended" in said or "was ended by SIGKILL" in said
     assert "Traceback" not in said
 
 

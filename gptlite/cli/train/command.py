@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
-from typer import Exit, Option
+from typer import Option
 
 from gptlite.cli.options import ConfigOption, DataOption, OfflineOption, SetOption, located_text
 from gptlite.cli.terminal import Console, emit, pasteable
@@ -116,12 +116,14 @@ def train_run(options: TrainOptions) -> None:
     as_json = options.json and not options.dry_run
     listener = wait_for_others(Console(quiet=options.quiet, verbose=options.verbose, as_json=as_json))
     with located_text(options.data, options.init):
-        request = make_request(options, listener)
+        starts_others = options.nproc is not None  # which say what is asked for
+        request = make_request(options, Listener() if starts_others else listener)
         if options.dry_run:
             print_dry_run(request, listener, as_json=options.json)
             return
-        if options.nproc is not None:
-            run_in_processes(options, request, listener)
+        if starts_others:
+            train_in_processes(options, request, listener)
+            return
         from gptlite.cli.train.result import print_result, result_fields
         from gptlite.training.launch import open_session
         from gptlite.training.reconcile import flat
@@ -136,7 +138,7 @@ def train_run(options: TrainOptions) -> None:
         print_result(outcome, quiet=options.quiet)
 
 
-def run_in_processes(options: TrainOptions, request: Request, listener: Listener) -> NoReturn:
+def train_in_processes(options: TrainOptions, request: Request, listener: Listener) -> None:
     """Give the request to processes of its own, once nothing is left that they would refuse."""
     from gptlite.compute.launch import run_in_processes
     from gptlite.training.launch import check_new
@@ -144,7 +146,7 @@ def run_in_processes(options: TrainOptions, request: Request, listener: Listener
     assert options.nproc is not None
     if request.run is None:
         check_new(request, listener, options.nproc)
-    raise Exit(run_in_processes(options.nproc, ["train", *options.of_each_process]))
+    run_in_processes(options.nproc, ["train", *options.of_each_process])
 
 
 def wait_for_others(console: Console) -> Listener:

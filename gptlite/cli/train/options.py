@@ -24,10 +24,10 @@ _EXCLUDES = (
     (
         "--clock",
         ("--minutes", "--data", "--init", "--sweep", "--resume", "--dry-run"),
-        "this repeats a run as it went. Leave these out, or train a run of its own.",
+        "--clock repeats a run exactly as it went. Leave out the other options, or --clock.",
     ),
     ("--json", ("--sweep",), "this prints the events of one run. For the results of a sweep, use gptlite runs --json."),
-    ("--nproc", ("--sweep", "--dry-run"), "this trains one run in several processes. Leave one of the two out."),
+    ("--nproc", ("--sweep", "--dry-run"), "several processes train one run: no sweep, no --seeds and no dry run."),
     ("--dry-run", ("--sweep",), "a dry run describes one run. Give one of the values with --set."),
     ("--dry-run", ("--resume", "--continue"), "a dry run describes a new run. Leave one of the two out."),
 )

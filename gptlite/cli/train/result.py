@@ -15,7 +15,7 @@ from gptlite.cli.train.configs import CHOSEN_MINUTES, MINUTES, SPEED
 from gptlite.compute.processes import is_main
 from gptlite.config.schema import DataSection, RunConfig
 from gptlite.formatting import counted
-from gptlite.planning.choose_sizes import MIN_TEXT
+from gptlite.planning.choose_sizes import CHARACTERS_FROM, MIN_TEXT
 from gptlite.planning.epochs import TextUse
 from gptlite.planning.plan import MAX_EPOCHS
 from gptlite.planning.verdict import compare, explain, judge
@@ -88,7 +88,14 @@ def describe_result(summary: Summary, prepared: Prepared, seconds: float) -> tup
     epochs = text.epochs or 0.0
     if cfg.train.from_ is not None and curve:
         lines += compare_with_start(curve)
-    verdict = judge(curve, val_tokens=manifest.val.tokens, epochs=epochs, ends_early=ends_early)
+    chose_bpe = "tokenizer.kind" in run.info.get("chosen", ()) and cfg.tokenizer.kind == "bpe"
+    verdict = judge(
+        curve,
+        val_tokens=manifest.val.tokens,
+        epochs=epochs,
+        ends_early=ends_early,
+        characters_follow=chose_bpe and manifest.train.bytes < CHARACTERS_FROM[-1][0],
+    )
     lines += verdict.lines
     has_chosen_sizes = SPEED in run.info or sees_ahead or manifest.train.bytes < MIN_TEXT
     reads_too_often = epochs > MAX_EPOCHS and not has_chosen_sizes
