@@ -46,7 +46,8 @@ def lesson(
 
     lessons = {path.stem.removeprefix("lesson-"): said for path in find_lessons() if (said := describe(path))}
     if name is None:
-        emit("".join(f"{short:24} {other} {what}\n" for short, (other, what) in lessons.items()))
+        named = ((short, f"{other.removeprefix('lesson-')} {what}") for short, (other, what) in lessons.items())
+        emit("".join(f"{short:24} {said}\n" for short, said in named))
         return
     name = name.removeprefix("lesson-")
     if name not in lessons:

@@ -57,5 +57,5 @@ def test_a_lesson_ends_with_its_table_the_verdict_and_a_page_and_goes_on_where_i
 
 def test_lessons_are_listed_and_an_unknown_one_is_refused_with_their_names(gptlite):
     listed = gptlite("lesson").out
-    assert "deep-post-norm-warmup    lesson-deep-post-norm with a warm-up of half the updates\n" in listed
+    assert "deep-post-norm-warmup    deep-post-norm with a warm-up of half the updates\n" in listed
     assert gptlite("lesson", "base").refuses("lesson base: there is no such lesson. There are deep, deep-post-norm, ")
