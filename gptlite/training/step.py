@@ -152,7 +152,8 @@ def sharing_gradients(trainer: Trainer, step: int) -> Iterator[Trainer]:
         yield trainer
         return
     with peer_errors():
-        shared = DistributedDataParallel(trainer.objective, gradient_as_bucket_view=True)
+        # By default the first bucket has 1 MB, and a small model two exchanges.
+        shared = DistributedDataParallel(trainer.objective, bucket_cap_mb=25, gradient_as_bucket_view=True)
     trainer = replace(trainer, objective=shared)
     try:
         # The first backward pass settles the place of each gradient in torch's buckets, and the place the order in
