@@ -37,16 +37,23 @@ def is_main() -> bool:
 def as_torchrun(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that torchrun would set, from those of Slurm; none without several tasks of Slurm's srun.
 
+    What is set already stays as it is. ConfigError where Slurm's variables are incomplete.
     Slurm writes 4(x2),3 for the tasks on each of three nodes, and node[03-05,9],login for the names of five.
     """
     tasks = environ.get("SLURM_STEP_NUM_TASKS", "1")
     if "WORLD_SIZE" in environ or "SLURM_PROCID" not in environ or tasks == "1":
         return {}
+    needed = ("STEP_TASKS_PER_NODE", "STEP_NODELIST", "LOCALID", "NODEID", "JOB_ID", "STEP_ID")
+    if missing := [name for name in (f"SLURM_{each}" for each in needed) if name not in environ]:
+        advice = "Start the tasks with srun, or unset this variable."
+        raise ConfigError(
+            f"there are {tasks} tasks, but {', '.join(missing)} are not set. {advice}", "SLURM_STEP_NUM_TASKS"
+        )
     counts = re.findall(r"(\d+)(?:\(x(\d+)\))?", environ["SLURM_STEP_TASKS_PER_NODE"])
     per_node = [n for n, times in counts for _ in range(int(times or 1))]
     nodes = re.sub(r"\[([^],-]+)[^]]*\]", r"\1", environ["SLURM_STEP_NODELIST"])  # of each bracket the first name
     port = 20_000 + (int(environ["SLURM_JOB_ID"]) + int(environ["SLURM_STEP_ID"])) % 10_000  # systems give higher ones
-    return {
+    found = {
         "WORLD_SIZE": tasks,
         "RANK": environ["SLURM_PROCID"],
         "LOCAL_RANK": environ["SLURM_LOCALID"],
@@ -54,6 +61,7 @@ def as_torchrun(environ: Mapping[str, str]) -> dict[str, str]:
         "MASTER_ADDR": nodes.partition(",")[0],
         "MASTER_PORT": str(port),
     }
+    return {name: value for name, value in found.items() if name not in environ}
 
 
 def _number(name: str, least: int) -> int:

@@ -99,8 +99,8 @@ class TrainSection(Section):
     )
     temperature: Positive = key(
         1.0,
-        "divide the logits by this in the loss of training; below 1 the model is less sure on other text than on that "
-        "of training (temperature scaling: Guo et al. 2017, arXiv 1706.04599)",
+        "divide the logits by this in the loss of training alone; a value below 1 makes the trained model less "
+        "confident (temperature scaling: Guo et al. 2017, arXiv 1706.04599)",
     )
     scheduled_sampling: Fraction = key(
         0.0,

@@ -146,7 +146,7 @@ def choose_device(wanted: str, hardware: Hardware, largest_product: float) -> Ch
         fitting = [device for device in hardware.devices if device != "mps" or is_large]
         if fitting[0] == hardware.devices[0]:
             return Choice(fitting[0], f"the first of {', '.join(DEVICES)} that torch finds")
-        return Choice(fitting[0], "faster than mps for a model of this size")
+        return Choice(fitting[0], "mps is for training larger models")
     if wanted not in hardware.devices:
         available = ", ".join(hardware.devices)
         raise ConfigError(

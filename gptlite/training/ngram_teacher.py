@@ -128,7 +128,7 @@ class KneserNey:
         self._grams: list[Ints] = []  # at each position: (N,)
         self._first: list[Ints] = []  # for each context, the first n-gram that continues it; and the end
         self._token: list[Ints] = []  # the token of each n-gram
-        coarser: list[Ints] = []  # each n-gram with the next coarser context
+        coarser: list[Ints] = []  # each n-gram with the next coarser context; of the coarsest there is none
         for context in contexts:
             pairs, place, grams = np.unique(context * vocab_size + ids, return_index=True, return_inverse=True)
             known, token = np.divmod(pairs, vocab_size)

@@ -127,7 +127,7 @@ def accumulate_gradients(trainer: Trainer, step: int, replaced_fraction: float =
     cfg, device, dist, loss_of = trainer.cfg, trainer.compute.device, trainer.dist, trainer.objective
     shared = loss_of if isinstance(loss_of, DistributedDataParallel) else None
     # The gradients of a shared module become the mean over the processes.
-    part = trainer.tokens_per_update // (1 if shared is None else dist.world_size)
+    averaged_over = trainer.tokens_per_update // (1 if shared is None else dist.world_size)
     rows, micro = cfg.train.batch_size // dist.world_size, micro_batch_size(cfg)  # of this process
     sample, total = vocab_sample_for(trainer, step), torch.zeros((), device=device)
     for micro_step in range(rows // micro):
@@ -137,7 +137,7 @@ def accumulate_gradients(trainer: Trainer, step: int, replaced_fraction: float =
         is_last = micro_step + 1 == rows // micro
         with nullcontext() if shared is None or is_last else shared.no_sync(), peer_errors():
             nll, objective = loss_of(x, y, drawn, replaced_fraction)
-            (objective / part).backward()
+            (objective / averaged_over).backward()
         total = total + nll.detach() / trainer.tokens_per_update
     return total
 

@@ -67,6 +67,12 @@ def test_the_tasks_of_slurm_are_the_processes_of_a_run():
         assert processes.as_torchrun({**STEP, "SLURM_STEP_NODELIST": nodes})["MASTER_ADDR"] == first
 
 
+def test_an_address_that_is_set_wins_and_what_slurm_left_out_is_named():
+    assert "MASTER_PORT" not in processes.as_torchrun({**STEP, "MASTER_PORT": "29500"})
+    with pytest.raises(ConfigError, match="there are 9 tasks, but SLURM_STEP_NODELIST, SLURM_JOB_ID are not set"):
+        processes.as_torchrun({k: v for k, v in STEP.items() if k not in ("SLURM_STEP_NODELIST", "SLURM_JOB_ID")})
+
+
 def test_torchrun_and_single_tasks_need_nothing_of_slurm():
     assert processes.as_torchrun({}) == {}
     assert processes.as_torchrun({**STEP, "WORLD_SIZE": "2"}) == {}

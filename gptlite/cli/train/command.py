@@ -116,7 +116,7 @@ def train_run(options: TrainOptions) -> None:
     as_json = options.json and not options.dry_run
     listener = wait_for_others(Console(quiet=options.quiet, verbose=options.verbose, as_json=as_json))
     with located_text(options.data, options.init):
-        starts_others = options.nproc is not None  # which say what is asked for
+        starts_others = options.nproc is not None  # whose main process says what is asked for
         request = make_request(options, Listener() if starts_others else listener)
         if options.dry_run:
             print_dry_run(request, listener, as_json=options.json)
