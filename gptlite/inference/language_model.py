@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -22,10 +23,10 @@ from gptlite.data.sources.charset import in_normal_form
 from gptlite.errors import ConfigError
 from gptlite.formatting import counted
 from gptlite.inference.beam import Hypothesis, SearchStep, beam_search
-from gptlite.inference.engine import DecodingBatch, rows_at_once
+from gptlite.inference.engine import DecodingBatch
 from gptlite.inference.generate import FinishReason, Sample, Step, TextStream, end_reasons, generate_batch
-from gptlite.inference.sampling import TokenFlags, suppressed_ids
-from gptlite.inference.score import PositionLoss, Score, bytes_and_chars_per_token, loss_by_position, score_windows
+from gptlite.inference.sampling import TokenFlags
+from gptlite.inference.score import Score, bytes_and_chars_per_token, score_windows
 from gptlite.model.gpt import GPT
 from gptlite.seeds import mix
 from gptlite.tokenizers.base import Tokenizer
@@ -56,13 +57,9 @@ class LanguageModel:
     compute: Compute
 
     def __repr__(self) -> str:
-        shape = self.info.model
-        parameters = counted(self.gpt.n_parameters(), "parameter")
-        tokenizer = f"{self.tokenizer.kind} tokenizer of {self.tokenizer.vocab_size:,} ids"
-        return (
-            f"<LanguageModel: {parameters}, {counted(shape.n_layer, 'layer')} of {shape.n_embd}, "
-            f"context {shape.block_size}, {tokenizer}, on {self.compute.device}>"
-        )
+        size, cfg = counted(self.gpt.n_parameters(), "parameter"), self.info.model
+        shape = f"{counted(cfg.n_layer, 'layer')} of {cfg.n_embd}, context {cfg.block_size}"
+        return f"<LanguageModel: {size}, {shape}, {self.tokenizer.kind} tokenizer, on {self.compute.device}>"
 
     @property
     def knows_end_of_text(self) -> bool:
@@ -71,17 +68,11 @@ class LanguageModel:
 
     def encode(self, text: str) -> list[int]:
         """Encode a text, in the normal form of the training text. DataError for unknown characters."""
-        if not isinstance(text, str):
-            raise TypeError(f"text must be a str, not {type(text).__name__}")
         return [int(i) for i in self.tokenizer.encode(self.normalize(text))]
 
     def normalize(self, text: str) -> str:
         """Return the text in the Unicode normal form of the training text."""
         return in_normal_form(text, self.info.normalize)
-
-    def drop_unknown(self, text: str) -> str:
-        """Return the normalized text without the characters that the tokenizer does not know."""
-        return self.tokenizer.known(self.normalize(text))
 
     def encode_prompt(self, prompt: str) -> list[int]:
         """Encode a prompt; an empty one becomes the id that texts start with."""
@@ -103,8 +94,7 @@ class LanguageModel:
         Up to the rounding of logits, sample i of a prompt depends on (seed, i) alone, not on `n` or the other prompts.
         n_top_logprobs: how many of the most likely tokens are recorded at each token.
         """
-        self.require_mask()
-        self._check_stop_tokens(params.stop_tokens)
+        self._check_can_write(params)
         encoded = [self.encode_prompt(prompt) for prompt in ([prompts] if isinstance(prompts, str) else prompts)]
         # In fp32: decoding one token at a time is bound by reading the weights, and a cast would read them twice.
         return generate_batch(
@@ -124,7 +114,9 @@ class LanguageModel:
         `temperature=0.8`; with `beams` the best text of a beam search. ConfigError for unknown keys and for every value
         that the section refuses.
         """
-        overrides = [Override(key, f"sample.{key}", plain_value(value)) for key, value in keys.items()]
+        # Numpy's numbers and any sequence become Python's own, which the config accepts.
+        plain = json.loads(json.dumps(keys, default=lambda value: value.tolist()))
+        overrides = [Override(key, f"sample.{key}", value) for key, value in plain.items()]
         params = load_config(None, overrides).sample
         if params.n > 1:
             raise ConfigError("generate returns one text. Use samples() or search() for several.", where="n")
@@ -137,23 +129,15 @@ class LanguageModel:
     ) -> list[tuple[str, Hypothesis]]:
         """Find the `n` best texts by beam search with `beams` beams, the best first.
 
-        watch: is called with each step. ConfigError for too many beams, and for a length penalty where all texts are
-        equally long.
+        watch: is called with each step. ConfigError for a length penalty where all texts are equally long.
         """
-        self.require_mask()
-        self._check_stop_tokens(params.stop_tokens)
+        self._check_can_write(params)
         ends = self.knows_end_of_text or params.stop or params.stop_tokens
         if params.length_penalty is not None and not ends:
             raise ConfigError(
                 "no text of this model ends before max_new_tokens, so all are equally long, and a length penalty "
                 "changes no order. Leave it out, or end texts with sample.stop or sample.stop_tokens.",
                 where="length_penalty",
-            )
-        assert params.beams is not None
-        most = rows_at_once(self.info.model)
-        if params.beams > most:
-            raise ConfigError(
-                f"at most {counted(most, 'beam')} of this model fit in memory, not {params.beams}.", where="beams"
             )
         reasons = end_reasons(self.tokenizer, params.stop_tokens)
 
@@ -191,18 +175,19 @@ class LanguageModel:
             logprobs += Step([0], [token], batch.logits.numpy()).logprobs()
         return logprobs
 
-    def _check_stop_tokens(self, ids: Sequence[int]) -> None:
-        unknown = [token for token in ids if not 0 <= token < self.tokenizer.vocab_size]
-        if unknown:
-            raise ConfigError(
-                f"{unknown[0]} is not a token id. Ids are from 0 to {self.tokenizer.vocab_size - 1}.",
-                where="stop_tokens",
-            )
+    def _check_can_write(self, params: SampleSection) -> None:
+        self.require_mask()
+        for token in params.stop_tokens:
+            if not 0 <= token < self.tokenizer.vocab_size:
+                sentence = f"{token} is not a token id. Ids are from 0 to {self.tokenizer.vocab_size - 1}."
+                raise ConfigError(sentence, where="stop_tokens")
 
     @functools.cached_property
     def suppressed(self) -> TokenFlags:
-        """True for ids that are never generated: (V,)."""
-        return suppressed_ids(self.tokenizer, knows_end_of_text=self.knows_end_of_text)
+        """True for ids that are never generated, those that no text produces and an end never trained: (V,)."""
+        suppressed = np.array([not piece for piece in self.tokenizer.token_bytes()])
+        suppressed[self.tokenizer.eot_id] = not self.knows_end_of_text
+        return suppressed
 
     def tokens_to_score(self, text: str) -> TokenArray:
         """Encode a text as one document, after end-of-text if the model knows it. DataError as `encode`."""
@@ -252,18 +237,6 @@ class LanguageModel:
             np.add.at(blocks, rows[:, 0] * BLOCKS // tokens.n_tokens, scores)
         return blocks
 
-    def loss_by_position(self, texts: Iterable[Tokens], *, batch_size: int = SCORE_BATCH_SIZE) -> list[PositionLoss]:
-        """Return the loss by tokens of context, over all texts."""
-        batches = (batch for tokens in texts for _, batch in eval_batches(self.windows(tokens), batch_size))
-        return loss_by_position(self.gpt, batches, self.compute)
-
     @functools.cached_property
     def _bytes_and_chars(self) -> Tensor:
         return bytes_and_chars_per_token(self.tokenizer)
-
-
-def plain_value(value: Any) -> Any:
-    """Return numpy's numbers and any sequence as Python's own, which the config accepts."""
-    if isinstance(value, np.generic | np.ndarray):
-        return value.tolist()
-    return [plain_value(each) for each in value] if isinstance(value, tuple | list) else value

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,7 @@ from torch import Tensor
 
 from gptlite.config.schema import ModelSection
 from gptlite.download import is_offline
-from gptlite.errors import ConfigError, DataError, Problem, StorageError
-from gptlite.formatting import Say
+from gptlite.errors import ConfigError, DataError, StorageError
 from gptlite.model.activations import ACTIVATIONS
 from gptlite.storage import files
 
@@ -37,15 +35,6 @@ _ONLY: Mapping[str, tuple[Any, ...]] = {
     "add_cross_attention": (False,),
     "is_encoder_decoder": (False,),
 }
-_COMPUTED = {*_SIZES, *_ONLY, "model_type", "n_inner", "scale_attn_weights", "tie_word_embeddings"}
-# These say nothing of what the model computes: for training, generating, other heads, or who wrote the file.
-_OTHERS = {
-    *("architectures", "vocab_size", "n_ctx", "dtype", "torch_dtype", "transformers_version", "gptlite", "use_cache"),
-    *("bos_token_id", "eos_token_id", "pad_token_id", "initializer_range", "n_special", "predict_special_tokens"),
-    *("attn_pdrop", "embd_pdrop", "resid_pdrop", "task_specific_params", "gradient_checkpointing", "output_past"),
-    *("id2label", "label2id", "problem_type", "return_dict", "output_attentions", "output_hidden_states"),
-    *("chunk_size_feed_forward", "tokenizer_class"),
-}
 
 
 def read_section(path: Path) -> ModelSection:
@@ -62,20 +51,8 @@ def read_section(path: Path) -> ModelSection:
         for key, values in _ONLY.items()
         if key in config and config[key] not in values
     ]
-    for key in _SIZES:
-        if type(config.get(key)) is not int or config[key] < 1:
-            problems.append(f"{key} is {config.get(key)!r}, which is no whole number above 0.")
-    width, inner = config.get("n_embd"), config.get("n_inner")
-    if inner is not None and type(width) is int and inner != 4 * width:
-        problems.append(f"n_inner is {inner!r}, and only {4 * width}, 4 times n_embd, can be read.")
-    unknown = sorted(key for key in config.keys() - _COMPUTED - _OTHERS if not key.startswith(("_", "summary_")))
-    if unknown:
-        problems.append(
-            f"gptlite does not know {', '.join(unknown)}, which may change what the model computes. Remove those "
-            "that do not."
-        )
     if problems:
-        raise ConfigError([Problem(problem, str(path)) for problem in problems])
+        raise ConfigError(problems, str(path))
     computed = {
         "activation": _ACTIVATIONS[config.get("activation_function", "gelu_new")],
         "bias": True,  # GPT-2 has them everywhere
@@ -84,10 +61,13 @@ def read_section(path: Path) -> ModelSection:
         "init": "gpt2",
     }
     try:
-        return ModelSection.model_validate({ours: config[theirs] for theirs, ours in _SIZES.items()} | computed)
+        section = ModelSection.model_validate({ours: config.get(theirs) for theirs, ours in _SIZES.items()} | computed)
     except ValidationError as error:
         reasons = [f"{'.'.join(map(str, each['loc'])) or 'the sizes'}: {each['msg']}" for each in error.errors()]
-        raise ConfigError([Problem(f"this describes no model ({reason}).", str(path)) for reason in reasons]) from error
+        raise ConfigError([f"this describes no model ({reason})." for reason in reasons], str(path)) from error
+    if (inner := config.get("n_inner")) not in (None, 4 * section.n_embd):
+        raise ConfigError(f"n_inner is {inner!r}, and only 4 times n_embd can be read.", str(path))
+    return section
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
@@ -95,61 +75,38 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    index, names = folder / "model.safetensors.index.json", ["model.safetensors"]
-    with files.storage_errors(folder, "read"):
-        if index.exists() and not (folder / names[0]).exists():
-            try:
-                names = sorted({Path(name).name for name in json.loads(index.read_bytes())["weight_map"].values()})
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise DataError("this does not list the files of a model. Copy it again.", str(index)) from error
-        if missing := [name for name in names if not (folder / name).is_file()]:
-            pickles = sorted(path.name for path in folder.glob("*.bin"))
-            advice = (
-                f"{pickles[0]} is a pickle, which can run any program. Convert it where you trust it: "
-                "AutoModelForCausalLM.from_pretrained(FOLDER).save_pretrained(NEW)."
-                if pickles
-                else "Copy the whole folder."
+    path = folder / "model.safetensors"
+    with files.storage_errors(path, "read"):
+        if not path.is_file():
+            raise DataError(
+                "this is missing. Copy the whole folder, and where you trust a model in several files or in a pickle, "
+                "convert it: AutoModelForCausalLM.from_pretrained(FOLDER).save_pretrained(NEW, max_shard_size='99GB').",
+                str(path),
             )
-            raise DataError(f"there is no {' and no '.join(missing)} in it. {advice}", str(folder))
-        tensors: dict[str, Tensor] = {}
-        for name in names:
-            try:
-                tensors |= load_file(folder / name)
-            except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
-                raise DataError("this is no valid safetensors file. Copy it again.", str(folder / name)) from error
+        try:
+            tensors = load_file(path)
+        except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
+            raise DataError("this is no valid safetensors file. Copy it again.", str(path)) from error
     prefixes = ("transformer.", "lm_head.")
     return {name if name.startswith(prefixes) else f"transformer.{name}": each for name, each in tensors.items()}
 
 
-def fetch_gpt2(say: Say) -> Path:
+def fetch_gpt2() -> Path:
     """Return the folder of the published GPT-2 in Hugging Face's cache, downloaded if it is missing, and checked."""
-    from huggingface_hub import snapshot_download
+    from huggingface_hub import hf_hub_download
     from huggingface_hub.utils import logging
 
-    fetch = partial(snapshot_download, _REPOSITORY, revision=_REVISION, allow_patterns=list(_SHA256))
-    by_hand = f"Put {', '.join(_SHA256)} of {_REPOSITORY} into a folder, and name that folder."
-    try:
-        folder = Path(fetch(local_files_only=True))
-        complete = all((folder / name).is_file() for name in _SHA256)
-    except OSError:  # LocalEntryNotFoundError is one
-        complete = False
-    if not complete:
-        if is_offline():
-            raise StorageError(f"it is not in Hugging Face's cache, and downloads are forbidden. {by_hand}")
-        say(f"downloading {_REPOSITORY} (0.5 GB)")
-        logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # each of its attempts would be a warning
-        try:
-            folder = Path(fetch())
-        except Exception as error:  # of several libraries that download
-            reason: BaseException = error
-            while reason.__context__ is not None:
-                reason = reason.__context__
-            raise StorageError(
-                f"downloading {_REPOSITORY} failed: {str(reason).partition('. ')[0]}. Go online. {by_hand}"
-            ) from error
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # each of its attempts would be a warning
     for name, sha256 in _SHA256.items():
-        with files.storage_errors(folder / name, "read"), (folder / name).open("rb") as file:
+        try:  # what the cache has of this revision is taken without the network
+            path = Path(hf_hub_download(_REPOSITORY, name, revision=_REVISION, local_files_only=is_offline()))
+        except Exception as error:  # of several libraries that download
+            raise StorageError(
+                f"{name} of {_REPOSITORY} was not found: {str(error).partition('. ')[0]}. Go online, or put "
+                f"{', '.join(_SHA256)} into a folder, and name that folder."
+            ) from error
+        with files.storage_errors(path, "read"), path.open("rb") as file:
             if hashlib.file_digest(file, "sha256").hexdigest() != sha256:
                 problem = f"this is not the file that was published (sha256 {sha256[:12]}...). Remove it."
-                raise StorageError(problem, str((folder / name).resolve()))
-    return folder
+                raise StorageError(problem, str(path.resolve()))
+    return path.parent

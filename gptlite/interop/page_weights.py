@@ -38,8 +38,6 @@ def round_weights(model: GPT, kind: str) -> tuple[GPT, list[dict[str, Any]]]:
             continue
         if kind == "f16":
             rounded = array.astype("<f2")
-            if not np.isfinite(rounded).all():
-                raise ConfigError("a weight is too large for f16. Use q8_0.")
             stored.append({**record, "type": "f16", "data": _base64(rounded)})
             back = rounded.astype(np.float32)
         else:
@@ -84,15 +82,15 @@ def page_data(model: LanguageModel, kind: str, prompt: str) -> tuple[dict[str, A
 
 def tokenizer_data(tokenizer: Tokenizer) -> dict[str, Any]:
     """Return the bytes of each id, one character U+0000 to U+00FF for each byte; for BPE also its pattern."""
-    if not isinstance(tokenizer, BpeTokenizer):
-        return {"pattern": None, "tokens": [token.decode("latin-1") for token in tokenizer.token_bytes()]}
-    known = "gpt2" if tokenizer.kind == "gpt2" else tokenizer.pattern_name
-    if known is None:
-        raise ConfigError("a page cannot divide text as this tokenizer does. Train with tokenizer.kind=bpe or char.")
-    return {
-        "pattern": for_javascript(PATTERNS[known]),
-        "tokens": [token.decode("latin-1") for token in tokenizer.ranks],
-    }
+    pattern, tokens = None, tokenizer.token_bytes()
+    if isinstance(tokenizer, BpeTokenizer):
+        known = "gpt2" if tokenizer.kind == "gpt2" else tokenizer.pattern_name
+        if known is None:
+            raise ConfigError(
+                "a page cannot divide text as this tokenizer does. Train with tokenizer.kind=bpe or char."
+            )
+        pattern, tokens = for_javascript(PATTERNS[known]), tokenizer.ranks
+    return {"pattern": pattern, "tokens": [token.decode("latin-1") for token in tokens]}
 
 
 def for_javascript(pattern: str) -> str:

@@ -202,13 +202,6 @@ def edit(folder: Path, **values: Any) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
 
 
-def shard_but_one(folder: Path) -> None:
-    tensors = load_file(folder / "model.safetensors")
-    names = {name: f"model-0000{1 + ('h.1.' in name)}-of-00002.safetensors" for name in tensors}
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
-    (folder / "model.safetensors").rename(folder / "model-00001-of-00002.safetensors")
-
-
 def as_pickle(folder: Path) -> None:
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
 
@@ -221,11 +214,6 @@ def wrong_shape(folder: Path) -> None:
 def flat_table(folder: Path) -> None:
     tensors = load_file(folder / "model.safetensors")
     save_file({**tensors, "transformer.wte.weight": torch.zeros(300)}, folder / "model.safetensors")
-
-
-def bad_index(folder: Path) -> None:
-    (folder / "model.safetensors").unlink()
-    (folder / "model.safetensors.index.json").write_text('{"weight_map": []}')
 
 
 def doubled_merge(folder: Path) -> None:
@@ -247,14 +235,12 @@ def unknown_split(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (shard_but_one, "no model-00002-of-00002.safetensors in it. Copy the whole folder"),
-        (as_pickle, "pytorch_model.bin is a pickle, which can run any program. Convert it"),
+        (as_pickle, r"model.safetensors: this is missing\. .* in a pickle, convert it: AutoModel"),
         (wrong_shape, r"mlp.c_fc.weight has shape \(96, 32\), not \(128, 32\)"),
         (lambda folder: edit(folder, model_type="gpt_neo"), "model_type is 'gpt_neo', and only gpt2"),
         (lambda folder: edit(folder, scale_attn_by_inverse_layer_idx=True), "scale_attn_by_inverse_layer_idx is True"),
-        (lambda folder: edit(folder, n_inner=96), "n_inner is 96, and only 128"),
-        (lambda folder: edit(folder, rotary=True, alibi=2), "does not know alibi, rotary, which may change"),
-        (lambda folder: edit(folder, n_head=0), "n_head is 0, which is no whole number above 0"),
+        (lambda folder: edit(folder, n_inner=96), "n_inner is 96, and only 4 times n_embd"),
+        (lambda folder: edit(folder, n_head=0), "n_head: Input should be greater than or equal to 1"),
         (lambda folder: edit(folder, n_layer=3), r"config.json declares \[3, 24, 32\]"),
         (lambda folder: edit(folder, n_head=5), "this describes no model"),
         (lambda folder: edit(folder, scale_attn_weights="true"), "scale_attention: Input should be a valid boolean"),
@@ -262,7 +248,6 @@ def unknown_split(folder: Path) -> None:
         (lambda folder: edit(folder, n_positions=30), r"config.json declares \[2, 30, 32\]"),
         (lambda folder: (folder / "tokenizer.json").unlink(), "there is no tokenizer.json in it"),
         (flat_table, r"wte.weight has shape \(300,\), and its tokenizer and config need \(300 or more, 32\)"),
-        (bad_index, "this does not list the files of a model"),
         (doubled_merge, "its merges do not make its tokens"),
         (unknown_split, "its pre_tokenizer is not that of GPT-2"),
         (lambda folder: (folder / "tokenizer.json").write_text("{}"), "this is no byte-level BPE"),
@@ -286,10 +271,7 @@ def test_another_shape_is_refused_with_both_values(tmp_path, text_file, asked):
 def test_the_published_gpt2_is_found_in_the_cache_checked_and_never_fetched_offline(tmp_path, text_file, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setenv("GPTLITE_OFFLINE", "1")
-    with pytest.raises(UserError, match=r"not in Hugging Face's cache, and downloads are forbidden\. Put config"):
-        open_source("gpt2", RunConfig())
-    monkeypatch.delenv("GPTLITE_OFFLINE")  # but HF_HUB_OFFLINE is set, as for every test
-    with pytest.raises(UserError, match=r"downloading openai-community/gpt2 failed: .*\. Go online"):
+    with pytest.raises(UserError, match=r"config\.json of openai-community/gpt2 was not found: .*\. Go online"):
         open_source("gpt2", RunConfig())
     snapshot = tmp_path / "hub/models--openai-community--gpt2/snapshots" / gpt2._REVISION
     snapshot.parent.mkdir(parents=True)
