@@ -146,13 +146,9 @@ class LanguageModel:
             return "stop text" if any(stop in text for stop in params.stop) else reasons.get(tokens[-1])
 
         best: dict[str, Hypothesis] = {}
+        ids, suppressed = self.encode_prompt(prompt), self.suppressed
         for hypothesis in beam_search(
-            self.gpt,
-            self.encode_prompt(prompt),
-            params,
-            suppressed=self.suppressed,
-            end_of_text=end_of_text,
-            watch=watch,
+            self.gpt, ids, params, suppressed=suppressed, end_of_text=end_of_text, watch=watch
         ):
             # A text that was found in several tokenizations counts once.
             stream = TextStream(self.tokenizer, params.stop)
@@ -202,20 +198,15 @@ class LanguageModel:
         cfg, end = self.info.model, self.tokenizer.eot_id if self.knows_end_of_text else None
         return EvalWindows(tokens, cfg.block_size, stride=stride, end=end, padding=not cfg.sees_ahead)
 
-    def score(self, text: str, *, batch_size: int = SCORE_BATCH_SIZE, stride: int | None = None) -> Score:
+    def score(self, text: str, *, stride: int | None = None) -> Score:
         """Score a text. A model that knows end-of-text scores every token and the end; others all but the first token.
 
         stride: as in `score_tokens`.
         """
-        return self.score_tokens(self.tokens_to_score(text), batch_size=batch_size, stride=stride)
+        return self.score_tokens(self.tokens_to_score(text), stride=stride)
 
     def score_tokens(
-        self,
-        tokens: Tokens,
-        *,
-        batch_size: int = SCORE_BATCH_SIZE,
-        stride: int | None = None,
-        every: int = 1,
+        self, tokens: Tokens, *, batch_size: int = SCORE_BATCH_SIZE, stride: int | None = None, every: int = 1
     ) -> Score:
         """Score ids document by document; of the batches, only every `every`-th.
 

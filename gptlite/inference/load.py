@@ -28,25 +28,26 @@ def load(
     device: str = "auto",
     root: Path | None = None,
     decoding: bool = False,
-    context: int | None = None,
     say: Say = say_nothing,
 ) -> LanguageModel:
     """Load the model of a run (a folder, or a name under `root`, else $GPTLITE_RUNS, else ./runs) or checkpoint folder.
 
     checkpoint: best (the default), latest, or a step. decoding: on a CPU, lay out the weights so that generation is
-    faster and scoring slower. context: tokens that are read at a time, instead of block_size; ConfigError for a model
-    with learned positions. say: called with a line for each damaged checkpoint that is skipped.
+    faster and scoring slower. say: called with a line for each damaged checkpoint that is skipped.
     RunError if there is no valid checkpoint.
     """
     found = choose_checkpoint(runs_folder() if root is None else root, str(run), checkpoint, say)
     cfg = load_checkpoint_config(found, [Override("device", "run.device", device)])
-    return load_checkpoint(found, cfg.run, decoding=decoding, context=context)
+    return load_checkpoint(found, cfg.run, decoding=decoding)
 
 
 def load_checkpoint(
     checkpoint: Checkpoint, section: RunSection, *, decoding: bool = False, context: int | None = None
 ) -> LanguageModel:
-    """Load the model of an open checkpoint, to compute as `section` says. decoding, context: as in `load`."""
+    """Load the model of an open checkpoint, to compute as `section` says. decoding: as in `load`.
+
+    context: tokens that are read at a time, instead of block_size. ConfigError for a model with learned positions.
+    """
     info = read_model_info(checkpoint)
     if context is not None:
         info = replace(info, model=with_context(info.model, context))
@@ -93,8 +94,6 @@ def build_model(checkpoint: Checkpoint, info: ModelInfo, vocab_size: int, attent
     """
     tensors = checkpoint.read_tensors("model.safetensors")
     try:
-        if not 0 <= info.start_id < vocab_size:
-            raise ValueError(f"start_id is {info.start_id}, and the tokenizer has {vocab_size} ids")
         model = GPT(info.model, vocab_size, attention=attention)
         from_gpt2(tensors, model)
     except ValueError as error:

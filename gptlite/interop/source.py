@@ -63,12 +63,9 @@ def open_source(name: str, cfg: RunConfig, say: Say = say_nothing) -> Source:
         checkpoint = choose_checkpoint(runs, str(path), None, say)
         path, read = checkpoint.path, partial(checkpoint.read_tensors, "model.safetensors")
         model = read_model_info(checkpoint).model
-    if is_foreign(path):
-        foreign, ids = load_foreign(path)
-        return Source(path, model, foreign, pieces_of(foreign), ids, read)
-    tokenizer = load(path)
+    tokenizer, rows = load_foreign(path) if is_foreign(path) else (load(path), {})
     pieces = pieces_of(tokenizer)
-    rows = {piece: row for row, piece in enumerate(pieces) if piece} | {b"": tokenizer.eot_id}
+    rows = rows or {piece: row for row, piece in enumerate(pieces) if piece} | {b"": tokenizer.eot_id}
     return Source(path, model, tokenizer, pieces, rows, read)
 
 
@@ -134,12 +131,13 @@ def pieces_of(tokenizer: Tokenizer) -> Sequence[bytes]:
 def check_tensors(tensors: Mapping[str, Tensor], source: Source, last_row: int) -> None:
     """Raise DataError for tensors that config.json does not describe, or that are no weights."""
     for name, tensor in tensors.items():
+        if name.endswith((".attn.bias", ".attn.masked_bias")):  # the mask, which is none of the weights
+            continue
         if tensor.dtype not in FLOATS:
-            if not name.endswith(".attn.bias"):  # the mask, which is none of the weights
-                raise DataError(f"{name} is of type {tensor.dtype}. Use weights of type float32, float16 or bfloat16.")
-        elif not name.endswith(".masked_bias") and not torch.isfinite(tensor).all():
+            raise DataError(f"{name} is of type {tensor.dtype}. Use weights of type float32, float16 or bfloat16.")
+        if not torch.isfinite(tensor).all():
             raise DataError(f"{name} has values that are not finite. Begin with another model.")
-        elif name in TABLES and (tensor.ndim != 2 or tensor.size(1) != source.model.n_embd or len(tensor) <= last_row):
+        if name in TABLES and (tensor.ndim != 2 or tensor.size(1) != source.model.n_embd or len(tensor) <= last_row):
             needed = f"({last_row + 1} or more, {source.model.n_embd})"
             raise DataError(f"{name} has shape {tuple(tensor.shape)}, and its tokenizer and config need {needed}.")
     positions = tensors.get("transformer.wpe.weight")  # in GPT-2's layout every model has some

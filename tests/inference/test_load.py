@@ -61,23 +61,9 @@ def test_learned_positions_have_no_other_context():
         with_context(INFO.model, 4)
 
 
-@pytest.mark.parametrize("start_id", [-1, 5])
-def test_a_start_id_that_the_tokenizer_lacks_is_refused(start_id):
-    info = ModelInfo(INFO.model, start_id=start_id, normalize="none")
-    with pytest.raises(Damaged, match=f"start_id is {start_id}, and the tokenizer has 5 ids"):
-        build_model(checkpoint({}, GPT(INFO.model, 5)), info, 5, "fused")
-
-
-MODEL = INFO.to_json()["model"]
-
-
 @pytest.mark.parametrize(
     "changed",
-    [
-        *[{"model": model} for model in (None, [1], {**MODEL, "n_layer": "two"}, {**MODEL, "n_heads": 2})],
-        *[{"start_id": "0"}, {"start_id": None}, {"normalize": "nfd"}, {"normalize": ["nfc"]}],
-        *[None, [], "x", 1],
-    ],
+    [{"model": None}, {"model": {"n_layer": "two"}}, {"start_id": "0"}, {"normalize": "nfd"}, None, []],
     ids=str,
 )
 def test_a_malformed_model_info_is_one_line(changed):

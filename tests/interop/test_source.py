@@ -74,8 +74,7 @@ def begun(cfg: RunConfig, root: Path) -> tuple[Run, dict[str, torch.Tensor]]:
     return run, valid_checkpoints(run.checkpoints)[0].read_tensors("model.safetensors")
 
 
-@pytest.mark.parametrize("tied", [True, False])
-@pytest.mark.parametrize("published_names", [True, False])
+@pytest.mark.parametrize(("tied", "published_names"), [(True, True), (False, False)])
 def test_a_gpt2_arrives_bit_for_bit(tmp_path, text_file, asked, tied, published_names):
     folder = tmp_path / "source"
     model = save_gpt2(folder, text_file.read_text(), tie_word_embeddings=tied)
