@@ -16,7 +16,6 @@ from torch import Tensor
 from gptlite.compute.device import Compute
 from gptlite.config.loading import Override, load_config
 from gptlite.config.sampling import SampleSection
-from gptlite.config.schema import ModelSection
 from gptlite.data.dataset.batches import EvalWindows, eval_batches
 from gptlite.data.dataset.tokens import TokenArray, Tokens
 from gptlite.data.sources.charset import in_normal_form
@@ -36,35 +35,28 @@ BLOCKS = 100  # of a text, whose scores show how much another text of its kind c
 
 
 @dataclass(frozen=True)
-class ModelInfo:
-    """The "gptlite" object in a checkpoint's config.json: what is needed to use the model beyond GPT-2's keys."""
-
-    model: ModelSection
-    start_id: int  # the id that an empty prompt stands for
-    normalize: Literal["none", "nfc"]  # Unicode normal form of the training text, so also of prompts
-
-    def to_json(self) -> dict[str, Any]:
-        return {"model": self.model.model_dump(), "start_id": self.start_id, "normalize": self.normalize}
-
-
-@dataclass(frozen=True)
 class LanguageModel:
     """A model with its tokenizer and the conventions of its training text."""
 
     gpt: GPT
     tokenizer: Tokenizer
-    info: ModelInfo
+    start_id: int  # the id that an empty prompt stands for
+    normal_form: Literal["none", "nfc"]  # of Unicode, of the training text, so also of prompts
     compute: Compute
 
     def __repr__(self) -> str:
-        size, cfg = counted(self.gpt.n_parameters(), "parameter"), self.info.model
+        size, cfg = counted(self.gpt.n_parameters(), "parameter"), self.gpt.cfg
         shape = f"{counted(cfg.n_layer, 'layer')} of {cfg.n_embd}, context {cfg.block_size}"
         return f"<LanguageModel: {size}, {shape}, {self.tokenizer.kind} tokenizer, on {self.compute.device}>"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the "gptlite" object in a checkpoint's config.json: what using the model needs beyond GPT-2's keys."""
+        return {"model": self.gpt.cfg.model_dump(), "start_id": self.start_id, "normalize": self.normal_form}
 
     @property
     def knows_end_of_text(self) -> bool:
         """True where the training text was several documents, so that the model has learned end-of-text."""
-        return self.info.start_id == self.tokenizer.eot_id
+        return self.start_id == self.tokenizer.eot_id
 
     def encode(self, text: str) -> list[int]:
         """Encode a text, in the normal form of the training text. DataError for unknown characters."""
@@ -72,15 +64,15 @@ class LanguageModel:
 
     def normalize(self, text: str) -> str:
         """Return the text in the Unicode normal form of the training text."""
-        return in_normal_form(text, self.info.normalize)
+        return in_normal_form(text, self.normal_form)
 
     def encode_prompt(self, prompt: str) -> list[int]:
         """Encode a prompt; an empty one becomes the id that texts start with."""
-        return [self.info.start_id] if prompt == "" else self.encode(prompt)
+        return [self.start_id] if prompt == "" else self.encode(prompt)
 
     def require_mask(self) -> None:
         """ConfigError for a model without a mask, which reads the tokens that it has to predict."""
-        if self.info.model.sees_ahead:
+        if self.gpt.cfg.sees_ahead:
             raise ConfigError(
                 "this model has no mask (model.variant: no_mask). It reads the tokens that it has to predict, so it "
                 "can be scored, but neither write nor show how it predicts. Use another run."
@@ -195,7 +187,7 @@ class LanguageModel:
 
         A model without a mask would attend to padding, so its batches have none.
         """
-        cfg, end = self.info.model, self.tokenizer.eot_id if self.knows_end_of_text else None
+        cfg, end = self.gpt.cfg, self.tokenizer.eot_id if self.knows_end_of_text else None
         return EvalWindows(tokens, cfg.block_size, stride=stride, end=end, padding=not cfg.sees_ahead)
 
     def score(self, text: str, *, stride: int | None = None) -> Score:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 from gptlite.config.loading import Override
 from gptlite.config.schema import ModelSection, RunSection
 from gptlite.errors import ConfigError, Damaged, RunError
 from gptlite.formatting import Say, say_nothing
 from gptlite.inference.engine import store_for_decoding
-from gptlite.inference.language_model import LanguageModel, ModelInfo
+from gptlite.inference.language_model import LanguageModel
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import from_gpt2
 from gptlite.planning.auto import resolve_compute
@@ -48,16 +48,16 @@ def load_checkpoint(
 
     context: tokens that are read at a time, instead of block_size. ConfigError for a model with learned positions.
     """
-    info = read_model_info(checkpoint)
+    model, start_id, normal_form = read_model_info(checkpoint)
     if context is not None:
-        info = replace(info, model=with_context(info.model, context))
+        model = with_context(model, context)
     tokenizer = base.load(checkpoint.path)
-    compute = resolve_compute(section, info.model.block_size)
-    gpt = build_model(checkpoint, info, tokenizer.vocab_size, compute.attention).to(compute.device)
+    compute = resolve_compute(section, model.block_size)
+    gpt = build_model(checkpoint, model, tokenizer.vocab_size, compute.attention).to(compute.device)
     gpt.requires_grad_(False)
     if decoding and compute.device.type == "cpu":
         store_for_decoding(gpt)
-    return LanguageModel(gpt, tokenizer, info, compute)
+    return LanguageModel(gpt, tokenizer, start_id, normal_form, compute)
 
 
 def with_context(model: ModelSection, context: int) -> ModelSection:
@@ -74,12 +74,15 @@ def with_context(model: ModelSection, context: int) -> ModelSection:
     return model.model_copy(update={"block_size": context})
 
 
-def read_model_info(checkpoint: Checkpoint) -> ModelInfo:
-    """Read what a checkpoint's config.json says under "gptlite". RunError if it is missing or malformed."""
+def read_model_info(checkpoint: Checkpoint) -> tuple[ModelSection, int, Literal["none", "nfc"]]:
+    """Read what `LanguageModel.to_json` gave a checkpoint's config.json: the model, start_id and the normal form.
+
+    RunError if it is missing or malformed.
+    """
     match checkpoint.read_json("config.json").get("gptlite"):
         case {"model": dict(model), "start_id": int(start_id), "normalize": ("none" | "nfc") as normalize}:
             with contextlib.suppress(ValueError):
-                return ModelInfo(ModelSection.model_validate(model), start_id, normalize)
+                return ModelSection.model_validate(model), start_id, normalize
     raise RunError(
         "the fields model, start_id and normalize are missing or not valid. gptlite did not write this file; use "
         "another checkpoint.",
@@ -87,14 +90,11 @@ def read_model_info(checkpoint: Checkpoint) -> ModelInfo:
     )
 
 
-def build_model(checkpoint: Checkpoint, info: ModelInfo, vocab_size: int, attention: str) -> GPT:
-    """Build the model of a checkpoint on the CPU.
-
-    Damaged if its tensors do not fit its configuration.
-    """
+def build_model(checkpoint: Checkpoint, cfg: ModelSection, vocab_size: int, attention: str) -> GPT:
+    """Build the model of a checkpoint on the CPU. Damaged if its tensors do not fit its configuration."""
     tensors = checkpoint.read_tensors("model.safetensors")
     try:
-        model = GPT(info.model, vocab_size, attention=attention)
+        model = GPT(cfg, vocab_size, attention=attention)
         from_gpt2(tensors, model)
     except ValueError as error:
         raise Damaged(

@@ -44,7 +44,7 @@ def model_card(
 
     text: what the model was trained on; None where it is gone. begun: `train.from` of the run.
     """
-    cfg, tokenizer = model.info.model, model.tokenizer
+    cfg, tokenizer = model.gpt.cfg, model.tokenizer
     front = {"library_name": "transformers", "pipeline_tag": "text-generation", "tags": ["gptlite", "gpt2"]}
     heads = counted(cfg.n_head, "head")
     lines = [

@@ -59,7 +59,7 @@ def page_data(model: LanguageModel, kind: str, prompt: str) -> tuple[dict[str, A
     prompt: what the page begins with. ConfigError for a model that is too large, or whose tokenizer has a pattern that
     a page cannot have.
     """
-    cfg, gpt = model.info.model, model.gpt
+    cfg, gpt = model.gpt.cfg, model.gpt
     if gpt.n_parameters() > MOST_PARAMETERS:
         raise ConfigError(
             f"the model has {gpt.n_parameters():,} parameters, and a page at most {MOST_PARAMETERS:,}. Use --to gguf."
@@ -71,8 +71,8 @@ def page_data(model: LanguageModel, kind: str, prompt: str) -> tuple[dict[str, A
         "scale": cfg.head_size**-0.5 if cfg.scale_attention else 1.0,
         "tensors": tensors,
         "tokenizer": tokenizer_data(model.tokenizer),
-        "normalize": model.info.normalize,
-        "start": model.info.start_id,
+        "normalize": model.normal_form,
+        "start": model.start_id,
         "end": model.tokenizer.eot_id,
         "suppressed": model.suppressed.nonzero()[0].tolist(),
         "prompt": prompt,

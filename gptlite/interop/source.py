@@ -62,7 +62,7 @@ def open_source(name: str, cfg: RunConfig, say: Say = say_nothing) -> Source:
     else:
         checkpoint = choose_checkpoint(runs, str(path), None, say)
         path, read = checkpoint.path, partial(checkpoint.read_tensors, "model.safetensors")
-        model = read_model_info(checkpoint).model
+        model = read_model_info(checkpoint)[0]
     tokenizer, rows = load_foreign(path) if is_foreign(path) else (load(path), {})
     pieces = pieces_of(tokenizer)
     rows = rows or {piece: row for row, piece in enumerate(pieces) if piece} | {b"": tokenizer.eot_id}

@@ -60,7 +60,7 @@ def test_all_refused_values_are_named_at_once(model):
 
 def test_ids_without_text_are_suppressed_and_end_of_text_if_the_model_never_learned_it(model):
     assert model.suppressed.tolist() == [False] * 7 + [True]
-    knows = replace(model, info=replace(model.info, start_id=TOKENIZER.eot_id))
+    knows = replace(model, start_id=TOKENIZER.eot_id)
     assert knows.suppressed.tolist() == [False] * 8
 
 

@@ -57,7 +57,7 @@ def measure_scores(models: Sequence[SelectedModel], files: Sequence[str] | None,
 
 def score_texts(evaluator: Evaluator, stride: int | None) -> list[dict[str, Any]]:
     """Return the rows of a model."""
-    model, shape, rows = evaluator.model, evaluator.model.info.model, []
+    model, shape, rows = evaluator.model, evaluator.model.gpt.cfg, []
     about = {
         **evaluator.run.to_json(),
         "tokenizer": f"{model.tokenizer.kind} {model.tokenizer.vocab_size}",

@@ -76,7 +76,7 @@ def page_of_text(mode: str, model: LanguageModel, text: str, title: str) -> str:
     from gptlite.course.follow import follow_last_token
     from gptlite.inference.inspect import attention_steps, position_table
 
-    gpt, shape = model.gpt, model.info.model
+    gpt, shape = model.gpt, model.gpt.cfg
     limit, why = min((shape.block_size, "the model's block_size"), (MOST_ON_PAGE, "as many as a page can show"))
     with located(mode):
         ids = model.encode(text)
@@ -104,7 +104,7 @@ def per_token_page_of(evaluator: Evaluator, title: str) -> str:
         scores,
         list(model.tokenizer.token_bytes()),
         end,
-        block_size=model.info.model.block_size,
+        block_size=model.gpt.cfg.block_size,
         first_id=None if first == end else first,
         n_all=n_scored,
     )

@@ -76,7 +76,7 @@ class SampleWriter:
     def _usable(self, where: str, prompt: str) -> str:
         """Return the prompt as `_known` does. A message says if the model does not see all of it."""
         prompt = self._known(where, prompt)
-        length, context = len(self.model.encode_prompt(prompt)), self.model.info.model.block_size
+        length, context = len(self.model.encode_prompt(prompt)), self.model.gpt.cfg.block_size
         if length > context:
             self.say(f"{where}: of {length:,} tokens, the model sees only the last {context} (its context)")
         return prompt
