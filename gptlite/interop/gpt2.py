@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gptlite.config.schema import ModelSection
 from gptlite.download import is_offline
-from gptlite.errors import ConfigError, DataError, StorageError
+from gptlite.errors import ConfigError, DataError, Problem, StorageError
 from gptlite.model.activations import ACTIVATIONS
 from gptlite.storage import files
 
@@ -35,6 +35,15 @@ _ONLY: Mapping[str, tuple[Any, ...]] = {
     "add_cross_attention": (False,),
     "is_encoder_decoder": (False,),
 }
+_COMPUTED = {*_SIZES, *_ONLY, "model_type", "n_inner", "scale_attn_weights", "tie_word_embeddings"}
+# These say nothing of what the model computes: for training, generating, other heads, or who wrote the file.
+_OTHERS = {
+    *("architectures", "vocab_size", "n_ctx", "dtype", "torch_dtype", "transformers_version", "gptlite", "use_cache"),
+    *("bos_token_id", "eos_token_id", "pad_token_id", "initializer_range", "n_special", "predict_special_tokens"),
+    *("attn_pdrop", "embd_pdrop", "resid_pdrop", "task_specific_params", "gradient_checkpointing", "output_past"),
+    *("id2label", "label2id", "problem_type", "return_dict", "output_attentions", "output_hidden_states"),
+    *("chunk_size_feed_forward", "tokenizer_class"),
+}
 
 
 def read_section(path: Path) -> ModelSection:
@@ -51,8 +60,20 @@ def read_section(path: Path) -> ModelSection:
         for key, values in _ONLY.items()
         if key in config and config[key] not in values
     ]
+    for key in _SIZES:
+        if type(config.get(key)) is not int or config[key] < 1:
+            problems.append(f"{key} is {config.get(key)!r}, which is no whole number above 0.")
+    width, inner = config.get("n_embd"), config.get("n_inner")
+    if inner is not None and type(width) is int and inner != 4 * width:
+        problems.append(f"n_inner is {inner!r}, and only {4 * width}, 4 times n_embd, can be read.")
+    unknown = sorted(key for key in config.keys() - _COMPUTED - _OTHERS if not key.startswith(("_", "summary_")))
+    if unknown:
+        problems.append(
+            f"gptlite does not know {', '.join(unknown)}, which may change what the model computes. Remove those "
+            "that do not."
+        )
     if problems:
-        raise ConfigError(problems, str(path))
+        raise ConfigError([Problem(problem, str(path)) for problem in problems])
     computed = {
         "activation": _ACTIVATIONS[config.get("activation_function", "gelu_new")],
         "bias": True,  # GPT-2 has them everywhere
@@ -61,13 +82,10 @@ def read_section(path: Path) -> ModelSection:
         "init": "gpt2",
     }
     try:
-        section = ModelSection.model_validate({ours: config.get(theirs) for theirs, ours in _SIZES.items()} | computed)
+        return ModelSection.model_validate({ours: config[theirs] for theirs, ours in _SIZES.items()} | computed)
     except ValidationError as error:
         reasons = [f"{'.'.join(map(str, each['loc'])) or 'the sizes'}: {each['msg']}" for each in error.errors()]
-        raise ConfigError([f"this describes no model ({reason})." for reason in reasons], str(path)) from error
-    if (inner := config.get("n_inner")) not in (None, 4 * section.n_embd):
-        raise ConfigError(f"n_inner is {inner!r}, and only 4 times n_embd can be read.", str(path))
-    return section
+        raise ConfigError([Problem(f"this describes no model ({reason}).", str(path)) for reason in reasons]) from error
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
@@ -75,18 +93,28 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    path = folder / "model.safetensors"
-    with files.storage_errors(path, "read"):
-        if not path.is_file():
-            raise DataError(
-                "this is missing. Copy the whole folder, and where you trust a model in several files or in a pickle, "
-                "convert it: AutoModelForCausalLM.from_pretrained(FOLDER).save_pretrained(NEW, max_shard_size='99GB').",
-                str(path),
+    index, names = folder / "model.safetensors.index.json", ["model.safetensors"]
+    with files.storage_errors(folder, "read"):
+        if index.exists() and not (folder / names[0]).exists():
+            try:
+                names = sorted({Path(name).name for name in json.loads(index.read_bytes())["weight_map"].values()})
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise DataError("this does not list the files of a model. Copy it again.", str(index)) from error
+        if missing := [name for name in names if not (folder / name).is_file()]:
+            pickles = sorted(path.name for path in folder.glob("*.bin"))
+            advice = (
+                f"{pickles[0]} is a pickle, which can run any program. Convert it where you trust it: "
+                "AutoModelForCausalLM.from_pretrained(FOLDER).save_pretrained(NEW)."
+                if pickles
+                else "Copy the whole folder."
             )
-        try:
-            tensors = load_file(path)
-        except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
-            raise DataError("this is no valid safetensors file. Copy it again.", str(path)) from error
+            raise DataError(f"there is no {' and no '.join(missing)} in it. {advice}", str(folder))
+        tensors: dict[str, Tensor] = {}
+        for name in names:
+            try:
+                tensors |= load_file(folder / name)
+            except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
+                raise DataError("this is no valid safetensors file. Copy it again.", str(folder / name)) from error
     prefixes = ("transformer.", "lm_head.")
     return {name if name.startswith(prefixes) else f"transformer.{name}": each for name, each in tensors.items()}
 

@@ -49,6 +49,8 @@ class Source:
 def open_source(name: str, cfg: RunConfig, say: Say = say_nothing) -> Source:
     """Open a run, a checkpoint, a folder of Hugging Face's format, or gpt2. UserError that says what it lacks."""
     path, runs = Path(os.path.expanduser(name)), runs_folder(cfg.run.dir)
+    if path.is_file():
+        raise ConfigError("this is a file. Name a run, a checkpoint, a folder of Hugging Face's format, or gpt2.")
     is_hf = os.path.isfile(path / "config.json") and not os.path.lexists(path / MANIFEST)
     if not is_hf and name == GPT2 and not os.path.lexists(path) and not os.path.lexists(runs / name):
         path, is_hf = fetch_gpt2(), True

@@ -74,7 +74,8 @@ def begun(cfg: RunConfig, root: Path) -> tuple[Run, dict[str, torch.Tensor]]:
     return run, valid_checkpoints(run.checkpoints)[0].read_tensors("model.safetensors")
 
 
-@pytest.mark.parametrize(("tied", "published_names"), [(True, True), (False, False)])
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("published_names", [True, False])
 def test_a_gpt2_arrives_bit_for_bit(tmp_path, text_file, asked, tied, published_names):
     folder = tmp_path / "source"
     model = save_gpt2(folder, text_file.read_text(), tie_word_embeddings=tied)
@@ -201,6 +202,13 @@ def edit(folder: Path, **values: Any) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
 
 
+def shard_but_one(folder: Path) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    names = {name: f"model-0000{1 + ('h.1.' in name)}-of-00002.safetensors" for name in tensors}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
+    (folder / "model.safetensors").rename(folder / "model-00001-of-00002.safetensors")
+
+
 def as_pickle(folder: Path) -> None:
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
 
@@ -213,6 +221,11 @@ def wrong_shape(folder: Path) -> None:
 def flat_table(folder: Path) -> None:
     tensors = load_file(folder / "model.safetensors")
     save_file({**tensors, "transformer.wte.weight": torch.zeros(300)}, folder / "model.safetensors")
+
+
+def bad_index(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors.index.json").write_text('{"weight_map": []}')
 
 
 def doubled_merge(folder: Path) -> None:
@@ -234,12 +247,14 @@ def unknown_split(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (as_pickle, r"model.safetensors: this is missing\. .* in a pickle, convert it: AutoModel"),
+        (shard_but_one, "no model-00002-of-00002.safetensors in it. Copy the whole folder"),
+        (as_pickle, "pytorch_model.bin is a pickle, which can run any program. Convert it"),
         (wrong_shape, r"mlp.c_fc.weight has shape \(96, 32\), not \(128, 32\)"),
         (lambda folder: edit(folder, model_type="gpt_neo"), "model_type is 'gpt_neo', and only gpt2"),
         (lambda folder: edit(folder, scale_attn_by_inverse_layer_idx=True), "scale_attn_by_inverse_layer_idx is True"),
-        (lambda folder: edit(folder, n_inner=96), "n_inner is 96, and only 4 times n_embd"),
-        (lambda folder: edit(folder, n_head=0), "n_head: Input should be greater than or equal to 1"),
+        (lambda folder: edit(folder, n_inner=96), "n_inner is 96, and only 128"),
+        (lambda folder: edit(folder, rotary=True, alibi=2), "does not know alibi, rotary, which may change"),
+        (lambda folder: edit(folder, n_head=0), "n_head is 0, which is no whole number above 0"),
         (lambda folder: edit(folder, n_layer=3), r"config.json declares \[3, 24, 32\]"),
         (lambda folder: edit(folder, n_head=5), "this describes no model"),
         (lambda folder: edit(folder, scale_attn_weights="true"), "scale_attention: Input should be a valid boolean"),
@@ -247,6 +262,7 @@ def unknown_split(folder: Path) -> None:
         (lambda folder: edit(folder, n_positions=30), r"config.json declares \[2, 30, 32\]"),
         (lambda folder: (folder / "tokenizer.json").unlink(), "there is no tokenizer.json in it"),
         (flat_table, r"wte.weight has shape \(300,\), and its tokenizer and config need \(300 or more, 32\)"),
+        (bad_index, "this does not list the files of a model"),
         (doubled_merge, "its merges do not make its tokens"),
         (unknown_split, "its pre_tokenizer is not that of GPT-2"),
         (lambda folder: (folder / "tokenizer.json").write_text("{}"), "this is no byte-level BPE"),
