@@ -5,14 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from types import FrameType
 
 from gptlite.compute.limits import set_short_spin
-
-
-def leave(signum: int, frame: FrameType | None) -> None:
-    """Exit at once: nothing has started yet."""
-    os._exit(128 + signum)
 
 
 def open_streams() -> None:
@@ -26,7 +20,7 @@ def main() -> None:
     """Run the command line. Ctrl-C while its modules are imported ends it without a traceback."""
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:  # otherwise it is ignored, as under nohup and a shell's `&`
-        signal.signal(signal.SIGINT, leave)
+        signal.signal(signal.SIGINT, lambda signum, frame: os._exit(128 + signum))  # at once: nothing has started yet
     open_streams()
     set_short_spin(os.environ, sys.modules)
     from gptlite.cli import app

@@ -6,7 +6,7 @@ import torch
 
 from gptlite.compute.device import Compute
 from gptlite.config.schema import ModelSection
-from gptlite.inference.language_model import LanguageModel, ModelInfo
+from gptlite.inference.language_model import LanguageModel
 from gptlite.model.gpt import GPT
 from gptlite.tokenizers.base import Tokenizer
 
@@ -28,4 +28,4 @@ def random_gpt(
 
 def language_model(gpt: GPT, tokenizer: Tokenizer, start_id: int = 0) -> LanguageModel:
     """The model with its tokenizer, on the CPU."""
-    return LanguageModel(gpt.requires_grad_(False), tokenizer, ModelInfo(gpt.cfg, start_id, "none"), CPU)
+    return LanguageModel(gpt.requires_grad_(False), tokenizer, start_id, "none", CPU)

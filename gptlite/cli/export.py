@@ -68,7 +68,7 @@ def export(
 
     model = load_checkpoint(selected.checkpoint, selected.cfg.run)
     with located(selected.label):
-        check_is_gpt2(model.info.model)
+        check_is_gpt2(model.gpt.cfg)
         try:
             text = find_prepared([selected])[selected.label]
         except UserError as error:
@@ -132,8 +132,8 @@ def export_gguf(
     beside = path.with_suffix(".Modelfile")
     check_free(beside)
     write_whole(path, lambda temp: write_gguf(temp, model, kind, selected.name, describe(selected, model, text)))
-    write_whole(beside, lambda temp: temp.write_text(modelfile(path.name, model.info.model), encoding="utf-8"))
-    say(compare(model, read_gguf(path, model.info.model, model.tokenizer.vocab_size)))
+    write_whole(beside, lambda temp: temp.write_text(modelfile(path.name, model.gpt.cfg), encoding="utf-8"))
+    say(compare(model, read_gguf(path, model.gpt.cfg, model.tokenizer.vocab_size)))
     return [path, beside]
 
 

@@ -97,6 +97,7 @@ ContextOption = Annotated[
         "--context",
         metavar="N",
         help="Read up to N tokens at a time instead of block_size: for models without learned positions.",
+        min=1,
     ),
 ]
 CheckpointOption = Annotated[

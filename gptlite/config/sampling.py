@@ -34,7 +34,9 @@ class SampleSection(Section):
     seed: Natural = key(0, "random seed of sampling")
     stop: StopTexts = key([], "texts that end a sample")
     stop_tokens: StopTokens = key([], "token ids that end a sample")
-    beams: Count | None = key(None, "beam width of beam search; null samples token by token")
+    beams: Annotated[int, Field(ge=1, le=64)] | None = key(
+        None, "beam width of beam search; null samples token by token"
+    )
     length_penalty: Annotated[float, Field(ge=-10, le=10)] | None = key(
         None,
         "exponent for beam search, which ranks texts by log p / length ** length_penalty; null means "

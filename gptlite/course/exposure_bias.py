@@ -51,7 +51,7 @@ def measure_exposure_bias(model: LanguageModel, tokens: Tokens, *, batch_size: i
     two windows.
     """
     model.require_mask()
-    context = model.info.model.block_size
+    context = model.gpt.cfg.block_size
     if context < 4:
         raise ConfigError(f"the model reads {context} tokens. At least 4 are needed: a prefix of 2, and text after it.")
     windows, k = read_windows(tokens, context + 1), context // 2
@@ -79,7 +79,7 @@ def write(model: LanguageModel, firsts: list[int], n_tokens: int) -> Integers:
     """Let the model write after each of these tokens: (N, n_tokens). Where a document ends, another begins."""
     params = SampleSection(max_new_tokens=n_tokens, temperature=TEMPERATURE)
     prompts, written = [[token] for token in firsts], list[Integers]()
-    size = rows_at_once(model.info.model)
+    size = rows_at_once(model.gpt.cfg)
     for first in range(0, len(prompts), size):
         part = prompts[first : first + size]
         rngs = [np.random.default_rng(mix(SEED, first + i)) for i in range(len(part))]

@@ -81,7 +81,7 @@ def beam_search(
     beams, finished = [Beam((), 0.0)], list[Hypothesis]()
     for length in range(1, max_length + 1):
         rows, active, ended = list[int](), list[Beam](), dict[tuple[int, ...], FinishReason]()
-        for rank, (row, beam) in enumerate(_extensions(beams, batch.logits, suppressed, params)):
+        for rank, (row, beam) in enumerate(_extensions(beams, batch.logits, suppressed, params, width)):
             if rank >= width and len(active) == width:
                 break
             reason = end_of_text(beam.tokens) or ("length" if length == max_length else None)
@@ -96,7 +96,7 @@ def beam_search(
         if watch is not None:
             watch(SearchStep(beams, batch.logits, active, ended))
         finished = sorted(finished, key=lambda text: -text.score)[:width]
-        if not active or not _can_improve(active[0].logprob, length, finished, params):
+        if not active or (len(finished) == width and not _can_improve(active[0].logprob, length, finished, params)):
             break
         batch.select(rows)
         batch.read([beam.tokens[-1] for beam in active])
@@ -105,17 +105,16 @@ def beam_search(
 
 
 def _extensions(
-    beams: Sequence[Beam], logits: Tensor, suppressed: TokenFlags, params: SampleSection
+    beams: Sequence[Beam], logits: Tensor, suppressed: TokenFlags, params: SampleSection, width: int
 ) -> Iterator[tuple[int, Beam]]:
     """Yield texts that are one token longer, the most likely first, each with the row of its beam. logits: (W, V).
 
-    At least so many that `beams` of them can go on: one end-of-text and stop_tokens may end each beam, and with stop
+    At least so many that `width` of them can go on: one end-of-text and stop_tokens may end each beam, and with stop
     texts any text may end.
     """
-    assert params.beams is not None
     so_far = torch.tensor([[beam.logprob] for beam in beams], dtype=torch.float64)
     logprobs = so_far + token_logprobs(logits, suppressed)
-    enough = (2 + len(params.stop_tokens)) * params.beams
+    enough = (2 + len(params.stop_tokens)) * width
     best, places = logprobs.flatten().topk(logprobs.numel() if params.stop else min(enough, logprobs.numel()))
     for place, logprob in zip(places.tolist(), best.tolist(), strict=True):
         if logprob == -math.inf:
@@ -130,9 +129,7 @@ def token_logprobs(logits: Tensor, suppressed: TokenFlags) -> Tensor:
 
 
 def _can_improve(best: float, length: int, finished: Sequence[Hypothesis], params: SampleSection) -> bool:
-    """Return whether a beam with log p `best` after `length` tokens can still become one of the best `beams` texts."""
-    if len(finished) < (params.beams or 0):
-        return True
+    """Return whether a beam with log p `best` after `length` tokens can still overtake the worst of the finished."""
     # log p only falls. Divided by a growing length the score can still rise: at best log p stays as it is to the end.
     longest = params.max_new_tokens if params.beam_length_penalty > 0 else length + 1
     return length_penalised(best, longest, params) > finished[-1].score

@@ -92,25 +92,25 @@ class TextStream:
         self._pieces, self._stop = tokenizer.token_bytes(), stop
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
         self._held = ""
-        self._ended = False
         self.stopped = False  # by a stop text
 
     def feed(self, token: int) -> str:
         """Add a token and return the text that is now certain; "" after a stop text."""
-        return "" if self._ended else self._release(self._utf8.decode(self._pieces[token]), last=False)
+        return self._release(self._utf8.decode(self._pieces[token]), last=False)
 
     def finish(self) -> str:
         """End the stream and return the text that was held back."""
-        return "" if self._ended else self._release(self._utf8.decode(b"", final=True), last=True)
+        return self._release(self._utf8.decode(b"", final=True), last=True)
 
     def _release(self, text: str, *, last: bool) -> str:
+        if self.stopped:
+            return ""
         held = self._held + text
         cut = min((at for s in self._stop if (at := held.find(s)) >= 0), default=len(held))
         # Even before a complete stop text, another one may have begun that is not complete yet.
         certain = len(held) if last else len(held) - _length_of_stop_prefix(held, self._stop)
         ready = min(cut, certain)
         self.stopped = ready == cut < len(held)
-        self._ended = last or self.stopped
         self._held = held[ready:]
         return held[:ready]
 

@@ -82,14 +82,12 @@ class TokenScores:
     top_ids: Integers  # the most likely first: (n, k)
     top_probabilities: Floats  # (n, k)
 
-    def first(self, n: int) -> TokenScores:
-        """Return the scores of the first n tokens."""
-        return TokenScores(self.ids[:n], self.nats[:n], self.ranks[:n], self.top_ids[:n], self.top_probabilities[:n])
-
 
 @torch.no_grad()
-def score_each_token(model: LanguageModel, tokens: Tokens, *, batch_size: int = SCORE_BATCH_SIZE) -> TokenScores:
-    """Score tokens as `LanguageModel.score_tokens` does, but each separately, in the order of the text."""
+def score_each_token(
+    model: LanguageModel, tokens: Tokens, *, batch_size: int = SCORE_BATCH_SIZE, most: int | None = None
+) -> TokenScores:
+    """Score tokens as `LanguageModel.score_tokens` does, but each separately: the first `most` of the text."""
     scored = {}
     for windows, batch in eval_batches(model.windows(tokens), batch_size):
         logits, y = compute_logits(model.gpt, batch, model.compute)
@@ -97,7 +95,7 @@ def score_each_token(model: LanguageModel, tokens: Tokens, *, batch_size: int = 
         for start, *window in zip(windows[:, 0].tolist(), logits, y, strict=True):
             scored[start] = _score_window(*window)
     parts = [scored[start] for start in sorted(scored)]
-    return TokenScores(*(np.concatenate(field) for field in zip(*parts, strict=True)))
+    return TokenScores(*(np.concatenate(field)[:most] for field in zip(*parts, strict=True)))
 
 
 def _score_window(logits: Tensor, y: Tensor) -> tuple[npt.NDArray[Any], ...]:

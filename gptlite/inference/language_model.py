@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,17 +16,16 @@ from torch import Tensor
 from gptlite.compute.device import Compute
 from gptlite.config.loading import Override, load_config
 from gptlite.config.sampling import SampleSection
-from gptlite.config.schema import ModelSection
 from gptlite.data.dataset.batches import EvalWindows, eval_batches
 from gptlite.data.dataset.tokens import TokenArray, Tokens
 from gptlite.data.sources.charset import in_normal_form
 from gptlite.errors import ConfigError
 from gptlite.formatting import counted
 from gptlite.inference.beam import Hypothesis, SearchStep, beam_search
-from gptlite.inference.engine import DecodingBatch, rows_at_once
+from gptlite.inference.engine import DecodingBatch
 from gptlite.inference.generate import FinishReason, Sample, Step, TextStream, end_reasons, generate_batch
-from gptlite.inference.sampling import TokenFlags, suppressed_ids
-from gptlite.inference.score import PositionLoss, Score, bytes_and_chars_per_token, loss_by_position, score_windows
+from gptlite.inference.sampling import TokenFlags
+from gptlite.inference.score import Score, bytes_and_chars_per_token, score_windows
 from gptlite.model.gpt import GPT
 from gptlite.seeds import mix
 from gptlite.tokenizers.base import Tokenizer
@@ -35,61 +35,44 @@ BLOCKS = 100  # of a text, whose scores show how much another text of its kind c
 
 
 @dataclass(frozen=True)
-class ModelInfo:
-    """The "gptlite" object in a checkpoint's config.json: what is needed to use the model beyond GPT-2's keys."""
-
-    model: ModelSection
-    start_id: int  # the id that an empty prompt stands for
-    normalize: Literal["none", "nfc"]  # Unicode normal form of the training text, so also of prompts
-
-    def to_json(self) -> dict[str, Any]:
-        return {"model": self.model.model_dump(), "start_id": self.start_id, "normalize": self.normalize}
-
-
-@dataclass(frozen=True)
 class LanguageModel:
     """A model with its tokenizer and the conventions of its training text."""
 
     gpt: GPT
     tokenizer: Tokenizer
-    info: ModelInfo
+    start_id: int  # the id that an empty prompt stands for
+    normal_form: Literal["none", "nfc"]  # of Unicode, of the training text, so also of prompts
     compute: Compute
 
     def __repr__(self) -> str:
-        shape = self.info.model
-        parameters = counted(self.gpt.n_parameters(), "parameter")
-        tokenizer = f"{self.tokenizer.kind} tokenizer of {self.tokenizer.vocab_size:,} ids"
-        return (
-            f"<LanguageModel: {parameters}, {counted(shape.n_layer, 'layer')} of {shape.n_embd}, "
-            f"context {shape.block_size}, {tokenizer}, on {self.compute.device}>"
-        )
+        size, cfg = counted(self.gpt.n_parameters(), "parameter"), self.gpt.cfg
+        shape = f"{counted(cfg.n_layer, 'layer')} of {cfg.n_embd}, context {cfg.block_size}"
+        return f"<LanguageModel: {size}, {shape}, {self.tokenizer.kind} tokenizer, on {self.compute.device}>"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the "gptlite" object in a checkpoint's config.json: what using the model needs beyond GPT-2's keys."""
+        return {"model": self.gpt.cfg.model_dump(), "start_id": self.start_id, "normalize": self.normal_form}
 
     @property
     def knows_end_of_text(self) -> bool:
         """True where the training text was several documents, so that the model has learned end-of-text."""
-        return self.info.start_id == self.tokenizer.eot_id
+        return self.start_id == self.tokenizer.eot_id
 
     def encode(self, text: str) -> list[int]:
         """Encode a text, in the normal form of the training text. DataError for unknown characters."""
-        if not isinstance(text, str):
-            raise TypeError(f"text must be a str, not {type(text).__name__}")
         return [int(i) for i in self.tokenizer.encode(self.normalize(text))]
 
     def normalize(self, text: str) -> str:
         """Return the text in the Unicode normal form of the training text."""
-        return in_normal_form(text, self.info.normalize)
-
-    def drop_unknown(self, text: str) -> str:
-        """Return the normalized text without the characters that the tokenizer does not know."""
-        return self.tokenizer.known(self.normalize(text))
+        return in_normal_form(text, self.normal_form)
 
     def encode_prompt(self, prompt: str) -> list[int]:
         """Encode a prompt; an empty one becomes the id that texts start with."""
-        return [self.info.start_id] if prompt == "" else self.encode(prompt)
+        return [self.start_id] if prompt == "" else self.encode(prompt)
 
     def require_mask(self) -> None:
         """ConfigError for a model without a mask, which reads the tokens that it has to predict."""
-        if self.info.model.sees_ahead:
+        if self.gpt.cfg.sees_ahead:
             raise ConfigError(
                 "this model has no mask (model.variant: no_mask). It reads the tokens that it has to predict, so it "
                 "can be scored, but neither write nor show how it predicts. Use another run."
@@ -103,8 +86,7 @@ class LanguageModel:
         Up to the rounding of logits, sample i of a prompt depends on (seed, i) alone, not on `n` or the other prompts.
         n_top_logprobs: how many of the most likely tokens are recorded at each token.
         """
-        self.require_mask()
-        self._check_stop_tokens(params.stop_tokens)
+        self._check_can_write(params)
         encoded = [self.encode_prompt(prompt) for prompt in ([prompts] if isinstance(prompts, str) else prompts)]
         # In fp32: decoding one token at a time is bound by reading the weights, and a cast would read them twice.
         return generate_batch(
@@ -124,7 +106,9 @@ class LanguageModel:
         `temperature=0.8`; with `beams` the best text of a beam search. ConfigError for unknown keys and for every value
         that the section refuses.
         """
-        overrides = [Override(key, f"sample.{key}", plain_value(value)) for key, value in keys.items()]
+        # Numpy's numbers and any sequence become Python's own, which the config accepts.
+        plain = json.loads(json.dumps(keys, default=lambda value: value.tolist()))
+        overrides = [Override(key, f"sample.{key}", value) for key, value in plain.items()]
         params = load_config(None, overrides).sample
         if params.n > 1:
             raise ConfigError("generate returns one text. Use samples() or search() for several.", where="n")
@@ -137,23 +121,15 @@ class LanguageModel:
     ) -> list[tuple[str, Hypothesis]]:
         """Find the `n` best texts by beam search with `beams` beams, the best first.
 
-        watch: is called with each step. ConfigError for too many beams, and for a length penalty where all texts are
-        equally long.
+        watch: is called with each step. ConfigError for a length penalty where all texts are equally long.
         """
-        self.require_mask()
-        self._check_stop_tokens(params.stop_tokens)
+        self._check_can_write(params)
         ends = self.knows_end_of_text or params.stop or params.stop_tokens
         if params.length_penalty is not None and not ends:
             raise ConfigError(
                 "no text of this model ends before max_new_tokens, so all are equally long, and a length penalty "
                 "changes no order. Leave it out, or end texts with sample.stop or sample.stop_tokens.",
                 where="length_penalty",
-            )
-        assert params.beams is not None
-        most = rows_at_once(self.info.model)
-        if params.beams > most:
-            raise ConfigError(
-                f"at most {counted(most, 'beam')} of this model fit in memory, not {params.beams}.", where="beams"
             )
         reasons = end_reasons(self.tokenizer, params.stop_tokens)
 
@@ -162,13 +138,9 @@ class LanguageModel:
             return "stop text" if any(stop in text for stop in params.stop) else reasons.get(tokens[-1])
 
         best: dict[str, Hypothesis] = {}
+        ids, suppressed = self.encode_prompt(prompt), self.suppressed
         for hypothesis in beam_search(
-            self.gpt,
-            self.encode_prompt(prompt),
-            params,
-            suppressed=self.suppressed,
-            end_of_text=end_of_text,
-            watch=watch,
+            self.gpt, ids, params, suppressed=suppressed, end_of_text=end_of_text, watch=watch
         ):
             # A text that was found in several tokenizations counts once.
             stream = TextStream(self.tokenizer, params.stop)
@@ -191,18 +163,19 @@ class LanguageModel:
             logprobs += Step([0], [token], batch.logits.numpy()).logprobs()
         return logprobs
 
-    def _check_stop_tokens(self, ids: Sequence[int]) -> None:
-        unknown = [token for token in ids if not 0 <= token < self.tokenizer.vocab_size]
-        if unknown:
-            raise ConfigError(
-                f"{unknown[0]} is not a token id. Ids are from 0 to {self.tokenizer.vocab_size - 1}.",
-                where="stop_tokens",
-            )
+    def _check_can_write(self, params: SampleSection) -> None:
+        self.require_mask()
+        for token in params.stop_tokens:
+            if not 0 <= token < self.tokenizer.vocab_size:
+                sentence = f"{token} is not a token id. Ids are from 0 to {self.tokenizer.vocab_size - 1}."
+                raise ConfigError(sentence, where="stop_tokens")
 
     @functools.cached_property
     def suppressed(self) -> TokenFlags:
-        """True for ids that are never generated: (V,)."""
-        return suppressed_ids(self.tokenizer, knows_end_of_text=self.knows_end_of_text)
+        """True for ids that are never generated, those that no text produces and an end never trained: (V,)."""
+        suppressed = np.array([not piece for piece in self.tokenizer.token_bytes()])
+        suppressed[self.tokenizer.eot_id] = not self.knows_end_of_text
+        return suppressed
 
     def tokens_to_score(self, text: str) -> TokenArray:
         """Encode a text as one document, after end-of-text if the model knows it. DataError as `encode`."""
@@ -214,23 +187,18 @@ class LanguageModel:
 
         A model without a mask would attend to padding, so its batches have none.
         """
-        cfg, end = self.info.model, self.tokenizer.eot_id if self.knows_end_of_text else None
+        cfg, end = self.gpt.cfg, self.tokenizer.eot_id if self.knows_end_of_text else None
         return EvalWindows(tokens, cfg.block_size, stride=stride, end=end, padding=not cfg.sees_ahead)
 
-    def score(self, text: str, *, batch_size: int = SCORE_BATCH_SIZE, stride: int | None = None) -> Score:
+    def score(self, text: str, *, stride: int | None = None) -> Score:
         """Score a text. A model that knows end-of-text scores every token and the end; others all but the first token.
 
         stride: as in `score_tokens`.
         """
-        return self.score_tokens(self.tokens_to_score(text), batch_size=batch_size, stride=stride)
+        return self.score_tokens(self.tokens_to_score(text), stride=stride)
 
     def score_tokens(
-        self,
-        tokens: Tokens,
-        *,
-        batch_size: int = SCORE_BATCH_SIZE,
-        stride: int | None = None,
-        every: int = 1,
+        self, tokens: Tokens, *, batch_size: int = SCORE_BATCH_SIZE, stride: int | None = None, every: int = 1
     ) -> Score:
         """Score ids document by document; of the batches, only every `every`-th.
 
@@ -252,18 +220,6 @@ class LanguageModel:
             np.add.at(blocks, rows[:, 0] * BLOCKS // tokens.n_tokens, scores)
         return blocks
 
-    def loss_by_position(self, texts: Iterable[Tokens], *, batch_size: int = SCORE_BATCH_SIZE) -> list[PositionLoss]:
-        """Return the loss by tokens of context, over all texts."""
-        batches = (batch for tokens in texts for _, batch in eval_batches(self.windows(tokens), batch_size))
-        return loss_by_position(self.gpt, batches, self.compute)
-
     @functools.cached_property
     def _bytes_and_chars(self) -> Tensor:
         return bytes_and_chars_per_token(self.tokenizer)
-
-
-def plain_value(value: Any) -> Any:
-    """Return numpy's numbers and any sequence as Python's own, which the config accepts."""
-    if isinstance(value, np.generic | np.ndarray):
-        return value.tolist()
-    return [plain_value(each) for each in value] if isinstance(value, tuple | list) else value

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
-import torch
-from torch import Tensor
-
-from gptlite.compute.device import settings
 from gptlite.config.loading import Override
 from gptlite.config.schema import ModelSection, RunSection
 from gptlite.errors import ConfigError, Damaged, RunError
 from gptlite.formatting import Say, say_nothing
 from gptlite.inference.engine import store_for_decoding
-from gptlite.inference.language_model import LanguageModel, ModelInfo
+from gptlite.inference.language_model import LanguageModel
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import from_gpt2
 from gptlite.planning.auto import resolve_compute
@@ -24,8 +19,6 @@ from gptlite.runs.checkpoint import Checkpoint
 from gptlite.runs.find import choose_checkpoint, load_checkpoint_config
 from gptlite.runs.run import runs_folder
 from gptlite.tokenizers import base
-
-MOST_CONTEXT = 2**20  # tokens; a table of more positions may not fit in memory
 
 
 def load(
@@ -35,72 +28,61 @@ def load(
     device: str = "auto",
     root: Path | None = None,
     decoding: bool = False,
-    context: int | None = None,
     say: Say = say_nothing,
 ) -> LanguageModel:
     """Load the model of a run (a folder, or a name under `root`, else $GPTLITE_RUNS, else ./runs) or checkpoint folder.
 
     checkpoint: best (the default), latest, or a step. decoding: on a CPU, lay out the weights so that generation is
-    faster and scoring slower. context: tokens that are read at a time, instead of block_size; ConfigError for a model
-    with learned positions. say: called with a line for each damaged checkpoint that is skipped.
+    faster and scoring slower. say: called with a line for each damaged checkpoint that is skipped.
     RunError if there is no valid checkpoint.
     """
     found = choose_checkpoint(runs_folder() if root is None else root, str(run), checkpoint, say)
     cfg = load_checkpoint_config(found, [Override("device", "run.device", device)])
-    return load_checkpoint(found, cfg.run, decoding=decoding, context=context)
-
-
-@contextlib.contextmanager
-def open_for_decoding(
-    checkpoint: Checkpoint, section: RunSection, *, context: int | None = None
-) -> Iterator[LanguageModel]:
-    """Load a model as `load_checkpoint` does, to generate text under the settings of `section`."""
-    model = load_checkpoint(checkpoint, section, decoding=True, context=context)
-    with settings(model.compute, deterministic=section.deterministic):
-        yield model
+    return load_checkpoint(found, cfg.run, decoding=decoding)
 
 
 def load_checkpoint(
     checkpoint: Checkpoint, section: RunSection, *, decoding: bool = False, context: int | None = None
 ) -> LanguageModel:
-    """Load the model of an open checkpoint, to compute as `section` says. decoding, context: as in `load`."""
-    stored = read_model_info(checkpoint)
-    info = stored if context is None else with_context(stored, context)
-    block_size = info.model.block_size
+    """Load the model of an open checkpoint, to compute as `section` says. decoding: as in `load`.
+
+    context: tokens that are read at a time, instead of block_size. ConfigError for a model with learned positions.
+    """
+    model, start_id, normal_form = read_model_info(checkpoint)
+    if context is not None:
+        model = with_context(model, context)
     tokenizer = base.load(checkpoint.path)
-    compute = resolve_compute(section, block_size)
-    gpt = build_model(checkpoint, stored, tokenizer.vocab_size, compute.attention, block_size).to(compute.device)
+    compute = resolve_compute(section, model.block_size)
+    gpt = build_model(checkpoint, model, tokenizer.vocab_size, compute.attention).to(compute.device)
     gpt.requires_grad_(False)
     if decoding and compute.device.type == "cpu":
         store_for_decoding(gpt)
-    return LanguageModel(gpt, tokenizer, info, compute)
+    return LanguageModel(gpt, tokenizer, start_id, normal_form, compute)
 
 
-def with_context(info: ModelInfo, context: int) -> ModelInfo:
+def with_context(model: ModelSection, context: int) -> ModelSection:
     """Return the same model with another block_size than it was trained with, in tokens: its windows get that length.
 
-    ConfigError for learned positions, which end at block_size, and for a context out of range.
+    ConfigError for learned positions, which end at block_size.
     """
-    model = info.model
     if model.position == "learned":
         raise ConfigError(
             f"the model has learned the positions of its {model.block_size} tokens (position: learned) and no others. "
             "Leave the context out, or train with model.position=sinusoidal or none.",
             where="context",
         )
-    if not 1 <= context <= MOST_CONTEXT:
-        raise ConfigError(
-            f"the context is {context}, but it must be a whole number >= 1 and <= {MOST_CONTEXT}.", where="context"
-        )
-    return replace(info, model=model.model_copy(update={"block_size": context}))
+    return model.model_copy(update={"block_size": context})
 
 
-def read_model_info(checkpoint: Checkpoint) -> ModelInfo:
-    """Read what a checkpoint's config.json says under "gptlite". RunError if it is missing or malformed."""
+def read_model_info(checkpoint: Checkpoint) -> tuple[ModelSection, int, Literal["none", "nfc"]]:
+    """Read what `LanguageModel.to_json` gave a checkpoint's config.json: the model, start_id and the normal form.
+
+    RunError if it is missing or malformed.
+    """
     match checkpoint.read_json("config.json").get("gptlite"):
         case {"model": dict(model), "start_id": int(start_id), "normalize": ("none" | "nfc") as normalize}:
             with contextlib.suppress(ValueError):
-                return ModelInfo(ModelSection.model_validate(model), start_id, normalize)
+                return ModelSection.model_validate(model), start_id, normalize
     raise RunError(
         "the fields model, start_id and normalize are missing or not valid. gptlite did not write this file; use "
         "another checkpoint.",
@@ -108,40 +90,15 @@ def read_model_info(checkpoint: Checkpoint) -> ModelInfo:
     )
 
 
-def check_sizes(tensors: Mapping[str, Tensor], model: ModelSection) -> None:
-    """ValueError where config.json and the tensors differ, before the declared sizes take memory."""
-    positions = tensors.get("transformer.wpe.weight")  # in GPT-2's layout every model has some
-    declared = [model.n_layer, model.block_size, model.n_embd]
-    stored = [
-        sum(name.endswith(".attn.c_attn.weight") for name in tensors),
-        *([] if positions is None else positions.shape),
-    ]
-    if declared != stored:
-        raise ValueError(
-            f"config.json declares {declared} for n_layer, block_size and n_embd, and the tensors have {stored}"
-        )
-
-
-def build_model(checkpoint: Checkpoint, info: ModelInfo, vocab_size: int, attention: str, block_size: int) -> GPT:
-    """Build the model of a checkpoint on the CPU, to read windows of `block_size` tokens.
-
-    Damaged if its tensors do not fit its configuration, RunError for weights that are not finite.
-    """
+def build_model(checkpoint: Checkpoint, cfg: ModelSection, vocab_size: int, attention: str) -> GPT:
+    """Build the model of a checkpoint on the CPU. Damaged if its tensors do not fit its configuration."""
     tensors = checkpoint.read_tensors("model.safetensors")
     try:
-        if not 0 <= info.start_id < vocab_size:
-            raise ValueError(f"start_id is {info.start_id}, and the tokenizer has {vocab_size} ids")
-        check_sizes(tensors, info.model)
-        model = GPT(info.model.model_copy(update={"block_size": block_size}), vocab_size, attention=attention)
+        model = GPT(cfg, vocab_size, attention=attention)
         from_gpt2(tensors, model)
     except ValueError as error:
         raise Damaged(
             f"{error}. The checkpoint does not fit its own config.json; use another one.",
             where=f"{checkpoint.path}/model.safetensors",
         ) from error
-    for name, parameter in model.named_parameters():
-        if not torch.isfinite(parameter).all():
-            raise RunError(
-                f"{name} has values that are not finite. Use another checkpoint.", where=str(checkpoint.path)
-            )
     return model

@@ -45,21 +45,22 @@ class Copied:
         return self.verbatim / self.characters if self.characters else 0.0
 
 
-def measure_memorisation(model: LanguageModel, prepared: Prepared) -> tuple[Copied, Copied]:
+def measure_memorisation(model: LanguageModel, prepared: Prepared) -> list[Copied]:
     """Search the training split for samples of the model, and for as much validation text."""
     samples = [sample.whole().text for sample in model.samples("", SampleSection(**SAMPLING))]
     excerpts = list(take_excerpts(prepared.split("val"), prepared.tokenizer(), [len(sample) for sample in samples]))
-    spans = _search_training_text([*samples, *excerpts], prepared)
-    return _count(samples, spans[: len(samples)]), _count(excerpts, spans[len(samples) :])
+    return find_copied(prepared, samples, excerpts)
 
 
-def find_copied(passages: Sequence[str], prepared: Prepared) -> Copied:
-    """Search the training split for passages."""
-    return _count(passages, _search_training_text(passages, prepared))
-
-
-def _search_training_text(passages: Sequence[str], prepared: Prepared) -> list[list[tuple[int, int]]]:
-    return find_verbatim(passages, detokenize(prepared.split("train"), prepared.tokenizer(), separator=_SEPARATOR))
+def find_copied(prepared: Prepared, *groups: Sequence[str]) -> list[Copied]:
+    """Search the training split once for the passages of all groups."""
+    text = detokenize(prepared.split("train"), prepared.tokenizer(), separator=_SEPARATOR)
+    spans = iter(find_verbatim([passage for group in groups for passage in group], text))
+    found = []
+    for group in groups:
+        copies = [passage[start:stop] for passage in group for start, stop in next(spans)]
+        found.append(Copied(sum(map(len, group)), sum(map(len, copies)), max(copies, key=len, default="")))
+    return found
 
 
 def take_excerpts(text: Tokens, tokenizer: Tokenizer, sizes: Sequence[int]) -> Iterator[str]:
@@ -74,11 +75,6 @@ def take_excerpts(text: Tokens, tokenizer: Tokenizer, sizes: Sequence[int]) -> I
             passage = part.decode("utf-8", "ignore")[:size]  # without characters that are cut at an end
             size -= len(passage)
             yield passage
-
-
-def _count(passages: Sequence[str], spans: Sequence[list[tuple[int, int]]]) -> Copied:
-    texts = [passage[start:stop] for passage, of in zip(passages, spans, strict=True) for start, stop in of]
-    return Copied(sum(map(len, passages)), sum(map(len, texts)), max(texts, key=len, default=""))
 
 
 def find_verbatim(passages: Sequence[str], text: Iterable[bytes]) -> list[list[tuple[int, int]]]:

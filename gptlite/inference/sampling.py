@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from gptlite.config.sampling import SampleSection
-from gptlite.tokenizers.base import Tokenizer
 
 Logits: TypeAlias = npt.NDArray[np.floating[Any]]
 TokenFlags: TypeAlias = npt.NDArray[np.bool_]
@@ -134,10 +133,3 @@ def _keep(logits: Logits, threshold: Logits, n: npt.NDArray[np.intp], by: Logits
         n_equal = n - (by > threshold).sum(-1, keepdims=True)
         kept &= ~equal | (equal.cumsum(-1) <= n_equal)
     return np.where(kept, logits, -math.inf)
-
-
-def suppressed_ids(tokenizer: Tokenizer, *, knows_end_of_text: bool) -> TokenFlags:
-    """Mark ids that must not be generated: those that no text produces, and end-of-text if never trained: (V,)."""
-    suppressed = np.array([not piece for piece in tokenizer.token_bytes()])
-    suppressed[tokenizer.eot_id] = not knows_end_of_text
-    return suppressed

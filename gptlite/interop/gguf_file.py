@@ -88,7 +88,7 @@ def write_gguf(path: Path, model: LanguageModel, kind: str, name: str, about: st
 
     ConfigError for a model or tokenizer that llama.cpp cannot express.
     """
-    cfg, tokenizer = model.info.model, model.tokenizer
+    cfg, tokenizer = model.gpt.cfg, model.tokenizer
     tokens, types, merges = vocabulary(tokenizer)
     stored, file_type, k = TYPES[kind]
     if kind == "q8_0" and cfg.n_embd % Q8_BLOCK:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from torch import Tensor
 from gptlite.config.schema import ModelSection
 from gptlite.download import is_offline
 from gptlite.errors import ConfigError, DataError, Problem, StorageError
-from gptlite.formatting import Say
 from gptlite.model.activations import ACTIVATIONS
 from gptlite.storage import files
 
@@ -121,35 +119,22 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
     return {name if name.startswith(prefixes) else f"transformer.{name}": each for name, each in tensors.items()}
 
 
-def fetch_gpt2(say: Say) -> Path:
+def fetch_gpt2() -> Path:
     """Return the folder of the published GPT-2 in Hugging Face's cache, downloaded if it is missing, and checked."""
-    from huggingface_hub import snapshot_download
+    from huggingface_hub import hf_hub_download
     from huggingface_hub.utils import logging
 
-    fetch = partial(snapshot_download, _REPOSITORY, revision=_REVISION, allow_patterns=list(_SHA256))
-    by_hand = f"Put {', '.join(_SHA256)} of {_REPOSITORY} into a folder, and name that folder."
-    try:
-        folder = Path(fetch(local_files_only=True))
-        complete = all((folder / name).is_file() for name in _SHA256)
-    except OSError:  # LocalEntryNotFoundError is one
-        complete = False
-    if not complete:
-        if is_offline():
-            raise StorageError(f"it is not in Hugging Face's cache, and downloads are forbidden. {by_hand}")
-        say(f"downloading {_REPOSITORY} (0.5 GB)")
-        logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # each of its attempts would be a warning
-        try:
-            folder = Path(fetch())
-        except Exception as error:  # of several libraries that download
-            reason: BaseException = error
-            while reason.__context__ is not None:
-                reason = reason.__context__
-            raise StorageError(
-                f"downloading {_REPOSITORY} failed: {str(reason).partition('. ')[0]}. Go online. {by_hand}"
-            ) from error
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # each of its attempts would be a warning
     for name, sha256 in _SHA256.items():
-        with files.storage_errors(folder / name, "read"), (folder / name).open("rb") as file:
+        try:  # what the cache has of this revision is taken without the network
+            path = Path(hf_hub_download(_REPOSITORY, name, revision=_REVISION, local_files_only=is_offline()))
+        except Exception as error:  # of several libraries that download
+            raise StorageError(
+                f"{name} of {_REPOSITORY} was not found: {str(error).partition('. ')[0]}. Go online, or put "
+                f"{', '.join(_SHA256)} into a folder, and name that folder."
+            ) from error
+        with files.storage_errors(path, "read"), path.open("rb") as file:
             if hashlib.file_digest(file, "sha256").hexdigest() != sha256:
                 problem = f"this is not the file that was published (sha256 {sha256[:12]}...). Remove it."
-                raise StorageError(problem, str((folder / name).resolve()))
-    return folder
+                raise StorageError(problem, str(path.resolve()))
+    return path.parent

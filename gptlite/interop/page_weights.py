@@ -38,8 +38,6 @@ def round_weights(model: GPT, kind: str) -> tuple[GPT, list[dict[str, Any]]]:
             continue
         if kind == "f16":
             rounded = array.astype("<f2")
-            if not np.isfinite(rounded).all():
-                raise ConfigError("a weight is too large for f16. Use q8_0.")
             stored.append({**record, "type": "f16", "data": _base64(rounded)})
             back = rounded.astype(np.float32)
         else:
@@ -61,7 +59,7 @@ def page_data(model: LanguageModel, kind: str, prompt: str) -> tuple[dict[str, A
     prompt: what the page begins with. ConfigError for a model that is too large, or whose tokenizer has a pattern that
     a page cannot have.
     """
-    cfg, gpt = model.info.model, model.gpt
+    cfg, gpt = model.gpt.cfg, model.gpt
     if gpt.n_parameters() > MOST_PARAMETERS:
         raise ConfigError(
             f"the model has {gpt.n_parameters():,} parameters, and a page at most {MOST_PARAMETERS:,}. Use --to gguf."
@@ -73,8 +71,8 @@ def page_data(model: LanguageModel, kind: str, prompt: str) -> tuple[dict[str, A
         "scale": cfg.head_size**-0.5 if cfg.scale_attention else 1.0,
         "tensors": tensors,
         "tokenizer": tokenizer_data(model.tokenizer),
-        "normalize": model.info.normalize,
-        "start": model.info.start_id,
+        "normalize": model.normal_form,
+        "start": model.start_id,
         "end": model.tokenizer.eot_id,
         "suppressed": model.suppressed.nonzero()[0].tolist(),
         "prompt": prompt,
@@ -84,15 +82,15 @@ def page_data(model: LanguageModel, kind: str, prompt: str) -> tuple[dict[str, A
 
 def tokenizer_data(tokenizer: Tokenizer) -> dict[str, Any]:
     """Return the bytes of each id, one character U+0000 to U+00FF for each byte; for BPE also its pattern."""
-    if not isinstance(tokenizer, BpeTokenizer):
-        return {"pattern": None, "tokens": [token.decode("latin-1") for token in tokenizer.token_bytes()]}
-    known = "gpt2" if tokenizer.kind == "gpt2" else tokenizer.pattern_name
-    if known is None:
-        raise ConfigError("a page cannot divide text as this tokenizer does. Train with tokenizer.kind=bpe or char.")
-    return {
-        "pattern": for_javascript(PATTERNS[known]),
-        "tokens": [token.decode("latin-1") for token in tokenizer.ranks],
-    }
+    pattern, tokens = None, tokenizer.token_bytes()
+    if isinstance(tokenizer, BpeTokenizer):
+        known = "gpt2" if tokenizer.kind == "gpt2" else tokenizer.pattern_name
+        if known is None:
+            raise ConfigError(
+                "a page cannot divide text as this tokenizer does. Train with tokenizer.kind=bpe or char."
+            )
+        pattern, tokens = for_javascript(PATTERNS[known]), tokenizer.ranks
+    return {"pattern": pattern, "tokens": [token.decode("latin-1") for token in tokens]}
 
 
 def for_javascript(pattern: str) -> str:

@@ -25,9 +25,9 @@ def check_is_gpt2(cfg: ModelSection) -> None:
 
 def compare(model: LanguageModel, read_back: GPT) -> str:
     """Return a line that says how far a model that was read back differs, on a text that the model itself writes."""
-    n = model.info.model.block_size
+    n = model.gpt.cfg.block_size
     sample = next(model.samples("", SampleSection(max_new_tokens=n, temperature=1.0))).whole()
-    text = torch.tensor([[model.info.start_id, *sample.tokens][:n]])
+    text = torch.tensor([[model.start_id, *sample.tokens][:n]])
     difference = largest_difference(model.gpt, read_back, text)
     return f"read back: log-probabilities of {counted(text.numel(), 'token')} differ by at most {difference:.1e} nats"
 

@@ -17,7 +17,7 @@ from gptlite.config.yaml import shown
 from gptlite.data.dataset.tokens import TokenArray
 from gptlite.errors import ConfigError, DataError, UserError, located
 from gptlite.formatting import Say, counted, say_nothing
-from gptlite.inference.load import check_sizes, read_model_info
+from gptlite.inference.load import read_model_info
 from gptlite.interop.gpt2 import GPT2, fetch_gpt2, read_section, read_tensors
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import from_gpt2
@@ -53,7 +53,7 @@ def open_source(name: str, cfg: RunConfig, say: Say = say_nothing) -> Source:
         raise ConfigError("this is a file. Name a run, a checkpoint, a folder of Hugging Face's format, or gpt2.")
     is_hf = os.path.isfile(path / "config.json") and not os.path.lexists(path / MANIFEST)
     if not is_hf and name == GPT2 and not os.path.lexists(path) and not os.path.lexists(runs / name):
-        path, is_hf = fetch_gpt2(say), True
+        path, is_hf = fetch_gpt2(), True
     if is_hf and not os.path.lexists(path / FOREIGN_FILE):
         raise DataError(
             f"there is no {FOREIGN_FILE} in it. AutoTokenizer.from_pretrained(IT).save_pretrained(IT) writes one.",
@@ -64,13 +64,10 @@ def open_source(name: str, cfg: RunConfig, say: Say = say_nothing) -> Source:
     else:
         checkpoint = choose_checkpoint(runs, str(path), None, say)
         path, read = checkpoint.path, partial(checkpoint.read_tensors, "model.safetensors")
-        model = read_model_info(checkpoint).model
-    if is_foreign(path):
-        foreign, ids = load_foreign(path)
-        return Source(path, model, foreign, pieces_of(foreign), ids, read)
-    tokenizer = load(path)
+        model = read_model_info(checkpoint)[0]
+    tokenizer, rows = load_foreign(path) if is_foreign(path) else (load(path), {})
     pieces = pieces_of(tokenizer)
-    rows = {piece: row for row, piece in enumerate(pieces) if piece} | {b"": tokenizer.eot_id}
+    rows = rows or {piece: row for row, piece in enumerate(pieces) if piece} | {b"": tokenizer.eot_id}
     return Source(path, model, tokenizer, pieces, rows, read)
 
 
@@ -136,18 +133,24 @@ def pieces_of(tokenizer: Tokenizer) -> Sequence[bytes]:
 def check_tensors(tensors: Mapping[str, Tensor], source: Source, last_row: int) -> None:
     """Raise DataError for tensors that config.json does not describe, or that are no weights."""
     for name, tensor in tensors.items():
+        if name.endswith((".attn.bias", ".attn.masked_bias")):  # the mask, which is none of the weights
+            continue
         if tensor.dtype not in FLOATS:
-            if not name.endswith(".attn.bias"):  # the mask, which is none of the weights
-                raise DataError(f"{name} is of type {tensor.dtype}. Use weights of type float32, float16 or bfloat16.")
-        elif not name.endswith(".masked_bias") and not torch.isfinite(tensor).all():
+            raise DataError(f"{name} is of type {tensor.dtype}. Use weights of type float32, float16 or bfloat16.")
+        if not torch.isfinite(tensor).all():
             raise DataError(f"{name} has values that are not finite. Begin with another model.")
-        elif name in TABLES and (tensor.ndim != 2 or tensor.size(1) != source.model.n_embd or len(tensor) <= last_row):
+        if name in TABLES and (tensor.ndim != 2 or tensor.size(1) != source.model.n_embd or len(tensor) <= last_row):
             needed = f"({last_row + 1} or more, {source.model.n_embd})"
             raise DataError(f"{name} has shape {tuple(tensor.shape)}, and its tokenizer and config need {needed}.")
-    try:
-        check_sizes(tensors, source.model)
-    except ValueError as error:
-        raise DataError(f"{error}. Restore the folder from where it came from.") from error
+    positions = tensors.get("transformer.wpe.weight")  # in GPT-2's layout every model has some
+    layers = sum(name.endswith(".attn.c_attn.weight") for name in tensors)
+    stored = [layers, *([] if positions is None else positions.shape)]
+    declared = [source.model.n_layer, source.model.block_size, source.model.n_embd]
+    if declared != stored:
+        raise DataError(
+            f"config.json declares {declared} for n_layer, block_size and n_embd, and the tensors have {stored}. "
+            "Restore the folder from where it came from."
+        )
 
 
 def read_old_text(cfg: RunConfig, tokenizer: Tokenizer, most: int, say: Say) -> TokenArray | None:

@@ -114,9 +114,9 @@ def checkpoint_files(
 
     deciding: the values that must be the same in a run that resumes from it.
     """
-    tokenizer, info = model.tokenizer, model.info
-    config = hf_config(info.model, tokenizer.vocab_size, tokenizer.eot_id)
-    generation = generation_config(info.model, tokenizer.eot_id, model.suppressed.nonzero()[0].tolist())
+    tokenizer, cfg = model.tokenizer, model.gpt.cfg
+    config = hf_config(cfg, tokenizer.vocab_size, tokenizer.eot_id)
+    generation = generation_config(cfg, tokenizer.eot_id, model.suppressed.nonzero()[0].tolist())
     record = {
         "train": asdict(state),
         "config": deciding,
@@ -124,7 +124,7 @@ def checkpoint_files(
     }
     return {
         **tokenizer.files(),
-        "config.json": dump_json({**config, "gptlite": info.to_json()}),
+        "config.json": dump_json({**config, "gptlite": model.to_json()}),
         "generation_config.json": dump_json(generation),
         "state.json": dump_json(record),
     }

@@ -22,7 +22,7 @@ from gptlite.data.dataset.prepared import Prepared
 from gptlite.data.dataset.tokens import Tokens, count_ids
 from gptlite.errors import ConfigError, located
 from gptlite.formatting import Say
-from gptlite.inference.language_model import LanguageModel, ModelInfo
+from gptlite.inference.language_model import LanguageModel
 from gptlite.inference.score import Score
 from gptlite.loggers.metrics import LogEnd
 from gptlite.model.gpt import GPT
@@ -187,7 +187,7 @@ def assemble(
         objective = Objective(model, hidden, compute, cfg.train.ngram_teacher, cfg.train.temperature)
         optimizers = build_optimizers(model, cfg.train, compute)
     batches = Batches(train, cfg.model.block_size, cfg.train.batch_size, cfg.run.seed, cfg.data.order)
-    language_model = LanguageModel(model, tokenizer, ModelInfo(cfg.model, start_id, cfg.data.normalize), compute)
+    language_model = LanguageModel(model, tokenizer, start_id, cfg.data.normalize, compute)
     sample = cfg.train.vocab_sample
     sampler = VocabSampler(count_ids(train, tokenizer.vocab_size), sample) if isinstance(sample, int) else None
     teacher = None

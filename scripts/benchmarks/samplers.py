@@ -113,7 +113,7 @@ def model_of(size: Size) -> LanguageModel:
     """A model as `gptlite sample` loads it, with a tokenizer of as many characters as there are ids."""
     from gptlite.config.schema import ModelSection, RunSection
     from gptlite.inference.engine import store_for_decoding
-    from gptlite.inference.language_model import LanguageModel, ModelInfo
+    from gptlite.inference.language_model import LanguageModel
     from gptlite.model.gpt import GPT
     from gptlite.planning.auto import resolve_compute
     from gptlite.tokenizers.char import CharTokenizer
@@ -125,7 +125,7 @@ def model_of(size: Size) -> LanguageModel:
     compute = resolve_compute(RunSection(device="cpu"), size.block_size)
     gpt = GPT(section, tokenizer.vocab_size, attention=compute.attention).requires_grad_(False)
     store_for_decoding(gpt)
-    return LanguageModel(gpt, tokenizer, ModelInfo(section, start_id=0, normalize="none"), compute)
+    return LanguageModel(gpt, tokenizer, 0, "none", compute)
 
 
 def prompt_of(model: LanguageModel) -> str:

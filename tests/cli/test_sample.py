@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import re
 import sys
 from pathlib import Path
@@ -12,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from gptlite.cli.terminal import emit
-from gptlite.runs.checkpoint import Checkpoint
 
 
 def json_lines(result) -> list[dict]:
@@ -124,8 +122,6 @@ def test_a_context_beyond_block_size_is_for_models_without_learned_positions(gpt
     assert gptlite("train", "-c", "nano.yaml", "--set", "model.position=none", "--name", "free").code == 0
     assert "sees only the last 16" in gptlite("sample", "--prompt", prompt).err
     assert "sees only" not in gptlite("sample", "--prompt", prompt, "--context", "32").err
-    for wrong in ("0", "1048577"):
-        assert gptlite("sample", "--context", wrong).refuses(f"--context: the context is {wrong}, but it must be")
 
 
 def test_unknown_characters_are_left_out_only_with_unknown_skip(gptlite, trained):
@@ -162,7 +158,7 @@ REFUSED = [
         "--beams --explain shows one prompt, and 2 are given. Leave out the others.",
     ),
     (["--beams", "2", "--explain", "--out", "runs"], "--out runs: this is a folder"),
-    (["--beams", "100000"], "--beams: at most 64 beams of this model fit in memory, not 100000."),
+    (["--beams", "100000"], "--beams: sample.beams is 100000, but it must be a whole number >= 1 and <= 64 or null."),
     (["--length-penalty", "2"], "--length-penalty: sample.length_penalty is 2.0, but beams is null"),
     (["--logprob", "x", "--max-new-tokens", "3"], "--max-new-tokens has no effect with --logprob."),
     (["-i", "--prompt", "the"], "--prompt has no effect with --interactive."),
@@ -182,7 +178,6 @@ REFUSED = [
         "--length-penalty: sample.length_penalty is 1000000.0, but it must be",
     ),
     (["--logprob", "na\u00efve"], "--logprob: '\u00ef' (U+00EF"),
-    (["--logprob", ""], "--logprob: the text is empty."),
 ]
 
 
@@ -199,18 +194,3 @@ def test_a_terminal_that_is_not_utf_8_shows_question_marks(monkeypatch):
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
     emit("na\u00efve \u65e5\n")
     assert raw.getvalue() == b"na?ve ?\n"
-
-
-@pytest.mark.parametrize("command", [["sample"], ["sample", "--beams", "2"], ["eval"], ["eval", "--per-token"]])
-def test_a_model_that_is_not_finite_is_refused_by_every_command(gptlite, trained, command, monkeypatch):
-    read = Checkpoint.read_tensors
-
-    def broken(checkpoint, name):
-        weights = read(checkpoint, name)
-        weights["transformer.h.0.attn.c_proj.weight"][3, 3] = math.nan
-        return weights
-
-    monkeypatch.setattr(Checkpoint, "read_tensors", broken)
-    result = gptlite(*command)
-    assert (result.code, result.out) == (2, "")
-    assert "blocks.0.attn.proj.weight has values that are not finite. Use another checkpoint." in result.err

@@ -153,13 +153,10 @@ def test_a_checkpoint_that_is_not_finite_is_passed_over_for_the_one_before(tiny,
     assert_same_end(whole, cut)
 
 
-@pytest.mark.parametrize(
-    ("old", "new"), [("lr: 0.02", "lr: 0.09"), ("seed: 1337", "seed: 1338"), ("max_steps: 12", "max_steps: 20")]
-)
-def test_an_edited_config_is_refused_and_both_digests_are_named(cut, old, new):
+def test_an_edited_config_is_refused_and_both_digests_are_named(cut):
     text = (cut.path / "config.yaml").read_text()
-    assert old in text
-    (cut.path / "config.yaml").write_text(text.replace(old, new))
+    assert "lr: 0.02" in text
+    (cut.path / "config.yaml").write_text(text.replace("lr: 0.02", "lr: 0.09"))
     refused(
         cut,
         r"config\.yaml: this file changed after it was written: its sha256 was \w{12} and is now \w{12}\. Restore it\.",
@@ -175,20 +172,20 @@ def test_a_resume_that_is_refused_leaves_the_run_as_it_was_and_the_next_one_work
     assert_same_end(whole, cut)
 
 
-@pytest.mark.parametrize("name", LOGS)
 @pytest.mark.parametrize("damage", ["removed", "cut", "digit flipped"])
-def test_a_damaged_log_is_a_warning_and_training_goes_on_with_what_is_whole(cut, whole, name, damage):
-    path = cut.path / name
-    lines = path.read_bytes().splitlines(keepends=True)
-    if damage == "removed":
-        path.unlink()
-    else:
+def test_damaged_logs_are_a_warning_and_training_goes_on_with_what_is_whole(cut, whole, damage):
+    paths = [cut.path / name for name in LOGS]
+    for path in paths:
+        lines = path.read_bytes().splitlines(keepends=True)
         changed = re.sub(rb'"step": \d', b'"step": 1', lines[1]) if damage == "digit flipped" else lines[1][:-5]
         path.write_bytes(b"".join([lines[0], changed, *lines[2:]]))
+        if damage == "removed":
+            path.unlink()
     listener = Lines()
     launch.resume(cut, listener=listener)
-    assert f"warning: {path} changed after it was written, or lacks lines; what is whole is kept" in listener.heard
-    assert json.loads(path.read_text().splitlines()[-1])["step"] == 12
+    for path in paths:
+        assert f"warning: {path} changed after it was written, or lacks lines; what is whole is kept" in listener.heard
+        assert json.loads(path.read_text().splitlines()[-1])["step"] == 12
     for tensor in TENSORS:
         assert (final(cut).path / tensor).read_bytes() == (final(whole).path / tensor).read_bytes()
 
@@ -201,15 +198,15 @@ def test_lines_after_the_checkpoint_are_no_damage(cut, whole):
     assert_same_end(whole, cut)
 
 
-@pytest.mark.parametrize("name", HINTS)
 @pytest.mark.parametrize("damage", ["deleted", "emptied", "rubbish", "of another run"])
-def test_a_damaged_hint_has_no_effect(cut, whole, other, name, damage):
-    path = cut.path / name
-    path.unlink(missing_ok=True)
-    if damage == "of another run" and (other.path / name).exists():
-        shutil.copy(other.path / name, path)
-    elif damage != "deleted":
-        path.write_bytes(b"" if damage == "emptied" else b"\xff rubbish")
+def test_damaged_hints_have_no_effect(cut, whole, other, damage):
+    for name in HINTS:
+        path = cut.path / name
+        path.unlink(missing_ok=True)
+        if damage == "of another run" and (other.path / name).exists():
+            shutil.copy(other.path / name, path)
+        elif damage != "deleted":
+            path.write_bytes(b"" if damage == "emptied" else b"\xff rubbish")
     launch.resume(cut)
     assert_same_end(whole, cut)
 

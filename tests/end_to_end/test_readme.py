@@ -28,6 +28,7 @@ SMALL = (
 NOT_RUN = {
     "--interactive": "asks",
     "--sweep": "starts processes: tests/cli/test_sweep.py",
+    "--nproc": "starts processes: tests/training/test_processes.py",
     "runs rm": "asks: tests/cli/test_runs.py",
     "--resume RUN": "a pattern",
     "lesson-one-head": "as lesson-base",

@@ -11,9 +11,10 @@ import threading
 import time
 
 import pytest
-from training_runs import assert_same_end, final, numbers, resume, resume_or_start, signal_in, start
+from training_runs import assert_same_end, final, numbers, resume, resume_or_start, signal_in, start, train_new
 
 from gptlite.errors import Interrupted
+from gptlite.loggers.metrics import Listener
 from gptlite.runs.checkpoint import read_pointer, valid_checkpoints
 from gptlite.runs.run import Run
 from gptlite.training import loop, session
@@ -29,16 +30,21 @@ def whole(tiny, tmp_path_factory):
 
 
 @pytest.mark.parametrize(("step", "signum"), [(7, signal.SIGINT), (7, signal.SIGTERM), (11, signal.SIGHUP)])
-def test_a_signal_comes_before_a_due_evaluation_which_the_resume_makes_up(
+def test_a_signal_saves_after_the_update_says_how_to_go_on_and_leaves_a_due_evaluation_to_the_resume(
     tiny, tmp_path, monkeypatch, whole, step, signum
 ):
+    listener = Lines()
     with monkeypatch.context() as patch:
         signal_in(patch, step, signum)
         patch.setattr(Trainer, "evaluate", evaluations_before(Trainer.evaluate, step // 4))
-        with pytest.raises(Interrupted, match=rf"stopped and saved after step {step + 1} of 12") as stopped:
-            start(tiny, tmp_path, "cut")
-    assert stopped.value.exit_code == 128 + signum
+        message = rf"^run cut: stopped and saved after step {step + 1} of 12 \({signum.name}\)$"
+        with pytest.raises(Interrupted, match=message) as stopped:
+            train_new(tiny, root=tmp_path, name="cut", listener=listener)
     cut = Run(tmp_path / "cut")
+    assert (stopped.value.exit_code, stopped.value.handle) == (128 + signum, cut.handle)
+    again = " (press Ctrl-C again to stop at once)" if signum == signal.SIGINT else ""
+    assert listener.at_once == [f"stopping after this update{again}"]
+    assert not cut.finished
     assert final(cut).step == step + 1
     assert numbers(cut)[-1]["split"] == "train"
     resume(cut)
@@ -47,6 +53,16 @@ def test_a_signal_comes_before_a_due_evaluation_which_the_resume_makes_up(
     ends = [(each.step, each.score) for each in (final(whole), final(cut))]
     assert ends[0] == ends[1]
     assert read_pointer(whole.checkpoints, "best") == read_pointer(cut.checkpoints, "best")
+
+
+class Lines(Listener):
+    """Hears what is said while a signal is handled."""
+
+    def __init__(self):
+        self.at_once = []
+
+    def say_at_once(self, line):
+        self.at_once.append(line)
 
 
 def evaluations_before(evaluate, n):
@@ -116,15 +132,15 @@ def test_the_time_in_which_ctrl_z_stopped_the_process_does_not_count(tiny, tmp_p
     assert elapsed < seconds - 0.8
 
 
-@pytest.mark.parametrize("signum", [*STOPPING, signal.SIGUSR1])
-def test_a_signal_that_the_parent_ignored_stays_ignored(tiny, tmp_path, monkeypatch, signum):
-    before = signal.signal(signum, signal.SIG_IGN)
+def test_signals_that_the_parent_ignored_stay_ignored(tiny, tmp_path, monkeypatch):
+    before = {signum: signal.signal(signum, signal.SIG_IGN) for signum in (*STOPPING, signal.SIGUSR1)}
     try:
-        signal_in(monkeypatch, 6, signum)
+        signal_in(monkeypatch, 6, *before)
         assert start(tiny, tmp_path, "a").finished
-        assert signal.getsignal(signum) == signal.SIG_IGN
+        assert {signal.getsignal(signum) for signum in before} == {signal.SIG_IGN}
     finally:
-        signal.signal(signum, before)
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
 
 
 @pytest.mark.slow

@@ -16,9 +16,7 @@ from gptlite.inference.sampling import (
     keep_top_k,
     keep_top_p,
     penalise_repetition,
-    suppressed_ids,
 )
-from gptlite.tokenizers.char import CharTokenizer
 
 
 def random_rows(seed: int) -> list[list[float]]:
@@ -194,9 +192,3 @@ def test_rows_of_a_batch_are_filtered_and_drawn_independently():
         seeded = [np.random.default_rng(i) for i in range(9)]
         alone = [choose(row[None], params, [np.random.default_rng(i)])[0] for i, row in enumerate(logits)]
         assert choose(logits, params, seeded) == alone
-
-
-def test_ids_without_text_are_suppressed_and_end_of_text_if_the_model_never_learned_it():
-    tokenizer = CharTokenizer("ab")
-    assert suppressed_ids(tokenizer, knows_end_of_text=True).tolist() == [False, False, False]
-    assert suppressed_ids(tokenizer, knows_end_of_text=False).tolist() == [False, False, True]

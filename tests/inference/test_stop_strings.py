@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,19 +30,6 @@ def test_the_stop_text_that_begins_first_cuts_even_if_another_is_complete_before
 
 
 BPE = train_bpe(["naïve café 日本語 text, naïve café"], 280)
-
-
-def test_ten_thousand_random_texts_come_out_of_the_stream_to_the_byte():
-    rng = random.Random(0)
-    alphabet = [*map(chr, range(32, 127)), *map(chr, range(0xA0, 0x250)), "\u65e5", "\U0001f600"]
-    for _ in range(10_000):
-        text = "".join(rng.choices(alphabet, k=rng.randrange(12)))
-        ids = BPE.encode(text).tolist()
-        assert "".join(streamed(ids, BPE)) == text
-        torn = ids[: rng.randrange(len(ids) + 1)]  # perhaps within a character
-        assert "".join(streamed(torn, BPE)).encode() == BPE.decode(torn).encode()
-
-
 ids_of_texts = st.text().map(lambda text: BPE.encode(text).tolist())
 
 

@@ -18,7 +18,7 @@ from gptlite.compute.distributed import Dist
 from gptlite.config.schema import RunConfig
 from gptlite.data.dataset.tokens import TokenArray
 from gptlite.inference.inspect import attention_steps
-from gptlite.inference.language_model import LanguageModel, ModelInfo
+from gptlite.inference.language_model import LanguageModel
 from gptlite.model.gpt import GPT
 from gptlite.runs.run import Run
 from gptlite.tokenizers.char import CharTokenizer
@@ -30,7 +30,7 @@ VALIDATION = TokenArray(np.arange(100) % 5, "val")
 
 def model(cfg: RunConfig) -> LanguageModel:
     gpt = GPT(cfg.model, 6, rng=torch.Generator().manual_seed(0))
-    return LanguageModel(gpt, CharTokenizer("abcde"), ModelInfo(cfg.model, 0, "none"), CPU)
+    return LanguageModel(gpt, CharTokenizer("abcde"), 0, "none", CPU)
 
 
 def config(**values) -> RunConfig:

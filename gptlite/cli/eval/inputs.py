@@ -114,7 +114,7 @@ def read_file(file: str, runs: Sequence[SelectedModel]) -> Text:
 
     contents: dict[str, str] = {}  # with the way in which it was read
     for run in runs:
-        encoding, normalize = run.cfg.data.encoding, read_model_info(run.checkpoint).normalize
+        encoding, (_, _, normalize) = run.cfg.data.encoding, read_model_info(run.checkpoint)
         reading = DataSection.model_validate({"encoding": encoding, "normalize": normalize, "documents": "files"})
         (document,) = open_source(str(Path(file).absolute()), reading).documents()
         contents[document.text] = f"{encoding} {normalize}"

@@ -57,7 +57,7 @@ def measure_scores(models: Sequence[SelectedModel], files: Sequence[str] | None,
 
 def score_texts(evaluator: Evaluator, stride: int | None) -> list[dict[str, Any]]:
     """Return the rows of a model."""
-    model, shape, rows = evaluator.model, evaluator.model.info.model, []
+    model, shape, rows = evaluator.model, evaluator.model.gpt.cfg, []
     about = {
         **evaluator.run.to_json(),
         "tokenizer": f"{model.tokenizer.kind} {model.tokenizer.vocab_size}",
@@ -157,13 +157,15 @@ def measure_copies(models: Sequence[SelectedModel]) -> dict[str, Any]:
     """
     prepared = find_prepared(models)
     # Importing torch takes a second, so the command line is checked first.
-    from gptlite.inference.load import open_for_decoding
+    from gptlite.compute.device import settings
+    from gptlite.inference.load import load_checkpoint
     from gptlite.inference.memorization import SAMPLING, SHORTEST, measure_memorisation
 
     runs = []
     for selected in models:
         text = prepared[selected.label]
-        with open_for_decoding(selected.checkpoint, selected.cfg.run) as model:
+        model = load_checkpoint(selected.checkpoint, selected.cfg.run, decoding=True)
+        with settings(model.compute, deterministic=selected.cfg.run.deterministic):
             samples, validation = (
                 vars(copied) | {"share": copied.share} for copied in measure_memorisation(model, text)
             )

@@ -49,14 +49,19 @@ def write_page(
 
 def plot_by_position(evaluators: Sequence[Evaluator], texts: Sequence[Text]) -> str:
     """Plot the loss over the position in the context, one line per run over all texts. Returns SVG."""
+    from gptlite.data.dataset.batches import eval_batches
+    from gptlite.inference.score import loss_by_position
+
     lines = []
     for evaluator in evaluators:
-        run, tokenizer = evaluator.run, evaluator.model.tokenizer
+        run, model = evaluator.run, evaluator.model
+        windows = map(model.windows, evaluator.ids)
+        batches = (batch for each in windows for _, batch in eval_batches(each, run.cfg.eval.batch_size))
         with evaluator.settings():
-            bins = evaluator.model.loss_by_position(evaluator.ids, batch_size=evaluator.run.cfg.eval.batch_size)
+            bins = loss_by_position(model.gpt, batches, model.compute)
         means, places = [each.mean for each in bins], [math.sqrt(each.first * each.last) for each in bins]
         band = [(each.mean - WITHIN * each.error, each.mean + WITHIN * each.error) for each in bins]
-        lines.append(Line(f"{run.label} ({tokenizer.kind} {tokenizer.vocab_size})", means, places, band))
+        lines.append(Line(f"{run.label} ({model.tokenizer.kind} {model.tokenizer.vocab_size})", means, places, band))
     title = texts[0].name if len(texts) == 1 else f"{len(texts)} texts"
     return line_plot(
         lines,
@@ -71,7 +76,7 @@ def page_of_text(mode: str, model: LanguageModel, text: str, title: str) -> str:
     from gptlite.course.follow import follow_last_token
     from gptlite.inference.inspect import attention_steps, position_table
 
-    gpt, shape = model.gpt, model.info.model
+    gpt, shape = model.gpt, model.gpt.cfg
     limit, why = min((shape.block_size, "the model's block_size"), (MOST_ON_PAGE, "as many as a page can show"))
     with located(mode):
         ids = model.encode(text)
@@ -92,14 +97,14 @@ def per_token_page_of(evaluator: Evaluator, title: str) -> str:
     model, (tokens,) = evaluator.model, evaluator.ids
     n_scored = tokens.n_tokens - (not model.knows_end_of_text)  # without ends, the first is context only
     shown = TokenArray(tokens.read(0, min(tokens.n_tokens, 1 + MOST_TOKENS)), tokens.where)
-    scores = score_each_token(model, shown, batch_size=evaluator.run.cfg.eval.batch_size).first(MOST_TOKENS)
+    scores = score_each_token(model, shown, batch_size=evaluator.run.cfg.eval.batch_size, most=MOST_TOKENS)
     first, end = int(shown.ids[0]), model.tokenizer.eot_id
     return per_token_page(
         title,
         scores,
         list(model.tokenizer.token_bytes()),
         end,
-        block_size=model.info.model.block_size,
+        block_size=model.gpt.cfg.block_size,
         first_id=None if first == end else first,
         n_all=n_scored,
     )

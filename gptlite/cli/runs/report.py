@@ -91,7 +91,7 @@ def say_result(summary: Summary, prepared: Prepared) -> Iterator[str]:
     yield from filter(None, describe_result(summary, prepared, summary.elapsed or 0.0)[0])
     samples = [text for _, text in read_samples(summary.run)[-4:]]
     if samples and not summary.sees_ahead and prepared.manifest.train.bytes <= SEARCHED:
-        share = find_copied(samples, prepared).share
+        share = find_copied(prepared, samples)[0].share
         yield f"{share:.0%} of its last {counted(len(samples), 'sample')} is copied from the training text"
 
 

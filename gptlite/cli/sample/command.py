@@ -128,8 +128,6 @@ def sample(
     section = model.cfg.sample
     refuse_ineffective(context, section, sets, overrides)
     prompts = read_prompts(prompt, prompt_file, model.cfg.data.encoding)
-    if "" in (logprob or ()):
-        raise ConfigError("the text is empty. Give at least one character.", where="--logprob")
     is_page = explain and section.beams is not None
     file = output_path([model.name], out, "beams.html" if is_page else "") if is_page or out is not None else None
     if is_page and len(prompts) > 1:
@@ -137,11 +135,13 @@ def sample(
     console.say(f"checkpoint: {model.checkpoint.path}")
     texts: list[str] = []
     # Importing torch takes a second, so the command line is checked first.
-    from gptlite.inference.load import open_for_decoding
+    from gptlite.compute.device import settings
+    from gptlite.inference.load import load_checkpoint
 
     title, put = f"{model.name}, step {model.checkpoint.step}", emit if file is None else texts.append
-    opened = open_for_decoding(model.checkpoint, model.cfg.run, context=context_length)
-    with located("--context", at="context"), opened as loaded:
+    with located("--context", at="context"):
+        loaded = load_checkpoint(model.checkpoint, model.cfg.run, decoding=True, context=context_length)
+    with settings(loaded.compute, deterministic=model.cfg.run.deterministic):
         writer = SampleWriter(loaded, title, section, put, console.say, explain, as_json, unknown == "skip")
         if interactive:
             answer_prompts(writer, console.say)

@@ -37,11 +37,7 @@ class SampleWriter:
     def write(self, named: Sequence[tuple[str, str]], repeats: int = 0) -> None:
         """Continue each prompt, by drawing or with beams. repeats: is added to the seed."""
         prompts = [self._usable(*prompt) for prompt in named]
-        with (
-            located("--beams", at="beams"),
-            located("--length-penalty", at="length_penalty"),
-            located("--stop-token", at="stop_tokens"),
-        ):
+        with located("--length-penalty", at="length_penalty"), located("--stop-token", at="stop_tokens"):
             if self.section.beams is None:
                 self._draw(prompts, self.section.model_copy(update={"seed": self.section.seed + repeats}))
             elif self.explain:  # as an HTML page, of one prompt
@@ -71,16 +67,16 @@ class SampleWriter:
                 advice = " --unknown skip leaves unknown characters out."
                 raise DataError(f"{error.problems[0].sentence}{advice}", where) from error
             return text
-        known = self.model.drop_unknown(text)
-        left_out = len(self.model.normalize(text)) - len(known)
-        if left_out:
+        normalized = self.model.normalize(text)
+        known = self.model.tokenizer.known(normalized)
+        if left_out := len(normalized) - len(known):
             self.say(f"{where}: {counted(left_out, 'unknown character')} left out")
         return known
 
     def _usable(self, where: str, prompt: str) -> str:
         """Return the prompt as `_known` does. A message says if the model does not see all of it."""
         prompt = self._known(where, prompt)
-        length, context = len(self.model.encode_prompt(prompt)), self.model.info.model.block_size
+        length, context = len(self.model.encode_prompt(prompt)), self.model.gpt.cfg.block_size
         if length > context:
             self.say(f"{where}: of {length:,} tokens, the model sees only the last {context} (its context)")
         return prompt

@@ -148,7 +148,7 @@ def show_samples(outcome: Outcome) -> list[str]:
     text = load(outcome.run.path).generate(prompt, max_new_tokens=SAMPLED_TOKENS)[:SAMPLED_CHARACTERS]
     lines = ["", "before training:", indent(samples[0][1], "  "), "now, at its best step:", indent(text, "  ")]
     if outcome.prepared.manifest.train.bytes <= SEARCHED:
-        share = find_copied([text], outcome.prepared).share
+        share = find_copied(outcome.prepared, [text])[0].share
         repeats = ": the model mostly repeats it" if share >= REPEATED else ""
         lines.append(f"{share:.0%} of this sample is copied word for word from the training text{repeats}")
     return lines
