@@ -52,8 +52,10 @@ class RunSection(Section):
     device: Literal["auto", "cpu", "cuda", "mps"] = key(
         "auto", "device to compute on; auto prefers cuda, then for large models mps, then cpu"
     )
-    precision: Literal["auto", "fp32", "bf16"] = key(
-        "auto", "number format of the forward and backward pass; auto uses bf16 where the hardware supports it"
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = key(
+        "auto",
+        "number format of the forward and backward pass; auto uses bf16 where the hardware supports it; fp16, with a "
+        "scaled loss, is for GPUs without bf16",
     )
     attention: Literal["auto", "plain", "batched", "fused"] = key(
         "auto", "attention kernel; plain is the textbook equation, batched and fused are faster and equivalent"

@@ -42,7 +42,7 @@ class DropoutMasks:
 
     def __init__(self, seed: int, *, n_masks: int = 100, device: torch.device | None = None) -> None:
         keys = mix_arrays(seed, np.arange(n_masks, dtype=np.uint64)).astype("<u8").view("<i4").reshape(n_masks, 2)
-        self._keys = torch.from_numpy(keys).to(device)
+        self._keys = torch.from_numpy(keys).to(device, non_blocking=True)
         self._drawn = 0  # masks so far
 
     def dropped(self, shape: Sequence[int], p: float) -> Tensor:
