@@ -66,6 +66,10 @@ class RunSection(Section):
     compile: Switch = key(
         "auto", "use torch.compile: a slower start, then faster steps; auto does so on a GPU for a long training"
     )
+    checkpoint_activations: bool = key(
+        False,
+        "keep only the input of each block and compute it again in the backward pass: less memory, a third slower",
+    )
     deterministic: bool = key(False, "use deterministic operations, so that runs on a GPU also repeat bit for bit")
     seed: Natural = key(1337, "random seed of the initial weights, the order of batches and dropout")
     dir: FolderPath = key("runs", "folder in which runs are created")

@@ -10,6 +10,7 @@ from typing import assert_never
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from gptlite.config.schema import ModelSection
 from gptlite.model.cache import CachePosition, KVCache
@@ -26,10 +27,17 @@ class GPT(nn.Module):
     """
 
     def __init__(
-        self, cfg: ModelSection, vocab_size: int, *, attention: str = "fused", rng: torch.Generator | None = None
+        self,
+        cfg: ModelSection,
+        vocab_size: int,
+        *,
+        attention: str = "fused",
+        rng: torch.Generator | None = None,
+        recomputes: bool = False,
     ) -> None:
+        """recomputes: the backward pass computes each block again, so that only its input is kept."""
         super().__init__()
-        self.cfg, self.vocab_size = cfg, vocab_size
+        self.cfg, self.vocab_size, self.recomputes = cfg, vocab_size, recomputes
         self.token_embedding = nn.Embedding(vocab_size, cfg.n_embd)
         if cfg.position == "learned":
             self.position_embedding = nn.Embedding(cfg.block_size, cfg.n_embd)
@@ -74,7 +82,10 @@ class GPT(nn.Module):
         x = dropout(x, self.cfg.dropouts.embedding, dropout_masks)
         layer_caches = [None] * len(self.blocks) if cache is None else cache.layers(position)
         for block, layer_cache in zip(self.blocks, layer_caches, strict=True):
-            x = block(x, dropout_masks=dropout_masks, cache=layer_cache)
+            if self.recomputes and layer_cache is None:
+                x = recomputed(block, x, dropout_masks)
+            else:
+                x = block(x, dropout_masks=dropout_masks, cache=layer_cache)
         normed: Tensor = self.ln_f(x)
         return normed
 
@@ -91,3 +102,17 @@ class GPT(nn.Module):
     def n_parameters(self) -> int:
         """Count the trained parameters; tied weights count once."""
         return sum(p.numel() for p in self.parameters())
+
+
+def recomputed(block: nn.Module, x: Tensor, dropout_masks: DropoutMasks | None) -> Tensor:
+    """Apply a block, and again in the backward pass, with the same masks: (B, T, C) -> (B, T, C)."""
+    drawn = 0 if dropout_masks is None else dropout_masks.drawn
+
+    def apply(x: Tensor) -> Tensor:
+        if dropout_masks is not None:
+            dropout_masks.drawn = drawn
+        found: Tensor = block(x, dropout_masks=dropout_masks)
+        return found
+
+    out: Tensor = checkpoint(apply, x, use_reentrant=False, preserve_rng_state=False)
+    return out

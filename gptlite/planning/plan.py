@@ -102,7 +102,8 @@ def expected_memory(cfg: RunConfig, vocab_size: int, *, libraries: int) -> Memor
     parameters   4 bytes each for weights and gradients; for AdamW 8 more, for a matrix that Muon trains 4
     blocks       17 C numbers per token and block, as Korthikanti et al. 2022 (arXiv 2205.05198, section 4) count for
                  the backward pass; where attention weights are written, as without the fused kernel and with dropout,
-                 2 nh T more, and 6 nh T while one block is computed. A number takes 4 bytes in fp32, 2 in bf16
+                 2 nh T more, and 6 nh T while one block is computed. A number takes 4 bytes in fp32, 2 in bf16. With
+                 run.checkpoint_activations that of one block, and C of each other
     logits       3 V numbers of 4 bytes per token: logits, probabilities, and what is left of the pass before; at most
                  MAX_LOGITS are computed at a time
     copies       5 of the parameters, in place of blocks and logits where they take more: Muon makes some for an update,
@@ -114,8 +115,9 @@ def expected_memory(cfg: RunConfig, vocab_size: int, *, libraries: int) -> Memor
     assert isinstance(micro, int), "resolve comes first"
     n_parameters = count_parameters(model, vocab_size).total
     writes_weights = cfg.run.attention != "fused" or model.dropouts.attention > 0.0
-    attended = writes_weights * (PER_WEIGHT * model.n_layer + AT_A_TIME) * model.n_head * model.block_size
-    per_token = PER_CHANNEL * model.n_layer * model.n_embd + attended
+    kept = 1 if cfg.run.checkpoint_activations else model.n_layer  # blocks
+    attended = writes_weights * (PER_WEIGHT * kept + AT_A_TIME) * model.n_head * model.block_size
+    per_token = (PER_CHANNEL * kept + model.n_layer - kept) * model.n_embd + attended
     blocks = micro * per_token * (FP32 if cfg.run.precision == "fp32" else HALF)
     logits = min(MAX_LOGITS, max(micro, cfg.eval.batch_size) * model.block_size * vocab_size)
     on_cpu = cfg.run.device == "cpu"

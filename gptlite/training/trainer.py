@@ -180,7 +180,10 @@ def assemble(
     dist = Dist.from_environment(compute.device)
     with memory_errors(cfg):
         rng = torch.Generator().manual_seed(cfg.run.seed)
-        model = GPT(cfg.model, tokenizer.vocab_size, attention=compute.attention, rng=rng).to(compute.device)
+        recomputes = cfg.run.checkpoint_activations
+        model = GPT(cfg.model, tokenizer.vocab_size, attention=compute.attention, rng=rng, recomputes=recomputes).to(
+            compute.device
+        )
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(not cfg.train.freezes(name))
         # Only training computes the same shapes again and again.

@@ -186,6 +186,22 @@ def test_the_norm_of_a_layers_gradient_is_over_all_of_its_parameters(values, siz
     assert layer_grad_norms(model) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("values", [{"model.dropout": 0.3}, {"run.precision": "bf16", "model.norm": "post"}], ids=str)
+def test_blocks_computed_again_in_the_backward_pass_change_no_bit(values):
+    kept, again = (trainer_for(config(**values, **{"run.checkpoint_activations": on})) for on in (False, True))
+    applied = 0
+
+    def count(*_):
+        nonlocal applied
+        applied += 1
+
+    again.model.blocks[1].register_forward_pre_hook(count)
+    for step in range(3):
+        assert train_step(kept, step).loss == train_step(again, step).loss
+    assert applied == 6
+    assert all(torch.equal(p, q) for p, q in zip(kept.model.parameters(), again.model.parameters(), strict=True))
+
+
 def test_diagnostics_do_not_change_the_update():
     ends = []
     for measured in (False, True):
