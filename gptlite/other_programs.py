@@ -38,7 +38,7 @@ MEANINGS: dict[str, dict[str, str]] = {
         "num_beams": "sample.beams",
         "teacher_forcing teacher_forcing_ratio": "train.scheduled_sampling is the opposite, the fraction of inputs "
         "that are not the text's own: a teacher forcing ratio of 0.75 is 0.25 there.",
-        "fp16 bf16 amp": "Use run.precision=bf16 or run.precision=fp32. There is no fp16.",
+        "fp16 bf16 amp": "Use run.precision=bf16, fp16 or fp32.",
         "cpu use_cpu no_cuda cuda gpu": "Use run.device=cpu or run.device=cuda.",
         "wandb wandb_log wandb_project wandb_run_name report_to": "Metrics go to TensorBoard, which is on by default "
         "(log.tensorboard), and to metrics.jsonl.",
@@ -57,7 +57,8 @@ MEANINGS: dict[str, dict[str, str]] = {
         "generate generation inference": "sample",
     },
     "value": {
-        "float16 bfloat16 half": "bf16",
+        "bfloat16": "bf16",
+        "float16 half": "fp16",
         "float32 float": "fp32",
         "character chars": "char",
         "adam adamw_torch adamw_torch_fused": "adamw",

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from gptlite.compute.choice import DEVICES, Choice
 from gptlite.compute.limits import available_threads, machine_memory, refuse_dynamic_threads
@@ -54,7 +55,7 @@ class Compute:
     """Where and how a model is computed, once every `auto` is resolved."""
 
     device: torch.device
-    precision: str  # fp32 | bf16: the type of matrix products; parameters are always fp32
+    precision: str  # fp32 | bf16 | fp16: the type of matrix products; parameters are always fp32
     attention: str  # plain | batched | fused
     threads: int
 
@@ -64,9 +65,47 @@ class Compute:
         assert isinstance(run.threads, int), "resolve it first"
         return cls(torch_device(run.device, local_rank), run.precision, run.attention, run.threads)
 
+    @property
+    def half(self) -> torch.dtype:
+        """The type of matrix products where it is not fp32."""
+        return torch.float16 if self.precision == "fp16" else torch.bfloat16
+
+    @property
+    def updates_ahead(self) -> int:
+        """How many updates the device is given before the numbers of an earlier one are read."""
+        return 2 if self.device.type == "cuda" else 0
+
+    @property
+    def size_multiple(self) -> int:
+        """Of which the sizes of a matrix product are to be, for its speed."""
+        return 64 if self.device.type == "cuda" else 1
+
     def autocast(self) -> AbstractContextManager[object]:
         """Compute matrix products in the chosen precision; norms, softmax and the loss stay in fp32."""
-        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.precision == "bf16")
+        return torch.autocast(self.device.type, dtype=self.half, enabled=self.precision != "fp32")
+
+
+def send(tensor: Tensor, device: torch.device) -> Tensor:
+    """Copy a tensor to the device; to a GPU from pinned memory, so that nothing waits for what it still computes."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+
+class Arriving:
+    """Numbers on their way from the device. Later work may be started before they are read."""
+
+    def __init__(self, numbers: Tensor) -> None:
+        """numbers: (n,) on the device."""
+        self._event = torch.cuda.Event() if numbers.is_cuda else None  # type: ignore[no-untyped-call]
+        self._numbers = numbers.to("cpu", non_blocking=numbers.is_cuda)
+        if self._event is not None:
+            self._event.record()
+
+    def read(self) -> list[float]:
+        """Return them, once they have arrived."""
+        if self._event is not None:
+            self._event.synchronize()
+        numbers: list[float] = self._numbers.tolist()
+        return numbers
 
 
 def torch_device(name: str, local_rank: int = 0) -> torch.device:

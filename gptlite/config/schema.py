@@ -52,8 +52,10 @@ class RunSection(Section):
     device: Literal["auto", "cpu", "cuda", "mps"] = key(
         "auto", "device to compute on; auto prefers cuda, then for large models mps, then cpu"
     )
-    precision: Literal["auto", "fp32", "bf16"] = key(
-        "auto", "number format of the forward and backward pass; auto uses bf16 where the hardware supports it"
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = key(
+        "auto",
+        "number format of the forward and backward pass; auto uses bf16 where the hardware supports it; fp16, with a "
+        "scaled loss, is for GPUs without bf16",
     )
     attention: Literal["auto", "plain", "batched", "fused"] = key(
         "auto", "attention kernel; plain is the textbook equation, batched and fused are faster and equivalent"
@@ -63,6 +65,10 @@ class RunSection(Section):
     )
     compile: Switch = key(
         "auto", "use torch.compile: a slower start, then faster steps; auto does so on a GPU for a long training"
+    )
+    checkpoint_activations: bool = key(
+        False,
+        "keep only the input of each block and compute it again in the backward pass: less memory, a third slower",
     )
     deterministic: bool = key(False, "use deterministic operations, so that runs on a GPU also repeat bit for bit")
     seed: Natural = key(1337, "random seed of the initial weights, the order of batches and dropout")

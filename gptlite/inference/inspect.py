@@ -17,7 +17,8 @@ from gptlite.data.dataset.tokens import Tokens
 from gptlite.inference.language_model import SCORE_BATCH_SIZE, LanguageModel
 from gptlite.inference.score import compute_logits
 from gptlite.model.attention import AttentionOptions, CausalSelfAttention, reference_attention
-from gptlite.model.gpt import GPT, IGNORE_INDEX
+from gptlite.model.gpt import GPT
+from gptlite.model.loss import IGNORE_INDEX
 
 ALTERNATIVES = 5
 

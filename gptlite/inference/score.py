@@ -15,7 +15,9 @@ from torch import Tensor
 
 from gptlite.compute.device import Compute
 from gptlite.data.dataset.batches import Batch
-from gptlite.model.gpt import GPT, IGNORE_INDEX
+from gptlite.model.gpt import GPT
+from gptlite.model.loss import IGNORE_INDEX
+from gptlite.model.sizes import MAX_LOGITS
 from gptlite.tokenizers.base import Tokenizer
 
 
@@ -78,8 +80,17 @@ def compute_logits(model: GPT, batch: Batch, compute: Compute) -> tuple[Tensor, 
 
 @torch.no_grad()
 def compute_nats(model: GPT, batch: Batch, compute: Compute) -> Tensor:
-    """Return -log p of each target of a batch (x, y), 0 for IGNORE_INDEX: (B, T) in fp64 on the CPU."""
-    return token_nats(*compute_logits(model, batch, compute)).cpu().double()
+    """Return -log p of each target of a batch (x, y), 0 for IGNORE_INDEX: (B, T) in fp64 on the CPU.
+
+    Where there are more than MAX_LOGITS logits, they are computed in parts.
+    """
+    x, y = batch
+    rows = max(1, MAX_LOGITS // model.vocab_size)  # of a part
+    with compute.autocast():
+        hidden = model.hidden(x.to(compute.device)).flatten(0, 1)  # (B T, C)
+        parts = zip(torch.split(hidden, rows), torch.split(y.to(compute.device).flatten(), rows), strict=True)
+        nats = torch.cat([token_nats(model.head(states), targets) for states, targets in parts])
+    return nats.view_as(y).cpu().double()
 
 
 def score_windows(model: GPT, batch: Batch, bytes_and_chars: Tensor, compute: Compute) -> npt.NDArray[np.float64]:
@@ -125,6 +136,6 @@ def loss_by_position(model: GPT, batches: Iterable[Batch], compute: Compute) -> 
 
 
 def token_nats(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return -log p of each target, 0 for IGNORE_INDEX: (B, T, V), (B, T) -> (B, T), at least fp32."""
+    """Return -log p of each target, 0 for IGNORE_INDEX: (..., V), (...) -> (...), at least fp32."""
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").view_as(targets)
+    return F.cross_entropy(logits.flatten(0, -2), targets.flatten(), reduction="none").view_as(targets)

@@ -157,7 +157,7 @@ class Listener:
         """Training is about to go from `start` to `total`, in updates or in seconds. Returns sinks for its metrics."""
         return ()
 
-    def progress(self, step: int, loss: float) -> None:
+    def progress(self, step: int, loss: float | None = None) -> None:
         """Take note that an update was made."""
 
 

@@ -42,13 +42,13 @@ class DropoutMasks:
 
     def __init__(self, seed: int, *, n_masks: int = 100, device: torch.device | None = None) -> None:
         keys = mix_arrays(seed, np.arange(n_masks, dtype=np.uint64)).astype("<u8").view("<i4").reshape(n_masks, 2)
-        self._keys = torch.from_numpy(keys).to(device)
-        self._drawn = 0  # masks so far
+        self._keys = torch.from_numpy(keys).to(device, non_blocking=True)
+        self.drawn = 0  # masks so far
 
     def dropped(self, shape: Sequence[int], p: float) -> Tensor:
         """Draw the next mask: True with probability p, where an element is dropped: `shape` bool."""
-        key = self._keys[self._drawn]
-        self._drawn += 1
+        key = self._keys[self.drawn]
+        self.drawn += 1
         n = math.prod(shape)
         threshold = min(round(p * LEVELS), LEVELS - 1) - LEVELS // 2  # each hash is two signed 16-bit numbers
         if key.device.type != "cpu" or torch.compiler.is_compiling():

@@ -6,20 +6,17 @@ Shapes: B sequences, T tokens, C = n_embd, V = vocab_size.
 from __future__ import annotations
 
 import math
-from typing import Any, assert_never
+from typing import assert_never
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
+from torch.utils.checkpoint import checkpoint
 
 from gptlite.config.schema import ModelSection
 from gptlite.model.cache import CachePosition, KVCache
 from gptlite.model.dropout import DropoutMasks, dropout
 from gptlite.model.init import embedding_std, initialise, sinusoids
 from gptlite.model.variants import BLOCKS
-
-IGNORE_INDEX = -100  # a target that is not scored
 
 
 class GPT(nn.Module):
@@ -30,10 +27,17 @@ class GPT(nn.Module):
     """
 
     def __init__(
-        self, cfg: ModelSection, vocab_size: int, *, attention: str = "fused", rng: torch.Generator | None = None
+        self,
+        cfg: ModelSection,
+        vocab_size: int,
+        *,
+        attention: str = "fused",
+        rng: torch.Generator | None = None,
+        recomputes: bool = False,
     ) -> None:
+        """recomputes: the backward pass computes each block again, so that only its input is kept."""
         super().__init__()
-        self.cfg, self.vocab_size = cfg, vocab_size
+        self.cfg, self.vocab_size, self.recomputes = cfg, vocab_size, recomputes
         self.token_embedding = nn.Embedding(vocab_size, cfg.n_embd)
         if cfg.position == "learned":
             self.position_embedding = nn.Embedding(cfg.block_size, cfg.n_embd)
@@ -78,7 +82,10 @@ class GPT(nn.Module):
         x = dropout(x, self.cfg.dropouts.embedding, dropout_masks)
         layer_caches = [None] * len(self.blocks) if cache is None else cache.layers(position)
         for block, layer_cache in zip(self.blocks, layer_caches, strict=True):
-            x = block(x, dropout_masks=dropout_masks, cache=layer_cache)
+            if self.recomputes and layer_cache is None:
+                x = recomputed(block, x, dropout_masks)
+            else:
+                x = block(x, dropout_masks=dropout_masks, cache=layer_cache)
         normed: Tensor = self.ln_f(x)
         return normed
 
@@ -97,44 +104,15 @@ class GPT(nn.Module):
         return sum(p.numel() for p in self.parameters())
 
 
-class _NLLSum(torch.autograd.Function):
-    """The loss with its gradient, softmax(logits) - onehot(targets), in the memory of the softmax.
+def recomputed(block: nn.Module, x: Tensor, dropout_masks: DropoutMasks | None) -> Tensor:
+    """Apply a block, and again in the backward pass, with the same masks: (B, T, C) -> (B, T, C)."""
+    drawn = 0 if dropout_masks is None else dropout_masks.drawn
 
-    `F.cross_entropy` writes three matrices of the size of the logits where this writes one. For a large vocabulary that
-    is much of an update's time and memory.
-    """
+    def apply(x: Tensor) -> Tensor:
+        if dropout_masks is not None:
+            dropout_masks.drawn = drawn
+        found: Tensor = block(x, dropout_masks=dropout_masks)
+        return found
 
-    @staticmethod
-    def forward(ctx: Any, logits: Tensor, targets: Tensor) -> Tensor:
-        """Return the loss: (N, V), (N,) -> scalar. Probabilities below the smallest normal number count as that."""
-        probabilities = torch.softmax(logits, dim=-1, dtype=_at_least_fp32(logits))
-        scored = targets != IGNORE_INDEX
-        columns = targets.clamp(min=0)[:, None]  # ignored ones need a column, too
-        ctx.save_for_backward(probabilities, columns, scored)
-        ctx.dtype = logits.dtype
-        of_targets = probabilities.gather(1, columns)[:, 0].clamp(min=torch.finfo(probabilities.dtype).tiny)
-        return -(of_targets.log() * scored).sum()
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        """Return the gradient of the logits, once: it overwrites the probabilities."""
-        probabilities, columns, scored = ctx.saved_tensors
-        grad_logits = probabilities.scatter_add_(1, columns, probabilities.new_full((1, 1), -1.0).expand_as(columns))
-        return grad_logits.mul_((gradient * scored)[:, None]).to(ctx.dtype), None
-
-
-def nll_sum(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return the loss: sum of -log p(target), in nats, at least fp32: (B, T, V), (B, T) -> scalar.
-
-    Targets of -100 are left out. The gradient can be taken once.
-    """
-    flat, flat_targets = logits.flatten(0, 1), targets.flatten()
-    if logits.requires_grad:
-        loss: Tensor = _NLLSum.apply(flat, flat_targets)  # type: ignore[no-untyped-call]
-        return loss
-    return F.cross_entropy(flat.to(_at_least_fp32(logits)), flat_targets, reduction="sum", ignore_index=IGNORE_INDEX)
-
-
-def _at_least_fp32(x: Tensor) -> torch.dtype:
-    return torch.promote_types(x.dtype, torch.float32)
+    out: Tensor = checkpoint(apply, x, use_reentrant=False, preserve_rng_state=False)
+    return out

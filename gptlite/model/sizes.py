@@ -9,6 +9,7 @@ from dataclasses import astuple, dataclass
 
 from gptlite.config.schema import ModelSection
 
+MAX_LOGITS = 1 << 26  # that are held at a time: 256 MiB in fp32
 LARGE_VOCABULARY, SAMPLED_SHARE = 2048, 0.375  # measured with 4,096 ids
 
 

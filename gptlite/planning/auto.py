@@ -161,7 +161,8 @@ def choose_precision(wanted: str, device: str, hardware: Hardware) -> Choice:
         return Choice(wanted, GIVEN)
     if device in hardware.multiply_bf16:
         return Choice("bf16", f"this {device} multiplies bf16")
-    return Choice("fp32", f"this {device} does not multiply bf16")
+    other = "; run.precision=fp16 may be faster" if device == "cuda" else ""
+    return Choice("fp32", f"this {device} does not multiply bf16{other}")
 
 
 def choose_attention(wanted: str, device: str, precision: str, block_size: int) -> Choice:

@@ -11,11 +11,11 @@ from gptlite.config.schema import RunConfig
 from gptlite.data.dataset.manifest import Manifest, SplitRecord
 from gptlite.data.dataset.prepared import TOKENIZER_FOLDER, Prepared
 from gptlite.formatting import abbreviated, amount, counted, size
-from gptlite.model.sizes import Parameters, count_hidden, count_parameters
+from gptlite.model.sizes import MAX_LOGITS, Parameters, count_hidden, count_parameters
 from gptlite.planning.epochs import EVALUATIONS, TextUse
 from gptlite.runs.run import runs_folder
 
-FP32, BF16 = 4, 2  # bytes
+FP32, HALF = 4, 2  # bytes
 
 # Numbers in memory, see `expected_memory`: of a channel in each block; of an attention weight in each block, and while
 # one is computed; of a logit; copies of a parameter.
@@ -102,8 +102,10 @@ def expected_memory(cfg: RunConfig, vocab_size: int, *, libraries: int) -> Memor
     parameters   4 bytes each for weights and gradients; for AdamW 8 more, for a matrix that Muon trains 4
     blocks       17 C numbers per token and block, as Korthikanti et al. 2022 (arXiv 2205.05198, section 4) count for
                  the backward pass; where attention weights are written, as without the fused kernel and with dropout,
-                 2 nh T more, and 6 nh T while one block is computed. A number takes 4 bytes in fp32, 2 in bf16
-    logits       3 V numbers of 4 bytes per token: logits, probabilities, and what is left of the pass before
+                 2 nh T more, and 6 nh T while one block is computed. A number takes 4 bytes in fp32, 2 in bf16. With
+                 run.checkpoint_activations that of one block, and C of each other
+    logits       3 V numbers of 4 bytes per token: logits, probabilities, and what is left of the pass before; at most
+                 MAX_LOGITS are computed at a time
     copies       5 of the parameters, in place of blocks and logits where they take more: Muon makes some for an update,
                  and a checkpoint is written from a copy
 
@@ -113,12 +115,13 @@ def expected_memory(cfg: RunConfig, vocab_size: int, *, libraries: int) -> Memor
     assert isinstance(micro, int), "resolve comes first"
     n_parameters = count_parameters(model, vocab_size).total
     writes_weights = cfg.run.attention != "fused" or model.dropouts.attention > 0.0
-    attended = writes_weights * (PER_WEIGHT * model.n_layer + AT_A_TIME) * model.n_head * model.block_size
-    per_token = PER_CHANNEL * model.n_layer * model.n_embd + attended
-    blocks = micro * per_token * (BF16 if cfg.run.precision == "bf16" else FP32)
-    logits = max(micro, cfg.eval.batch_size) * PER_LOGIT * vocab_size * FP32
+    kept = 1 if cfg.run.checkpoint_activations else model.n_layer  # blocks
+    attended = writes_weights * (PER_WEIGHT * kept + AT_A_TIME) * model.n_head * model.block_size
+    per_token = (PER_CHANNEL * kept + model.n_layer - kept) * model.n_embd + attended
+    blocks = micro * per_token * (FP32 if cfg.run.precision == "fp32" else HALF)
+    logits = min(MAX_LOGITS, max(micro, cfg.eval.batch_size) * model.block_size * vocab_size)
     on_cpu = cfg.run.device == "cpu"
-    activations = model.block_size * (blocks + logits)
+    activations = model.block_size * blocks + logits * PER_LOGIT * FP32
     weights, by_muon = n_parameters * FP32, count_hidden(model) * FP32 if cfg.train.optimizer == "muon" else 0
     optimizer = 2 * weights - by_muon
     tensors = 2 * weights + optimizer + max(activations, COPIES * weights)

@@ -153,13 +153,13 @@ def load_checkpoint_config(checkpoint: Checkpoint, overrides: Sequence[str | Ove
     """Return the config of the run that contains a checkpoint, with overrides; else the default config.
 
     Device and threads are chosen again, since a model trained on a GPU may be used on a laptop. So is the precision of
-    a bf16 run: emulated bf16 is many times slower than fp32, and scores are equal to 3e-5 bits per byte.
+    a bf16 or fp16 run: emulated, they are many times slower than fp32, and scores are equal to 3e-5 bits per byte.
     """
     run = find_run(checkpoint)
     path = run.path / CONFIG if run is not None else None
     automatic = [Override("saved", f"run.{key}", "auto") for key in ("device", "attention", "threads")]
     cfg = load_config(path, [*automatic, *overrides])
-    if cfg.run.precision == "bf16":
+    if cfg.run.precision != "fp32":
         automatic.append(Override("saved", "run.precision", "auto"))
         cfg = load_config(path, [*automatic, *overrides])
     return cfg

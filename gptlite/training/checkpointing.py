@@ -45,7 +45,7 @@ class TrainState:
     evaluation_updates: float = 0.0  # estimated until there was an evaluation
     save_seconds: float = 0.0  # of the newest checkpoint
 
-    def after_update(self, loss: float, tokens: int, now: float, fraction: float | None = None) -> TrainState:
+    def after_update(self, tokens: int, now: float, fraction: float | None = None) -> TrainState:
         """After an update that ended `now`, in seconds of training, and began at this fraction of them."""
         seconds = now - self.elapsed
         if self.step == 0:
@@ -56,12 +56,14 @@ class TrainState:
             self,
             step=self.step + 1,
             tokens=self.tokens + tokens,
-            loss_sum=self.loss_sum + loss,
-            loss_steps=self.loss_steps + 1,
             fractions=self.fractions if fraction is None else (*self.fractions, fraction),
             elapsed=now,
             update_seconds=self.update_seconds + (seconds - self.update_seconds) / min(max(1, self.step), RECENT),
         )
+
+    def with_loss(self, loss: float) -> TrainState:
+        """With the training loss of one more update."""
+        return replace(self, loss_sum=self.loss_sum + loss, loss_steps=self.loss_steps + 1)
 
     @property
     def mean_loss(self) -> float:
@@ -108,7 +110,11 @@ class TrainState:
 
 
 def checkpoint_files(
-    model: LanguageModel, deciding: Mapping[str, Any], state: TrainState, logs: Mapping[str, LogEnd]
+    model: LanguageModel,
+    deciding: Mapping[str, Any],
+    state: TrainState,
+    logs: Mapping[str, LogEnd],
+    scaler: torch.amp.GradScaler,
 ) -> dict[str, bytes]:
     """Return every file of a checkpoint but its tensors. Hugging Face opens the folder as it is if it holds a GPT-2.
 
@@ -121,6 +127,7 @@ def checkpoint_files(
         "train": asdict(state),
         "config": deciding,
         "logs": {name: asdict(end) for name, end in logs.items()},
+        "scaler": scaler.state_dict(),
     }
     return {
         **tokenizer.files(),
@@ -157,8 +164,14 @@ class Restored:
     digest: str
 
 
-def restore(checkpoint: Checkpoint, model: GPT, optimizers: Optimizers, deciding: Mapping[str, Any]) -> Restored:
-    """Load a checkpoint into `model` and `optimizers`.
+def restore(
+    checkpoint: Checkpoint,
+    model: GPT,
+    optimizers: Optimizers,
+    scaler: torch.amp.GradScaler,
+    deciding: Mapping[str, Any],
+) -> Restored:
+    """Load a checkpoint into `model`, `optimizers` and the `scaler` of the loss.
 
     RunError, naming both sides, where a value that decides the result is not that of the run. Damaged where a file
     changed or a number is not finite.
@@ -175,6 +188,7 @@ def restore(checkpoint: Checkpoint, model: GPT, optimizers: Optimizers, deciding
     try:
         from_gpt2(checkpoint.read_tensors("model.safetensors"), model)
         load_named_state(model, optimizers, checkpoint.read_tensors("optimizer.safetensors"))
+        scaler.load_state_dict(record["scaler"])
     except ValueError as error:
         raise RunError(
             f"{error}. The checkpoint does not fit its run; use another one.", str(checkpoint.path)

@@ -131,10 +131,11 @@ def time_parts(trainer: Trainer, scratch_parent: Path) -> Times:
     elapsed_fraction = None if cfg.train.max_minutes is None else 0.5
 
     def update(step: int) -> None:
-        train_step(trainer, step % (cfg.train.updates or MAX_UPDATES), elapsed_fraction)
+        stats = train_step(trainer, step % (cfg.train.updates or MAX_UPDATES), elapsed_fraction)
+        stats.check_finite(cfg.train)  # which waits for its end
 
     def save(folder: Path) -> None:
-        files = checkpoint_files(trainer.language_model, trainer.deciding, TrainState(), {})
+        files = checkpoint_files(trainer.language_model, trainer.deciding, TrainState(), {}, trainer.scaler)
         save_checkpoint(folder, 0, files, checkpoint_tensors(trainer.model, trainer.optimizers))
 
     with settings(trainer.compute, deterministic=cfg.run.deterministic):

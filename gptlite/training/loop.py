@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -30,7 +31,7 @@ def run_updates(
     clock = clock_for(trainer, state.elapsed, signals.now)
     throughput = Throughput(trainer.model.cfg, trainer.scored_ids, trainer.compute, dist) if dist.is_main else None
     update_ratio = UpdateRatio(trainer.model)
-    logged_step, update_seconds = state.step, 0.0  # since the last log line
+    logged_step, update_seconds, unread = state.step, 0.0, deque[StepStats]()  # since the last log line
     if state.evaluation_due:
         state = make_up_evaluation(trainer, run, state, log, listener, clock)
     done = timing.is_done(state)
@@ -38,13 +39,15 @@ def run_updates(
         started_at = signals.now()
         eval_follows, fraction = timing.evaluation_follows(state), timing.fraction(state)
         log_follows = is_due(state.step + 1, cfg.log.every, state.step + 1 == cfg.train.updates)
-        measured = update_ratio if log_follows else None
-        stats = train_step(trainer, state.step, fraction, measured)
-        update_seconds += signals.now() - started_at
-        state = state.after_update(stats.loss, trainer.tokens_per_update, clock(), fraction)
-        listener.progress(state.step, stats.loss)
+        stats = train_step(trainer, state.step, fraction, update_ratio if log_follows else None)
+        unread.append(stats)
+        state = state.after_update(trainer.tokens_per_update, clock(), fraction)
         done = timing.is_done(state)
-        if is_due(state.step, cfg.log.every, done):
+        log_due = is_due(state.step, cfg.log.every, done)
+        state = read_losses(unread, 0 if log_due else trainer.compute.updates_ahead, state, cfg.train)
+        update_seconds += signals.now() - started_at
+        listener.progress(state.step, None if unread else stats.loss)
+        if log_due:
             tokens = (state.step - logged_step) * trainer.tokens_per_update
             log_updates(state, stats, log, {} if throughput is None else throughput.read(tokens, update_seconds))
             state, logged_step, update_seconds = state.after_log(), state.step, 0.0
@@ -59,12 +62,22 @@ def run_updates(
         evaluated_at = clock() if eval_due else state.elapsed
         save_due = is_due(state.step, cfg.save.every, done) or state.is_new_best or request > 0
         if save_due:
+            state = read_losses(unread, 0, state, cfg.train)
             save(trainer, run, state, log, listener)
         if request >= STOP and (state.evaluation_due or not done):
             raise signals.interrupted(request - STOP, f"stopped and saved after {describe_progress(timing, state)}")
         if (eval_due or save_due) and not done:
             state = state.after_pause(evaluated_at - state.elapsed, clock() - evaluated_at if save_due else 0.0)
     return replace(state, elapsed=clock())
+
+
+def read_losses(unread: deque[StepStats], but: int, state: TrainState, cfg: TrainSection) -> TrainState:
+    """Take the losses of all updates `but` the last few into the state. Diverged for the first that is not finite."""
+    while len(unread) > but:
+        stats = unread.popleft()
+        stats.check_finite(cfg)
+        state = state.with_loss(stats.loss)
+    return state
 
 
 def log_updates(state: TrainState, stats: StepStats, log: MetricLog, speed: Mapping[str, float]) -> None:

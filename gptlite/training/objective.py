@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from gptlite.compute.device import Compute
 from gptlite.course.scheduled_sampling import mixed_inputs
 from gptlite.model.dropout import DropoutMasks
-from gptlite.model.gpt import GPT, nll_sum
+from gptlite.model.gpt import GPT
+from gptlite.model.loss import logits_of, nll_sum_of_states
 from gptlite.model.sampled_softmax import VocabSample, sampled_nll_sum
 from gptlite.seeds import U64
 
@@ -63,12 +64,13 @@ class Objective(nn.Module):
             hidden = self._hidden(x, dropout_masks=drawn.masks)  # (B, T, C)
             if self._temperature != 1.0:
                 hidden = hidden / self._temperature  # and so the logits, which are its products with the head
+            weight, multiple = self.model.head.weight, self._compute.size_multiple
             if drawn.taught is not None:
-                return taught_nll_sum(self.model.head(hidden), y, drawn.taught, self._teacher_weight)
+                return taught_nll_sum(logits_of(hidden, weight, multiple), y, drawn.taught, self._teacher_weight)
             if drawn.sample is not None:
-                nll = sampled_nll_sum(hidden, self.model.head.weight, y, drawn.sample)
+                nll = sampled_nll_sum(hidden, weight, y, drawn.sample)
             else:
-                nll = nll_sum(self.model.head(hidden), y)
+                nll = nll_sum_of_states(hidden, weight, y, multiple)
         return nll, nll
 
 

@@ -28,7 +28,8 @@ MAY_CHANGE = (
 )
 # Where things lie; text and tokenizer are known by their fingerprints.
 PLACES = ("data.source", "data.val_source", "data.dir", "tokenizer.from", "run.dir")
-WITHOUT_EFFECT = (*PLACES, "train.micro_batch_size")  # how a batch is split
+# How a batch is split, and what is kept of its forward pass.
+WITHOUT_EFFECT = (*PLACES, "train.micro_batch_size", "run.checkpoint_activations")
 OF_EACH_PROCESS = (*PLACES, "run.threads")  # threads change the rounding of sums but not what is exchanged
 
 

@@ -182,7 +182,13 @@ def restore_newest(trainer: Trainer, run: Run, listener: Listener) -> Restored |
 
     RunError where they are gone or none can be used, ConfigError where the processes found different ones.
     """
-    use = partial(restore, model=trainer.model, optimizers=trainer.optimizers, deciding=trainer.deciding)
+    use = partial(
+        restore,
+        model=trainer.model,
+        optimizers=trainer.optimizers,
+        scaler=trainer.scaler,
+        deciding=trainer.deciding,
+    )
     fact = "the newest checkpoint"
     try:
         restored = find_valid(run.checkpoints, "latest", listener.say, use)

@@ -6,12 +6,14 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
+from gptlite.compute.device import Arriving, send
 from gptlite.compute.distributed import peer_errors
 from gptlite.config.schema import RunConfig
 from gptlite.config.training import TrainSection
@@ -23,7 +25,7 @@ from gptlite.seeds import mix, mix_arrays
 from gptlite.training.diagnostics import UpdateRatio, layer_grad_norms, learning_rates
 from gptlite.training.ngram_teacher import NgramTeacher
 from gptlite.training.objective import DRAWS, Randomness
-from gptlite.training.optim.build import set_lr
+from gptlite.training.optim.build import Together, set_lr
 from gptlite.training.trainer import Trainer
 
 
@@ -58,15 +60,33 @@ TEACHER_STREAM = 7
 
 @dataclass(frozen=True)
 class StepStats:
-    """Results of one update: the mean loss in nats per token, the norm of the whole gradient before clipping.
+    """Results of one update. Its loss and norm are read from the device when they are asked for.
 
-    more: other metrics that were asked for, by name.
+    more: other metrics that were asked for, by name. may_skip: no update is made where the gradient is not finite.
     """
 
-    loss: float
-    grad_norm: float
+    step: int  # the first update is 1
     lr: float
+    loss_and_norm: Arriving
     more: Mapping[str, float] = field(default_factory=dict)
+    may_skip: bool = False
+
+    @property
+    def loss(self) -> float:
+        """Mean loss in nats per token."""
+        return self.loss_and_norm.read()[0]
+
+    @property
+    def grad_norm(self) -> float:
+        """Norm of the whole gradient before clipping."""
+        return self.loss_and_norm.read()[1]
+
+    def check_finite(self, cfg: TrainSection) -> None:
+        """Raise Diverged if the loss or the gradient is not finite, and scaling the loss does not help."""
+        can_scale = self.may_skip and self.more.get("loss_scale", 1.0) >= 1.0
+        if not (math.isfinite(self.loss) and (can_scale or math.isfinite(self.grad_norm))):
+            what = f"the loss is {self.loss:.4g} and the norm of the gradient {self.grad_norm:.4g}"
+            raise diverged(self.step, what, self.lr if self.step > 1 else None, cfg)
 
 
 def dropout_masks_for(
@@ -98,7 +118,7 @@ def taught_targets(trainer: Trainer, teacher: NgramTeacher, step: int, first_row
     places = np.arange(first_row * T * DRAWS, (first_row + n_rows) * T * DRAWS, dtype=np.uint64)
     numbers = mix_arrays(trainer.cfg.run.seed, TEACHER_STREAM, step, places)
     drawn = teacher.draw(np.repeat(positions.ravel(), DRAWS), numbers).reshape(n_rows, T, DRAWS)
-    return torch.from_numpy(drawn).to(trainer.compute.device)
+    return send(torch.from_numpy(drawn), trainer.compute.device)
 
 
 def drawn_for(
@@ -132,12 +152,12 @@ def accumulate_gradients(trainer: Trainer, step: int, replaced_fraction: float =
     sample, total = vocab_sample_for(trainer, step), torch.zeros((), device=device)
     for micro_step in range(rows // micro):
         first_row = dist.rank * rows + micro_step * micro
-        x, y = (each.to(device) for each in trainer.batches.rows(step, first_row, micro))  # (micro, T) each
+        x, y = (send(each, device) for each in trainer.batches.rows(step, first_row, micro))  # (micro, T) each
         drawn = drawn_for(trainer, step, micro_step, first_row, sample, replaced_fraction)
         is_last = micro_step + 1 == rows // micro
         with nullcontext() if shared is None or is_last else shared.no_sync(), peer_errors():
             nll, objective = loss_of(x, y, drawn, replaced_fraction)
-            (objective / averaged_over).backward()
+            trainer.scaler.scale(objective / averaged_over).backward()
         total = total + nll.detach() / trainer.tokens_per_update
     return total
 
@@ -175,30 +195,30 @@ def micro_batch_size(cfg: RunConfig) -> int:
 def train_step(
     trainer: Trainer, step: int, elapsed_fraction: float | None = None, update_ratio: UpdateRatio | None = None
 ) -> StepStats:
-    """Make update `step` (the first is 0) in place.
-
-    Diverged, before anything changes, if the loss or the gradient is not finite.
+    """Make update `step` (the first is 0) in place. Whether its numbers are finite is for the caller to check.
 
     elapsed_fraction: under max_minutes, how much of the time has passed. update_ratio: of an update that is logged,
     with what else takes long to measure.
     """
-    cfg, model, optimizers, dist = trainer.cfg, trainer.model, trainer.optimizers, trainer.dist
+    cfg, model, optimizers, dist, scaler = trainer.cfg, trainer.model, trainer.optimizers, trainer.dist, trainer.scaler
     lr = lr_at(step, cfg.train, elapsed_fraction)
     replaced_fraction = replaced_fraction_at(step, cfg.train, elapsed_fraction)
     loss = dist.sum(accumulate_gradients(trainer, step, replaced_fraction))
+    together: Any = Together(optimizers)  # all that the scaler uses of an optimizer
+    scaler.unscale_(together)
     more = {"scheduled_sampling": replaced_fraction} if cfg.train.scheduled_sampling > 0.0 else {}
     if update_ratio is not None and cfg.log.grad_norms:
         more |= layer_grad_norms(model)
+    if update_ratio is not None and scaler.is_enabled():
+        more["loss_scale"] = scaler.get_scale()
     limit = math.inf if cfg.train.grad_clip is None else cfg.train.grad_clip
     grad_norm = torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
-    stats = StepStats(loss.item(), grad_norm.item(), lr, more)
-    if not (math.isfinite(stats.loss) and math.isfinite(stats.grad_norm)):
-        what = f"the loss is {stats.loss:.4g} and the norm of the gradient {stats.grad_norm:.4g}"
-        raise diverged(step + 1, what, lr if step else None, cfg.train)
+    stats = StepStats(step + 1, lr, Arriving(torch.stack([loss, grad_norm])), more, scaler.is_enabled())
     set_lr(optimizers, lr)
     before = None if update_ratio is None else update_ratio.numbers()
+    scaler.step(together)
+    scaler.update()
     for optimizer in optimizers:
-        optimizer.step()
         optimizer.zero_grad(set_to_none=True)
     if update_ratio is None or before is None:
         return stats

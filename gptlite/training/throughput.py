@@ -20,7 +20,8 @@ from gptlite.compute.distributed import Dist, gather
 from gptlite.compute.processes import read_number, world_size
 from gptlite.config.schema import ModelSection, RunSection
 from gptlite.errors import StorageError
-from gptlite.model.gpt import GPT, nll_sum
+from gptlite.model.gpt import GPT
+from gptlite.model.loss import nll_sum
 from gptlite.model.sizes import update_flops
 from gptlite.planning.auto import resolve_compute
 from gptlite.planning.choose_sizes import SPEED_VARIABLE
@@ -51,7 +52,7 @@ class Throughput:
 def matmul_flops_per_second(compute: Compute) -> float:
     """Measure operations per second: the fastest of several products of square matrices, in the model's precision."""
     side = CPU_SIDE if compute.device.type == "cpu" else GPU_SIDE
-    dtype = torch.bfloat16 if compute.precision == "bf16" else torch.float32
+    dtype = torch.float32 if compute.precision == "fp32" else compute.half
     a = torch.ones(side, side, dtype=dtype, device=compute.device)
     product = torch.empty_like(a)
     fastest, began_at = float("inf"), perf_counter()
@@ -65,6 +66,8 @@ def matmul_flops_per_second(compute: Compute) -> float:
 
 def is_emulated(compute: Compute) -> bool:
     """Return whether the hardware does not multiply in the model's precision, so that torch converts back and forth."""
+    if compute.precision == "fp16":
+        return compute.device.type == "cpu"
     return compute.precision == "bf16" and not computes_in_bf16(compute.device)
 
 
@@ -72,8 +75,8 @@ def warn_of_emulation(compute: Compute) -> Iterator[str]:
     """Yield a warning where the hardware does not have the model's precision."""
     if is_emulated(compute):
         yield (
-            f"warning: run.precision is bf16, which this {compute.device.type} only emulates. Use run.precision=fp32 "
-            "in a new run, which is faster."
+            f"warning: run.precision is {compute.precision}, which this {compute.device.type} only emulates. Use "
+            "run.precision=fp32 in a new run, which is faster."
         )
 
 

@@ -52,6 +52,7 @@ class Trainer:
     vocab_sampler: VocabSampler | None  # where train.vocab_sample asks for one
     teacher: NgramTeacher | None  # where train.ngram_teacher asks for one
     optimizers: Optimizers
+    scaler: torch.amp.GradScaler  # of the loss in fp16, whose smallest numbers gradients would fall below
     batches: Batches
     compute: Compute
     dist: Dist
@@ -107,7 +108,7 @@ class Trainer:
         logs: how far the metric log is. replace: the checkpoint of this step, which was made before its evaluation.
         """
         if self.dist.is_main:
-            files = checkpoint_files(self.language_model, self.deciding, state, logs)
+            files = checkpoint_files(self.language_model, self.deciding, state, logs, self.scaler)
             tensors = checkpoint_tensors(self.model, self.optimizers)
             loss = state.best_loss if state.is_new_best else None
             save_checkpoint(run.checkpoints, state.step, files, tensors, score=loss, replace=replace)
@@ -179,13 +180,17 @@ def assemble(
     dist = Dist.from_environment(compute.device)
     with memory_errors(cfg):
         rng = torch.Generator().manual_seed(cfg.run.seed)
-        model = GPT(cfg.model, tokenizer.vocab_size, attention=compute.attention, rng=rng).to(compute.device)
+        recomputes = cfg.run.checkpoint_activations
+        model = GPT(cfg.model, tokenizer.vocab_size, attention=compute.attention, rng=rng, recomputes=recomputes).to(
+            compute.device
+        )
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(not cfg.train.freezes(name))
         # Only training computes the same shapes again and again.
         hidden = torch.compile(model.hidden, dynamic=False) if cfg.run.compile else model.hidden
         objective = Objective(model, hidden, compute, cfg.train.ngram_teacher, cfg.train.temperature)
         optimizers = build_optimizers(model, cfg.train, compute)
+        scaler = torch.amp.GradScaler(compute.device.type, enabled=compute.precision == "fp16")
     batches = Batches(train, cfg.model.block_size, cfg.train.batch_size, cfg.run.seed, cfg.data.order)
     language_model = LanguageModel(model, tokenizer, start_id, cfg.data.normalize, compute)
     sample = cfg.train.vocab_sample
@@ -196,7 +201,7 @@ def assemble(
         teacher = NgramTeacher(train.read(0, train.n_tokens).astype(np.int64), texts)
     deciding = {**deciding_values(cfg), **fingerprints}
     return Trainer(
-        *(cfg, model, objective, sampler, teacher, optimizers),
+        *(cfg, model, objective, sampler, teacher, optimizers, scaler),
         *(batches, compute, dist, validation, language_model, deciding),
     )
 

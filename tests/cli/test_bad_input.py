@@ -205,7 +205,7 @@ MEANT = [
     ("train --compile=False", "--set run.compile=False"),
     ("train --no-compile", "--set run.compile=false"),
     ("train --eval_interval=10", "--set eval.every=10"),
-    ("train --dtype=float16", "--set run.precision=VALUE (auto, fp32 or bf16)"),
+    ("train --dtype=float16", "--set run.precision=VALUE (auto, fp32, bf16 or fp16)"),
     ("train --block_size=64", "--set model.block_size=64"),
     ("train --train_file 'my book.txt'", "--data 'my book.txt'"),
     ("train --run_name=x", "--name x"),
@@ -234,7 +234,7 @@ def test_an_option_of_another_program_suggests_ours_with_its_value(gptlite, line
 @pytest.mark.parametrize(
     ("line", "advice"),
     [
-        ("train --fp16", "Use --set run.precision=bf16 or --set run.precision=fp32. There is no fp16."),
+        ("train --fp16", "Use --set run.precision=bf16, fp16 or fp32."),
         ("train --model gpt2", "--init begins with another model."),
         ("train --version", "See gptlite train --help."),
         ("sample --start 'the cat'", "Use --prompt 'the cat'; instead of FILE:NAME, use --prompt-file NAME."),

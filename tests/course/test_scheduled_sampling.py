@@ -17,7 +17,8 @@ from gptlite.course.scheduled_sampling import draw, mixed_inputs, random_bits, r
 from gptlite.data.dataset.batches import Batches
 from gptlite.data.dataset.tokens import TokenArray
 from gptlite.errors import Diverged
-from gptlite.model.gpt import GPT, nll_sum
+from gptlite.model.gpt import GPT
+from gptlite.model.loss import nll_sum
 from gptlite.tokenizers.char import CharTokenizer
 from gptlite.training.objective import Objective
 from gptlite.training.optim.build import build_optimizers

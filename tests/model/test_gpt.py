@@ -6,7 +6,8 @@ import torch
 
 from gptlite.config.schema import ModelSection
 from gptlite.model.cache import KVCache
-from gptlite.model.gpt import GPT, nll_sum
+from gptlite.model.gpt import GPT
+from gptlite.model.loss import nll_sum
 
 
 def gpt(vocab_size: int = 11, attention: str = "fused", seed: int = 0, **values) -> GPT:

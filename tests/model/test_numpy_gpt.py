@@ -12,7 +12,8 @@ import torch
 
 from gptlite.config.schema import ModelSection
 from gptlite.model.dropout import DropoutMasks
-from gptlite.model.gpt import GPT, nll_sum
+from gptlite.model.gpt import GPT
+from gptlite.model.loss import nll_sum
 from gptlite.model.variants import BLOCKS
 
 SMALL = {"n_layer": 2, "n_head": 2, "n_embd": 8, "block_size": 12}

@@ -80,6 +80,7 @@ def test_memory_by_hand_of_two_blocks_of_width_32_with_100_ids(tiny):
     assert fused == tokens * 2 * 4 * 17 * 32 + logits
     assert of(model__dropout=0.1).activations == plain.activations  # the weights are written to be dropped
     assert of(run__precision="bf16").activations - logits == (fused - logits) / 2
+    assert of(run__checkpoint_activations=True).activations == tokens * 4 * (17 * 32 + 32) + logits
     assert of(train__micro_batch_size=24).activations == fused / 2
     assert of(eval__batch_size=96).activations == fused + logits
     on_gpu = of(run__device="cuda")

@@ -40,6 +40,7 @@ MODELS = {  # the columns of the worked table: what differs from small.yaml, and
     "6 × 384": (SIX, 4096),
     "GPT-2 124M": ({**GPT2, **ADAMW, "train.batch_size": 4, "eval.batch_size": 4}, 50_257),
 }
+GPT2_SHAPES = {"124M": (12, 12, 768), "355M": (24, 16, 1024), "774M": (36, 20, 1280), "1.5B": (48, 25, 1600)}
 MEASURED = {  # the rows of the measured table
     "small.yaml": ({}, 4096),
     "6 × 384": (SIX, 4096),
@@ -79,6 +80,34 @@ def worked_table() -> list[str]:
         "at 5 · 10¹³ a second",
     )
     return [f"| {' | '.join(row)} |" for row in zip(names, *columns, strict=True)]
+
+
+PER_SECOND, INSIDE, BETWEEN = 4e14, 3e11, 5e10  # operations of a GPU; bytes that it sends in a machine, and between two
+
+
+def many_gpus_table() -> list[str]:
+    """Return the rows of the table of many GPUs."""
+    columns = []
+    for n_layer, n_head, n_embd in GPT2_SHAPES.values():
+        shape = {"model.n_layer": n_layer, "model.n_head": n_head, "model.n_embd": n_embd}
+        of_gpu = {"run.device": "cuda", "run.precision": "bf16", "train.batch_size": 8, "eval.batch_size": 8}
+        cfg = resolved({**GPT2, **ADAMW, **shape, **of_gpu})
+        n_parameters = count_parameters(cfg.model, 50_257).total
+        computing = update_flops(cfg.model, 50_257, 8 * 1024) / PER_SECOND
+        column = [f"{n_layer} × {n_embd}", f"{n_parameters:,}", size(expected_memory(cfg, 50_257, libraries=0).peak)]
+        column.append(f"{1000 * computing:.0f} ms")
+        for n_gpus, bandwidth in ((8, INSIDE), (64, BETWEEN), (1024, BETWEEN)):
+            sending = 2 * (n_gpus - 1) / n_gpus * 4 * n_parameters / bandwidth
+            waiting = max(0.0, sending - computing * 2 / 3)
+            column.append(f"{1000 * sending:.0f} ms, {computing / (computing + waiting):.0%}".replace("%", " %"))
+        columns.append(column)
+    names = ("shape", "parameters", "memory of a GPU", "computing", "sending, 8 GPUs", "64 GPUs", "1,024 GPUs")
+    return [f"| {' | '.join(row)} |" for row in zip(names, *columns, strict=True)]
+
+
+def test_the_table_of_many_gpus_is_what_the_code_computes() -> None:
+    assert f"| | {' | '.join(GPT2_SHAPES)} |" in PAGE
+    assert [row for row in many_gpus_table() if row not in PAGE] == []
 
 
 def formula_mib(name: str) -> int:
@@ -150,4 +179,4 @@ def test_a_dry_run_measures_the_memory_of_its_process(text_file: Path, tmp_path:
 
 
 if __name__ == "__main__":
-    print("\n".join([*worked_table(), *(f"{name}: {formula_mib(name)}" for name in MEASURED)]))
+    print("\n".join([*worked_table(), *many_gpus_table(), *(f"{name}: {formula_mib(name)}" for name in MEASURED)]))

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import math
+import signal
 from statistics import fmean
 from types import SimpleNamespace
 
 import pytest
+import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from training_runs import resume, train_new
+from training_runs import Crash, assert_same_end, crash_at, final, resume, signal_in, start, train_new
 
+from gptlite.compute.device import Compute
+from gptlite.errors import Diverged, Interrupted
 from gptlite.inference.score import Score
 from gptlite.loggers.metrics import Listener
 from gptlite.runs.checkpoint import valid_checkpoints
+from gptlite.runs.run import Run
 from gptlite.training import loop, trainer
 from gptlite.training.checkpointing import TrainState
 
@@ -108,3 +113,51 @@ def test_log_lines_carry_the_norm_of_each_layers_gradient_when_asked_to_and_only
 def test_progress_is_said_with_all_digits_of_long_runs():
     state, timing = TrainState(step=1_234_567), SimpleNamespace(progress=lambda state: ("updates", state.step, 2e6))
     assert loop.describe_progress(timing, state) == "step 1234567 of 2000000"
+
+
+@pytest.fixture
+def behind(monkeypatch):
+    """Read the numbers of an update two updates later, as on a GPU, which returns before it has finished."""
+    monkeypatch.setattr(Compute, "updates_ahead", 2)
+
+
+def test_a_device_that_is_behind_changes_nothing_of_a_run(tiny, tmp_path, monkeypatch, request):
+    cfg = tiny.with_values({"log.every": 5, "save.every": 3})
+    at_once = train_new(cfg, root=tmp_path / "at once").run
+    request.getfixturevalue("behind")
+    assert_same_end(at_once, train_new(cfg, root=tmp_path / "behind").run)
+    signal_in(monkeypatch, 8, signal.SIGTERM)
+    with pytest.raises(Interrupted):
+        start(cfg, tmp_path, "stopped")
+    monkeypatch.undo()
+    assert_same_end(at_once, resume(Run(tmp_path / "stopped")).run)
+
+
+def test_a_loss_that_is_not_finite_is_named_by_its_step_also_when_it_is_read_later(tiny, tmp_path, monkeypatch, behind):
+    train_step = loop.train_step
+
+    def poison(trainer, step, *rest):
+        if step == 5:
+            with torch.no_grad():
+                trainer.model.ln_f.weight.fill_(math.nan)
+        return train_step(trainer, step, *rest)
+
+    monkeypatch.setattr(loop, "train_step", poison)
+    with pytest.raises(Diverged, match="step 6: the loss is nan"):
+        train_new(tiny.with_values({"log.every": 20, "save.every": 4}), root=tmp_path)
+
+
+def test_fp16_trains_as_fp32_does_and_resumes_bit_for_bit(tiny, tmp_path, monkeypatch):
+    cfg = tiny.with_values({"train.max_steps": 40, "train.warmup_steps": 2, "save.every": 10, "run.precision": "fp16"})
+    whole = train_new(cfg, root=tmp_path / "whole")
+    full = train_new(cfg.with_values({"run.precision": "fp32"}), root=tmp_path / "fp32")
+    assert whole.state.best_loss == pytest.approx(full.state.best_loss, rel=0.01)
+    crash_at(monkeypatch, 23)
+    with pytest.raises(Crash):
+        start(cfg, tmp_path, "cut")
+    monkeypatch.undo()
+    cut = resume(Run(tmp_path / "cut")).run
+    assert_same_end(whole.run, cut)
+    scalers = [final(run).read_json("state.json")["scaler"] for run in (whole.run, cut)]
+    assert scalers[0] == scalers[1]
+    assert scalers[0]["_growth_tracker"] > 0

@@ -95,8 +95,8 @@ def test_time_is_left_for_the_last_checkpoint_as_the_one_of_the_start_and_then_t
 def test_an_update_that_was_held_up_does_not_end_the_run_early():
     state = TrainState(evaluation_updates=30.0)
     for i in range(20):
-        state = state.after_update(1.0, 8, now=0.1 * (i + 1))
-    held_up = state.after_update(1.0, 8, now=2.0 + 60 * 0.1)
+        state = state.after_update(8, now=0.1 * (i + 1))
+    held_up = state.after_update(8, now=2.0 + 60 * 0.1)
     assert held_up.final_eval_seconds <= 1.1 * state.final_eval_seconds
 
 
@@ -104,20 +104,20 @@ def test_the_time_for_the_last_evaluation_is_what_was_measured_and_follows_the_u
     state = TrainState(evaluation_updates=3.0, save_seconds=1.0)
     assert state.final_eval_seconds == 1.0  # nothing is known of updates yet
     for now in (2.0, 4.0):
-        state = state.after_update(1.0, 8, now)
+        state = state.after_update(8, now)
     assert state.final_eval_seconds == 3 * 2 + 1
     state = state.after_pause(evaluation=10.0, save=0.0)
     assert (state.elapsed, state.final_eval_seconds) == (14.0, 10 + 1)
     state = state.after_pause(evaluation=0.0, save=0.5)
     assert (state.elapsed, state.final_eval_seconds) == (14.5, 10 + 0.5)
-    state = state.after_update(1.0, 8, 14.5 + 3.5)  # the mean of 2 and 3.5: the first does not count
+    state = state.after_update(8, 14.5 + 3.5)  # the mean of 2 and 3.5: the first does not count
     assert state.final_eval_seconds == pytest.approx(10 * 2.75 / 2 + 0.5)
 
 
 def test_a_first_update_that_waits_for_a_compiler_does_not_end_the_run_early():
     state = TrainState(evaluation_updates=30.0)
     for i in range(3):
-        state = state.after_update(1.0, 8, now=25.0 + 0.1 * i)
+        state = state.after_update(8, now=25.0 + 0.1 * i)
     assert state.final_eval_seconds == pytest.approx(30 * 0.1)
 
 
@@ -162,13 +162,13 @@ def test_minutes_or_epochs_on_the_command_line_replace_the_updates_of_the_config
 def test_an_evaluation_as_good_as_the_best_is_no_new_best():
     score = Score(nats=30.0, tokens=10, bytes=10, characters=10)
     first = TrainState(step=4).after_eval(score)
-    again = first.after_update(3.0, 128, 1.0).after_eval(score)
+    again = first.after_update(128, 1.0).after_eval(score)
     assert (first.best_step, first.evaluations_since_best, first.is_new_best) == (4, 0, True)
     assert (again.best_step, again.evaluations_since_best, again.is_new_best) == (4, 1, False)
 
 
 def test_an_evaluation_after_the_first_update_which_is_not_timed_is_not_measured_in_updates():
-    state = TrainState(evaluation_updates=3.0).after_update(1.0, 10, now=5.0)
+    state = TrainState(evaluation_updates=3.0).after_update(10, now=5.0)
     assert state.after_pause(evaluation=2.0, save=0.5).evaluation_updates == 3.0
 
 

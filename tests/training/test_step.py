@@ -1,3 +1,4 @@
+import contextlib
 import dataclasses
 import math
 from collections.abc import Sequence
@@ -7,6 +8,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from gptlite.compute.device import Compute
 from gptlite.compute.distributed import Dist
 from gptlite.config.schema import RunConfig
 from gptlite.data.dataset.batches import Batch, Batches
@@ -15,7 +17,8 @@ from gptlite.errors import Diverged
 from gptlite.model.gpt import GPT
 from gptlite.tokenizers.char import CharTokenizer
 from gptlite.training.diagnostics import UpdateRatio, layer_grad_norms
-from gptlite.training.objective import taught_nll_sum
+from gptlite.training.objective import Objective, taught_nll_sum
+from gptlite.training.optim.build import build_optimizers
 from gptlite.training.step import accumulate_gradients, dropout_masks_for, train_step, vocab_sample_for
 from gptlite.training.trainer import Trainer, assemble
 
@@ -133,24 +136,20 @@ def test_dropout_masks_follow_from_seed_step_micro_step_and_rank_alone():
         (math.nan, 0, r"step 1: the loss is nan.*Nothing was trained yet.*run\.precision=fp32"),  # no rate has acted
     ],
 )
-def test_a_loss_or_gradient_that_is_not_finite_stops_before_the_update(poison, step, advice):
+def test_a_loss_or_gradient_that_is_not_finite_is_found_when_it_is_read(poison, step, advice):
     trainer = trainer_for(config())
-    model = trainer.model
     with torch.no_grad():
-        model.token_embedding.weight[3, 3] = poison
-    before = [p.detach().clone() for p in model.parameters()]
+        trainer.model.token_embedding.weight[3, 3] = poison
     with pytest.raises(Diverged, match=advice) as raised:
-        train_step(trainer, step)
+        train_step(trainer, step).check_finite(trainer.cfg.train)
     assert raised.value.exit_code == 3
-    assert all(torch.equal(a, b) or a.isnan().any() for a, b in zip(before, model.parameters(), strict=True))
-    assert not any(optimizer.state for optimizer in trainer.optimizers)
 
 
 def test_an_infinite_gradient_of_a_finite_loss_stops_too():
     trainer = trainer_for(config())
     trainer.model.ln_f.weight.register_hook(lambda gradient: gradient * math.inf)
     with pytest.raises(Diverged, match=r"the norm of the gradient (inf|nan)"):
-        train_step(trainer, 0)
+        train_step(trainer, 0).check_finite(trainer.cfg.train)
 
 
 def test_clipping_bounds_the_norm_that_the_optimizer_sees():
@@ -185,6 +184,22 @@ def test_the_norm_of_a_layers_gradient_is_over_all_of_its_parameters(values, siz
         p.grad = torch.full_like(p, 0.5)
     expected = {f"grad_norm/{layer}": 0.5 * math.sqrt(size) for layer, size in sizes.items()}
     assert layer_grad_norms(model) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("values", [{"model.dropout": 0.3}, {"run.precision": "bf16", "model.norm": "post"}], ids=str)
+def test_blocks_computed_again_in_the_backward_pass_change_no_bit(values):
+    kept, again = (trainer_for(config(**values, **{"run.checkpoint_activations": on})) for on in (False, True))
+    applied = 0
+
+    def count(*_):
+        nonlocal applied
+        applied += 1
+
+    again.model.blocks[1].register_forward_pre_hook(count)
+    for step in range(3):
+        assert train_step(kept, step).loss == train_step(again, step).loss
+    assert applied == 6
+    assert all(torch.equal(p, q) for p, q in zip(kept.model.parameters(), again.model.parameters(), strict=True))
 
 
 def test_diagnostics_do_not_change_the_update():
@@ -267,3 +282,43 @@ def test_an_epoch_covers_every_window_once_on_any_number_of_processes(world_size
         assert np.diff(starts).tolist() == [8] * 47
         assert 0 <= starts[0] < 13
         assert starts == starts_of(steps, 1, 24, n_tokens)
+
+
+class OnMeta(Compute):
+    """A device whose tensors have no numbers: whatever reads one, or mixes it with another device, fails."""
+
+    def autocast(self) -> contextlib.AbstractContextManager[object]:
+        return contextlib.nullcontext()
+
+
+@pytest.mark.parametrize("optimizer", BY_OPTIMIZER)
+@pytest.mark.parametrize("more", [{"model.dropout": 0.1}, {"train.ngram_teacher": 0.2}], ids=str)
+def test_an_update_reads_no_number_from_the_device(optimizer, more, monkeypatch):
+    monkeypatch.setattr("gptlite.training.step.Arriving", lambda numbers: numbers)
+    cfg = config(**BY_OPTIMIZER[optimizer], **more, **{"train.micro_batch_size": 4})
+    trainer = trainer_for(cfg)
+    compute = OnMeta(torch.device("meta"), "fp32", "fused", 1)
+    model = trainer.model.to("meta")
+    optimizers = build_optimizers(model, cfg.train, compute)
+    for group in optimizers[-1].param_groups:
+        group.update(fused=False, foreach=True)  # torch's fused AdamW has no version for this device
+    objective = Objective(model, model.hidden, compute, cfg.train.ngram_teacher)
+    trainer = dataclasses.replace(trainer, compute=compute, objective=objective, optimizers=optimizers)
+    for step in range(2):
+        assert train_step(trainer, step).loss_and_norm.shape == (2,)
+
+
+def test_in_fp16_a_gradient_that_overflows_is_skipped_and_halves_the_scale_until_the_scale_is_too_small():
+    trainer = trainer_for(config(**BY_OPTIMIZER["muon"], **{"run.precision": "fp16"}))
+    handle = trainer.model.ln_f.weight.register_hook(lambda gradient: gradient * math.inf)
+    before = [p.detach().clone() for p in trainer.model.parameters()]
+    train_step(trainer, 0).check_finite(trainer.cfg.train)
+    assert trainer.scaler.get_scale() == 2.0**15  # torch begins with 2^16
+    assert all(torch.equal(p, q) for p, q in zip(before, trainer.model.parameters(), strict=True))
+    handle.remove()
+    train_step(trainer, 1).check_finite(trainer.cfg.train)
+    assert not any(torch.equal(p, q) for p, q in zip(before, trainer.model.parameters(), strict=True) if p.ndim == 2)
+    trainer.scaler.update(0.5)
+    trainer.model.ln_f.weight.register_hook(lambda gradient: gradient * math.inf)
+    with pytest.raises(Diverged, match=r"the norm of the gradient (inf|nan)"):
+        train_step(trainer, 2, update_ratio=UpdateRatio(trainer.model)).check_finite(trainer.cfg.train)

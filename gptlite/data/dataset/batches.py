@@ -27,7 +27,7 @@ from torch import Tensor
 from gptlite.data.dataset.sampler import random_starts, shuffled_starts
 from gptlite.data.dataset.tokens import Tokens, check_scorable, check_trainable, find_id
 from gptlite.errors import ConfigError
-from gptlite.model.gpt import IGNORE_INDEX
+from gptlite.model.loss import IGNORE_INDEX
 from gptlite.tokenizers.folder import Ids
 
 Batch: TypeAlias = tuple[Tensor, Tensor]

@@ -64,13 +64,29 @@ def build_optimizers(model: GPT, cfg: TrainSection, compute: Compute) -> Optimiz
     fast = compute.precision == "bf16" and computes_in_bf16(compute.device)
     muon = Muon(
         # Q, K and V are stored as one matrix.
-        [{"params": [p], "parts": 3 if name.endswith("attn.qkv.weight") else 1} for name, p in by_muon.items()],
+        [
+            {"params": [p for name, p in by_muon.items() if name.endswith("attn.qkv.weight")], "parts": 3},
+            {"params": [p for name, p in by_muon.items() if not name.endswith("attn.qkv.weight")]},
+        ],
         lr=cfg.highest_lr,
         momentum=cfg.muon_momentum,
         weight_decay=cfg.weight_decay,
         dtype=torch.bfloat16 if fast else None,
     )
     return [muon, adamw]
+
+
+class Together:
+    """Several optimizers as one, of which the scaler of fp16 makes all of an update or nothing."""
+
+    def __init__(self, optimizers: Optimizers) -> None:
+        self._optimizers = optimizers
+        self.param_groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+
+    def step(self) -> None:
+        """Make one update from the gradients."""
+        for optimizer in self._optimizers:
+            optimizer.step()
 
 
 def set_lr(optimizers: Optimizers, lr: float) -> None:

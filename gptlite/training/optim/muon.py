@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -99,30 +99,28 @@ class Muon(Uncompiled):
         """Update every parameter that has a gradient."""
         assert closure is None, "Muon does not re-evaluate the loss"
         by_shape: dict[torch.Size, list[Tensor]] = defaultdict(list)
-        targets: dict[torch.Size, list[tuple[Tensor, dict[str, Any]]]] = defaultdict(list)
+        targets: dict[torch.Size, list[Tensor]] = defaultdict(list)
         for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is None:
-                    continue
-                update = self._nesterov(parameter, group["momentum"])
+            parameters = [p for p in group["params"] if p.grad is not None]
+            for parameter, update in zip(parameters, self._nesterov(parameters, group["momentum"]), strict=True):
                 for target, matrix in zip(parameter.chunk(group["parts"]), update.chunk(group["parts"]), strict=True):
                     wide = matrix if matrix.size(0) <= matrix.size(1) else matrix.mT
                     by_shape[wide.shape].append(wide)
-                    targets[wide.shape].append((target, group))
+                    targets[wide.shape].append(target)
+        lr, weight_decay = self.param_groups[0]["lr"], self.param_groups[0]["weight_decay"]
         for shape, matrices in by_shape.items():
             directions = orthogonalise(torch.stack(matrices), self.dtype or matrices[0].dtype)
-            scale = 0.2 * math.sqrt(max(shape))
-            for direction, (target, group) in zip(directions, targets[shape], strict=True):
-                target.mul_(1 - group["lr"] * group["weight_decay"])
-                oriented = direction if direction.shape == target.shape else direction.mT
-                target.add_(oriented, alpha=-group["lr"] * scale)
+            pairs = zip(directions, targets[shape], strict=True)
+            oriented = [each if each.shape == target.shape else each.mT for each, target in pairs]
+            torch._foreach_mul_(targets[shape], 1 - lr * weight_decay)
+            torch._foreach_add_(targets[shape], oriented, alpha=-lr * 0.2 * math.sqrt(max(shape)))
 
-    def _nesterov(self, parameter: Tensor, momentum: float) -> Tensor:
-        """Return the gradient moved towards its running mean, which is kept as state."""
-        assert parameter.grad is not None
-        state = self.state[parameter]
-        if "momentum" not in state:
-            state["momentum"] = torch.zeros_like(parameter)
-        mean: Tensor = state["momentum"]
-        mean.lerp_(parameter.grad, 1 - momentum)
-        return parameter.grad.lerp(mean, momentum)
+    def _nesterov(self, parameters: list[Tensor], momentum: float) -> Sequence[Tensor]:
+        """Return the gradients moved towards their running means, which are kept as state."""
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        for p in parameters:
+            if "momentum" not in self.state[p]:
+                self.state[p]["momentum"] = torch.zeros_like(p)
+        means = [self.state[p]["momentum"] for p in parameters]
+        torch._foreach_lerp_(means, gradients, 1 - momentum)
+        return torch._foreach_lerp(gradients, means, momentum)
