@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from gptlite.compute.choice import DEVICES, Choice
-from gptlite.compute.limits import available_threads, machine_memory, refuse_dynamic_threads
+from gptlite.compute.limits import available_threads, machine_memory
 from gptlite.config.schema import RunSection
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
@@ -41,8 +41,7 @@ class Hardware:
 
     @classmethod
     def detect(cls, local_rank: int = 0) -> Hardware:
-        """Look at this machine as this process sees it. Raise ConfigError where OpenMP may use fewer threads."""
-        refuse_dynamic_threads()
+        """Look at this machine as this process sees it."""
         available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
         devices = tuple(name for name in DEVICES if available[name])
         in_bf16 = frozenset(name for name in devices if computes_in_bf16(torch_device(name, local_rank)))

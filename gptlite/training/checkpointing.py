@@ -172,13 +172,8 @@ def restore(checkpoint: Checkpoint, model: GPT, optimizers: Optimizers, deciding
     ]
     if problems:
         raise RunError(problems, where=str(checkpoint.path))
-    try:
-        from_gpt2(checkpoint.read_tensors("model.safetensors"), model)
-        load_named_state(model, optimizers, checkpoint.read_tensors("optimizer.safetensors"))
-    except ValueError as error:
-        raise RunError(
-            f"{error}. The checkpoint does not fit its run; use another one.", str(checkpoint.path)
-        ) from error
+    from_gpt2(checkpoint.read_tensors("model.safetensors"), model)
+    load_named_state(model, optimizers, checkpoint.read_tensors("optimizer.safetensors"))
     if (name := first_non_finite(model, optimizers)) is not None:
         raise Damaged(f"{name} has values that are not finite.", str(checkpoint.path))
     logs = {name: LogEnd(**end) for name, end in record["logs"].items()}

@@ -6,16 +6,14 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from gptlite.config.training import TrainSection
-from gptlite.errors import Diverged
 from gptlite.loggers.metrics import Listener, MetricLog
 from gptlite.runs.run import Run
-from gptlite.training.checkpointing import TrainState
+from gptlite.training.checkpointing import TrainState, first_non_finite
 from gptlite.training.diagnostics import UpdateRatio, measure_attention
 from gptlite.training.signals import STOP, Signals
-from gptlite.training.step import StepStats, diverged, lr_at, train_step
+from gptlite.training.step import StepStats, diverged, train_step
 from gptlite.training.throughput import Throughput
-from gptlite.training.timing import Timing, clock_for, elapsed_fraction
+from gptlite.training.timing import Timing, clock_for
 from gptlite.training.trainer import Trainer
 
 
@@ -81,8 +79,8 @@ def save(
 
     again: over the checkpoint of this step.
     """
-    if (name := trainer.find_non_finite()) is not None:
-        raise diverged_at(state, trainer.cfg.train, f"{name} has values that are not finite")
+    if (name := first_non_finite(trainer.model, trainer.optimizers)) is not None:
+        raise diverged(state.step, f"{name} has values that are not finite", trainer.cfg.train)
     log.sync()
     trainer.save(run, state, log.ends, listener.say, replace=again)
     listener.event("checkpoint", {"step": state.step})
@@ -121,7 +119,7 @@ def evaluate_and_log(trainer: Trainer, state: TrainState, log: MetricLog) -> Tra
     """Evaluate, and log the score with a sample. Raise Diverged if the loss is not finite."""
     score = trainer.evaluate(trainer.validation)
     if not math.isfinite(score.loss):
-        raise diverged_at(state, trainer.cfg.train, f"the validation loss is {score.loss}")
+        raise diverged(state.step, f"the validation loss is {score.loss}", trainer.cfg.train)
     values = {"loss": score.loss, "bits_per_byte": score.bits_per_byte, "perplexity": score.perplexity}
     if trainer.old_text is not None:
         values["old_bits_per_byte"] = trainer.evaluate(trainer.old_text).bits_per_byte
@@ -131,12 +129,6 @@ def evaluate_and_log(trainer: Trainer, state: TrainState, log: MetricLog) -> Tra
     for tag, image in images.items():
         log.log_image(state.step, tag, image)
     return state.after_eval(score)
-
-
-def diverged_at(state: TrainState, cfg: TrainSection, what: str) -> Diverged:
-    """Return the error for numbers that are not finite after an update."""
-    lr = lr_at(state.step - 1, cfg, elapsed_fraction(state, cfg)) if state.step else None
-    return diverged(state.step, what, lr, cfg)
 
 
 def is_due(step: int, every: int, done: bool) -> bool:

@@ -12,7 +12,6 @@ from typing import Any
 
 from gptlite.compute.choice import GIVEN
 from gptlite.compute.device import processor
-from gptlite.compute.limits import describe_spin
 from gptlite.data.dataset.prepared import Prepared
 from gptlite.formatting import Say
 from gptlite.planning.auto import Setup
@@ -25,7 +24,6 @@ def run_info(setup: Setup, trainer: Trainer, prepared: Prepared) -> dict[str, An
     """Return the content of run.json."""
     packages = ("torch", "numpy", "tiktoken", "safetensors")
     versions = {name: importlib.metadata.version(name) for name in packages}
-    reasons = {**setup.reasons, "waiting threads": describe_spin()}
     return {
         "versions": {"gptlite": __version__, "python": platform.python_version(), **versions},
         "argv": sys.argv,
@@ -35,7 +33,7 @@ def run_info(setup: Setup, trainer: Trainer, prepared: Prepared) -> dict[str, An
         "device": setup.cfg.run.device,
         "world_size": trainer.dist.world_size,
         "threads": setup.cfg.run.threads,
-        "reasons": {key: asdict(choice) for key, choice in reasons.items()},
+        "reasons": {key: asdict(choice) for key, choice in setup.reasons.items()},
         "parameters": trainer.model.n_parameters(),
         "prepared": str(prepared.path.absolute()),
         "data": prepared.manifest.fingerprint,

@@ -194,7 +194,7 @@ def train_step(
     stats = StepStats(loss.item(), grad_norm.item(), lr, more)
     if not (math.isfinite(stats.loss) and math.isfinite(stats.grad_norm)):
         what = f"the loss is {stats.loss:.4g} and the norm of the gradient {stats.grad_norm:.4g}"
-        raise diverged(step + 1, what, lr if step else None, cfg.train)
+        raise diverged(step + 1, what, cfg.train)
     set_lr(optimizers, lr)
     before = None if update_ratio is None else update_ratio.numbers()
     for optimizer in optimizers:
@@ -205,19 +205,12 @@ def train_step(
     return replace(stats, more={**more, **learning_rates(optimizers), "update_ratio": update_ratio.ratio(before)})
 
 
-def diverged(step: int, what: str, lr: float | None, train: TrainSection) -> Diverged:
-    """Return the error for numbers of `step` that are not finite. lr: of the updates before; None: there were none."""
-    facts = {"step": step, "lr": lr}
-    if lr is None:
-        return Diverged(
-            f"{what}. Nothing was trained yet, so the arithmetic of this machine is the likely cause: use "
-            "run.precision=fp32 or run.attention=plain, or another version of torch.",
-            f"step {step}",
-            facts,
-        )
-    peak = f" in the warm-up to {train.highest_lr:g}" if step < train.effective_warmup_steps else ""
+def diverged(step: int, what: str, train: TrainSection) -> Diverged:
+    """Return the error for numbers of `step` that are not finite."""
+    lr = train.highest_lr
     return Diverged(
-        f"{what}. Start a new run with a lower train.lr (it was {lr:.3g}{peak}) or more train.warmup_steps.",
+        f"{what}. Start a new run with a lower train.lr (it was {lr:g}) or more train.warmup_steps, or with "
+        "run.precision=fp32.",
         f"step {step}",
-        facts,
+        {"step": step, "lr": lr},
     )

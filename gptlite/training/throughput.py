@@ -6,7 +6,6 @@ import json
 import math
 import os
 import platform
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
@@ -66,15 +65,6 @@ def matmul_flops_per_second(compute: Compute) -> float:
 def is_emulated(compute: Compute) -> bool:
     """Return whether the hardware does not multiply in the model's precision, so that torch converts back and forth."""
     return compute.precision == "bf16" and not computes_in_bf16(compute.device)
-
-
-def warn_of_emulation(compute: Compute) -> Iterator[str]:
-    """Yield a warning where the hardware does not have the model's precision."""
-    if is_emulated(compute):
-        yield (
-            f"warning: run.precision is bf16, which this {compute.device.type} only emulates. Use run.precision=fp32 "
-            "in a new run, which is faster."
-        )
 
 
 # What a CPU and a GPU train in minutes, and the rows of a batch.

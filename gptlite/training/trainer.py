@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from gptlite.compute.device import Compute, Hardware
-from gptlite.compute.distributed import Dist, check_same
+from gptlite.compute.distributed import Dist, check_same, gather
 from gptlite.compute.processes import local_rank, world_size
 from gptlite.config.sampling import SampleSection
 from gptlite.config.schema import RunConfig
@@ -32,7 +32,7 @@ from gptlite.planning.plan import advise_less_memory
 from gptlite.runs.checkpoint import prune, save_checkpoint, write_pointer
 from gptlite.runs.run import Run
 from gptlite.tokenizers.base import Tokenizer
-from gptlite.training.checkpointing import TrainState, checkpoint_files, checkpoint_tensors, first_non_finite
+from gptlite.training.checkpointing import TrainState, checkpoint_files, checkpoint_tensors
 from gptlite.training.ngram_teacher import NgramTeacher
 from gptlite.training.objective import Objective
 from gptlite.training.optim.build import Optimizers, build_optimizers
@@ -96,11 +96,6 @@ class Trainer:
                 break
         return sample.text[:SAMPLE_CHARACTERS]
 
-    def find_non_finite(self) -> str | None:
-        """Name a parameter or optimizer state that is not finite in the main process; None where all are."""
-        name = first_non_finite(self.model, self.optimizers) if self.dist.is_main else None
-        return self.dist.from_main(name or "") or None
-
     def save(self, run: Run, state: TrainState, logs: Mapping[str, LogEnd], warn: Say, *, replace: bool) -> None:
         """Write a checkpoint, point to it, and only then remove old ones: there is a valid one at every instant.
 
@@ -116,7 +111,7 @@ class Trainer:
                 write_pointer(run.checkpoints, "best", state.step, {"loss": state.best_loss})
             if not state.evaluation_due:  # this checkpoint will be replaced, and another one must exist meanwhile
                 prune(run.checkpoints, self.cfg.save.keep, newest=state.step, say=warn)
-        self.dist.barrier()
+        gather("")  # no process goes on before it is there
 
 
 def resolve_here(cfg: RunConfig, prepared: Prepared) -> Setup:

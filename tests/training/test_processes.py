@@ -22,22 +22,10 @@ def _text(tmp_path, monkeypatch):
     write_texts()
 
 
-# Whoever does not leave the group may be aborted at Python's exit.
-ONE = """
-import sys
-import torch.distributed
-from gptlite.cli import app
-
-code = app.run(sys.argv[1:])
-assert not torch.distributed.is_initialized()
-sys.exit(code)
-"""
-
-
 def alone(rank: int, port: int, *arguments: str, **more: str) -> subprocess.Popen[str]:
     """One process of two, without torchrun."""
     variables = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), **more}
-    command = [sys.executable, "-c", ONE, "train", "-c", "nano.yaml", "--name", "n", *arguments]
+    command = [sys.executable, "-m", "gptlite", "train", "-c", "nano.yaml", "--name", "n", *arguments]
     return subprocess.Popen(
         command, env=environment(**variables), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
     )
