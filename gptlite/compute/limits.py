@@ -83,15 +83,10 @@ BUSY_MACHINE = {"GOMP_SPINCOUNT": "2000", "KMP_BLOCKTIME": "1"}
 POLICY = "OMP_WAIT_POLICY"  # understood by all of them; a user may have set it
 
 
-def other_programs_run(stat: Path = Path("/proc/stat")) -> bool:
-    """Return whether other programs are computing right now. False where the system does not say (macOS)."""
+def short_spin(stat: Path = Path("/proc/stat")) -> Mapping[str, str]:
+    """Return the settings for whether other programs are computing right now, which macOS does not say."""
     running = next((int(line.split()[1]) for line in _lines(stat) if line.startswith("procs_running ")), 1)
-    return running > 1  # one is this process
-
-
-def short_spin() -> Mapping[str, str]:
-    """Return the settings for the current load of the machine."""
-    return BUSY_MACHINE if other_programs_run() else ALONE
+    return BUSY_MACHINE if running > 1 else ALONE  # one is this process
 
 
 def set_short_spin(environment: MutableMapping[str, str], modules: Container[str]) -> None:

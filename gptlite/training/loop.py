@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from time import perf_counter
 
 from gptlite.loggers.metrics import Listener, MetricLog
 from gptlite.runs.run import Run
@@ -25,7 +26,7 @@ def run_updates(
     Interrupted after a signal, with the state saved. Diverged where numbers are not finite: the last checkpoint stays.
     """
     cfg, dist = trainer.cfg, trainer.dist
-    clock = clock_for(trainer, state.elapsed, signals.now)
+    clock = clock_for(trainer, state.elapsed)
     throughput = Throughput(trainer.model.cfg, trainer.scored_ids, trainer.compute, dist) if dist.is_main else None
     update_ratio = UpdateRatio(trainer.model)
     logged_step, update_seconds = state.step, 0.0  # since the last log line
@@ -33,12 +34,12 @@ def run_updates(
         state = make_up_evaluation(trainer, run, state, log, listener, clock)
     done = timing.is_done(state)
     while not done:
-        started_at = signals.now()
+        started_at = perf_counter()
         eval_follows, fraction = timing.evaluation_follows(state), timing.fraction(state)
         log_follows = is_due(state.step + 1, cfg.log.every, state.step + 1 == cfg.train.updates)
         measured = update_ratio if log_follows else None
         stats = train_step(trainer, state.step, fraction, measured)
-        update_seconds += signals.now() - started_at
+        update_seconds += perf_counter() - started_at
         state = state.after_update(stats.loss, trainer.tokens_per_update, clock(), fraction)
         listener.progress(state.step, stats.loss)
         done = timing.is_done(state)
@@ -59,7 +60,7 @@ def run_updates(
         if save_due:
             save(trainer, run, state, log, listener)
         if request >= STOP and (state.evaluation_due or not done):
-            raise signals.interrupted(request - STOP, f"stopped and saved after {describe_progress(timing, state)}")
+            raise signals.interrupted(request - STOP, f"stopped and saved after step {state.step}")
         if (eval_due or save_due) and not done:
             state = state.after_pause(evaluated_at - state.elapsed, clock() - evaluated_at if save_due else 0.0)
     return replace(state, elapsed=clock())
@@ -96,15 +97,13 @@ def make_up_evaluation(
     return state.after_pause(evaluated_at - state.elapsed, clock() - evaluated_at)
 
 
-def save_initial(
-    trainer: Trainer, run: Run, state: TrainState, log: MetricLog, listener: Listener, signals: Signals
-) -> TrainState:
+def save_initial(trainer: Trainer, run: Run, state: TrainState, log: MetricLog, listener: Listener) -> TrainState:
     """Before the first update: log a sample of the untrained model and the entropy of its attention, save a checkpoint.
 
     There is no evaluation: an untrained model's loss is about ln(vocab_size), and the first update would have to wait.
     But one that begins with the weights of another is evaluated, to see what its training brings.
     """
-    clock, evaluated_at = clock_for(trainer, 0.0, signals.now), 0.0
+    clock, evaluated_at = clock_for(trainer, 0.0), 0.0
     if trainer.cfg.train.from_ is not None:
         state, evaluated_at = evaluate_and_log(trainer, state, log), clock()
     else:
@@ -134,11 +133,3 @@ def evaluate_and_log(trainer: Trainer, state: TrainState, log: MetricLog) -> Tra
 def is_due(step: int, every: int, done: bool) -> bool:
     """Return whether something is due: every `every` steps, and at the end."""
     return step % every == 0 or done
-
-
-def describe_progress(timing: Timing, state: TrainState) -> str:
-    """Say how far training is: step 40 of 100; step 40, 0.5 of 3 minutes."""
-    unit, done, total = timing.progress(state)
-    if unit == "updates":
-        return f"step {state.step} of {total:.0f}"
-    return f"step {state.step}, {done / 60:.1f} of {total / 60:g} minutes"

@@ -50,7 +50,7 @@ def reconcile(saved: RunConfig, wanted: RunConfig, name: str) -> RunConfig:
     problems = []
     before, defaults = dict(flat(saved)), dict(flat(RunConfig()))
     one, other = saved.train.from_, wanted.train.from_
-    if one is not None and other is not None and is_same_run(Path(one), Path(other)):
+    if one and other and Path(one).parent == Path(other).parent and Path(one).parent.name == "checkpoints":
         wanted = wanted.with_values({"train.from": one})  # which may have a better checkpoint by now
     follow: set[str] = set()  # from a key that is refused itself
     if wanted.tokenizer.from_ not in (None, saved.tokenizer.from_):
@@ -70,11 +70,6 @@ def reconcile(saved: RunConfig, wanted: RunConfig, name: str) -> RunConfig:
     if problems:
         raise ConfigError(problems, where=f"run {name}")
     return saved.with_values(changes)
-
-
-def is_same_run(one: Path, other: Path) -> bool:
-    """Return whether two checkpoints are of one run."""
-    return one.parent == other.parent and one.parent.name == Run(Path()).checkpoints.name
 
 
 def facts_of_process(cfg: RunConfig, **more: str) -> dict[str, str]:

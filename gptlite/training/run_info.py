@@ -55,13 +55,10 @@ def run_info_resumed(before: Mapping[str, Any], now: Mapping[str, Any], say: Say
             f"warning: resumed with {', '.join(changed)}, so the end will not be bit for bit that of an uninterrupted "
             "run"
         )
-    first = before["reasons"]
-    reasons = {
-        key: first[key] if choice["reason"] == GIVEN and first[key]["value"] == choice["value"] else choice
-        for key, choice in now["reasons"].items()
-    }
+    first, new_reasons = before["reasons"], now["reasons"]
+    same = {key: first[key] for key, choice in new_reasons.items() if choice == {**first[key], "reason": GIVEN}}
     kept = {key: before[key] for key in ("argv", "git_commit")}
-    return {**before, **now, **kept, "reasons": reasons, "resumed_by": sys.argv}
+    return {**before, **now, **kept, "reasons": {**new_reasons, **same}, "resumed_by": sys.argv}
 
 
 def git_commit() -> str | None:

@@ -30,6 +30,7 @@ from gptlite.runs.summary import read_samples
 from gptlite.training.checkpointing import Restored, TrainState, restore
 from gptlite.training.dry_run import expected_evaluation_updates
 from gptlite.training.loop import run_updates, save_initial
+from gptlite.training.reconcile import flat
 from gptlite.training.run_info import run_info, run_info_resumed
 from gptlite.training.signals import Signals
 from gptlite.training.step import sharing_gradients
@@ -38,7 +39,6 @@ from gptlite.training.timing import Measured, Replay
 from gptlite.training.trainer import Trainer, begin, build, memory_errors, resolve_here
 
 MAX_NAME = 60  # characters of a text's name
-NO_HPARAMS = ("train.micro_batch_size",)  # does not change what is learned
 
 
 @dataclass(frozen=True, repr=False)
@@ -95,6 +95,9 @@ class Session:
         timing = self.replay or Measured(trainer, state)
         if self.restored is None and cfg.train.max_minutes is not None:
             state = replace(state, evaluation_updates=expected_evaluation_updates(trainer))
+        if self.restored is not None and timing.is_done(state) and not state.evaluation_due:
+            advice = "To train on, raise train.max_steps, train.epochs or train.max_minutes."
+            listener.say(f"{run.name} is finished after {state.step} updates. {advice}")
         if is_main and not timing.is_done(state):
             run.reopen()
         signals = Signals(f"run {run.name}", run.handle, listener.say_at_once)
@@ -113,7 +116,7 @@ class Session:
             log,
         ):
             if self.restored is None:
-                state = save_initial(trainer, run, state, log, listener, signals)
+                state = save_initial(trainer, run, state, log, listener)
             with sharing_gradients(trainer, state.step) as trainer:
                 state = run_updates(trainer, run, state, log, listener, signals, timing)
         if is_main:
@@ -170,7 +173,12 @@ def open_restored(cfg: RunConfig, prepared: Prepared, run: Run, listener: Listen
     newest = restore_newest(trainer, run, listener)
     trainer = begin(trainer, listener.say, has_weights=newest is not None)
     replay = Replay.saved_in(run)
-    check_length(trainer, newest, run, listener, replay)
+    updates = trainer.cfg.train.updates
+    if newest is not None and updates is not None and updates < newest.state.step:
+        raise ConfigError(
+            f"{counted(updates, 'update')} are asked for, but {run.name} has already made {newest.state.step}. Ask for "
+            "as many or more."
+        )
     # Nothing is written before this line: a resume that is refused leaves the run as it was.
     gather("")  # every process has read before the main one removes leftovers
     if trainer.dist.is_main:
@@ -192,25 +200,6 @@ def restore_newest(trainer: Trainer, run: Run, listener: Listener) -> Restored |
     found = "none" if restored is None else f"step {restored.state.step} ({restored.digest[:12]})"
     check_same({"the newest checkpoint": found})
     return restored
-
-
-def check_length(
-    trainer: Trainer, restored: Restored | None, run: Run, listener: Listener, replay: Replay | None
-) -> None:
-    """ConfigError where the updates are fewer than were made already; a line where there is nothing left to train."""
-    if restored is None:
-        return
-    state, updates = restored.state, trainer.cfg.train.updates
-    if updates is not None and updates < state.step:
-        raise ConfigError(
-            f"{counted(updates, 'update')} are asked for, but {run.name} has already made {state.step}. Ask for as "
-            "many or more."
-        )
-    if (replay or Measured(trainer, state)).is_done(state) and not state.evaluation_due:
-        advice = "It repeated the clock of another run."
-        if replay is None:
-            advice = "To train on, raise train.max_steps, train.epochs or train.max_minutes."
-        listener.say(f"{run.name} is finished after {state.step} updates. {advice}")
 
 
 def open_log(
@@ -244,13 +233,11 @@ def name_of_text(manifest: Manifest) -> str:
 
 def settings_of(cfg: RunConfig, manifest: Manifest) -> dict[str, Value]:
     """Return the hyperparameters that TensorBoard compares: tokenizer, model, training, text and seed."""
-    values = cfg.model_dump()
-    settings: dict[str, Value] = {"tokenizer.kind": cfg.tokenizer.kind, "vocab_size": manifest.tokenizer.vocab_size}
-    for section in ("model", "train"):
-        settings |= {f"{section}.{key}": value for key, value in values[section].items()}
+    tokenizer = {"tokenizer.kind": cfg.tokenizer.kind, "vocab_size": manifest.tokenizer.vocab_size}
+    settings = {key: value for key, value in flat(cfg) if key.startswith(("model.", "train."))}
+    del settings["train.micro_batch_size"]  # which does not change what is learned
     sources = " ".join(Path(spec).name for spec in cfg.data.sources)
-    text: dict[str, Value] = {"data.source": sources, "run.seed": cfg.run.seed}
-    return {key: value for key, value in (settings | text).items() if key not in NO_HPARAMS}
+    return {**tokenizer, **settings, "data.source": sources, "run.seed": cfg.run.seed}
 
 
 def best_baseline(manifest: Manifest) -> tuple[str, float]:

@@ -2,23 +2,19 @@
 
 SIGINT, SIGTERM, SIGHUP    save and exit with 128 + the signal's number
 SIGUSR1                    save and go on
-SIGTSTP (Ctrl-Z)           stop until SIGCONT; the time in between does not count as training
 """
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from time import perf_counter
 from types import FrameType
 
 from gptlite.errors import Interrupted
 from gptlite.formatting import Say
 
-STOPPING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
-SAVING, PAUSING = (getattr(signal, name, None) for name in ("SIGUSR1", "SIGTSTP"))
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SAVE = 1  # a request below every signal that stops, so that the largest request of several processes is to stop
 STOP = 100  # plus the number of the signal
 
@@ -34,12 +30,8 @@ class Signals:
     """
 
     def __init__(self, where: str, handle: str | None, tell: Say) -> None:
-        self.received, self.save_wanted, self.paused = 0, False, 0.0  # seconds
+        self.received, self.save_wanted = 0, False
         self._where, self._handle, self._tell = where, handle, tell
-
-    def now(self) -> float:
-        """Return the seconds since some moment, without those in which the process was stopped by SIGTSTP."""
-        return perf_counter() - self.paused
 
     def take_request(self) -> int:
         """Return 0, SAVE, or STOP + the number of the signal. A save is asked for once."""
@@ -62,13 +54,6 @@ class Signals:
     def _on_save(self, signum: int, frame: FrameType | None) -> None:
         self.save_wanted = True
 
-    def _on_pause(self, signum: int, frame: FrameType | None) -> None:
-        began_at = perf_counter()
-        os.kill(os.getpid(), signal.SIGSTOP)  # returns after SIGCONT
-        seconds = perf_counter() - began_at
-        self.paused += seconds
-        self._tell(f"training was stopped for {seconds:.0f} s, which do not count")
-
     def interrupted(self, signum: int, what_happened: str) -> Interrupted:
         """Return the error that ends the work after a signal."""
         name = signal.Signals(signum).name
@@ -77,8 +62,7 @@ class Signals:
     @contextmanager
     def watched(self) -> Iterator[None]:
         """Install the handlers, and restore the previous ones afterwards."""
-        others = {SAVING: self._on_save, PAUSING: self._on_pause}
-        handlers = dict.fromkeys(STOPPING, self._on_first) | {n: own for n, own in others.items() if n is not None}
+        handlers = {**dict.fromkeys(STOPPING, self._on_first), signal.SIGUSR1: self._on_save}
         watched = {
             signum: handler for signum, handler in handlers.items() if signal.getsignal(signum) != signal.SIG_IGN
         }

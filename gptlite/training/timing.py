@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from time import perf_counter
 from typing import TypeAlias
 
 from gptlite.errors import RunError
@@ -134,9 +135,9 @@ class Replay:
 Timing: TypeAlias = Measured | Replay  # each decides what depends on the time. `state`: after the newest update
 
 
-def clock_for(trainer: Trainer, so_far: float, now: Callable[[], float]) -> Callable[[], float]:
+def clock_for(trainer: Trainer, so_far: float) -> Callable[[], float]:
     """Return a clock of the seconds of training over all sessions; the main process's where it ends training."""
-    zero, dist = now() - so_far, trainer.dist
+    zero, dist = perf_counter() - so_far, trainer.dist
     if trainer.cfg.train.max_minutes is None:
-        return lambda: now() - zero
-    return lambda: dist.number_of_main(now() - zero)
+        return lambda: perf_counter() - zero
+    return lambda: dist.number_of_main(perf_counter() - zero)

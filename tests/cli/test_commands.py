@@ -257,7 +257,7 @@ def test_a_continued_finished_run_is_unfinished_until_it_ends_again(gptlite, tra
         stopped = gptlite("train", "--resume", "nano", "--set", "train.max_steps=10", "--quiet")
     assert stopped.code == 143
     _, stopped_at, _, advice = stopped.err.splitlines()  # no errors
-    assert stopped_at.startswith("run nano: stopped and saved after step 8 of 10 (SIGTERM)")
+    assert stopped_at.startswith("run nano: stopped and saved after step 8 (SIGTERM)")
     assert advice.endswith("gptlite train --resume nano")
     result = gptlite("train", "--resume", "latest", "--quiet")
     assert (result.code, result.err) == (0, "")

@@ -9,10 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from gptlite.compute.limits import other_programs_run, set_short_spin
-
-ALONE = {"GOMP_SPINCOUNT": "10000", "KMP_BLOCKTIME": "1"}
-BUSY_MACHINE = {"GOMP_SPINCOUNT": "2000", "KMP_BLOCKTIME": "1"}
+from gptlite.compute.limits import ALONE, BUSY_MACHINE, set_short_spin, short_spin
 
 
 @pytest.mark.parametrize(
@@ -28,7 +25,7 @@ BUSY_MACHINE = {"GOMP_SPINCOUNT": "2000", "KMP_BLOCKTIME": "1"}
 def test_other_programs_are_seen_where_the_system_counts_them(tmp_path, text, busy):
     if text is not None:
         (tmp_path / "stat").write_text(text)
-    assert other_programs_run(tmp_path / "stat") is busy
+    assert short_spin(tmp_path / "stat") == (BUSY_MACHINE if busy else ALONE)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +41,7 @@ def test_other_programs_are_seen_where_the_system_counts_them(tmp_path, text, bu
     ],
 )
 def test_a_short_spin_is_set_where_the_user_has_set_nothing(monkeypatch, busy, environment, after):
-    monkeypatch.setattr("gptlite.compute.limits.other_programs_run", lambda: busy)
+    monkeypatch.setattr("gptlite.compute.limits.short_spin", lambda: BUSY_MACHINE if busy else ALONE)
     before = dict(environment)
     set_short_spin(environment, modules=["torch"])  # which has read its settings
     assert environment == before

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gptlite.training import loop, session, signals
+from gptlite.training import loop, session, timing
 
 
 class Hands:
@@ -33,7 +33,8 @@ def hands(monkeypatch: pytest.MonkeyPatch) -> Hands:
         hands.take(hands.look)
         return real_look(*args)
 
-    monkeypatch.setattr(signals, "perf_counter", hands)
+    monkeypatch.setattr(loop, "perf_counter", hands)
+    monkeypatch.setattr(timing, "perf_counter", hands)
     monkeypatch.setattr(loop, "train_step", step)
     monkeypatch.setattr(loop, "evaluate_and_log", look)
     monkeypatch.setattr(session, "expected_evaluation_updates", lambda *_: hands.look / hands.update)

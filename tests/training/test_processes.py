@@ -127,7 +127,7 @@ def test_a_signal_stops_all_processes_with_one_checkpoint(signum, to):
     assert said.count("continue with:") == said.count("train --resume n --nproc 2") == said.count("plan: ") == 1
     assert not re.search(r"Warning|death signal|interrupted$", said)
     step = int(max(Path("runs/n/checkpoints").glob("step-*")).name.removeprefix("step-"))
-    assert f"stopped and saved after step {step} of 1000000 ({signum.name})" in said
+    assert f"stopped and saved after step {step} ({signum.name})" in said
     assert "Traceback" not in said
 
 
