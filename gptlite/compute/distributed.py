@@ -11,7 +11,6 @@ environment; with `-m` in place of `--no-python`, Python would import modules fr
 from __future__ import annotations
 
 import atexit
-import json
 import os
 import re
 import socket
@@ -21,7 +20,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as tdist
@@ -31,6 +30,7 @@ from gptlite.compute.processes import rank, read_number, world_size
 from gptlite.errors import ConfigError, StorageError
 from gptlite.formatting import Say, say_nothing
 
+T = TypeVar("T")
 PATIENCE, SILENCE = 1800.0, 5.0  # seconds that a process waits for others, and how long it does so without a word
 
 
@@ -119,19 +119,19 @@ def _reason(error: Exception) -> str:
 
 
 @peer_errors()
-def gather(text: str, say: Say = say_nothing) -> list[str]:
-    """Return the text of every process, by rank. Raise what `join` raises."""
+def gather(value: T, say: Say = say_nothing) -> list[T]:
+    """Return the value of every process, by rank. Raise what `join` raises."""
     if world_size() == 1:
-        return [text]
+        return [value]
     join(say)
-    texts = [""] * world_size()
-    tdist.all_gather_object(texts, text)
-    return texts
+    values = [value] * world_size()
+    tdist.all_gather_object(values, value)
+    return values
 
 
 def check_same(facts: Mapping[str, str]) -> None:
     """Raise ConfigError, in all processes, where a fact about one is not that about the first."""
-    first, *others = (json.loads(text) for text in gather(json.dumps(dict(facts))))
+    first, *others = gather(dict(facts))
     problems = [
         f"{name} is {first.get(name, 'missing')} in process 0 and {other.get(name, 'missing')} in process {number}. "
         "Start all of them with the same command, text and versions."

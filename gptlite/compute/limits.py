@@ -80,7 +80,6 @@ def _lines(path: Path) -> list[str]:
 # libgomp (torch on Linux) counts iterations of its waiting loop; libomp (torch on macOS) and Intel's runtime count ms.
 ALONE = {"GOMP_SPINCOUNT": "10000", "KMP_BLOCKTIME": "1"}
 BUSY_MACHINE = {"GOMP_SPINCOUNT": "2000", "KMP_BLOCKTIME": "1"}
-POLICY = "OMP_WAIT_POLICY"  # understood by all of them; a user may have set it
 
 
 def short_spin(stat: Path = Path("/proc/stat")) -> Mapping[str, str]:
@@ -101,5 +100,5 @@ def set_short_spin(environment: MutableMapping[str, str], modules: Container[str
         return
     # Where it is true, the number may change between operations: torch's bf16 products on AMX gave nan.
     environment.pop("OMP_DYNAMIC", None)
-    if POLICY not in environment:
+    if "OMP_WAIT_POLICY" not in environment:  # which all of them understand
         environment.update({**short_spin(), **environment})

@@ -63,11 +63,6 @@ class TrainState:
             update_seconds=self.update_seconds + (seconds - self.update_seconds) / min(max(1, self.step), RECENT),
         )
 
-    @property
-    def mean_loss(self) -> float:
-        """Mean training loss since the last log line, in nats per token."""
-        return self.loss_sum / self.loss_steps
-
     def after_log(self) -> TrainState:
         """After a log line: a new mean begins."""
         return replace(self, loss_sum=0.0, loss_steps=0, fractions=())

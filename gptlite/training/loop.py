@@ -68,7 +68,8 @@ def run_updates(
 
 def log_updates(state: TrainState, stats: StepStats, log: MetricLog, speed: Mapping[str, float]) -> None:
     """Log the updates since the last line: their mean loss, and what belongs to the newest one."""
-    values = {"loss": state.mean_loss, "lr": stats.lr, "grad_norm": stats.grad_norm, "tokens": state.tokens}
+    loss = state.loss_sum / state.loss_steps  # in nats per token
+    values = {"loss": loss, "lr": stats.lr, "grad_norm": stats.grad_norm, "tokens": state.tokens}
     time = {"elapsed": state.elapsed, **speed}
     log.write(state.step, "train", {**values, **stats.more}, time, state.fractions)
 

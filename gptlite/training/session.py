@@ -180,7 +180,7 @@ def open_restored(cfg: RunConfig, prepared: Prepared, run: Run, listener: Listen
             "as many or more."
         )
     # Nothing is written before this line: a resume that is refused leaves the run as it was.
-    gather("")  # every process has read before the main one removes leftovers
+    gather(None)  # every process has read before the main one removes leftovers
     if trainer.dist.is_main:
         run.remove_leftovers()
         info = run_info_resumed(run.info, run_info(setup, trainer, prepared), listener.say)

@@ -84,7 +84,7 @@ def find_speed(run: RunSection) -> Choice:
     if os.environ.get(SPEED_VARIABLE):
         advice = "Set it to GFLOP/s as a whole number, such as 64, or unset it."
         return Choice(read_number(SPEED_VARIABLE, 0, 1, advice), f"{SPEED_VARIABLE} says so")
-    measured = sum(float(speed) for speed in gather(repr(measure_speed(run))))
+    measured = sum(gather(measure_speed(run)))
     fastest = measured if world_size() > 1 else keep_fastest(measured, run)
     before = f", {fastest:.0f} before" if fastest > measured else ""
     return Choice(speed_class(fastest), f"measured {measured:.0f} GFLOP/s{before}")

@@ -14,7 +14,7 @@ import torch
 
 from gptlite.compute.device import Compute, Hardware
 from gptlite.compute.distributed import Dist, check_same, gather
-from gptlite.compute.processes import local_rank, world_size
+from gptlite.compute.processes import world_size
 from gptlite.config.sampling import SampleSection
 from gptlite.config.schema import RunConfig
 from gptlite.data.dataset.batches import Batches
@@ -111,7 +111,7 @@ class Trainer:
                 write_pointer(run.checkpoints, "best", state.step, {"loss": state.best_loss})
             if not state.evaluation_due:  # this checkpoint will be replaced, and another one must exist meanwhile
                 prune(run.checkpoints, self.cfg.save.keep, newest=state.step, say=warn)
-        gather("")  # no process goes on before it is there
+        gather(None)  # no process goes on before it is there
 
 
 def resolve_here(cfg: RunConfig, prepared: Prepared) -> Setup:
@@ -120,7 +120,7 @@ def resolve_here(cfg: RunConfig, prepared: Prepared) -> Setup:
     ConfigError where other processes of the run come to something else.
     """
     tokenizer, train = prepared.manifest.tokenizer, prepared.manifest.train
-    setup = resolve(cfg, tokenizer.vocab_size, train.tokens, Hardware.detect(local_rank()), world_size())
+    setup = resolve(cfg, tokenizer.vocab_size, train.tokens, Hardware.detect(), world_size())
     check_same(facts_of_process(setup.cfg, tokenizer=tokenizer.fingerprint[:12]))
     return setup
 
@@ -166,7 +166,7 @@ def assemble(
     fingerprints: Mapping[str, str] = MappingProxyType({}),
 ) -> Trainer:
     """Build from parts. The parameters are initialised from the seed on the CPU: the same on every device."""
-    compute = Compute.of(cfg.run, local_rank())
+    compute = Compute.of(cfg.run)
     dist = Dist.from_environment(compute.device)
     with memory_errors(cfg):
         rng = torch.Generator().manual_seed(cfg.run.seed)
@@ -175,7 +175,7 @@ def assemble(
             parameter.requires_grad_(not cfg.train.freezes(name))
         # Only training computes the same shapes again and again.
         hidden = torch.compile(model.hidden, dynamic=False) if cfg.run.compile else model.hidden
-        objective = Objective(model, hidden, compute, cfg.train.ngram_teacher, cfg.train.temperature)
+        objective = Objective(model, hidden, compute, cfg.train)
         optimizers = build_optimizers(model, cfg.train, compute)
     batches = Batches(train, cfg.model.block_size, cfg.train.batch_size, cfg.run.seed, cfg.data.order)
     language_model = LanguageModel(model, tokenizer, ModelInfo(cfg.model, start_id, cfg.data.normalize), compute)

@@ -155,7 +155,7 @@ def wait_for_others(console: Console) -> Listener:
     if world_size() > 1:
         from gptlite.compute.distributed import gather
 
-        gather("here", Console().say)
+        gather(None, Console().say)
     return listener
 
 
