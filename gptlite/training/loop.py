@@ -74,17 +74,12 @@ def log_updates(state: TrainState, stats: StepStats, log: MetricLog, speed: Mapp
     log.write(state.step, "train", {**values, **stats.more}, time, state.fractions)
 
 
-def save(
-    trainer: Trainer, run: Run, state: TrainState, log: MetricLog, listener: Listener, *, again: bool = False
-) -> None:
-    """Save a checkpoint after everything that was logged. Diverged, with the old ones kept, for numbers not finite.
-
-    again: over the checkpoint of this step.
-    """
+def save(trainer: Trainer, run: Run, state: TrainState, log: MetricLog, listener: Listener) -> None:
+    """Save a checkpoint after everything that was logged. Diverged, with the old ones kept, for numbers not finite."""
     if (name := first_non_finite(trainer.model, trainer.optimizers)) is not None:
         raise diverged(state.step, f"{name} has values that are not finite", trainer.cfg.train)
     log.sync()
-    trainer.save(run, state, log.ends, listener.say, replace=again)
+    trainer.save(run, state, log.ends, listener.say)
     listener.event("checkpoint", {"step": state.step})
 
 
@@ -94,7 +89,7 @@ def make_up_evaluation(
     """Make the evaluation that a signal came before, and save its result in place of the checkpoint without."""
     state = evaluate_and_log(trainer, state, log)
     evaluated_at = clock()
-    save(trainer, run, state, log, listener, again=True)
+    save(trainer, run, state, log, listener)
     return state.after_pause(evaluated_at - state.elapsed, clock() - evaluated_at)
 
 

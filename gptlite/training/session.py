@@ -164,13 +164,19 @@ def open_new(
 def open_restored(cfg: RunConfig, prepared: Prepared, run: Run, listener: Listener) -> Session:
     """Open the next session of a locked run: from its newest valid checkpoint, or from the beginning where it has none.
 
-    On another number of processes, micro-batches and threads are chosen again; the batches stay the same.
+    RunError where they are gone or none can be used, ConfigError where the processes found different ones. On another
+    number of processes, micro-batches and threads are chosen again; the batches stay the same.
     """
     if run.info["world_size"] != world_size():
         cfg = cfg.with_values({"train.micro_batch_size": "auto", "run.threads": "auto"})
     setup = resolve_here(cfg, prepared)
     trainer = build(setup.cfg, prepared)
-    newest = restore_newest(trainer, run, listener)
+    use = partial(restore, model=trainer.model, optimizers=trainer.optimizers, deciding=trainer.deciding)
+    newest = find_valid(run.checkpoints, "latest", listener.say, use)
+    if newest is None and run.has_trained:
+        raise none_left(run.checkpoints)
+    found = "none" if newest is None else f"step {newest.state.step} ({newest.digest[:12]})"
+    check_same({"the newest checkpoint": found})
     trainer = begin(trainer, listener.say, has_weights=newest is not None)
     replay = Replay.saved_in(run)
     updates = trainer.cfg.train.updates
@@ -186,20 +192,6 @@ def open_restored(cfg: RunConfig, prepared: Prepared, run: Run, listener: Listen
         info = run_info_resumed(run.info, run_info(setup, trainer, prepared), listener.say)
         run.write_setup(info, dump_config(setup.cfg))
     return Session(setup, trainer, prepared, run, newest, listener, replay)
-
-
-def restore_newest(trainer: Trainer, run: Run, listener: Listener) -> Restored | None:
-    """Load the newest valid checkpoint into the trainer, the same one in all processes; None where none was ever saved.
-
-    RunError where they are gone or none can be used, ConfigError where the processes found different ones.
-    """
-    use = partial(restore, model=trainer.model, optimizers=trainer.optimizers, deciding=trainer.deciding)
-    restored = find_valid(run.checkpoints, "latest", listener.say, use)
-    if restored is None and run.has_trained:
-        raise none_left(run.checkpoints)
-    found = "none" if restored is None else f"step {restored.state.step} ({restored.digest[:12]})"
-    check_same({"the newest checkpoint": found})
-    return restored
 
 
 def open_log(

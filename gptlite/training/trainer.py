@@ -96,16 +96,16 @@ class Trainer:
                 break
         return sample.text[:SAMPLE_CHARACTERS]
 
-    def save(self, run: Run, state: TrainState, logs: Mapping[str, LogEnd], warn: Say, *, replace: bool) -> None:
+    def save(self, run: Run, state: TrainState, logs: Mapping[str, LogEnd], warn: Say) -> None:
         """Write a checkpoint, point to it, and only then remove old ones: there is a valid one at every instant.
 
-        logs: how far the metric log is. replace: the checkpoint of this step, which was made before its evaluation.
+        It takes the place of one of this step, which may have been made before its evaluation. logs: how far they are.
         """
         if self.dist.is_main:
             files = checkpoint_files(self.language_model, self.deciding, state, logs)
             tensors = checkpoint_tensors(self.model, self.optimizers)
             loss = state.best_loss if state.is_new_best else None
-            save_checkpoint(run.checkpoints, state.step, files, tensors, score=loss, replace=replace)
+            save_checkpoint(run.checkpoints, state.step, files, tensors, score=loss, replace=True)
             write_pointer(run.checkpoints, "latest", state.step)
             if state.is_new_best:
                 write_pointer(run.checkpoints, "best", state.step, {"loss": state.best_loss})
