@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from gptlite.compute.choice import DEVICES, Choice
-from gptlite.compute.limits import available_threads, machine_memory, refuse_dynamic_threads
+from gptlite.compute.limits import available_threads, machine_memory
+from gptlite.compute.processes import local_rank
 from gptlite.config.schema import RunSection
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
@@ -41,12 +42,11 @@ class Hardware:
     compile_obstacle: Callable[[str], str] = compile_obstacle  # why torch cannot compile for a device; "" if it can
 
     @classmethod
-    def detect(cls, local_rank: int = 0) -> Hardware:
-        """Look at this machine as this process sees it. Raise ConfigError where OpenMP may use fewer threads."""
-        refuse_dynamic_threads()
+    def detect(cls) -> Hardware:
+        """Look at this machine as this process sees it."""
         available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
         devices = tuple(name for name in DEVICES if available[name])
-        in_bf16 = frozenset(name for name in devices if computes_in_bf16(torch_device(name, local_rank)))
+        in_bf16 = frozenset(name for name in devices if computes_in_bf16(torch_device(name)))
         return cls(devices, in_bf16)
 
 
@@ -60,10 +60,10 @@ class Compute:
     threads: int
 
     @classmethod
-    def of(cls, run: RunSection, local_rank: int = 0) -> Compute:
+    def of(cls, run: RunSection) -> Compute:
         """Read the run section of a resolved config."""
         assert isinstance(run.threads, int), "resolve it first"
-        return cls(torch_device(run.device, local_rank), run.precision, run.attention, run.threads)
+        return cls(torch_device(run.device), run.precision, run.attention, run.threads)
 
     @property
     def half(self) -> torch.dtype:
@@ -108,9 +108,9 @@ class Arriving:
         return numbers
 
 
-def torch_device(name: str, local_rank: int = 0) -> torch.device:
+def torch_device(name: str) -> torch.device:
     """Return the device of this name; of several GPUs the one of this process."""
-    return torch.device(name, local_rank) if name == "cuda" else torch.device(name)
+    return torch.device(name, local_rank()) if name == "cuda" else torch.device(name)
 
 
 def computes_in_bf16(device: torch.device) -> bool:

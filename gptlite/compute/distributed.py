@@ -1,6 +1,7 @@
 """The processes that share one run: how they meet, whether all were started alike, and how they share tensors.
 
-They meet at a key-value store, which torchrun or the process of rank 0 keeps at MASTER_ADDR:MASTER_PORT.
+They meet at a key-value store, which torchrun or the process of rank 0 keeps at MASTER_ADDR:MASTER_PORT, and form a
+group, in which texts and numbers are exchanged by gloo, and tensors of GPUs by NCCL.
 
 A run of W processes takes the same batches as a run of one: process r computes its share of the rows of each
 batch, and the sums of losses and gradients are added up. `torchrun --no-python gptlite train ...` sets the
@@ -9,8 +10,7 @@ environment; with `-m` in place of `--no-python`, Python would import modules fr
 
 from __future__ import annotations
 
-import itertools
-import json
+import atexit
 import os
 import re
 import socket
@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import cache, partial
+from functools import partial
 from time import monotonic, sleep
-from typing import Any, TypeAlias
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as tdist
@@ -30,17 +30,17 @@ from gptlite.compute.processes import rank, read_number, world_size
 from gptlite.errors import ConfigError, StorageError
 from gptlite.formatting import Say, say_nothing
 
+T = TypeVar("T")
 PATIENCE, SILENCE = 1800.0, 5.0  # seconds that a process waits for others, and how long it does so without a word
-_exchanges = itertools.count()  # every process makes the same ones in the same order, so its number names each
-
-Store: TypeAlias = Any  # torch.distributed.Store, which its stubs do not name
 
 
-def meet(say: Say = say_nothing) -> Store:
-    """Return the store of this run; `say` gets a line where others are waited for.
+def join(say: Say = say_nothing) -> None:
+    """Join the group of the run's processes, until this one ends; `say` gets a line where others are waited for.
 
     Raise ConfigError where the environment lacks an address, StorageError where its port is taken or nobody answers.
     """
+    if tdist.is_initialized():
+        return
     if missing := [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if name not in os.environ]:
         raise ConfigError(
             f"there are to be {world_size()} processes, but {', '.join(missing)} are not set. Start them with "
@@ -51,22 +51,28 @@ def meet(say: Say = say_nothing) -> Store:
     is_host = rank() == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
     if not is_host:
         wait_for(lambda: _answers(host, port), f"process 0 at {host}:{port} (MASTER_ADDR and MASTER_PORT)", say)
-    return _store(host, port, is_host)
-
-
-@cache
-def _store(host: str, port: int, is_host: bool) -> Store:
     try:  # whoever listens has answered before, so what takes longer now is no store
-        store = tdist.TCPStore(  # type: ignore[attr-defined]
-            host, port, world_size(), is_host, timedelta(seconds=30), wait_for_workers=False, multi_tenant=is_host
+        found = tdist.TCPStore(  # type: ignore[attr-defined]
+            host, port, world_size(), is_host, timedelta(seconds=30), wait_for_workers=False
         )
-        store.set_timeout(timedelta(seconds=PATIENCE))
-        return store
     except tdist.DistError as error:
         what = "another program uses this port" if "EADDRINUSE" in str(error) else _reason(error)
         raise StorageError(
             f"the processes cannot meet there: {what}. Set another MASTER_PORT.", f"{host}:{port}"
         ) from None
+    start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")  # torchrun's store outlives processes, which start again
+    store: Any = tdist.PrefixStore(start, found)  # type: ignore[attr-defined]
+    store.set(str(rank()), "")
+    for process in range(world_size()):
+        wait_for(partial(store.check, [str(process)]), f"process {process} of {world_size()} (RANK)", say)
+    tdist.init_process_group(
+        "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
+        store=store,
+        rank=rank(),
+        world_size=world_size(),
+        timeout=timedelta(seconds=PATIENCE),
+    )
+    atexit.register(tdist.destroy_process_group)  # else Python's exit can be aborted: gloo's threads still hold tensors
 
 
 def _answers(host: str, port: int) -> bool:
@@ -92,39 +98,6 @@ def wait_for(has_come: Callable[[], bool], whom: str, say: Say) -> None:
         sleep(0.02)
 
 
-def gather(text: str, say: Say = say_nothing) -> list[str]:
-    """Return the text of every process, by rank."""
-    if world_size() == 1:
-        return [text]
-    store, number = meet(say), next(_exchanges)
-    keys, read = [f"{number}/{process}" for process in range(world_size())], f"{number}/read"
-    with peer_errors():
-        store.set(keys[rank()], text)
-        for process, key in enumerate(keys):
-            wait_for(partial(store.check, [key]), f"process {process} of {world_size()} (RANK)", say)
-        texts = [store.get(key).decode() for key in keys]
-        store.add(read, 1)
-        if rank() == 0:  # the store may be ours, and end with us
-            wait_for(lambda: store.add(read, 0) == world_size(), "the other processes", say)
-            for key in (*keys, read):  # torchrun's store outlives processes, and those it starts again count from 0
-                store.delete_key(key)
-    return texts
-
-
-def check_same(facts: Mapping[str, str]) -> None:
-    """Raise ConfigError, in all processes, where a fact about one is not that about the first."""
-    first, *others = (json.loads(text) for text in gather(json.dumps(dict(facts))))
-    problems = [
-        f"{name} is {first.get(name, 'missing')} in process 0 and {other.get(name, 'missing')} in process {number}. "
-        "Start all of them with the same command, text and versions."
-        for number, other in enumerate(others, start=1)
-        for name in {**first, **other}
-        if first.get(name) != other.get(name)
-    ]
-    if problems:
-        raise ConfigError(problems, f"WORLD_SIZE {world_size()}")
-
-
 @contextmanager
 def peer_errors() -> Iterator[None]:
     """Turn what torch's exchanges raise where another process has ended into a StorageError."""
@@ -145,33 +118,47 @@ def _reason(error: Exception) -> str:
     return re.sub(r"^\[\S*\] ", "", str(error).partition("\n")[0]).partition(". ")[0].rstrip(".")
 
 
+@peer_errors()
+def gather(value: T, say: Say = say_nothing) -> list[T]:
+    """Return the value of every process, by rank. Raise what `join` raises."""
+    if world_size() == 1:
+        return [value]
+    join(say)
+    values = [value] * world_size()
+    tdist.all_gather_object(values, value)
+    return values
+
+
+def check_same(facts: Mapping[str, str]) -> None:
+    """Raise ConfigError, in all processes, where a fact about one is not that about the first."""
+    first, *others = gather(dict(facts))
+    problems = [
+        f"{name} is {first.get(name, 'missing')} in process 0 and {other.get(name, 'missing')} in process {number}. "
+        "Start all of them with the same command, text and versions."
+        for number, other in enumerate(others, start=1)
+        for name in {**first, **other}
+        if first.get(name) != other.get(name)
+    ]
+    if problems:
+        raise ConfigError(problems, f"WORLD_SIZE {world_size()}")
+
+
 @dataclass(frozen=True)
 class Dist:
-    """This process among `world_size`; rank 0 alone writes files and the terminal. Exchanges happen on `device`."""
+    """This process among `world_size`; rank 0 alone writes files and the terminal."""
 
     rank: int = 0
     world_size: int = 1
-    device: str = "cpu"
 
     @classmethod
     @peer_errors()
     def from_environment(cls, device: torch.device) -> Dist:
-        """Join the group of the run's processes; a single process where there is none. Raise what `meet` raises."""
-        if world_size() == 1:
-            return cls()
-        name = gather(os.urandom(8).hex())[0]  # a new one each time, since a store is used once
-        store = tdist.PrefixStore(name, meet())  # type: ignore[attr-defined]
-        on_gpu = device.type == "cuda"
-        if on_gpu:
-            torch.cuda.set_device(device)  # collectives of objects use the current one
-        tdist.init_process_group(
-            "nccl" if on_gpu else "gloo",
-            store=store,
-            rank=rank(),
-            world_size=world_size(),
-            device_id=device if on_gpu else None,
-        )
-        return cls(tdist.get_rank(), tdist.get_world_size(), str(device))
+        """Join the other processes, if there are any, to exchange tensors of `device`. Raise what `join` raises."""
+        if world_size() > 1:
+            join()
+            if device.type == "cuda":
+                torch.cuda.set_device(device)
+        return cls(rank(), world_size())
 
     @property
     def is_main(self) -> bool:
@@ -187,39 +174,16 @@ class Dist:
     @peer_errors()
     def largest(self, number: int) -> int:
         """Return the largest of a number over all processes, so that all processes take the same branch."""
-        if self.world_size == 1:
-            return number
-        tensor = torch.tensor(number, device=self.device)
-        tdist.all_reduce(tensor, tdist.ReduceOp.MAX)
+        tensor = torch.tensor(number)
+        if self.world_size > 1:
+            tdist.all_reduce(tensor, tdist.ReduceOp.MAX)
         return int(tensor)
 
     def sum_numbers(self, numbers: Sequence[float]) -> list[float]:
         """Add up each number over all processes, in double precision."""
-        summed: list[float] = self.sum(torch.tensor(numbers, dtype=torch.float64, device=self.device)).tolist()
+        summed: list[float] = self.sum(torch.tensor(numbers, dtype=torch.float64)).tolist()
         return summed
 
     def number_of_main(self, number: float) -> float:
         """Return the main process's number, on every process: of clocks, so that all take the same branch."""
         return self.sum_numbers([number if self.is_main else 0.0])[0]
-
-    @peer_errors()
-    def from_main(self, text: str) -> str:
-        """Broadcast `text` from rank 0."""
-        texts = [text]
-        if self.world_size > 1:
-            tdist.broadcast_object_list(texts, src=0)
-        return texts[0]
-
-    @peer_errors()
-    def barrier(self) -> None:
-        if self.world_size > 1:
-            tdist.barrier()
-
-
-def leave_group() -> None:
-    """Leave the group of the run's processes, if this one has joined. Call it after an error, too.
-
-    Otherwise Python's exit can be aborted: gloo's threads still hold tensors then.
-    """
-    if tdist.is_initialized():
-        tdist.destroy_process_group()

@@ -19,7 +19,6 @@ from pathlib import Path, PurePosixPath
 
 from gptlite.compute.choice import Choice
 from gptlite.compute.processes import local_world_size, read_number
-from gptlite.errors import ConfigError
 
 VARIABLE = "GPTLITE_THREADS"
 
@@ -43,39 +42,31 @@ def available_threads(root: Path = Path("/")) -> Choice:
 def machine_memory(root: Path = Path("/")) -> int:
     """Return the bytes of the machine, or of what this process's cgroups allow, a part for each process of the run."""
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    files = (group / name for group in _cgroups(root, "memory") for name in ("memory.max", "memory.limit_in_bytes"))
-    # `max` stands for none in version 2, a number beyond all memory in version 1.
-    limits = [int(line) for path in files for line in _lines(path) if line.isdecimal()]
+    lines = (line for group in _cgroups(root) for line in _lines(group / "memory.max"))
+    limits = [int(line) for line in lines if line.isdecimal()]  # `max` stands for none
     return min([machine, *limits]) // local_world_size()
 
 
 def _cpu_quotas(root: Path) -> Iterator[float]:
-    """Yield the shares of processor time, in cores: `150000 100000` in version 2's file, with `max` for none."""
-    names = ("cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us")
-    for group in _cgroups(root, "cpu"):
-        words = " ".join(line for name in names for line in _lines(group / name)).split()
-        if len(words) == 2 and all(word.isdecimal() for word in words) and int(words[1]):  # -1: none in version 1
-            yield int(words[0]) / int(words[1])
+    """Yield the shares of processor time, in cores: of `150000 100000` 1.5; `max` stands for none."""
+    for group in _cgroups(root):
+        for line in _lines(group / "cpu.max"):
+            quota, period = line.split()
+            if quota.isdecimal():
+                yield int(quota) / int(period)
 
 
-def _cgroups(root: Path, controller: str) -> Iterator[Path]:
-    """Yield the folders with the limits of a controller ("cpu", "memory"): of this process's group and those around it.
+def _cgroups(root: Path) -> Iterator[Path]:
+    """Yield the folders with the limits of this process's cgroup and of those around it: of Linux's version 2.
 
-    Both versions of Linux; nothing elsewhere.
+    The system's file says `0::/user.slice/job`.
     """
-    groups: dict[str, PurePosixPath] = {}  # by v1's controllers; the one tree of v2 names none
     for line in _lines(root / "proc/self/cgroup"):
-        _, controllers, group = line.split(":", 2)
-        groups |= dict.fromkeys(controllers.split(","), PurePosixPath(group))
-    for line in _lines(root / "proc/self/mountinfo"):
-        mount, _, filesystem = line.partition(" - ")
-        kind, *_, options = filesystem.split()
-        if kind == "cgroup2" or (kind == "cgroup" and controller in options.split(",")):
-            top, folder = mount.split()[3:5]
-            mine = groups.get("" if kind == "cgroup2" else controller, PurePosixPath(top))
-            below = mine.relative_to(top) if mine.is_relative_to(top) else PurePosixPath()
+        hierarchy, _, group = line.split(":", 2)
+        if hierarchy == "0":
+            below = PurePosixPath(group.lstrip("/"))
             for path in (below, *below.parents):
-                yield root / folder.lstrip("/") / path
+                yield root / "sys/fs/cgroup" / path
 
 
 def _lines(path: Path) -> list[str]:
@@ -89,53 +80,25 @@ def _lines(path: Path) -> list[str]:
 # libgomp (torch on Linux) counts iterations of its waiting loop; libomp (torch on macOS) and Intel's runtime count ms.
 ALONE = {"GOMP_SPINCOUNT": "10000", "KMP_BLOCKTIME": "1"}
 BUSY_MACHINE = {"GOMP_SPINCOUNT": "2000", "KMP_BLOCKTIME": "1"}
-POLICY = "OMP_WAIT_POLICY"  # understood by all of them; a user may have set it
-DYNAMIC = "OMP_DYNAMIC"
 
 
-def other_programs_run(stat: Path = Path("/proc/stat")) -> bool:
-    """Return whether other programs are computing right now. False where the system does not say (macOS)."""
+def short_spin(stat: Path = Path("/proc/stat")) -> Mapping[str, str]:
+    """Return the settings for whether other programs are computing right now, which macOS does not say."""
     running = next((int(line.split()[1]) for line in _lines(stat) if line.startswith("procs_running ")), 1)
-    return running > 1  # one is this process
-
-
-def short_spin() -> Mapping[str, str]:
-    """Return the settings for the current load of the machine."""
-    return BUSY_MACHINE if other_programs_run() else ALONE
+    return BUSY_MACHINE if running > 1 else ALONE  # one is this process
 
 
 def set_short_spin(environment: MutableMapping[str, str], modules: Container[str]) -> None:
-    """Let waiting threads spin only briefly. The user's own settings win; once torch is loaded it is too late.
+    """Let waiting threads spin only briefly, and keep their number. Once torch is loaded it is too late.
 
-    Unlike the number of threads this changes no result, so it may depend on the load of the machine.
+    Unlike the number of threads the spin changes no result, so it may depend on the load of the machine, and the user's
+    own settings win.
 
     environment: os.environ; modules: sys.modules.
     """
-    if "torch" not in modules and POLICY not in environment:
+    if "torch" in modules:
+        return
+    # Where it is true, the number may change between operations: torch's bf16 products on AMX gave nan.
+    environment.pop("OMP_DYNAMIC", None)
+    if "OMP_WAIT_POLICY" not in environment:  # which all of them understand
         environment.update({**short_spin(), **environment})
-
-
-def describe_spin(environment: Mapping[str, str] = os.environ) -> Choice:
-    """Describe how threads wait and why, for run.json."""
-    found = {name: environment[name] for name in (POLICY, *ALONE) if name in environment}
-    if not found:
-        return Choice(
-            "default", "torch was imported before gptlite.load or gptlite.train was used, too late to change it"
-        )
-    by_us = found in (ALONE, BUSY_MACHINE)
-    reason = "a short spin, so that other programs slow training down less" if by_us else "set by the environment"
-    return Choice(", ".join(f"{name}={setting}" for name, setting in found.items()), reason)
-
-
-def refuse_dynamic_threads() -> None:
-    """Raise ConfigError if OpenMP may use fewer threads than it is told, depending on the load of the machine.
-
-    torch's bf16 products on AMX then give nan, and no run would repeat bit for bit.
-    """
-    value = os.environ.get(DYNAMIC, "")
-    if value.strip().lower() in ("true", "1", "yes", "on"):
-        raise ConfigError(
-            f"the environment variable is {value!r}, which lets the number of threads change from operation to "
-            "operation, and torch may compute nan. Unset it.",
-            DYNAMIC,
-        )

@@ -65,11 +65,6 @@ class TrainState:
         """With the training loss of one more update."""
         return replace(self, loss_sum=self.loss_sum + loss, loss_steps=self.loss_steps + 1)
 
-    @property
-    def mean_loss(self) -> float:
-        """Mean training loss since the last log line, in nats per token."""
-        return self.loss_sum / self.loss_steps
-
     def after_log(self) -> TrainState:
         """After a log line: a new mean begins."""
         return replace(self, loss_sum=0.0, loss_steps=0, fractions=())
@@ -185,14 +180,9 @@ def restore(
     ]
     if problems:
         raise RunError(problems, where=str(checkpoint.path))
-    try:
-        from_gpt2(checkpoint.read_tensors("model.safetensors"), model)
-        load_named_state(model, optimizers, checkpoint.read_tensors("optimizer.safetensors"))
-        scaler.load_state_dict(record["scaler"])
-    except ValueError as error:
-        raise RunError(
-            f"{error}. The checkpoint does not fit its run; use another one.", str(checkpoint.path)
-        ) from error
+    from_gpt2(checkpoint.read_tensors("model.safetensors"), model)
+    load_named_state(model, optimizers, checkpoint.read_tensors("optimizer.safetensors"))
+    scaler.load_state_dict(record["scaler"])
     if (name := first_non_finite(model, optimizers)) is not None:
         raise Damaged(f"{name} has values that are not finite.", str(checkpoint.path))
     logs = {name: LogEnd(**end) for name, end in record["logs"].items()}

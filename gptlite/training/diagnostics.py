@@ -79,8 +79,6 @@ VALIDATION_TOKENS = 32
 MAX_TOKENS = 128  # with more, one attention weight is less than a pixel
 TILE = 192  # pixels: the approximate side of one head's square
 GAP, GREY = 4, 128  # between the squares
-# Colours of the weights 0, 1/4 and 1: white, blue, nearly black. Linear in the root, or small weights would be white.
-RAMP = np.array([[255, 255, 255], [74, 144, 200], [8, 24, 56]])
 
 
 def measure_attention(trainer: Trainer) -> tuple[dict[str, float], dict[str, Image]]:
@@ -116,17 +114,11 @@ def fixed_text(model: LanguageModel, cfg: RunConfig, validation: Tokens) -> list
 
 
 def attention_image(weights: Floats) -> Image:
-    """Draw the attention weights (nh, T, T) of a layer: a square for each head, row by row."""
+    """Draw the attention weights (nh, T, T) of a layer from white to black: a square for each head, row by row."""
     columns, scale = math.ceil(math.sqrt(len(weights))), max(1, TILE // weights.shape[-1])
-    enlarged = [colour(of_head).repeat(scale, axis=0).repeat(scale, axis=1) for of_head in weights]
+    shades = (255 * (1 - np.sqrt(weights))).round().astype(np.uint8)  # of the root, or small weights would be white
+    enlarged = np.stack([shades] * 3, axis=-1).repeat(scale, axis=1).repeat(scale, axis=2)  # (nh, side, side, 3)
     tiles = [np.pad(tile, ((0, GAP), (0, GAP), (0, 0)), constant_values=GREY) for tile in enlarged]
     tiles += [np.full_like(tiles[0], GREY)] * (-len(tiles) % columns)
     rows = [np.hstack(tiles[start : start + columns]) for start in range(0, len(tiles), columns)]
     return np.vstack(rows)[:-GAP, :-GAP]
-
-
-def colour(weights: Floats) -> Image:
-    """Map weights (T, T) from 0 to 1 to colours (T, T, 3)."""
-    stops = np.linspace(0, 1, len(RAMP))
-    channels = [np.interp(np.sqrt(weights), stops, channel) for channel in RAMP.T]
-    return np.stack(channels, axis=-1).round().astype(np.uint8)

@@ -29,7 +29,6 @@ from gptlite.tokenizers.base import fingerprint_inputs
 from gptlite.training.reconcile import facts_of_process, reconcile, saved_config
 
 if TYPE_CHECKING:
-    from gptlite.training.dry_run import DryRun
     from gptlite.training.session import Session
 
 
@@ -66,26 +65,20 @@ def open_session(request: Request, listener: Listener | None = None) -> Iterator
     ConfigError where the config asked for contradicts that of the run that is continued.
     """
     listener, run = listener or Listener(), request.run
-    try:
-        if run is None:
-            cfg, prepared, facts = prepare_new(request, listener)
-            # imports torch: only after everything that does not need it has been checked
-            from gptlite.training.session import open_new
+    if run is None:
+        cfg, prepared, facts = prepare_new(request, listener)
+        # imports torch: only after everything that does not need it has been checked
+        from gptlite.training.session import open_new
 
-            create = partial(Run.create, request.folder, request.name, request.base)
-            with open_new(cfg, prepared, create, facts, listener, request.clock) as session:
-                yield session
-        else:
-            with run.lock() if is_main() else nullcontext():
-                cfg, prepared = find_inputs(run, request, listener)
-                from gptlite.training.session import open_restored
+        create = partial(Run.create, request.folder, request.name, request.base)
+        with open_new(cfg, prepared, create, facts, listener, request.clock) as session:
+            yield session
+    else:
+        with run.lock() if is_main() else nullcontext():
+            cfg, prepared = find_inputs(run, request, listener)
+            from gptlite.training.session import open_restored
 
-                yield open_restored(cfg, prepared, run, listener)
-    finally:
-        if world_size() > 1:
-            from gptlite.compute.distributed import leave_group
-
-            leave_group()
+            yield open_restored(cfg, prepared, run, listener)
 
 
 def check_new(request: Request, listener: Listener, processes: int) -> None:
@@ -96,15 +89,6 @@ def check_new(request: Request, listener: Listener, processes: int) -> None:
 
     manifest = prepared.manifest
     resolve(cfg, manifest.tokenizer.vocab_size, manifest.train.tokens, Hardware.detect(), processes)
-
-
-def dry_run(request: Request, listener: Listener | None = None) -> DryRun:
-    """Say what a new run would do and need; refuse what it would refuse. The text is prepared, no run created."""
-    assert request.cfg is not None
-    cfg, prepared, _ = prepare_new(request, listener or Listener())
-    from gptlite.training.dry_run import time_run
-
-    return time_run(cfg, prepared)
 
 
 def prepare_new(request: Request, listener: Listener) -> tuple[RunConfig, Prepared, dict[str, Any]]:

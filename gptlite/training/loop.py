@@ -8,15 +8,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from gptlite.config.training import TrainSection
-from gptlite.errors import Diverged
 from gptlite.loggers.metrics import Listener, MetricLog
 from gptlite.runs.run import Run
-from gptlite.training.checkpointing import TrainState
+from gptlite.training.checkpointing import TrainState, first_non_finite
 from gptlite.training.diagnostics import UpdateRatio, measure_attention
 from gptlite.training.signals import STOP, Signals
-from gptlite.training.step import StepStats, diverged, lr_at, train_step
+from gptlite.training.step import StepStats, diverged, train_step
 from gptlite.training.throughput import Throughput
-from gptlite.training.timing import Timing, clock_for, elapsed_fraction
+from gptlite.training.timing import Timing, clock_for
 from gptlite.training.trainer import Trainer
 
 
@@ -65,7 +64,7 @@ def run_updates(
             state = read_losses(unread, 0, state, cfg.train)
             save(trainer, run, state, log, listener)
         if request >= STOP and (state.evaluation_due or not done):
-            raise signals.interrupted(request - STOP, f"stopped and saved after {describe_progress(timing, state)}")
+            raise signals.interrupted(request - STOP, f"stopped and saved after step {state.step}")
         if (eval_due or save_due) and not done:
             state = state.after_pause(evaluated_at - state.elapsed, clock() - evaluated_at if save_due else 0.0)
     return replace(state, elapsed=clock())
@@ -82,22 +81,18 @@ def read_losses(unread: deque[StepStats], but: int, state: TrainState, cfg: Trai
 
 def log_updates(state: TrainState, stats: StepStats, log: MetricLog, speed: Mapping[str, float]) -> None:
     """Log the updates since the last line: their mean loss, and what belongs to the newest one."""
-    values = {"loss": state.mean_loss, "lr": stats.lr, "grad_norm": stats.grad_norm, "tokens": state.tokens}
+    loss = state.loss_sum / state.loss_steps  # in nats per token
+    values = {"loss": loss, "lr": stats.lr, "grad_norm": stats.grad_norm, "tokens": state.tokens}
     time = {"elapsed": state.elapsed, **speed}
     log.write(state.step, "train", {**values, **stats.more}, time, state.fractions)
 
 
-def save(
-    trainer: Trainer, run: Run, state: TrainState, log: MetricLog, listener: Listener, *, again: bool = False
-) -> None:
-    """Save a checkpoint after everything that was logged. Diverged, with the old ones kept, for numbers not finite.
-
-    again: over the checkpoint of this step.
-    """
-    if (name := trainer.find_non_finite()) is not None:
-        raise diverged_at(state, trainer.cfg.train, f"{name} has values that are not finite")
+def save(trainer: Trainer, run: Run, state: TrainState, log: MetricLog, listener: Listener) -> None:
+    """Save a checkpoint after everything that was logged. Diverged, with the old ones kept, for numbers not finite."""
+    if (name := first_non_finite(trainer.model, trainer.optimizers)) is not None:
+        raise diverged(state.step, f"{name} has values that are not finite", trainer.cfg.train)
     log.sync()
-    trainer.save(run, state, log.ends, listener.say, replace=again)
+    trainer.save(run, state, log.ends, listener.say)
     listener.event("checkpoint", {"step": state.step})
 
 
@@ -107,7 +102,7 @@ def make_up_evaluation(
     """Make the evaluation that a signal came before, and save its result in place of the checkpoint without."""
     state = evaluate_and_log(trainer, state, log)
     evaluated_at = clock()
-    save(trainer, run, state, log, listener, again=True)
+    save(trainer, run, state, log, listener)
     return state.after_pause(evaluated_at - state.elapsed, clock() - evaluated_at)
 
 
@@ -134,7 +129,7 @@ def evaluate_and_log(trainer: Trainer, state: TrainState, log: MetricLog) -> Tra
     """Evaluate, and log the score with a sample. Raise Diverged if the loss is not finite."""
     score = trainer.evaluate(trainer.validation)
     if not math.isfinite(score.loss):
-        raise diverged_at(state, trainer.cfg.train, f"the validation loss is {score.loss}")
+        raise diverged(state.step, f"the validation loss is {score.loss}", trainer.cfg.train)
     values = {"loss": score.loss, "bits_per_byte": score.bits_per_byte, "perplexity": score.perplexity}
     if trainer.old_text is not None:
         values["old_bits_per_byte"] = trainer.evaluate(trainer.old_text).bits_per_byte
@@ -146,20 +141,6 @@ def evaluate_and_log(trainer: Trainer, state: TrainState, log: MetricLog) -> Tra
     return state.after_eval(score)
 
 
-def diverged_at(state: TrainState, cfg: TrainSection, what: str) -> Diverged:
-    """Return the error for numbers that are not finite after an update."""
-    lr = lr_at(state.step - 1, cfg, elapsed_fraction(state, cfg)) if state.step else None
-    return diverged(state.step, what, lr, cfg)
-
-
 def is_due(step: int, every: int, done: bool) -> bool:
     """Return whether something is due: every `every` steps, and at the end."""
     return step % every == 0 or done
-
-
-def describe_progress(timing: Timing, state: TrainState) -> str:
-    """Say how far training is: step 40 of 100; step 40, 0.5 of 3 minutes."""
-    unit, done, total = timing.progress(state)
-    if unit == "updates":
-        return f"step {state.step} of {total:.0f}"
-    return f"step {state.step}, {done / 60:.1f} of {total / 60:g} minutes"

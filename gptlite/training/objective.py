@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gptlite.compute.device import Compute
+from gptlite.config.training import TrainSection
 from gptlite.course.scheduled_sampling import mixed_inputs
 from gptlite.model.dropout import DropoutMasks
 from gptlite.model.gpt import GPT
@@ -37,21 +38,12 @@ class Randomness:
 class Objective(nn.Module):
     """The sum of -log p over the targets of a micro-batch, and the sum that training makes small.
 
-    hidden: the model's `hidden`, perhaps compiled. teacher_weight: of the n-gram teacher's draws, 0 without.
-    temperature: of the logits in both sums.
+    hidden: the model's `hidden`, perhaps compiled.
     """
 
-    def __init__(
-        self,
-        model: GPT,
-        hidden: Callable[..., Tensor],
-        compute: Compute,
-        teacher_weight: float = 0.0,
-        temperature: float = 1.0,
-    ) -> None:
+    def __init__(self, model: GPT, hidden: Callable[..., Tensor], compute: Compute, train: TrainSection) -> None:
         super().__init__()
-        self.model, self._hidden, self._compute = model, hidden, compute
-        self._teacher_weight, self._temperature = teacher_weight, temperature
+        self.model, self._hidden, self._compute, self._train = model, hidden, compute, train
 
     def forward(self, x: Tensor, y: Tensor, drawn: Randomness, replaced_fraction: float = 0.0) -> tuple[Tensor, Tensor]:
         """Return both sums, in nats, at least fp32: (B, T), (B, T) int64 -> scalar, scalar.
@@ -62,11 +54,11 @@ class Objective(nn.Module):
             x = mixed_inputs(self.model, x, replaced_fraction, drawn.bits, self._compute)
         with self._compute.autocast():
             hidden = self._hidden(x, dropout_masks=drawn.masks)  # (B, T, C)
-            if self._temperature != 1.0:
-                hidden = hidden / self._temperature  # and so the logits, which are its products with the head
+            if self._train.temperature != 1.0:
+                hidden = hidden / self._train.temperature  # and so the logits, which are its products with the head
             weight, multiple = self.model.head.weight, self._compute.size_multiple
             if drawn.taught is not None:
-                return taught_nll_sum(logits_of(hidden, weight, multiple), y, drawn.taught, self._teacher_weight)
+                return taught_nll_sum(logits_of(hidden, weight, multiple), y, drawn.taught, self._train.ngram_teacher)
             if drawn.sample is not None:
                 nll = sampled_nll_sum(hidden, weight, y, drawn.sample)
             else:

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gptlite.config.loading import parse_config
-from gptlite.config.schema import RunConfig, TokenizerSection
-from gptlite.config.training import TrainSection
+from gptlite.config.schema import RunConfig
 from gptlite.errors import ConfigError
 from gptlite.runs.run import CONFIG, Run
 
@@ -48,34 +47,23 @@ def flat(cfg: RunConfig) -> Iterator[tuple[str, Any]]:
 def reconcile(saved: RunConfig, wanted: RunConfig, name: str) -> RunConfig:
     """Return the config to resume with: `saved`, and what may change of `wanted`. ConfigError with all that may not."""
     changes: dict[str, object] = {}
-    problems = []
+    problems: dict[str, str] = {}  # by key
     before, defaults = dict(flat(saved)), dict(flat(RunConfig()))
     one, other = saved.train.from_, wanted.train.from_
-    if one is not None and other is not None and is_same_run(Path(one), Path(other)):
+    if one and other and Path(one).parent == Path(other).parent and Path(one).parent.name == "checkpoints":
         wanted = wanted.with_values({"train.from": one})  # which may have a better checkpoint by now
-    follow: set[str] = set()  # from a key that is refused itself
-    if wanted.tokenizer.from_ not in (None, saved.tokenizer.from_):
-        follow.update(f"tokenizer.{key}" for key in TokenizerSection.replaces["from"])
-    if wanted.train.from_ != one:
-        follow.update(TrainSection.replaces["from"])
     for key, value in flat(wanted):
         # `auto` asks for what the rules chose, which is what was saved
         if value == before[key] or (value == "auto" == defaults[key]):
             continue
-        if key in follow:
-            continue
         if key.startswith(MAY_CHANGE):
             changes[key] = value
         else:
-            problems.append(f"{key} is {before[key]} in this run and cannot become {value}. Start a new run instead.")
+            problems[key] = f"{key} is {before[key]} in this run and cannot become {value}. Start a new run instead."
     if problems:
-        raise ConfigError(problems, where=f"run {name}")
+        sources = [problems[key] for key in ("tokenizer.from", "train.from") if key in problems]  # others follow
+        raise ConfigError(sources or problems.values(), where=f"run {name}")
     return saved.with_values(changes)
-
-
-def is_same_run(one: Path, other: Path) -> bool:
-    """Return whether two checkpoints are of one run."""
-    return one.parent == other.parent and one.parent.name == Run(Path()).checkpoints.name
 
 
 def facts_of_process(cfg: RunConfig, **more: str) -> dict[str, str]:

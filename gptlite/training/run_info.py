@@ -12,7 +12,6 @@ from typing import Any
 
 from gptlite.compute.choice import GIVEN
 from gptlite.compute.device import processor
-from gptlite.compute.limits import describe_spin
 from gptlite.data.dataset.prepared import Prepared
 from gptlite.formatting import Say
 from gptlite.planning.auto import Setup
@@ -25,7 +24,6 @@ def run_info(setup: Setup, trainer: Trainer, prepared: Prepared) -> dict[str, An
     """Return the content of run.json."""
     packages = ("torch", "numpy", "tiktoken", "safetensors")
     versions = {name: importlib.metadata.version(name) for name in packages}
-    reasons = {**setup.reasons, "waiting threads": describe_spin()}
     return {
         "versions": {"gptlite": __version__, "python": platform.python_version(), **versions},
         "argv": sys.argv,
@@ -35,7 +33,7 @@ def run_info(setup: Setup, trainer: Trainer, prepared: Prepared) -> dict[str, An
         "device": setup.cfg.run.device,
         "world_size": trainer.dist.world_size,
         "threads": setup.cfg.run.threads,
-        "reasons": {key: asdict(choice) for key, choice in reasons.items()},
+        "reasons": {key: asdict(choice) for key, choice in setup.reasons.items()},
         "parameters": trainer.model.n_parameters(),
         "prepared": str(prepared.path.absolute()),
         "data": prepared.manifest.fingerprint,
@@ -57,13 +55,10 @@ def run_info_resumed(before: Mapping[str, Any], now: Mapping[str, Any], say: Say
             f"warning: resumed with {', '.join(changed)}, so the end will not be bit for bit that of an uninterrupted "
             "run"
         )
-    first = before["reasons"]
-    reasons = {
-        key: first[key] if choice["reason"] == GIVEN and first[key]["value"] == choice["value"] else choice
-        for key, choice in now["reasons"].items()
-    }
+    first, new_reasons = before["reasons"], now["reasons"]
+    same = {key: first[key] for key, choice in new_reasons.items() if choice == {**first[key], "reason": GIVEN}}
     kept = {key: before[key] for key in ("argv", "git_commit")}
-    return {**before, **now, **kept, "reasons": reasons, "resumed_by": sys.argv}
+    return {**before, **now, **kept, "reasons": {**new_reasons, **same}, "resumed_by": sys.argv}
 
 
 def git_commit() -> str | None:

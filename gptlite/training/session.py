@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from gptlite.compute.device import memory_of, resident_bytes, settings
-from gptlite.compute.distributed import check_same
+from gptlite.compute.distributed import check_same, gather
 from gptlite.compute.processes import world_size
 from gptlite.config.loading import dump_config
 from gptlite.config.schema import RunConfig
 from gptlite.config.yaml import Value
 from gptlite.data.dataset.manifest import Manifest
 from gptlite.data.dataset.prepared import Prepared
-from gptlite.errors import ConfigError, RunError, UserError
+from gptlite.errors import ConfigError, RunError
 from gptlite.formatting import Say, counted
 from gptlite.loggers.metrics import Listener, MetricLog, Sink
 from gptlite.loggers.tensorboard import BASELINES, BaselineSink, TensorBoardSink
@@ -30,15 +30,15 @@ from gptlite.runs.summary import read_samples
 from gptlite.training.checkpointing import Restored, TrainState, restore
 from gptlite.training.dry_run import expected_evaluation_updates
 from gptlite.training.loop import run_updates, save_initial
+from gptlite.training.reconcile import flat
 from gptlite.training.run_info import run_info, run_info_resumed
 from gptlite.training.signals import Signals
 from gptlite.training.step import sharing_gradients
-from gptlite.training.throughput import warn_of_emulation
+from gptlite.training.throughput import is_emulated
 from gptlite.training.timing import Measured, Replay
 from gptlite.training.trainer import Trainer, begin, build, memory_errors, resolve_here
 
 MAX_NAME = 60  # characters of a text's name
-NO_HPARAMS = ("train.micro_batch_size",)  # does not change what is learned
 
 
 @dataclass(frozen=True, repr=False)
@@ -86,12 +86,18 @@ class Session:
         trainer, run, listener = self.trainer, self.run, self.listener
         cfg, is_main = trainer.cfg, trainer.dist.is_main
         listener.detail(str(self.setup))
-        for line in warn_of_emulation(trainer.compute):
-            listener.say(line)
+        if is_emulated(trainer.compute):
+            listener.say(
+                f"warning: run.precision is {cfg.run.precision}, which this {cfg.run.device} only emulates. Use "
+                "run.precision=fp32 in a new run, which is faster."
+            )
         state = TrainState() if self.restored is None else self.restored.state
         timing = self.replay or Measured(trainer, state)
         if self.restored is None and cfg.train.max_minutes is not None:
             state = replace(state, evaluation_updates=expected_evaluation_updates(trainer))
+        if self.restored is not None and timing.is_done(state) and not state.evaluation_due:
+            advice = "To train on, raise train.max_steps, train.epochs or train.max_minutes."
+            listener.say(f"{run.name} is finished after {state.step} updates. {advice}")
         if is_main and not timing.is_done(state):
             run.reopen()
         signals = Signals(f"run {run.name}", run.handle, listener.say_at_once)
@@ -140,7 +146,7 @@ def open_new(
     trainer = build(setup.cfg, prepared)
     trainer = begin(trainer, listener.say)
     is_main = trainer.dist.is_main
-    run = Run(Path(trainer.dist.from_main(str(create().path) if is_main else "")))
+    run = Run(Path(gather(str(create().path) if is_main else "")[0]))
     with run.lock() if is_main else nullcontext():
         if is_main:
             if run.started:
@@ -158,74 +164,35 @@ def open_new(
 def open_restored(cfg: RunConfig, prepared: Prepared, run: Run, listener: Listener) -> Session:
     """Open the next session of a locked run: from its newest valid checkpoint, or from the beginning where it has none.
 
-    On another number of processes, micro-batches and threads are chosen again; the batches stay the same.
+    RunError where they are gone or none can be used, ConfigError where the processes found different ones. On another
+    number of processes, micro-batches and threads are chosen again; the batches stay the same.
     """
     if run.info["world_size"] != world_size():
         cfg = cfg.with_values({"train.micro_batch_size": "auto", "run.threads": "auto"})
     setup = resolve_here(cfg, prepared)
     trainer = build(setup.cfg, prepared)
-    newest = restore_newest(trainer, run, listener)
+    model, optimizers, scaler = trainer.model, trainer.optimizers, trainer.scaler
+    use = partial(restore, model=model, optimizers=optimizers, scaler=scaler, deciding=trainer.deciding)
+    newest = find_valid(run.checkpoints, "latest", listener.say, use)
+    if newest is None and run.has_trained:
+        raise none_left(run.checkpoints)
+    found = "none" if newest is None else f"step {newest.state.step} ({newest.digest[:12]})"
+    check_same({"the newest checkpoint": found})
     trainer = begin(trainer, listener.say, has_weights=newest is not None)
     replay = Replay.saved_in(run)
-    check_length(cfg.train.epochs, trainer, newest, run, listener, replay)
+    updates = trainer.cfg.train.updates
+    if newest is not None and updates is not None and updates < newest.state.step:
+        raise ConfigError(
+            f"{counted(updates, 'update')} are asked for, but {run.name} has already made {newest.state.step}. Ask for "
+            "as many or more."
+        )
     # Nothing is written before this line: a resume that is refused leaves the run as it was.
-    trainer.dist.barrier()  # every process has read before the main one removes leftovers
+    gather(None)  # every process has read before the main one removes leftovers
     if trainer.dist.is_main:
         run.remove_leftovers()
         info = run_info_resumed(run.info, run_info(setup, trainer, prepared), listener.say)
         run.write_setup(info, dump_config(setup.cfg))
     return Session(setup, trainer, prepared, run, newest, listener, replay)
-
-
-def restore_newest(trainer: Trainer, run: Run, listener: Listener) -> Restored | None:
-    """Load the newest valid checkpoint into the trainer, the same one in all processes; None where none was ever saved.
-
-    RunError where they are gone or none can be used, ConfigError where the processes found different ones.
-    """
-    use = partial(
-        restore,
-        model=trainer.model,
-        optimizers=trainer.optimizers,
-        scaler=trainer.scaler,
-        deciding=trainer.deciding,
-    )
-    fact = "the newest checkpoint"
-    try:
-        restored = find_valid(run.checkpoints, "latest", listener.say, use)
-        if restored is None and run.has_trained:
-            raise none_left(run.checkpoints)
-    except UserError:  # the other processes must not wait for this one
-        with suppress(ConfigError):
-            check_same({fact: "one that cannot be used"})
-        raise
-    check_same({fact: "none" if restored is None else f"step {restored.state.step} ({restored.digest[:12]})"})
-    return restored
-
-
-def check_length(
-    epochs: float | None,
-    trainer: Trainer,
-    restored: Restored | None,
-    run: Run,
-    listener: Listener,
-    replay: Replay | None,
-) -> None:
-    """ConfigError where max_steps is below the steps already made; a line where there is nothing left to train.
-
-    epochs: of which max_steps were made, if that was asked for now.
-    """
-    if restored is None:
-        return
-    state, train = restored.state, trainer.cfg.train
-    length = "epochs" if epochs is not None else "max_steps" if train.max_minutes is None else "max_minutes"
-    if train.updates is not None and train.updates < state.step:
-        asked = train.updates if epochs is None else f"{epochs:g}, which is {counted(train.updates, 'update')}"
-        raise ConfigError(
-            f"train.{length} is {asked}, but {run.name} has already made {state.step} updates. Ask for as many or more."
-        )
-    if (replay or Measured(trainer, state)).is_done(state) and not state.evaluation_due:
-        advice = f"To train on, raise train.{length}." if replay is None else "It repeated the clock of another run."
-        listener.say(f"{run.name} is finished after {state.step} updates. {advice}")
 
 
 def open_log(
@@ -259,13 +226,11 @@ def name_of_text(manifest: Manifest) -> str:
 
 def settings_of(cfg: RunConfig, manifest: Manifest) -> dict[str, Value]:
     """Return the hyperparameters that TensorBoard compares: tokenizer, model, training, text and seed."""
-    values = cfg.model_dump()
-    settings: dict[str, Value] = {"tokenizer.kind": cfg.tokenizer.kind, "vocab_size": manifest.tokenizer.vocab_size}
-    for section in ("model", "train"):
-        settings |= {f"{section}.{key}": value for key, value in values[section].items()}
+    tokenizer = {"tokenizer.kind": cfg.tokenizer.kind, "vocab_size": manifest.tokenizer.vocab_size}
+    settings = {key: value for key, value in flat(cfg) if key.startswith(("model.", "train."))}
+    del settings["train.micro_batch_size"]  # which does not change what is learned
     sources = " ".join(Path(spec).name for spec in cfg.data.sources)
-    text: dict[str, Value] = {"data.source": sources, "run.seed": cfg.run.seed}
-    return {key: value for key, value in (settings | text).items() if key not in NO_HPARAMS}
+    return {**tokenizer, **settings, "data.source": sources, "run.seed": cfg.run.seed}
 
 
 def best_baseline(manifest: Manifest) -> tuple[str, float]:

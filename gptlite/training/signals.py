@@ -17,8 +17,7 @@ from types import FrameType
 from gptlite.errors import Interrupted
 from gptlite.formatting import Say
 
-STOPPING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
-SAVING, PAUSING = (getattr(signal, name, None) for name in ("SIGUSR1", "SIGTSTP"))
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SAVE = 1  # a request below every signal that stops, so that the largest request of several processes is to stop
 STOP = 100  # plus the number of the signal
 
@@ -77,8 +76,8 @@ class Signals:
     @contextmanager
     def watched(self) -> Iterator[None]:
         """Install the handlers, and restore the previous ones afterwards."""
-        others = {SAVING: self._on_save, PAUSING: self._on_pause}
-        handlers = dict.fromkeys(STOPPING, self._on_first) | {n: own for n, own in others.items() if n is not None}
+        others = {signal.SIGUSR1: self._on_save, signal.SIGTSTP: self._on_pause}
+        handlers = {**dict.fromkeys(STOPPING, self._on_first), **others}
         watched = {
             signum: handler for signum, handler in handlers.items() if signal.getsignal(signum) != signal.SIG_IGN
         }

@@ -86,7 +86,7 @@ class StepStats:
         can_scale = self.may_skip and self.more.get("loss_scale", 1.0) >= 1.0
         if not (math.isfinite(self.loss) and (can_scale or math.isfinite(self.grad_norm))):
             what = f"the loss is {self.loss:.4g} and the norm of the gradient {self.grad_norm:.4g}"
-            raise diverged(self.step, what, self.lr if self.step > 1 else None, cfg)
+            raise diverged(self.step, what, cfg)
 
 
 def dropout_masks_for(
@@ -225,19 +225,12 @@ def train_step(
     return replace(stats, more={**more, **learning_rates(optimizers), "update_ratio": update_ratio.ratio(before)})
 
 
-def diverged(step: int, what: str, lr: float | None, train: TrainSection) -> Diverged:
-    """Return the error for numbers of `step` that are not finite. lr: of the updates before; None: there were none."""
-    facts = {"step": step, "lr": lr}
-    if lr is None:
-        return Diverged(
-            f"{what}. Nothing was trained yet, so the arithmetic of this machine is the likely cause: use "
-            "run.precision=fp32 or run.attention=plain, or another version of torch.",
-            f"step {step}",
-            facts,
-        )
-    peak = f" in the warm-up to {train.highest_lr:g}" if step < train.effective_warmup_steps else ""
+def diverged(step: int, what: str, train: TrainSection) -> Diverged:
+    """Return the error for numbers of `step` that are not finite."""
+    lr = train.highest_lr
     return Diverged(
-        f"{what}. Start a new run with a lower train.lr (it was {lr:.3g}{peak}) or more train.warmup_steps.",
+        f"{what}. Start a new run with a lower train.lr (it was {lr:g}) or more train.warmup_steps, or with "
+        "run.precision=fp32.",
         f"step {step}",
-        facts,
+        {"step": step, "lr": lr},
     )

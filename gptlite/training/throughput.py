@@ -6,7 +6,6 @@ import json
 import math
 import os
 import platform
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
@@ -71,15 +70,6 @@ def is_emulated(compute: Compute) -> bool:
     return compute.precision == "bf16" and not computes_in_bf16(compute.device)
 
 
-def warn_of_emulation(compute: Compute) -> Iterator[str]:
-    """Yield a warning where the hardware does not have the model's precision."""
-    if is_emulated(compute):
-        yield (
-            f"warning: run.precision is {compute.precision}, which this {compute.device.type} only emulates. Use "
-            "run.precision=fp32 in a new run, which is faster."
-        )
-
-
 # What a CPU and a GPU train in minutes, and the rows of a batch.
 CPU_REFERENCE = ModelSection(n_layer=4, n_head=4, n_embd=128, block_size=64), 16
 GPU_REFERENCE = ModelSection(n_layer=6, n_head=6, n_embd=384, block_size=256), 64
@@ -97,7 +87,7 @@ def find_speed(run: RunSection) -> Choice:
     if os.environ.get(SPEED_VARIABLE):
         advice = "Set it to GFLOP/s as a whole number, such as 64, or unset it."
         return Choice(read_number(SPEED_VARIABLE, 0, 1, advice), f"{SPEED_VARIABLE} says so")
-    measured = sum(float(speed) for speed in gather(repr(measure_speed(run))))
+    measured = sum(gather(measure_speed(run)))
     fastest = measured if world_size() > 1 else keep_fastest(measured, run)
     before = f", {fastest:.0f} before" if fastest > measured else ""
     return Choice(speed_class(fastest), f"measured {measured:.0f} GFLOP/s{before}")

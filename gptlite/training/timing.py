@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TypeAlias
 
-from gptlite.config.training import TrainSection
 from gptlite.errors import RunError
 from gptlite.planning.epochs import EVALUATIONS, updates_per_evaluation
 from gptlite.runs.run import CLOCK, Run
@@ -39,8 +38,14 @@ class Measured:
         self._part, self._newest = self._part_of(state), state.step
 
     def fraction(self, state: TrainState) -> float | None:
-        """Return how much of the time for updates has passed, in 0 .. 1; None where steps are counted."""
-        return elapsed_fraction(state, self._train_cfg)
+        """Return how much of the time for updates has passed, in 0 .. 1; None where steps are counted.
+
+        The last evaluation and its checkpoint come after that time.
+        """
+        if self._train_cfg.max_minutes is None:
+            return None
+        seconds = 60 * self._train_cfg.max_minutes - state.final_eval_seconds
+        return min(1.0, round(state.elapsed / seconds, DIGITS)) if seconds > 0 else 1.0
 
     def evaluation_follows(self, state: TrainState) -> bool:
         """Return whether an evaluation follows the next update. An end by the clock cannot be foreseen here."""
@@ -127,17 +132,6 @@ class Replay:
 
 
 Timing: TypeAlias = Measured | Replay  # each decides what depends on the time. `state`: after the newest update
-
-
-def elapsed_fraction(state: TrainState, cfg: TrainSection) -> float | None:
-    """Return how much of the time for updates has passed, in 0 .. 1; None where steps are counted.
-
-    The last evaluation and its checkpoint come after that time.
-    """
-    if cfg.max_minutes is None:
-        return None
-    seconds = 60 * cfg.max_minutes - state.final_eval_seconds
-    return min(1.0, round(state.elapsed / seconds, DIGITS)) if seconds > 0 else 1.0
 
 
 def clock_for(trainer: Trainer, so_far: float, now: Callable[[], float]) -> Callable[[], float]:

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from gptlite.compute.device import Compute, Hardware
-from gptlite.compute.distributed import Dist, check_same
-from gptlite.compute.processes import local_rank, world_size
+from gptlite.compute.distributed import Dist, check_same, gather
+from gptlite.compute.processes import world_size
 from gptlite.config.sampling import SampleSection
 from gptlite.config.schema import RunConfig
 from gptlite.data.dataset.batches import Batches
@@ -32,7 +32,7 @@ from gptlite.planning.plan import advise_less_memory
 from gptlite.runs.checkpoint import prune, save_checkpoint, write_pointer
 from gptlite.runs.run import Run
 from gptlite.tokenizers.base import Tokenizer
-from gptlite.training.checkpointing import TrainState, checkpoint_files, checkpoint_tensors, first_non_finite
+from gptlite.training.checkpointing import TrainState, checkpoint_files, checkpoint_tensors
 from gptlite.training.ngram_teacher import NgramTeacher
 from gptlite.training.objective import Objective
 from gptlite.training.optim.build import Optimizers, build_optimizers
@@ -97,27 +97,22 @@ class Trainer:
                 break
         return sample.text[:SAMPLE_CHARACTERS]
 
-    def find_non_finite(self) -> str | None:
-        """Name a parameter or optimizer state that is not finite in the main process; None where all are."""
-        name = first_non_finite(self.model, self.optimizers) if self.dist.is_main else None
-        return self.dist.from_main(name or "") or None
-
-    def save(self, run: Run, state: TrainState, logs: Mapping[str, LogEnd], warn: Say, *, replace: bool) -> None:
+    def save(self, run: Run, state: TrainState, logs: Mapping[str, LogEnd], warn: Say) -> None:
         """Write a checkpoint, point to it, and only then remove old ones: there is a valid one at every instant.
 
-        logs: how far the metric log is. replace: the checkpoint of this step, which was made before its evaluation.
+        It takes the place of one of this step, which may have been made before its evaluation. logs: how far they are.
         """
         if self.dist.is_main:
             files = checkpoint_files(self.language_model, self.deciding, state, logs, self.scaler)
             tensors = checkpoint_tensors(self.model, self.optimizers)
             loss = state.best_loss if state.is_new_best else None
-            save_checkpoint(run.checkpoints, state.step, files, tensors, score=loss, replace=replace)
+            save_checkpoint(run.checkpoints, state.step, files, tensors, score=loss, replace=True)
             write_pointer(run.checkpoints, "latest", state.step)
             if state.is_new_best:
                 write_pointer(run.checkpoints, "best", state.step, {"loss": state.best_loss})
             if not state.evaluation_due:  # this checkpoint will be replaced, and another one must exist meanwhile
                 prune(run.checkpoints, self.cfg.save.keep, newest=state.step, say=warn)
-        self.dist.barrier()
+        gather(None)  # no process goes on before it is there
 
 
 def resolve_here(cfg: RunConfig, prepared: Prepared) -> Setup:
@@ -126,7 +121,7 @@ def resolve_here(cfg: RunConfig, prepared: Prepared) -> Setup:
     ConfigError where other processes of the run come to something else.
     """
     tokenizer, train = prepared.manifest.tokenizer, prepared.manifest.train
-    setup = resolve(cfg, tokenizer.vocab_size, train.tokens, Hardware.detect(local_rank()), world_size())
+    setup = resolve(cfg, tokenizer.vocab_size, train.tokens, Hardware.detect(), world_size())
     check_same(facts_of_process(setup.cfg, tokenizer=tokenizer.fingerprint[:12]))
     return setup
 
@@ -149,8 +144,7 @@ def build(cfg: RunConfig, prepared: Prepared) -> Trainer:
 def begin(trainer: Trainer, say: Say, *, has_weights: bool = False) -> Trainer:
     """Return the trainer of a run with train.from: with the text that its source was validated on, if there is one.
 
-    The model gets the weights of the source unless it has those of a checkpoint. UserError where it cannot, ConfigError
-    where the processes read different ones.
+    The model gets the weights of the source unless it has those of a checkpoint. UserError where it cannot.
     """
     cfg, model, tokenizer = trainer.cfg, trainer.model, trainer.language_model.tokenizer
     if cfg.train.from_ is None:
@@ -161,9 +155,6 @@ def begin(trainer: Trainer, say: Say, *, has_weights: bool = False) -> Trainer:
         with memory_errors(cfg):
             say(take_weights(cfg, model, tokenizer))
     old_text = read_old_text(cfg, tokenizer, trainer.validation.n_tokens, say)
-    if world_size() > 1:
-        weights = sum(float(parameter.detach().double().sum()) for parameter in model.parameters())
-        check_same({"the sum of the weights": str(weights), "the text of train.from": str(old_text is not None)})
     return dataclasses.replace(trainer, old_text=old_text)
 
 
@@ -176,7 +167,7 @@ def assemble(
     fingerprints: Mapping[str, str] = MappingProxyType({}),
 ) -> Trainer:
     """Build from parts. The parameters are initialised from the seed on the CPU: the same on every device."""
-    compute = Compute.of(cfg.run, local_rank())
+    compute = Compute.of(cfg.run)
     dist = Dist.from_environment(compute.device)
     with memory_errors(cfg):
         rng = torch.Generator().manual_seed(cfg.run.seed)
@@ -188,7 +179,7 @@ def assemble(
             parameter.requires_grad_(not cfg.train.freezes(name))
         # Only training computes the same shapes again and again.
         hidden = torch.compile(model.hidden, dynamic=False) if cfg.run.compile else model.hidden
-        objective = Objective(model, hidden, compute, cfg.train.ngram_teacher, cfg.train.temperature)
+        objective = Objective(model, hidden, compute, cfg.train)
         optimizers = build_optimizers(model, cfg.train, compute)
         scaler = torch.amp.GradScaler(compute.device.type, enabled=compute.precision == "fp16")
     batches = Batches(train, cfg.model.block_size, cfg.train.batch_size, cfg.run.seed, cfg.data.order)

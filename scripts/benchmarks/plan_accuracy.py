@@ -66,9 +66,12 @@ def settings_of(name: str, scratch: Path) -> list[str]:
 def plan(sets: list[str]) -> Contender:
     """A contender whose facts are the plan, made in a process of its own; a turn of it does nothing."""
     from gptlite.config.loading import find_config, load_config
-    from gptlite.training.launch import Request, dry_run
+    from gptlite.loggers.metrics import Listener
+    from gptlite.training.dry_run import time_run
+    from gptlite.training.launch import Request, prepare_new
 
-    planned = dry_run(Request(load_config(find_config("small.yaml"), sets))).to_json()
+    cfg, prepared, _ = prepare_new(Request(load_config(find_config("small.yaml"), sets)), Listener())
+    planned = time_run(cfg, prepared).to_json()
     return lambda times: 0.0, {"seconds": planned["seconds"]["total"], "peak": planned["memory"]["peak"]}
 
 

@@ -15,6 +15,7 @@ from gptlite.runs.run import Run
 
 EPOCHS = ["train", "-c", "nano.yaml", "--set", "train.epochs=0.05"]
 CHOSEN = "6 updates (0.05 epochs of 881 windows)"
+FINISHED = "e is finished after 6 updates. To train on, raise train.max_steps, train.epochs or train.max_minutes."
 
 
 def length(run: str) -> tuple[int | None, float | None]:
@@ -40,7 +41,7 @@ def test_a_run_stores_the_updates_and_equals_one_of_so_many(gptlite, trained):
 
 
 def test_the_command_can_be_repeated_and_the_run_extended_either_way(gptlite):
-    for said in (CHOSEN, "e is finished after 6 updates. To train on, raise train.epochs."):
+    for said in (CHOSEN, FINISHED):
         result = gptlite(*EPOCHS, "--name", "e", "--continue", "--verbose")
         assert result.code == 0, result.err
         assert f"{said}\n" in result.err

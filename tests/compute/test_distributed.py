@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from gptlite.compute import distributed, processes
@@ -12,7 +10,7 @@ from gptlite.errors import ConfigError, StorageError
 
 def test_every_difference_is_named_with_both_sides(monkeypatch):
     facts = [{"torch": "2.13.0", "text": "ab"}, {"torch": "2.13.0", "text": "ab"}, {"torch": "2.12.1", "run": "new"}]
-    monkeypatch.setattr(distributed, "gather", lambda *_: [json.dumps(each) for each in facts])
+    monkeypatch.setattr(distributed, "gather", lambda *_: facts)
     with pytest.raises(ConfigError) as error:
         distributed.check_same(facts[0])
     assert [problem.sentence.partition(". Start")[0] for problem in error.value.problems] == [

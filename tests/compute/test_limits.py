@@ -1,4 +1,4 @@
-"""The files are those of the kernel's documentation: admin-guide/cgroup-v2, cgroup-v1/memory, scheduler/sched-bwc."""
+"""The files are those of the kernel's documentation: admin-guide/cgroup-v2."""
 
 from __future__ import annotations
 
@@ -16,20 +16,17 @@ from gptlite.compute.device import peak_bytes, resident_bytes
 from gptlite.compute.limits import available_threads, machine_memory
 from gptlite.errors import ConfigError
 
-V2 = "31 23 0:28 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
-CPU1 = "33 31 0:30 {top} /sys/fs/cgroup/cpu,cpuacct rw,nosuid - cgroup cgroup rw,cpu,cpuacct\n"
-OTHERS = "23 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
-MEMORY1 = "34 31 0:31 / /sys/fs/cgroup/memory rw - cgroup cg rw,memory\n"
 CORES = "the cores this process may use"
 GIB = 2**30
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Callable[[str, str, dict[str, str]], Path]:
+def machine(tmp_path: Path) -> Callable[[str, dict[str, str]], Path]:
     """Writes the files that say where a process is and what limits it has, and returns the folder of them."""
 
-    def write(groups: str, mounts: str, limits: dict[str, str]) -> Path:
-        for name, text in {"proc/self/cgroup": groups, "proc/self/mountinfo": OTHERS + mounts, **limits}.items():
+    def write(groups: str, limits: dict[str, str]) -> Path:
+        files = {f"sys/fs/cgroup/{name}": text for name, text in limits.items()}
+        for name, text in {"proc/self/cgroup": groups, **files}.items():
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name).write_text(text)
         return tmp_path
@@ -55,32 +52,15 @@ def _eight_cores(monkeypatch):
         ("", 8, CORES),
     ],
 )
-def test_a_quota_of_version_2_is_rounded_up_to_threads(machine, limit, threads, reason):
-    assert available_threads(machine("0::/\n", V2, {"sys/fs/cgroup/cpu.max": limit})) == Choice(threads, reason)
-
-
-@pytest.mark.usefixtures("_eight_cores")
-@pytest.mark.parametrize(
-    ("group", "top", "quota", "threads"),
-    [
-        ("/docker/f00", "/docker/f00", 250000, 3),
-        ("/docker/f00/inner", "/docker/f00", 250000, 3),
-        ("/elsewhere", "/docker/f00", 300000, 3),  # a container that sees only its own group
-        ("/", "/", -1, 8),
-    ],
-)
-def test_a_quota_of_version_1_is_found_at_the_mount(machine, group, top, quota, threads):
-    folder = "sys/fs/cgroup/cpu,cpuacct"
-    limits = {f"{folder}/cpu.cfs_quota_us": f"{quota}\n", f"{folder}/cpu.cfs_period_us": "100000\n"}
-    root = machine(f"5:memory:/x\n4:cpu,cpuacct:{group}\n", V2 + CPU1.format(top=top), limits)
-    assert available_threads(root).value == threads
+def test_a_quota_is_rounded_up_to_threads(machine, limit, threads, reason):
+    assert available_threads(machine("0::/\n", {"cpu.max": limit})) == Choice(threads, reason)
 
 
 @pytest.mark.usefixtures("_eight_cores")
 def test_the_tightest_of_the_groups_around_the_process_decides(machine):
     limits = {"user.slice": 2, "user.slice/job": 5, "user.slice/another": 1}
-    files = {f"sys/fs/cgroup/{group}/cpu.max": f"{cores}00000 100000\n" for group, cores in limits.items()}
-    assert available_threads(machine("0::/user.slice/job\n", V2, files)).value == 2
+    files = {f"{group}/cpu.max": f"{cores}00000 100000\n" for group, cores in limits.items()}
+    assert available_threads(machine("5:cpu:/other\n0::/user.slice/job\n", files)).value == 2
 
 
 @pytest.mark.usefixtures("_eight_cores")
@@ -108,22 +88,19 @@ def test_a_variable_that_is_no_number_of_threads_is_named(monkeypatch, cap):
 
 
 @pytest.mark.parametrize(
-    ("version", "limits", "expected"),
+    ("limits", "expected"),
     [
-        (2, {}, 16 * GIB),
-        (2, {"batch/job7/memory.max": f"{2 * GIB}\n"}, 2 * GIB),
-        (2, {"batch/job7/memory.max": "max\n", "batch/memory.max": f"{GIB}\n"}, GIB),
-        (2, {"batch/memory.max": f"{99 * GIB}\n"}, 16 * GIB),
-        (1, {"memory/job7/memory.limit_in_bytes": f"{3 * GIB}\n"}, 3 * GIB),
-        (1, {"memory/memory.limit_in_bytes": "9223372036854771712\n"}, 16 * GIB),
+        ({}, 16 * GIB),
+        ({"batch/job7/memory.max": f"{2 * GIB}\n"}, 2 * GIB),
+        ({"batch/job7/memory.max": "max\n", "batch/memory.max": f"{GIB}\n"}, GIB),
+        ({"batch/memory.max": f"{99 * GIB}\n"}, 16 * GIB),
     ],
 )
 def test_memory_is_the_processs_part_of_the_machines_or_of_what_a_cgroup_around_it_allows(
-    machine, monkeypatch, version, limits, expected
+    machine, monkeypatch, limits, expected
 ):
     monkeypatch.setattr(os, "sysconf", {"SC_PHYS_PAGES": 16 * GIB // 4096, "SC_PAGE_SIZE": 4096}.__getitem__)
-    where = ("0::/batch/job7\n", V2) if version == 2 else ("5:memory:/job7\n3:cpu,cpuacct:/\n", MEMORY1)
-    root = machine(*where, {f"sys/fs/cgroup/{name}": text for name, text in limits.items()})
+    root = machine("0::/batch/job7\n", limits)
     for processes in (1, 4):
         monkeypatch.setenv("LOCAL_WORLD_SIZE", str(processes))
         assert machine_memory(root) == expected // processes

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -10,13 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from gptlite.compute.limits import other_programs_run, set_short_spin
-from gptlite.config.schema import RunSection
-from gptlite.errors import ConfigError
-from gptlite.planning.auto import resolve_compute
-
-ALONE = {"GOMP_SPINCOUNT": "10000", "KMP_BLOCKTIME": "1"}
-BUSY_MACHINE = {"GOMP_SPINCOUNT": "2000", "KMP_BLOCKTIME": "1"}
+from gptlite.compute.limits import ALONE, BUSY_MACHINE, set_short_spin, short_spin
 
 
 @pytest.mark.parametrize(
@@ -32,7 +25,7 @@ BUSY_MACHINE = {"GOMP_SPINCOUNT": "2000", "KMP_BLOCKTIME": "1"}
 def test_other_programs_are_seen_where_the_system_counts_them(tmp_path, text, busy):
     if text is not None:
         (tmp_path / "stat").write_text(text)
-    assert other_programs_run(tmp_path / "stat") is busy
+    assert short_spin(tmp_path / "stat") == (BUSY_MACHINE if busy else ALONE)
 
 
 @pytest.mark.parametrize(
@@ -44,23 +37,16 @@ def test_other_programs_are_seen_where_the_system_counts_them(tmp_path, text, bu
         (False, {"KMP_BLOCKTIME": "infinite"}, {"GOMP_SPINCOUNT": "10000", "KMP_BLOCKTIME": "infinite"}),
         (False, {"OMP_WAIT_POLICY": "active"}, {"OMP_WAIT_POLICY": "active"}),
         (False, {"OMP_NUM_THREADS": "3"}, {"OMP_NUM_THREADS": "3", **ALONE}),
+        (False, {"OMP_DYNAMIC": "true"}, ALONE),  # or the number of threads changes on the way
     ],
 )
 def test_a_short_spin_is_set_where_the_user_has_set_nothing(monkeypatch, busy, environment, after):
-    monkeypatch.setattr("gptlite.compute.limits.other_programs_run", lambda: busy)
+    monkeypatch.setattr("gptlite.compute.limits.short_spin", lambda: BUSY_MACHINE if busy else ALONE)
     before = dict(environment)
     set_short_spin(environment, modules=["torch"])  # which has read its settings
     assert environment == before
     set_short_spin(environment, modules=["numpy"])
     assert environment == after
-
-
-@pytest.mark.parametrize("value", ["true", " TRUE ", "1"])
-def test_a_number_of_threads_that_changes_on_the_way_is_refused(monkeypatch, value):
-    monkeypatch.setenv("OMP_DYNAMIC", value)
-    for threads in ("auto", 2):
-        with pytest.raises(ConfigError, match=r"^OMP_DYNAMIC: the environment variable is .* Unset it\.$"):
-            resolve_compute(RunSection(device="cpu", threads=threads), 64)
 
 
 def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
@@ -80,11 +66,6 @@ def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def waiting_in(path: Path) -> str:
-    choice = json.loads(path.read_text())["reasons"]["waiting threads"]
-    return f"{choice['value']}: {choice['reason']}"
-
-
 @pytest.mark.skipif(not torch.backends.openmp.is_available() or sys.platform != "linux", reason="not GNU OpenMP")
 @pytest.mark.parametrize(
     ("program", "spins"),
@@ -98,8 +79,6 @@ def test_the_runtime_itself_says_how_long_it_spins(tmp_path, program, spins):
     shown = run(tmp_path, *program).stderr
     (spin,) = re.findall(r"GOMP_SPINCOUNT = '(\d+)'", shown)
     assert spin in spins
-    expected = "default: torch was imported before" if spin == "300000" else f"GOMP_SPINCOUNT={spin}"
-    assert waiting_in(tmp_path / "runs/nano/run.json").startswith(expected)
 
 
 @pytest.mark.slow
@@ -108,7 +87,6 @@ def test_the_processes_of_sweeps_and_of_torchrun_spin_briefly_and_import_nothing
     torchrun, gptlite = (str(Path(sys.executable).with_name(program)) for program in ("torchrun", "gptlite"))
     run(tmp_path, gptlite, "train", "-c", "nano.yaml", "--sweep", "train.lr=0.1,0.2")
     launcher = [torchrun, "--standalone", "--nproc-per-node=2", "--no-python"]  # as in docs/training.md
-    run(tmp_path, *launcher, gptlite, "train", "-c", "nano.yaml", "--name", "two")
-    infos = sorted(tmp_path.glob("runs/*/run.json"))
-    assert len(infos) == 3
-    assert all(re.match("GOMP_SPINCOUNT=(10000|2000), KMP_BLOCKTIME=1", waiting_in(info)) for info in infos)
+    shown = run(tmp_path, *launcher, gptlite, "train", "-c", "nano.yaml", "--name", "two").stderr
+    assert len(re.findall(r"GOMP_SPINCOUNT = '(?:10000|2000)'", shown)) == 2
+    assert len(list(tmp_path.glob("runs/*/run.json"))) == 3

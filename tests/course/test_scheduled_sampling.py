@@ -66,7 +66,7 @@ def trainer_for(cfg: RunConfig) -> Trainer:
     model = gpt(cfg)
     optimizers = build_optimizers(model, cfg.train, CPU)
     batches = Batches(TEXT, T, B, seed=1)
-    objective = Objective(model, model.hidden, CPU, 0.0)
+    objective = Objective(model, model.hidden, CPU, cfg.train)
     return dataclasses.replace(trainer, model=model, objective=objective, optimizers=optimizers, batches=batches)
 
 
@@ -209,7 +209,7 @@ def train(cfg: RunConfig, monkeypatch: pytest.MonkeyPatch) -> tuple[list[float],
         return hidden(*args, **kwargs)
 
     monkeypatch.setattr(trainer.model, "hidden", counted)  # of the first pass
-    trainer = dataclasses.replace(trainer, objective=Objective(trainer.model, counted, CPU, 0.0))
+    trainer = dataclasses.replace(trainer, objective=Objective(trainer.model, counted, CPU, trainer.cfg.train))
     return [train_step(trainer, step).loss for step in range(3)], passes
 
 

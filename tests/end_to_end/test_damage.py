@@ -165,7 +165,7 @@ def test_an_edited_config_is_refused_and_both_digests_are_named(cut):
 
 def test_a_resume_that_is_refused_leaves_the_run_as_it_was_and_the_next_one_works(tiny, cut, whole):
     before = contents(cut.path)
-    with pytest.raises(Exception, match=r"train\.max_steps is 4, but run has already made 8 updates"):
+    with pytest.raises(Exception, match=r"4 updates are asked for, but run has already made 8\."):
         launch.resume(cut, tiny.with_values({"train.max_steps": 4}))
     assert contents(cut.path) == before
     launch.resume(cut)
@@ -272,14 +272,15 @@ def test_another_torch_processor_or_number_of_threads_is_one_warning(tiny, cut, 
 def test_processes_that_found_different_checkpoints_stop_before_the_first_update(cut, monkeypatch):
     with monkeypatch.context() as patch:
         crash_at(patch, 8)
-        patch.setattr(distributed, "gather", lambda text: said.append(text) or [text])
-        said: list[str] = []
+        patch.setattr(distributed, "gather", lambda facts: said.append(facts) or [facts])
+        said: list[dict[str, str]] = []
         with pytest.raises(Crash):
             launch.resume(cut)
-    (own,) = [text for text in said if "checkpoint" in text]
-    assert re.fullmatch(r'\{"the newest checkpoint": "step 8 \(\w{12}\)"\}', own)
-    others = own.replace("step 8", "step 4")
-    monkeypatch.setattr(distributed, "gather", lambda text: [others if "checkpoint" in text else text, text])
+    fact = "the newest checkpoint"
+    (own,) = [facts[fact] for facts in said if fact in facts]
+    assert re.fullmatch(r"step 8 \(\w{12}\)", own)
+    others = {fact: own.replace("step 8", "step 4")}
+    monkeypatch.setattr(distributed, "gather", lambda facts: [others if fact in facts else facts, facts])
     refused(
         cut, r"the newest checkpoint is step 4 \(\w{12}\) in process 0 and step 8 \(\w{12}\) in process 1", ConfigError
     )

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import get_args
 
 import pytest
-import torch
 
 from gptlite.config.schema import ModelSection, RunSection
-from gptlite.model.activations import ACTIVATIONS, Activation
+from gptlite.model.activations import ACTIVATIONS
 from gptlite.model.attention import ATTENTION
 from gptlite.model.gpt import GPT
 from gptlite.model.gpt2_layout import hf_config
@@ -24,9 +23,3 @@ def test_an_activation_outside_the_table_is_refused(act):
     cfg = ModelSection().model_copy(update={"activation": "swish"})
     with pytest.raises(KeyError, match="swish"):
         act(cfg)
-
-
-def test_a_model_with_an_activation_that_gpt2_lacks_is_saved_as_gptlite(monkeypatch):
-    monkeypatch.setitem(ACTIVATIONS, "relu", Activation(torch.relu, gpt2_name=None))
-    assert hf_config(ModelSection(activation="relu"), 5, 4)["model_type"] == "gptlite"
-    assert hf_config(ModelSection(activation="gelu"), 5, 4)["model_type"] == "gpt2"

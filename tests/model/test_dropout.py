@@ -28,7 +28,7 @@ def test_without_keys_it_is_the_finaliser_of_murmur3():
     assert hashes(1, 1, torch.zeros(2, dtype=torch.int32)).item() == 0x514E28B7
 
 
-@pytest.mark.parametrize("p", [0.1, 0.25, 0.5, 0.9])
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
 def test_the_dropped_fraction_is_p_within_four_standard_deviations(p):
     n = 1_000_000
     dropped = DropoutMasks(3).dropped((1000, 1000), p)
@@ -70,7 +70,7 @@ def test_what_is_kept_is_scaled_up_and_gradients_go_through_it_alone():
     assert torch.equal(before, torch.random.get_rng_state())
 
 
-@pytest.mark.parametrize("p", [0.2, 0.99, 1 - 2**-16, 1 - 2**-17, 0.9999999, 0.999999999999])
+@pytest.mark.parametrize("p", [0.2, 1 - 2**-16, 1 - 2**-17, 0.999999999999])
 def test_the_expectation_stays_for_every_probability(p):
     n, kept = 1 << 22, max(1 - p, 2**-16)  # the least that 16 bits can tell from nothing
     y = dropout(torch.ones(n), p, DropoutMasks(5))

@@ -45,17 +45,13 @@ def test_two_processes_take_the_same_batches_and_reach_the_same_losses_as_one():
 # Of one row each, of all rows at once, with a head of its own: 50 losses by case.
 LOSSES = """
 import json, sys, torch
-from gptlite.compute.distributed import leave_group
 from gptlite.training.step import sharing_gradients, train_step
 from test_step import BY_OPTIMIZER, config, trainer_for
 
 def losses(optimizer, dtype, **values):
     trainer = trainer_for(config(**BY_OPTIMIZER[optimizer], **values), getattr(torch, dtype))
-    try:
-        with sharing_gradients(trainer, 0) as trainer:
-            return [train_step(trainer, step).loss for step in range(50)], trainer.dist.is_main
-    finally:
-        leave_group()
+    with sharing_gradients(trainer, 0) as trainer:
+        return [train_step(trainer, step).loss for step in range(50)], trainer.dist.is_main
 
 for optimizer, dtype, values in json.loads(sys.argv[1]):
     found, is_main = losses(optimizer, dtype, **values)

@@ -14,7 +14,6 @@ from gptlite.config.schema import RunConfig
 from gptlite.data.preparing.prepare import prepare
 from gptlite.errors import ConfigError, Interrupted, RunError
 from gptlite.inference.score import Score
-from gptlite.loggers.metrics import Listener
 from gptlite.runs.checkpoint import valid_checkpoints
 from gptlite.runs.run import Run
 from gptlite.training import trainer
@@ -136,7 +135,7 @@ def test_an_evaluation_takes_a_third_of_the_arithmetic_of_training_on_its_tokens
 def test_a_stopped_run_goes_on_with_the_time_that_was_left(one_minute, tmp_path, hands, monkeypatch):
     with monkeypatch.context() as patch:
         signal_in(patch, 4, signal.SIGINT)
-        with pytest.raises(Interrupted, match=r"after step 5, 0\.2 of 1 minutes"):
+        with pytest.raises(Interrupted, match="after step 5 "):
             train_new(one_minute, root=tmp_path, name="b")
     hands.seconds += 1000  # nobody trained meanwhile
     run = resume(Run(tmp_path / "b")).run
@@ -230,11 +229,6 @@ def test_a_killed_and_stopped_run_by_the_clock_repeats_as_it_went_and_so_does_a_
         ConfigError, match="run again: it repeats the clock of another run, so section train cannot change"
     ):
         train(Request(run=again, changes=["train.max_minutes=2"]))
-    lines: list[str] = []
-    said = Listener()
-    monkeypatch.setattr(said, "say", lines.append, raising=False)
-    resume(again, listener=said)
-    assert any("It repeated the clock of another run." in line for line in lines)
 
 
 def test_a_run_whose_clock_is_not_there_is_refused(one_minute, tiny, tmp_path, hands, monkeypatch):

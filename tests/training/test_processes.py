@@ -22,22 +22,10 @@ def _text(tmp_path, monkeypatch):
     write_texts()
 
 
-# Whoever does not leave the group may be aborted at Python's exit.
-ONE = """
-import sys
-import torch.distributed
-from gptlite.cli import app
-
-code = app.run(sys.argv[1:])
-assert not torch.distributed.is_initialized()
-sys.exit(code)
-"""
-
-
 def alone(rank: int, port: int, *arguments: str, **more: str) -> subprocess.Popen[str]:
     """One process of two, without torchrun."""
     variables = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), **more}
-    command = [sys.executable, "-c", ONE, "train", "-c", "nano.yaml", "--name", "n", *arguments]
+    command = [sys.executable, "-m", "gptlite", "train", "-c", "nano.yaml", "--name", "n", *arguments]
     return subprocess.Popen(
         command, env=environment(**variables), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
     )
@@ -139,7 +127,7 @@ def test_a_signal_stops_all_processes_with_one_checkpoint(signum, to):
     assert said.count("continue with:") == said.count("train --resume n --nproc 2") == said.count("plan: ") == 1
     assert not re.search(r"Warning|death signal|interrupted$", said)
     step = int(max(Path("runs/n/checkpoints").glob("step-*")).name.removeprefix("step-"))
-    assert f"stopped and saved after step {step} of 1000000 ({signum.name})" in said
+    assert f"stopped and saved after step {step} ({signum.name})" in said
     assert "Traceback" not in said
 
 

@@ -66,17 +66,17 @@ def losses(cfg: RunConfig, dtype: torch.dtype, steps: int = 50) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "dtype", "tolerance"),
+    ("optimizer", "dtype", "teacher", "tolerance"),
     [
-        ("adamw", torch.float64, 1e-12),
-        ("muon", torch.float64, 1e-12),
-        ("adamw", torch.float32, 2e-4),
-        ("muon", torch.float32, 3e-3),
+        ("adamw", torch.float64, 0.0, 1e-12),
+        ("adamw", torch.float64, 0.5, 1e-12),
+        ("muon", torch.float64, 0.5, 1e-12),
+        ("adamw", torch.float32, 0.0, 2e-4),
+        ("muon", torch.float32, 0.0, 3e-3),
     ],
     ids=str,
 )
-@pytest.mark.parametrize("teacher", [0.0, 0.5])
-def test_a_batch_gives_the_same_losses_however_it_is_cut_up(optimizer, dtype, tolerance, teacher):
+def test_a_batch_gives_the_same_losses_however_it_is_cut_up(optimizer, dtype, teacher, tolerance):
     values = {**BY_OPTIMIZER[optimizer], "train.ngram_teacher": teacher}
     whole, halves, rows = (losses(config(**values, **{"train.micro_batch_size": size}), dtype) for size in (8, 4, 1))
     assert whole[-1] < whole[0] - 0.01
@@ -128,20 +128,13 @@ def test_dropout_masks_follow_from_seed_step_micro_step_and_rank_alone():
     assert dropout_masks_for(config(), 0, 0, 0) is None
 
 
-@pytest.mark.parametrize(
-    ("poison", "step", "advice"),
-    [
-        (math.nan, 2, r"step 3: the loss is nan.*lower train\.lr \(it was 0\.006 in the warm-up to 0\.01\)"),
-        (math.inf, 2, r"step 3: the loss is nan.*lower train\.lr"),
-        (math.nan, 0, r"step 1: the loss is nan.*Nothing was trained yet.*run\.precision=fp32"),  # no rate has acted
-    ],
-)
-def test_a_loss_or_gradient_that_is_not_finite_is_found_when_it_is_read(poison, step, advice):
+@pytest.mark.parametrize("poison", [math.nan, math.inf])
+def test_a_loss_or_gradient_that_is_not_finite_is_found_when_it_is_read(poison):
     trainer = trainer_for(config())
     with torch.no_grad():
         trainer.model.token_embedding.weight[3, 3] = poison
-    with pytest.raises(Diverged, match=advice) as raised:
-        train_step(trainer, step).check_finite(trainer.cfg.train)
+    with pytest.raises(Diverged, match=r"step 3: the loss is nan.*lower train\.lr \(it was 0\.01\)") as raised:
+        train_step(trainer, 2).check_finite(trainer.cfg.train)
     assert raised.value.exit_code == 3
 
 
@@ -302,7 +295,7 @@ def test_an_update_reads_no_number_from_the_device(optimizer, more, monkeypatch)
     optimizers = build_optimizers(model, cfg.train, compute)
     for group in optimizers[-1].param_groups:
         group.update(fused=False, foreach=True)  # torch's fused AdamW has no version for this device
-    objective = Objective(model, model.hidden, compute, cfg.train.ngram_teacher)
+    objective = Objective(model, model.hidden, compute, cfg.train)
     trainer = dataclasses.replace(trainer, compute=compute, objective=objective, optimizers=optimizers)
     for step in range(2):
         assert train_step(trainer, step).loss_and_norm.shape == (2,)

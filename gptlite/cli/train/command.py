@@ -155,7 +155,7 @@ def wait_for_others(console: Console) -> Listener:
     if world_size() > 1:
         from gptlite.compute.distributed import gather
 
-        gather("here", Console().say)
+        gather(None, Console().say)
     return listener
 
 
@@ -198,8 +198,11 @@ def make_request(options: TrainOptions, listener: Listener) -> Request:
 
 def print_dry_run(request: Request, listener: Listener, *, as_json: bool) -> None:
     """Print what a run would do and need."""
-    from gptlite.training.launch import dry_run
+    from gptlite.training.launch import prepare_new
 
-    found = dry_run(request, listener)
+    cfg, prepared, _ = prepare_new(request, listener)
+    from gptlite.training.dry_run import time_run
+
+    found = time_run(cfg, prepared)
     lines = [json.dumps(found.to_json(), indent=2)] if as_json else map(pasteable, found.lines())
     emit("".join(f"{line}\n" for line in lines))
