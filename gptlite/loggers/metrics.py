@@ -23,7 +23,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from gptlite.errors import StorageError
 from gptlite.formatting import Say, counted, say_nothing
 from gptlite.storage import files
 
@@ -241,9 +240,9 @@ class MetricLog(contextlib.AbstractContextManager["MetricLog"]):
         for sink in list(self._extras):
             try:
                 action(sink)
-            except (StorageError, OSError, ImportError) as problem:
+            except Exception as problem:  # with a broken protobuf, importing tensorboard raises a TypeError, say
                 self._extras.remove(sink)
-                self._say(f"{type(sink).__name__} is switched off: {problem}")
+                self._say(f"{type(sink).__name__} is switched off: {problem}".splitlines()[0])
 
     def __exit__(self, *_: object) -> None:
         self.close()
