@@ -7,7 +7,6 @@ side. An order with replacement draws as many, and may draw a window twice.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 
 from gptlite.compute.choice import GIVEN, Choice
@@ -61,46 +60,18 @@ def with_max_steps(cfg: RunConfig, train_tokens: int) -> RunConfig:
     return cfg.with_values({"train.max_steps": choose_max_steps(cfg, train_tokens).value, "train.epochs": None})
 
 
-@dataclass(frozen=True)
-class TextUse:
-    """Tokens of the training text, and tokens trained on (None where the clock ends the run and nothing was timed).
+def count_epochs(trained: int, train_tokens: int, block_size: int) -> float:
+    """Return how often training on so many tokens reads each window; with replacement, on average.
 
-    epoch_tokens: of all windows of one epoch. with_replacement: whether the order may draw one twice in it.
+    >>> count_epochs(3200, 1010, block_size=10)
+    3.2
     """
+    return trained / (windows_per_epoch(train_tokens, block_size) * block_size)
 
-    tokens: int
-    trained: int | None
-    epoch_tokens: int
-    with_replacement: bool = False
 
-    @classmethod
-    def of(cls, tokens: int, trained: int | None, *, block_size: int, order: str) -> TextUse:
-        """order: data.order."""
-        return cls(tokens, trained, windows_per_epoch(tokens, block_size) * block_size, order == "random")
-
-    @property
-    def epochs(self) -> float | None:
-        """The number of times that each window is trained on, with replacement on average."""
-        return None if self.trained is None else self.trained / self.epoch_tokens
-
-    @property
-    def repeated(self) -> float | None:
-        """The epochs that are not the first; None with replacement, where chance decides what is repeated."""
-        return None if self.epochs is None or self.with_replacement else max(0.0, self.epochs - 1)
-
-    def __str__(self) -> str:
-        """Say the epochs, and how many of them repeat the text; nothing where they are not known.
-
-        >>> str(TextUse(1010, 3200, 1000)), str(TextUse(1010, 970, 1000)), str(TextUse(1010, 970, 1000, True))
-        ('3.2 epochs (2.2 of repeated text)', '0.97 epochs (no repeated text)', '0.97 epochs (drawn with replacement)')
-        """
-        if self.epochs is None:
-            return ""
-        if self.with_replacement:
-            repeated = "drawn with replacement"
-        else:
-            repeated = f"{amount(self.repeated)} of repeated text" if self.repeated else "no repeated text"
-        return f"{amount(self.epochs)} {_noun(self.epochs)} ({repeated})"
+def say_epochs(epochs: float) -> str:
+    """Return the epochs in two digits with their noun."""
+    return f"{amount(epochs)} {_noun(epochs)}"
 
 
 def _noun(epochs: float) -> str:

@@ -12,7 +12,7 @@ from gptlite.data.dataset.manifest import Manifest, SplitRecord
 from gptlite.data.dataset.prepared import TOKENIZER_FOLDER, Prepared
 from gptlite.formatting import abbreviated, amount, counted, size
 from gptlite.model.sizes import Parameters, count_hidden, count_parameters
-from gptlite.planning.epochs import EVALUATIONS, TextUse
+from gptlite.planning.epochs import EVALUATIONS, count_epochs, say_epochs
 from gptlite.runs.run import runs_folder
 
 FP32, BF16 = 4, 2  # bytes
@@ -50,6 +50,15 @@ class Disk:
 
 
 @dataclass(frozen=True)
+class TextUse:
+    """Tokens of the training text, and those trained on; None where the clock ends the run and nothing was timed."""
+
+    tokens: int
+    trained: int | None
+    epochs: float | None
+
+
+@dataclass(frozen=True)
 class Estimate:
     """The estimate of a run, from a config without `auto`."""
 
@@ -65,15 +74,16 @@ class Estimate:
 
     def __str__(self) -> str:
         """Return one line."""
-        trained = self.text.trained
+        text = self.text
         words = [
             f"{abbreviated(self.parameters.total)} parameters",
             f"about {size(self.memory.peak)} of memory",
             f"{self.disk.kept} checkpoints of {size(self.disk.checkpoint)}",
-            f"{abbreviated(self.text.tokens)} tokens of text ({amount(self.tokens_per_parameter)} per parameter)",
-            "" if trained is None else f"trained on {abbreviated(trained)}: {self.text}",
+            f"{abbreviated(text.tokens)} tokens of text ({amount(self.tokens_per_parameter)} per parameter)",
         ]
-        return ", ".join(filter(None, words))
+        if text.trained is not None and text.epochs is not None:
+            words.append(f"trained on {abbreviated(text.trained)}: {say_epochs(text.epochs)}")
+        return ", ".join(words)
 
 
 def estimate_run(cfg: RunConfig, prepared: Prepared, updates: int | None, *, libraries: int) -> Estimate:
@@ -85,14 +95,17 @@ def estimate_run(cfg: RunConfig, prepared: Prepared, updates: int | None, *, lib
     manifest = prepared.manifest
     memory = expected_memory(cfg, manifest.tokenizer.vocab_size, libraries=libraries)
     tokenizer = sum(path.stat().st_size for path in (prepared.path / TOKENIZER_FOLDER).iterdir())
-    trained = None if updates is None else updates * cfg.train.batch_size * cfg.model.block_size
-    kept = cfg.save.keep + 1
-    kept = kept if updates is None else min(kept, count_saves(cfg, updates))
+    tokens, kept = manifest.train.tokens, cfg.save.keep + 1
+    text = TextUse(tokens, None, None)
+    if updates is not None:
+        kept = min(kept, count_saves(cfg, updates))
+        trained = updates * cfg.train.batch_size * cfg.model.block_size
+        text = TextUse(tokens, trained, count_epochs(trained, tokens, cfg.model.block_size))
     return Estimate(
         count_parameters(cfg.model, manifest.tokenizer.vocab_size),
         memory,
         Disk(memory.weights + memory.optimizer + tokenizer + SMALL_FILES, kept),
-        TextUse.of(manifest.train.tokens, trained, block_size=cfg.model.block_size, order=cfg.data.order),
+        text,
     )
 
 

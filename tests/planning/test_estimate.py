@@ -61,7 +61,7 @@ def test_epochs_are_tokens_trained_on_over_those_of_all_windows(tiny, tmp_path):
     assert said.tokens_per_parameter == pytest.approx(900 / said.parameters.total)
     assert estimate_run(cfg, prepared, None, libraries=LIBRARIES).text.epochs is None
     assert "900 tokens of text" in str(said)
-    assert str(said).endswith(", trained on 1.54k: 1.7 epochs (0.75 of repeated text)")
+    assert str(said).endswith(", trained on 1.54k: 1.7 epochs")
 
 
 def test_memory_by_hand_of_two_blocks_of_width_32_with_100_ids(tiny):

@@ -32,7 +32,7 @@ def estimate(**others) -> Estimate:
         "parameters": count_parameters(RunConfig().model, 100),
         "memory": Memory(0, 0, 0, 0, 0, peak=4 * GIB),
         "disk": Disk(checkpoint=GIB, kept=3),
-        "text": TextUse(1010, 16_000, 1000),
+        "text": TextUse(1010, 16_000, 16.0),
     }
     return Estimate(**{**parts, **others})
 
@@ -45,11 +45,11 @@ def manifest(kind: str, vocab_size: int, tokens: int) -> SimpleNamespace:
 def test_more_than_sixteen_epochs_are_pointed_out_unless_patience_ends_them():
     cfg = RunConfig().with_values({"train.max_steps": 320})
     assert list(warn_about_epochs(cfg, estimate())) == []
-    (line,) = warn_about_epochs(cfg, estimate(text=TextUse(1010, 32_000, 1000)))
+    (line,) = warn_about_epochs(cfg, estimate(text=TextUse(1010, 32_000, 32.0)))
     assert line.startswith("train.max_steps=320 reads the text 32 times. Train 50% as long")
     patient = cfg.with_values({"train.patience": 3})
-    assert list(warn_about_epochs(patient, estimate(text=TextUse(1010, 32_000, 1000)))) == []
-    assert list(warn_about_epochs(cfg, estimate(text=TextUse(1010, None, 1000)))) == []
+    assert list(warn_about_epochs(patient, estimate(text=TextUse(1010, 32_000, 32.0)))) == []
+    assert list(warn_about_epochs(cfg, estimate(text=TextUse(1010, None, None)))) == []
 
 
 def test_a_vocabulary_needs_twenty_tokens_of_text_for_each_id():
