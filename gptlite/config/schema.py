@@ -7,6 +7,7 @@ numbers are properties and never stored.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -104,7 +105,7 @@ class DataSection(Section):
     @property
     def folder(self) -> Path:
         """`dir` with ~ expanded."""
-        return Path(self.dir).expanduser()
+        return Path(os.path.expanduser(self.dir))
 
     @property
     def sources(self) -> list[str]:

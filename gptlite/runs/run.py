@@ -38,10 +38,7 @@ DEFAULT_FOLDER = "runs"
 def runs_folder(configured: str = DEFAULT_FOLDER) -> Path:
     """Return the folder of runs: run.dir unless it is the default, else $GPTLITE_RUNS, else ./runs."""
     chosen = os.environ.get("GPTLITE_RUNS") or configured if configured == DEFAULT_FOLDER else configured
-    try:
-        return Path(chosen).expanduser()
-    except RuntimeError:
-        raise RunError("the home of this user is unknown. Write the path in full.", chosen) from None
+    return Path(os.path.expanduser(chosen))
 
 
 @dataclass(frozen=True)

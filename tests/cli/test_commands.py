@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
 import os
 import pydoc
+import re
 import shlex
 import shutil
 import signal
