@@ -59,7 +59,7 @@ def model_card(
         f"{cfg.block_size} tokens, {tokenizer.vocab_size:,} ids ({tokenizer.kind}).",
         "",
         *([] if text is None else [*describe_text(text), ""]),
-        *([] if begun is None else [f"- Training began with the weights of `{Path(source_name(begun)).name}`."]),
+        *([] if begun is None else [f"- Training began with the weights of `{source_name(begun)}`."]),
         *describe_score(checkpoint, None if text is None else text.baselines),
         "",
         "```python",

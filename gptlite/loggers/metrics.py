@@ -47,7 +47,7 @@ class LogFile:
     """A file to which lines are appended, unbuffered, and the digest of all of them."""
 
     def __init__(self, path: Path) -> None:
-        content = _read(path)
+        content = read_content(path)
         self._size, self._digest = len(content), hashlib.sha256(content)
         self._file = files.OutFile.append(path)
 
@@ -78,7 +78,7 @@ def cut_log(path: Path, end: LogEnd | None, last_step: int, say: Say) -> None:
     end: as the checkpoint has it. Where the file is not what it says, `say` gets a line, and what is whole is kept: the
     lines up to `last_step`.
     """
-    content = _read(path)
+    content = read_content(path)
     if end is not None and _matches(content, end):
         kept = content[: end.size]
     else:
@@ -95,14 +95,14 @@ def cut_log(path: Path, end: LogEnd | None, last_step: int, say: Say) -> None:
 
 def starts_with(path: Path, end: LogEnd) -> bool:
     """Return whether a log is what it was when it ended there, perhaps with more lines since."""
-    return _matches(_read(path), end)
+    return _matches(read_content(path), end)
 
 
 def _matches(content: bytes, end: LogEnd) -> bool:
     return len(content) >= end.size and hashlib.sha256(content[: end.size]).hexdigest() == end.sha256
 
 
-def _read(path: Path) -> bytes:
+def read_content(path: Path) -> bytes:
     """Return the content of a log: nothing where there is no file."""
     with files.storage_errors(path, "read"), contextlib.suppress(FileNotFoundError):
         return files.read_own(path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -144,11 +144,6 @@ def warn_of_differences(rows: Sequence[RunGroup]) -> str:
         least, most = abbreviated(min(amounts)), abbreviated(max(amounts))
         return f"these runs were trained on different amounts of text, {least} to {most} tokens"
     return ""
-
-
-def differences(a: Mapping[str, Value], b: Mapping[str, Value]) -> list[str]:
-    """Return the keys that only one config has, or that have different values."""
-    return [key for key in dict.fromkeys([*a, *b]) if (key in a, repr(a.get(key))) != (key in b, repr(b.get(key)))]
 
 
 def _config_without_seed(run: Summary, varied: str | None = None) -> object:

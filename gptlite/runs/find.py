@@ -137,16 +137,10 @@ def find_run(checkpoint: Checkpoint) -> Run | None:
     return run if folder == run.checkpoints and run.started else None
 
 
-def source_name(path: str) -> str:
-    """Return a folder by its name: of a checkpoint that of its run, in the hub's cache that of its repository."""
-    parts = Path(path).parts
-    return parts[-3] if parts[-2:-1] in (("checkpoints",), ("snapshots",)) else path
-
-
-def run_name(checkpoint: Checkpoint) -> str:
-    """Return the name of the run that contains a checkpoint; of a copied one, the name of its folder."""
-    run = find_run(checkpoint)
-    return checkpoint.path.resolve().name if run is None else run.name
+def source_name(path: str | Path) -> str:
+    """Return the name of a folder: of a checkpoint that of its run, in the hub's cache that of its repository."""
+    parts = Path(path).resolve().parts
+    return parts[-3] if parts[-2:-1] in (("checkpoints",), ("snapshots",)) else parts[-1]
 
 
 def load_checkpoint_config(checkpoint: Checkpoint, overrides: Sequence[str | Override]) -> RunConfig:
@@ -157,12 +151,10 @@ def load_checkpoint_config(checkpoint: Checkpoint, overrides: Sequence[str | Ove
     """
     run = find_run(checkpoint)
     path = run.path / CONFIG if run is not None else None
-    automatic = [Override("saved", f"run.{key}", "auto") for key in ("device", "attention", "threads")]
-    cfg = load_config(path, [*automatic, *overrides])
-    if cfg.run.precision == "bf16":
-        automatic.append(Override("saved", "run.precision", "auto"))
-        cfg = load_config(path, [*automatic, *overrides])
-    return cfg
+    keys = ["device", "attention", "threads"]
+    if load_config(path).run.precision == "bf16":
+        keys.append("precision")
+    return load_config(path, [*(Override("saved", f"run.{key}", "auto") for key in keys), *overrides])
 
 
 def find_text(run: Run, cfg: RunConfig) -> Prepared | None:

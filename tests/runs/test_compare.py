@@ -15,7 +15,6 @@ from gptlite.config.yaml import saved_values
 from gptlite.errors import Diverged, RunError
 from gptlite.loggers.tensorboard import BASELINES
 from gptlite.runs.compare import (
-    differences,
     find_differing_keys,
     find_seed_group,
     find_settings_by,
@@ -238,10 +237,6 @@ def test_the_seed_group_of_a_run_has_no_unfinished_run(tmp_path):
     runs = {run.name: run for run in read_runs(tmp_path)[0]}
     groups = {name: [run.name for run in find_seed_group(runs[name], list(runs.values())).runs] for name in runs}
     assert groups == {"a-2": ["a-2", "a-5"], "a-5": ["a-5", "a-2"], "half": ["half"], "b": ["b"]}
-
-
-def test_differences_are_other_values_and_missing_keys():
-    assert differences({"a": 1, "b": 2, "c": None}, {"a": 1, "b": True, "d": None}) == ["b", "c", "d"]
 
 
 def test_a_curve_has_the_evaluations_by_step(tmp_path):

@@ -197,7 +197,8 @@ def more_seeds(groups: Sequence[RunGroup], wanted: Sequence[int]) -> list[str]:
 def describe(runs: Sequence[Summary], names: Sequence[str], verdict: Verdict) -> Iterator[str]:
     """Yield what differs between two runs, figures, config and text; which is better; and the last sample of each."""
     a, b = runs
-    keys, cells = compare.differences(a.config, b.config), [row_cells(RunGroup([run])) for run in runs]
+    keys = [key for key in {**a.config, **b.config} if repr(a.config.get(key, "-")) != repr(b.config.get(key, "-"))]
+    cells = [row_cells(RunGroup([run])) for run in runs]
     figures = [header for header in cells[0] if header != "run"]
     columns = {"": [*figures, "", *keys]}
     for run, name, row in zip(runs, names, cells, strict=True):
