@@ -42,6 +42,10 @@ class LogEnd:
     size: int
     sha256: str
 
+    def matches(self, content: bytes) -> bool:
+        """Return whether a log begins with what it was when it ended there."""
+        return len(content) >= self.size and hashlib.sha256(content[: self.size]).hexdigest() == self.sha256
+
 
 class LogFile:
     """A file to which lines are appended, unbuffered, and the digest of all of them."""
@@ -79,7 +83,7 @@ def cut_log(path: Path, end: LogEnd | None, last_step: int, say: Say) -> None:
     lines up to `last_step`.
     """
     content = read_content(path)
-    if end is not None and _matches(content, end):
+    if end is not None and end.matches(content):
         kept = content[: end.size]
     else:
         if end is not None:
@@ -91,15 +95,6 @@ def cut_log(path: Path, end: LogEnd | None, last_step: int, say: Say) -> None:
         kept = b"".join(line + b"\n" for line, step in whole if step <= last_step)
     if kept != content:
         files.replace(path, kept)
-
-
-def starts_with(path: Path, end: LogEnd) -> bool:
-    """Return whether a log is what it was when it ended there, perhaps with more lines since."""
-    return _matches(read_content(path), end)
-
-
-def _matches(content: bytes, end: LogEnd) -> bool:
-    return len(content) >= end.size and hashlib.sha256(content[: end.size]).hexdigest() == end.sha256
 
 
 def read_content(path: Path) -> bytes:

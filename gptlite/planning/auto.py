@@ -54,8 +54,7 @@ def resolve(cfg: RunConfig, vocab_size: int, train_tokens: int, hardware: Hardwa
 
     The order matters: attention follows from precision, the learning rate from the optimizer.
     """
-    check_without_mask(cfg)
-    check_frozen(cfg)
+    check_model(cfg)
     tokens = cfg.train.batch_size * cfg.model.block_size
     largest_product = largest_block_product_flops(cfg.model, tokens / n_processes)
     reasons = choose_compute(cfg.run, cfg.model.block_size, hardware, largest_product=largest_product)
@@ -89,8 +88,9 @@ def resolve_compute(run: RunSection, block_size: int) -> Compute:
     return Compute.of(run.model_copy(update=values))
 
 
-def check_without_mask(cfg: RunConfig) -> None:
-    """Raise ConfigError where a model without a mask would have to predict, or to show how it does."""
+def check_model(cfg: RunConfig) -> None:
+    """Raise ConfigError where a model without a mask would have to predict, or to show how it does, and where
+    train.freeze names blocks that the model does not have."""
     asked = {"train.scheduled_sampling": cfg.train.scheduled_sampling > 0.0, "log.attention": cfg.log.attention}
     for key, is_set in asked.items():
         if is_set and cfg.model.sees_ahead:
@@ -98,10 +98,6 @@ def check_without_mask(cfg: RunConfig) -> None:
                 f"{key} is set, but model.variant is no_mask, and a model that reads the next token does not predict "
                 f"it. Leave {key} out, or use model.variant=null."
             )
-
-
-def check_frozen(cfg: RunConfig) -> None:
-    """Raise ConfigError where train.freeze names blocks that the model does not have."""
     last = cfg.model.n_layer - 1
     if any(blocks.stop > last + 1 or not blocks for blocks in cfg.train.frozen_blocks):
         named = ", ".join(cfg.train.freeze or ())

@@ -42,12 +42,7 @@ class RunGroup:
         return self.mean(lambda run: run.best_bits_per_byte)
 
     @property
-    def scores(self) -> list[float]:
-        """The best bits per byte of the runs that have any."""
-        return [run.best_bits_per_byte for run in self.runs if run.best_bits_per_byte is not None]
-
-    @property
-    def scores_by_seed(self) -> dict[int, float]:
+    def scores(self) -> dict[int, float]:
         """The best bits per byte by seed, of the runs that have any."""
         scored = [(run.config.get(SEED), run.best_bits_per_byte) for run in self.runs]
         return {seed: score for seed, score in scored if isinstance(seed, int) and score is not None}
@@ -55,7 +50,7 @@ class RunGroup:
     @property
     def deviation(self) -> float | None:
         """Sample standard deviation (n - 1) of the best bits per byte; None for a single run."""
-        return statistics.stdev(self.scores) if len(self.scores) == len(self.runs) > 1 else None
+        return statistics.stdev(self.scores.values()) if len(self.scores) == len(self.runs) > 1 else None
 
     def value(self, key: str) -> Value:
         """Return the group's value of a config key; None for the seed of several runs."""

@@ -64,12 +64,9 @@ class DryRun:
 
     def to_json(self) -> dict[str, Any]:
         """Return all numbers: bytes, seconds, counts."""
-        estimate = self.estimate
-        figures = dataclasses.asdict(estimate)
-        figures["parameters"]["total"] = estimate.parameters.total
-        figures["disk"]["total"] = estimate.disk.total
-        text = {"prepared": str(self.prepared), "tokens_per_parameter": estimate.tokens_per_parameter}
-        figures["text"] |= text
+        figures = dataclasses.asdict(self.estimate)
+        figures["parameters"]["total"] = self.estimate.parameters.total
+        figures["text"]["prepared"] = str(self.prepared)
         return {
             "device": self.setup.cfg.run.device,
             "reasons": {key: dataclasses.asdict(choice) for key, choice in self.setup.reasons.items()},
@@ -91,7 +88,7 @@ class DryRun:
             f"parameters  {estimate.parameters.total:,}: {_parts(estimate.parameters, '{:,}'.format)}",
             f"memory      {size(estimate.memory.peak)} measured: {_parts(estimate.memory, size)}",
             f"disk        {size(disk.checkpoint)} per checkpoint, {disk.kept} of them kept: {size(disk.total)}",
-            f"text        {counted(text.tokens, 'token')}, {amount(estimate.tokens_per_parameter)} per parameter; "
+            f"text        {counted(text.tokens, 'token')}, {amount(text.tokens_per_parameter)} per parameter; "
             f"trained on {text.trained:,}: {say_epochs(text.epochs)}",
             f"time        {duration(self.seconds)}: {counted(self.updates, 'update')} of {duration(times.update)}, "
             f"{counted(evals, 'evaluation')} of {duration(times.evaluation)}, "

@@ -119,7 +119,7 @@ def judge(a: Summary, b: Summary, names: Sequence[str], others: Sequence[Summary
 
 def compare_groups(groups: Sequence[RunGroup], margin: float, level: float = LEVEL) -> Comparison:
     """Compare two groups by the best score of each seed. margin: in % of the score."""
-    a, b = (group.scores_by_seed for group in groups)
+    a, b = (group.scores for group in groups)
     return Comparison(a, b, margin / 100 * statistics.mean(a.values()), level)
 
 
@@ -186,7 +186,7 @@ def more_seeds(groups: Sequence[RunGroup], wanted: Sequence[int]) -> list[str]:
     """Return the commands that train as many more seeds of each setting as are wanted."""
     commands = []
     for group, n in zip(groups, wanted, strict=True):
-        used, path = group.scores_by_seed, group.first.run.path / CONFIG
+        used, path = group.scores, group.first.run.path / CONFIG
         unused = [str(seed) for seed in range(1, len(used) + n + 1) if seed not in used]
         if n:
             sweep = f"--sweep {SEED}={','.join(unused[:n])} --name {shlex.quote(f'{group.first.name}-seeds')}"
@@ -245,7 +245,6 @@ def json_of_values(key: str, rows: Sequence[RunGroup], margin: float) -> str:
     """Return one object: the key, and for each value its scores by seed and the answer against the best."""
     answers = [{}, *({"answer": found.answer} for found in compare_with_best(rows, margin))]
     settings = [
-        {"value": row.value(key), "scores": row.scores_by_seed, **answer}
-        for row, answer in zip(rows, answers, strict=True)
+        {"value": row.value(key), "scores": row.scores, **answer} for row, answer in zip(rows, answers, strict=True)
     ]
     return json.dumps({"key": key, "settings": settings}, ensure_ascii=False) + "\n"
