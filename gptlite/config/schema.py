@@ -1,7 +1,7 @@
 """The config: every key with its type, range, default and description.
 
-`train`, `eval`, `save` and `log` are in training.py, `sample` is in sampling.py. Sections are frozen and strict: an int
-is accepted for a float, nothing else is converted. `RunConfig.with_values` replaces `auto` by what was chosen; derived
+`train`, `eval`, `save`, `log` and `sample` are in training.py. Sections are frozen and strict: an int is accepted for a
+float, nothing else is converted. `RunConfig.with_values` replaces `auto` by what was chosen; derived
 numbers are properties and never stored.
 """
 
@@ -23,8 +23,7 @@ from gptlite.config.rules import (
     model_rules,
     tokenizer_rules,
 )
-from gptlite.config.sampling import SampleSection
-from gptlite.config.training import EvalSection, LogSection, SaveSection, TrainSection
+from gptlite.config.training import EvalSection, LogSection, SampleSection, SaveSection, TrainSection
 from gptlite.config.values import (
     Auto,
     Biases,

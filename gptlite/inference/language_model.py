@@ -14,8 +14,8 @@ from torch import Tensor
 
 from gptlite.compute.device import Compute
 from gptlite.config.loading import Override, load_config
-from gptlite.config.sampling import SampleSection
 from gptlite.config.schema import ModelSection
+from gptlite.config.training import SampleSection
 from gptlite.data.dataset.batches import EvalWindows, eval_batches
 from gptlite.data.dataset.tokens import TokenArray, Tokens
 from gptlite.data.sources.charset import in_normal_form

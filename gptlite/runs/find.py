@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from gptlite.config.keys import is_accepted
-from gptlite.config.loading import Override, load_config, parse_config
+from gptlite.config.loading import Override, load_config
 from gptlite.config.schema import RunConfig, TokenizerSection
 from gptlite.config.yaml import Value, shown
 from gptlite.data.dataset.prepared import TOKENIZER_FOLDER, Prepared
@@ -27,6 +28,11 @@ from gptlite.tokenizers.bpe import BpeTokenizer
 from gptlite.tokenizers.folder import META_FILE
 
 _KEY = "tokenizer.from"
+# Check what is used of a checkpoint: without what only training needs, and for its tokenizer without the model.
+_with_model: Callable[[Checkpoint], Checkpoint] = partial(Checkpoint.verified, skip=("optimizer.safetensors",))
+_with_tokenizer: Callable[[Checkpoint], Checkpoint] = partial(
+    Checkpoint.verified, skip=("model.safetensors", "optimizer.safetensors")
+)
 
 T = TypeVar("T")
 
@@ -98,10 +104,6 @@ def find_checkpoint(folder: Path, which: str, say: Say) -> Checkpoint:
         saved = ", ".join(str(step) for step in sorted(steps)) or "none yet"
         raise RunError(f"there is no checkpoint {which[:40]}. Give best, latest or a saved step: {saved}.", str(folder))
     return _with_model(open_step(steps[int(which)]))
-
-
-def _with_model(checkpoint: Checkpoint) -> Checkpoint:
-    return checkpoint.verified(skip=("optimizer.safetensors",))
 
 
 def none_left(folder: Path) -> RunError:
@@ -193,14 +195,12 @@ def with_tokenizer(cfg: RunConfig, say: Say = say_nothing) -> RunConfig:
 
 def check_given(asked: TokenizerSection, found: TokenizerSection, name: str) -> None:
     """Raise ConfigError for values that were given beside `tokenizer.from`, and are not those of its tokenizer."""
-    problems = []
-    for key in ("kind", "vocab_size", "pattern"):
-        given, own = asked.given().get(key), getattr(found, key)
-        if given is not None and given != own:
-            problems.append(
-                f"tokenizer.{key} is {given}, but in the tokenizer of {name} it is {shown(own)}. Leave it "
-                f"out, or use tokenizer.{key}={shown(own)} or tokenizer.from=null."
-            )
+    values = {key: (asked.given().get(key), getattr(found, key)) for key in ("kind", "vocab_size", "pattern")}
+    problems = [
+        f"tokenizer.{key} is {given}, but in the tokenizer of {name} it is {shown(own)}. Leave it out."
+        for key, (given, own) in values.items()
+        if given not in (None, own)
+    ]
     if problems:
         raise ConfigError(problems)
 
@@ -208,7 +208,7 @@ def check_given(asked: TokenizerSection, found: TokenizerSection, name: str) -> 
 def _find_folder(name: str, cfg: RunConfig) -> Path:
     """Return the folder of tokenizer files of a name or path. Raise RunError or DataError if there is none.
 
-    That of a run lies beside its prepared ids, else in its newest valid checkpoint.
+    That of a run lies in its newest valid checkpoint.
     """
     path = Path(os.path.expanduser(name))
     if is_foreign(path):
@@ -222,16 +222,7 @@ def _find_folder(name: str, cfg: RunConfig) -> Path:
             Prepared(place).tokenizer()
             return place / TOKENIZER_FOLDER
     run = Run.open(runs_folder(cfg.run.dir), name)
-    prepared = find_text(run, parse_config(run.config_text(), str(run.path / CONFIG)))
-    if prepared is not None and prepared.manifest.fingerprint == run.info["data"]:
-        prepared.tokenizer()
-        return prepared.path / TOKENIZER_FOLDER
     checkpoint = find_valid(run.checkpoints, "latest", say_nothing, _with_tokenizer)
     if checkpoint is None:
-        raise DataError("its prepared text is gone, and it has no checkpoint, so its tokenizer is lost.", str(run.path))
+        raise DataError("this run has no checkpoint yet, and so no tokenizer. Train it further.", str(run.path))
     return checkpoint.path
-
-
-def _with_tokenizer(checkpoint: Checkpoint) -> Checkpoint:
-    """Return the checkpoint after checking all but its tensors, which are read for the model alone."""
-    return checkpoint.verified(skip=("model.safetensors", "optimizer.safetensors"))

@@ -86,28 +86,24 @@ class Summary:
 def read_runs(folder: Path) -> tuple[list[Summary], list[str]]:
     """Return all runs in a folder, oldest start first, and a line for each thing that cannot be read.
 
-    Raise RunError where there is no such folder, or where it is a run itself and contains none.
+    Raise RunError where there is no such folder.
     """
     with files.storage_errors(folder, "read"):
         if not folder.is_dir():
             raise RunError("there is no such folder. Train a run, or check the path.", str(folder))
-        paths = sorted(path for path in folder.iterdir() if not path.name.startswith(".") and path.is_dir())
+        named = (path for path in folder.iterdir() if path.name[0] != "." and files.TEMP_MARK not in path.name)
+        paths = sorted(path for path in named if path.is_dir())
     problems: list[str] = []
     runs = []
     for path in paths:
         if read := _noting(problems, partial(read_run, Run(path))):
             runs.append(read[0])
             problems += read[1]
-    if not runs and Run(folder).started:
-        parent = folder.absolute().parent
-        raise RunError(f"this is a run, not a folder of runs. Did you mean {parent}?", str(folder))
     return sorted(runs, key=lambda summary: (summary.started_at, summary.name)), problems
 
 
 def read_run(run: Run) -> tuple[Summary, list[str]]:
     """Return a run's summary, and a line for each damaged file. Raise RunError where the folder is not a run."""
-    if files.TEMP_MARK in run.path.name:
-        raise RunError("left over from a removal that was killed. Remove this folder.", str(run.path))
     with files.storage_errors(run.path, "read"):
         if not run.started:
             raise RunError(f"skipped, since it has no {CONFIG}: not a run, or killed at its start.", str(run.path))
