@@ -18,8 +18,13 @@ from gptlite.config.yaml import write
 from gptlite.errors import ConfigError
 from gptlite.formatting import counted
 from gptlite.model.sizes import default_sample_size, largest_block_product_flops, update_flops
-from gptlite.planning.choose_optimizer import choose_adamw_lr, choose_lr, choose_optimizer
-from gptlite.planning.epochs import choose_eval_every, choose_max_steps
+from gptlite.planning.choose_training import (
+    choose_adamw_lr,
+    choose_eval_every,
+    choose_lr,
+    choose_max_steps,
+    choose_optimizer,
+)
 
 if TYPE_CHECKING:
     from gptlite.compute.device import Compute, Hardware

@@ -15,7 +15,7 @@ from gptlite.config.yaml import Value
 from gptlite.errors import ConfigError, DataError
 from gptlite.formatting import counted
 from gptlite.model.sizes import default_sample_size
-from gptlite.planning.epochs import EPOCHS_PER_EVALUATION
+from gptlite.planning.choose_training import EPOCHS_PER_EVALUATION
 from gptlite.planning.shapes import SHAPES, Shape
 
 SPEED_VARIABLE = "GPTLITE_SPEED"  # the speed class, instead of a timing

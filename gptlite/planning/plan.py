@@ -12,7 +12,7 @@ from gptlite.data.dataset.manifest import Manifest
 from gptlite.data.dataset.prepared import TOKENIZER_FOLDER, Prepared
 from gptlite.formatting import abbreviated, amount, counted, size
 from gptlite.model.sizes import Parameters, count_hidden, count_parameters
-from gptlite.planning.epochs import EVALUATIONS, count_epochs, say_epochs
+from gptlite.planning.choose_training import EVALUATIONS, count_epochs, say_epochs
 from gptlite.runs.run import runs_folder
 
 FP32, BF16 = 4, 2  # bytes

@@ -20,7 +20,7 @@ from gptlite.errors import ConfigError
 from gptlite.formatting import amount, counted, duration, say_nothing, size
 from gptlite.model.sizes import Parameters, muon_flops, update_flops
 from gptlite.planning.auto import Setup
-from gptlite.planning.epochs import say_epochs
+from gptlite.planning.choose_training import say_epochs
 from gptlite.planning.plan import (
     Estimate,
     Memory,

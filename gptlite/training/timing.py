@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from gptlite.config.training import TrainSection
 from gptlite.errors import RunError
-from gptlite.planning.epochs import EVALUATIONS, updates_per_evaluation
+from gptlite.planning.choose_training import EVALUATIONS, updates_per_evaluation
 from gptlite.runs.run import CLOCK, Run
 from gptlite.runs.summary import read_log
 from gptlite.storage.sealed import read_sealed, write_sealed

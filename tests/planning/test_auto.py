@@ -16,7 +16,7 @@ from gptlite.planning.auto import (
     choose_threads,
     choose_vocab_sample,
 )
-from gptlite.planning.choose_optimizer import choose_adamw_lr, choose_lr, choose_optimizer
+from gptlite.planning.choose_training import choose_adamw_lr, choose_lr, choose_optimizer
 
 
 def hardware(*devices: str, bf16: tuple[str, ...] = (), threads: int = 8) -> Hardware:

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from gptlite.compute.choice import Choice
 from gptlite.config.schema import RunConfig
 from gptlite.data.dataset.sampler import windows_per_epoch
-from gptlite.planning.epochs import choose_eval_every, choose_max_steps, count_epochs, say_epochs, with_max_steps
+from gptlite.planning.choose_training import (
+    choose_eval_every,
+    choose_max_steps,
+    count_epochs,
+    say_epochs,
+    with_max_steps,
+)
 
 
 def asked(epochs: float | None, batch_size: int = 10, block_size: int = 8) -> RunConfig:

@@ -16,7 +16,7 @@ from gptlite.compute.processes import is_main
 from gptlite.config.schema import DataSection, RunConfig
 from gptlite.formatting import counted
 from gptlite.planning.choose_sizes import CHARACTERS_FROM, MIN_TEXT
-from gptlite.planning.epochs import count_epochs, say_epochs
+from gptlite.planning.choose_training import count_epochs, say_epochs
 from gptlite.planning.plan import MAX_EPOCHS
 from gptlite.planning.verdict import compare, explain, judge
 from gptlite.runs.find import source_name
