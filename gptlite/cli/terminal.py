@@ -106,7 +106,7 @@ class Console(Listener):
         self._sink = ConsoleSink(sys.stderr, total=total, start=start, in_seconds=in_seconds)
         return [self._sink, *events]
 
-    def progress(self, step: int, loss: float | None = None) -> None:
+    def progress(self, step: int, loss: float) -> None:
         """Move the progress bar."""
         if self._sink is not None:
             self._sink.progress(step, loss)

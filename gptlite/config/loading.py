@@ -159,8 +159,8 @@ class _Draft:
         document = _parse(_read_text(path), str(path))
         if isinstance(document.value, dict) and EXTENDS in document.value:
             further = shown(document.value[EXTENDS])
-            sentence = f"extends is {name}, but that file extends {further} itself, and only one level is allowed."
-            raise ConfigError(f"{sentence} Extend {further}, and set the keys of {path.name} here.", where)
+            advice = f"Extend {further}, and set the keys of {path.name} here."
+            raise ConfigError(f"extends is {name}, but that file extends {further} itself. {advice}", where)
         self.take(document, str(path), EXTENDED)
 
     def take(self, document: Document, where: str, source: int) -> None:

@@ -28,6 +28,7 @@ from gptlite.tokenizers.bpe import BpeTokenizer
 from gptlite.tokenizers.folder import META_FILE
 
 _KEY = "tokenizer.from"
+NO_CHECKPOINT = "this run has no checkpoint yet, or they are gone. Train it further, or put them back."
 # Check what is used of a checkpoint: without what only training needs, and for its tokenizer without the model.
 _with_model: Callable[[Checkpoint], Checkpoint] = partial(Checkpoint.verified, skip=("optimizer.safetensors",))
 _with_tokenizer: Callable[[Checkpoint], Checkpoint] = partial(
@@ -96,21 +97,12 @@ def find_checkpoint(folder: Path, which: str, say: Say) -> Checkpoint:
     if which in ("best", "latest"):
         if (chosen := find_valid(folder, which, say, _with_model)) is not None:
             return chosen
-        if read_pointer(folder, "latest") is not None:
-            raise none_left(folder)
-        raise RunError("there is no checkpoint yet. Train the run further.", str(folder))
+        raise RunError(NO_CHECKPOINT, str(folder))
     steps = {int(path.name[5:]): path for path in step_folders(folder)}
     if not (which.isascii() and which.isdigit() and int(which) in steps):
         saved = ", ".join(str(step) for step in sorted(steps)) or "none yet"
         raise RunError(f"there is no checkpoint {which[:40]}. Give best, latest or a saved step: {saved}.", str(folder))
     return _with_model(open_step(steps[int(which)]))
-
-
-def none_left(folder: Path) -> RunError:
-    """Return the error for a run whose checkpoints are gone."""
-    return RunError(
-        "the checkpoints of this run are gone, although it was trained. Put them back, or start a new run.", str(folder)
-    )
 
 
 def choose_checkpoint(root: Path, run: str, which: str | None, say: Say) -> Checkpoint:
@@ -224,5 +216,5 @@ def _find_folder(name: str, cfg: RunConfig) -> Path:
     run = Run.open(runs_folder(cfg.run.dir), name)
     checkpoint = find_valid(run.checkpoints, "latest", say_nothing, _with_tokenizer)
     if checkpoint is None:
-        raise DataError("this run has no checkpoint yet, and so no tokenizer. Train it further.", str(run.path))
+        raise RunError(NO_CHECKPOINT, str(run.checkpoints))
     return checkpoint.path

@@ -234,10 +234,6 @@ class Run:
         """Whether a process holds the lock, so that the run is being trained."""
         return locks.locked(self.path / ".lock")
 
-    def remove(self) -> None:
-        """Remove the run's folder. Call it only while holding the lock."""
-        files.remove_tree(self.path)
-
     def remove_leftovers(self) -> list[Path]:
         """Remove and return unfinished files of a killed process. Call it only while holding the lock."""
         return [path for folder in ("", "checkpoints", "tb") for path in files.remove_leftovers(self.path / folder)]

@@ -24,7 +24,7 @@ from gptlite.loggers.metrics import Listener, MetricLog, Sink
 from gptlite.loggers.tensorboard import BASELINES, BaselineSink, TensorBoardSink
 from gptlite.planning.auto import Setup
 from gptlite.planning.plan import plan_run
-from gptlite.runs.find import find_valid, none_left
+from gptlite.runs.find import find_valid
 from gptlite.runs.run import Run
 from gptlite.runs.summary import read_samples
 from gptlite.training.checkpointing import Restored, TrainState, restore
@@ -187,7 +187,10 @@ def restore_newest(trainer: Trainer, run: Run, listener: Listener) -> Restored |
     try:
         restored = find_valid(run.checkpoints, "latest", listener.say, use)
         if restored is None and run.has_trained:
-            raise none_left(run.checkpoints)
+            advice = "Put them back, or start a new run."
+            raise RunError(
+                f"the checkpoints of this run are gone, although it was trained. {advice}", str(run.checkpoints)
+            )
     except UserError:  # the other processes must not wait for this one
         with suppress(ConfigError):
             check_same({fact: "one that cannot be used"})
