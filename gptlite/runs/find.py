@@ -17,7 +17,7 @@ from gptlite.config.loading import Override, load_config
 from gptlite.config.schema import RunConfig, TokenizerSection
 from gptlite.config.yaml import Value, shown
 from gptlite.data.dataset.prepared import TOKENIZER_FOLDER, Prepared
-from gptlite.errors import ConfigError, Damaged, DataError, RunError, located
+from gptlite.errors import ConfigError, Damaged, RunError, located
 from gptlite.formatting import Say, counted, say_nothing
 from gptlite.runs.checkpoint import Checkpoint, open_step, read_pointer, scan_checkpoints, step_folders
 from gptlite.runs.run import CONFIG, Run, runs_folder
@@ -28,7 +28,6 @@ from gptlite.tokenizers.bpe import BpeTokenizer
 from gptlite.tokenizers.folder import META_FILE
 
 _KEY = "tokenizer.from"
-NO_CHECKPOINT = "this run has no checkpoint yet, or they are gone. Train it further, or put them back."
 # Check what is used of a checkpoint: without what only training needs, and for its tokenizer without the model.
 _with_model: Callable[[Checkpoint], Checkpoint] = partial(Checkpoint.verified, skip=("optimizer.safetensors",))
 _with_tokenizer: Callable[[Checkpoint], Checkpoint] = partial(
@@ -89,20 +88,23 @@ def _why(folder: Path, which: str, chosen: Checkpoint, damaged: Sequence[Damaged
     return f"step {chosen.step}, since the checkpoint of step {hint} is missing."
 
 
-def find_checkpoint(folder: Path, which: str, say: Say) -> Checkpoint:
-    """Return the checkpoint "best", "latest" or of a step, for its model: what only training needs is not checked.
+def find_checkpoint(
+    folder: Path, which: str, say: Say, use: Callable[[Checkpoint], Checkpoint] = _with_model
+) -> Checkpoint:
+    """Return the checkpoint "best", "latest" or of a step, after checking what is used of it.
 
     Raise RunError when there is none.
     """
     if which in ("best", "latest"):
-        if (chosen := find_valid(folder, which, say, _with_model)) is not None:
+        if (chosen := find_valid(folder, which, say, use)) is not None:
             return chosen
-        raise RunError(NO_CHECKPOINT, str(folder))
+        advice = "Train it further, or put them back."
+        raise RunError(f"this run has no checkpoint yet, or they are gone. {advice}", str(folder))
     steps = {int(path.name[5:]): path for path in step_folders(folder)}
     if not (which.isascii() and which.isdigit() and int(which) in steps):
         saved = ", ".join(str(step) for step in sorted(steps)) or "none yet"
         raise RunError(f"there is no checkpoint {which[:40]}. Give best, latest or a saved step: {saved}.", str(folder))
-    return _with_model(open_step(steps[int(which)]))
+    return use(open_step(steps[int(which)]))
 
 
 def choose_checkpoint(root: Path, run: str, which: str | None, say: Say) -> Checkpoint:
@@ -161,21 +163,14 @@ def find_text(run: Run, cfg: RunConfig) -> Prepared | None:
 def with_tokenizer(cfg: RunConfig, say: Say = say_nothing) -> RunConfig:
     """Return the config with the folder that holds the tokenizer of `tokenizer.from`, and with its kind and size.
 
-    Raise DataError if it cannot be found or read, ConfigError if kind or vocab_size are given and differ.
+    Raise UserError if it cannot be found or read, or if kind or vocab_size are given and differ.
     """
     asked = cfg.tokenizer.from_
     if asked is None:
         return cfg
     with located(f"{_KEY}={asked}"), located(f"{_KEY}={asked}", at=f"run {asked}"):
-        try:
-            folder = _find_folder(asked, cfg)
-            tokenizer = load(folder)
-        except RunError as error:
-            if is_accepted("tokenizer.kind", asked):
-                raise ConfigError(
-                    f"this is a kind of tokenizer, and no run. Use tokenizer.kind={asked} instead."
-                ) from None
-            raise DataError(error.problems) from error
+        folder = _find_folder(asked, cfg)
+        tokenizer = load(folder)
         found: dict[str, Value] = {"kind": tokenizer.kind, "from": str(folder.absolute())}
         if isinstance(tokenizer, BpeTokenizer) and tokenizer.kind == "bpe":
             found |= {"vocab_size": tokenizer.requested_vocab_size, "pattern": tokenizer.pattern_name}
@@ -198,7 +193,7 @@ def check_given(asked: TokenizerSection, found: TokenizerSection, name: str) -> 
 
 
 def _find_folder(name: str, cfg: RunConfig) -> Path:
-    """Return the folder of tokenizer files of a name or path. Raise RunError or DataError if there is none.
+    """Return the folder of tokenizer files of a name or path. Raise UserError if there is none.
 
     That of a run lies in its newest valid checkpoint.
     """
@@ -213,8 +208,7 @@ def _find_folder(name: str, cfg: RunConfig) -> Path:
         if os.path.isfile(place / TOKENIZER_FOLDER / META_FILE):
             Prepared(place).tokenizer()
             return place / TOKENIZER_FOLDER
-    run = Run.open(runs_folder(cfg.run.dir), name)
-    checkpoint = find_valid(run.checkpoints, "latest", say_nothing, _with_tokenizer)
-    if checkpoint is None:
-        raise RunError(NO_CHECKPOINT, str(run.checkpoints))
-    return checkpoint.path
+    root = runs_folder(cfg.run.dir)
+    if is_accepted("tokenizer.kind", name) and not (root / name).exists():
+        raise ConfigError(f"this is a kind of tokenizer, and no run. Use tokenizer.kind={name} instead.")
+    return find_checkpoint(Run.open(root, name).checkpoints, "latest", say_nothing, _with_tokenizer).path

@@ -187,10 +187,8 @@ def restore_newest(trainer: Trainer, run: Run, listener: Listener) -> Restored |
     try:
         restored = find_valid(run.checkpoints, "latest", listener.say, use)
         if restored is None and run.has_trained:
-            advice = "Put them back, or start a new run."
-            raise RunError(
-                f"the checkpoints of this run are gone, although it was trained. {advice}", str(run.checkpoints)
-            )
+            gone = "the checkpoints of this run are gone, although it was trained."
+            raise RunError(f"{gone} Put them back, or start a new run.", str(run.checkpoints))
     except UserError:  # the other processes must not wait for this one
         with suppress(ConfigError):
             check_same({fact: "one that cannot be used"})
