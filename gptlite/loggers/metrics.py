@@ -23,6 +23,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from gptlite.errors import Interrupted
 from gptlite.formatting import Say, counted, say_nothing
 from gptlite.storage import files
 
@@ -235,6 +236,8 @@ class MetricLog(contextlib.AbstractContextManager["MetricLog"]):
         for sink in list(self._extras):
             try:
                 action(sink)
+            except Interrupted:  # by a second signal, which stops training at once
+                raise
             except Exception as problem:  # with a broken protobuf, importing tensorboard raises a TypeError, say
                 self._extras.remove(sink)
                 self._say(f"{type(sink).__name__} is switched off: {problem}".splitlines()[0])
