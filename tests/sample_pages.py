@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from gptlite.config.sampling import SampleSection
 from gptlite.config.schema import ModelSection
+from gptlite.config.training import SampleSection
 from gptlite.course.explained_beams import Candidate, ExplainedSearch
 from gptlite.course.follow import FollowedToken, Step
 from gptlite.inference.beam import Hypothesis

@@ -129,7 +129,7 @@ RECIPES = {
         "An option of `gptlite sample`",
         (
             (
-                "gptlite/config/sampling.py",
+                "gptlite/config/training.py",
                 "    repetition_penalty:",
                 "    n_sigma: Positive | None = key(\n"
                 '        None, "drop tokens with a logit so many deviations below the largest; null: none"\n'

@@ -30,7 +30,7 @@ from gptlite.config.schema import RunConfig
 from gptlite.data.preparing.prepare import prepare
 from gptlite.errors import ConfigError, DataError, Diverged, Interrupted, Problem, RunError, gathered, located
 from gptlite.formatting import Say, and_more, counted, say_nothing
-from gptlite.planning.epochs import with_max_steps
+from gptlite.planning.choose_training import with_max_steps
 from gptlite.runs.compare import group_seeds
 from gptlite.runs.find import find_text, with_tokenizer
 from gptlite.runs.run import Run, check_name, runs_folder

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,6 @@ from gptlite.config.yaml import Value, YamlError, shortened, shown, write
 from gptlite.errors import ConfigError, Problem, gathered
 from gptlite.storage.files import TEMP_MARK
 
-MAX_POINTS = 1000  # more are a typing error
 MAX_NAME_BYTES = 200  # of a run
 MAX_VALUE_LENGTH = 24  # characters of a value in a name
 
@@ -51,9 +49,6 @@ def read_axes(texts: Sequence[str], taken: Collection[str] = ()) -> Axes:
             if key in axes or key in taken:
                 raise ConfigError(f"{key} is set more than once. Give it once, with all of its values.")
             axes[key] = values
-    n_points = math.prod(map(len, axes.values()))
-    if n_points > MAX_POINTS:
-        problems.append(Problem(f"these values combine to {n_points:,} runs, but at most {MAX_POINTS:,} are allowed."))
     if problems:
         raise ConfigError(problems)
     return axes
@@ -76,8 +71,6 @@ def _read_axis(text: str) -> tuple[str, list[Value]]:
     if not isinstance(values, list) or not values:
         raise ConfigError(f'{key} has no values. Write them between commas, null or "" for an empty one.')
     for i, value in enumerate(values):
-        if isinstance(value, dict):
-            raise ConfigError(f"{key} cannot be set to {shown(value)}. Quote a text with a colon.")
         if value in values[:i]:
             raise ConfigError(f"{key} has the value {shown(value)} twice. Leave one out.")
     return key, values

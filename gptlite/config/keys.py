@@ -138,9 +138,6 @@ def explain_unknown_key(name: str) -> str | None:
     section, dot, key = name.partition(".")
     if name in KEYS:
         return None
-    if name in SECTIONS:
-        advice = f"Did you mean {_MEANT[name]}?" if name in _MEANT else "Set one of its keys: section.key=value."
-        return f"{name} is a whole section. {advice}"
     meant = suggest_key(section if section in SECTIONS else suggest_section(section) if dot else None, key or name)
     near = f"Did you mean {' or '.join(meant)}?" if meant else "The built-in small.yaml lists every key."
     return f"{shown(name)} is not a key of the config. {explain_key(name) or near}"
@@ -149,10 +146,8 @@ def explain_unknown_key(name: str) -> str | None:
 def explain_unknown_section(name: str, value: Value) -> str:
     """Say that a name at the top of a file is unknown there, and what was probably meant."""
     is_key = not isinstance(value, dict | None)
-    keys = (key.partition(".") for key in suggest_key(None, name))
-    meant = (
-        " or ".join(f"{key} in the section {section}" for section, _, key in keys) if is_key else suggest_section(name)
-    )
+    keys = [f"{KEYS[key]} in the section {key.partition('.')[0]}" for key in suggest_key(None, name)]
+    meant = " or ".join(keys) if is_key else suggest_section(name)
     near = f"Did you mean {meant}?" if meant else f"The sections are {', '.join(SECTIONS)}."
     advice = (is_key and explain_key(name)) or near
-    return f"{shown(name)} is not {'inside a section' if is_key else 'a section of the config'}. {advice}"
+    return f"{shown(name)} is not a section of the config. {advice}"

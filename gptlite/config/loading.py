@@ -26,7 +26,6 @@ from gptlite.formatting import and_more
 
 SUFFIXES = (".yaml", ".yml")
 MAX_BYTES = 65536  # ten times a config with a comment on every key
-MAX_PROBLEMS = 100  # the YAML of another program would have thousands
 MAX_LISTED = 8  # configs
 EXTENDS = "extends"
 
@@ -160,8 +159,8 @@ class _Draft:
         document = _parse(_read_text(path), str(path))
         if isinstance(document.value, dict) and EXTENDS in document.value:
             further = shown(document.value[EXTENDS])
-            sentence = f"extends is {name}, but that file extends {further} itself, and only one level is allowed."
-            raise ConfigError(f"{sentence} Extend {further}, and set the keys of {path.name} here.", where)
+            advice = f"Extend {further}, and set the keys of {path.name} here."
+            raise ConfigError(f"extends is {name}, but that file extends {further} itself. {advice}", where)
         self.take(document, str(path), EXTENDED)
 
     def take(self, document: Document, where: str, source: int) -> None:
@@ -169,9 +168,6 @@ class _Draft:
 
         def refuse(line: int, sentence: str | None) -> None:
             self.problems.append(((source, line, f"{where}:{line}"), str(sentence)))
-            if len(self.problems) >= MAX_PROBLEMS:
-                last = f"These are the first {MAX_PROBLEMS} problems. Is this the right file?"
-                raise ConfigError([*self.in_order(), Problem(last, where)])
 
         sections = document.value if isinstance(document.value, dict) else {}
         for section, keys in sections.items():
@@ -210,7 +206,7 @@ class _Draft:
         self.given[name] = place, value
 
     def validated(self) -> RunConfig:
-        """Return the config with these values. Raises ConfigError with every problem.
+        """Return the config with these values. Raises ConfigError with every problem in the order of the places.
 
         A rule that is broken has the place of the key given last. It is not checked for a key that is refused itself.
         """
@@ -228,13 +224,9 @@ class _Draft:
                 if not names & refused:
                     self.problems.append((max(self.given[name][0] for name in names & self.given.keys()), sentence))
         if self.problems:
-            raise ConfigError(self.in_order())
+            in_order = sorted(self.problems, key=lambda problem: problem[0][:2])
+            raise ConfigError([Problem(sentence, where) for (_, _, where), sentence in in_order])
         return RunConfig().with_values(accepted)
-
-    def in_order(self) -> list[Problem]:
-        """Return the problems of the extended file, the file and the overrides, each in its order."""
-        ordered = sorted(self.problems, key=lambda problem: problem[0][:2])
-        return [Problem(sentence, where) for (_, _, where), sentence in ordered]
 
 
 def _split_override(text: str) -> tuple[str, Value]:

@@ -1,12 +1,13 @@
 """The config: every key with its type, range, default and description.
 
-`train`, `eval`, `save` and `log` are in training.py, `sample` is in sampling.py. Sections are frozen and strict: an int
-is accepted for a float, nothing else is converted. `RunConfig.with_values` replaces `auto` by what was chosen; derived
+`train`, `eval`, `save`, `log` and `sample` are in training.py. Sections are frozen and strict: an int is accepted for a
+float, nothing else is converted. `RunConfig.with_values` replaces `auto` by what was chosen; derived
 numbers are properties and never stored.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -22,8 +23,7 @@ from gptlite.config.rules import (
     model_rules,
     tokenizer_rules,
 )
-from gptlite.config.sampling import SampleSection
-from gptlite.config.training import EvalSection, LogSection, SaveSection, TrainSection
+from gptlite.config.training import EvalSection, LogSection, SampleSection, SaveSection, TrainSection
 from gptlite.config.values import (
     Auto,
     Biases,
@@ -110,7 +110,7 @@ class DataSection(Section):
     @property
     def folder(self) -> Path:
         """`dir` with ~ expanded."""
-        return Path(self.dir).expanduser()
+        return Path(os.path.expanduser(self.dir))
 
     @property
     def sources(self) -> list[str]:

@@ -6,7 +6,6 @@ The range is part of the type, so that validation, JSON Schema and messages shar
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
@@ -37,14 +36,6 @@ def _usable_path(text: str) -> str:
     return text
 
 
-def _usable_folder(text: str) -> str:
-    try:
-        Path(_usable_path(text)).expanduser()
-    except RuntimeError as error:
-        raise ValueError("the home of this user is unknown") from error
-    return text
-
-
 def _known_encoding(name: str) -> str:
     try:
         "a".encode(name)
@@ -66,7 +57,7 @@ DropoutRate = Annotated[float, Field(ge=0, le=0.99)]  # what is kept is scaled u
 Text = Annotated[str, AfterValidator(_utf8_text)]
 Name = Annotated[Text, Field(min_length=1)]
 PathText = Annotated[Text, AfterValidator(_usable_path)]
-FolderPath = Annotated[Text, AfterValidator(_usable_folder), Accepted("the path of a folder; after ~ a known user")]
+FolderPath = Annotated[PathText, Accepted("the path of a folder")]
 Encoding = Annotated[
     Text, AfterValidator(_known_encoding), Accepted("a text encoding Python knows, such as utf-8, cp1252 or utf-16")
 ]

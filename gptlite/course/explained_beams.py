@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gptlite.config.sampling import SampleSection
+from gptlite.config.training import SampleSection
 from gptlite.inference.beam import Hypothesis, SearchStep, token_logprobs
 from gptlite.inference.generate import FinishReason
 from gptlite.inference.language_model import LanguageModel

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from gptlite.config.sampling import SampleSection
+from gptlite.config.training import SampleSection
 from gptlite.data.dataset.tokens import Tokens
 from gptlite.errors import ConfigError, DataError
 from gptlite.inference.engine import rows_at_once

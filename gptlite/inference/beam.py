@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gptlite.config.sampling import SampleSection
+from gptlite.config.training import SampleSection
 from gptlite.inference.engine import DecodingBatch
 from gptlite.inference.generate import FinishReason
 from gptlite.inference.sampling import TokenFlags

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 import torch
 
-from gptlite.config.sampling import SampleSection
+from gptlite.config.training import SampleSection
 from gptlite.inference.engine import DecodingBatch, rows_at_once
 from gptlite.inference.sampling import Logits, TokenFlags, choose
 from gptlite.model.gpt import GPT

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gptlite.compute.device import Compute
 from gptlite.config.loading import Override, load_config
-from gptlite.config.sampling import SampleSection
+from gptlite.config.training import SampleSection
 from gptlite.data.dataset.batches import EvalWindows, eval_batches
 from gptlite.data.dataset.tokens import TokenArray, Tokens
 from gptlite.data.sources.charset import in_normal_form
@@ -102,7 +102,7 @@ class LanguageModel:
     def generate(self, prompt: str = "", **keys: Any) -> str:
         """Continue the prompt; equal arguments give equal text.
 
-        keys: those of the config's section sample (`config.sampling.SampleSection`), with its defaults, such as
+        keys: those of the config's section sample (`config.training.SampleSection`), with its defaults, such as
         `temperature=0.8`; with `beams` the best text of a beam search. ConfigError for unknown keys and for every value
         that the section refuses.
         """

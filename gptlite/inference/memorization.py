@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gptlite.config.sampling import SampleSection
+from gptlite.config.training import SampleSection
 from gptlite.data.dataset.prepared import Prepared
 from gptlite.data.dataset.tokens import TokenArray, Tokens, detokenize
 from gptlite.inference.language_model import LanguageModel

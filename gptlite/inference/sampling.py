@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from gptlite.config.sampling import SampleSection
+from gptlite.config.training import SampleSection
 
 Logits: TypeAlias = npt.NDArray[np.floating[Any]]
 TokenFlags: TypeAlias = npt.NDArray[np.bool_]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gptlite.data.dataset.manifest import Manifest
+from gptlite.data.dataset.manifest import Baselines, Manifest
 from gptlite.data.sources.named_datasets import find_card
 from gptlite.formatting import counted
 from gptlite.inference.language_model import LanguageModel
@@ -59,8 +59,8 @@ def model_card(
         f"{cfg.block_size} tokens, {tokenizer.vocab_size:,} ids ({tokenizer.kind}).",
         "",
         *([] if text is None else [*describe_text(text), ""]),
-        *([] if begun is None else [f"- Training began with the weights of `{Path(source_name(begun)).name}`."]),
-        describe_score(checkpoint),
+        *([] if begun is None else [f"- Training began with the weights of `{source_name(begun)}`."]),
+        *describe_score(checkpoint, None if text is None else text.baselines),
         "",
         "```python",
         "from transformers import AutoModelForCausalLM, AutoTokenizer",
@@ -83,9 +83,13 @@ def describe_text(text: Manifest) -> list[str]:
     return [*lines, f"- Trained on {counted(text.train.tokens, 'token')}, validated on {text.val.tokens:,}."]
 
 
-def describe_score(checkpoint: Checkpoint) -> str:
-    """Return a line about the score of the validation text."""
+def describe_score(checkpoint: Checkpoint, baselines: Baselines | None) -> list[str]:
+    """Return lines about the score of the validation text, beside what compressors make of it."""
     state: Mapping[str, Any] = checkpoint.read_json("state.json")["train"] if "state.json" in checkpoint.files else {}
     if state.get("best_step") != checkpoint.step:
-        return f"- Step {checkpoint.step}, not scored."
-    return f"- Step {checkpoint.step}: {state['best_bits_per_byte']:.4f} bits per byte of the validation text."
+        return [f"- Step {checkpoint.step}, not scored."]
+    lines = [f"- Step {checkpoint.step}: {state['best_bits_per_byte']:.4f} bits per byte of the validation text."]
+    if baselines is not None:
+        known = {"PPMd after the training text": baselines.ppmd, "xz -9": baselines.xz, "gzip -9": baselines.gzip}
+        lines.append(f"- For comparison: {', '.join(f'{name} {bits}' for name, bits in known.items() if bits)}.")
+    return lines

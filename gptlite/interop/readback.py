@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gptlite.config.sampling import SampleSection
 from gptlite.config.schema import ModelSection
+from gptlite.config.training import SampleSection
 from gptlite.errors import ConfigError
 from gptlite.formatting import counted
 from gptlite.inference.language_model import LanguageModel

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from gptlite.errors import StorageError
+from gptlite.errors import Interrupted
 from gptlite.formatting import Say, counted, say_nothing
 from gptlite.storage import files
 
@@ -43,12 +43,16 @@ class LogEnd:
     size: int
     sha256: str
 
+    def matches(self, content: bytes) -> bool:
+        """Return whether a log begins with what it was when it ended there."""
+        return len(content) >= self.size and hashlib.sha256(content[: self.size]).hexdigest() == self.sha256
+
 
 class LogFile:
     """A file to which lines are appended, unbuffered, and the digest of all of them."""
 
     def __init__(self, path: Path) -> None:
-        content = _read(path)
+        content = read_content(path)
         self._size, self._digest = len(content), hashlib.sha256(content)
         self._file = files.OutFile.append(path)
 
@@ -79,8 +83,8 @@ def cut_log(path: Path, end: LogEnd | None, last_step: int, say: Say) -> None:
     end: as the checkpoint has it. Where the file is not what it says, `say` gets a line, and what is whole is kept: the
     lines up to `last_step`.
     """
-    content = _read(path)
-    if end is not None and _matches(content, end):
+    content = read_content(path)
+    if end is not None and end.matches(content):
         kept = content[: end.size]
     else:
         if end is not None:
@@ -94,16 +98,7 @@ def cut_log(path: Path, end: LogEnd | None, last_step: int, say: Say) -> None:
         files.replace(path, kept)
 
 
-def starts_with(path: Path, end: LogEnd) -> bool:
-    """Return whether a log is what it was when it ended there, perhaps with more lines since."""
-    return _matches(_read(path), end)
-
-
-def _matches(content: bytes, end: LogEnd) -> bool:
-    return len(content) >= end.size and hashlib.sha256(content[: end.size]).hexdigest() == end.sha256
-
-
-def _read(path: Path) -> bytes:
+def read_content(path: Path) -> bytes:
     """Return the content of a log: nothing where there is no file."""
     with files.storage_errors(path, "read"), contextlib.suppress(FileNotFoundError):
         return files.read_own(path)
@@ -241,9 +236,11 @@ class MetricLog(contextlib.AbstractContextManager["MetricLog"]):
         for sink in list(self._extras):
             try:
                 action(sink)
-            except (StorageError, OSError, ImportError) as problem:
+            except Interrupted:  # by a second signal, which stops training at once
+                raise
+            except Exception as problem:  # with a broken protobuf, importing tensorboard raises a TypeError, say
                 self._extras.remove(sink)
-                self._say(f"{type(sink).__name__} is switched off: {problem}")
+                self._say(f"{type(sink).__name__} is switched off: {problem}".splitlines()[0])
 
     def __exit__(self, *_: object) -> None:
         self.close()

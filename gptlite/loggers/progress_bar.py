@@ -57,10 +57,9 @@ class ConsoleSink(Sink):
                 total=total, initial=start, file=stream, position=0, miniters=0, bar_format=form, ncols=columns
             )
 
-    def progress(self, step: int, loss: float | None = None) -> None:
+    def progress(self, step: int, loss: float) -> None:
         """Move the bar to `step` and show the loss of this update."""
-        if loss is not None:
-            self._facts["loss"] = f"loss {loss:.3f}"
+        self._facts["loss"] = f"loss {loss:.3f}"
         self._step = step
         self._pace_from = self._pace_from or (self._position(), self._now())
         self._update_bar()

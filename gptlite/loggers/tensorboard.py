@@ -14,8 +14,7 @@ import math
 import re
 import socket
 import time as clock
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,38 +22,18 @@ from gptlite.config.yaml import Value, write
 from gptlite.loggers.metrics import Image, Sink
 from gptlite.storage import files
 
-Values = Sequence[dict[str, Any]]  # the fields of Summary.Value: tag, and what it holds
+Values = Sequence[Any]  # a Summary.Value, or its fields: tag, and what it holds
 
 _EVENT_FILE = re.compile(r"events\.out\.tfevents\.(\d+)\.")
 _POINT_FILE = re.compile(r"events\.out\.tfevents\.\d+\.\d+")  # of a baseline
 BASELINES = ".baselines"  # beside the runs, whose names cannot begin with a dot
 BASELINE_TAG = "val/bits_per_byte"
-NO_CURVES = ("tokens",)  # a straight line
-# The tag of every metric under `time`; None is not shown. A metric that is missing here is a KeyError.
-TIME_TAGS: Mapping[str, str | None] = {
-    "elapsed": None,  # the time of the events
-    "tokens_per_second": "workload/tokens_per_second",  # TensorBoard sorts by name: after train and val
-    "mfu": "workload/mfu",
-    "peak_mib": "workload/peak_mib",
-}
-
-
-@contextmanager
-def import_errors() -> Iterator[None]:
-    """Turn whatever an import of tensorboard raises into an ImportError, which switches it off: with a broken protobuf
-    it is a TypeError, an AttributeError or a RuntimeError."""
-    try:
-        yield
-    except Exception as error:
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise ImportError(f"tensorboard cannot be imported ({reason}). Install it and protobuf again.") from error
 
 
 def encode_event(at: float, **fields: Any) -> bytes:
     """Return the bytes of an event at this time, for one write call: a kill then leaves all of it or nothing."""
-    with import_errors():
-        from tensorboard.compat.proto.event_pb2 import Event  # type: ignore[import-untyped]
-        from tensorboard.summary.writer.record_writer import RecordWriter  # type: ignore[import-untyped]
+    from tensorboard.compat.proto.event_pb2 import Event  # type: ignore[import-untyped]
+    from tensorboard.summary.writer.record_writer import RecordWriter  # type: ignore[import-untyped]
 
     file = io.BytesIO()
     RecordWriter(file).write(Event(wall_time=at, **fields).SerializeToString())
@@ -91,8 +70,9 @@ class TensorBoardSink(Sink):
 
     def log(self, step: int, split: str, values: Mapping[str, float], time: Mapping[str, float]) -> None:
         self._at = self._started_at + time["elapsed"] if "elapsed" in time else self._at
-        scalars = {f"{split}/{name}": x for name, x in values.items() if name not in NO_CURVES}
-        scalars |= {tag: x for name, x in time.items() if (tag := TIME_TAGS[name]) is not None}
+        scalars = {f"{split}/{name}": x for name, x in values.items() if name != "tokens"}  # a straight line
+        # TensorBoard sorts by name, so these come after train and val. The events have the time that has elapsed.
+        scalars |= {f"workload/{name}": x for name, x in time.items() if name != "elapsed"}
         if split == "val" and "bits_per_byte" in values:
             self._best = min(self._best, values["bits_per_byte"])
             scalars["best/bits_per_byte"] = self._best
@@ -120,7 +100,7 @@ class TensorBoardSink(Sink):
         """Return the file, which the first call makes."""
         if self._file is not None:
             return self._file
-        version = encode_event(self._at, file_version="brain.Event:2")  # or ImportError, before any file
+        version = encode_event(self._at, file_version="brain.Event:2")  # or an error of an import, before any file
         files.make_dirs(self._folder)
         # Readers sort files by name, so a later file needs a later stamp, even within a second or after the clock was
         # set back.
@@ -137,39 +117,28 @@ class TensorBoardSink(Sink):
         return file
 
 
-def _hparams(settings: Mapping[str, Value]) -> dict[str, Any]:
+def _hparams(settings: Mapping[str, Value]) -> Any:
     """Encode the settings of a run for the HParams tab: a list as text; None is a number that this run does not have.
 
     Without a summary of the experiment, TensorBoard shows settings that differ first and sorts metrics by their tags,
     so that best/bits_per_byte is the first.
     """
-    with import_errors():
-        from tensorboard.plugins.hparams import metadata, plugin_data_pb2  # type: ignore[import-untyped]
+    from tensorboard.plugins.hparams.summary_v2 import hparams_pb  # type: ignore[import-untyped]
 
-    session = plugin_data_pb2.SessionStartInfo()
-    for name, value in settings.items():
-        if isinstance(value, bool):
-            session.hparams[name].bool_value = value
-        elif isinstance(value, int | float):
-            session.hparams[name].number_value = value
-        elif value is not None:
-            session.hparams[name].string_value = value if isinstance(value, str) else write(value)
-    summary = metadata.create_summary_metadata(plugin_data_pb2.HParamsPluginData(session_start_info=session))
-    return {"tag": metadata.SESSION_START_INFO_TAG, "metadata": summary, "tensor": metadata.NULL_TENSOR}
+    known = {name: write(x) if isinstance(x, list) else x for name, x in settings.items() if x is not None}
+    return hparams_pb(known, trial_id="", start_time_secs=0.0).value[0]
 
 
 def _scalar(tag: str, x: float) -> dict[str, Any]:
     return {"tag": tag, "simple_value": float(x)}
 
 
-def _text(tag: str, text: str) -> dict[str, Any]:
+def _text(tag: str, text: str) -> Any:
     """Encode a text, indented by four so that TensorBoard, which renders Markdown, shows it unchanged."""
-    with import_errors():
-        from tensorboard.plugins.text.metadata import create_summary_metadata  # type: ignore[import-untyped]
+    from tensorboard.plugins.text.summary_v2 import text_pb  # type: ignore[import-untyped]
 
     indented = "\n".join("    " + line for line in text.split("\n")).encode(errors="replace")
-    tensor = {"dtype": "DT_STRING", "tensor_shape": {}, "string_val": [indented]}
-    return {"tag": tag, "metadata": create_summary_metadata(tag, ""), "tensor": tensor}
+    return text_pb(tag, indented).value[0]
 
 
 def _image(tag: str, image: Image) -> dict[str, Any]:

@@ -7,18 +7,24 @@ must give equal runs.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gptlite.compute.choice import DEVICES, GIVEN, Choice
-from gptlite.compute.processes import world_size
 from gptlite.config.schema import RunConfig, RunSection
+from gptlite.config.yaml import write
 from gptlite.errors import ConfigError
 from gptlite.formatting import counted
 from gptlite.model.sizes import default_sample_size, largest_block_product_flops, update_flops
-from gptlite.planning.choose_optimizer import choose_adamw_lr, choose_lr, choose_optimizer
-from gptlite.planning.epochs import choose_eval_every, choose_max_steps
+from gptlite.planning.choose_training import (
+    choose_adamw_lr,
+    choose_eval_every,
+    choose_lr,
+    choose_max_steps,
+    choose_optimizer,
+)
 
 if TYPE_CHECKING:
     from gptlite.compute.device import Compute, Hardware
@@ -41,23 +47,9 @@ class Setup:
     reasons: Mapping[str, Choice]
 
     def __str__(self) -> str:
-        """Return the choices on one line."""
-        run, train = self.cfg.run, self.cfg.train
-        length = self.reasons["train.max_steps"]
-        parts = [
-            run.device,
-            run.precision,
-            f"{run.attention} attention",
-            "compiled" if run.compile else "",
-            counted(world_size(), "process") if world_size() > 1 else "",
-            counted(run.threads, "thread") if isinstance(run.threads, int) else "",
-            train.optimizer,
-            f"lr {train.lr}" if train.adamw_lr is None else f"lr {train.lr} and {train.adamw_lr}",
-            f"micro-batches of {counted(train.micro_batch_size, 'sequence')}",  # type: ignore[arg-type]
-            f"loss estimated from {train.vocab_sample:,} ids" if isinstance(train.vocab_sample, int) else "",
-            "" if length.reason == GIVEN else f"{counted(length.value, 'update')} ({length.reason})",
-        ]
-        return ", ".join(filter(None, parts))
+        """Return the values on one line, by their keys in sections run and train without the section."""
+        values = {key: choice.value for key, choice in self.reasons.items() if choice.value is not None}
+        return ", ".join(f"{re.sub('^(run|train)[.]', '', key)} {write(value)}" for key, value in values.items())
 
 
 def resolve(cfg: RunConfig, vocab_size: int, train_tokens: int, hardware: Hardware, n_processes: int = 1) -> Setup:
@@ -67,8 +59,7 @@ def resolve(cfg: RunConfig, vocab_size: int, train_tokens: int, hardware: Hardwa
 
     The order matters: attention follows from precision, the learning rate from the optimizer.
     """
-    check_without_mask(cfg)
-    check_frozen(cfg)
+    check_model(cfg)
     tokens = cfg.train.batch_size * cfg.model.block_size
     largest_product = largest_block_product_flops(cfg.model, tokens / n_processes)
     reasons = choose_compute(cfg.run, cfg.model.block_size, hardware, largest_product=largest_product)
@@ -102,8 +93,9 @@ def resolve_compute(run: RunSection, block_size: int) -> Compute:
     return Compute.of(run.model_copy(update=values))
 
 
-def check_without_mask(cfg: RunConfig) -> None:
-    """Raise ConfigError where a model without a mask would have to predict, or to show how it does."""
+def check_model(cfg: RunConfig) -> None:
+    """Raise ConfigError where a model without a mask would have to predict, or to show how it does, and where
+    train.freeze names blocks that the model does not have."""
     asked = {"train.scheduled_sampling": cfg.train.scheduled_sampling > 0.0, "log.attention": cfg.log.attention}
     for key, is_set in asked.items():
         if is_set and cfg.model.sees_ahead:
@@ -111,10 +103,6 @@ def check_without_mask(cfg: RunConfig) -> None:
                 f"{key} is set, but model.variant is no_mask, and a model that reads the next token does not predict "
                 f"it. Leave {key} out, or use model.variant=null."
             )
-
-
-def check_frozen(cfg: RunConfig) -> None:
-    """Raise ConfigError where train.freeze names blocks that the model does not have."""
     last = cfg.model.n_layer - 1
     if any(blocks.stop > last + 1 or not blocks for blocks in cfg.train.frozen_blocks):
         named = ", ".join(cfg.train.freeze or ())
@@ -144,9 +132,7 @@ def choose_device(wanted: str, hardware: Hardware, largest_product: float) -> Ch
     if wanted == "auto":
         is_large = MIN_PRODUCT_FOR_MPS <= largest_product < math.inf
         fitting = [device for device in hardware.devices if device != "mps" or is_large]
-        if fitting[0] == hardware.devices[0]:
-            return Choice(fitting[0], f"the first of {', '.join(DEVICES)} that torch finds")
-        return Choice(fitting[0], "mps is for training larger models")
+        return Choice(fitting[0], f"the first of {', '.join(DEVICES)} that torch finds; mps only trains larger models")
     if wanted not in hardware.devices:
         available = ", ".join(hardware.devices)
         raise ConfigError(

@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from gptlite.config.schema import DataSection, ModelSection
+from gptlite.config.rules import DEFAULT_VAL_FRACTION as VAL_FRACTION
+from gptlite.config.rules import DEFAULT_VAL_MAX_BYTES as VAL_MAX_BYTES
+from gptlite.config.schema import ModelSection
 from gptlite.config.training import TrainSection
 from gptlite.config.yaml import Value
 from gptlite.errors import ConfigError, DataError
 from gptlite.formatting import counted
 from gptlite.model.sizes import default_sample_size
-from gptlite.planning.epochs import EPOCHS_PER_EVALUATION
+from gptlite.planning.choose_training import EPOCHS_PER_EVALUATION
 from gptlite.planning.shapes import SHAPES, Shape
 
 SPEED_VARIABLE = "GPTLITE_SPEED"  # the speed class, instead of a timing
@@ -40,8 +42,6 @@ TEACHERS = (10_000.0, 0.2, 45.0, 45.0), (1500.0, 0.3, 12.0, 12.0), (30.0, 0.5, 4
 WIDE = 192
 TEMPERATURE = 0.92  # of BPE, whose ids follow the training text, so that other text surprises the model more
 MORE_DROPOUT_FROM = 60.0  # epochs of characters, from which it is 0.2
-VAL_FRACTION = DataSection().val_fraction
-VAL_MAX_BYTES = DataSection().val_max_bytes
 PREVIOUS_TOKEN_FROM = 500  # from this many updates on model.init: previous helps BPE; characters are better without
 MORE_WEIGHT_DECAY = 0.3
 MORE_WEIGHT_DECAY_FROM = 4.0  # from this many epochs on it helps BPE

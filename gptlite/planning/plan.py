@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gptlite.config.schema import RunConfig
-from gptlite.data.dataset.manifest import Manifest, SplitRecord
+from gptlite.data.dataset.manifest import Manifest
 from gptlite.data.dataset.prepared import TOKENIZER_FOLDER, Prepared
 from gptlite.formatting import abbreviated, amount, counted, size
 from gptlite.model.sizes import MAX_LOGITS, Parameters, count_hidden, count_parameters
-from gptlite.planning.epochs import EVALUATIONS, TextUse
+from gptlite.planning.choose_training import EVALUATIONS, count_epochs, say_epochs
 from gptlite.runs.run import runs_folder
 
 FP32, HALF = 4, 2  # bytes
@@ -42,11 +42,17 @@ class Disk:
 
     checkpoint: int
     kept: int
+    total: int  # bytes of those
 
-    @property
-    def total(self) -> int:
-        """Return the bytes of all checkpoints that are kept."""
-        return self.checkpoint * self.kept
+
+@dataclass(frozen=True)
+class TextUse:
+    """Tokens of the training text, and those trained on; None where the clock ends the run and nothing was timed."""
+
+    tokens: int
+    tokens_per_parameter: float
+    trained: int | None = None
+    epochs: float | None = None
 
 
 @dataclass(frozen=True)
@@ -58,22 +64,18 @@ class Estimate:
     disk: Disk
     text: TextUse
 
-    @property
-    def tokens_per_parameter(self) -> float:
-        """Return the tokens of the training text, each counted once, per parameter."""
-        return self.text.tokens / self.parameters.total
-
     def __str__(self) -> str:
         """Return one line."""
-        trained = self.text.trained
+        text = self.text
         words = [
             f"{abbreviated(self.parameters.total)} parameters",
             f"about {size(self.memory.peak)} of memory",
             f"{self.disk.kept} checkpoints of {size(self.disk.checkpoint)}",
-            f"{abbreviated(self.text.tokens)} tokens of text ({amount(self.tokens_per_parameter)} per parameter)",
-            "" if trained is None else f"trained on {abbreviated(trained)}: {self.text}",
+            f"{abbreviated(text.tokens)} tokens of text ({amount(text.tokens_per_parameter)} per parameter)",
         ]
-        return ", ".join(filter(None, words))
+        if text.trained is not None and text.epochs is not None:
+            words.append(f"trained on {abbreviated(text.trained)}: {say_epochs(text.epochs)}")
+        return ", ".join(words)
 
 
 def estimate_run(cfg: RunConfig, prepared: Prepared, updates: int | None, *, libraries: int) -> Estimate:
@@ -85,15 +87,15 @@ def estimate_run(cfg: RunConfig, prepared: Prepared, updates: int | None, *, lib
     manifest = prepared.manifest
     memory = expected_memory(cfg, manifest.tokenizer.vocab_size, libraries=libraries)
     tokenizer = sum(path.stat().st_size for path in (prepared.path / TOKENIZER_FOLDER).iterdir())
-    trained = None if updates is None else updates * cfg.train.batch_size * cfg.model.block_size
-    kept = cfg.save.keep + 1
-    kept = kept if updates is None else min(kept, count_saves(cfg, updates))
-    return Estimate(
-        count_parameters(cfg.model, manifest.tokenizer.vocab_size),
-        memory,
-        Disk(memory.weights + memory.optimizer + tokenizer + SMALL_FILES, kept),
-        TextUse.of(manifest.train.tokens, trained, block_size=cfg.model.block_size, order=cfg.data.order),
-    )
+    parameters = count_parameters(cfg.model, manifest.tokenizer.vocab_size)
+    tokens, kept = manifest.train.tokens, cfg.save.keep + 1
+    text = TextUse(tokens, tokens / parameters.total)
+    if updates is not None:
+        kept = min(kept, count_saves(cfg, updates))
+        trained = updates * cfg.train.batch_size * cfg.model.block_size
+        text = replace(text, trained=trained, epochs=count_epochs(trained, tokens, cfg.model.block_size))
+    checkpoint = memory.weights + memory.optimizer + tokenizer + SMALL_FILES
+    return Estimate(parameters, memory, Disk(checkpoint, kept, kept * checkpoint), text)
 
 
 def expected_memory(cfg: RunConfig, vocab_size: int, *, libraries: int) -> Memory:
@@ -167,65 +169,58 @@ def plan_run(
     """
     estimate = estimate_run(cfg, prepared, updates or cfg.train.updates, libraries=libraries)
     runs = runs_folder(cfg.run.dir).absolute()
-    disk = next(path for path in (runs, *runs.parents) if path.exists())  # that holds them, or will
+    existing = next(path for path in (runs, *runs.parents) if path.exists())  # that holds them, or will
     warnings = (
-        *warn_about_epochs(cfg, estimate),
-        *(warn_about_vocabulary(prepared.manifest) if cfg.train.from_ is None else ()),  # else the ids are learned
-        *warn_about_block_size(cfg.model.block_size, prepared.manifest.train),
-        *warn_about_warmup(cfg.train.effective_warmup_steps, cfg.train.updates),
+        *warn_about_length(cfg, estimate.text.epochs),
+        *warn_about_text(cfg, prepared.manifest),
         *warn_about_memory(cfg, estimate.memory.peak, available_memory),
-        *warn_about_disk(cfg, estimate, shutil.disk_usage(disk).free),
+        *warn_about_disk(cfg, estimate.disk, shutil.disk_usage(existing).free),
     )
     return estimate, [f"warning: {line}" for line in warnings]
 
 
-def warn_about_epochs(cfg: RunConfig, estimate: Estimate) -> Iterator[str]:
-    """Warn about reading the text too often, unless `patience` ends training or a teacher shares the loss."""
-    epochs, train = estimate.text.epochs, cfg.train
-    if epochs is None or epochs <= MAX_EPOCHS or train.patience is not None or train.ngram_teacher > 0.0:
-        return
-    clock = cfg.train.max_minutes is not None
-    length = f"max_minutes={cfg.train.max_minutes:g}" if clock else f"max_steps={cfg.train.updates}"
-    yield (
-        f"train.{length} reads the text {epochs:,.0f} times. Train {100 * MAX_EPOCHS / epochs:.2g}% as long, give more "
-        f"text, or set train.patience: beyond about {MAX_EPOCHS} epochs a model only memorises it."
-    )
+def warn_about_length(cfg: RunConfig, epochs: float | None) -> Iterator[str]:
+    """Warn about reading the text too often, unless `patience` ends training or a teacher shares the loss, and about a
+    learning rate that still rises when it should fall."""
+    train = cfg.train
+    if epochs is not None and epochs > MAX_EPOCHS and train.patience is None and not train.ngram_teacher:
+        length = f"max_steps={train.updates}" if train.max_minutes is None else f"max_minutes={train.max_minutes:g}"
+        yield (
+            f"train.{length} reads the text {epochs:,.0f} times. Train {100 * MAX_EPOCHS / epochs:.2g}% as long, give "
+            f"more text, or set train.patience: beyond about {MAX_EPOCHS} epochs a model only memorises it."
+        )
+    warmup, updates = train.effective_warmup_steps, train.updates
+    if updates is not None and warmup > MAX_WARMUP * updates:
+        most = int(MAX_WARMUP * updates)
+        yield (
+            f"The warm-up takes {warmup} steps, which is {warmup / updates:.0%} of {updates} updates. Use "
+            f"train.warmup_steps={most}{' or less' if most else ''}, so that most of the training uses the full "
+            "learning rate."
+        )
 
 
-def warn_about_vocabulary(manifest: Manifest) -> Iterator[str]:
-    """Warn about ids too rare to be learned, but not of characters, whose number nobody chooses."""
-    tokenizer, tokens = manifest.tokenizer, manifest.train.tokens
-    if tokenizer.kind == "char" or tokens >= MIN_TOKENS_PER_ID * tokenizer.vocab_size:
-        return
-    fitting = 2 ** (max(1, tokens // MIN_TOKENS_PER_ID).bit_length() - 1)
-    kind, n_ids = ("bpe", fitting) if fitting > 256 else ("char", "null")
-    yield (
-        f"tokenizer.vocab_size is {tokenizer.vocab_size}, and the text has {tokens / tokenizer.vocab_size:.3g} tokens "
-        f"per id. Use tokenizer.kind={kind} and tokenizer.vocab_size={n_ids}: below {MIN_TOKENS_PER_ID} tokens per id, "
-        "the rare ids occur too seldom to be learned."
-    )
+def warn_about_text(cfg: RunConfig, manifest: Manifest) -> Iterator[str]:
+    """Warn about ids too rare to be learned, and about a context that mostly spans several documents.
 
-
-def warn_about_block_size(block_size: int, train: SplitRecord) -> Iterator[str]:
-    """Warn about a context that mostly spans several documents. Says nothing about a single document."""
+    Not about characters, whose number nobody chooses, nor about ids that another model has learned.
+    """
+    tokenizer, train, block_size = manifest.tokenizer, manifest.train, cfg.model.block_size
+    is_learned = tokenizer.kind != "char" and cfg.train.from_ is None
+    if is_learned and train.tokens < MIN_TOKENS_PER_ID * tokenizer.vocab_size:
+        fitting = 2 ** (max(1, train.tokens // MIN_TOKENS_PER_ID).bit_length() - 1)
+        kind, n_ids = ("bpe", fitting) if fitting > 256 else ("char", "null")
+        yield (
+            f"tokenizer.vocab_size is {tokenizer.vocab_size}, and the text has "
+            f"{train.tokens / tokenizer.vocab_size:.3g} tokens per id. Use tokenizer.kind={kind} and "
+            f"tokenizer.vocab_size={n_ids}: below {MIN_TOKENS_PER_ID} tokens per id, the rare ids occur too seldom to "
+            "be learned."
+        )
     if train.documents > 1 and block_size > train.half_length:
         yield (
             f"model.block_size is {block_size}, but more than half of the text is in documents of at most "
             f"{counted(train.half_length, 'token')}. Use model.block_size={train.half_length} or less: the text of "
             "other documents does not help to predict."
         )
-
-
-def warn_about_warmup(warmup_steps: int, updates: int | None) -> Iterator[str]:
-    """Warn about a learning rate that still rises when it should fall."""
-    if updates is None or warmup_steps <= MAX_WARMUP * updates:
-        return
-    most = int(MAX_WARMUP * updates)
-    yield (
-        f"The warm-up takes {warmup_steps} steps, which is {warmup_steps / updates:.0%} of {updates} updates. Use "
-        f"train.warmup_steps={most}{' or less' if most else ''}, so that most of the training uses the full "
-        "learning rate."
-    )
 
 
 def advise_less_memory(cfg: RunConfig) -> str:
@@ -245,11 +240,11 @@ def warn_about_memory(cfg: RunConfig, needed: int, available: int) -> Iterator[s
         )
 
 
-def warn_about_disk(cfg: RunConfig, estimate: Estimate, available: int) -> Iterator[str]:
+def warn_about_disk(cfg: RunConfig, disk: Disk, available: int) -> Iterator[str]:
     """Warn about checkpoints that fill the disk. A new one is written before an old one is removed."""
-    needed = estimate.disk.total + estimate.disk.checkpoint
+    needed = disk.total + disk.checkpoint
     if needed > available:
         yield (
-            f"save.keep is {cfg.save.keep}: {estimate.disk.kept} checkpoints and the one being written take "
+            f"save.keep is {cfg.save.keep}: {disk.kept} checkpoints and the one being written take "
             f"{size(needed)}, and {size(available)} are free. Lower it, or set run.dir to another disk."
         )

@@ -109,13 +109,10 @@ def open_step(path: Path) -> Checkpoint:
 
 def step_folders(folder: Path) -> list[Path]:
     """Return the folders with the name of a checkpoint, newest step first; none when there is no such folder."""
-    try:
-        with files.storage_errors(folder, "read"):
-            named = [name for name in os.listdir(folder) if _FOLDER.fullmatch(name)]
-    except StorageError:
-        if not os.path.lexists(folder):
-            return []
-        raise
+    if not os.path.lexists(folder):
+        return []
+    with files.storage_errors(folder, "read"):
+        named = [name for name in os.listdir(folder) if _FOLDER.fullmatch(name)]
     return [folder / name for name in sorted(named, key=lambda name: int(name[5:]), reverse=True)]
 
 

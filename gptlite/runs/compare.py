@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,12 +42,7 @@ class RunGroup:
         return self.mean(lambda run: run.best_bits_per_byte)
 
     @property
-    def scores(self) -> list[float]:
-        """The best bits per byte of the runs that have any."""
-        return [run.best_bits_per_byte for run in self.runs if run.best_bits_per_byte is not None]
-
-    @property
-    def scores_by_seed(self) -> dict[int, float]:
+    def scores(self) -> dict[int, float]:
         """The best bits per byte by seed, of the runs that have any."""
         scored = [(run.config.get(SEED), run.best_bits_per_byte) for run in self.runs]
         return {seed: score for seed, score in scored if isinstance(seed, int) and score is not None}
@@ -55,7 +50,7 @@ class RunGroup:
     @property
     def deviation(self) -> float | None:
         """Sample standard deviation (n - 1) of the best bits per byte; None for a single run."""
-        return statistics.stdev(self.scores) if len(self.scores) == len(self.runs) > 1 else None
+        return statistics.stdev(self.scores.values()) if len(self.scores) == len(self.runs) > 1 else None
 
     def value(self, key: str) -> Value:
         """Return the group's value of a config key; None for the seed of several runs."""
@@ -90,16 +85,6 @@ def find_settings_by(key: str, run: Summary, others: Sequence[Summary]) -> list[
     setting = _config_without_seed(run, key)
     same = [each for each in others if each.state == "finished" and _config_without_seed(each, key) == setting]
     return group_seeds(same)
-
-
-def spreads_of_similar(run: Summary, others: Sequence[Summary], factor: float) -> list[float]:
-    """Return the standard deviation of the seeds of other settings, as a part of their mean score.
-
-    Of those whose models have about as many parameters as that of `run`, up to a factor.
-    """
-    size = run.parameters or 0
-    groups = [each for each in group_seeds(others) if size / factor <= (each.first.parameters or 0) <= size * factor]
-    return [each.deviation / each.best for each in groups if each.deviation is not None and each.best]
 
 
 def find_differing_keys(groups: Sequence[RunGroup]) -> list[str]:
@@ -144,11 +129,6 @@ def warn_of_differences(rows: Sequence[RunGroup]) -> str:
         least, most = abbreviated(min(amounts)), abbreviated(max(amounts))
         return f"these runs were trained on different amounts of text, {least} to {most} tokens"
     return ""
-
-
-def differences(a: Mapping[str, Value], b: Mapping[str, Value]) -> list[str]:
-    """Return the keys that only one config has, or that have different values."""
-    return [key for key in dict.fromkeys([*a, *b]) if (key in a, repr(a.get(key))) != (key in b, repr(b.get(key)))]
 
 
 def _config_without_seed(run: Summary, varied: str | None = None) -> object:

@@ -8,15 +8,16 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from gptlite.config.keys import is_accepted
-from gptlite.config.loading import Override, load_config, parse_config
+from gptlite.config.loading import Override, load_config
 from gptlite.config.schema import RunConfig, TokenizerSection
 from gptlite.config.yaml import Value, shown
 from gptlite.data.dataset.prepared import TOKENIZER_FOLDER, Prepared
-from gptlite.errors import ConfigError, Damaged, DataError, RunError, located
+from gptlite.errors import ConfigError, Damaged, RunError, located
 from gptlite.formatting import Say, counted, say_nothing
 from gptlite.runs.checkpoint import Checkpoint, open_step, read_pointer, scan_checkpoints, step_folders
 from gptlite.runs.run import CONFIG, Run, runs_folder
@@ -27,6 +28,11 @@ from gptlite.tokenizers.bpe import BpeTokenizer
 from gptlite.tokenizers.folder import META_FILE
 
 _KEY = "tokenizer.from"
+# Check what is used of a checkpoint: without what only training needs, and for its tokenizer without the model.
+_with_model: Callable[[Checkpoint], Checkpoint] = partial(Checkpoint.verified, skip=("optimizer.safetensors",))
+_with_tokenizer: Callable[[Checkpoint], Checkpoint] = partial(
+    Checkpoint.verified, skip=("model.safetensors", "optimizer.safetensors")
+)
 
 T = TypeVar("T")
 
@@ -82,33 +88,23 @@ def _why(folder: Path, which: str, chosen: Checkpoint, damaged: Sequence[Damaged
     return f"step {chosen.step}, since the checkpoint of step {hint} is missing."
 
 
-def find_checkpoint(folder: Path, which: str, say: Say) -> Checkpoint:
-    """Return the checkpoint "best", "latest" or of a step, for its model: what only training needs is not checked.
+def find_checkpoint(
+    folder: Path, which: str, say: Say, use: Callable[[Checkpoint], Checkpoint] = _with_model
+) -> Checkpoint:
+    """Return the checkpoint "best", "latest" or of a step, after checking what is used of it.
 
     Raise RunError when there is none.
     """
     if which in ("best", "latest"):
-        if (chosen := find_valid(folder, which, say, _with_model)) is not None:
+        if (chosen := find_valid(folder, which, say, use)) is not None:
             return chosen
-        if read_pointer(folder, "latest") is not None:
-            raise none_left(folder)
-        raise RunError("there is no checkpoint yet. Train the run further.", str(folder))
+        advice = "Train it further, or put them back."
+        raise RunError(f"this run has no checkpoint yet, or they are gone. {advice}", str(folder))
     steps = {int(path.name[5:]): path for path in step_folders(folder)}
     if not (which.isascii() and which.isdigit() and int(which) in steps):
         saved = ", ".join(str(step) for step in sorted(steps)) or "none yet"
         raise RunError(f"there is no checkpoint {which[:40]}. Give best, latest or a saved step: {saved}.", str(folder))
-    return _with_model(open_step(steps[int(which)]))
-
-
-def _with_model(checkpoint: Checkpoint) -> Checkpoint:
-    return checkpoint.verified(skip=("optimizer.safetensors",))
-
-
-def none_left(folder: Path) -> RunError:
-    """Return the error for a run whose checkpoints are gone."""
-    return RunError(
-        "the checkpoints of this run are gone, although it was trained. Put them back, or start a new run.", str(folder)
-    )
+    return use(open_step(steps[int(which)]))
 
 
 def choose_checkpoint(root: Path, run: str, which: str | None, say: Say) -> Checkpoint:
@@ -137,16 +133,10 @@ def find_run(checkpoint: Checkpoint) -> Run | None:
     return run if folder == run.checkpoints and run.started else None
 
 
-def source_name(path: str) -> str:
-    """Return a folder by its name: of a checkpoint that of its run, in the hub's cache that of its repository."""
-    parts = Path(path).parts
-    return parts[-3] if parts[-2:-1] in (("checkpoints",), ("snapshots",)) else path
-
-
-def run_name(checkpoint: Checkpoint) -> str:
-    """Return the name of the run that contains a checkpoint; of a copied one, the name of its folder."""
-    run = find_run(checkpoint)
-    return checkpoint.path.resolve().name if run is None else run.name
+def source_name(path: str | Path) -> str:
+    """Return the name of a folder: of a checkpoint that of its run, in the hub's cache that of its repository."""
+    parts = Path(path).resolve().parts
+    return parts[-3] if parts[-2:-1] in (("checkpoints",), ("snapshots",)) else parts[-1]
 
 
 def load_checkpoint_config(checkpoint: Checkpoint, overrides: Sequence[str | Override]) -> RunConfig:
@@ -157,12 +147,10 @@ def load_checkpoint_config(checkpoint: Checkpoint, overrides: Sequence[str | Ove
     """
     run = find_run(checkpoint)
     path = run.path / CONFIG if run is not None else None
-    automatic = [Override("saved", f"run.{key}", "auto") for key in ("device", "attention", "threads")]
-    cfg = load_config(path, [*automatic, *overrides])
-    if cfg.run.precision != "fp32":
-        automatic.append(Override("saved", "run.precision", "auto"))
-        cfg = load_config(path, [*automatic, *overrides])
-    return cfg
+    keys = ["device", "attention", "threads"]
+    if load_config(path).run.precision != "fp32":
+        keys.append("precision")
+    return load_config(path, [*(Override("saved", f"run.{key}", "auto") for key in keys), *overrides])
 
 
 def find_text(run: Run, cfg: RunConfig) -> Prepared | None:
@@ -175,21 +163,14 @@ def find_text(run: Run, cfg: RunConfig) -> Prepared | None:
 def with_tokenizer(cfg: RunConfig, say: Say = say_nothing) -> RunConfig:
     """Return the config with the folder that holds the tokenizer of `tokenizer.from`, and with its kind and size.
 
-    Raise DataError if it cannot be found or read, ConfigError if kind or vocab_size are given and differ.
+    Raise UserError if it cannot be found or read, or if kind or vocab_size are given and differ.
     """
     asked = cfg.tokenizer.from_
     if asked is None:
         return cfg
     with located(f"{_KEY}={asked}"), located(f"{_KEY}={asked}", at=f"run {asked}"):
-        try:
-            folder = _find_folder(asked, cfg)
-            tokenizer = load(folder)
-        except RunError as error:
-            if is_accepted("tokenizer.kind", asked):
-                raise ConfigError(
-                    f"this is a kind of tokenizer, and no run. Use tokenizer.kind={asked} instead."
-                ) from None
-            raise DataError(error.problems) from error
+        folder = _find_folder(asked, cfg)
+        tokenizer = load(folder)
         found: dict[str, Value] = {"kind": tokenizer.kind, "from": str(folder.absolute())}
         if isinstance(tokenizer, BpeTokenizer) and tokenizer.kind == "bpe":
             found |= {"vocab_size": tokenizer.requested_vocab_size, "pattern": tokenizer.pattern_name}
@@ -201,22 +182,20 @@ def with_tokenizer(cfg: RunConfig, say: Say = say_nothing) -> RunConfig:
 
 def check_given(asked: TokenizerSection, found: TokenizerSection, name: str) -> None:
     """Raise ConfigError for values that were given beside `tokenizer.from`, and are not those of its tokenizer."""
-    problems = []
-    for key in ("kind", "vocab_size", "pattern"):
-        given, own = asked.given().get(key), getattr(found, key)
-        if given is not None and given != own:
-            problems.append(
-                f"tokenizer.{key} is {given}, but in the tokenizer of {name} it is {shown(own)}. Leave it "
-                f"out, or use tokenizer.{key}={shown(own)} or tokenizer.from=null."
-            )
+    values = {key: (asked.given().get(key), getattr(found, key)) for key in ("kind", "vocab_size", "pattern")}
+    problems = [
+        f"tokenizer.{key} is {given}, but in the tokenizer of {name} it is {shown(own)}. Leave it out."
+        for key, (given, own) in values.items()
+        if given not in (None, own)
+    ]
     if problems:
         raise ConfigError(problems)
 
 
 def _find_folder(name: str, cfg: RunConfig) -> Path:
-    """Return the folder of tokenizer files of a name or path. Raise RunError or DataError if there is none.
+    """Return the folder of tokenizer files of a name or path. Raise UserError if there is none.
 
-    That of a run lies beside its prepared ids, else in its newest valid checkpoint.
+    That of a run lies in its newest valid checkpoint.
     """
     path = Path(os.path.expanduser(name))
     if is_foreign(path):
@@ -229,17 +208,7 @@ def _find_folder(name: str, cfg: RunConfig) -> Path:
         if os.path.isfile(place / TOKENIZER_FOLDER / META_FILE):
             Prepared(place).tokenizer()
             return place / TOKENIZER_FOLDER
-    run = Run.open(runs_folder(cfg.run.dir), name)
-    prepared = find_text(run, parse_config(run.config_text(), str(run.path / CONFIG)))
-    if prepared is not None and prepared.manifest.fingerprint == run.info["data"]:
-        prepared.tokenizer()
-        return prepared.path / TOKENIZER_FOLDER
-    checkpoint = find_valid(run.checkpoints, "latest", say_nothing, _with_tokenizer)
-    if checkpoint is None:
-        raise DataError("its prepared text is gone, and it has no checkpoint, so its tokenizer is lost.", str(run.path))
-    return checkpoint.path
-
-
-def _with_tokenizer(checkpoint: Checkpoint) -> Checkpoint:
-    """Return the checkpoint after checking all but its tensors, which are read for the model alone."""
-    return checkpoint.verified(skip=("model.safetensors", "optimizer.safetensors"))
+    root = runs_folder(cfg.run.dir)
+    if is_accepted("tokenizer.kind", name) and not (root / name).exists():
+        raise ConfigError(f"this is a kind of tokenizer, and no run. Use tokenizer.kind={name} instead.")
+    return find_checkpoint(Run.open(root, name).checkpoints, "latest", say_nothing, _with_tokenizer).path

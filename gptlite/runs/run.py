@@ -20,6 +20,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from gptlite.config.yaml import shown
 from gptlite.errors import Damaged, Diverged, RunError
 from gptlite.runs.checkpoint import read_pointer
 from gptlite.storage import files, locks
@@ -38,10 +39,7 @@ DEFAULT_FOLDER = "runs"
 def runs_folder(configured: str = DEFAULT_FOLDER) -> Path:
     """Return the folder of runs: run.dir unless it is the default, else $GPTLITE_RUNS, else ./runs."""
     chosen = os.environ.get("GPTLITE_RUNS") or configured if configured == DEFAULT_FOLDER else configured
-    try:
-        return Path(chosen).expanduser()
-    except RuntimeError:
-        raise RunError("the home of this user is unknown. Write the path in full.", chosen) from None
+    return Path(os.path.expanduser(chosen))
 
 
 @dataclass(frozen=True)
@@ -70,10 +68,8 @@ class Run:
         check_name(name, base)
         if name is not None and not is_free(root / name):
             free = next(path.name for path in numbered(root, name) if not path.exists())
-            taken = f"this name is taken. Continue that run with --resume {name}, or choose"
-            if not cls(root / name).started:
-                taken = "a folder that is not a run has this name. Choose"
-            raise RunError(f"{taken} another name such as {free}.", f"run {name}")
+            advice = f"Continue that run with --resume {name}, or choose another name such as {free}."
+            raise RunError(f"this name is taken. {advice}", f"run {name}")
 
     @classmethod
     def open(cls, root: Path, name_or_path: str, *, unfinished: bool = False) -> Run:
@@ -93,14 +89,14 @@ class Run:
                 if (path / CONFIG).is_file():
                     return cls(path)
         if paths:
-            raise _not_a_run(paths[0])
+            raise RunError(f"this is not the folder of a run, since it has no {CONFIG}.", str(paths[0]))
         names = [run.name for run in cls.all(root)]
         near = [name for name in names if name_or_path and name.startswith(f"{name_or_path}-")]  # seeds, a sweep
         near = near or difflib.get_close_matches(name_or_path, names, n=1)
         advice = f"Did you mean {near[0]}?" if near else f"The newest runs are {', '.join(names[-5:])}."
         raise RunError(
             f"there is no run of this name in {root}, and no such folder. {advice if names else 'Train a run first.'}",
-            f"run {name_or_path or repr(name_or_path)}",
+            f"run {shown(name_or_path)}",
         )
 
     @classmethod
@@ -238,20 +234,9 @@ class Run:
         """Whether a process holds the lock, so that the run is being trained."""
         return locks.locked(self.path / ".lock")
 
-    def remove(self) -> None:
-        """Remove the run's folder. Call it only while holding the lock."""
-        files.remove_tree(self.path)
-
     def remove_leftovers(self) -> list[Path]:
         """Remove and return unfinished files of a killed process. Call it only while holding the lock."""
         return [path for folder in ("", "checkpoints", "tb") for path in files.remove_leftovers(self.path / folder)]
-
-
-def _not_a_run(path: Path) -> RunError:
-    if (path / "MANIFEST.json").is_file():
-        run = path.absolute().parent.parent
-        return RunError(f"this is a checkpoint, not a run. Its run is {run.name}.", str(path))
-    return RunError(f"this is not the folder of a run, since it has no {CONFIG}.", str(path))
 
 
 def check_name(name: str | None, base: str) -> None:
@@ -259,12 +244,11 @@ def check_name(name: str | None, base: str) -> None:
     name = base if name is None else name
     reserved = name.lower() in _RESERVED or files.TEMP_MARK in name or not name.isprintable()
     if reserved or not re.fullmatch(r"[^\s/\\.-]([^/\\]*[^\s/\\])?", name) or len(name.encode()) > _MAX_NAME_BYTES:
-        shown = name if name.isprintable() and 0 < len(name) <= 40 else repr(name[:40])
         raise RunError(
             f"a run cannot have this name. A name has 1 to {_MAX_NAME_BYTES} bytes without slashes, control characters "
             f"and {files.TEMP_MARK}, begins with no dot, dash or space, ends with no space, and is neither latest nor "
             "best. Choose another name.",
-            f"run {shown}",
+            f"run {shown(name)}",
         )
 
 

@@ -1,4 +1,4 @@
-"""Summaries of runs, fast enough for hundreds: without torch or the schema, and from the ends of long files."""
+"""Summaries of runs, fast enough for hundreds: without torch or the schema, and without parsing every line of a log."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ from gptlite.compute.choice import GIVEN
 from gptlite.config.yaml import DEFAULT_BPE_VOCAB_SIZE, DEFAULT_MAX_STEPS, Value, YamlError, saved_values
 from gptlite.errors import RunError, UserError
 from gptlite.formatting import counted
-from gptlite.loggers.metrics import METRICS, parse_line
+from gptlite.loggers.metrics import METRICS, SAMPLES, parse_line, read_content
 from gptlite.runs.run import CONFIG, Run
 from gptlite.storage import files
 
 State = Literal["running", "finished", "stopped", "diverged"]
 T = TypeVar("T")
 
-TAIL_BYTES = 1 << 14  # of metrics.jsonl
-TAIL_LINES = 10
+NEWEST = 10  # lines of metrics.jsonl
 EVALUATION = b'"split": "val"'
 TIMES = "tokens_per_second", "elapsed"
 
@@ -87,28 +86,24 @@ class Summary:
 def read_runs(folder: Path) -> tuple[list[Summary], list[str]]:
     """Return all runs in a folder, oldest start first, and a line for each thing that cannot be read.
 
-    Raise RunError where there is no such folder, or where it is a run itself and contains none.
+    Raise RunError where there is no such folder.
     """
     with files.storage_errors(folder, "read"):
         if not folder.is_dir():
             raise RunError("there is no such folder. Train a run, or check the path.", str(folder))
-        paths = sorted(path for path in folder.iterdir() if not path.name.startswith(".") and path.is_dir())
+        named = (path for path in folder.iterdir() if path.name[0] != "." and files.TEMP_MARK not in path.name)
+        paths = sorted(path for path in named if path.is_dir())
     problems: list[str] = []
     runs = []
     for path in paths:
         if read := _noting(problems, partial(read_run, Run(path))):
             runs.append(read[0])
             problems += read[1]
-    if not runs and Run(folder).started:
-        parent = folder.absolute().parent
-        raise RunError(f"this is a run, not a folder of runs. Did you mean {parent}?", str(folder))
     return sorted(runs, key=lambda summary: (summary.started_at, summary.name)), problems
 
 
 def read_run(run: Run) -> tuple[Summary, list[str]]:
     """Return a run's summary, and a line for each damaged file. Raise RunError where the folder is not a run."""
-    if files.TEMP_MARK in run.path.name:
-        raise RunError("left over from a removal that was killed. Remove this folder.", str(run.path))
     with files.storage_errors(run.path, "read"):
         if not run.started:
             raise RunError(f"skipped, since it has no {CONFIG}: not a run, or killed at its start.", str(run.path))
@@ -121,7 +116,7 @@ def read_run(run: Run) -> tuple[Summary, list[str]]:
     problems: list[str] = []
     info = _noting(problems, lambda: run.info) or {}
     end = (_noting(problems, lambda: run.end) if state == "finished" else None) or {}
-    lines = _noting(problems, lambda: _log_lines(run.path / METRICS, problems, whole=not end)) or []
+    lines = _noting(problems, lambda: _log_lines(run, problems)) or []
     best = min(((each.bits_per_byte, each.step) for each in _evaluations(lines)), default=(None, None))
     speeds, times = ([x for x in (_number(line["time"], name) for line in lines) if x is not None] for name in TIMES)
     summary = Summary(
@@ -147,19 +142,17 @@ def read_run(run: Run) -> tuple[Summary, list[str]]:
 
 def read_log(run: Run) -> list[dict[str, Any]]:
     """Return the objects in all whole lines of metrics.jsonl."""
-    lines = _read_lines(run.path / METRICS, math.inf)
-    return [fields for line in lines if (fields := parse_line(line)) is not None]
+    return [fields for line in _read_lines(run.path / METRICS) if (fields := parse_line(line)) is not None]
 
 
 def read_curve(summary: Summary) -> list[Evaluation]:
     """Return every evaluation of a run, by step."""
-    lines = _log_lines(summary.run.path / METRICS, [], whole=True)
-    return sorted(_evaluations(lines), key=lambda evaluation: evaluation.step)
+    return sorted(_evaluations(_log_lines(summary.run, [])), key=lambda evaluation: evaluation.step)
 
 
 def read_samples(run: Run) -> list[tuple[int, str]]:
     """Return the step and the text of every sample, in the order in which they were written."""
-    lines = [parse_line(line) for line in _read_lines(run.path / "samples.jsonl", math.inf)]
+    lines = [parse_line(line) for line in _read_lines(run.path / SAMPLES)]
     return [(fields["step"], fields["text"]) for fields in lines if fields and isinstance(fields.get("text"), str)]
 
 
@@ -191,27 +184,17 @@ def _number(fields: Mapping[str, Any], name: str) -> float | None:
     return value if isinstance(value, int | float) and math.isfinite(value) else None
 
 
-def _log_lines(path: Path, problems: list[str], *, whole: bool) -> list[dict[str, Any]]:
-    """Return the newest lines of metrics.jsonl, each with a `time`, and with `whole` every earlier evaluation."""
-    lines = [] if whole else _read_lines(path, TAIL_BYTES)
-    lines = lines or _read_lines(path, math.inf)  # of a very deep model log.grad_norms makes long lines
-    wanted = [line for line in lines[:-TAIL_LINES] if EVALUATION in line] + lines[-TAIL_LINES:]
+def _log_lines(run: Run, problems: list[str]) -> list[dict[str, Any]]:
+    """Return every evaluation and the newest lines of metrics.jsonl, each with a `time`."""
+    path = run.path / METRICS
+    lines = _read_lines(path)
+    wanted = [line for line in lines[:-NEWEST] if EVALUATION in line] + lines[-NEWEST:]
     parsed = [fields for line in wanted if (fields := parse_line(line)) is not None]
     if len(parsed) < len(wanted):
         problems.append(f"{path}: skipped {counted(len(wanted) - len(parsed), 'damaged line')}.")
     return [{**fields, "time": time if isinstance(time := fields.get("time"), dict) else {}} for fields in parsed]
 
 
-def _read_lines(path: Path, most: float) -> list[bytes]:
-    """Return the lines in the last `most` bytes of a log; none where it is missing.
-
-    Text after the last newline is still being written, or its writer was killed.
-    """
-    with files.storage_errors(path, "read"):
-        try:
-            skipped = max(0, path.stat().st_size - most)
-            with path.open("rb") as file:
-                file.seek(int(skipped))
-                return file.read().split(b"\n")[1 if skipped else 0 : -1]
-        except FileNotFoundError:
-            return []
+def _read_lines(path: Path) -> list[bytes]:
+    """Return the lines of a log. Text after the last newline is still being written, or its writer was killed."""
+    return read_content(path).split(b"\n")[:-1]

@@ -20,6 +20,7 @@ from gptlite.errors import ConfigError
 from gptlite.formatting import amount, counted, duration, say_nothing, size
 from gptlite.model.sizes import Parameters, muon_flops, update_flops
 from gptlite.planning.auto import Setup
+from gptlite.planning.choose_training import say_epochs
 from gptlite.planning.plan import (
     Estimate,
     Memory,
@@ -63,12 +64,9 @@ class DryRun:
 
     def to_json(self) -> dict[str, Any]:
         """Return all numbers: bytes, seconds, counts."""
-        estimate, text = self.estimate, self.estimate.text
-        figures = dataclasses.asdict(estimate)
-        figures["parameters"]["total"] = estimate.parameters.total
-        figures["disk"]["total"] = estimate.disk.total
-        figures["text"] |= {"epochs": text.epochs, "repeated_epochs": text.repeated, "prepared": str(self.prepared)}
-        figures["text"]["tokens_per_parameter"] = estimate.tokens_per_parameter
+        figures = dataclasses.asdict(self.estimate)
+        figures["parameters"]["total"] = self.estimate.parameters.total
+        figures["text"]["prepared"] = str(self.prepared)
         return {
             "device": self.setup.cfg.run.device,
             "reasons": {key: dataclasses.asdict(choice) for key, choice in self.setup.reasons.items()},
@@ -83,14 +81,15 @@ class DryRun:
         cfg, estimate, times = self.setup.cfg, self.estimate, self.times
         disk, text = estimate.disk, estimate.text
         assert text.trained is not None, "a dry run knows the number of updates"
+        assert text.epochs is not None
         evals, saves = count_evaluations(cfg, self.updates), count_saves(cfg, self.updates)
         return [
             f"run         {self.setup}",
             f"parameters  {estimate.parameters.total:,}: {_parts(estimate.parameters, '{:,}'.format)}",
             f"memory      {size(estimate.memory.peak)} measured: {_parts(estimate.memory, size)}",
             f"disk        {size(disk.checkpoint)} per checkpoint, {disk.kept} of them kept: {size(disk.total)}",
-            f"text        {counted(text.tokens, 'token')}, {amount(estimate.tokens_per_parameter)} per parameter; "
-            f"trained on {text.trained:,}: {text}",
+            f"text        {counted(text.tokens, 'token')}, {amount(text.tokens_per_parameter)} per parameter; "
+            f"trained on {text.trained:,}: {say_epochs(text.epochs)}",
             f"time        {duration(self.seconds)}: {counted(self.updates, 'update')} of {duration(times.update)}, "
             f"{counted(evals, 'evaluation')} of {duration(times.evaluation)}, "
             f"{counted(saves, 'checkpoint')} of {duration(times.save)}",

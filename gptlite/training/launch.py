@@ -186,7 +186,7 @@ def as_recorded(cfg: RunConfig, run: Run) -> RunConfig:
         try:
             tokenizer = with_tokenizer(cfg).tokenizer
             is_same = fingerprint_inputs(tokenizer)["fingerprint"] == run.info.get(TOKENIZER)
-        except DataError:  # the other run may be gone
+        except (DataError, RunError):  # the other run may be gone
             is_same = asked == run.info.get(TOKENIZER_FROM)
         if is_same:
             check_given(cfg.tokenizer, saved, asked)
@@ -198,7 +198,7 @@ def check_text(runs: Sequence[Run], cfg: RunConfig) -> None:
     """RunError if the text that `cfg` names exists and is not the one that the runs were started with."""
     try:
         now = compute_fingerprint(cfg.data, with_tokenizer(cfg).tokenizer)
-    except DataError:  # once prepared, a run no longer needs its source text, nor where its tokenizer came from
+    except (DataError, RunError):  # once prepared, a run needs neither its source nor where its tokenizer came from
         return
     for run in runs:
         check_same_text(run, now)

@@ -24,7 +24,7 @@ from gptlite.loggers.metrics import Listener, MetricLog, Sink
 from gptlite.loggers.tensorboard import BASELINES, BaselineSink, TensorBoardSink
 from gptlite.planning.auto import Setup
 from gptlite.planning.plan import plan_run
-from gptlite.runs.find import find_valid, none_left
+from gptlite.runs.find import find_valid
 from gptlite.runs.run import Run
 from gptlite.runs.summary import read_samples
 from gptlite.training.checkpointing import Restored, TrainState, restore
@@ -175,7 +175,8 @@ def open_restored(cfg: RunConfig, prepared: Prepared, run: Run, listener: Listen
     use = partial(restore, model=model, optimizers=optimizers, scaler=scaler, deciding=trainer.deciding)
     newest = find_valid(run.checkpoints, "latest", listener.say, use)
     if newest is None and run.has_trained:
-        raise none_left(run.checkpoints)
+        gone = "the checkpoints of this run are gone, although it was trained."
+        raise RunError(f"{gone} Put them back, or start a new run.", str(run.checkpoints))
     found = "none" if newest is None else f"step {newest.state.step} ({newest.digest[:12]})"
     check_same({"the newest checkpoint": found})
     trainer = begin(trainer, listener.say, has_weights=newest is not None)

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import TypeAlias
 
 from gptlite.errors import RunError
-from gptlite.planning.epochs import EVALUATIONS, updates_per_evaluation
+from gptlite.planning.choose_training import EVALUATIONS, updates_per_evaluation
 from gptlite.runs.run import CLOCK, Run
 from gptlite.runs.summary import read_log
 from gptlite.storage.sealed import read_sealed, write_sealed

@@ -15,8 +15,8 @@ import torch
 from gptlite.compute.device import Compute, Hardware
 from gptlite.compute.distributed import Dist, check_same, gather
 from gptlite.compute.processes import world_size
-from gptlite.config.sampling import SampleSection
 from gptlite.config.schema import RunConfig
+from gptlite.config.training import SampleSection
 from gptlite.data.dataset.batches import Batches
 from gptlite.data.dataset.prepared import Prepared
 from gptlite.data.dataset.tokens import Tokens, count_ids

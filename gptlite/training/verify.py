@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from gptlite.errors import DataError
-from gptlite.loggers.metrics import LogEnd, starts_with
+from gptlite.loggers.metrics import LogEnd, read_content
 from gptlite.runs.checkpoint import Checkpoint, open_step, step_folders
 from gptlite.runs.find import find_text
 from gptlite.runs.run import CONFIG, INFO, Run
@@ -37,7 +37,7 @@ def _check_logs(run: Run, newest: Checkpoint) -> Iterator[Check]:
     """Yield a check of each log, up to where it was when the newest checkpoint was saved; a finished run ends there."""
     for name, fields in newest.read_json("state.json")["logs"].items():
         path, end, problem = run.path / name, LogEnd(**fields), None
-        if not starts_with(path, end):
+        if not end.matches(read_content(path)):
             problem = f"it changed after it was written, or lacks lines that were there at step {newest.step}"
         elif run.finished and path.stat().st_size > end.size:
             problem = f"something was appended after the run was finished at step {newest.step}"

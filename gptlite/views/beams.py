@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gptlite.config.sampling import SampleSection
+from gptlite.config.training import SampleSection
 from gptlite.formatting import counted
 from gptlite.tokenizers.base import label, labels
 from gptlite.views.page import page, rounded

@@ -47,7 +47,7 @@ def hugging_face(**shape: int) -> Contender:
 def gptlite(n: int, **shape: int) -> Contender:
     """`n` samples by `gptlite sample`."""
     from gptlite.compute.device import settings
-    from gptlite.config.sampling import SampleSection
+    from gptlite.config.training import SampleSection
 
     model = model_of(Size(**shape))
 
@@ -66,7 +66,7 @@ def choosing(everything: bool, **shape: int) -> Contender:
     With everything, every filter acts, and the text with its log p streams; without, tokens are drawn and no more.
     """
     from gptlite.compute.device import settings
-    from gptlite.config.sampling import SampleSection
+    from gptlite.config.training import SampleSection
     from gptlite.inference.engine import DecodingBatch
     from gptlite.inference.generate import decode
 

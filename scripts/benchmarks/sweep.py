@@ -53,7 +53,7 @@ def measure(shakespeare: Path, steps: int, scratch: Path) -> tuple[list[dict[str
     """Train them all; a row for each run, a figure for each case."""
     from gptlite.config.schema import RunConfig
     from gptlite.errors import Diverged
-    from gptlite.planning.choose_optimizer import choose_lr
+    from gptlite.planning.choose_training import choose_lr
     from gptlite.training.launch import Request, open_session
 
     rows, figures = [], []

@@ -46,7 +46,6 @@ CASES = [
     (["--resume", "a", "--data", "b"], "--resume with --data: a resumed run keeps"),
     (["--dry-run", "--resume", "a"], "--dry-run with --resume: a dry run describes a new run. "),
     (["--name", "a/b"], "run a/b: a run cannot have this name. A name has"),
-    (set_("data.dir", "~nobody9/x"), "data.dir is ~nobody9/x, but it must be the path of a folder; after ~ a known"),
     (["--minutes", "nan"], "error: --minutes nan: this must be a number above 0."),
     (["--minutes", "1", *set_("train.max_steps", 3)], "--set: train.max_steps is 3 and max_minutes is 1, but only one"),
     (["--minutes", "1", "--resume", "a"], "--resume with --minutes: a resumed run keeps its length. Change it with"),

@@ -50,7 +50,7 @@ def test_training_starts_with_a_one_line_estimate_and_times_nothing(gptlite, mon
     (line,) = [line for line in shown if line.startswith("plan: ")]
     assert " of memory, " in line
     # 6 * 8 of the 881 windows of 16 in 14,123 tokens
-    assert line.endswith(" per parameter), trained on 768: 0.054 epochs (no repeated text)")
+    assert line.endswith(" per parameter), trained on 768: 0.054 epochs")
     assert [line for line in shown if line.startswith("warning: ")] == []
     shown = gptlite("train", "-c", "nano.yaml").err
     assert (

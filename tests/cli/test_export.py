@@ -36,6 +36,7 @@ def test_a_folder_opens_in_transformers_and_has_a_card_and_no_optimizer(gptlite,
     )
     assert f"{best:.4f} bits per byte" in card
     assert "`story.txt`" in card
+    assert "PPMd after the training text" in card
 
 
 def test_a_gguf_file_comes_with_a_modelfile(gptlite, trained):

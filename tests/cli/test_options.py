@@ -35,7 +35,7 @@ TRAIN = {
     "resume": (MORE, MORE[:2], "runs/nano/checkpoints/step-00000008"),
     "continue_": (["--name", "nano", "--continue"], [*NANO, "--name", "nano"], "exit code 0"),
     "quiet": (SHORT, [*SHORT, "-q"], "config: nano.yaml"),
-    "verbose": ([*SHORT, "--verbose"], SHORT, "micro-batches of "),
+    "verbose": ([*SHORT, "--verbose"], SHORT, "micro_batch_size "),
     "dry_run": ([*SHORT, "--dry-run"], SHORT, "No run was made."),
     "json_": ([*SHORT, "--dry-run", "--json"], [*SHORT, "--dry-run"], '{\n  "device": "cpu"'),
     "sweep": ([*NANO, *GRID], NANO, "sweep nano-sweep: 2 runs"),

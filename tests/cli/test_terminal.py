@@ -87,7 +87,7 @@ def test_the_progress_bar_still_moves_the_cursor(monkeypatch):
     console = Console()
     (sink,) = console.begin(10, 0, in_seconds=False)
     console.say("\x1b[31m")
-    console.progress(5)
+    console.progress(5, 1.0)
     sink.close()
     assert "\r" in screen.shown
     assert "\\x1b[31m\n" in screen.shown

@@ -66,7 +66,7 @@ def test_another_length_replaces_that_of_the_extended_file():
         ("log: {every: 3}\nextends: bas", "new.yaml:2: extends is bas, but no file beside this one and no shipped"),
         ("extends: bas", "Did you mean base.yaml?"),
         ("extends: new", "new.yaml:1: extends is new, but no file beside this one and no shipped config has this"),
-        ("extends: mine", "extends is mine, but that file extends base itself, and only one level is allowed. Extend "),
+        ("extends: mine", "extends is mine, but that file extends base itself. Extend "),
         ("extends: lesson-one-head", "Extend lesson-base, and set the keys of lesson-one-head.yaml here."),
         ("extends: 3", "new.yaml:1: extends is 3, but no file beside this one"),
         ("extends: [base]", "extends is [base], but no file"),

@@ -68,15 +68,12 @@ def test_values_that_are_not_yaml_are_refused(typed):
     ("texts", "message"),
     [
         (["train.lr"], "train.lr is not of the form section.key=value,value, such as train.lr=1e-3,3e-3."),
-        (["train=1,2"], "train is a whole section. Set one of its keys: section.key=value."),
         (["train.lrr=1,2"], "train.lrr is not a key of the config. Did you mean train.lr?"),
         (["train.lr=1,,2"], "train.lr cannot be set to the values 1,,2: a bracket is never closed, or a comma"),
         (["train.lr="], "train.lr has no values."),
-        (["train.lr={a: 1},b: 2"], "train.lr cannot be set to {a: 1}."),
         (["train.lr=1e-3,1,0.001"], "train.lr has the value 0.001 twice."),
         (["train.lr=1", "train.lr=2"], "train.lr is set more than once."),
         (["run.dir=a,b"], "run.dir cannot be swept, because all runs of a sweep are in one folder."),
-        (["run.seed=" + ",".join(map(str, range(1001)))], "these values combine to 1,001 runs, but at most 1,000 are"),
         (["model.n_layer=1"], "model.n_layer is set more than once."),
     ],
 )

@@ -95,12 +95,6 @@ def test_the_keys_of_muon_may_be_set_where_the_optimizer_is_auto():
     assert (train.optimizer, train.momentum, train.adamw_lr) == ("auto", 0.5, 0.1)
 
 
-def test_at_most_a_hundred_problems_are_listed():
-    problems = problems_of("".join(f"key{i}: 1\n" for i in range(5000)))
-    assert len(problems) == 101
-    assert problems[-1] == "my.yaml: These are the first 100 problems. Is this the right file?"
-
-
 def test_set_replaces_the_file_and_its_problem(tmp_path):
     path = tmp_path / "my.yaml"
     path.write_text("train: {lr: oops}")

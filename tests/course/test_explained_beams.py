@@ -10,7 +10,7 @@ import pytest
 import torch
 from random_gpt import random_gpt
 
-from gptlite.config.sampling import SampleSection
+from gptlite.config.training import SampleSection
 from gptlite.course.explained_beams import Candidate, find_candidates
 from gptlite.inference.beam import beam_search
 from gptlite.model.gpt import GPT

@@ -9,7 +9,7 @@ import torch
 
 import gptlite
 from gptlite.cli import app
-from gptlite.config.sampling import SampleSection
+from gptlite.config.training import SampleSection
 
 CONFIG = """\
 data: {source: story.txt}

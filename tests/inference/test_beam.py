@@ -11,8 +11,8 @@ import pytest
 import torch
 from random_gpt import language_model, random_gpt
 
-from gptlite.config.sampling import SampleSection
 from gptlite.config.schema import ModelSection
+from gptlite.config.training import SampleSection
 from gptlite.inference import beam
 from gptlite.inference.beam import Hypothesis, SearchStep, beam_search
 from gptlite.model.gpt import GPT

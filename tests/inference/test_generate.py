@@ -7,7 +7,7 @@ import pytest
 import torch
 from random_gpt import random_gpt
 
-from gptlite.config.sampling import SampleSection
+from gptlite.config.training import SampleSection
 from gptlite.inference.engine import DecodingBatch
 from gptlite.inference.generate import Step, decode, generate_batch
 from gptlite.model.gpt import GPT

@@ -9,8 +9,8 @@ import pytest
 import torch
 from random_gpt import language_model
 
-from gptlite.config.sampling import SampleSection
 from gptlite.config.schema import ModelSection
+from gptlite.config.training import SampleSection
 from gptlite.data.dataset.tokens import TokenArray
 from gptlite.errors import ConfigError
 from gptlite.inference.language_model import LanguageModel

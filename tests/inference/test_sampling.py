@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from gptlite.config.sampling import SampleSection
+from gptlite.config.training import SampleSection
 from gptlite.inference.sampling import (
     apply_temperature,
     choose,

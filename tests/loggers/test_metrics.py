@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from gptlite.errors import StorageError
+from gptlite.errors import Interrupted, StorageError
 from gptlite.loggers.metrics import MetricLog, Sink
 from gptlite.storage import files
 
@@ -28,14 +28,14 @@ def steps(path: Path) -> list[int]:
 
 
 class Broken(Sink):
-    """A sink whose disk is full."""
+    """A sink that fails."""
 
-    def __init__(self) -> None:
-        self.calls = 0
+    def __init__(self, error: Exception) -> None:
+        self.calls, self.error = 0, error
 
     def log(self, step: int, split: str, values: Mapping[str, float], time: Mapping[str, float]) -> None:
         self.calls += 1
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        raise self.error
 
 
 def test_a_line_keeps_the_order_of_metrics_and_separates_those_of_the_clock(tmp_path: Path) -> None:
@@ -142,13 +142,19 @@ def test_metrics_that_cannot_be_written_end_training_with_a_storage_error(
 
 
 def test_an_extra_sink_that_fails_is_dropped_with_one_warning(tmp_path: Path) -> None:
-    broken, warnings = Broken(), list[str]()
+    broken, warnings = Broken(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))), list[str]()
     with MetricLog.open(tmp_path, extras=[broken], say=warnings.append) as log:
         for step in (1, 2, 3):
             log.write(step, "train", {"loss": 1.0})
     assert broken.calls == 1
     assert warnings == ["Broken is switched off: [Errno 28] No space left on device"]
     assert steps(tmp_path / "metrics.jsonl") == [1, 2, 3]
+
+
+def test_a_signal_that_stops_at_once_is_no_failure_of_a_sink(tmp_path: Path) -> None:
+    broken = Broken(Interrupted(2, "stopped"))
+    with MetricLog.open(tmp_path, extras=[broken], say=pytest.fail) as log, pytest.raises(Interrupted):
+        log.write(1, "train", {"loss": 1.0})
 
 
 def test_sync_reaches_both_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

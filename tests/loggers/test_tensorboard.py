@@ -93,11 +93,6 @@ def test_tags_are_grouped_and_text_is_shown_unchanged(tmp_path: Path) -> None:
     assert read(tmp_path).SummaryMetadata("samples").plugin_data.plugin_name == "text"
 
 
-def test_a_metric_without_a_tag_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(KeyError, match="gpu_temperature"):
-        TensorBoardSink(tmp_path).log(1, "train", {}, {"elapsed": 1.0, "gpu_temperature": 60.0})
-
-
 def images(folder: Path, tag: str) -> list[tuple[int, int, int, bytes]]:
     """(step, width, height, file) of a tag, on which both readers agree."""
     read_images = [(e.step, e.width, e.height, e.encoded_image_string) for e in read(folder).Images(tag)]
@@ -262,9 +257,10 @@ def test_a_broken_protobuf_costs_one_line_for_each_sink_and_no_training(tmp_path
     environment = {**os.environ, "PYTHONPATH": path}
     done = subprocess.run([sys.executable, "-c", BROKEN, tmp_path], capture_output=True, text=True, env=environment)
     assert (done.returncode, done.stderr) == (0, "")
-    first, second = done.stdout.splitlines()
-    assert first.startswith("TensorBoardSink is switched off: tensorboard cannot be imported (")
-    assert second.startswith("BaselineSink is switched off: tensorboard cannot be imported (")
+    reason = "Descriptors cannot be created directly."
+    assert done.stdout.splitlines() == [
+        f"{sink} is switched off: {reason}" for sink in ("TensorBoardSink", "BaselineSink")
+    ]
     assert (tmp_path / "metrics.jsonl").read_text().count("\n") == 2
     assert not (tmp_path / "tb").exists()
 

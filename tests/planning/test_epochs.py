@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from gptlite.compute.choice import Choice
 from gptlite.config.schema import RunConfig
 from gptlite.data.dataset.sampler import windows_per_epoch
-from gptlite.planning.epochs import TextUse, choose_eval_every, choose_max_steps, with_max_steps
+from gptlite.planning.choose_training import (
+    choose_eval_every,
+    choose_max_steps,
+    count_epochs,
+    say_epochs,
+    with_max_steps,
+)
 
 
 def asked(epochs: float | None, batch_size: int = 10, block_size: int = 8) -> RunConfig:
@@ -60,13 +66,8 @@ def test_the_steps_replace_the_epochs():
 
 
 def test_epochs_are_windows_trained_on_over_those_of_the_text():
-    use = TextUse.of(101 * 8, 250 * 8, block_size=8, order="shuffle")
-    assert (use.epochs, use.repeated) == (2.5, 1.5)
-    assert str(use) == "2.5 epochs (1.5 of repeated text)"
-    assert str(TextUse.of(101 * 8, 100 * 8, block_size=8, order="shuffle")) == "1 epoch (no repeated text)"
-    assert str(TextUse.of(101 * 8, 250 * 8, block_size=8, order="random")) == "2.5 epochs (drawn with replacement)"
-    unknown = TextUse.of(101 * 8, None, block_size=8, order="shuffle")
-    assert (unknown.epochs, unknown.repeated, str(unknown)) == (None, None, "")
+    found = [count_epochs(n_windows * 8, 101 * 8, block_size=8) for n_windows in (250, 100)]
+    assert (found, list(map(say_epochs, found))) == ([2.5, 1.0], ["2.5 epochs", "1 epoch"])
 
 
 @given(st.integers(1, 5000), st.integers(1, 3000), st.integers(1, 64))

@@ -122,7 +122,7 @@ def test_a_damaged_step_is_an_error_and_not_replaced_by_another(save: Save, fold
 
 
 def test_a_run_without_checkpoints_says_that_nothing_is_saved(folder: Path) -> None:
-    with pytest.raises(RunError, match=r"there is no checkpoint yet"):
+    with pytest.raises(RunError, match=r"this run has no checkpoint yet"):
         find_checkpoint(folder, "best", pytest.fail)
 
 

@@ -76,15 +76,13 @@ def test_a_run_opens_by_name_and_by_path(tmp_path: Path, monkeypatch: pytest.Mon
     [
         ("smal", r"^run smal: there is no run of this name in .*, and no such folder\. Did you mean small\?$"),
         ("xyz", r"^run xyz: there is no run of this name in .*\. The newest runs are big, small\.$"),
-        ("", r"^run '': there is no run of this name in .*\. The newest runs are big, small\.$"),
+        ("", r'^run "": there is no run of this name in .*\. The newest runs are big, small\.$'),
         ("thesis", r"thesis: this is not the folder of a run, since it has no config\.yaml\."),
-        ("small/checkpoints/step-00000001", r"this is a checkpoint, not a run\. Its run is small\.$"),
     ],
 )
 def test_a_missing_run_is_an_error_that_says_what_exists(tmp_path: Path, asked: str, complaint: str) -> None:
     make(tmp_path, "big")
-    (make(tmp_path, "small").checkpoints / "step-00000001").mkdir(parents=True)
-    (tmp_path / "small" / "checkpoints" / "step-00000001" / "MANIFEST.json").touch()
+    make(tmp_path, "small")
     (tmp_path / "thesis").mkdir()
     with pytest.raises(RunError, match=complaint):
         Run.open(tmp_path, asked)
@@ -137,7 +135,7 @@ def test_a_name_whose_start_was_killed_before_its_config_is_free(tmp_path: Path)
     assert not Run.create(tmp_path, "small", "base").started
     assert Run.create(tmp_path, None, "small").name == "small-2"
     (tmp_path / "small" / "notes.txt").touch()
-    with pytest.raises(RunError, match=r"a folder that is not a run has this name\. Choose .* such as small-3\."):
+    with pytest.raises(RunError, match=r"this name is taken\. .* such as small-3\."):
         Run.create(tmp_path, "small", "base")
 
 

@@ -21,7 +21,7 @@ from gptlite.data.sources.sources import open_source
 from gptlite.errors import DataError, Problem, RunError, gathered, located
 from gptlite.formatting import Say
 from gptlite.runs.checkpoint import Checkpoint
-from gptlite.runs.find import choose_checkpoint, find_run, find_text, load_checkpoint_config, run_name
+from gptlite.runs.find import choose_checkpoint, find_run, find_text, load_checkpoint_config, source_name
 from gptlite.runs.run import runs_folder
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def select_models(
     for checkpoint in open_each(names or ["latest"], choose):
         with located("--set"):
             cfg = load_checkpoint_config(checkpoint, sets)
-        name = run_name(checkpoint)
+        name = source_name(checkpoint.path)
         label = f"{name} {checkpoint.step}"
         label = str(checkpoint.path) if label in selected else label
         selected[label] = SelectedModel(name, label, checkpoint, cfg, context)

@@ -176,7 +176,7 @@ def remove(
         return
     for run in runs:
         with run.lock("gptlite runs rm"):
-            run.remove()
+            files.remove_tree(run.path)
         emit(f"removed {run.path}\n")
 
 

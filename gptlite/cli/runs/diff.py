@@ -23,7 +23,6 @@ from gptlite.runs.summary import Summary, read_runs, read_samples
 CODES: Mapping[Answer, int] = {"better": 0, "worse": 10, "same": 11, "unknown": 12}
 WORDS: Mapping[Answer, str] = {"same": "no relevant difference", "unknown": "cannot tell"}  # others as they are
 FEW = 3  # seeds that a setting should have at least
-SIMILAR = 2.0  # the factor between the parameters of runs of about the same size
 
 
 @dataclass(frozen=True, repr=False)
@@ -111,7 +110,7 @@ def judge(a: Summary, b: Summary, names: Sequence[str], others: Sequence[Summary
     over_text = Difference.over_blocks(*blocks)
     if not found.tells:
         wanted = [max(0, FEW - len(group.scores)) for group in groups]
-        return Verdict("unknown", say_too_few(found, names, a, others), found, more_seeds(groups, wanted), over_text)
+        return Verdict("unknown", say_too_few(found, names), found, more_seeds(groups, wanted), over_text)
     further = found.further_seeds() if found.answer == "unknown" else None
     commands = more_seeds(groups, [further or 0] * 2)
     return Verdict(found.answer, say_answer(found, names, further), found, commands, over_text)
@@ -119,7 +118,7 @@ def judge(a: Summary, b: Summary, names: Sequence[str], others: Sequence[Summary
 
 def compare_groups(groups: Sequence[RunGroup], margin: float, level: float = LEVEL) -> Comparison:
     """Compare two groups by the best score of each seed. margin: in % of the score."""
-    a, b = (group.scores_by_seed for group in groups)
+    a, b = (group.scores for group in groups)
     return Comparison(a, b, margin / 100 * statistics.mean(a.values()), level)
 
 
@@ -170,23 +169,20 @@ def say_answer(found: Comparison, names: Sequence[str], further: int | None) -> 
     return f"{better} is better: its {of} is lower by {size:.4f} ({interval})"
 
 
-def say_too_few(found: Comparison, names: Sequence[str], a: Summary, others: Sequence[Summary]) -> str:
-    """Return why one seed does not tell, and how much the seeds of other runs of about this size differ."""
+def say_too_few(found: Comparison, names: Sequence[str]) -> str:
+    """Return why one seed does not tell."""
     counts = [len(found.a), len(found.b)]
     seeds = " and ".join(f"{counted(n, 'seed')} of {name}" for n, name in zip(counts, names, strict=True))
     size = abs(statistics.mean(found.a.values()) - statistics.mean(found.b.values()))
     beginning = "one seed each" if counts == [1, 1] else seeds
-    spreads = compare.spreads_of_similar(a, others, SIMILAR)
-    known = f" Seeds of runs of about this size differ by {statistics.median(spreads):.2%}" if spreads else ""
-    known += f" (standard deviation, {counted(len(spreads), 'setting')})." if spreads else ""
-    return f"{beginning}: cannot tell which is better. The scores differ by {size:.4f}.{known} Train more seeds:"
+    return f"{beginning}: cannot tell which is better. The scores differ by {size:.4f}. Train more seeds:"
 
 
 def more_seeds(groups: Sequence[RunGroup], wanted: Sequence[int]) -> list[str]:
     """Return the commands that train as many more seeds of each setting as are wanted."""
     commands = []
     for group, n in zip(groups, wanted, strict=True):
-        used, path = group.scores_by_seed, group.first.run.path / CONFIG
+        used, path = group.scores, group.first.run.path / CONFIG
         unused = [str(seed) for seed in range(1, len(used) + n + 1) if seed not in used]
         if n:
             sweep = f"--sweep {SEED}={','.join(unused[:n])} --name {shlex.quote(f'{group.first.name}-seeds')}"
@@ -197,7 +193,8 @@ def more_seeds(groups: Sequence[RunGroup], wanted: Sequence[int]) -> list[str]:
 def describe(runs: Sequence[Summary], names: Sequence[str], verdict: Verdict) -> Iterator[str]:
     """Yield what differs between two runs, figures, config and text; which is better; and the last sample of each."""
     a, b = runs
-    keys, cells = compare.differences(a.config, b.config), [row_cells(RunGroup([run])) for run in runs]
+    keys = [key for key in {**a.config, **b.config} if repr(a.config.get(key, "-")) != repr(b.config.get(key, "-"))]
+    cells = [row_cells(RunGroup([run])) for run in runs]
     figures = [header for header in cells[0] if header != "run"]
     columns = {"": [*figures, "", *keys]}
     for run, name, row in zip(runs, names, cells, strict=True):
@@ -244,7 +241,6 @@ def json_of_values(key: str, rows: Sequence[RunGroup], margin: float) -> str:
     """Return one object: the key, and for each value its scores by seed and the answer against the best."""
     answers = [{}, *({"answer": found.answer} for found in compare_with_best(rows, margin))]
     settings = [
-        {"value": row.value(key), "scores": row.scores_by_seed, **answer}
-        for row, answer in zip(rows, answers, strict=True)
+        {"value": row.value(key), "scores": row.scores, **answer} for row, answer in zip(rows, answers, strict=True)
     ]
     return json.dumps({"key": key, "settings": settings}, ensure_ascii=False) + "\n"

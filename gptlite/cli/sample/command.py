@@ -31,7 +31,7 @@ from gptlite.storage.files import storage_errors
 
 if TYPE_CHECKING:
     from gptlite.config.loading import Override
-    from gptlite.config.sampling import SampleSection
+    from gptlite.config.training import SampleSection
 
 PROMPT_MARK = "> "
 

@@ -13,7 +13,7 @@ from gptlite.errors import DataError, located
 from gptlite.formatting import Say, counted
 
 if TYPE_CHECKING:
-    from gptlite.config.sampling import SampleSection
+    from gptlite.config.training import SampleSection
     from gptlite.inference.generate import Sample
     from gptlite.inference.language_model import LanguageModel
     from gptlite.tokenizers.base import Tokenizer

@@ -16,7 +16,7 @@ from gptlite.compute.processes import is_main
 from gptlite.config.schema import DataSection, RunConfig
 from gptlite.formatting import counted
 from gptlite.planning.choose_sizes import CHARACTERS_FROM, MIN_TEXT
-from gptlite.planning.epochs import TextUse
+from gptlite.planning.choose_training import count_epochs, say_epochs
 from gptlite.planning.plan import MAX_EPOCHS
 from gptlite.planning.verdict import compare, explain, judge
 from gptlite.runs.find import source_name
@@ -67,9 +67,10 @@ def describe_result(summary: Summary, prepared: Prepared, seconds: float) -> tup
     run, manifest, cfg = summary.run, prepared.manifest, saved_config(summary.run)
     tokens, best, curve = summary.tokens or 0, summary.best_bits_per_byte, read_curve(summary)
     sees_ahead = cfg.model.sees_ahead
-    text = TextUse.of(manifest.train.tokens, tokens, block_size=cfg.model.block_size, order=cfg.data.order)
+    epochs = count_epochs(tokens, manifest.train.tokens, cfg.model.block_size)
     trained = f"{counted(summary.step, 'update')} in {seconds:.0f} s"
-    lines = ["", f"{run.name}: {trained}, trained on {counted(tokens, 'token')}: {text}; saved in {run.path}"]
+    text = f"{counted(tokens, 'token')}: {say_epochs(epochs)}"
+    lines = ["", f"{run.name}: {trained}, trained on {text}; saved in {run.path}"]
     loss = next((each.loss for each in curve if each.step == summary.best_step), None)
     if loss is not None and best is not None:
         lines.append(
@@ -85,7 +86,6 @@ def describe_result(summary: Summary, prepared: Prepared, seconds: float) -> tup
             lines.append(explain(best, found.unigram, manifest.train.bytes + manifest.val.bytes))
     asked, chosen = run.info.get(MINUTES), run.info.get(CHOSEN_MINUTES)
     ends_early = asked is not None and chosen is not None and chosen == cfg.train.max_minutes < asked
-    epochs = text.epochs or 0.0
     if cfg.train.from_ is not None and curve:
         lines += compare_with_start(curve)
     chose_bpe = "tokenizer.kind" in run.info.get("chosen", ()) and cfg.tokenizer.kind == "bpe"
