@@ -114,7 +114,7 @@ def test_runs_are_sorted_and_filtered(gptlite, trained, words, names):
         ),
         (["nowhere"], "nowhere: there is no such folder."),
         (["runs/nano"], "runs/nano: this is a run, not a folder of runs."),
-        (["--srot", "best"], "gptlite runs list: there is no option --srot. Did you mean --sort best?"),
+        (["--srot", "best"], "gptlite runs list: there is no option --srot. Did you mean --sort?"),
         (["--sort"], "error: gptlite runs list: option '--sort' requires an argument. See gptlite runs list --help."),
         (["diff", "nano", "none"], "run none: there is no run of this name in runs"),
         (["diff", "nano", "nano"], "nano: this run is given twice. Leave one out."),
