@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -156,9 +156,25 @@ def given_options(context: Context) -> list[str]:
     return [option_name(param) for param in context.command.params if context.params.get(str(param.name)) not in unset]
 
 
-def as_arguments(option: str, values: Iterable[object]) -> list[str]:
-    """Return the arguments that give an option each of the values; None is left out."""
-    return [argument for value in values if value is not None for argument in (option, str(value))]
+def check_together(
+    given: Mapping[str, str], excludes: Mapping[str, Sequence[str]], needs: Mapping[str, Sequence[str]]
+) -> list[Problem]:
+    """Return a problem for each option beside one that excludes it, and for each without one of those that it needs.
+
+    given: by option or key, how it was typed.
+    """
+    pairs = [(option, other) for option, others in excludes.items() for other in others]
+    found = [
+        Problem(f"{given[other]} cannot be combined with {given[option]}. Leave one of them out.")
+        for option, other in pairs
+        if option in given and other in given
+    ]
+    found += [
+        Problem(f"{given[option]} has no effect without {' or '.join(others)}. Add that, or leave it out.")
+        for option, others in needs.items()
+        if option in given and given.keys().isdisjoint(others)
+    ]
+    return found
 
 
 def settable(command: str, key: str) -> bool:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import typer
 
-from gptlite.cli.options import as_arguments, located_text
+from gptlite.cli.options import located_text
 from gptlite.cli.runs.diff import FEW, verdict_columns
 from gptlite.cli.runs.table import as_table, read_summaries, sort_rows
 from gptlite.cli.terminal import Console, emit, next_commands
@@ -207,7 +207,7 @@ def start(run: SweepRun, arguments: Sequence[str], environment: Mapping[str, str
     It stays in our process group, so that it gets the signals of a terminal or a batch system too. Raises StorageError
     where the system starts no process.
     """
-    own = [*as_arguments("--set", run.point.settings), "--name", run.name, "--continue"]
+    own = [*(f"--set={setting}" for setting in run.point.settings), "--name", run.name, "--continue"]
     command = [sys.executable, "-P", "-m", "gptlite", "train", *arguments, *own]
     variables, nothing = {**os.environ, **environment}, subprocess.DEVNULL
     with files.storage_errors(Path(sys.executable), "start"):

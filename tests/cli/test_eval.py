@@ -248,10 +248,10 @@ BAD = [
     (["char", "char"], ["char: this run is given twice. Leave one out."]),
     (
         ["char", "--by-position", "--json", "--stride", "3"],
-        ["--stride has no effect with --by-position. Leave it out.", "--json has no effect with --by-position."],
+        ["--stride cannot be combined with --by-position.", "--json cannot be combined with --by-position."],
     ),
-    (["char", "--memorised", "--file", "one.txt"], ["--file has no effect with --memorised."]),
-    (["char", "--by-position", "--memorised"], ["--by-position and --memorised exclude each other. Choose one."]),
+    (["char", "--memorised", "--file", "one.txt"], ["--file cannot be combined with --memorised."]),
+    (["char", "--by-position", "--memorised"], ["--memorised cannot be combined with --by-position."]),
     (["char", "--out", "x.svg"], ["--out has no effect without --by-position or --per-token or"]),
     (["char", "--by-position", "--out", "things"], ["--out things: this is"]),
     (["char", "--by-position", "--out", "x.png"], ["--out x.png: what is written there is SVG. End the name in .svg."]),

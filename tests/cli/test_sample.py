@@ -151,12 +151,15 @@ def test_interactive_mode_answers_each_line_and_goes_on_after_an_error(gptlite, 
 
 
 REFUSED = [
-    (["--beams", "4", "-t", "0.5"], "--temperature has no effect with --beams. Leave one of them out."),
-    (["--beams", "4", "--set", "sample.seed=3"], "--set sample.seed=3 has no effect with --beams."),
+    (["--beams", "4", "-t", "0.5"], "--temperature cannot be combined with --beams. Leave one of them out."),
+    (["--beams", "4", "--set", "sample.seed=3"], "--set sample.seed=3 cannot be combined with --beams."),
     (["--beams", "4", "--top-k", "5"], "--top-k: sample.top_k is 5, but beams is 4, and beam search does not sample."),
     (["--beams", "4", "-n", "5"], "-n: sample.n is 5, but beam search with 4 beams finds at most 4 texts."),
-    (["--beams", "2", "--explain", "--json"], "--json has no effect with --beams --explain. Leave one of them out."),
-    (["--beams", "2", "--explain", "-i"], "--interactive has no effect with --beams --explain."),
+    (
+        ["--beams", "2", "--explain", "--json"],
+        "--json cannot be combined with --beams --explain. ",
+    ),
+    (["--beams", "2", "--explain", "-i"], "--interactive cannot be combined with --beams --explain."),
     (
         ["--beams", "2", "--explain", "-p", "a", "-p", "b"],
         "--beams --explain shows one prompt, and 2 are given. Leave out the others.",
@@ -164,8 +167,8 @@ REFUSED = [
     (["--beams", "2", "--explain", "--out", "runs"], "--out runs: this is a folder"),
     (["--beams", "100000"], "--beams: at most 64 beams of this model fit in memory, not 100000."),
     (["--length-penalty", "2"], "--length-penalty: sample.length_penalty is 2.0, but beams is null"),
-    (["--logprob", "x", "--max-new-tokens", "3"], "--max-new-tokens has no effect with --logprob."),
-    (["-i", "--prompt", "the"], "--prompt has no effect with --interactive."),
+    (["--logprob", "x", "--max-new-tokens", "3"], "--max-new-tokens cannot be combined with --logprob."),
+    (["-i", "--prompt", "the"], "--prompt cannot be combined with --interactive."),
     (["--min-p", "0"], "--min-p: sample.min_p is 0.0, but it must be a number > 0 and <= 1"),
     (["--repetition-penalty", "0"], "--repetition-penalty: sample.repetition_penalty is 0.0, but it must be"),
     (["--stop-token", "1000"], "--stop-token: 1000 is not a token id. Ids are from 0 to"),
@@ -176,7 +179,7 @@ REFUSED = [
     (["--out", "no/such/folder/x.txt"], "--out no/such/folder/x.txt: there is no folder no/such/folder"),
     (["--out", "runs"], "--out runs: this is a folder"),
     (["--out", ""], "--out .: this is a folder"),
-    (["-t", "0", "--top-k", "5"], "--top-k has no effect with temperature 0."),
+    (["-t", "0", "--top-k", "5"], "--top-k cannot be combined with temperature 0."),
     (
         ["--beams", "2", "--length-penalty", "1e6"],
         "--length-penalty: sample.length_penalty is 1000000.0, but it must be",

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -19,6 +19,7 @@ from gptlite.cli.options import (
     RunArgument,
     SetOption,
     check_keys,
+    check_together,
     given_options,
     option_name,
 )
@@ -75,12 +76,12 @@ Out = Annotated[str | None, Option("--out", "-o", metavar="FILE", help="Write to
 Interactive = Annotated[bool, Option("--interactive", "-i", help="Read prompts from the terminal.")]
 Unknown = Annotated[Literal["error", "skip"], Option(help="What to do about characters that the model has no id for.")]
 
-# Options and config keys that have no effect together with another option; "sample.*" is the whole section.
-INEFFECTIVE: Mapping[str, Collection[str]] = {
+# Options and keys of the config that have no effect together with another option.
+EXCLUDES = {
     "temperature 0": ("sample.top_k", "sample.top_p", "sample.min_p", "sample.seed", "sample.n"),
     "--beams": ("sample.temperature", "sample.seed"),
     "--beams --explain": ("--json", "--interactive"),
-    "--logprob": ("sample.*", "--explain", "--interactive"),
+    "--logprob": (*(f"sample.{key}" for key in SECTION), "--explain", "--interactive"),
     "--interactive": ("--prompt", "--prompt-file", "--json", "--out"),
 }
 
@@ -177,21 +178,15 @@ def refuse_ineffective(
     section: the config with all options applied. sets: the values of --set. overrides: what `config_overrides` found.
     """
     given = {option: option for option in given_options(context)}
-    active = set(given)
     if section.beams is not None:
-        active |= {"--beams", "--beams --explain"} if "--explain" in given else {"--beams"}
+        given["--beams"] = "--beams"
+        if "--explain" in given:
+            given["--beams --explain"] = "--beams --explain"
     elif section.temperature == 0 and "--logprob" not in given:
-        active.add("temperature 0")
+        given["temperature 0"] = "temperature 0"
     given |= {each.partition("=")[0].strip(): f"--set {each}" for each in sets}
     given |= {override.key: override.where for override in overrides}
-    problems = [
-        f"{typed} has no effect with {other}. Leave one of them out."
-        for other, ineffective in INEFFECTIVE.items()
-        if other in active
-        for key, typed in given.items()
-        if key in ineffective or ("sample.*" in ineffective and key.startswith("sample."))
-    ]
-    if problems:
+    if problems := check_together(given, EXCLUDES, {}):
         raise ConfigError(problems)
 
 

@@ -59,7 +59,7 @@ SeedsOption = Annotated[
 ]
 JobsOption = Annotated[
     int | None,
-    Option(metavar="N", help="With --sweep or --seeds: train N runs at a time, sharing the cores. Default: 1."),
+    Option(metavar="N", help="With --sweep or --seeds: train N runs at a time, sharing the cores. Default: 1.", min=1),
 ]
 
 
@@ -146,7 +146,7 @@ def train_in_processes(options: TrainOptions, request: Request, listener: Listen
     assert options.nproc is not None
     if request.run is None:
         check_new(request, listener, options.nproc)
-    run_in_processes(options.nproc, ["train", *options.of_each_process])
+    run_in_processes(options.nproc, ["train", *options.arguments("--nproc")])
 
 
 def wait_for_others(console: Console) -> Listener:
@@ -166,7 +166,7 @@ def make_request(options: TrainOptions, listener: Listener) -> Request:
     from gptlite.training.launch import Request
 
     name = options.name
-    only_named = not (options.config or options.sets or options.data or options.minutes or options.init)
+    only_named = not (options.config or options.set_ or options.data or options.minutes or options.init)
     if options.resume is not None:
         with located(f"--resume {options.resume}", at=f"run {options.resume}"):
             run = Run.open(runs_folder(), options.resume, unfinished=True)
@@ -176,7 +176,7 @@ def make_request(options: TrainOptions, listener: Listener) -> Request:
         run = None
     if run is not None and run.started:
         listener.say(f"run: {run.path}")
-        return Request(run=run, changes=options.sets)
+        return Request(run=run, changes=options.set_)
     clock = None
     if options.clock is not None:
         with located(f"--clock {options.clock}", at=f"run {options.clock}"):

@@ -51,7 +51,7 @@ class Configs:
     @classmethod
     def of(cls, options: TrainOptions) -> Configs:
         """Return what the options ask for. Sizes are chosen with --minutes, and for a text without --config."""
-        overrides = build_overrides(options.sets, options.data)
+        overrides = build_overrides(options.set_, options.data)
         if options.minutes is not None:
             overrides.insert(0, Override("--minutes", LENGTH, options.minutes))
         if options.init is not None:
