@@ -107,8 +107,6 @@ def read_runs(folder: Path) -> tuple[list[Summary], list[str]]:
 
 def read_run(run: Run) -> tuple[Summary, list[str]]:
     """Return a run's summary, and a line for each damaged file. Raise RunError where the folder is not a run."""
-    if files.TEMP_MARK in run.path.name:
-        raise RunError("left over from a removal that was killed. Remove this folder.", str(run.path))
     with files.storage_errors(run.path, "read"):
         if not run.started:
             raise RunError(f"skipped, since it has no {CONFIG}: not a run, or killed at its start.", str(run.path))

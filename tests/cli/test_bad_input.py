@@ -127,7 +127,7 @@ REFUSED = [
     ),
     *(
         (f"{command} {LONG}", 4, "File name too long. Choose a shorter name.")
-        for command in ("train --resume", "sample", "sample --out", "eval --file", "runs", "runs rm")
+        for command in ("train --resume", "sample", "sample --out", "eval --file", "runs")
     ),
 ]
 

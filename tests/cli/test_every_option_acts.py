@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from gptlite.cli import app
-from gptlite.cli.eval.command import ALLOWED
+from gptlite.cli.eval.command import EXCLUDES, NEEDS
 from gptlite.cli.sample import command as sample_command
 from gptlite.inference import memorization
 
@@ -80,7 +80,6 @@ EFFECTS = {
         "as_json": (["nano", "other"], ["--json"]),
         "exit_code": (["nano", "other"], ["--exit-code"]),
     },
-    ("runs", "rm"): {"names": (["other", "--yes"], ["seed"]), "yes": (["other"], ["--yes"])},
 }
 
 
@@ -143,6 +142,5 @@ def test_every_option_changes_what_the_command_does(gptlite, names, monkeypatch)
 
 def test_every_option_of_eval_says_to_which_outputs_it_applies():
     options = {max(param.opts, key=len) for param in command_of(("eval",)).params if param.param_type_name == "option"}
-    assert {option for allowed in ALLOWED.values() for option in allowed} | {mode for mode in ALLOWED if mode} == (
-        options - {"--checkpoint", "--set"}
-    )
+    named = {name for table in (EXCLUDES, NEEDS) for option, others in table.items() for name in (option, *others)}
+    assert named == options - {"--checkpoint", "--set"}

@@ -1,11 +1,9 @@
-"""`gptlite runs`: list, diff and rm."""
+"""`gptlite runs`: list and diff."""
 
 from __future__ import annotations
 
-import io
 import json
 import math
-import os
 import re
 import shlex
 import shutil
@@ -118,8 +116,6 @@ def test_runs_are_sorted_and_filtered(gptlite, trained, words, names):
         (["--sort"], "error: gptlite runs list: option '--sort' requires an argument. See gptlite runs list --help."),
         (["diff", "nano", "none"], "run none: there is no run of this name in runs"),
         (["diff", "nano", "nano"], "nano: this run is given twice. Leave one out."),
-        (["rm", "data", "--yes"], "data: this is not the folder of a run, since it has no config.yaml."),
-        (["rm", "nano", "runs/nano", "--yes"], "runs/nano: this run is given twice."),
     ],
 )
 def test_mistakes_are_one_line_and_change_nothing(gptlite, trained, words, message):
@@ -379,65 +375,6 @@ def test_a_score_without_a_mask_is_marked_ranks_last_and_is_not_compared(gptlite
     assert "blind has no mask (model.variant: no_mask): it reads the tokens that it is scored on" in said
     assert "a has no mask" not in said
     assert "is better: its" not in said
-
-
-@pytest.mark.parametrize(("reply", "stays"), [("y\n", False), ("n\n", True), ("\n", True), ("", True)])
-def test_rm_says_what_it_would_remove_and_asks(gptlite, trained, monkeypatch, reply, stays):
-    varied("a")
-    monkeypatch.setattr("sys.stdin", io.StringIO(reply))
-    result = gptlite("runs", "rm", "a")
-    assert result.code == (0 if reply else 2)
-    assert reply or result.refuses("there was no answer, so nothing was removed. Give --yes")
-    assert result.out.startswith("remove runs/a? [y/N] ")
-    assert Path("runs/a").exists() == stays
-    assert trained.exists()
-
-
-def test_rm_refuses_a_run_in_training_and_a_link_to_a_run(gptlite, trained):
-    varied("a")
-    Path("runs/link").symlink_to("nano")
-    with Run(trained).lock():
-        result = gptlite("runs", "rm", "a", "nano", "--yes")
-    assert result.refuses("runs/nano: this run is in training. Stop it first.")
-    assert gptlite("runs", "rm", "link", "--yes").refuses("runs/link: this is a link to a run.")
-    assert sorted(os.listdir("runs")) == ["a", "link", "nano"]  # all or none
-
-
-def test_what_a_killed_removal_left_is_not_listed_as_a_run(gptlite, trained):
-    left = trained.rename("runs/nano.tmp-1-ab")
-    result = gptlite("runs")
-    assert result.out == ""
-    assert f"{left}: left over from a removal that was killed" in result.err
-    assert "Train a run first." in gptlite("eval", "nano").err
-
-
-@pytest.mark.parametrize(
-    ("entries", "message"),
-    [
-        (["main.c"], "p: this may be no run of gptlite, since it has no run.json. Remove it by hand."),
-        (["run.json", "main.c", "src/"], "p: gptlite did not write main.c, src in this folder. Remove it by hand."),
-        (["run.json", *"abcdef"], "p: gptlite did not write a, b, c and 3 more in this folder. "),
-    ],
-)
-def test_rm_refuses_a_folder_that_holds_anything_that_gptlite_did_not_write(gptlite, trained, entries, message):
-    Path("p").mkdir()
-    for name in ("config.yaml", *entries):
-        path = Path("p", name)
-        path.mkdir() if name.endswith("/") else path.write_text("a: 1")
-    before = sorted(os.listdir("p"))
-    assert gptlite("runs", "rm", "--yes", "nano", "p").refuses(message)
-    assert sorted(os.listdir("p")) == before
-    assert trained.exists()  # all or none
-
-
-def test_rm_removes_everything_that_gptlite_writes_and_a_run_whose_run_json_is_damaged(gptlite):
-    wild = ("train.lr=1e30", "train.optimizer=adamw", "log.tensorboard=true")
-    assert gptlite("train", "-c", "nano.yaml", "--set", "log.tensorboard=true").code == 0
-    assert gptlite("train", "-c", "nano.yaml", *(word for value in wild for word in ("--set", value))).code == 3
-    Path("runs/nano/metrics.jsonl.tmp-1-ab").touch()  # of a killed process
-    Path("runs/nano/run.json").write_bytes(b"{")
-    assert gptlite("runs", "rm", "--yes", "nano", "nano-2").code == 0  # and does not ask
-    assert os.listdir("runs") == [".baselines"]
 
 
 def test_rows_of_other_texts_or_amounts_are_said_to_be_so(gptlite, trained):

@@ -28,7 +28,6 @@ SMALL = (
 NOT_RUN = {
     "--interactive": "asks",
     "--sweep": "starts processes: tests/cli/test_sweep.py",
-    "runs rm": "asks: tests/cli/test_runs.py",
     "--resume RUN": "a pattern",
     "lesson-one-head": "as lesson-base",
     "lesson one-head": "takes minutes: tests/cli/test_lesson.py",
