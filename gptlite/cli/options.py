@@ -14,7 +14,7 @@ from typer import Argument, Context, Option
 
 from gptlite.compute.processes import world_size
 from gptlite.download import OFFLINE
-from gptlite.errors import ConfigError, Problem, RunError, gathered, located
+from gptlite.errors import ConfigError, Problem, RunError, located
 from gptlite.runs.checkpoint import Checkpoint
 from gptlite.runs.run import Run, runs_folder
 
@@ -55,8 +55,6 @@ def with_standard_input(data: list[str] | None) -> list[str] | None:
         return data
     if world_size() > 1:
         raise ConfigError("several processes cannot share standard input. Save the text to a file.", "--data -")
-    if data.count(STANDARD_INPUT) > 1:
-        raise ConfigError("standard input can be read only once. Leave one out.", "--data -")
     from gptlite.data.sources.sources import keep_standard_input
 
     with located("--data -"):
@@ -132,16 +130,12 @@ def located_text(data: Sequence[str] | None, init: str | None = None) -> Iterato
 
 
 def open_each(names: Iterable[str], open_one: Callable[[str], Opened]) -> list[Opened]:
-    """Open runs or checkpoints by their names or folders. RunError with every problem."""
-    problems: list[Problem] = []
+    """Open runs or checkpoints by their names or folders. RunError where there is none, or one is given twice."""
     opened: dict[Path, Opened] = {}
     for name in names:
-        with gathered(problems):
-            one = open_one(name)
-            if opened.setdefault(one.path.resolve(), one) is not one:
-                problems.append(Problem("this run is given twice. Leave one out.", name))
-    if problems:
-        raise RunError(problems)
+        one = open_one(name)
+        if opened.setdefault(one.path.resolve(), one) is not one:
+            raise RunError("this run is given twice. Leave one out.", name)
     return list(opened.values())
 
 
@@ -195,5 +189,5 @@ def check_keys(command: str, overrides: Sequence[str] | None) -> list[str]:
 
 
 def open_runs(names: Sequence[str]) -> list[Run]:
-    """Open the runs with these names or folders. RunError with every problem."""
+    """Open the runs with these names or folders. RunError as of `open_each`."""
     return open_each(names, partial(Run.open, runs_folder()))

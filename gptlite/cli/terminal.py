@@ -29,8 +29,7 @@ GAP = 2  # between the columns of a table
 LONGEST = 24  # columns of a cell in a table that does not fit the terminal
 
 # After these words, other layers write the keys and values that they advise.
-SECTION_NAMES = ("run", "data", "tokenizer", "model", "train", "eval", "save", "log", "sample")
-_ADVISED_KEY = re.compile(rf"(?:(?<=\b[Uu]se )|(?<=\bor )|(?<=\band ))(?=(?:{'|'.join(SECTION_NAMES)})\.[a-z]\w*=)")
+_ADVISED_KEY = re.compile(r"(?:(?<=\b[Uu]se )|(?<=\bor )|(?<=\band ))(?=[a-z]+\.[a-z]\w*=)")
 
 NO_MASK = (  # of a run
     "has no mask (model.variant: no_mask): it reads the tokens that it is scored on, so its scores are no predictions"

@@ -92,16 +92,6 @@ def find_settings_by(key: str, run: Summary, others: Sequence[Summary]) -> list[
     return group_seeds(same)
 
 
-def spreads_of_similar(run: Summary, others: Sequence[Summary], factor: float) -> list[float]:
-    """Return the standard deviation of the seeds of other settings, as a part of their mean score.
-
-    Of those whose models have about as many parameters as that of `run`, up to a factor.
-    """
-    size = run.parameters or 0
-    groups = [each for each in group_seeds(others) if size / factor <= (each.first.parameters or 0) <= size * factor]
-    return [each.deviation / each.best for each in groups if each.deviation is not None and each.best]
-
-
 def find_differing_keys(groups: Sequence[RunGroup]) -> list[str]:
     """Return the config keys whose values are not the same in all groups, in the order of the config.
 

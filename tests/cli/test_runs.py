@@ -242,14 +242,11 @@ def test_the_seeds_that_would_tell_are_a_command_away(gptlite, trained):
 
 
 @pytest.mark.usefixtures("sweeps_in_this_process")
-def test_one_seed_each_cannot_tell_and_says_how_much_seeds_differ_and_what_trains_more(gptlite, trained):
+def test_one_seed_each_cannot_tell_and_says_what_trains_more(gptlite, trained):
     varied("a", 2.0, seed=1, lr=0.5)
     varied("b", 2.1, seed=2, lr=0.7)
     said, *commands = verdict(gptlite("runs", "diff", "a", "b").out)
     assert said == "one seed each: cannot tell which is better. The scores differ by 0.1000. Train more seeds:"
-    seeds("c", 2.9, 3.0, 3.1, dropout=0.1)
-    said, *_ = verdict(gptlite("runs", "diff", "a", "b").out)
-    assert "differ by 0.1000. Seeds of runs of about this size differ by 3.33% (standard deviation, 1 setting)." in said
     assert [command.split("=")[1] for command in commands] == ["2,3 --name a-seeds", "1,3 --name b-seeds"]
     for command in commands:
         assert gptlite(*shlex.split(command)[1:]).code == 0
@@ -290,7 +287,9 @@ def test_the_margin_decides_what_is_relevant(gptlite, trained):
     # The difference of 0.003 -+ t of 4 2.776 x sqrt(2 x 1e-6 / 3): up to 0.00527, and half a per cent is 0.01.
     assert gptlite("runs", "diff", "a-1", "b-1", "--exit-code").code == 11
     assert gptlite("runs", "diff", "a-1", "b-1", "--exit-code", "--margin", "0.25").code == 0
-    assert gptlite("runs", "diff", "a-1", "b-1", "--margin", "-1").refuses("--margin -1: this must be a number from 0")
+    assert gptlite("runs", "diff", "a-1", "b-1", "--margin", "-1").refuses(
+        "'--margin': this must be greater than or equal to 0"
+    )
 
 
 def test_the_values_of_a_key_are_each_compared_with_the_best(gptlite, trained):

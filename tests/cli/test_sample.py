@@ -172,7 +172,6 @@ REFUSED = [
     (["--min-p", "0"], "--min-p: sample.min_p is 0.0, but it must be a number > 0 and <= 1"),
     (["--repetition-penalty", "0"], "--repetition-penalty: sample.repetition_penalty is 0.0, but it must be"),
     (["--stop-token", "1000"], "--stop-token: 1000 is not a token id. Ids are from 0 to"),
-    (["--prompt", "-", "--prompt", "-"], "--prompt -: standard input can be read only once."),
     (["--prompt-file", "gone.txt"], "--prompt-file gone.txt: there is no such file."),
     (["--prompt-file", "runs"], "--prompt-file runs: this is a folder, not a text file."),
     (["--prompt-file", "latin.txt"], "--prompt-file latin.txt"),
@@ -185,7 +184,6 @@ REFUSED = [
         "--length-penalty: sample.length_penalty is 1000000.0, but it must be",
     ),
     (["--logprob", "na\u00efve"], "--logprob: '\u00ef' (U+00EF"),
-    (["--logprob", ""], "--logprob: the text is empty."),
 ]
 
 

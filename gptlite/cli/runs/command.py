@@ -90,7 +90,8 @@ ByOption = Annotated[
     Option(metavar="KEY", help="Instead of B: compare the runs that differ from A in this key alone, as in a sweep."),
 ]
 MarginOption = Annotated[
-    float, Option(metavar="PERCENT", help="The largest difference that is not relevant, in % of the score.")
+    float,
+    Option(metavar="PERCENT", help="The largest difference that is not relevant, in % of the score.", min=0, max=99),
 ]
 ExitCodeOption = Annotated[
     bool,
@@ -111,17 +112,10 @@ def diff(
     from gptlite.cli.runs import diff
     from gptlite.cli.runs.table import read_summaries
 
-    problems = []
     if (b is None) == (by is None):
-        problems.append(Problem("name two runs, or one run and --by KEY.", "gptlite runs diff"))
+        raise ConfigError("name two runs, or one run and --by KEY.", "gptlite runs diff")
     if by is not None and exit_code:
-        problems.append(
-            Problem("the exit code tells about two runs. Leave one of the two out.", "--exit-code with --by")
-        )
-    if not 0 <= margin < 100:
-        problems.append(Problem("this must be a number from 0 to 100.", f"--margin {margin:g}"))
-    if problems:
-        raise ConfigError(problems)
+        raise ConfigError("the exit code tells about two runs. Leave one of the two out.", "--exit-code with --by")
     runs = open_runs([a] if b is None else [a, b])
     if by is not None:
         (summary,) = read_summaries(runs, Console().say)

@@ -129,8 +129,6 @@ def sample(
     section = model.cfg.sample
     refuse_ineffective(context, section, sets, overrides)
     prompts = read_prompts(prompt, prompt_file, model.cfg.data.encoding)
-    if "" in (logprob or ()):
-        raise ConfigError("the text is empty. Give at least one character.", where="--logprob")
     is_page = explain and section.beams is not None
     file = output_path([model.name], out, "beams.html" if is_page else "") if is_page or out is not None else None
     if is_page and len(prompts) > 1:
@@ -193,12 +191,10 @@ def refuse_ineffective(
 def read_prompts(typed: Sequence[str] | None, files: Sequence[str] | None, encoding: str) -> list[tuple[str, str]]:
     """Return (name in messages, text) of every prompt, those of the command line first; one empty prompt by default.
 
-    The last newline of a file or of standard input is removed, since editors and `echo` add it. ConfigError if
-    standard input is asked for twice, DataError for what is not text, StorageError for unreadable files.
+    The last newline of a file or of standard input is removed, since editors and `echo` add it. DataError
+    for what is not text, StorageError for unreadable files.
     """
     typed, files = typed or [], files or []
-    if typed.count(STANDARD_INPUT) > 1:
-        raise ConfigError("standard input can be read only once. Leave out the others.", where="--prompt -")
     texts = []
     for text in typed:
         if text == STANDARD_INPUT:

@@ -116,16 +116,23 @@ def train_run(options: TrainOptions) -> None:
     as_json = options.json and not options.dry_run
     listener = wait_for_others(Console(quiet=options.quiet, verbose=options.verbose, as_json=as_json))
     with located_text(options.data, options.init):
-        starts_others = options.nproc is not None  # whose main process says what is asked for
-        request = make_request(options, Listener() if starts_others else listener)
+        # Of several processes the main one says what is asked for.
+        request = make_request(options, listener if options.nproc is None else Listener())
+        from gptlite.training.launch import check_new, dry_run, open_session
+
         if options.dry_run:
-            print_dry_run(request, listener, as_json=options.json)
+            plan = dry_run(request, listener)
+            lines = [json.dumps(plan.to_json(), indent=2)] if options.json else map(pasteable, plan.lines())
+            emit("".join(f"{line}\n" for line in lines))
             return
-        if starts_others:
-            train_in_processes(options, request, listener)
+        if options.nproc is not None:
+            from gptlite.compute.launch import run_in_processes
+
+            if request.run is None:  # so that they refuse nothing
+                check_new(request, listener, options.nproc)
+            run_in_processes(options.nproc, ["train", *options.arguments("--nproc")])
             return
         from gptlite.cli.train.result import print_result, result_fields
-        from gptlite.training.launch import open_session
         from gptlite.training.reconcile import flat
 
         with open_session(request, listener) as session:
@@ -136,17 +143,6 @@ def train_run(options: TrainOptions) -> None:
         listener.event("end", result_fields(outcome))
     else:
         print_result(outcome, quiet=options.quiet)
-
-
-def train_in_processes(options: TrainOptions, request: Request, listener: Listener) -> None:
-    """Give the request to processes of its own, once nothing is left that they would refuse."""
-    from gptlite.compute.launch import run_in_processes
-    from gptlite.training.launch import check_new
-
-    assert options.nproc is not None
-    if request.run is None:
-        check_new(request, listener, options.nproc)
-    run_in_processes(options.nproc, ["train", *options.arguments("--nproc")])
 
 
 def wait_for_others(console: Console) -> Listener:
@@ -194,12 +190,3 @@ def make_request(options: TrainOptions, listener: Listener) -> Request:
     base = name or (configs.base(cfg) if clock is None else clock.name)
     continued = run if run is not None and run.started else None
     return Request(cfg, name, base, clock, continued, facts=configs.facts(asked, cfg))
-
-
-def print_dry_run(request: Request, listener: Listener, *, as_json: bool) -> None:
-    """Print what a run would do and need."""
-    from gptlite.training.launch import dry_run
-
-    found = dry_run(request, listener)
-    lines = [json.dumps(found.to_json(), indent=2)] if as_json else map(pasteable, found.lines())
-    emit("".join(f"{line}\n" for line in lines))
