@@ -102,9 +102,7 @@ def judge(a: Summary, b: Summary, names: Sequence[str], others: Sequence[Summary
     if unscored := [f"{name} has no score" for name, group in named if not group.scores]:
         return Verdict("unknown", f"{cannot_tell}{' and '.join(unscored)}")
     if compare.is_same_setting(a, b):
-        if a.config.get(SEED) == b.config.get(SEED):
-            return Verdict("unknown", "both are of one setting and one seed: there is nothing to compare")
-        return Verdict("unknown", "both are seeds of one setting: their scores differ by chance only")
+        return Verdict("unknown", "both are runs of one setting: their scores differ by chance only")
     found = compare_groups(groups, margin)
     blocks = [[run.run.end.get("best_blocks", ()) for run in group.runs] for group in groups]
     over_text = Difference.over_blocks(*blocks)

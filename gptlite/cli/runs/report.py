@@ -69,8 +69,6 @@ def describe(row: RunGroup, prepared: Prepared | None, beside: Mapping[str, str]
         found = prepared.manifest.baselines
         figures |= {name: f"{bits:.3f}" for name, bits in (("xz -9", found.xz), ("gzip -9", found.gzip)) if bits}
     handle, path = shlex.quote(run.run.handle), run.run.path / CONFIG
-    if path.is_relative_to(Path.cwd()):
-        path = path.relative_to(Path.cwd())
     by_clock = run.config.get("train.max_minutes") is not None and run.state == "finished"
     how = f"--clock {handle}" if by_clock else f"--config {shlex.quote(str(path))}"
     return Setting(

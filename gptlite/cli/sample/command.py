@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -86,25 +85,6 @@ EXCLUDES = {
 }
 
 
-def takes_section_keys(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of SECTION after those for prompts. It finds their values in its context."""
-    own = inspect.signature(command, eval_str=True)
-    parameters = list(own.parameters.values())
-    after = list(own.parameters).index("prompt_file") + 1
-    parameters[after:after] = [
-        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=option)
-        for name, option in SECTION.items()
-    ]
-
-    @functools.wraps(command)
-    def run(**values: Any) -> None:
-        command(**{name: value for name, value in values.items() if name not in SECTION})
-
-    run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
-    return run
-
-
-@takes_section_keys
 def sample(
     context: Context,
     run: RunArgument = None,
@@ -119,6 +99,7 @@ def sample(
     context_length: ContextOption = None,
     checkpoint: CheckpointOption = None,
     set_: SetOption = None,
+    **section_keys: Any,
 ) -> None:
     """Write text with a trained model. Defaults come from section sample of the run's config."""
     from gptlite.cli.eval.inputs import select_models
@@ -152,6 +133,16 @@ def sample(
         write_output(file, "".join(texts))
     if is_page:
         emit(f"{file}\n")
+
+
+# Typer reads the options from the signature: those of SECTION, after those for prompts, in place of **section_keys.
+_signature = inspect.signature(sample, eval_str=True)
+_parameters = [*_signature.parameters.values()][:-1]
+_parameters[4:4] = [
+    inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=option)
+    for name, option in SECTION.items()
+]
+sample.__signature__ = _signature.replace(parameters=_parameters)  # type: ignore[attr-defined]
 
 
 def config_overrides(context: Context) -> list[Override]:

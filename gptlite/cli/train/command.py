@@ -114,10 +114,14 @@ def train_run(options: TrainOptions) -> None:
     if problems := options.problems():
         raise ConfigError(problems)
     as_json = options.json and not options.dry_run
-    listener = wait_for_others(Console(quiet=options.quiet, verbose=options.verbose, as_json=as_json))
+    console = Console(quiet=options.quiet, verbose=options.verbose, as_json=as_json)
+    listener = console if is_main() else Listener()  # of several processes the main one prints
+    if world_size() > 1:
+        from gptlite.compute.distributed import gather
+
+        gather("here", Console().say)  # waits until all have come
     with located_text(options.data, options.init):
-        # Of several processes the main one says what is asked for.
-        request = make_request(options, listener if options.nproc is None else Listener())
+        request = make_request(options, listener if options.nproc is None else Listener())  # they say it themselves
         from gptlite.training.launch import check_new, dry_run, open_session
 
         if options.dry_run:
@@ -132,7 +136,7 @@ def train_run(options: TrainOptions) -> None:
                 check_new(request, listener, options.nproc)
             run_in_processes(options.nproc, ["train", *options.arguments("--nproc")])
             return
-        from gptlite.cli.train.result import print_result, result_fields
+        from gptlite.cli.train.result import result_fields, show_samples, summarize
         from gptlite.training.reconcile import flat
 
         with open_session(request, listener) as session:
@@ -141,18 +145,9 @@ def train_run(options: TrainOptions) -> None:
             outcome = session.train()
     if as_json:
         listener.event("end", result_fields(outcome))
-    else:
-        print_result(outcome, quiet=options.quiet)
-
-
-def wait_for_others(console: Console) -> Listener:
-    """Wait until all processes of the run have come, and return the listener of this one: only the main one prints."""
-    listener = console if is_main() else Listener()
-    if world_size() > 1:
-        from gptlite.compute.distributed import gather
-
-        gather("here", Console().say)
-    return listener
+    elif is_main():
+        lines = [*([] if options.quiet else show_samples(outcome)), *summarize(outcome)]
+        emit("".join(f"{line}\n" for line in lines))
 
 
 def make_request(options: TrainOptions, listener: Listener) -> Request:
