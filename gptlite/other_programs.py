@@ -1,13 +1,13 @@
 """Names and values that nanoGPT, Hugging Face, llama.cpp and PyTorch code use, and what they are here: one table.
 
 A meaning is a key of the config, an option, a value, or a sentence (it has spaces): what to do instead. In sentences
-{value} is what was given and {command} the command. Names are written with _, and match with - too.
+{command} is the command. Names are written with _, and match with - too.
 """
 
 from __future__ import annotations
 
 NO_CHAT = "The model continues your text; it is not trained to answer."
-RUN = "Name the run without an option: gptlite {command} {value}."
+RUN = "Name the run without an option: gptlite {command} VALUE."
 
 # By scope: "key" for keys of the config, "section" for its sections, "value" for values, and the commands.
 MEANINGS: dict[str, dict[str, str]] = {
@@ -84,7 +84,7 @@ MEANINGS: dict[str, dict[str, str]] = {
         "out_dir output_dir": "data.dir",
     },
     "sample": {
-        "start": "Use --prompt {value}; instead of FILE:NAME, use --prompt-file NAME.",
+        "start": "Use --prompt VALUE; instead of FILE:NAME, use --prompt-file NAME.",
         "file f": "--prompt-file",
         "c ctx_size": "--context",
         "model m run out_dir": RUN,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -56,7 +56,10 @@ def export(
     from gptlite.cli.eval.inputs import find_prepared, select_models
 
     console = Console()
-    kind = choose_type(to, type_)
+    types = TYPES[to]
+    if type_ is not None and type_ not in types:
+        raise ConfigError(f"--to {to} accepts {' or '.join(types) or 'no type'}.", where=f"--type {type_}")
+    kind = type_ or (types[0] if types else "")
     (selected,) = select_models([run] if run else [], checkpoint, ["run.device=cpu"], None, console.say)
     target = Path(f"{selected.name}{ENDINGS[to]}" if path is None else path)
     check_ending(target, to)
@@ -81,15 +84,6 @@ def export(
         else:
             written = export_page(target, selected, model, text, kind, console.say)
     emit("".join(f"{each}\n" for each in written))
-
-
-def choose_type(to: str, asked: str | None) -> str:
-    """Return how weights are stored. ConfigError where the target has no such type."""
-    types = TYPES[to]
-    if asked is not None and asked not in types:
-        accepted = f"Use {' or '.join(types)}." if types else "Leave it out: a folder has the weights as they are."
-        raise ConfigError(f"--to {to} has no {asked}. {accepted}", where=f"--type {asked}")
-    return asked or (types[0] if types else "")
 
 
 def check_ending(path: Path, to: str) -> None:
@@ -131,8 +125,12 @@ def export_gguf(
 
     beside = path.with_suffix(".Modelfile")
     check_free(beside)
-    write_whole(path, lambda temp: write_gguf(temp, model, kind, selected.name, describe(selected, model, text)))
-    write_whole(beside, lambda temp: temp.write_text(modelfile(path.name, model.gpt.cfg), encoding="utf-8"))
+    with files.removed_on_error(files.temp_name(path)) as temp, files.storage_errors(path, "write"):
+        write_gguf(temp, model, kind, selected.name, describe(selected, model, text))
+        with files.OutFile.append(temp) as file:
+            file.sync()
+        files.publish(temp, path)
+    files.replace(beside, modelfile(path.name, model.gpt.cfg).encode())
     say(compare(model, read_gguf(path, model.gpt.cfg, model.tokenizer.vocab_size)))
     return [path, beside]
 
@@ -147,7 +145,7 @@ def export_page(
     model.require_mask()
     data, rounded = page_data(model, kind, selected.cfg.eval.prompt)
     content = writer_page(selected.name, describe(selected, model, text), model.gpt.n_parameters(), data).encode()
-    write_whole(path, lambda temp: temp.write_bytes(content))
+    files.replace(path, content)
     if text is not None:
         from gptlite.data.dataset.tokens import TokenArray
 
@@ -163,12 +161,3 @@ def describe(selected: SelectedModel, model: LanguageModel, text: Prepared | Non
     """Return a line about a model: its size and its text."""
     names = "" if text is None else f", trained on {', '.join(source.name for source in text.manifest.sources)}"
     return f"a GPT of {counted(model.gpt.n_parameters(), 'parameter')}{names}, step {selected.checkpoint.step}"
-
-
-def write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` make a new file, under another name until it is complete and durable. StorageError leaves nothing."""
-    with files.removed_on_error(files.temp_name(path)) as temp, files.storage_errors(path, "write"):
-        write(temp)
-        with files.OutFile.append(temp) as file:
-            file.sync()
-        files.publish(temp, path)

@@ -100,7 +100,7 @@ def train_or_continue(config: str, run: Run, seed: int, data: Sequence[str], con
     from gptlite.training.launch import open_session
 
     sets = ["log.every=1", "run.threads=1", f"run.seed={seed}", f"run.dir={run.path.parent}"]
-    options = TrainOptions(config=config, sets=sets, data=data, name=run.name, continue_=True)
+    options = TrainOptions(config=config, set_=sets, data=data, name=run.name, continue_=True)
     with located_text(data, None), open_session(make_request(options, console), console) as session:
         try:
             session.train()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from typer import Argument, Context, Option
 
 from gptlite.compute.processes import world_size
 from gptlite.download import OFFLINE
-from gptlite.errors import ConfigError, Problem, RunError, gathered, located
+from gptlite.errors import ConfigError, Problem, RunError, located
 from gptlite.runs.checkpoint import Checkpoint
 from gptlite.runs.run import Run, runs_folder
 
@@ -55,8 +55,6 @@ def with_standard_input(data: list[str] | None) -> list[str] | None:
         return data
     if world_size() > 1:
         raise ConfigError("several processes cannot share standard input. Save the text to a file.", "--data -")
-    if data.count(STANDARD_INPUT) > 1:
-        raise ConfigError("standard input can be read only once. Leave one out.", "--data -")
     from gptlite.data.sources.sources import keep_standard_input
 
     with located("--data -"):
@@ -133,16 +131,12 @@ def located_text(data: Sequence[str] | None, init: str | None = None) -> Iterato
 
 
 def open_each(names: Iterable[str], open_one: Callable[[str], Opened]) -> list[Opened]:
-    """Open runs or checkpoints by their names or folders. RunError with every problem."""
-    problems: list[Problem] = []
+    """Open runs or checkpoints by their names or folders. RunError where there is none, or one is given twice."""
     opened: dict[Path, Opened] = {}
     for name in names:
-        with gathered(problems):
-            one = open_one(name)
-            if opened.setdefault(one.path.resolve(), one) is not one:
-                problems.append(Problem("this run is given twice. Leave one out.", name))
-    if problems:
-        raise RunError(problems)
+        one = open_one(name)
+        if opened.setdefault(one.path.resolve(), one) is not one:
+            raise RunError("this run is given twice. Leave one out.", name)
     return list(opened.values())
 
 
@@ -157,9 +151,25 @@ def given_options(context: Context) -> list[str]:
     return [option_name(param) for param in context.command.params if context.params.get(str(param.name)) not in unset]
 
 
-def as_arguments(option: str, values: Iterable[object]) -> list[str]:
-    """Return the arguments that give an option each of the values; None is left out."""
-    return [argument for value in values if value is not None for argument in (option, str(value))]
+def check_together(
+    given: Mapping[str, str], excludes: Mapping[str, Sequence[str]], needs: Mapping[str, Sequence[str]]
+) -> list[Problem]:
+    """Return a problem for each option beside one that excludes it, and for each without one of those that it needs.
+
+    given: by option or key, how it was typed.
+    """
+    pairs = [(option, other) for option, others in excludes.items() for other in others]
+    found = [
+        Problem(f"{given[other]} cannot be combined with {given[option]}. Leave one of them out.")
+        for option, other in pairs
+        if option in given and other in given
+    ]
+    found += [
+        Problem(f"{given[option]} has no effect without {' or '.join(others)}. Add that, or leave it out.")
+        for option, others in needs.items()
+        if option in given and given.keys().isdisjoint(others)
+    ]
+    return found
 
 
 def settable(command: str, key: str) -> bool:
@@ -180,5 +190,5 @@ def check_keys(command: str, overrides: Sequence[str] | None) -> list[str]:
 
 
 def open_runs(names: Sequence[str]) -> list[Run]:
-    """Open the runs with these names or folders. RunError with every problem."""
+    """Open the runs with these names or folders. RunError as of `open_each`."""
     return open_each(names, partial(Run.open, runs_folder()))

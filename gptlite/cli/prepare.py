@@ -31,6 +31,22 @@ SPLIT_RULES: dict[RuleName, str] = {
 }
 
 
+def list_named_texts(asked: bool) -> None:
+    """With --list, print each named data set with its size, its licence and where it is, and end the command."""
+    if not asked:
+        return
+    from gptlite.data.sources.named_datasets import cards
+    from gptlite.data.sources.sources import DOWNLOADS, PYTHON_STDLIB
+
+    emit(f"{PYTHON_STDLIB:<16}  the source code of Python's standard library, which is on this disk\n")
+    for card in cards():
+        path = card.file_in(DOWNLOADS)
+        where = f"in {path}" if path.exists() else "downloaded when it is first used"
+        reading = "".join(f", {key}: {on_one_line(value)}" for key, value in card.reading.items())
+        emit(f"{card.name:<16}  {card.about} ({size(card.n_bytes)}, {card.licence}{reading}), {where}\n")
+    raise typer.Exit
+
+
 def prepare(
     config: ConfigOption = None,
     set_: SetOption = None,
@@ -43,14 +59,17 @@ def prepare(
         bool, typer.Option("--verify", help="Read every byte of the prepared folder, and say which files are damaged.")
     ] = False,
     list_: Annotated[
-        bool, typer.Option("--list", help="List the named data sets, and whether their texts are on this disk.")
+        bool,
+        typer.Option(
+            "--list",
+            callback=list_named_texts,
+            is_eager=True,
+            help="List the named data sets, and whether their texts are on this disk.",
+        ),
     ] = False,
     offline: OfflineOption = False,
 ) -> None:
     """Tokenize a text and show what training would read. `gptlite train` does it by itself if needed."""
-    if list_:
-        show_named_texts(config, set_, data, name, offline, verify=verify)
-        return
     if verify and name is not None:
         raise ConfigError("--verify finds the folder by its text, whatever its name. Leave out one of them.", "--name")
     from gptlite.config.loading import load_config
@@ -69,21 +88,6 @@ def prepare(
         prepared = prepare_text(cfg.data, cfg.tokenizer, console.say, name=name)
     for line in (*summarize(prepared.manifest), f"folder          {prepared.path}"):
         emit(f"{line}\n")
-
-
-def show_named_texts(*others: object, verify: bool) -> None:
-    """Print each named data set with its size, its licence and where it is. ConfigError beside another option."""
-    from gptlite.data.sources.named_datasets import cards
-    from gptlite.data.sources.sources import DOWNLOADS, PYTHON_STDLIB
-
-    if verify or any(others):
-        raise ConfigError("it lists names and prepares nothing. Leave out the other options.", "--list")
-    emit(f"{PYTHON_STDLIB:<16}  the source code of Python's standard library, which is on this disk\n")
-    for card in cards():
-        path = card.file_in(DOWNLOADS)
-        where = f"in {path}" if path.exists() else "downloaded when it is first used"
-        reading = "".join(f", {key}: {on_one_line(value)}" for key, value in card.reading.items())
-        emit(f"{card.name:<16}  {card.about} ({size(card.n_bytes)}, {card.licence}{reading}), {where}\n")
 
 
 def show_check(cfg: RunConfig) -> None:

@@ -42,7 +42,7 @@ def train(
     texts = [data] if isinstance(data, str | Path) else data
     options = TrainOptions(
         config=None if config is None else str(config),
-        sets=overrides,
+        set_=overrides,
         data=[str(text) for text in texts],
         minutes=minutes,
         name=name,

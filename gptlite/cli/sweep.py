@@ -18,18 +18,19 @@ from pathlib import Path
 
 import typer
 
-from gptlite.cli.options import as_arguments, located_text
+from gptlite.cli.options import located_text
 from gptlite.cli.runs.diff import FEW, verdict_columns
 from gptlite.cli.runs.table import as_table, read_summaries, sort_rows
 from gptlite.cli.terminal import Console, emit, next_commands
 from gptlite.cli.train.configs import Configs
 from gptlite.cli.train.options import TrainOptions
 from gptlite.compute.limits import VARIABLE, available_threads
-from gptlite.config.grid import Axes, Point, load_points, names_of, points, read_axes
+from gptlite.config.grid import Point, load_points, names_of, points, read_axes
 from gptlite.config.schema import RunConfig
 from gptlite.data.preparing.prepare import prepare
-from gptlite.errors import ConfigError, DataError, Diverged, Interrupted, Problem, RunError, gathered, located
+from gptlite.errors import ConfigError, Diverged, Interrupted, RunError, located
 from gptlite.formatting import Say, and_more, counted, say_nothing
+from gptlite.planning.choose_sizes import SPEED_VARIABLE
 from gptlite.planning.choose_training import with_max_steps
 from gptlite.runs.compare import group_seeds
 from gptlite.runs.find import find_text, with_tokenizer
@@ -53,17 +54,18 @@ class SweepRun(Run):
     cfg: RunConfig
     label: str  # [1/3]
 
-    def changes(self) -> bool:
-        """Return whether the existing run is to train longer or otherwise. Raises ConfigError if it may not."""
+    @property
+    def is_done(self) -> bool:
+        """Return whether nothing is left to train. A run that diverged would diverge again, at the same update.
+
+        Raises ConfigError where an existing run may not get this config.
+        """
+        if not self.started:
+            return False
         saved, wanted = saved_config(self), as_recorded(self.cfg, self)
         if wanted.train.epochs is not None and (text := find_text(self, saved)) is not None:
             wanted = with_max_steps(wanted, text.manifest.train.tokens)
-        return reconcile(saved, wanted, self.name) != saved
-
-    @property
-    def is_done(self) -> bool:
-        """Return whether nothing is left to train. A run that diverged would diverge again, at the same update."""
-        return (self.finished or self.diverged) and not self.changes()
+        return reconcile(saved, wanted, self.name) == saved and (self.finished or self.diverged)
 
     @property
     def text_keys(self) -> str:
@@ -99,7 +101,9 @@ def run_sweep(options: TrainOptions) -> None:
         finished = f", {done} of them finished" if (done := sum(run.is_done for run in runs)) else ""
         say(f"sweep {name}: {counted(len(runs), 'run')} in {runs[0].path.parent}{finished}")
         prepare_texts(runs, say)
-    environment = {**configs.environment, **environment_for(min(jobs, len(runs)))}
+    environment = environment_for(min(jobs, len(runs)))
+    if configs.speed is not None:  # so that all choose for the same speed
+        environment[SPEED_VARIABLE] = str(configs.speed.value)
     arguments = replace(options, quiet=options.quiet or jobs > 1).of_every_run
 
     def start_run(run: SweepRun) -> Worker:
@@ -108,7 +112,7 @@ def run_sweep(options: TrainOptions) -> None:
 
     signals = Signals(f"sweep {name}", None, say_nothing)  # the runs answer
     codes = train_runs(runs, start_run, jobs, say, signals)
-    if signals.received and (len(codes) < len(runs) or any(code in STOPPED for code in codes.values())):
+    if signals.received:
         over = f"{sum(run.is_done for run in runs)} of {len(runs)} runs are finished"
         sentence = f"stopped; every run is saved. {over}. Continue with:\n  {options.to_continue_sweep}"
         raise Interrupted(signals.received, sentence, where=f"sweep {name}")
@@ -118,22 +122,19 @@ def run_sweep(options: TrainOptions) -> None:
 
 
 def plan_sweep(options: TrainOptions) -> tuple[str, Configs, Sequence[SweepRun]]:
-    """Return the sweep's name, what loads its configs, and its runs. ConfigError with every problem."""
-    problems: list[Problem] = options.problems()
-    axes: Axes = {}
-    with gathered(problems), located("--sweep"):
-        axes = read_axes(options.sweep, options.keys_set)
-    with gathered(problems):
-        configs = Configs.of(options)
-        stem = configs.base(configs.asked()) if configs.path is None else configs.path.stem
-        name = f"{stem}-sweep" if options.name is None else options.name
-        grid = points(axes, name)
-        with gathered(problems), located(f"--name {name}", at=f"run {name}"):
-            check_name(options.name, name)
-            check_name(grid[0].name, name)  # longer by a number
-        runs = sweep_runs(grid, load_points(configs.load, grid, "--sweep"))
-    if problems:
+    """Return the sweep's name, what loads its configs, and its runs. Raises ConfigError."""
+    if problems := options.problems():
         raise ConfigError(problems)
+    with located("--sweep"):
+        axes = read_axes(options.sweep, options.keys_set)
+    configs = Configs.of(options)
+    stem = configs.base(configs.asked()) if configs.path is None else configs.path.stem
+    name = f"{stem}-sweep" if options.name is None else options.name
+    grid = points(axes, name)
+    with located(f"--name {name}", at=f"run {name}"):
+        check_name(options.name, name)
+        check_name(grid[0].name, name)  # longer by a number
+    runs = sweep_runs(grid, load_points(configs.load, grid, "--sweep"))
     if configs.init is not None:  # all begin with the same checkpoint, also if the other run is trained on meanwhile
         begun = (saved_config(run).train.from_ for run in runs if run.started)
         options = replace(options, init=next(begun, None) or runs[0].cfg.train.from_)
@@ -149,39 +150,27 @@ def sweep_runs(grid: Sequence[Point], configs: Sequence[RunConfig]) -> list[Swee
 
 
 def check_runs(sweep: str, runs: Sequence[SweepRun], *, continue_: bool) -> None:
-    """Raise RunError if runs of this sweep exist and may not be continued, or belong to another grid."""
+    """Raise RunError if runs of this sweep exist and are not to be continued, or belong to another grid."""
     existing = [run.name for run in Run.all(runs[0].path.parent) if names_of(sweep).fullmatch(run.name)]
     if existing and not continue_:
         sentence = f"a sweep of this name exists: its run {existing[0]}. Add --continue to continue it, or choose "
         raise RunError(f"{sentence}another name.", where=f"--name {sweep}")
-    names: dict[str, list[str]] = {}  # of the runs that share a problem
-    if others := [name for name in existing if name not in {run.name for run in runs}]:
+    if others := set(existing) - {run.name for run in runs}:
         advice = "Give the keys and values of that sweep in the same order, or choose another --name."
-        names[f"this run is not in the grid. {advice}"] = others
-    for run in runs:
-        own: list[Problem] = []
-        with gathered(own):
-            _ = run.started and run.changes()
-        for problem in own:
-            names.setdefault(problem.sentence, []).append(run.name)
-    if names:
-        raise RunError([Problem(sentence, f"run {and_more(shared, 1)}") for sentence, shared in names.items()])
+        raise RunError(f"this run is not in the grid. {advice}", f"run {min(others)}")
 
 
 def prepare_texts(runs: Sequence[SweepRun], say: Say) -> None:
-    """Prepare every text that a new run needs, once for all that share it. Raises DataError with every problem."""
-    problems: list[Problem] = []
-    by_text = {run.text_keys: run.cfg for run in runs}
-    for text_keys, cfg in by_text.items():
-        same_text = [run for run in runs if run.text_keys == text_keys]
-        with gathered(problems):
-            check_text([run for run in same_text if run.started], cfg)
-            sizes = [run.cfg.model.block_size for run in same_text if not run.started]
-            if sizes:
-                prepared = prepare(cfg.data, with_tokenizer(cfg, say).tokenizer, say)
-                prepared.check_block_size(max(sizes))
-    if problems:
-        raise DataError(list(dict.fromkeys(problems)))
+    """Prepare every text that a new run needs, once for all that share it. Raises DataError."""
+    by_text: dict[str, list[SweepRun]] = {}
+    for run in runs:
+        by_text.setdefault(run.text_keys, []).append(run)
+    for same_text in by_text.values():
+        cfg, new = same_text[0].cfg, [run for run in same_text if not run.started]
+        check_text([run for run in same_text if run.started], cfg)
+        if new:
+            prepared = prepare(cfg.data, with_tokenizer(cfg, say).tokenizer, say)
+            prepared.check_block_size(max(run.cfg.model.block_size for run in new))
 
 
 def check_unchanged(run: SweepRun, runs: Sequence[SweepRun], configs: Configs) -> None:
@@ -207,7 +196,7 @@ def start(run: SweepRun, arguments: Sequence[str], environment: Mapping[str, str
     It stays in our process group, so that it gets the signals of a terminal or a batch system too. Raises StorageError
     where the system starts no process.
     """
-    own = [*as_arguments("--set", run.point.settings), "--name", run.name, "--continue"]
+    own = [*(f"--set={setting}" for setting in run.point.settings), "--name", run.name, "--continue"]
     command = [sys.executable, "-P", "-m", "gptlite", "train", *arguments, *own]
     variables, nothing = {**os.environ, **environment}, subprocess.DEVNULL
     with files.storage_errors(Path(sys.executable), "start"):

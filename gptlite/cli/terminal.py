@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import typer
+from rich.cells import cell_len, set_cell_size  # rich.console takes long to import
 
 from gptlite.errors import ConfigError, DataError
 from gptlite.loggers.metrics import Listener, Sink
@@ -29,8 +30,7 @@ GAP = 2  # between the columns of a table
 LONGEST = 24  # columns of a cell in a table that does not fit the terminal
 
 # After these words, other layers write the keys and values that they advise.
-SECTION_NAMES = ("run", "data", "tokenizer", "model", "train", "eval", "save", "log", "sample")
-_ADVISED_KEY = re.compile(rf"(?:(?<=\b[Uu]se )|(?<=\bor )|(?<=\band ))(?=(?:{'|'.join(SECTION_NAMES)})\.[a-z]\w*=)")
+_ADVISED_KEY = re.compile(r"(?:(?<=\b[Uu]se )|(?<=\bor )|(?<=\band ))(?=[a-z]+\.[a-z]\w*=)")
 
 NO_MASK = (  # of a run
     "has no mask (model.variant: no_mask): it reads the tokens that it is scored on, so its scores are no predictions"
@@ -197,15 +197,6 @@ def terminal_width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def cell_width(text: str) -> int:
-    """Return the terminal columns that a text takes: two for wide characters."""
-    if text.isascii():
-        return len(text)
-    from rich.cells import cell_len
-
-    return cell_len(text)
-
-
 def format_table(
     columns: Mapping[str, Sequence[str]], *, numbers: Sequence[str] = (), dropped: Sequence[str] = ()
 ) -> str:
@@ -214,7 +205,7 @@ def format_table(
     numbers: right-aligned columns. dropped: columns to leave out of a narrow terminal, in this order.
     """
     cells = {on_one_line(header): [on_one_line(cell) for cell in (header, *cells)] for header, cells in columns.items()}
-    widths = {header: max(map(cell_width, column)) for header, column in cells.items()}
+    widths = {header: max(map(cell_len, column)) for header, column in cells.items()}
     terminal = terminal_width()
     if terminal is not None and _total(widths) > terminal:
         widths = {header: min(size, LONGEST) for header, size in widths.items()}
@@ -233,15 +224,13 @@ def _total(widths: Mapping[str, int]) -> int:
 
 def shorten_middle(text: str, width: int) -> str:
     """Shorten a text to `width` columns, keeping its beginning and its end, at which numbered names differ."""
-    if cell_width(text) <= width:
+    if cell_len(text) <= width:
         return text
-    from rich.cells import set_cell_size
-
     start = set_cell_size(text, width // 2)
     return f"{start}…{set_cell_size(text[::-1], width - width // 2 - 1)[::-1]}"
 
 
 def _align(cell: str, width: int, *, right: bool) -> str:
     cell = shorten_middle(cell, width)
-    space = " " * (width - cell_width(cell))
+    space = " " * (width - cell_len(cell))
     return space + cell if right else cell + space

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import shlex
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
@@ -24,37 +24,21 @@ class _Checked:
     """Refuses what Typer would ignore, such as an option given twice."""
 
     def parse_args(self: Any, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments of the command, or before its name. Raises ConfigError with all unknown ones."""
-        known = {option: param for param in self.params if param.param_type_name == "option" for option in param.opts}
-        parser = self.make_parser(ctx)
-        parser.ignore_unknown_options = True  # they stay among the words
-        parser._args.clear()
+        """Parse the arguments of the command, or before its name. Raises ConfigError."""
         try:
-            _, words, given = parser.parse_args(list(args))
-        except TyperException as error:  # an option without its value, say
+            _, extra, given = self.make_parser(ctx).parse_args(list(args))
+        except TyperException as error:
             raise ConfigError(usage_problem(error, ctx)) from None
-        problems: list[Problem] = []
-        plain: list[str] = []
-        while words and "--" not in args and not (plain and isinstance(self, TyperGroup)):
-            word = words.pop(0)
-            if not word.startswith("-") or word == "-":
-                plain.append(word)
-                continue
-            typed, equals, value = word.partition("=")
-            if not equals and words and (not words[0].startswith("-") or words[0][1:2].isdigit()):
-                value = words.pop(0)
-            problems.append(_unknown_option(ctx.command_path, typed, value, known))
-        problems += [
+        problems = [
             Problem("this option is given more than once. Keep one of its values.", option_name(param))
             for param in dict.fromkeys(given)
             if given.count(param) > 1 and not param.multiple and not param.is_flag
         ]
-        taken = [param.nargs for param in self.params if param.param_type_name == "argument"]
-        extra = plain[sum(taken) :] if isinstance(self, TyperCommand) and -1 not in taken else []
-        if extra:
+        if extra and isinstance(self, TyperCommand):
+            known = options_of(self)
             meant = ", ".join(f"{option} before {word}" for option, word in _WORDS.items() if option in known)
             advice = f"Write {meant}." if meant else f"See {ctx.command_path} --help."
-            shown = and_more([_quoted(word) for word in extra], 3)
+            shown = on_one_line(and_more([shlex.quote(word) for word in extra], 3))
             problems.append(Problem(f"unexpected argument {shown}. {advice}", ctx.command_path))
         if problems and not any(param.is_eager for param in given):  # --help, whatever else is given
             raise ConfigError(problems)
@@ -78,66 +62,47 @@ class Commands(_Checked, TyperGroup):
         return super().resolve_command(ctx, args)
 
 
-def usage_problem(error: TyperException, context: Any = None) -> Problem:
+def options_of(command: Any) -> list[str]:
+    """Return the options of a command in every spelling."""
+    return [option for param in command.params if param.param_type_name == "option" for option in param.opts]
+
+
+def usage_problem(error: Any, context: Any = None) -> Problem:
     """Put a mistake that Typer found into the form of our own errors."""
     context = context or getattr(error, "ctx", None)
     where = "gptlite" if context is None else context.command_path
+    if hasattr(error, "possibilities"):  # its class, which is private, is that of an unknown option
+        return _unknown_option(where, error.option_name, options_of(context.command))
     message = error.format_message().partition(", unable to parse")[0].strip().rstrip(".").replace("\n", " ")
     message = message.replace("Input should be", "this must be")  # Pydantic's words
     return Problem(f"{message[:1].lower()}{message[1:]}. See {where} --help.", where)
 
 
-def _unknown_option(where: str, typed: str, value: str, known: Mapping[str, Any]) -> Problem:
-    """Return the problem of an unknown option and its value, "" for none."""
+def _unknown_option(where: str, typed: str, known: Sequence[str]) -> Problem:
+    """Return the problem of an unknown option."""
     from gptlite.config.keys import explain_key
 
-    command, name = where.rpartition(" ")[2], typed.replace("_", "-")
-    word = name.lstrip("-")
-    advice = meaning(command, word) or (explain_key(word) if command == "train" else None)
-    if advice is None and word.startswith("no-") and not value:
-        name, value = f"--{word[3:]}", "false"
-    if advice is None or " " not in advice:
-        meant = _meant(command, name, known) if advice is None else [advice]
-        choice = " or ".join(_with_value(key, value, known) for key in meant)
-        advice = f"Did you mean {choice}?" if meant else f"See {where} --help."
-    advice = advice.replace("{command}", command).replace("{value}", _quoted(value) if value else "VALUE")
-    return Problem(f"there is no option {typed}. {advice}", where)
+    command, word = where.rpartition(" ")[2], typed.lstrip("-")
+    advice = meaning(command, word) or (explain_key(word) if command == "train" else None) or word
+    if " " not in advice:
+        meant = _meant(command, advice.lstrip("-").replace("_", "-"), known)
+        advice = f"Did you mean {' or '.join(meant)}?" if meant else f"See {where} --help."
+    return Problem(f"there is no option {typed}. {advice.replace('{command}', command)}", where)
 
 
-def _meant(command: str, typed: str, known: Mapping[str, Any]) -> list[str]:
+def _meant(command: str, word: str, known: Sequence[str]) -> list[str]:
     """Return what an unknown option may stand for: a key that others call so, an option that it resembles, a key."""
     from gptlite.config.keys import KEYS, suggest_key
 
-    key = meaning("key", typed.strip("-"))
-    if key in KEYS and "--set" in known and settable(command, key):
-        return [key]
-    options = [option for option in known if option != "--help"]
-    begun = [option for option in options if len(typed) > 4 and option.startswith(typed)]
-    similar = begun or difflib.get_close_matches(typed, options, n=1, cutoff=0.8)
-    if similar or "--set" not in known:
-        return similar
-    keys = [key for key in suggest_key(None, typed.strip("-").replace("-", "_")) if settable(command, key)]
-    own = [key for key in keys if key.startswith(f"{command}.")] or [key for key in keys if key[:7] != "sample."]
-    return own or keys
+    key = meaning("key", word)
+    similar = difflib.get_close_matches(f"--{word}", known, n=1, cutoff=0.8)
+    keys = [key] if key in KEYS else [] if similar else suggest_key(None, word)
+    of_keys = [_as_option(key, known) for key in keys if "--set" in known and settable(command, key)]
+    return of_keys or similar
 
 
-def _with_value(meant: str, value: str, known: Mapping[str, Any]) -> str:
-    """Return an option or a key with the value that was given to another one, as far as it takes it."""
-    from gptlite.config.keys import describe_accepted, is_accepted
-    from gptlite.config.yaml import parse_scalar
-
-    key = meant.partition(".")[2]
-    leaf = key.replace("_", "-")
-    of_key = "--data" if meant == "data.source" else f"-{leaf}" if len(leaf) == 1 else f"--{leaf}"
-    option = of_key if key else meant
-    if option in known:
-        return f"{option} {_quoted(value)}" if value and not known[option].is_flag else option
-    given = parse_scalar(value) if value else True
-    if is_accepted(meant, given):
-        return f"--set {meant}={_quoted(value or 'true')}"
-    return f"--set {meant}=VALUE ({describe_accepted(meant)})"
-
-
-def _quoted(word: str) -> str:
-    """Write a word as a shell takes it, on one line."""
-    return on_one_line(shlex.quote(word))
+def _as_option(key: str, known: Sequence[str]) -> str:
+    """Return the option that sets a key."""
+    leaf = key.partition(".")[2]
+    option = {"source": "--data", "n": "-n"}.get(leaf, f"--{leaf.replace('_', '-')}")
+    return option if option in known else f"--set {key}=VALUE"

@@ -57,7 +57,7 @@ class ConsoleSink(Sink):
                 total=total, initial=start, file=stream, position=0, miniters=0, bar_format=form, ncols=columns
             )
 
-    def progress(self, step: int, loss: float) -> None:
+    def progress(self, step: int, loss: float | None = None) -> None:
         """Move the bar to `step` and show the loss of this update."""
         self._facts["loss"] = f"loss {loss:.3f}"
         self._step = step

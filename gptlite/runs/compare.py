@@ -75,6 +75,16 @@ def find_seed_group(run: Summary, others: Sequence[Summary]) -> RunGroup:
     return group_seeds([run, *(other for other in others if other.run.path != run.run.path)])[0]
 
 
+def spreads_of_similar(run: Summary, others: Sequence[Summary], factor: float) -> list[float]:
+    """Return the standard deviation of the seeds of other settings, as a part of their mean score.
+
+    Of those whose models have about as many parameters as that of `run`, up to a factor.
+    """
+    size = run.parameters or 0
+    groups = [each for each in group_seeds(others) if size / factor <= (each.first.parameters or 0) <= size * factor]
+    return [each.deviation / each.best for each in groups if each.deviation is not None and each.best]
+
+
 def is_same_setting(a: Summary, b: Summary) -> bool:
     """Return whether two runs differ at most in their seed."""
     return _config_without_seed(a) == _config_without_seed(b)

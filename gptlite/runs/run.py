@@ -104,8 +104,7 @@ class Run:
         """Return every run under `root`, oldest first; none when there is no such folder."""
         with files.storage_errors(root, "read"):
             paths = [path.parent for path in root.glob(f"*/{CONFIG}")]
-        runs = [cls(path) for path in paths if files.TEMP_MARK not in path.name]  # which are half removed
-        return sorted(runs, key=lambda run: (run.started_at, run.name))
+        return sorted(map(cls, paths), key=lambda run: (run.started_at, run.name))
 
     @property
     def name(self) -> str:
@@ -225,9 +224,9 @@ class Run:
         for name in ("finished.json", "diverged.json"):
             files.remove_tree(self.path / name)
 
-    def lock(self, holder: str = "gptlite train") -> AbstractContextManager[None]:
+    def lock(self) -> AbstractContextManager[None]:
         """Hold the lock, without which a run must not be changed. Raise RunError, naming the holder, if it is taken."""
-        return locks.lock(self.path / ".lock", holder)
+        return locks.lock(self.path / ".lock", "gptlite train")
 
     @property
     def locked(self) -> bool:

@@ -75,8 +75,8 @@ def test_what_cannot_be_exported_is_refused_and_nothing_is_left(gptlite, trained
     assert gptlite("export", "nano", "nowhere/x.html", "--to", "page").refuses("there is no folder nowhere")
     assert gptlite("export", "nano", "x.gguf").refuses("x.gguf: --to folder writes a folder. Change the name or --to.")
     assert gptlite("export", "nano", "x.txt", "--to", "page").refuses("--to page writes a file that ends in .html.")
-    assert gptlite("export", "nano", "--type", "f16").refuses("a folder has the weights as they are")
-    assert gptlite("export", "nano", "--to", "page", "--type", "f32").refuses("Use f16 or q8_0.")
+    assert gptlite("export", "nano", "--type", "f16").refuses("--type f16: --to folder accepts no type.")
+    assert gptlite("export", "nano", "--to", "page", "--type", "f32").refuses("--to page accepts f16 or q8_0.")
     assert gptlite("export", "other").refuses("other")
     assert gptlite("train", "-c", "nano.yaml", "--name", "post", "--set", "model.norm=post").code == 0
     for target in ("folder", "gguf", "page"):

@@ -82,8 +82,8 @@ def test_it_continues_although_the_other_run_was_trained_on(gptlite):
 
 
 def test_what_cannot_begin_is_refused(gptlite):
-    assert gptlite("train", "--resume", "nano", "--init", "nano").refuses("--resume with --init")
-    assert gptlite(*SECOND[:5], "--init", "more.txt").refuses("more.txt: this is not the folder of a run")
+    assert gptlite("train", "--resume", "nano", "--init", "nano").refuses("--init cannot be combined with --resume.")
+    assert gptlite(*SECOND[:5], "--init", "more.txt").refuses("--init more.txt: this is a file. Name a run, ")
     assert gptlite(*SECOND[:5], "--init", "nothing").refuses("--init nothing: there is no run of this name")
     Path("more.txt").write_text("naïve cafés\n" * 60)
     assert gptlite(*SECOND).refuses("of this text: ")

@@ -68,12 +68,10 @@ def test_the_per_token_page_of_a_long_text_has_the_first_tokens_and_says_so(gptl
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--attention", "a", "--per-token"], "--per-token and --attention exclude each other. Choose one."),
-        (["--attention", "a", "--file", "story.txt"], "--file has no effect with --attention. Leave it out."),
-        (["--per-token", "--json"], "--json has no effect with --per-token. Leave it out."),
-        (["--follow", "a", "--stride", "4"], "--stride has no effect with --follow. Leave it out."),
-        (["a", "b", "--attention", "x"], "--attention shows one run, and 2 are given."),
-        (["--per-token", "-f", "a", "-f", "b"], "--per-token shows one file, and 2 are given."),
+        (["--attention", "a", "--per-token"], "--attention cannot be combined with --per-token. "),
+        (["--attention", "a", "--file", "story.txt"], "--file cannot be combined with --attention. "),
+        (["nano", "b", "--attention", "x"], "--attention shows one text of one run. Leave out the others."),
+        (["--per-token", "-f", "a", "-f", "b"], "--per-token shows one text of one run. Leave out the others."),
         (
             ["--attention", "cat " * 8],
             "--attention: the text has 32 tokens. At most 16 are possible, the model's block",

@@ -29,7 +29,6 @@ NOT_RUN = {
     "--interactive": "asks",
     "--sweep": "starts processes: tests/cli/test_sweep.py",
     "--nproc": "starts processes: tests/training/test_processes.py",
-    "runs rm": "asks: tests/cli/test_runs.py",
     "--resume RUN": "a pattern",
     "lesson-one-head": "as lesson-base",
     "lesson one-head": "takes minutes: tests/cli/test_lesson.py",

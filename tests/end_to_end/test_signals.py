@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import threading
@@ -183,7 +184,7 @@ def test_signals_at_random_times_also_in_saves_and_evaluations(tiny, tmp_path, m
         assert_same_end(whole, cut)
         sent += at_once * (signum == signal.SIGUSR1)
         with cut.lock():
-            cut.remove()
+            shutil.rmtree(cut.path)
     monkeypatch.setattr(session, "run_updates", real)
     resume_or_start(tiny, root=tmp_path, name="cut")
     assert_same_end(whole, cut)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Context, Option
 
-from gptlite.cli.options import CheckpointOption, ContextOption, SetOption, check_keys, given_options
+from gptlite.cli.options import CheckpointOption, ContextOption, SetOption, check_keys, check_together, given_options
 from gptlite.cli.terminal import Console, emit
-from gptlite.errors import ConfigError
+from gptlite.errors import ConfigError, Problem
 
 Runs = Annotated[
     list[str] | None,
@@ -54,17 +53,17 @@ Out = Annotated[
 ]
 Json = Annotated[bool, Option("--json", help="Print one JSON object.")]
 
-# What `gptlite eval` can show, and the options that apply to it; None: the table of scores.
-ALLOWED: Mapping[str | None, Sequence[str]] = {
-    None: ("--file", "--stride", "--context", "--json"),
-    "--by-position": ("--file", "--context", "--out"),
-    "--memorised": ("--json",),
-    "--exposure-bias": ("--file", "--context", "--json"),
-    "--per-token": ("--file", "--context", "--out"),
-    "--attention": ("--out",),
-    "--follow": ("--out",),
+PAGES = ("--per-token", "--attention", "--follow")  # of one run and one text
+# What can be shown in place of the table of scores, and the options that it excludes.
+EXCLUDES = {
+    "--by-position": ("--memorised", "--exposure-bias", *PAGES, "--stride", "--json"),
+    "--memorised": ("--exposure-bias", *PAGES, "--file", "--stride", "--context"),
+    "--exposure-bias": (*PAGES, "--stride"),
+    "--per-token": ("--attention", "--follow", "--stride", "--json"),
+    "--attention": ("--follow", "--file", "--stride", "--context", "--json"),
+    "--follow": ("--file", "--stride", "--context", "--json"),
 }
-ONE_AT_A_TIME = ("--per-token", "--attention", "--follow")  # pages of one run and one text
+NEEDS = {"--out": ("--by-position", *PAGES)}
 
 
 def evaluate(
@@ -89,7 +88,13 @@ def evaluate(
     from gptlite.cli.eval.inputs import select_models
     from gptlite.cli.eval.pages import write_page
 
-    mode = select_mode(context)
+    given = given_options(context)
+    mode = next((option for option in EXCLUDES if option in given), None)
+    problems = check_together({option: option for option in given}, EXCLUDES, NEEDS)
+    if mode in PAGES and max(len(runs or ()), len(files or ())) > 1:
+        problems.append(Problem(f"{mode} shows one text of one run. Leave out the others."))
+    if problems:
+        raise ConfigError(problems)
     console = Console()
     models = select_models(runs or [], checkpoint, check_keys("eval", set_), context_length, console.say)
     for model in models:
@@ -111,27 +116,3 @@ def evaluate(
         return
     for line in [json.dumps(values)] if as_json else describe(values):
         emit(f"{line}\n")
-
-
-def select_mode(context: Context) -> str | None:
-    """Return the mode that is asked for, None for the table of scores.
-
-    ConfigError for several modes, for options without effect in the mode, and for several runs or files where a page
-    shows one.
-    """
-    given = given_options(context)
-    modes = [option for option in given if option in ALLOWED]
-    mode = modes[0] if modes else None
-    problems = [f"{mode} and {other} exclude each other. Choose one." for other in modes[1:]]
-    for option in given:
-        accepting = [other for other, allowed in ALLOWED.items() if option in allowed]
-        if accepting and mode not in accepting:
-            reason = f"with {mode}" if mode else f"without {' or '.join(map(str, accepting))}"
-            problems.append(f"{option} has no effect {reason}. Leave it out.")
-    for noun in ("run", "file"):
-        values = context.params[f"{noun}s"] or ()
-        if mode in ONE_AT_A_TIME and len(values) > 1:
-            problems.append(f"{mode} shows one {noun}, and {len(values)} are given. Leave out the others.")
-    if problems:
-        raise ConfigError(problems)
-    return mode

@@ -18,7 +18,7 @@ from gptlite.data.dataset.tokens import Tokens, detokenize
 from gptlite.data.preparing.baselines import BaselineMeter
 from gptlite.data.sources.documents import holds_records
 from gptlite.data.sources.sources import open_source
-from gptlite.errors import DataError, Problem, RunError, gathered, located
+from gptlite.errors import DataError, RunError, located
 from gptlite.formatting import Say
 from gptlite.runs.checkpoint import Checkpoint
 from gptlite.runs.find import choose_checkpoint, find_run, find_text, load_checkpoint_config, source_name
@@ -47,18 +47,13 @@ class SelectedModel:
 def select_models(
     names: Sequence[str], which: str | None, sets: Sequence[str | Override], context: int | None, say: Say
 ) -> list[SelectedModel]:
-    """Open a checkpoint of each run, or of the newest if none is named. RunError with every problem.
+    """Open a checkpoint of each run, or of the newest if none is named. Raises RunError.
 
     which, context: the values of --checkpoint and --context. sets: those of --set.
     """
-
-    def choose(name: str) -> Checkpoint:
-        if name and Path(name).is_file():
-            raise RunError("this is a file, not a run or its folder. gptlite eval scores a text with --file.", name)
-        return choose_checkpoint(runs_folder(), name, which, say)
-
+    root = runs_folder()
     selected: dict[str, SelectedModel] = {}
-    for checkpoint in open_each(names or ["latest"], choose):
+    for checkpoint in open_each(names or ["latest"], lambda name: choose_checkpoint(root, name, which, say)):
         with located("--set"):
             cfg = load_checkpoint_config(checkpoint, sets)
         name = source_name(checkpoint.path)
@@ -88,17 +83,8 @@ class Text:
 
 
 def find_texts(files: Sequence[str] | None, runs: Sequence[SelectedModel]) -> list[Text]:
-    """Return the files as texts, or the validation text of the runs if there are none. DataError with every problem."""
-    if not files:
-        return [validation_text(runs)]
-    problems: list[Problem] = []
-    texts = []
-    for file in dict.fromkeys(files):
-        with gathered(problems), located(f"--file {file}"):
-            texts.append(read_file(file, runs))
-    if problems:
-        raise DataError(problems)
-    return texts
+    """Return the files as texts, or the validation text of the runs if there are none."""
+    return [read_file(file, runs) for file in dict.fromkeys(files)] if files else [validation_text(runs)]
 
 
 def read_file(file: str, runs: Sequence[SelectedModel]) -> Text:
@@ -108,7 +94,7 @@ def read_file(file: str, runs: Sequence[SelectedModel]) -> Text:
     """
     check_text_file(file, f"--file {file}")
     if holds_records(Path(file)):
-        raise DataError("this file holds records, and --file scores plain text. Write the text to a .txt file.")
+        raise DataError("this file holds records. Write their text to a .txt file.", f"--file {file}")
     # Importing torch takes a second, so the file is checked first.
     from gptlite.inference.load import read_model_info
 
@@ -121,7 +107,8 @@ def read_file(file: str, runs: Sequence[SelectedModel]) -> Text:
     if len(contents) > 1:
         raise DataError(
             f"the runs read this file as {' and '.join(contents.values())}, which gives different texts. "
-            "Give all of them the same with --set data.encoding=..., or score them one by one."
+            "Give all of them the same with --set data.encoding=..., or score them one by one.",
+            f"--file {file}",
         )
     (content,) = contents
     meter = BaselineMeter()
@@ -130,7 +117,7 @@ def read_file(file: str, runs: Sequence[SelectedModel]) -> Text:
 
 
 def validation_text(runs: Sequence[SelectedModel]) -> Text:
-    """Return the validation text that the runs share. RunError with every problem if it is damaged or not the same."""
+    """Return the validation text that the runs share. RunError if it is damaged or not the same."""
     prepared = find_prepared(runs, " Or score a text with --file.")
     first, content = prepared[runs[0].label], b""
     for label, data in prepared.items():
@@ -145,23 +132,19 @@ def validation_text(runs: Sequence[SelectedModel]) -> Text:
 
 
 def find_prepared(models: Sequence[SelectedModel], advice: str = "") -> dict[str, Prepared]:
-    """Return by label the verified data sets that models were trained on. RunError with every problem, and advice."""
-    problems: list[Problem] = []
+    """Return by label the verified data sets that models were trained on. RunError, with advice, without one."""
     found: dict[str, Prepared] = {}
     for model in models:
-        with gathered(problems):
-            run = find_run(model.checkpoint)
-            if run is None:
-                sentence = "this checkpoint is not inside a run, so its text is unknown. Name the run's folder."
-                raise RunError(sentence + advice, where=str(model.checkpoint.path))
-            prepared = find_text(run, model.cfg)
-            if prepared is None:
-                sentence = f"the prepared text {run.info['prepared']} is missing. If it was moved, add --set data.dir="
-                raise RunError(f"{sentence}FOLDER.{advice}", where=str(run.path))
-            prepared.verify()
-            found[model.label] = prepared
-    if problems:
-        raise RunError(problems)
+        run = find_run(model.checkpoint)
+        if run is None:
+            sentence = "this checkpoint is not inside a run, so its text is unknown. Name the run's folder."
+            raise RunError(sentence + advice, where=str(model.checkpoint.path))
+        prepared = find_text(run, model.cfg)
+        if prepared is None:
+            sentence = f"the prepared text {run.info['prepared']} is missing. If it was moved, add --set data.dir="
+            raise RunError(f"{sentence}FOLDER.{advice}", where=str(run.path))
+        prepared.verify()
+        found[model.label] = prepared
     return found
 
 
@@ -183,10 +166,9 @@ class Evaluator:
 def load_evaluators(
     selected: Sequence[SelectedModel], texts: Sequence[Text], stride: int | None = None, *, needs_mask: bool = True
 ) -> list[Evaluator]:
-    """Load the models and encode the texts for each. DataError with every problem."""
+    """Load the models and encode the texts for each. Raises DataError."""
     from gptlite.inference.load import load_checkpoint
 
-    problems: list[Problem] = []
     evaluators = []
     for run in selected:
         prefix = f"{run.label}: " if len(selected) > 1 else ""
@@ -197,11 +179,9 @@ def load_evaluators(
                 model.require_mask()
         ids = []
         for text in texts:
-            with gathered(problems), located(prefix + text.name), located(f"{prefix}--stride", at="stride"):
+            with located(prefix + text.name), located(f"{prefix}--stride", at="stride"):
                 tokens = text.tokens(run, model)
                 model.windows(tokens, stride)
                 ids.append(tokens)
         evaluators.append(Evaluator(run, model, ids))
-    if problems:
-        raise DataError(list(dict.fromkeys(problems)))
     return evaluators

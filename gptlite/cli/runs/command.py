@@ -1,9 +1,8 @@
-"""`gptlite runs`: list, compare, verify and remove runs; and `gptlite report`."""
+"""`gptlite runs`: list, compare and verify runs; and `gptlite report`."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,19 +10,12 @@ import typer
 from typer import Argument, Option, Typer
 
 from gptlite.cli.options import open_runs
-from gptlite.cli.terminal import Console, emit, on_one_line
+from gptlite.cli.terminal import Console, emit
 from gptlite.cli.usage import Command, Commands
-from gptlite.errors import ConfigError, Problem, RunError, gathered
-from gptlite.formatting import and_more, counted
+from gptlite.errors import ConfigError, Problem, RunError
+from gptlite.formatting import counted
 from gptlite.runs.run import Run, runs_folder
 from gptlite.runs.significance import MARGIN
-from gptlite.storage import files
-
-# What gptlite writes into the folder of a run, besides unfinished files.
-WRITTEN = {
-    *("config.yaml", "run.json", "finished.json", "diverged.json", "clock.json", "metrics.jsonl"),
-    *("samples.jsonl", "tb", "checkpoints", ".lock"),
-}
 
 
 class RunsCommands(Commands):
@@ -38,7 +30,7 @@ class RunsCommands(Commands):
 app = Typer(
     name="runs",
     cls=RunsCommands,
-    help="List, compare, verify and remove runs. Without a command: list.",
+    help="List, compare and verify runs. Without a command: list.",
     rich_markup_mode=None,
     subcommand_metavar="[COMMAND] [ARGS]...",
 )
@@ -98,7 +90,8 @@ ByOption = Annotated[
     Option(metavar="KEY", help="Instead of B: compare the runs that differ from A in this key alone, as in a sweep."),
 ]
 MarginOption = Annotated[
-    float, Option(metavar="PERCENT", help="The largest difference that is not relevant, in % of the score.")
+    float,
+    Option(metavar="PERCENT", help="The largest difference that is not relevant, in % of the score.", min=0, max=99),
 ]
 ExitCodeOption = Annotated[
     bool,
@@ -119,17 +112,10 @@ def diff(
     from gptlite.cli.runs import diff
     from gptlite.cli.runs.table import read_summaries
 
-    problems = []
     if (b is None) == (by is None):
-        problems.append(Problem("name two runs, or one run and --by KEY.", "gptlite runs diff"))
+        raise ConfigError("name two runs, or one run and --by KEY.", "gptlite runs diff")
     if by is not None and exit_code:
-        problems.append(
-            Problem("the exit code tells about two runs. Leave one of the two out.", "--exit-code with --by")
-        )
-    if not 0 <= margin < 100:
-        problems.append(Problem("this must be a number from 0 to 100.", f"--margin {margin:g}"))
-    if problems:
-        raise ConfigError(problems)
+        raise ConfigError("the exit code tells about two runs. Leave one of the two out.", "--exit-code with --by")
     runs = open_runs([a] if b is None else [a, b])
     if by is not None:
         (summary,) = read_summaries(runs, Console().say)
@@ -153,31 +139,6 @@ def report(
     from gptlite.cli.runs.report import write_report
 
     emit(f"{write_report(runs or ['latest'], out, Console())}\n")
-
-
-@app.command("rm", cls=Command)
-def remove(
-    names: Annotated[list[str], Argument(metavar="RUN", help="Names or folders of runs.")],
-    yes: Annotated[bool, Option("--yes", "-y", help="Do not ask.")] = False,
-) -> None:
-    """Remove runs, after asking.
-
-    Their checkpoints are removed too. A run in training is refused, and a folder that holds anything else.
-    """
-    runs = open_runs(names)
-    problems: list[Problem] = []
-    for run in runs:
-        with gathered(problems):
-            check_removable(run)
-    if problems:
-        raise RunError(problems)
-    if not yes and not confirm_removal(runs):
-        emit("nothing was removed\n")
-        return
-    for run in runs:
-        with run.lock("gptlite runs rm"):
-            files.remove_tree(run.path)
-        emit(f"removed {run.path}\n")
 
 
 @app.command("verify", cls=Command)
@@ -204,29 +165,3 @@ def verify(
         problems += damaged
     if problems:
         raise RunError(problems)
-
-
-def check_removable(run: Run) -> None:
-    """RunError for a run in training, a link, and a folder that may be no run: it lacks run.json or holds more."""
-    where = str(run.path)
-    if run.locked:
-        raise RunError("this run is in training. Stop it first.", where)
-    if run.path.is_symlink():
-        raise RunError(f"this is a link to a run. Name the run's own folder, {run.path.resolve()}.", where)
-    with files.storage_errors(run.path, "read"):
-        names = sorted(os.listdir(run.path))
-    if "run.json" not in names:
-        raise RunError("this may be no run of gptlite, since it has no run.json. Remove it by hand.", where)
-    foreign = [on_one_line(name) for name in names if name not in WRITTEN and files.TEMP_MARK not in name]
-    if foreign:
-        raise RunError(f"gptlite did not write {and_more(foreign, 3)} in this folder. Remove it by hand.", where)
-
-
-def confirm_removal(runs: Sequence[Run]) -> bool:
-    """Ask the user. ConfigError if there is no answer."""
-    emit(f"remove {', '.join(str(run.path) for run in runs)}? [y/N] ")
-    try:
-        return input().strip().lower() in ("y", "yes")
-    except EOFError:
-        emit("\n")
-        raise ConfigError("there was no answer, so nothing was removed. Give --yes to remove without asking.") from None

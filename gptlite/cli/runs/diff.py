@@ -23,6 +23,7 @@ from gptlite.runs.summary import Summary, read_runs, read_samples
 CODES: Mapping[Answer, int] = {"better": 0, "worse": 10, "same": 11, "unknown": 12}
 WORDS: Mapping[Answer, str] = {"same": "no relevant difference", "unknown": "cannot tell"}  # others as they are
 FEW = 3  # seeds that a setting should have at least
+SIMILAR = 2.0  # times as many parameters at most have models of about the same size
 
 
 @dataclass(frozen=True, repr=False)
@@ -71,7 +72,7 @@ class Verdict:
 def judge_named(runs: Sequence[Run], margin: float) -> tuple[list[Summary], list[str], Verdict]:
     """Compare two runs by all seeds that lie beside them; return their summaries, their names and the verdict."""
     a, b = summaries = read_summaries(runs, Console().say)
-    names = name_pair(a, b)
+    names = [on_one_line(run.handle) for run in runs]
     return summaries, names, judge(a, b, names, runs_in_folders_of(summaries), margin)
 
 
@@ -102,15 +103,13 @@ def judge(a: Summary, b: Summary, names: Sequence[str], others: Sequence[Summary
     if unscored := [f"{name} has no score" for name, group in named if not group.scores]:
         return Verdict("unknown", f"{cannot_tell}{' and '.join(unscored)}")
     if compare.is_same_setting(a, b):
-        if a.config.get(SEED) == b.config.get(SEED):
-            return Verdict("unknown", "both are of one setting and one seed: there is nothing to compare")
-        return Verdict("unknown", "both are seeds of one setting: their scores differ by chance only")
+        return Verdict("unknown", "both are runs of one setting: their scores differ by chance only")
     found = compare_groups(groups, margin)
     blocks = [[run.run.end.get("best_blocks", ()) for run in group.runs] for group in groups]
     over_text = Difference.over_blocks(*blocks)
     if not found.tells:
         wanted = [max(0, FEW - len(group.scores)) for group in groups]
-        return Verdict("unknown", say_too_few(found, names), found, more_seeds(groups, wanted), over_text)
+        return Verdict("unknown", say_too_few(found, names, a, others), found, more_seeds(groups, wanted), over_text)
     further = found.further_seeds() if found.answer == "unknown" else None
     commands = more_seeds(groups, [further or 0] * 2)
     return Verdict(found.answer, say_answer(found, names, further), found, commands, over_text)
@@ -169,13 +168,16 @@ def say_answer(found: Comparison, names: Sequence[str], further: int | None) -> 
     return f"{better} is better: its {of} is lower by {size:.4f} ({interval})"
 
 
-def say_too_few(found: Comparison, names: Sequence[str]) -> str:
-    """Return why one seed does not tell."""
+def say_too_few(found: Comparison, names: Sequence[str], a: Summary, others: Sequence[Summary]) -> str:
+    """Return why too few seeds do not tell, and how much the seeds of other runs of about this size differ."""
     counts = [len(found.a), len(found.b)]
     seeds = " and ".join(f"{counted(n, 'seed')} of {name}" for n, name in zip(counts, names, strict=True))
     size = abs(statistics.mean(found.a.values()) - statistics.mean(found.b.values()))
     beginning = "one seed each" if counts == [1, 1] else seeds
-    return f"{beginning}: cannot tell which is better. The scores differ by {size:.4f}. Train more seeds:"
+    spreads = compare.spreads_of_similar(a, others, SIMILAR)
+    known = f" Seeds of runs of about this size differ by {statistics.median(spreads):.2%}" if spreads else ""
+    known += f" (standard deviation, {counted(len(spreads), 'setting')})." if spreads else ""
+    return f"{beginning}: cannot tell which is better. The scores differ by {size:.4f}.{known} Train more seeds:"
 
 
 def more_seeds(groups: Sequence[RunGroup], wanted: Sequence[int]) -> list[str]:
@@ -209,11 +211,6 @@ def describe(runs: Sequence[Summary], names: Sequence[str], verdict: Verdict) ->
         for step, text in read_samples(run.run)[-1:]:
             yield f"\n{name}, sample at step {step}\n"
             yield from (f"  {on_one_line(line)}\n" for line in text.split("\n"))
-
-
-def name_pair(a: Summary, b: Summary) -> list[str]:
-    """Return the names of two runs; their folders where the names are the same."""
-    return [on_one_line(run.name if a.name != b.name else str(run.run.path.absolute())) for run in (a, b)]
 
 
 def find_values(run: Summary, name: str, others: Sequence[Summary]) -> tuple[str, list[RunGroup]]:

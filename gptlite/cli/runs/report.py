@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from gptlite.cli.options import open_runs
-from gptlite.cli.runs.diff import judge, name_pair, runs_in_folders_of, verdict_columns
+from gptlite.cli.runs.diff import judge, runs_in_folders_of, verdict_columns
 from gptlite.cli.runs.table import read_summaries, row_cells, sort_rows
-from gptlite.cli.terminal import Console, output_path, write_output
+from gptlite.cli.terminal import Console, on_one_line, output_path, write_output
 from gptlite.cli.train.result import SEARCHED, describe_result
 from gptlite.data.dataset.prepared import Prepared
 from gptlite.formatting import counted
@@ -37,7 +37,7 @@ def write_report(runs: Sequence[str], out: str | None, console: Console) -> Path
     verdict: list[str] = []
     if len(rows) == 2:
         a, b = (row.first for row in rows)
-        verdict = list(judge(a, b, name_pair(a, b), others, MARGIN).lines())
+        verdict = list(judge(a, b, [on_one_line(row.first.run.handle) for row in rows], others, MARGIN).lines())
     prepared = [find_text(row.first.run, saved_config(row.first.run)) for row in rows]
     texts = list(dict.fromkeys(describe_text(row.first, text) for row, text in zip(rows, prepared, strict=True)))
     ppmd, columns, baseline = rows[0].first.ppmd, dict[str, list[str]](), None
@@ -69,8 +69,6 @@ def describe(row: RunGroup, prepared: Prepared | None, beside: Mapping[str, str]
         found = prepared.manifest.baselines
         figures |= {name: f"{bits:.3f}" for name, bits in (("xz -9", found.xz), ("gzip -9", found.gzip)) if bits}
     handle, path = shlex.quote(run.run.handle), run.run.path / CONFIG
-    if path.is_relative_to(Path.cwd()):
-        path = path.relative_to(Path.cwd())
     by_clock = run.config.get("train.max_minutes") is not None and run.state == "finished"
     how = f"--clock {handle}" if by_clock else f"--config {shlex.quote(str(path))}"
     return Setting(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import inspect
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -19,6 +18,7 @@ from gptlite.cli.options import (
     RunArgument,
     SetOption,
     check_keys,
+    check_together,
     given_options,
     option_name,
 )
@@ -75,35 +75,16 @@ Out = Annotated[str | None, Option("--out", "-o", metavar="FILE", help="Write to
 Interactive = Annotated[bool, Option("--interactive", "-i", help="Read prompts from the terminal.")]
 Unknown = Annotated[Literal["error", "skip"], Option(help="What to do about characters that the model has no id for.")]
 
-# Options and config keys that have no effect together with another option; "sample.*" is the whole section.
-INEFFECTIVE: Mapping[str, Collection[str]] = {
+# Options and keys of the config that have no effect together with another option.
+EXCLUDES = {
     "temperature 0": ("sample.top_k", "sample.top_p", "sample.min_p", "sample.seed", "sample.n"),
     "--beams": ("sample.temperature", "sample.seed"),
     "--beams --explain": ("--json", "--interactive"),
-    "--logprob": ("sample.*", "--explain", "--interactive"),
+    "--logprob": (*(f"sample.{key}" for key in SECTION), "--explain", "--interactive"),
     "--interactive": ("--prompt", "--prompt-file", "--json", "--out"),
 }
 
 
-def takes_section_keys(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of SECTION after those for prompts. It finds their values in its context."""
-    own = inspect.signature(command, eval_str=True)
-    parameters = list(own.parameters.values())
-    after = list(own.parameters).index("prompt_file") + 1
-    parameters[after:after] = [
-        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=option)
-        for name, option in SECTION.items()
-    ]
-
-    @functools.wraps(command)
-    def run(**values: Any) -> None:
-        command(**{name: value for name, value in values.items() if name not in SECTION})
-
-    run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
-    return run
-
-
-@takes_section_keys
 def sample(
     context: Context,
     run: RunArgument = None,
@@ -118,6 +99,7 @@ def sample(
     context_length: ContextOption = None,
     checkpoint: CheckpointOption = None,
     set_: SetOption = None,
+    **section_keys: Any,
 ) -> None:
     """Write text with a trained model. Defaults come from section sample of the run's config."""
     from gptlite.cli.eval.inputs import select_models
@@ -155,6 +137,16 @@ def sample(
         emit(f"{file}\n")
 
 
+# Typer reads the options from the signature: those of SECTION, after those for prompts, in place of **section_keys.
+_signature = inspect.signature(sample, eval_str=True)
+_parameters = [*_signature.parameters.values()][:-1]
+_parameters[4:4] = [
+    inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=option)
+    for name, option in SECTION.items()
+]
+sample.__signature__ = _signature.replace(parameters=_parameters)  # type: ignore[attr-defined]
+
+
 def config_overrides(context: Context) -> list[Override]:
     """Return what the given options of SECTION change in the config."""
     from gptlite.config.loading import Override
@@ -177,33 +169,25 @@ def refuse_ineffective(
     section: the config with all options applied. sets: the values of --set. overrides: what `config_overrides` found.
     """
     given = {option: option for option in given_options(context)}
-    active = set(given)
     if section.beams is not None:
-        active |= {"--beams", "--beams --explain"} if "--explain" in given else {"--beams"}
+        given["--beams"] = "--beams"
+        if "--explain" in given:
+            given["--beams --explain"] = "--beams --explain"
     elif section.temperature == 0 and "--logprob" not in given:
-        active.add("temperature 0")
+        given["temperature 0"] = "temperature 0"
     given |= {each.partition("=")[0].strip(): f"--set {each}" for each in sets}
     given |= {override.key: override.where for override in overrides}
-    problems = [
-        f"{typed} has no effect with {other}. Leave one of them out."
-        for other, ineffective in INEFFECTIVE.items()
-        if other in active
-        for key, typed in given.items()
-        if key in ineffective or ("sample.*" in ineffective and key.startswith("sample."))
-    ]
-    if problems:
+    if problems := check_together(given, EXCLUDES, {}):
         raise ConfigError(problems)
 
 
 def read_prompts(typed: Sequence[str] | None, files: Sequence[str] | None, encoding: str) -> list[tuple[str, str]]:
     """Return (name in messages, text) of every prompt, those of the command line first; one empty prompt by default.
 
-    The last newline of a file or of standard input is removed, since editors and `echo` add it. ConfigError if
-    standard input is asked for twice, DataError for what is not text, StorageError for unreadable files.
+    The last newline of a file or of standard input is removed, since editors and `echo` add it. DataError
+    for what is not text, StorageError for unreadable files.
     """
     typed, files = typed or [], files or []
-    if typed.count(STANDARD_INPUT) > 1:
-        raise ConfigError("standard input can be read only once. Leave out the others.", where="--prompt -")
     texts = []
     for text in typed:
         if text == STANDARD_INPUT:

@@ -59,7 +59,7 @@ SeedsOption = Annotated[
 ]
 JobsOption = Annotated[
     int | None,
-    Option(metavar="N", help="With --sweep or --seeds: train N runs at a time, sharing the cores. Default: 1."),
+    Option(metavar="N", help="With --sweep or --seeds: train N runs at a time, sharing the cores. Default: 1.", min=1),
 ]
 
 
@@ -114,18 +114,32 @@ def train_run(options: TrainOptions) -> None:
     if problems := options.problems():
         raise ConfigError(problems)
     as_json = options.json and not options.dry_run
-    listener = wait_for_others(Console(quiet=options.quiet, verbose=options.verbose, as_json=as_json))
+    console = Console(quiet=options.quiet, verbose=options.verbose, as_json=as_json)
+    listener = console if is_main() else Listener()  # of several processes the main one prints
+    if world_size() > 1:
+        from gptlite.compute.distributed import gather
+
+        gather(None, Console().say)  # waits until all have come
     with located_text(options.data, options.init):
-        starts_others = options.nproc is not None  # whose main process says what is asked for
-        request = make_request(options, Listener() if starts_others else listener)
+        request = make_request(options, listener if options.nproc is None else Listener())  # they say it themselves
+        from gptlite.training.launch import check_new, open_session, prepare_new
+
         if options.dry_run:
-            print_dry_run(request, listener, as_json=options.json)
+            cfg, prepared, _ = prepare_new(request, listener)
+            from gptlite.training.dry_run import time_run
+
+            plan = time_run(cfg, prepared)
+            lines = [json.dumps(plan.to_json(), indent=2)] if options.json else map(pasteable, plan.lines())
+            emit("".join(f"{line}\n" for line in lines))
             return
-        if starts_others:
-            train_in_processes(options, request, listener)
+        if options.nproc is not None:
+            from gptlite.compute.launch import run_in_processes
+
+            if request.run is None:  # so that they refuse nothing
+                check_new(request, listener, options.nproc)
+            run_in_processes(options.nproc, ["train", *options.arguments("--nproc")])
             return
-        from gptlite.cli.train.result import print_result, result_fields
-        from gptlite.training.launch import open_session
+        from gptlite.cli.train.result import result_fields, show_samples, summarize
         from gptlite.training.reconcile import flat
 
         with open_session(request, listener) as session:
@@ -134,29 +148,9 @@ def train_run(options: TrainOptions) -> None:
             outcome = session.train()
     if as_json:
         listener.event("end", result_fields(outcome))
-    else:
-        print_result(outcome, quiet=options.quiet)
-
-
-def train_in_processes(options: TrainOptions, request: Request, listener: Listener) -> None:
-    """Give the request to processes of its own, once nothing is left that they would refuse."""
-    from gptlite.compute.launch import run_in_processes
-    from gptlite.training.launch import check_new
-
-    assert options.nproc is not None
-    if request.run is None:
-        check_new(request, listener, options.nproc)
-    run_in_processes(options.nproc, ["train", *options.of_each_process])
-
-
-def wait_for_others(console: Console) -> Listener:
-    """Wait until all processes of the run have come, and return the listener of this one: only the main one prints."""
-    listener = console if is_main() else Listener()
-    if world_size() > 1:
-        from gptlite.compute.distributed import gather
-
-        gather(None, Console().say)
-    return listener
+    elif is_main():
+        lines = [*([] if options.quiet else show_samples(outcome)), *summarize(outcome)]
+        emit("".join(f"{line}\n" for line in lines))
 
 
 def make_request(options: TrainOptions, listener: Listener) -> Request:
@@ -166,7 +160,7 @@ def make_request(options: TrainOptions, listener: Listener) -> Request:
     from gptlite.training.launch import Request
 
     name = options.name
-    only_named = not (options.config or options.sets or options.data or options.minutes or options.init)
+    only_named = not (options.config or options.set_ or options.data or options.minutes or options.init)
     if options.resume is not None:
         with located(f"--resume {options.resume}", at=f"run {options.resume}"):
             run = Run.open(runs_folder(), options.resume, unfinished=True)
@@ -176,7 +170,7 @@ def make_request(options: TrainOptions, listener: Listener) -> Request:
         run = None
     if run is not None and run.started:
         listener.say(f"run: {run.path}")
-        return Request(run=run, changes=options.sets)
+        return Request(run=run, changes=options.set_)
     clock = None
     if options.clock is not None:
         with located(f"--clock {options.clock}", at=f"run {options.clock}"):
@@ -194,15 +188,3 @@ def make_request(options: TrainOptions, listener: Listener) -> Request:
     base = name or (configs.base(cfg) if clock is None else clock.name)
     continued = run if run is not None and run.started else None
     return Request(cfg, name, base, clock, continued, facts=configs.facts(asked, cfg))
-
-
-def print_dry_run(request: Request, listener: Listener, *, as_json: bool) -> None:
-    """Print what a run would do and need."""
-    from gptlite.training.launch import prepare_new
-
-    cfg, prepared, _ = prepare_new(request, listener)
-    from gptlite.training.dry_run import time_run
-
-    found = time_run(cfg, prepared)
-    lines = [json.dumps(found.to_json(), indent=2)] if as_json else map(pasteable, found.lines())
-    emit("".join(f"{line}\n" for line in lines))

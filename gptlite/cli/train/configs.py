@@ -21,7 +21,7 @@ from gptlite.data.preparing.fingerprint import clean_name, open_sources, plain_n
 from gptlite.errors import located
 from gptlite.formatting import Say, counted, say_nothing
 from gptlite.loggers.metrics import Listener
-from gptlite.planning.choose_sizes import CHOSEN, SPEED_VARIABLE, check_text, choose_sizes
+from gptlite.planning.choose_sizes import CHOSEN, check_text, choose_sizes
 from gptlite.planning.shapes import head_size
 from gptlite.runs.find import source_name, with_tokenizer
 from gptlite.runs.run import Run
@@ -51,7 +51,7 @@ class Configs:
     @classmethod
     def of(cls, options: TrainOptions) -> Configs:
         """Return what the options ask for. Sizes are chosen with --minutes, and for a text without --config."""
-        overrides = build_overrides(options.sets, options.data)
+        overrides = build_overrides(options.set_, options.data)
         if options.minutes is not None:
             overrides.insert(0, Override("--minutes", LENGTH, options.minutes))
         if options.init is not None:
@@ -152,11 +152,6 @@ class Configs:
         chosen = cfg.train.max_minutes
         clock = {} if chosen is None else {MINUTES: self.minutes_for(asked), CHOSEN_MINUTES: chosen}
         return {SPEED: self.speed.value, "chosen": [key for key in CHOSEN if key not in asked.given()], **clock}
-
-    @property
-    def environment(self) -> Mapping[str, str]:
-        """The variable by which other processes choose for the same speed."""
-        return {} if self.speed is None else {SPEED_VARIABLE: str(self.speed.value)}
 
     def base(self, cfg: RunConfig) -> str:
         """Return the name of a run without --name: as its config or, without one, as its text."""

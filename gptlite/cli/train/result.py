@@ -10,9 +10,8 @@ from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
-from gptlite.cli.terminal import NO_MASK, emit, next_commands
+from gptlite.cli.terminal import NO_MASK, next_commands
 from gptlite.cli.train.configs import CHOSEN_MINUTES, MINUTES, SPEED
-from gptlite.compute.processes import is_main
 from gptlite.config.schema import DataSection, RunConfig
 from gptlite.formatting import counted
 from gptlite.planning.choose_sizes import CHARACTERS_FROM, MIN_TEXT
@@ -32,12 +31,6 @@ SAMPLED_TOKENS, SAMPLED_CHARACTERS = 200, 300  # at most
 REPEATED = 0.5  # of a sample; from there on the model mostly repeats its text
 LONGER = 3  # times as many minutes or updates as before
 SEARCHED = 50_000_000  # bytes of training text that are searched for a sample in a second
-
-
-def print_result(outcome: Outcome, *, quiet: bool) -> None:
-    """Print samples, unless `quiet`, and the summary; of several processes the first does."""
-    if is_main():
-        emit("".join(f"{line}\n" for line in [*([] if quiet else show_samples(outcome)), *summarize(outcome)]))
 
 
 def result_fields(outcome: Outcome) -> dict[str, Any]:
