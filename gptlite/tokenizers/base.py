@@ -21,7 +21,7 @@ from gptlite.storage import files
 from gptlite.storage.sealed import read_sealed
 from gptlite.tokenizers.bpe import PATTERNS, BpeTokenizer, read_foreign, train_bpe
 from gptlite.tokenizers.char import CharTokenizer
-from gptlite.tokenizers.folder import END_OF_TEXT, META_FILE, not_a_tokenizer
+from gptlite.tokenizers.folder import END_OF_TEXT, META_FILE
 from gptlite.tokenizers.folder import Tokenizer as Tokenizer
 
 if TYPE_CHECKING:
@@ -135,16 +135,11 @@ def load(folder: Path) -> Tokenizer:
     Raise Damaged if the file that describes it is missing or was changed, RunError if it has another format version,
     DataError if it is no tokenizer like that of GPT-2.
     """
-    path = folder / META_FILE
     if is_foreign(folder):
         return load_foreign(folder)[0]
-    fields = read_sealed(path)
-    kind = fields.get("kind")
-    if kind == CharTokenizer.kind:
-        return CharTokenizer.read(fields, path)
-    if kind in ("bpe", *_FILES):
-        return BpeTokenizer.read(fields, path)
-    raise not_a_tokenizer(path, f"there is none of kind {str(kind)[:40]}")
+    fields = read_sealed(folder / META_FILE)
+    is_char = fields["kind"] == CharTokenizer.kind
+    return CharTokenizer(fields["characters"]) if is_char else BpeTokenizer.read(fields)
 
 
 def readable(piece: bytes) -> str:

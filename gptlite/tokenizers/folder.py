@@ -5,13 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from gptlite.errors import Damaged, DataError
+from gptlite.errors import DataError
 from gptlite.storage.sealed import dump_sealed, seal
 
 Ids: TypeAlias = npt.NDArray[np.unsignedinteger[Any]]
@@ -87,8 +86,3 @@ class Tokenizer(ABC):
     @cached_property
     @abstractmethod
     def _for_transformers(self) -> dict[str, bytes]: ...
-
-
-def not_a_tokenizer(path: Path, reason: str) -> Damaged:
-    """Return the error for a META_FILE that gptlite did not write, although its seal holds."""
-    return Damaged(f"the file does not describe a tokenizer: {reason}. Restore it from a copy.", str(path))

@@ -230,7 +230,7 @@ BAD = [
         ["char", "-f", "things", "-f", "gone.txt"],
         ["--file things: this is a folder, not a text file.", "--file gone.txt: there is no such file."],
     ),
-    (["char", "-f", "other.txt"], ["other.txt: '\u00e9' (U+00E9, first at character 3) is unknown"]),
+    (["char", "-f", "other.txt"], ["other.txt: the tokenizer does not know '\u00e9' (U+00E9): it knows"]),
     (
         ["bpe", "char", "many", "-f", "other.txt", "-f", "one.txt"],
         [

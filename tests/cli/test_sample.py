@@ -136,7 +136,7 @@ def test_unknown_characters_are_left_out_only_with_unknown_skip(gptlite, trained
     assert gptlite("sample", "--prompt", "the ", "--unknown", "skip").err.count("\n") == 1
     refused = gptlite("sample", "--prompt", "th\u00e9e")
     assert (refused.code, refused.out) == (2, "")
-    assert "'\u00e9' (U+00E9, first at character 2" in refused.err
+    assert "the tokenizer does not know '\u00e9' (U+00E9)" in refused.err
 
 
 def test_interactive_mode_answers_each_line_and_goes_on_after_an_error(gptlite, trained, monkeypatch):
