@@ -52,11 +52,10 @@ def parse_json(data: bytes, path: Path) -> dict[str, Any]:
     """Return the object that these bytes of a file are in JSON. Raise Damaged for something else."""
     try:
         value = json.loads(data)
-    except (ValueError, RecursionError) as problem:
-        reason = str(problem).splitlines()[0][:80]
-        raise Damaged(f"this cannot be read as a JSON object: {reason}. The file is damaged.", str(path)) from problem
+    except (ValueError, RecursionError):
+        value = None
     if not isinstance(value, dict):
-        raise Damaged(f"this is a {type(value).__name__}, not a JSON object. The file is damaged.", str(path))
+        raise Damaged("this cannot be read as a JSON object. The file is damaged.", str(path))
     return value
 
 

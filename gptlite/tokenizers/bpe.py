@@ -106,10 +106,6 @@ class BpeTokenizer(Tokenizer):
     def last_cut(self, text: bytes) -> int:
         return last_cut(text)
 
-    def known(self, text: str) -> str:
-        """Return the text without lone surrogates, which have no bytes."""
-        return text.encode("utf-8", "ignore").decode()
-
     @property
     def pattern_name(self) -> str | None:
         """The value of tokenizer.pattern that asks for this pattern; None for that of another release."""

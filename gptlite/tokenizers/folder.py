@@ -52,9 +52,9 @@ class Tokenizer(ABC):
         """Return the last byte at which the halves of a text in UTF-8 have the ids of the whole; 0 if there is none."""
         return len(text)
 
-    @abstractmethod
     def known(self, text: str) -> str:
-        """Return the text without the characters that `encode` refuses."""
+        """Return the text without the characters that `encode` refuses: here lone surrogates, which have no bytes."""
+        return text.encode("utf-8", "ignore").decode()
 
     def token_bytes(self) -> Sequence[bytes]:
         """Return the UTF-8 bytes of each of the vocab_size ids; b"" for end-of-text and ids that no text produces."""

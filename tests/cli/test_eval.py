@@ -224,7 +224,7 @@ def test_runs_with_different_validation_texts_can_only_be_compared_on_a_file(gpt
 
 BAD = [
     (["char", "-f", "one.txt"], ["one.txt: the text has 1 token, but scoring needs at least 2."]),
-    (["char", "-f", "empty.txt"], ["empty.txt: the file is empty. Choose a file with text."]),
+    (["char", "-f", "empty.txt"], ["empty.txt: there is no text here (skipped: 1 empty file: empty.txt)."]),
     (["char", "-f", "binary.txt"], ["binary.txt: this is not text but binary data: it has NUL characters. "]),
     (
         ["char", "-f", "things", "-f", "gone.txt"],
@@ -235,7 +235,7 @@ BAD = [
         ["bpe", "char", "many", "-f", "other.txt", "-f", "one.txt"],
         [
             "bpe 6: one.txt: the text has 1 token",
-            "char 6: other.txt: '\u00e9' (U+00E9",
+            "char 6: other.txt: the tokenizer does not know '\u00e9' (U+00E9",
             "char 6: one.txt: the text has 1 token",
             "many 6: other.txt: ",
         ],

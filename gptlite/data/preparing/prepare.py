@@ -59,8 +59,6 @@ def prepare(
             source.fetch(say)
         workers = workers or available_threads().value
         prepared = _build(data.folder / sources.folder_name(name), sources, data, tokenizer, cache, say, workers)
-    if name is not None and prepared.path.name != sources.folder_name(name):
-        say(f"this text is already prepared as {prepared.path.name}; the name {name} is not used")
     try:
         cache.save()
     except StorageError as error:  # data.dir may be shared and read-only

@@ -209,15 +209,10 @@ def _doubts(files: Sequence[Path], reading: DataSection) -> Iterator[str]:
         )
     if len(files) != 1:
         return
-    name, head = files[0].name, next(_read_pieces(files[0]), b"")[:HEAD_BYTES]
+    head = next(_read_pieces(files[0]), b"")[:HEAD_BYTES]
     lines = [line.strip() for line in head.decode(reading.encoding, "replace").split("\n")[:-1]]
-    if len(lines) > 1 and all(line.startswith('{"') and line.endswith("}") for line in lines[:2]):
+    if len(lines) >= _SEVERAL and all(0 < len(line) <= _SHORT for line in lines):
         yield (
-            f"warning: {name} looks like JSON Lines, but is read as text. To train on the texts in its records, rename "
-            "it to end in .jsonl."
-        )
-    elif len(lines) >= _SEVERAL and all(0 < len(line) <= _SHORT for line in lines):
-        yield (
-            f"{name} is one document of many short lines. If each line is a text of its own, such as a name, "
+            f"{files[0].name} is one document of many short lines. If each line is a text of its own, such as a name, "
             "use data.documents=lines"
         )

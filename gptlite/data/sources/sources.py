@@ -25,7 +25,7 @@ from gptlite.data.sources.documents import (
     with_card,
     with_documents,
 )
-from gptlite.data.sources.file_formats import FORMATS, format_of, is_compressed, open_plain
+from gptlite.data.sources.file_formats import format_of, is_compressed, open_plain
 from gptlite.download import download
 from gptlite.errors import DataError
 from gptlite.formatting import Say, say_nothing
@@ -84,8 +84,7 @@ class Source:
     def documents(self, skipped: Skipped | None = None) -> Iterator[Document]:
         """Yield the documents of each file, in order. What has no text is skipped and counted.
 
-        DataError for a file that cannot be read or decoded, for a single file without text, and at the end if there
-        was no text at all.
+        DataError for a file that cannot be read or decoded, and at the end if there was no text at all.
         """
         counts = Skipped() if skipped is None else skipped
         counts.update(self.left_out)
@@ -95,8 +94,6 @@ class Source:
             for document in read_documents(path, name, self.reading, counts, skip_binary=not self.is_one_file):
                 has_text = True
                 yield document
-        if not has_text and self.is_one_file and counts["empty file", name]:
-            raise DataError("the file is empty. Choose a file with text.", str(self.files[0]))
         if not has_text:
             raise self.no_text(counts)
 
@@ -114,10 +111,8 @@ class Source:
 
     def no_text(self, skipped: Skipped) -> DataError:
         """Return the error for a source without any text."""
-        kinds = {kind for kind, _ in skipped}
-        names = ((name.partition(" ")[2], advice) for advice, names in FORMATS.items() for name in names)
-        advice = next((advice for kind, advice in names if kind in kinds), "Check the path.")
-        return DataError(f"there is no text file here{describe_skipped(skipped)}. {advice}", self.spec)
+        advice = "Choose plain text, or save yours as a .txt file first."
+        return DataError(f"there is no text here{describe_skipped(skipped)}. {advice}", self.spec)
 
 
 def open_source(spec: str, reading: DataSection = PLAIN) -> Source:
@@ -176,15 +171,13 @@ def _glob(pattern: Path, reading: DataSection) -> Source:
     is_fixed = [not glob.has_magic(_ESCAPED.sub("", part)) for part in pattern.parts[:-1]]
     fixed = [*is_fixed, False].index(False)
     root = Path(*(_ESCAPED.sub(r"\1", part) for part in pattern.parts[:fixed]))
-    matches, outputs = {Path(name) for name in glob.glob(str(pattern), recursive=True)}, set[Path]()
+    found = {path for name in glob.glob(str(pattern), recursive=True) if (path := Path(name)).is_file()}
     if "**" in pattern.parts:  # a search; other globs may name a run's files on purpose
-        folders = {folder for path in matches for folder in path.parents if root in folder.parents}
+        folders = {folder for path in found for folder in path.parents if root in folder.parents}
         outputs = {folder for folder in folders if _is_output(folder)}
-    found = [path for path in matches if path.is_file() and outputs.isdisjoint(path.parents)]
-    outermost = (folder for folder in outputs if outputs.isdisjoint(folder.parents))
-    left_out = Skipped((_OUTPUT, folder.relative_to(root).as_posix()) for folder in outermost)
+        found = {path for path in found if outputs.isdisjoint(path.parents)}
     name = Path(root.name, *pattern.parts[fixed:]).as_posix()
-    return _several(str(pattern), name, root, found, reading, left_out)
+    return _several(str(pattern), name, root, found, reading, Skipped())
 
 
 def _standard_library(reading: DataSection) -> Source:
@@ -249,10 +242,6 @@ def _missing(spec: str, path: Path) -> DataError:
     known = [PYTHON_STDLIB, *(card.name for card in named_datasets.cards())]
     problem = "no file matches" if glob.has_magic(spec) else "there is no file, folder or data set named"
     beside = os.listdir(path.parent) if path.parent.is_dir() else []
-    if spec == "-":
-        return DataError(
-            "standard input is no data.source in a config. Use --data - on the command line.", "data.source"
-        )
     near = difflib.get_close_matches(Path(spec).name, [*known, *beside], n=1)
     advice = f"Did you mean {near[0]}?" if near else f"Check the path; the data sets are {', '.join(known)}."
     return DataError(f"{problem} {spec[:80]}. {advice}", "data.source")

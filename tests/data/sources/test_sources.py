@@ -70,7 +70,7 @@ def test_runs_and_prepared_data_are_left_out(tmp_path: Path) -> None:
     outputs = ["b/runs/small", "book-5678.tmp-9-abc", "story-1234"]
     for spec in (tmp_path, tmp_path / "**/*"):
         assert texts(spec) == files
-        assert sorted(open_source(str(spec)).left_out) == [(OUTPUT, name) for name in outputs]
+    assert sorted(open_source(str(tmp_path)).left_out) == [(OUTPUT, name) for name in outputs]
 
 
 def test_a_run_that_is_named_is_read(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_run_that_is_named_is_read(tmp_path: Path) -> None:
     assert texts(tmp_path / "runs/small") == RUN
     assert texts(tmp_path / "runs/*/run.json", documents="files") == {"small/run.json": "{}"}
     with pytest.raises(
-        DataError, match=r"there is no text file here \(skipped: 1 gptlite output folder: small\)\. Check the path\."
+        DataError, match=r"there is no text here \(skipped: 1 gptlite output folder: small\)\. Choose plain text"
     ):
         open_source(str(tmp_path / "runs"))
 
@@ -125,9 +125,8 @@ def test_encoding_and_normal_form_apply(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "spec", "message"),
     [
-        ({"e.txt": ""}, "e.txt", "{}/e.txt: the file is empty. Choose a file with text."),
-        ({"e.txt": b"\xef\xbb\xbf"}, "e.txt",
-            "{}/e.txt: the file is empty. Choose a file with text."),
+        ({"e.txt": b"\xef\xbb\xbf"}, "e.txt", "{}/e.txt: there is no text here (skipped: 1 empty file: e.txt). "
+            "Choose plain text, or save yours as a .txt file first."),
         (
             {"b.bin": b"\1\2\0\3"},
             "b.bin",
@@ -142,12 +141,15 @@ def test_encoding_and_normal_form_apply(tmp_path: Path) -> None:
         (
             {"t/b": b"\0", "t/c": b"\0", "t/d": ""},
             "t",
-            "{}/t: there is no text file here (skipped: 2 binary files: b, c; 1 empty file: d). Check the path.",
+            "{}/t: there is no text here (skipped: 2 binary files: b, c; 1 empty file: d). Choose plain text, or save "
+            "yours as a .txt file first.",
         ),
-        ({"t/.a": "x"}, "t", "{}/t: there is no text file here (skipped: 1 hidden file: .a). Check the path."),
+        ({"t/.a": "x"}, "t", "{}/t: there is no text here (skipped: 1 hidden file: .a). Choose plain text, or "
+            "save yours as a .txt file first."),
         ({"book.txt": "x"}, "bok.txt", "data.source: there is no file, folder or data set named {}/bok.txt. "
             "Did you mean book.txt?"),
-        ({"a": "x"}, "*.txt", "{}/*.txt: there is no text file here. Check the path."),
+        ({"a": "x"}, "*.txt", "{}/*.txt: there is no text here. Choose plain text, or save yours "
+            "as a .txt file first."),
     ],
 )  # fmt: skip
 def test_sources_without_text_are_refused(tmp_path: Path, files: dict[str, str], spec: str, message: str) -> None:
