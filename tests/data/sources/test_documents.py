@@ -141,9 +141,9 @@ def test_invalid_bytes_are_replaced_only_where_asked_for(tmp_path: Path) -> None
 
 def test_it_is_said_how_records_are_read_and_what_is_in_doubt(tmp_path: Path) -> None:
     (line,) = said(write(tmp_path / "a.jsonl", LINES))
-    assert line.startswith("each record of JSON Lines is a document, with its text in the field text (data.field);")
+    assert line.startswith("each record is a document, with its text in the field text (data.field);")
     (line,) = said(write(tmp_path / "a.csv", "text\nx\n"))
-    assert "each record of CSV is a document, with its text in the column text (data.column);" in line
+    assert "each record is a document, with its text in the column text (data.column);" in line
     (line,) = said(write(tmp_path / "names.txt", "Ada\nBob\n" * 100))
     assert "use data.documents=lines" in line
     assert said(tmp_path / "names.txt", documents="files") == []
