@@ -114,7 +114,7 @@ def read_documents(
     head = next(raw, b"")
     if skip_binary and is_skipped(head[:HEAD_BYTES], reading):
         known = format_of(head)
-        skipped[known[0].partition(" ")[2] if known else "binary file", name] += 1
+        skipped[known.partition(" ")[2] if known else "binary file", name] += 1
         return
     pieces = itertools.chain([head], raw)
     texts = decode_pieces(pieces, reading.encoding, reading.normalize, str(path), errors=reading.errors)

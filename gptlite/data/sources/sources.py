@@ -25,7 +25,7 @@ from gptlite.data.sources.documents import (
     with_card,
     with_documents,
 )
-from gptlite.data.sources.file_formats import format_of, is_compressed, open_plain
+from gptlite.data.sources.file_formats import ADVICE, format_of, is_compressed, open_plain
 from gptlite.download import download
 from gptlite.errors import DataError
 from gptlite.formatting import Say, say_nothing
@@ -111,8 +111,7 @@ class Source:
 
     def no_text(self, skipped: Skipped) -> DataError:
         """Return the error for a source without any text."""
-        advice = "Choose plain text, or save yours as a .txt file first."
-        return DataError(f"there is no text here{describe_skipped(skipped)}. {advice}", self.spec)
+        return DataError(f"there is no text here{describe_skipped(skipped)}. {ADVICE}", self.spec)
 
 
 def open_source(spec: str, reading: DataSection = PLAIN) -> Source:
@@ -163,7 +162,7 @@ def _one_file(path: Path, reading: DataSection) -> Source:
         raise DataError("this is a pipe or device, and text is read more than once. Save it to a file.", str(path))
     with open_plain(path) as file:
         if known := format_of(file.read(HEAD_BYTES)):
-            raise DataError("this is {}. {}".format(*known), str(path))
+            raise DataError(f"this is {known}. {ADVICE}", str(path))
     return Source(str(path), path.name, path.parent, (path,), with_documents(reading, [path]), is_one_file=True)
 
 

@@ -87,7 +87,7 @@ def test_a_file_is_recognised_whatever_its_name_and_refused_before_it_is_read(tm
     for content in FILES[kind]:
         path = tmp_path / "book.txt"
         path.write_bytes(content)
-        with pytest.raises(DataError, match=rf"^{re.escape(str(path))}: this is an? {kind}\. [A-Z][^.]* ") as refused:
+        with pytest.raises(DataError, match=rf"^{re.escape(str(path))}: this is an? {kind}\. Choose ") as refused:
             open_source(str(path))
         assert str(refused.value).count("\n") == 0
         (tmp_path / "book.txt.gz").write_bytes(gzip.compress(content))

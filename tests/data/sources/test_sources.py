@@ -126,7 +126,7 @@ def test_encoding_and_normal_form_apply(tmp_path: Path) -> None:
     ("files", "spec", "message"),
     [
         ({"e.txt": b"\xef\xbb\xbf"}, "e.txt", "{}/e.txt: there is no text here (skipped: 1 empty file: e.txt). "
-            "Choose plain text, or save yours as a .txt file first."),
+            "Choose plain text, or save yours as .txt, .csv or .jsonl first."),
         (
             {"b.bin": b"\1\2\0\3"},
             "b.bin",
@@ -142,14 +142,14 @@ def test_encoding_and_normal_form_apply(tmp_path: Path) -> None:
             {"t/b": b"\0", "t/c": b"\0", "t/d": ""},
             "t",
             "{}/t: there is no text here (skipped: 2 binary files: b, c; 1 empty file: d). Choose plain text, or save "
-            "yours as a .txt file first.",
+            "yours as .txt, .csv or .jsonl first.",
         ),
         ({"t/.a": "x"}, "t", "{}/t: there is no text here (skipped: 1 hidden file: .a). Choose plain text, or "
-            "save yours as a .txt file first."),
+            "save yours as .txt, .csv or .jsonl first."),
         ({"book.txt": "x"}, "bok.txt", "data.source: there is no file, folder or data set named {}/bok.txt. "
             "Did you mean book.txt?"),
         ({"a": "x"}, "*.txt", "{}/*.txt: there is no text here. Choose plain text, or save yours "
-            "as a .txt file first."),
+            "as .txt, .csv or .jsonl first."),
     ],
 )  # fmt: skip
 def test_sources_without_text_are_refused(tmp_path: Path, files: dict[str, str], spec: str, message: str) -> None:
