@@ -25,8 +25,8 @@ from gptlite.runs.checkpoint import Checkpoint
 from gptlite.runs.find import choose_checkpoint, find_run, find_text, load_checkpoint_config
 from gptlite.runs.run import runs_folder
 from gptlite.storage.sealed import MANIFEST
-from gptlite.tokenizers.base import FOREIGN_FILE, Tokenizer, is_foreign, load, load_foreign
-from gptlite.tokenizers.bpe import BpeTokenizer
+from gptlite.tokenizers.base import FOREIGN_FILE, Tokenizer, is_foreign, load
+from gptlite.tokenizers.bpe import BpeTokenizer, read_foreign
 
 KEY = "train.from"
 FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
@@ -66,7 +66,7 @@ def open_source(name: str, cfg: RunConfig, say: Say = say_nothing) -> Source:
         path, read = checkpoint.path, partial(checkpoint.read_tensors, "model.safetensors")
         model = read_model_info(checkpoint).model
     if is_foreign(path):
-        foreign, ids = load_foreign(path)
+        foreign, ids = read_foreign(path / FOREIGN_FILE)
         return Source(path, model, foreign, pieces_of(foreign), ids, read)
     tokenizer = load(path)
     pieces = pieces_of(tokenizer)

@@ -10,12 +10,11 @@ import hashlib
 import importlib.metadata
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gptlite.download import download
-from gptlite.errors import located
 from gptlite.formatting import Say, say_nothing
 from gptlite.storage import files
 from gptlite.storage.sealed import read_sealed
@@ -107,16 +106,6 @@ def is_foreign(folder: Path) -> bool:
     return not os.path.lexists(folder / META_FILE) and os.path.isfile(folder / FOREIGN_FILE)
 
 
-def load_foreign(folder: Path) -> tuple[BpeTokenizer, Mapping[bytes, int]]:
-    """Load the tokenizer of another program, and the id that each token has there, b"" for end-of-text.
-
-    DataError for one that is not like that of GPT-2.
-    """
-    path = folder / FOREIGN_FILE
-    with files.storage_errors(path, "read"), located(str(path)):
-        return read_foreign(path.read_bytes())
-
-
 def load(folder: Path) -> Tokenizer:
     """Load the tokenizer whose `files` are in `folder`, without a network or a cache; or that of a GPT-2.
 
@@ -124,7 +113,7 @@ def load(folder: Path) -> Tokenizer:
     DataError if it is no tokenizer like that of GPT-2.
     """
     if is_foreign(folder):
-        return load_foreign(folder)[0]
+        return read_foreign(folder / FOREIGN_FILE)[0]
     fields = read_sealed(folder / META_FILE)
     is_char = fields["kind"] == CharTokenizer.kind
     return CharTokenizer(fields["characters"]) if is_char else BpeTokenizer.read(fields)

@@ -13,12 +13,14 @@ import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from gptlite.errors import DataError
+from gptlite.storage.files import storage_errors
 from gptlite.tokenizers.folder import END_OF_TEXT, Tokenizer
 from gptlite.tokenizers.huggingface import BYTE_OF, bpe_files, find_merges, for_oniguruma, to_bytes
 
@@ -61,10 +63,6 @@ _CUT = re.compile(
 )
 _NEAR = (1 << 8, 1 << 12)  # bytes at the end of a text: the first often have a cut, the second nearly always
 
-_NOT_LIKE_GPT2 = (
-    "this is no byte-level BPE that splits text and merges bytes as that of GPT-2 does, and no other kind can be read. "
-    "Use another tokenizer."
-)
 _MIN_COUNT = 2  # a pair that occurs only once is not worth a token
 _NOT_IN_UTF8 = bytes([0xC0, 0xC1, *range(0xF5, 0x100)])
 
@@ -178,11 +176,18 @@ def train_bpe(texts: Iterable[str], vocab_size: int, pattern: str = _OWN) -> Bpe
     return BpeTokenizer("bpe", pattern, ranks, len(ranks) + 1, vocab_size)
 
 
-def read_foreign(content: bytes) -> tuple[BpeTokenizer, Mapping[bytes, int]]:
+def read_foreign(path: Path) -> tuple[BpeTokenizer, Mapping[bytes, int]]:
     """Read the tokenizer.json of a byte-level BPE such as GPT-2's. DataError for a tokenizer of another kind.
 
     Beside the tokenizer comes the id that each token has there; b"" is end-of-text, if there is one.
     """
+    with storage_errors(path, "read"):
+        content = path.read_bytes()
+    refusal = DataError(
+        "this is no byte-level BPE that splits text and merges bytes as that of GPT-2 does, and no other kind can be "
+        "read. Use another tokenizer.",
+        str(path),
+    )
     try:
         fields = json.loads(content)
         model = fields["model"]
@@ -200,9 +205,9 @@ def read_foreign(content: bytes) -> tuple[BpeTokenizer, Mapping[bytes, int]]:
         is_sound = is_sound and [tuple(map(to_bytes, pair)) for pair in merges] == list(find_merges(ranks))
         is_plain = fields.get("normalizer") is None and not any(changes)
     except (ValueError, KeyError, TypeError, AttributeError, DataError):
-        raise DataError(_NOT_LIKE_GPT2) from None
+        raise refusal from None
     if pattern is None or not is_sound or not is_plain:
-        raise DataError(_NOT_LIKE_GPT2)
+        raise refusal
     end = (added | vocab).get(END_OF_TEXT)
     size = len(ranks) + 1
     return BpeTokenizer("bpe", pattern, ranks, size, size), ids if end is None else {**ids, b"": end}
