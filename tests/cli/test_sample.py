@@ -147,7 +147,7 @@ def test_interactive_mode_answers_each_line_and_goes_on_after_an_error(gptlite, 
     last = gptlite("sample", "--prompt", "a dog ", "--max-new-tokens", "20").out
     again = gptlite("sample", "--prompt", "the ", "--max-new-tokens", "20", "--seed", "1").out
     assert result.out == f"> {first}> {again}> > {last}> \n"
-    assert "error: prompt: '\u00ef' (U+00EF" in result.err
+    assert "error: prompt: the tokenizer does not know '\u00ef' (U+00EF" in result.err
 
 
 REFUSED = [
