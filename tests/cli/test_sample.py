@@ -181,7 +181,7 @@ REFUSED = [
         ["--beams", "2", "--length-penalty", "1e6"],
         "--length-penalty: sample.length_penalty is 1000000.0, but it must be",
     ),
-    (["--logprob", "na\u00efve"], "--logprob: '\u00ef' (U+00EF"),
+    (["--logprob", "na\u00efve"], "--logprob: the tokenizer does not know '\u00ef' (U+00EF"),
     (["--logprob", ""], "--logprob: the text is empty."),
 ]
 
