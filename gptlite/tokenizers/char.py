@@ -55,7 +55,13 @@ class CharTokenizer(Tokenizer):
         # mode="clip": code points above the highest known one get the last entry, which is unknown.
         ids = self._id_of_code_point.take(points, mode="clip")
         if ids.max(initial=0) >= self.vocab_size:
-            raise self._unknown(points[ids >= self.vocab_size])
+            unknown = dict.fromkeys(points[ids >= self.vocab_size].tolist())
+            names = [f"{chr(point)!r} (U+{point:04X})" for point in unknown]
+            raise DataError(
+                f"the tokenizer does not know {and_more(names, _SHOWN)}: it knows "
+                f"{counted(len(self.characters), 'character')} from its training text. Change this text, or train on "
+                "one that has them."
+            )
         return ids
 
     def known(self, text: str) -> str:
@@ -79,15 +85,6 @@ class CharTokenizer(Tokenizer):
         table = np.full(int(known.max(initial=0)) + 2, np.iinfo(self._dtype).max, dtype=self._dtype)
         table[known] = np.arange(len(known), dtype=self._dtype)
         return table
-
-    def _unknown(self, unknown: npt.NDArray[np.unsignedinteger[Any]]) -> DataError:
-        """Return the error for a text with these unknown characters."""
-        names = [f"{chr(c)!r} (U+{c:04X})" for c in dict.fromkeys(unknown.tolist())]
-        return DataError(
-            f"the tokenizer does not know {and_more(names, _SHOWN)}: it knows "
-            f"{counted(len(self.characters), 'character')} from its training text. Change this text, or train on one "
-            "that has them."
-        )
 
 
 def code_points(text: str | bytes) -> npt.NDArray[np.unsignedinteger[Any]]:
