@@ -99,7 +99,7 @@ def _holder(fd: int) -> str:
 
 
 def locked(path: Path) -> bool:
-    """Return whether a process has `lock(path)`, or asks, too: asking takes it for an instant, for which `lock` waits."""
+    """Return whether a process has `lock(path)`, or asks too: that takes it for an instant, for which `lock` waits."""
     if sys.platform == "win32":
         return False
     with storage_errors(path, "read"), contextlib.ExitStack() as opened:
