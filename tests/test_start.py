@@ -40,5 +40,6 @@ def test_a_text_that_is_none_is_refused_before_torch_is_loaded(tmp_path: Path) -
     program = "import sys; sys.modules['torch'] = None; from gptlite.__main__ import main; main()"
     arguments = ["train", "--minutes", "1", "--data", "book.pdf"]
     done = subprocess.run([sys.executable, "-c", program, *arguments], cwd=tmp_path, capture_output=True, text=True)
-    assert done.stderr == f"error: {tmp_path / 'book.pdf'}: this is a PDF file. Save the text as a .txt file first.\n"
+    assert done.stderr.startswith(f"error: {tmp_path / 'book.pdf'}: this is a PDF file. ")
+    assert done.stderr.count("\n") == 1
     assert done.returncode == 2

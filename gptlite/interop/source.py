@@ -25,8 +25,8 @@ from gptlite.runs.checkpoint import Checkpoint
 from gptlite.runs.find import choose_checkpoint, find_run, find_text, load_checkpoint_config
 from gptlite.runs.run import runs_folder
 from gptlite.storage.sealed import MANIFEST
-from gptlite.tokenizers.base import FOREIGN_FILE, Tokenizer, is_foreign, load, load_foreign
-from gptlite.tokenizers.bpe import BpeTokenizer
+from gptlite.tokenizers.base import FOREIGN_FILE, Tokenizer, is_foreign, load
+from gptlite.tokenizers.bpe import BpeTokenizer, read_foreign
 
 KEY = "train.from"
 FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
@@ -65,7 +65,7 @@ def open_source(name: str, cfg: RunConfig, say: Say = say_nothing) -> Source:
         checkpoint = choose_checkpoint(runs, str(path), None, say)
         path, read = checkpoint.path, partial(checkpoint.read_tensors, "model.safetensors")
         model = read_model_info(checkpoint)[0]
-    tokenizer, rows = load_foreign(path) if is_foreign(path) else (load(path), {})
+    tokenizer, rows = read_foreign(path / FOREIGN_FILE) if is_foreign(path) else (load(path), {})
     pieces = pieces_of(tokenizer)
     rows = rows or {piece: row for row, piece in enumerate(pieces) if piece} | {b"": tokenizer.eot_id}
     return Source(path, model, tokenizer, pieces, rows, read)

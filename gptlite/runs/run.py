@@ -173,7 +173,7 @@ class Run:
         """Return the text of config.yaml."""
         path = self.path / CONFIG
         try:
-            return files.read_own(path).decode()
+            return path.read_bytes().decode()
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or error
             raise RunError(f"the run's config cannot be read: {reason}.", str(path)) from error

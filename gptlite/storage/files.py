@@ -1,8 +1,8 @@
 """File operations that survive a kill, a full disk and a power cut: atomic writes, fsync, renames.
 
 A file under its final name is always complete: data is written under a name with `.tmp-`, synced, then renamed.
-An OSError becomes a StorageError with the path, the operation and the system's reason. What gptlite wrote is opened
-without following a link. Every call that changes the disk goes through `syscall`, which tests replace. Only this file
+An OSError becomes a StorageError with the path, the operation and the system's reason. Nothing is written through a
+link. Every call that changes the disk goes through `syscall`, which tests replace. Only this file
 and locks.py branch on the platform.
 """
 
@@ -11,10 +11,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import io
 import os
 import secrets
-import stat
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -30,9 +29,7 @@ Data: TypeAlias = bytes | bytearray | memoryview
 
 TEMP_MARK = ".tmp-"
 _PIECE = 8 << 20  # bytes per write call
-_PLAIN = getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
-_WRITE = os.O_WRONLY | os.O_CREAT | _PLAIN
-_READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _PLAIN  # opening a pipe must not wait for its writer
+_WRITE = os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
 
 _ADVICE = {
     errno.ENOSPC: "The disk or your quota is full; free some space, then try again.",
@@ -43,9 +40,7 @@ _ADVICE = {
     errno.ENAMETOOLONG: "Choose a shorter name.",
     errno.EIO: "The disk reports a fault; check it or choose another folder.",
     errno.ELOOP: "Put the file itself in the place of the link.",
-    errno.ENXIO: "Put a file in its place.",
 }
-_REASONS = {errno.ELOOP: "it is a symbolic link", errno.ENXIO: "it is a folder, a pipe or a device"}
 _ADVICE |= dict.fromkeys((errno.EPERM, errno.EROFS), _ADVICE[errno.EACCES])
 _ADVICE |= dict.fromkeys((errno.ENOTDIR, errno.EISDIR, errno.ENOTEMPTY), _ADVICE[errno.EEXIST])
 _ADVICE |= dict.fromkeys(
@@ -67,7 +62,7 @@ def storage_errors(path: Path, action: str) -> Iterator[None]:
         yield
     except OSError as error:
         number = error.errno or 0
-        reason = _REASONS.get(number) or error.strerror or (os.strerror(number) if number else str(error))
+        reason = error.strerror or (os.strerror(number) if number else str(error))
         advice = _ADVICE.get(number, "Fix the cause, then try again.")
         raise StorageError(f"cannot {action}: {reason}. {advice}", where=str(path)) from error
 
@@ -75,27 +70,6 @@ def storage_errors(path: Path, action: str) -> Iterator[None]:
 def temp_name(path: Path) -> Path:
     """Return an unused name beside `path` that marks a file as unfinished; `remove_leftovers` finds such files."""
     return path.with_name(f"{path.name}{TEMP_MARK}{os.getpid()}-{secrets.token_hex(4)}")
-
-
-def open_own(path: Path) -> io.BufferedReader:
-    """Open a file that gptlite wrote, for reading. Raise OSError for a symbolic link, a folder, a pipe or a device.
-
-    Its folder may be a link: people move runs to a larger disk.
-    """
-    fd = os.open(path, _READ)
-    try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise OSError(errno.ENXIO, "not a regular file")
-        return io.BufferedReader(io.FileIO(fd, "rb"))
-    except BaseException:
-        os.close(fd)
-        raise
-
-
-def read_own(path: Path) -> bytes:
-    """Return the content of a file that gptlite wrote. Raise OSError as `open_own` does."""
-    with open_own(path) as file:
-        return file.read()
 
 
 class OutFile(contextlib.AbstractContextManager["OutFile"]):
@@ -129,15 +103,6 @@ class OutFile(contextlib.AbstractContextManager["OutFile"]):
                     syscall(os.ftruncate, self._fd, before)
                 os.lseek(self._fd, 0, os.SEEK_END)
                 raise
-
-    def check_in_place(self) -> None:
-        """Raise StorageError unless the file still has its name: its folder may have been moved or replaced."""
-        with storage_errors(self.path, "find this file"):
-            named, own = os.lstat(self.path), os.fstat(self._fd)
-        if (named.st_dev, named.st_ino) != (own.st_dev, own.st_ino):
-            raise StorageError(
-                "another file has taken the place of this one. Give each run its own folder.", str(self.path)
-            )
 
     def sync(self) -> None:
         """Return when the content is durable."""
@@ -252,15 +217,8 @@ def remove_tree(path: Path) -> None:
             doomed = temp_name(path)
             syscall(os.rename, path, doomed)
             sync_dir(path.parent)
-        _remove(doomed)
-
-
-def _remove(path: Path) -> None:
-    if path.is_symlink() or not path.is_dir():
-        return syscall(os.unlink, path)
-    for entry in sorted(path.iterdir()):
-        _remove(entry)
-    return syscall(os.rmdir, path)
+        is_folder = doomed.is_dir() and not doomed.is_symlink()
+        syscall(shutil.rmtree if is_folder else os.unlink, doomed)
 
 
 @contextlib.contextmanager

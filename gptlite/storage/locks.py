@@ -18,7 +18,7 @@ from gptlite.formatting import Say
 from gptlite.storage import files
 from gptlite.storage.files import storage_errors
 
-_PLAIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_PLAIN = getattr(os, "O_NOFOLLOW", 0)  # the record must not overwrite what a link points to
 _RETRY_SECONDS = 1.0  # `locked()` has the lock for an instant
 _MAX_RECORD_BYTES = 4096
 _POLL_SECONDS = 0.02
@@ -99,7 +99,7 @@ def _holder(fd: int) -> str:
 
 
 def locked(path: Path) -> bool:
-    """Return whether a process holds `lock(path)`. Asking takes the lock for an instant, for which `lock` waits."""
+    """Return whether a process has `lock(path)`, or asks too: that takes it for an instant, for which `lock` waits."""
     if sys.platform == "win32":
         return False
     with storage_errors(path, "read"), contextlib.ExitStack() as opened:
@@ -109,8 +109,4 @@ def locked(path: Path) -> bool:
         except FileNotFoundError:
             return False
         opened.callback(os.close, fd)
-        for wait in (_POLL_SECONDS, _POLL_SECONDS, 0):  # another that asks has the lock for an instant, too
-            if _take(fd, path):
-                return False
-            time.sleep(wait)
-        return True
+        return not _take(fd, path)

@@ -52,11 +52,10 @@ def parse_json(data: bytes, path: Path) -> dict[str, Any]:
     """Return the object that these bytes of a file are in JSON. Raise Damaged for something else."""
     try:
         value = json.loads(data)
-    except (ValueError, RecursionError) as problem:
-        reason = str(problem).splitlines()[0][:80]
-        raise Damaged(f"this cannot be read as a JSON object: {reason}. The file is damaged.", str(path)) from problem
+    except (ValueError, RecursionError):
+        value = None
     if not isinstance(value, dict):
-        raise Damaged(f"this is a {type(value).__name__}, not a JSON object. The file is damaged.", str(path))
+        raise Damaged("this cannot be read as a JSON object. The file is damaged.", str(path))
     return value
 
 
@@ -68,7 +67,7 @@ def read_sealed(path: Path, *, advice: str = "Restore the file.") -> dict[str, A
     """
     with files.storage_errors(path, "read"):
         try:
-            data = files.read_own(path)
+            data = path.read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             raise Damaged("this file is missing, so the folder is incomplete. Check the path.", str(path)) from None
     fields = parse_json(data, path)
@@ -80,9 +79,9 @@ def read_sealed(path: Path, *, advice: str = "Restore the file.") -> dict[str, A
     if found != expected:
         changed = f"its sha256 was {str(expected)[:12]} and is now {found[:12]}"
         raise Damaged(f"this file changed after it was written: {changed}. {advice}", str(path))
-    if type(version) is not int or version != FORMAT_VERSION:
+    if version != FORMAT_VERSION:
         raise RunError(
-            f"another version of gptlite wrote this: its format is {str(version)[:40]}, and this one reads "
+            f"another version of gptlite wrote this: its format is {version}, and this one reads "
             f"{FORMAT_VERSION}. Use that version, or make it anew.",
             str(path),
         )
@@ -118,9 +117,10 @@ class SealedFolder:
             fields = read_sealed(path / MANIFEST, advice=advice)
         except StorageError as error:  # such as a bad sector: another folder may be readable
             raise Damaged(error.problems) from error
-        opened = cls(path, fields, _read_records(fields.pop("files", None)), advice)
-        if not opened.files:
-            raise opened.damaged(MANIFEST, "the size and sha256 of each file are expected")
+        records = {name: FileRecord(**record) for name, record in fields.pop("files").items()}
+        opened = cls(path, fields, records, advice)
+        if not all(map(_NAME.fullmatch, records)):
+            raise opened.damaged(MANIFEST, "it names a file outside its folder")
         for name in opened.files if sizes else ():
             with opened.open_file(name):
                 pass
@@ -132,7 +132,7 @@ class SealedFolder:
         if name not in self.files:
             raise self.damaged(name, f"{MANIFEST} does not list this file")
         try:
-            with files.open_own(self.path / name) as file:
+            with (self.path / name).open("rb") as file:
                 if (size := os.fstat(file.fileno()).st_size) != (written := self.files[name].size):
                     raise self.damaged(name, f"the file has {size} bytes, and {MANIFEST} says {written}")
                 yield file
@@ -204,19 +204,6 @@ def check_folder(path: Path, open_folder: Callable[[], SealedFolder]) -> Iterato
     if manifest.problem is None:
         folder = open_folder()
         yield from (check_file(path / name, partial(folder.check, name)) for name in sorted(folder.files))
-
-
-def _read_records(value: object) -> dict[str, FileRecord]:
-    """Return the files that a manifest lists; none where it does not have the right form."""
-    try:
-        records = {name: FileRecord(**record) for name, record in value.items()}  # type: ignore[attr-defined]
-    except (AttributeError, TypeError):
-        return {}
-    well_formed = all(
-        _NAME.fullmatch(name) and type(record.size) is int and isinstance(record.sha256, str)
-        for name, record in records.items()
-    )
-    return records if well_formed else {}
 
 
 def _as_json(records: Mapping[str, FileRecord]) -> dict[str, Any]:

@@ -10,18 +10,17 @@ import hashlib
 import importlib.metadata
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gptlite.download import download
-from gptlite.errors import Problem, StorageError, located
 from gptlite.formatting import Say, say_nothing
 from gptlite.storage import files
 from gptlite.storage.sealed import read_sealed
 from gptlite.tokenizers.bpe import PATTERNS, BpeTokenizer, read_foreign, train_bpe
 from gptlite.tokenizers.char import CharTokenizer
-from gptlite.tokenizers.folder import END_OF_TEXT, META_FILE, not_a_tokenizer
+from gptlite.tokenizers.folder import END_OF_TEXT, META_FILE
 from gptlite.tokenizers.folder import Tokenizer as Tokenizer
 
 if TYPE_CHECKING:
@@ -42,7 +41,6 @@ _FILES = {
     "o200k_base": {"encodings/o200k_base.tiktoken": "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"},
 }
 _MAX_BYTES = 16 << 20  # the largest file has 4 MB
-_WHERE = "tokenizer.kind"
 FOREIGN_FILE = "tokenizer.json"
 
 
@@ -79,7 +77,7 @@ def fingerprint_inputs(section: TokenizerSection) -> dict[str, Any]:
 def load_named(kind: str, say: Say = say_nothing) -> BpeTokenizer:
     """Return a named encoding, with tiktoken's ids. Of its special tokens only end-of-text is kept, so that it is last.
 
-    Raise StorageError, a line per missing file, when they are neither cached nor downloadable.
+    Raise StorageError when a file of it is neither cached nor downloadable.
     """
     from tiktoken_ext.openai_public import ENCODING_CONSTRUCTORS  # type: ignore[import-untyped]
 
@@ -93,40 +91,19 @@ def load_named(kind: str, say: Say = say_nothing) -> BpeTokenizer:
 def _fill_cache(kind: str, say: Say) -> None:
     """Put the encoding's files into tiktoken's cache folder, checked, so that tiktoken itself downloads nothing."""
     default = str(Path(tempfile.gettempdir()) / "data-gym-cache")
-    folder = os.environ.get("TIKTOKEN_CACHE_DIR", os.environ.get("DATA_GYM_CACHE_DIR", default))
-    if not folder:
-        raise StorageError(
-            f"TIKTOKEN_CACHE_DIR is empty, which leaves no folder for the files of {kind}. Set it to a folder.", _WHERE
-        )
-    problems: list[Problem] = []
+    folder = os.environ.get("TIKTOKEN_CACHE_DIR") or os.environ.get("DATA_GYM_CACHE_DIR") or default
     for name, sha256 in _FILES[kind].items():
         url = _HOST + name
         path = Path(folder) / hashlib.sha1(url.encode()).hexdigest()  # as tiktoken names it
         with files.storage_errors(path, "read"):
-            if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == sha256:
-                continue
-        try:
-            download([url], path, sha256, max_bytes=_MAX_BYTES, where=_WHERE, say=say)
-        except StorageError as error:
-            problems += error.problems
-    if problems:
-        advice = f"the files of {kind} are kept in {folder}. Set TIKTOKEN_CACHE_DIR to keep them elsewhere."
-        raise StorageError([*problems, Problem(advice, _WHERE)])
+            is_there = path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == sha256
+        if not is_there:
+            download([url], path, sha256, max_bytes=_MAX_BYTES, where="tokenizer.kind", say=say)
 
 
 def is_foreign(folder: Path) -> bool:
     """Return whether a folder has a tokenizer that another program wrote."""
     return not os.path.lexists(folder / META_FILE) and os.path.isfile(folder / FOREIGN_FILE)
-
-
-def load_foreign(folder: Path) -> tuple[BpeTokenizer, Mapping[bytes, int]]:
-    """Load the tokenizer of another program, and the id that each token has there, b"" for end-of-text.
-
-    DataError for one that is not like that of GPT-2.
-    """
-    path = folder / FOREIGN_FILE
-    with files.storage_errors(path, "read"), located(str(path)):
-        return read_foreign(path.read_bytes())
 
 
 def load(folder: Path) -> Tokenizer:
@@ -135,16 +112,11 @@ def load(folder: Path) -> Tokenizer:
     Raise Damaged if the file that describes it is missing or was changed, RunError if it has another format version,
     DataError if it is no tokenizer like that of GPT-2.
     """
-    path = folder / META_FILE
     if is_foreign(folder):
-        return load_foreign(folder)[0]
-    fields = read_sealed(path)
-    kind = fields.get("kind")
-    if kind == CharTokenizer.kind:
-        return CharTokenizer.read(fields, path)
-    if kind in ("bpe", *_FILES):
-        return BpeTokenizer.read(fields, path)
-    raise not_a_tokenizer(path, f"there is none of kind {str(kind)[:40]}")
+        return read_foreign(folder / FOREIGN_FILE)[0]
+    fields = read_sealed(folder / META_FILE)
+    is_char = fields["kind"] == CharTokenizer.kind
+    return CharTokenizer(fields["characters"]) if is_char else BpeTokenizer.read(fields)
 
 
 def readable(piece: bytes) -> str:

@@ -20,7 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gptlite.errors import DataError
-from gptlite.tokenizers.folder import END_OF_TEXT, Tokenizer, not_a_tokenizer
+from gptlite.storage.files import storage_errors
+from gptlite.tokenizers.folder import END_OF_TEXT, Tokenizer
 from gptlite.tokenizers.huggingface import BYTE_OF, bpe_files, find_merges, for_oniguruma, to_bytes
 
 if TYPE_CHECKING:
@@ -62,7 +63,6 @@ _CUT = re.compile(
 )
 _NEAR = (1 << 8, 1 << 12)  # bytes at the end of a text: the first often have a cut, the second nearly always
 
-_MAX_UNUSED = 256  # ids between the last token and end-of-text; the named encodings have at most one
 _MIN_COUNT = 2  # a pair that occurs only once is not worth a token
 _NOT_IN_UTF8 = bytes([0xC0, 0xC1, *range(0xF5, 0x100)])
 
@@ -80,20 +80,10 @@ class BpeTokenizer(Tokenizer):
     _of_thread: threading.local = field(default_factory=threading.local, init=False, repr=False)
 
     @classmethod
-    def read(cls, fields: Mapping[str, Any], path: Path) -> BpeTokenizer:
-        """Return the tokenizer that the `fields` of a META_FILE describe. Raise Damaged when there can be none."""
-        match fields:
-            case {
-                "kind": str(kind),
-                "pattern": str(pattern),
-                "ranks": str(written),
-                "vocab_size": int(size),
-                "requested_vocab_size": int(requested),
-            }:
-                ranks = _parse_ranks(written, path)
-                if len(ranks) < size <= len(ranks) + _MAX_UNUSED + 1:
-                    return cls(kind, pattern, ranks, size, requested)
-        raise not_a_tokenizer(path, "its pattern is no text, or its vocab_size does not fit its tokens")
+    def read(cls, fields: Mapping[str, Any]) -> BpeTokenizer:
+        """Return the tokenizer that the `fields` of a META_FILE describe."""
+        ranks = tuple(map(base64.b64decode, fields["ranks"].split(" ")))
+        return cls(**{**fields, "ranks": ranks})
 
     def encode(self, text: str | bytes) -> npt.NDArray[np.uint32]:
         """Return the ids of a text, (n,). Raise DataError for lone surrogates and where a named encoding fails."""
@@ -114,10 +104,6 @@ class BpeTokenizer(Tokenizer):
     def last_cut(self, text: bytes) -> int:
         return last_cut(text)
 
-    def known(self, text: str) -> str:
-        """Return the text without lone surrogates, which have no bytes."""
-        return text.encode("utf-8", "ignore").decode()
-
     @property
     def pattern_name(self) -> str | None:
         """The value of tokenizer.pattern that asks for this pattern; None for that of another release."""
@@ -132,13 +118,9 @@ class BpeTokenizer(Tokenizer):
             # `encode` allows no special token. With none at all, tiktoken stops at every byte to look for one, and
             # takes half as long again.
             special = {END_OF_TEXT: self.eot_id}
-            try:
-                self._of_thread.encoding = tiktoken.Encoding(
-                    self.kind, pat_str=self.pattern, mergeable_ranks=ranks, special_tokens=special
-                )
-            except ValueError as error:
-                message = "the pattern of the tokenizer is no regular expression. Restore it from a copy."
-                raise DataError(message) from error
+            self._of_thread.encoding = tiktoken.Encoding(
+                self.kind, pat_str=self.pattern, mergeable_ranks=ranks, special_tokens=special
+            )
         encoding: tiktoken.Encoding = self._of_thread.encoding
         return encoding
 
@@ -194,11 +176,18 @@ def train_bpe(texts: Iterable[str], vocab_size: int, pattern: str = _OWN) -> Bpe
     return BpeTokenizer("bpe", pattern, ranks, len(ranks) + 1, vocab_size)
 
 
-def read_foreign(content: bytes) -> tuple[BpeTokenizer, Mapping[bytes, int]]:
+def read_foreign(path: Path) -> tuple[BpeTokenizer, Mapping[bytes, int]]:
     """Read the tokenizer.json of a byte-level BPE such as GPT-2's. DataError for a tokenizer of another kind.
 
     Beside the tokenizer comes the id that each token has there; b"" is end-of-text, if there is one.
     """
+    with storage_errors(path, "read"):
+        content = path.read_bytes()
+    refusal = DataError(
+        "this is no byte-level BPE that splits text and merges bytes as that of GPT-2 does, and no other kind can be "
+        "read. Use another tokenizer.",
+        str(path),
+    )
     try:
         fields = json.loads(content)
         model = fields["model"]
@@ -210,19 +199,15 @@ def read_foreign(content: bytes) -> tuple[BpeTokenizer, Mapping[bytes, int]]:
         ids = dict(zip(ranks, map(vocab.__getitem__, tokens), strict=True))
         added = {token["content"]: token["id"] for token in fields.get("added_tokens", ())}
         numbers = {number for number in ids.values() if type(number) is int and number >= 0}
-        is_sound = len(numbers) == len(ranks) == len(ids) and all(len(pair) == 2 for pair in merges)
         pattern = _pattern_of(fields["pre_tokenizer"])
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise DataError("this is no byte-level BPE, and no other kind can be read. Use a GPT-2's.") from None
-    changes = [key for key in ("continuing_subword_prefix", "end_of_word_suffix", "byte_fallback") if model.get(key)]
-    if fields.get("normalizer") is not None or pattern is None or changes:
-        what = " and ".join(changes) or ("pre_tokenizer" if pattern is None else "normalizer")
-        raise DataError(f"its {what} is not that of GPT-2, so gptlite would find other ids. Use a tokenizer like that.")
-    is_sound = is_sound and len(alphabet) == len(BYTE_OF)
-    if not is_sound or [tuple(map(to_bytes, pair)) for pair in merges] != list(find_merges(ranks)):
-        raise DataError(
-            "one of the 256 bytes is no token, or its merges do not make its tokens. Use another tokenizer."
-        )
+        changes = map(model.get, ("continuing_subword_prefix", "end_of_word_suffix", "byte_fallback"))
+        is_sound = len(numbers) == len(ranks) == len(ids) and len(alphabet) == len(BYTE_OF)
+        is_sound = is_sound and [tuple(map(to_bytes, pair)) for pair in merges] == list(find_merges(ranks))
+        is_plain = fields.get("normalizer") is None and not any(changes)
+    except (ValueError, KeyError, TypeError, AttributeError, DataError):
+        raise refusal from None
+    if pattern is None or not is_sound or not is_plain:
+        raise refusal
     end = (added | vocab).get(END_OF_TEXT)
     size = len(ranks) + 1
     return BpeTokenizer("bpe", pattern, ranks, size, size), ids if end is None else {**ids, b"": end}
@@ -242,15 +227,3 @@ def _pattern_of(pre_tokenizer: Mapping[str, Any]) -> str | None:
         }:
             return next((each for each in PATTERNS.values() if for_oniguruma(each) == regex), None)
     return None
-
-
-def _parse_ranks(written: str, path: Path) -> tuple[bytes, ...]:
-    """Return the tokens. Raise Damaged unless they are distinct and each byte, which every text may need, is one."""
-    try:
-        ranks = tuple(map(base64.b64decode, written.split(" ")))
-    except ValueError as error:
-        raise not_a_tokenizer(path, "one of its ranks is no token") from error
-    known = set(ranks)
-    if len(known) < len(ranks) or b"" in known or not known.issuperset(bytes([byte]) for byte in range(256)):
-        raise not_a_tokenizer(path, "a token occurs twice, is empty, or one of the 256 bytes is missing")
-    return ranks

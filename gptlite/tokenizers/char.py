@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from functools import cached_property
-from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from gptlite.errors import DataError
-from gptlite.formatting import counted
+from gptlite.formatting import and_more, counted
 from gptlite.tokenizers import huggingface
-from gptlite.tokenizers.folder import Ids, Tokenizer, not_a_tokenizer
+from gptlite.tokenizers.folder import Ids, Tokenizer
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _SHOWN = 5  # unknown characters named in one message
 
 
@@ -50,16 +45,6 @@ class CharTokenizer(Tokenizer):
         self.vocab_size = self.requested_vocab_size = len(characters) + 1
         self._dtype: type[np.unsignedinteger[Any]] = np.uint16 if self.vocab_size < 1 << 16 else np.uint32
 
-    @classmethod
-    def read(cls, fields: Mapping[str, Any], path: Path) -> CharTokenizer:
-        """Return the tokenizer that the `fields` of a META_FILE describe. Raise Damaged when there can be none."""
-        characters = fields.get("characters")
-        if not isinstance(characters, str) or not all(a < b for a, b in pairwise(characters)):
-            raise not_a_tokenizer(path, "its characters are not a text of distinct ones in order")
-        if _SURROGATE.search(characters):
-            raise not_a_tokenizer(path, "half of a surrogate pair is no character")
-        return cls(characters)
-
     def encode(self, text: str | bytes) -> Ids:
         """Return the ids of a text, (n,). Raise DataError that names the unknown characters.
 
@@ -70,7 +55,13 @@ class CharTokenizer(Tokenizer):
         # mode="clip": code points above the highest known one get the last entry, which is unknown.
         ids = self._id_of_code_point.take(points, mode="clip")
         if ids.max(initial=0) >= self.vocab_size:
-            raise self._unknown(points, points[ids >= self.vocab_size])
+            unknown = dict.fromkeys(points[ids >= self.vocab_size].tolist())
+            names = [f"{chr(point)!r} (U+{point:04X})" for point in unknown]
+            raise DataError(
+                f"the tokenizer does not know {and_more(names, _SHOWN)}: it knows "
+                f"{counted(len(self.characters), 'character')} from its training text. Change this text, or train on "
+                "one that has them."
+            )
         return ids
 
     def known(self, text: str) -> str:
@@ -94,19 +85,6 @@ class CharTokenizer(Tokenizer):
         table = np.full(int(known.max(initial=0)) + 2, np.iinfo(self._dtype).max, dtype=self._dtype)
         table[known] = np.arange(len(known), dtype=self._dtype)
         return table
-
-    def _unknown(self, text: npt.NDArray[np.uint32], unknown: npt.NDArray[np.uint32]) -> DataError:
-        """Return the error for a text with these unknown characters."""
-        each = list(dict.fromkeys(unknown.tolist()))
-        names = [f"{chr(c)!r} (U+{c:04X}, first at character {np.argmax(text == c)})" for c in each[:_SHOWN]]
-        more = [f"{len(each) - _SHOWN} more"] if len(each) > _SHOWN else []
-        *most, last = names + more
-        one = len(each) == 1
-        return DataError(
-            f"{last if one else ', '.join(most) + ' and ' + last} {'is' if one else 'are'} unknown to the tokenizer, "
-            f"which knows {counted(len(self.characters), 'character')} from its training text. Change this text, or "
-            f"train on one that contains {'it' if one else 'them'}."
-        )
 
 
 def code_points(text: str | bytes) -> npt.NDArray[np.unsignedinteger[Any]]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from gptlite.errors import Damaged, DataError
+from gptlite.errors import DataError
 from gptlite.storage.sealed import dump_sealed, seal
 
 Ids: TypeAlias = npt.NDArray[np.unsignedinteger[Any]]
@@ -53,9 +52,9 @@ class Tokenizer(ABC):
         """Return the last byte at which the halves of a text in UTF-8 have the ids of the whole; 0 if there is none."""
         return len(text)
 
-    @abstractmethod
     def known(self, text: str) -> str:
-        """Return the text without the characters that `encode` refuses."""
+        """Return the text without the characters that `encode` refuses: here lone surrogates, which have no bytes."""
+        return text.encode("utf-8", "ignore").decode()
 
     def token_bytes(self) -> Sequence[bytes]:
         """Return the UTF-8 bytes of each of the vocab_size ids; b"" for end-of-text and ids that no text produces."""
@@ -87,8 +86,3 @@ class Tokenizer(ABC):
     @cached_property
     @abstractmethod
     def _for_transformers(self) -> dict[str, bytes]: ...
-
-
-def not_a_tokenizer(path: Path, reason: str) -> Damaged:
-    """Return the error for a META_FILE that gptlite did not write, although its seal holds."""
-    return Damaged(f"the file does not describe a tokenizer: {reason}. Restore it from a copy.", str(path))

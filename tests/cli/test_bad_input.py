@@ -111,12 +111,12 @@ REFUSED = [
     (
         "train -c nano.yaml --set eval.prompt=\u0416",
         2,
-        "error: eval.prompt: '\u0416' (U+0416, first at character 0) is",
+        "error: eval.prompt: the tokenizer does not know '\u0416' (U+0416): it",
     ),
     ("sample data", 2, "error: data: this is not the folder of a run, since it has no config.yaml."),
     ("sample --temperature -1", 2, "--temperature: sample.temperature is -1.0, but it must be a number >= 0."),
     ("sample --checkpoint 5", 2, "there is no checkpoint 5. Give best, latest or a saved step: 3, 6."),
-    ("sample --prompt cat\u00e9", 2, "error: --prompt: '\u00e9' (U+00E9, first at character 3) is unknown"),
+    ("sample --prompt cat\u00e9", 2, "error: --prompt: the tokenizer does not know '\u00e9' (U+00E9): it knows"),
     ("sample --set run.dir=x", 2, "error: --set run.dir: gptlite sample does not use this key. It uses"),
     ("eval --set model.n_layer=9", 2, "error: --set model.n_layer: gptlite eval does not use this key. It uses"),
     (

@@ -224,11 +224,11 @@ def test_runs_with_different_validation_texts_can_only_be_compared_on_a_file(gpt
 
 BAD = [
     (["char", "-f", "one.txt"], ["one.txt: the text has 1 token, but scoring needs at least 2."]),
-    (["char", "-f", "empty.txt"], ["empty.txt: the file is empty. Choose a file with text."]),
+    (["char", "-f", "empty.txt"], ["empty.txt: there is no text here (skipped: 1 empty file: empty.txt)."]),
     (["char", "-f", "binary.txt"], ["binary.txt: this is not text but binary data: it has NUL characters. "]),
     (["char", "-f", "things"], ["--file things: this is a folder, not a text file."]),
     (["char", "-f", "gone.txt"], ["--file gone.txt: there is no such file."]),
-    (["char", "-f", "other.txt"], ["other.txt: '\u00e9' (U+00E9, first at character 3) is unknown"]),
+    (["char", "-f", "other.txt"], ["other.txt: the tokenizer does not know '\u00e9' (U+00E9): it knows"]),
     (["bpe", "char", "-f", "other.txt", "-f", "one.txt"], ["bpe 6: one.txt: the text has 1 token"]),
     (["char", "--stride", "0"], ["--stride: a stride of 0 is not possible. Use 1 to model.block_size (16)."]),
     (["char", "bpe", "--stride", "17"], ["char 6: --stride: a stride of 17 is not possible."]),

@@ -196,7 +196,6 @@ def test_a_word_file_is_refused_before_the_speed_is_measured(gptlite, monkeypatc
     for command in (["train"], ["train", "--dry-run"]):
         result = gptlite(*command, "--minutes", "1", "--data", where)
         assert result.refuses("Word file")
-        assert "Save the text as a .txt file first." in result.err
     assert not Path("data").exists()
 
 

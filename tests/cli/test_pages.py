@@ -77,7 +77,7 @@ def test_the_per_token_page_of_a_long_text_has_the_first_tokens_and_says_so(gptl
             "--attention: the text has 32 tokens. At most 16 are possible, the model's block",
         ),
         (["--attention", ""], "--attention: the text is empty."),
-        (["--attention", "ZZZ"], "--attention: 'Z' (U+005A, first at character 0) is unknown"),
+        (["--attention", "ZZZ"], "--attention: the tokenizer does not know 'Z' (U+005A): it knows"),
         (["--per-token", "--file", "one.txt"], "one.txt: the text has 1 token, but scoring needs at least 2."),
     ],
 )

@@ -57,13 +57,9 @@ def test_damaged_files_are_named_with_what_to_do(gptlite, folder):
     assert everything() == before
 
 
-@pytest.mark.parametrize("damage", ["flipped", "missing"])
-def test_a_damaged_manifest_is_named(gptlite, folder, damage):
+def test_a_damaged_manifest_is_named(gptlite, folder):
     path = folder / "MANIFEST.json"
-    if damage == "missing":
-        path.unlink()
-    else:
-        path.write_text(path.read_text().replace('"start_id": ', '"start_id": 1'))
+    path.write_text(path.read_text().replace('"start_id": ', '"start_id": 1'))
     result = gptlite(*VERIFY)
     assert result.code == 2
     assert states(result.out)["MANIFEST.json"].startswith("this file ")

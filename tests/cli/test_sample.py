@@ -132,7 +132,7 @@ def test_unknown_characters_are_left_out_only_with_unknown_skip(gptlite, trained
     assert gptlite("sample", "--prompt", "the ", "--unknown", "skip").err.count("\n") == 1
     refused = gptlite("sample", "--prompt", "th\u00e9e")
     assert (refused.code, refused.out) == (2, "")
-    assert "'\u00e9' (U+00E9, first at character 2" in refused.err
+    assert "the tokenizer does not know '\u00e9' (U+00E9)" in refused.err
 
 
 def test_interactive_mode_answers_each_line_and_goes_on_after_an_error(gptlite, trained, monkeypatch):
@@ -143,7 +143,7 @@ def test_interactive_mode_answers_each_line_and_goes_on_after_an_error(gptlite, 
     last = gptlite("sample", "--prompt", "a dog ", "--max-new-tokens", "20").out
     again = gptlite("sample", "--prompt", "the ", "--max-new-tokens", "20", "--seed", "1").out
     assert result.out == f"> {first}> {again}> > {last}> \n"
-    assert "error: prompt: '\u00ef' (U+00EF" in result.err
+    assert "error: prompt: the tokenizer does not know '\u00ef' (U+00EF" in result.err
 
 
 REFUSED = [
@@ -179,7 +179,7 @@ REFUSED = [
         ["--beams", "2", "--length-penalty", "1e6"],
         "--length-penalty: sample.length_penalty is 1000000.0, but it must be",
     ),
-    (["--logprob", "na\u00efve"], "--logprob: '\u00ef' (U+00EF"),
+    (["--logprob", "na\u00efve"], "--logprob: the tokenizer does not know '\u00ef' (U+00EF"),
 ]
 
 

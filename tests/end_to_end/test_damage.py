@@ -245,7 +245,7 @@ def test_a_run_whose_folder_is_moved_away_says_so_and_announces_no_checkpoint(ti
         return real(trainer, at, *rest)
 
     monkeypatch.setattr(loop, "train_step", train_step)
-    with pytest.raises(StorageError, match=r"x/metrics\.jsonl: cannot find this file: No such file or directory"):
+    with pytest.raises(StorageError, match=r"x/checkpoints: cannot create this folder: No such file"):
         start(tiny, tmp_path, "x")
     assert not (tmp_path / "x").exists()
     moved = Run(tmp_path / "y")

@@ -8,7 +8,6 @@ import json
 import os
 import struct
 from collections.abc import Callable
-from io import BufferedReader
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ from file_faults import stop_after
 from gptlite.errors import Damaged, RunError
 from gptlite.runs.checkpoint import Checkpoint, prune, save_checkpoint, valid_checkpoints
 from gptlite.runs.find import find_valid
-from gptlite.storage import files, sealed
+from gptlite.storage import sealed
 from gptlite.storage.sealed import FORMAT_VERSION, MANIFEST, write_folder, write_manifest
 
 Save = Callable[..., Checkpoint]
@@ -124,14 +123,14 @@ def test_another_format_version_is_an_error_and_not_skipped(save: Save, folder: 
 
 def test_an_unreadable_file_counts_as_damaged(save: Save, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(1), save(2)
-    opened = files.open_own
+    read_bytes = Path.read_bytes
 
-    def bad_sector(path: Path) -> BufferedReader:
+    def bad_sector(path: Path) -> bytes:
         if path.parent.name == "step-00000002":
             raise OSError(errno.EIO, "Input/output error")
-        return opened(path)
+        return read_bytes(path)
 
-    monkeypatch.setattr(files, "open_own", bad_sector)
+    monkeypatch.setattr(Path, "read_bytes", bad_sector)
     assert steps(folder) == [1]
 
 

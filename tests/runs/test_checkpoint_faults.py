@@ -238,7 +238,7 @@ class Disk:
             moved = self._at(args[0])
             self._name(args[0], None)
             self._name(args[1], moved)
-        elif name in ("unlink", "rmdir"):
+        elif name in ("unlink", "rmtree"):
             self._name(args[0], None)
         else:
             raise AssertionError(name)

@@ -59,12 +59,12 @@ def test_each_changed_byte_is_found(folder: Path) -> None:
         check(folder)
 
 
-CHANGES = [os.unlink, lambda path: os.truncate(path, 1), lambda path: replace_by_link(path)]
+CHANGES = [os.unlink, lambda path: os.truncate(path, 1), lambda path: path.write_bytes(path.read_bytes() + b"!")]
 
 
-@pytest.mark.parametrize("change", [*CHANGES, lambda path: path.write_bytes(path.read_bytes() + b"!")])
+@pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("name", [MANIFEST, "a.bin", "below/b.json"])
-def test_a_missing_a_cut_a_longer_and_a_linked_file_are_found_at_once(folder: Path, name: str, change: object) -> None:
+def test_a_missing_a_cut_and_a_longer_file_are_found_at_once(folder: Path, name: str, change: object) -> None:
     change(folder / name)  # type: ignore[operator]
     with pytest.raises(Damaged) as error:
         SealedFolder.open(folder, ADVICE)
@@ -81,18 +81,10 @@ def test_another_version_is_refused_by_name_even_if_its_seal_is_right(folder: Pa
     assert not isinstance(error.value, Damaged), "so that nobody falls back to an older folder"
 
 
-@pytest.mark.parametrize(
-    "records",
-    [
-        *(None, [], {}, {"a": 1}, {"a": {}}, {"a": {"size": "1", "sha256": ""}}, {"a": {"size": 1, "sha": "0"}}),
-        *({name: {"size": 0, "sha256": ""}} for name in ("../a", "/a", "a/../b", ".a", "a//b", "", "a/", "a\\b")),
-    ],
-)
-def test_a_manifest_of_another_shape_or_with_names_outside_the_folder_is_refused(
-    tmp_path: Path, records: object
-) -> None:
-    (tmp_path / MANIFEST).write_bytes(dump_sealed({"files": records}))
-    with pytest.raises(Damaged, match="the size and sha256 of each file are expected"):
+@pytest.mark.parametrize("name", ["../a", "/a", "a/../b", ".a", "a//b", "", "a/", "a\\b"])
+def test_a_manifest_with_names_outside_the_folder_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / MANIFEST).write_bytes(dump_sealed({"files": {name: {"size": 0, "sha256": ""}}}))
+    with pytest.raises(Damaged, match="it names a file outside its folder"):
         SealedFolder.open(tmp_path, ADVICE)
 
 
@@ -121,8 +113,3 @@ def check(folder: Path) -> None:
     opened = SealedFolder.open(folder, ADVICE)
     for name in opened.files:
         opened.check(name)
-
-
-def replace_by_link(path: Path) -> None:
-    path.rename(path.with_name("elsewhere"))
-    path.symlink_to("elsewhere")

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gptlite.config.schema import TokenizerSection
-from gptlite.errors import Damaged, DataError
-from gptlite.storage.sealed import read_sealed, write_sealed
+from gptlite.errors import DataError
 from gptlite.tokenizers.base import Tokenizer, build, fingerprint_inputs, label, labels, load, readable
 from gptlite.tokenizers.bpe import BpeTokenizer, train_bpe
 from gptlite.tokenizers.char import CharTokenizer
-from gptlite.tokenizers.folder import META_FILE
 
 Save = Callable[[Tokenizer], Path]
 KINDS = ["char", "bpe"]
@@ -112,48 +108,10 @@ def test_ids_without_text_say_so() -> None:
     assert labels(pieces, [2, 0, 1, 0], end=2) == {0: "a", 1: "no text", 2: "end of text"}
 
 
-def change(folder: Path, **entries: Any) -> None:
-    write_sealed(folder / META_FILE, read_sealed(folder / META_FILE) | entries)
-
-
-def ranks_of(tokens: list[bytes]) -> str:
-    return " ".join(base64.b64encode(token).decode() for token in tokens)
-
-
-@pytest.mark.parametrize(
-    ("made", "entries"),
-    [
-        *(("char", {"characters": value}) for value in (7, ["a", "b"], "acb", "aab", "ab\ud800")),
-        *(("char", {"kind": value}) for value in (None, ["char"], "x" * 10_000, "bpe")),
-        *(("bpe", {"vocab_size": value}) for value in (1 << 40, 10, True, 400.0, "400", 399, None)),
-        ("bpe", {"pattern": 5}),
-        ("bpe", {"requested_vocab_size": "many"}),
-        *(("bpe", {"ranks": value}) for value in (None, [], "", " ", "!!!", "YQ==\xff", ranks_of(BYTES[1:]))),
-        ("bpe", {"ranks": ranks_of([*BYTES, b"ab", b"ab"]), "vocab_size": 259}),
-        ("bpe", {"ranks": ranks_of([*BYTES, b""]), "vocab_size": 258}),
-    ],
-    indirect=["made"],
-)
-def test_an_odd_tokenizer_whose_seal_holds_is_one_line(saved: Save, made: Tokenizer, entries: dict[str, Any]) -> None:
-    folder = saved(made)
-    change(folder, **entries)
-    with pytest.raises(Damaged, match=rf"^[^\n]*{META_FILE}: the file does not describe a tokenizer: [^\n]*$"):
-        load(folder)
-
-
 def test_a_token_that_no_merge_makes_is_named_when_files_for_other_programs_are_made(
-    saved: Save, bpe: BpeTokenizer
+    bpe: BpeTokenizer,
 ) -> None:
-    folder = saved(bpe)
-    change(folder, ranks=ranks_of([*BYTES, b"abc"]), vocab_size=258)
-    odd = load(folder)
+    odd = BpeTokenizer("bpe", bpe.pattern, (*BYTES, b"abc"), 258, 258)
     assert odd.decode(odd.encode("abcd")) == "abcd"
     with pytest.raises(DataError, match=r"^token 256 of the tokenizer has no merge that makes it\. "):
         odd.files()
-
-
-def test_a_pattern_that_is_no_regular_expression_is_refused(saved: Save, bpe: BpeTokenizer) -> None:
-    folder = saved(bpe)
-    change(folder, pattern="(")
-    with pytest.raises(DataError, match="no regular expression"):
-        load(folder).encode("abc")

@@ -103,11 +103,6 @@ def test_the_most_frequent_pairs_are_merged_first_and_single_ones_never() -> Non
     assert tokenizer.encode("ab abc").tolist() == [256, 257, ord("c")]
 
 
-def test_the_size_that_is_asked_for_counts_end_of_text(bpe: BpeTokenizer) -> None:
-    assert bpe.vocab_size == bpe.requested_vocab_size == len(bpe.token_bytes()) == 400
-    assert (len(bpe.ranks), bpe.eot_id) == (399, 399)
-
-
 def test_text_without_pairs_trains_to_the_bytes() -> None:
     assert train_bpe([], 300).ranks == train_bpe(["", "a"], 300).ranks == BYTES
 

@@ -24,7 +24,7 @@ from gptlite.cli.options import (
 )
 from gptlite.cli.sample.output import SampleWriter
 from gptlite.cli.terminal import Console, check_text_file, emit, output_path, write_output
-from gptlite.data.sources.charset import decode
+from gptlite.data.sources.charset import decode_pieces
 from gptlite.errors import ConfigError, UserError, located
 from gptlite.formatting import Say
 from gptlite.storage.files import storage_errors
@@ -202,7 +202,7 @@ def read_prompts(typed: Sequence[str] | None, files: Sequence[str] | None, encod
 
 
 def _decode(data: bytes, where: str, encoding: str) -> str:
-    text = decode(data, encoding, "none", where)
+    text = "".join(decode_pieces([data], encoding, "none", where))
     return text.removesuffix("\r\n") if text.endswith("\r\n") else text.removesuffix("\n")
 
 

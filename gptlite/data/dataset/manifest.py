@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, get_args
+from typing import ClassVar, Literal, get_args
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
-
-from gptlite.storage.sealed import MANIFEST, SealedFolder
+from pydantic import ConfigDict, TypeAdapter
 
 MIN_COMPRESSOR_BYTES = 1000  # for a shorter text, the results of gzip and xz are mostly headers
 
@@ -16,19 +13,15 @@ RuleName = Literal["document_hash", "tail_of_each_document", "tail_of_the_docume
 SplitName = Literal["train", "val"]
 SPLITS: tuple[SplitName, ...] = get_args(SplitName)
 
-Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-Count = Annotated[int, Field(ge=0, le=1 << 48)]  # sums of larger ones would overflow
-Positive = Annotated[int, Field(ge=1, le=1 << 48)]
-
 
 @dataclass(frozen=True)
 class SourceRecord:
     """One entry of data.source. bytes: of its text in UTF-8. sha256: of its files as they are on disk."""
 
     name: str
-    files: Count
-    bytes: Count
-    sha256: Sha256
+    files: int
+    bytes: int
+    sha256: str
     python: str | None  # the version of the interpreter whose library it is
 
 
@@ -37,9 +30,9 @@ class TokenizerRecord:
     """The tokenizer in the folder `tokenizer/`. A BPE may have fewer ids than requested."""
 
     kind: str
-    fingerprint: Sha256
-    vocab_size: Annotated[int, Field(ge=1, le=1 << 32)]
-    requested_vocab_size: Annotated[int, Field(ge=1)]
+    fingerprint: str
+    vocab_size: int
+    requested_vocab_size: int
 
 
 @dataclass(frozen=True)
@@ -59,10 +52,10 @@ class SplitRecord:
     half_length: the smallest length such that documents of at most so many tokens hold more than half of all tokens.
     """
 
-    tokens: Positive
-    bytes: Positive
-    documents: Positive
-    half_length: Positive
+    tokens: int
+    bytes: int
+    documents: int
+    half_length: int
 
 
 @dataclass(frozen=True)
@@ -92,30 +85,28 @@ class TextReport:
     although that may have changed ids. withheld: documents left out of training, because the validation text has them.
     """
 
-    copies: Count
+    copies: int
     longest: tuple[tuple[str, int], ...]
-    used_ids: Count
+    used_ids: int
     val_only: str
-    n_val_only: Count
+    n_val_only: int
     merges: tuple[str, ...]
-    forced_cuts: Count
-    withheld: Count
+    forced_cuts: int
+    withheld: int
 
 
 @dataclass(frozen=True)
 class Manifest:
     """The fields of the manifest beside the size and sha256 of each file."""
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(
-        extra="forbid", strict=True, allow_inf_nan=False, defer_build=True
-    )
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(defer_build=True)
 
-    fingerprint: Sha256
+    fingerprint: str
     sources: tuple[SourceRecord, ...]
     encoding: str
     normalize: str
     tokenizer: TokenizerRecord
-    start_id: Count  # sampling starts from it if the prompt is empty
+    start_id: int  # sampling starts from it if the prompt is empty
     split_rule: SplitRule
     train: SplitRecord
     val: SplitRecord
@@ -128,16 +119,4 @@ class Manifest:
         return self.val.bytes >= MIN_COMPRESSOR_BYTES
 
 
-_ADAPTER = TypeAdapter(Manifest)
-
-
-def manifest_of(folder: SealedFolder) -> Manifest:
-    """Return the manifest of a prepared folder. Raise Damaged where it has other fields or values."""
-    try:
-        manifest = _ADAPTER.validate_json(json.dumps(dict(folder.fields)))
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise folder.damaged(MANIFEST, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-    if manifest.start_id >= (ids := manifest.tokenizer.vocab_size):
-        raise folder.damaged(MANIFEST, f"start_id is {manifest.start_id}, and the vocabulary has {ids} ids")
-    return manifest
+MANIFEST_OF = TypeAdapter(Manifest)  # makes one of the fields of a prepared folder

@@ -29,7 +29,7 @@ class Tokens(Protocol):
     def n_tokens(self) -> int: ...
 
     def read(self, start: int, length: int) -> Ids:
-        """Ids start .. start + length - 1: (length,). IndexError outside."""
+        """Ids start .. start + length - 1: (length,)."""
         ...
 
 
@@ -45,7 +45,6 @@ class TokenArray:
         return len(self.ids)
 
     def read(self, start: int, length: int) -> Ids:
-        check_range(start, length, self.n_tokens)
         return self.ids[start : start + length]
 
 
@@ -64,12 +63,6 @@ def find_id(tokens: Tokens, token: int) -> npt.NDArray[np.int64]:
     pieces = range(0, tokens.n_tokens, _PIECE)
     found = [at + np.flatnonzero(tokens.read(at, min(_PIECE, tokens.n_tokens - at)) == token) for at in pieces]
     return np.concatenate([np.zeros(0, np.int64), *found])
-
-
-def check_range(start: int, length: int, n_tokens: int) -> None:
-    """IndexError unless `length` ids from `start` on are inside."""
-    if start < 0 or length < 0 or start + length > n_tokens:
-        raise IndexError(f"ids {start} to {start + length} of {n_tokens}")
 
 
 def check_trainable(tokens: Tokens, block_size: int) -> None:

@@ -159,12 +159,6 @@ def scan(sources: tuple[Source, ...], val_fraction: float, val_max_bytes: int, *
     digests = np.frombuffer(found.digests, np.dtype((np.void, _DIGEST_BYTES)))
     _, group = np.unique(digests, return_inverse=True)  # equal documents have one number
     is_withheld = np.isin(group, group[for_validation]) & ~for_validation
-    if is_withheld.any() and (is_withheld | for_validation).all():
-        raise DataError(
-            "data.val_source has every document of this text, so none is left to train on. Choose another text for one "
-            "of them.",
-            _where(tuple(source for source in sources if not source.is_for_validation)),
-        )
     places = np.flatnonzero(~is_withheld)
     firsts = places[np.unique(group[places], return_index=True)[1]]
     kept = ~is_withheld
@@ -202,8 +196,8 @@ def _check_both_parts(corpus: Corpus) -> None:
         return  # wherever the cuts move, to the next character
     if any(next(corpus.parts(split), None) is None for split in SPLITS):
         raise DataError(
-            f"the text has {counted(int(corpus.sizes.sum()), 'byte')}, too few for a training and a validation part. "
-            "Give more text.",
+            f"the text has {counted(int(corpus.sizes.sum()), 'byte')}, too few for a training and a validation part, "
+            "which share no document. Give more text.",
             _where(corpus.sources),
         )
 

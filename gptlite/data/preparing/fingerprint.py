@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from gptlite.config.schema import DataSection, TokenizerSection
-from gptlite.data.dataset.manifest import manifest_of
 from gptlite.data.dataset.prepared import ADVICE, Prepared
 from gptlite.data.sources.documents import fingerprint_fields, is_text_file
 from gptlite.data.sources.file_formats import unreadable
@@ -106,15 +105,6 @@ class FingerprintedSources:
         and_more = f"-and-{more}-more" if more and name is None else ""
         return f"{clean_name(name or plain_name(self.sources[0])) or 'data'}{and_more}-{self.short}"
 
-    def check(self, found: str, folder: Path) -> None:
-        """DataError unless `found`, the fingerprint in a folder, is that of these sources."""
-        if found != self.fingerprint:
-            raise DataError(
-                f"this folder is named after the text {self.short}, but holds the text {found[:_SHORT]}. "
-                "Rename or remove it, and prepare the text again.",
-                str(folder),
-            )
-
 
 def plain_name(source: Source) -> str:
     """Return what people call a text: the name of its file without the ending, or of its folder."""
@@ -174,19 +164,22 @@ def _hashed(source: Source, cache: HashCache) -> Source:
     return replace(source, sha256=sha256s[0] if source.is_one_file else joined)
 
 
-def _find_folders(sources: FingerprintedSources, parent: Path) -> list[Path]:
-    """Return the folders in `parent` that are named after these sources, those with a manifest first."""
-    found = (path for path in parent.glob(f"[!.]*-{sources.short}") if path.is_dir())
-    return sorted(found, key=lambda path: (not (path / MANIFEST).exists(), path))
+def _find_folder(sources: FingerprintedSources, parent: Path) -> Path | None:
+    """Return the folder in `parent` that is named after these sources and has a manifest."""
+    return next((path.parent for path in sorted(parent.glob(f"[!.]*-{sources.short}/{MANIFEST}"))), None)
 
 
 def find_finished(sources: FingerprintedSources, parent: Path) -> Prepared | None:
     """Open the folder in `parent` that was made from these sources. DataError if only its name says so."""
-    found = _find_folders(sources, parent)
-    if not found or not (found[0] / MANIFEST).exists():
+    if (found := _find_folder(sources, parent)) is None:
         return None
-    prepared = Prepared(found[0])
-    sources.check(prepared.manifest.fingerprint, prepared.path)
+    prepared = Prepared(found)
+    if prepared.manifest.fingerprint != sources.fingerprint:
+        raise DataError(
+            f"this folder is named after the text {sources.short}, but holds the text "
+            f"{prepared.manifest.fingerprint[:_SHORT]}. Rename or remove it, and prepare the text again.",
+            str(found),
+        )
     return prepared
 
 
@@ -196,20 +189,13 @@ def check_prepared(data: DataSection, tokenizer: TokenizerSection) -> tuple[Path
     The files are read as they are asked for, and nothing is written. DataError if the text is not prepared.
     """
     sources = fingerprint_sources(data, tokenizer, HashCache(data.folder))
-    found = _find_folders(sources, data.folder)
-    if not found:
+    if (found := _find_folder(sources, data.folder)) is None:
         raise DataError(
-            f"the text is not prepared with these keys: there is no folder *-{sources.short}. Prepare it first.",
+            f"the text is not prepared with these keys: there is no finished folder *-{sources.short}. "
+            "Prepare it first.",
             str(data.folder),
         )
-    return found[0], check_folder(found[0], partial(_open_to_check, found[0], sources))
-
-
-def _open_to_check(path: Path, sources: FingerprintedSources) -> SealedFolder:
-    folder = SealedFolder.open(path, ADVICE, sizes=False)
-    with located(str(path / MANIFEST), at=str(path)):
-        sources.check(manifest_of(folder).fingerprint, path)
-    return folder
+    return found, check_folder(found, partial(SealedFolder.open, found, ADVICE, sizes=False))
 
 
 def _hash_file(path: Path) -> str:

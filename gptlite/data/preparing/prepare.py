@@ -24,14 +24,13 @@ from gptlite.data.preparing.corpus import Corpus, changed_meanwhile, scan
 from gptlite.data.preparing.encode import Encoded, encode_corpus, learning_text
 from gptlite.data.preparing.fingerprint import FingerprintedSources, HashCache, find_finished, fingerprint_sources
 from gptlite.data.sources.documents import describe_reading, describe_skipped
-from gptlite.errors import DataError, StorageError, UserError
-from gptlite.formatting import Say, and_more, counted, say_nothing
+from gptlite.errors import StorageError, UserError, located
+from gptlite.formatting import Say, counted, say_nothing
 from gptlite.storage import files, locks
 from gptlite.storage.sealed import MANIFEST, SealedFolder, write_folder, write_manifest
 from gptlite.tokenizers.base import Tokenizer, build, label, load
 
 _MERGES, _CHARACTERS = 8, 20  # that the report names
-_SHOWN = 5  # unknown characters that an error names
 
 
 def prepare(
@@ -60,8 +59,6 @@ def prepare(
             source.fetch(say)
         workers = workers or available_threads().value
         prepared = _build(data.folder / sources.folder_name(name), sources, data, tokenizer, cache, say, workers)
-    if name is not None and prepared.path.name != sources.folder_name(name):
-        say(f"this text is already prepared as {prepared.path.name}; the name {name} is not used")
     try:
         cache.save()
     except StorageError as error:  # data.dir may be shared and read-only
@@ -82,7 +79,8 @@ def _build(
     for line in _describe(corpus, data):
         say(line)
     if section.from_ is not None:
-        _check_characters(load(Path(section.from_)), corpus)
+        with located("tokenizer.from"):
+            load(Path(section.from_)).encode(corpus.characters)  # DataError that names those without an id
     with locks.lock(folder.with_name(f".{folder.name}.lock"), "gptlite prepare", say):
         if (finished := find_finished(sources, folder.parent)) is not None:
             return finished  # by the process that had the lock
@@ -116,18 +114,6 @@ def _describe(corpus: Corpus, data: DataSection) -> Iterator[str]:
         yield (
             f"{counted(corpus.copies, 'document')} of {documents:,} equal an earlier one; "
             "use data.deduplicate=true to leave them out"
-        )
-
-
-def _check_characters(tokenizer: Tokenizer, corpus: Corpus) -> None:
-    """DataError that names the characters of the text without an id."""
-    unknown = [character for character in corpus.characters if not tokenizer.known(character)]
-    if unknown:
-        names = and_more([f"{character!r} (U+{ord(character):04X})" for character in unknown], _SHOWN)
-        raise DataError(
-            f"it does not know {counted(len(unknown), 'character')} of this text: {names}. Use a tokenizer of kind "
-            "bpe, which knows all, or a text without them.",
-            "tokenizer.from",
         )
 
 

@@ -51,11 +51,6 @@ def check_text(text: str, where: str | None) -> str:
     return text
 
 
-def decode(raw: bytes, encoding: str, normalize: str, where: str | None = None) -> str:
-    """Return the text of bytes. DataError as in `decode_pieces`."""
-    return "".join(decode_pieces([raw], encoding, normalize, where))
-
-
 def decode_pieces(
     pieces: Iterable[bytes],
     encoding: str,

@@ -25,13 +25,13 @@ from gptlite.formatting import and_more, counted
 
 Skipped: TypeAlias = Counter[tuple[str, str]]  # what has no text, by kind and, of files, name
 _Reader: TypeAlias = Callable[[Path, str, Iterable[str]], Iterator[tuple[int, str]]]
-# By ending: the kind of records, the key that names their text, and what reads them from the lines of a file.
-RECORDS: dict[str, tuple[str, Literal["field", "column"], _Reader]] = {
-    ".jsonl": ("JSON Lines", "field", records.json_lines),
-    ".ndjson": ("JSON Lines", "field", records.json_lines),
-    ".json": ("JSON", "field", records.json_records),
-    ".csv": ("CSV", "column", partial(records.rows, delimiter=",")),
-    ".tsv": ("TSV", "column", partial(records.rows, delimiter="\t")),
+# By ending: the key that names the text of a record, and what reads records from the lines of a file.
+RECORDS: dict[str, tuple[Literal["field", "column"], _Reader]] = {
+    ".jsonl": ("field", records.json_lines),
+    ".ndjson": ("field", records.json_lines),
+    ".json": ("field", records.json_records),
+    ".csv": ("column", partial(records.rows, delimiter=",")),
+    ".tsv": ("column", partial(records.rows, delimiter="\t")),
 }
 _NAMED = 3  # of the files of a kind that are skipped
 _SEVERAL, _SHORT = 100, 40  # lines, and characters of each: a list, such as one of names
@@ -114,7 +114,7 @@ def read_documents(
     head = next(raw, b"")
     if skip_binary and is_skipped(head[:HEAD_BYTES], reading):
         known = format_of(head)
-        skipped[known[0].partition(" ")[2] if known else "binary file", name] += 1
+        skipped[known.partition(" ")[2] if known else "binary file", name] += 1
         return
     pieces = itertools.chain([head], raw)
     texts = decode_pieces(pieces, reading.encoding, reading.normalize, str(path), errors=reading.errors)
@@ -144,7 +144,7 @@ def _split(texts: Iterator[str], path: Path, reading: DataSection) -> Iterator[t
         return enumerate(split_at(reading.separator or "", texts), 1)
     if reading.documents == "lines":
         return ((number, line.removesuffix("\r")) for number, line in enumerate(split_at("\n", texts), 1))
-    _, key, read = RECORDS[plain_suffix(path)]
+    key, read = RECORDS[plain_suffix(path)]
     return read(path, getattr(reading, key), (f"{line}\n" for line in split_at("\n", texts)))
 
 
@@ -180,13 +180,11 @@ def describe_skipped(skipped: Skipped) -> str:
 def describe_reading(files: Sequence[Path], reading: DataSection, *, asked: str | None) -> Iterator[str]:
     """Say what is not obvious of how a text was understood, and which key changes it. asked: data.documents as set."""
     if reading.documents == "records":
-        kinds = {(kind, key) for kind, key, _ in (RECORDS[plain_suffix(path)] for path in files)}
-        places = [
-            f"the {key} {getattr(reading, key)} (data.{key})" for key in sorted({key for _, key in kinds}, reverse=True)
-        ]
+        keys = sorted({RECORDS[plain_suffix(path)][0] for path in files})
+        places = " or ".join(f"the {key} {getattr(reading, key)} (data.{key})" for key in keys)
         yield (
-            f"each record of {' and '.join(sorted(kind for kind, _ in kinds))} is a document, with its text in "
-            f"{' or '.join(places)}; use data.documents=files to train on the file as it is"
+            f"each record is a document, with its text in {places}; use data.documents=files to train on the file as "
+            "it is"
         )
         return
     for key in ("field", "column"):
@@ -209,15 +207,10 @@ def _doubts(files: Sequence[Path], reading: DataSection) -> Iterator[str]:
         )
     if len(files) != 1:
         return
-    name, head = files[0].name, next(_read_pieces(files[0]), b"")[:HEAD_BYTES]
+    head = next(_read_pieces(files[0]), b"")[:HEAD_BYTES]
     lines = [line.strip() for line in head.decode(reading.encoding, "replace").split("\n")[:-1]]
-    if len(lines) > 1 and all(line.startswith('{"') and line.endswith("}") for line in lines[:2]):
+    if len(lines) >= _SEVERAL and all(0 < len(line) <= _SHORT for line in lines):
         yield (
-            f"warning: {name} looks like JSON Lines, but is read as text. To train on the texts in its records, rename "
-            "it to end in .jsonl."
-        )
-    elif len(lines) >= _SEVERAL and all(0 < len(line) <= _SHORT for line in lines):
-        yield (
-            f"{name} is one document of many short lines. If each line is a text of its own, such as a name, "
+            f"{files[0].name} is one document of many short lines. If each line is a text of its own, such as a name, "
             "use data.documents=lines"
         )

@@ -15,50 +15,40 @@ from typing import IO, Any, BinaryIO
 
 from gptlite.errors import DataError
 
-# By advice, the name of each format and a regular expression for the first bytes of a file. The first match counts.
+ADVICE = "Choose plain text, or save yours as .txt, .csv or .jsonl first."  # for what is no text
+# By name, a regular expression for the first bytes of a file. The first match counts.
+# A zip file begins with a header of 30 bytes and the name of its first member. EPUB and OpenDocument store `mimetype`
+# there, uncompressed; Office writes the names of its folders nearly as early.
 FORMATS = {
-    # A zip file begins with a header of 30 bytes and the name of its first member. EPUB and OpenDocument store
-    # `mimetype` there, uncompressed; Office writes the names of its folders nearly as early.
-    "Save the text as a .txt file first.": {
-        "a PDF file": rb"%PDF-",
-        "an RTF file": rb"\{\\rtf",
-        "an old Word or other Office file": rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
-        "an EPUB file": rb"PK\x03\x04.{26}mimetypeapplication/epub",
-        "an OpenDocument file": rb"PK\x03\x04.{26}mimetypeapplication/vnd\.oasis",
-        "a Word file": rb"PK\x03\x04.*word/",
-        "a PowerPoint file": rb"PK\x03\x04.*ppt/",
-    },
-    "Save the texts as .csv or JSON Lines (.jsonl) first.": {
-        "an Excel file": rb"PK\x03\x04.*xl/",
-        "a Parquet file": rb"PAR1",
-    },
-    "Unpack the archive first.": {
-        "a zip archive": rb"PK(\x03\x04|\x05\x06)",
-        "a 7z archive": rb"7z\xbc\xaf\x27\x1c",
-        "a RAR archive": rb"Rar!\x1a\x07",
-        "a tar archive": rb".{257}ustar",
-        "a bzip2 file": rb"BZh[1-9]1AY&SY",
-    },
-    "Let the name end in .gz, .xz or .zst.": {
-        "a gzip file": rb"\x1f\x8b\x08",
-        "an xz file": rb"\xfd7zXZ\x00",
-        "a Zstandard file": rb"\x28\xb5\x2f\xfd",
-    },
-    "Choose a text file.": {
-        "an image": rb"\x89PNG|\xff\xd8\xff|GIF8[79]a|II\*\x00|MM\x00\*|RIFF.{4}WEBP|\x00\x00\x00.ftyp(heic|mif1|avif)",
-        "an audio or video file": rb"ID3[\2-\4]|\xff\xfb|OggS\0|fLaC\0|RIFF.{4}(WAVE|AVI )|\0\0\0.ftyp|\x1aE\xdf\xa3",
-    },
+    "a PDF file": rb"%PDF-",
+    "an RTF file": rb"\{\\rtf",
+    "an old Word or other Office file": rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
+    "an EPUB file": rb"PK\x03\x04.{26}mimetypeapplication/epub",
+    "an OpenDocument file": rb"PK\x03\x04.{26}mimetypeapplication/vnd\.oasis",
+    "a Word file": rb"PK\x03\x04.*word/",
+    "a PowerPoint file": rb"PK\x03\x04.*ppt/",
+    "an Excel file": rb"PK\x03\x04.*xl/",
+    "a Parquet file": rb"PAR1",
+    "a zip archive": rb"PK(\x03\x04|\x05\x06)",
+    "a 7z archive": rb"7z\xbc\xaf\x27\x1c",
+    "a RAR archive": rb"Rar!\x1a\x07",
+    "a tar archive": rb".{257}ustar",
+    "a bzip2 file": rb"BZh[1-9]1AY&SY",
+    "a gzip file": rb"\x1f\x8b\x08",
+    "an xz file": rb"\xfd7zXZ\x00",
+    "a Zstandard file": rb"\x28\xb5\x2f\xfd",
+    "an image": rb"\x89PNG|\xff\xd8\xff|GIF8[79]a|II\*\x00|MM\x00\*|RIFF.{4}WEBP|\x00\x00\x00.ftyp(heic|mif1|avif)",
+    "an audio or video file": rb"ID3[\2-\4]|\xff\xfb|OggS\0|fLaC\0|RIFF.{4}(WAVE|AVI )|\0\0\0.ftyp|\x1aE\xdf\xa3",
 }
 
 
-def format_of(head: bytes) -> tuple[str, str] | None:
-    """Return name and advice for a file with these first bytes; None for text and for what is unknown.
+def format_of(head: bytes) -> str | None:
+    """Return the name of a file's format by its first bytes; None for text and for what is unknown.
 
     >>> format_of(b"%PDF-1.7"), format_of(b"Portable documents")
-    (('a PDF file', 'Save the text as a .txt file first.'), None)
+    ('a PDF file', None)
     """
-    kinds = ((name, start, advice) for advice, names in FORMATS.items() for name, start in names.items())
-    return next(((name, advice) for name, start, advice in kinds if re.match(start, head, re.DOTALL)), None)
+    return next((name for name, start in FORMATS.items() if re.match(start, head, re.DOTALL)), None)
 
 
 def _open_zst(path: Path, mode: str) -> IO[bytes]:

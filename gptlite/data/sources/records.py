@@ -71,16 +71,15 @@ def _text_of(record: Any, field: str, where: str) -> str:
         return check_text(record, where)
     if isinstance(record, dict) and field == "text" and "text" not in record and "messages" in record:
         return check_text(_conversation(record["messages"], where), where)
-    found, reached = record, ""
+    found = record
     for key in field.split("."):
         if not isinstance(found, dict) or key not in found:
-            is_object = isinstance(found, dict) and found
-            has = f"has the fields {and_more(list(found), _NAMED)}" if is_object else f"is {_shown(found)}"
-            it = f"its {reached}" if reached else "it"
+            is_object = isinstance(record, dict) and record
+            has = f"has the fields {and_more(list(record), _NAMED)}" if is_object else f"is {_shown(record)}"
             raise DataError(
-                f"the record has no field {field}: {it} {has}. Set data.field to the one with the text.", where
+                f"the record has no field {field}: it {has}. Set data.field to the one with the text.", where
             )
-        found, reached = found[key], f"{reached}.{key}".removeprefix(".")
+        found = found[key]
     if found is None:
         return ""
     if not isinstance(found, str):

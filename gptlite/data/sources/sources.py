@@ -9,7 +9,7 @@ import platform
 import re
 import sysconfig
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -25,7 +25,7 @@ from gptlite.data.sources.documents import (
     with_card,
     with_documents,
 )
-from gptlite.data.sources.file_formats import FORMATS, format_of, is_compressed, open_plain
+from gptlite.data.sources.file_formats import ADVICE, format_of, is_compressed, open_plain
 from gptlite.download import download
 from gptlite.errors import DataError
 from gptlite.formatting import Say, say_nothing
@@ -45,7 +45,6 @@ _NOT_LIBRARY = frozenset(
 
 # Files that mark a run and a prepared data set.
 _OUTPUT_MARKS = (("config.yaml", "run.json"), ("MANIFEST.json", "train-00000.bin"))
-_OUTPUT = "gptlite output folder"
 _ESCAPED = re.compile(r"\[([*?[])\]")  # a special character, as glob.escape writes it
 
 
@@ -58,7 +57,6 @@ class Source:
     reading: how files become documents, `documents` decided.
     is_one_file: the user named this very file, so it is never skipped.
     is_for_validation: all of it, as data.val_source asks.
-    left_out: hidden files, and folders that gptlite wrote, which are not among the files.
     sha256: of the files that are read; empty until `fingerprint_sources` knows it.
     """
 
@@ -71,7 +69,6 @@ class Source:
     is_for_validation: bool = False
     card: named_datasets.Card | None = None
     python: str | None = None
-    left_out: Skipped = field(default_factory=Skipped)
     sha256: str = ""
 
     def fetch(self, say: Say = say_nothing) -> None:
@@ -84,19 +81,15 @@ class Source:
     def documents(self, skipped: Skipped | None = None) -> Iterator[Document]:
         """Yield the documents of each file, in order. What has no text is skipped and counted.
 
-        DataError for a file that cannot be read or decoded, for a single file without text, and at the end if there
-        was no text at all.
+        DataError for a file that cannot be read or decoded, and at the end if there was no text at all.
         """
         counts = Skipped() if skipped is None else skipped
-        counts.update(self.left_out)
         has_text = False
         for path in self.files:
             name = path.relative_to(self.root).as_posix()
             for document in read_documents(path, name, self.reading, counts, skip_binary=not self.is_one_file):
                 has_text = True
                 yield document
-        if not has_text and self.is_one_file and counts["empty file", name]:
-            raise DataError("the file is empty. Choose a file with text.", str(self.files[0]))
         if not has_text:
             raise self.no_text(counts)
 
@@ -114,10 +107,7 @@ class Source:
 
     def no_text(self, skipped: Skipped) -> DataError:
         """Return the error for a source without any text."""
-        kinds = {kind for kind, _ in skipped}
-        names = ((name.partition(" ")[2], advice) for advice, names in FORMATS.items() for name in names)
-        advice = next((advice for kind, advice in names if kind in kinds), "Check the path.")
-        return DataError(f"there is no text file here{describe_skipped(skipped)}. {advice}", self.spec)
+        return DataError(f"there is no text here{describe_skipped(skipped)}. {ADVICE}", self.spec)
 
 
 def open_source(spec: str, reading: DataSection = PLAIN) -> Source:
@@ -132,8 +122,8 @@ def open_source(spec: str, reading: DataSection = PLAIN) -> Source:
             return _standard_library(reading)
         path = Path(_absolute_path(spec))
         if path.is_dir():
-            found, left_out = _find_files(path, lambda name: name.startswith("."))
-            return _several(str(path), path.name or "root", path, found, reading, left_out)
+            found = _find_files(path, lambda name: name.startswith("."))
+            return _several(str(path), path.name or "root", path, found, reading)
         if path.exists():
             return _one_file(path, reading)
         if glob.has_magic(spec):
@@ -168,7 +158,7 @@ def _one_file(path: Path, reading: DataSection) -> Source:
         raise DataError("this is a pipe or device, and text is read more than once. Save it to a file.", str(path))
     with open_plain(path) as file:
         if known := format_of(file.read(HEAD_BYTES)):
-            raise DataError("this is {}. {}".format(*known), str(path))
+            raise DataError(f"this is {known}. {ADVICE}", str(path))
     return Source(str(path), path.name, path.parent, (path,), with_documents(reading, [path]), is_one_file=True)
 
 
@@ -176,22 +166,19 @@ def _glob(pattern: Path, reading: DataSection) -> Source:
     is_fixed = [not glob.has_magic(_ESCAPED.sub("", part)) for part in pattern.parts[:-1]]
     fixed = [*is_fixed, False].index(False)
     root = Path(*(_ESCAPED.sub(r"\1", part) for part in pattern.parts[:fixed]))
-    matches, outputs = {Path(name) for name in glob.glob(str(pattern), recursive=True)}, set[Path]()
+    found = {path for name in glob.glob(str(pattern), recursive=True) if (path := Path(name)).is_file()}
     if "**" in pattern.parts:  # a search; other globs may name a run's files on purpose
-        folders = {folder for path in matches for folder in path.parents if root in folder.parents}
+        folders = {folder for path in found for folder in path.parents if root in folder.parents}
         outputs = {folder for folder in folders if _is_output(folder)}
-    found = [path for path in matches if path.is_file() and outputs.isdisjoint(path.parents)]
-    outermost = (folder for folder in outputs if outputs.isdisjoint(folder.parents))
-    left_out = Skipped((_OUTPUT, folder.relative_to(root).as_posix()) for folder in outermost)
+        found = {path for path in found if outputs.isdisjoint(path.parents)}
     name = Path(root.name, *pattern.parts[fixed:]).as_posix()
-    return _several(str(pattern), name, root, found, reading, left_out)
+    return _several(str(pattern), name, root, found, reading)
 
 
 def _standard_library(reading: DataSection) -> Source:
     root = Path(sysconfig.get_path("stdlib"))
-    found, _ = _find_files(root, _NOT_LIBRARY.__contains__)
-    python = [path for path in found if path.suffix == ".py"]
-    return _several(PYTHON_STDLIB, PYTHON_STDLIB, root, python, reading, Skipped(), platform.python_version())
+    python = [path for path in _find_files(root, _NOT_LIBRARY.__contains__) if path.suffix == ".py"]
+    return _several(PYTHON_STDLIB, PYTHON_STDLIB, root, python, reading, platform.python_version())
 
 
 def _several(
@@ -200,39 +187,32 @@ def _several(
     root: Path,
     found: Collection[Path],
     reading: DataSection,
-    left_out: Skipped,
     python: str | None = None,
 ) -> Source:
     """Return the source of these files, sorted by their path within it as text: the same on every system."""
     files = tuple(sorted(found, key=lambda path: path.relative_to(root).as_posix()))
-    source = Source(spec, name, root, files, with_documents(reading, files), left_out=left_out, python=python)
+    source = Source(spec, name, root, files, with_documents(reading, files), python=python)
     if not files:
-        raise source.no_text(left_out)
+        raise source.no_text(Skipped())
     return source
 
 
-def _find_files(root: Path, skip: Callable[[str], bool]) -> tuple[list[Path], Skipped]:
-    """Regular files under `root`, also through links, each folder once. `skip` decides by a file's or folder's name.
+def _find_files(root: Path, skip: Callable[[str], bool]) -> list[Path]:
+    """Regular files under `root`, also through links, each folder once and none that gptlite wrote.
 
-    The second result: what `skip` left out, and the folders that gptlite wrote.
+    `skip` decides by a file's or folder's name.
     """
-    found, left_out, visited = list[Path](), Skipped(), {os.path.realpath(root)}
+    found, visited = list[Path](), {os.path.realpath(root)}
     for here, folders, names in os.walk(root, onerror=_raise, followlinks=True):
         enter = []
-        for at, name in enumerate([*sorted(folders), *names]):
+        for name in sorted(folders):
             path = Path(here, name)
-            if skip(name):
-                left_out["hidden file", path.relative_to(root).as_posix()] += 1
-            elif at >= len(folders):
-                found += [path] if path.is_file() else []
-            elif (real := os.path.realpath(path)) not in visited:
+            if not skip(name) and (real := os.path.realpath(path)) not in visited and not _is_output(path):
                 visited.add(real)
-                if _is_output(path):
-                    left_out[_OUTPUT, path.relative_to(root).as_posix()] += 1
-                else:
-                    enter.append(name)
+                enter.append(name)
         folders[:] = enter
-    return found, left_out
+        found += [path for name in names if not skip(name) and (path := Path(here, name)).is_file()]
+    return found
 
 
 def _is_output(folder: Path) -> bool:
@@ -249,10 +229,6 @@ def _missing(spec: str, path: Path) -> DataError:
     known = [PYTHON_STDLIB, *(card.name for card in named_datasets.cards())]
     problem = "no file matches" if glob.has_magic(spec) else "there is no file, folder or data set named"
     beside = os.listdir(path.parent) if path.parent.is_dir() else []
-    if spec == "-":
-        return DataError(
-            "standard input is no data.source in a config. Use --data - on the command line.", "data.source"
-        )
     near = difflib.get_close_matches(Path(spec).name, [*known, *beside], n=1)
     advice = f"Did you mean {near[0]}?" if near else f"Check the path; the data sets are {', '.join(known)}."
     return DataError(f"{problem} {spec[:80]}. {advice}", "data.source")

@@ -7,13 +7,17 @@ import unicodedata
 
 import pytest
 
-from gptlite.data.sources.charset import decode, decode_pieces, is_binary, likely_encoding
+from gptlite.data.sources.charset import decode_pieces, is_binary, likely_encoding
 from gptlite.errors import DataError
 
 
+def decode(raw: bytes, encoding: str) -> str:
+    return "".join(decode_pieces([raw], encoding, "none", "f"))
+
+
 def test_a_byte_order_mark_is_dropped_and_newlines_stay() -> None:
-    assert decode(b"\xef\xbb\xbfa\r\nb\rc\n", "utf-8", "none", "f") == "a\r\nb\rc\n"
-    assert decode("\ufeffa\ufeff".encode("utf-16-le"), "utf-16-le", "none", "f") == "a\ufeff"
+    assert decode(b"\xef\xbb\xbfa\r\nb\rc\n", "utf-8") == "a\r\nb\rc\n"
+    assert decode("\ufeffa\ufeff".encode("utf-16-le"), "utf-16-le") == "a\ufeff"
 
 
 @pytest.mark.parametrize(
@@ -40,13 +44,13 @@ def test_invalid_text_is_refused_with_its_first_invalid_byte_and_advice(
     raw: bytes, encoding: str, message: str
 ) -> None:
     with pytest.raises(DataError, match=f"^f: .*{re.escape(message)}$"):
-        decode(raw, encoding, "none", "f")
+        decode(raw, encoding)
 
 
 def test_nul_in_a_wide_encoding_is_binary_only_as_a_character() -> None:
-    assert decode("ab".encode("utf-16-le"), "utf-16-le", "none", "f") == "ab"
+    assert decode("ab".encode("utf-16-le"), "utf-16-le") == "ab"
     with pytest.raises(DataError, match="binary data"):
-        decode("a\0b".encode("utf-16-le"), "utf-16-le", "none", "f")
+        decode("a\0b".encode("utf-16-le"), "utf-16-le")
 
 
 def test_nul_makes_a_file_binary_unless_it_begins_as_utf16_does() -> None:

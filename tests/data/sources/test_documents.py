@@ -104,8 +104,8 @@ def test_compressed_text_in_a_folder_is_not_a_binary_file(tmp_path: Path) -> Non
     ("name", "content", "how", "message"),
     [
         ("a.jsonl", '{"text": "x"}\n{"body": 1, "id": 1}\n', {}, "l:2: .* no field text: it has the fields body, id"),
-        ("a.jsonl", '{"a": {"c": 1}}', {"field": "a.b"}, r"no field a\.b: its a has the fields c\."),
-        ("a.jsonl", '{"a": "x"}', {"field": "a.b"}, r'its a is "x"\.'),
+        ("a.jsonl", '{"a": {"c": 1}}', {"field": "a.b"}, r"no field a\.b: it has the fields a\."),
+        ("a.jsonl", '{"a": "x"}', {"field": "a.b"}, r"no field a\.b: it has the fields a\."),
         ("a.jsonl", '{"text": 5}', {}, r"a\.jsonl:1: the field text is 5, not a text"),
         ("a.jsonl", '{"text": "x"}\n{"text": \n', {}, r"a\.jsonl:2: this is not valid JSON"),
         ("a.jsonl", '{"text": "\\ud800"}', {}, r"a\.jsonl:1: the character U\+D800 is half of a surrogate pair"),
@@ -124,7 +124,7 @@ def test_compressed_text_in_a_folder_is_not_a_binary_file(tmp_path: Path) -> Non
         ("a.txt.gz", b"plain text", {}, r"this is not a valid \.gz file"),
         ("a.txt.xz", b"plain text", {}, r"this is not a valid \.xz file"),
         ("a.txt.zst", b"plain text", {}, r"this is not a valid \.zst file"),
-        ("a.jsonl", "\n\n", {}, r"there is no text file here"),
+        ("a.jsonl", "\n\n", {}, r"there is no text here"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_refused_with_its_place(tmp_path, name, content, how, message) -> None:
@@ -141,11 +141,9 @@ def test_invalid_bytes_are_replaced_only_where_asked_for(tmp_path: Path) -> None
 
 def test_it_is_said_how_records_are_read_and_what_is_in_doubt(tmp_path: Path) -> None:
     (line,) = said(write(tmp_path / "a.jsonl", LINES))
-    assert line.startswith("each record of JSON Lines is a document, with its text in the field text (data.field);")
+    assert line.startswith("each record is a document, with its text in the field text (data.field);")
     (line,) = said(write(tmp_path / "a.csv", "text\nx\n"))
-    assert "each record of CSV is a document, with its text in the column text (data.column);" in line
-    (line,) = said(write(tmp_path / "a.txt", LINES.replace("\n\n", "\n")))
-    assert "looks like JSON Lines, but is read as text" in line
+    assert "each record is a document, with its text in the column text (data.column);" in line
     (line,) = said(write(tmp_path / "names.txt", "Ada\nBob\n" * 100))
     assert "use data.documents=lines" in line
     assert said(tmp_path / "names.txt", documents="files") == []
@@ -185,11 +183,6 @@ def test_a_field_that_nothing_reads_is_said(tmp_path: Path) -> None:
     source = open_source(str(tmp_path / "a.txt"), DataSection(field="body", column="text"))
     lines = list(describe_reading(source.files, source.reading, asked=None))
     assert lines == ["warning: data.field is body, which has no effect: the text is not read as records"]
-
-
-def test_standard_input_in_a_config_is_refused_with_the_option_to_use() -> None:
-    with pytest.raises(DataError, match="Use --data - on the command line"):
-        open_source("-")
 
 
 @pytest.mark.parametrize("separator", ["---", "\n\n", "ab", "aab"])

@@ -87,7 +87,7 @@ def test_a_file_is_recognised_whatever_its_name_and_refused_before_it_is_read(tm
     for content in FILES[kind]:
         path = tmp_path / "book.txt"
         path.write_bytes(content)
-        with pytest.raises(DataError, match=rf"^{re.escape(str(path))}: this is an? {kind}\. [A-Z][^.]* ") as refused:
+        with pytest.raises(DataError, match=rf"^{re.escape(str(path))}: this is an? {kind}\. Choose ") as refused:
             open_source(str(path))
         assert str(refused.value).count("\n") == 0
         (tmp_path / "book.txt.gz").write_bytes(gzip.compress(content))
@@ -100,7 +100,7 @@ def test_in_a_folder_it_is_skipped_and_named_and_if_nothing_else_is_there_refuse
     for number, content in enumerate(FILES[kind]):
         (tmp_path / f"{number}.dat").write_bytes(content)
     source = open_source(str(tmp_path))
-    with pytest.raises(DataError, match=rf" \(skipped: \d {kind}s?: 0\.dat.*\)\. (?!Check the path)[A-Z]") as refused:
+    with pytest.raises(DataError, match=rf" \(skipped: \d {kind}s?: 0\.dat.*\)\. Choose ") as refused:
         list(source.documents())
     with pytest.raises(DataError, match=f"^{re.escape(str(refused.value))}$"):
         source.count_bytes()

@@ -35,8 +35,7 @@ def test_a_folder_is_searched_in_sorted_order_without_hidden_binary_and_empty_fi
     source, skipped = open_source(str(tmp_path)), Skipped()
     found = [(document.file, document.text) for document in source.documents(skipped)]
     assert found == [("a.txt", "a\r\n"), ("b.txt", "b"), ("b/2.txt", "two")]
-    hidden = [("hidden file", ".git"), ("hidden file", ".hidden")]
-    assert sorted(skipped) == [("binary file", "c.png"), ("empty file", "e"), *hidden]
+    assert sorted(skipped) == [("binary file", "c.png"), ("empty file", "e")]
     assert (source.spec, source.name) == (str(tmp_path), tmp_path.name)
 
 
@@ -56,7 +55,6 @@ def test_a_linked_folder_is_searched_once_even_in_a_circle(tmp_path: Path) -> No
     assert texts(tmp_path / "in") == {"a.txt": "a", "there/b.txt": "b"}
 
 
-OUTPUT = "gptlite output folder"
 RUN = {"config.yaml": "x", "run.json": "{}", "checkpoints/step-1/state.json": "{}"}
 PREPARED = {"MANIFEST.json": "{}", "train-00000.bin": "x", "tokenizer/tokenizer.json": "{}"}
 
@@ -67,19 +65,15 @@ def test_runs_and_prepared_data_are_left_out(tmp_path: Path) -> None:
     write(tmp_path / "b/runs/small", RUN)
     write(tmp_path / "story-1234", PREPARED)
     write(tmp_path / "book-5678.tmp-9-abc", {"MANIFEST.json": "{}"})
-    outputs = ["b/runs/small", "book-5678.tmp-9-abc", "story-1234"]
     for spec in (tmp_path, tmp_path / "**/*"):
         assert texts(spec) == files
-        assert sorted(open_source(str(spec)).left_out) == [(OUTPUT, name) for name in outputs]
 
 
 def test_a_run_that_is_named_is_read(tmp_path: Path) -> None:
     write(tmp_path / "runs/small", RUN)
     assert texts(tmp_path / "runs/small") == RUN
     assert texts(tmp_path / "runs/*/run.json", documents="files") == {"small/run.json": "{}"}
-    with pytest.raises(
-        DataError, match=r"there is no text file here \(skipped: 1 gptlite output folder: small\)\. Check the path\."
-    ):
+    with pytest.raises(DataError, match=r"there is no text here\. Choose plain text"):
         open_source(str(tmp_path / "runs"))
 
 
@@ -125,9 +119,8 @@ def test_encoding_and_normal_form_apply(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "spec", "message"),
     [
-        ({"e.txt": ""}, "e.txt", "{}/e.txt: the file is empty. Choose a file with text."),
-        ({"e.txt": b"\xef\xbb\xbf"}, "e.txt",
-            "{}/e.txt: the file is empty. Choose a file with text."),
+        ({"e.txt": b"\xef\xbb\xbf"}, "e.txt", "{}/e.txt: there is no text here (skipped: 1 empty file: e.txt). "
+            "Choose plain text, or save yours as .txt, .csv or .jsonl first."),
         (
             {"b.bin": b"\1\2\0\3"},
             "b.bin",
@@ -142,12 +135,15 @@ def test_encoding_and_normal_form_apply(tmp_path: Path) -> None:
         (
             {"t/b": b"\0", "t/c": b"\0", "t/d": ""},
             "t",
-            "{}/t: there is no text file here (skipped: 2 binary files: b, c; 1 empty file: d). Check the path.",
+            "{}/t: there is no text here (skipped: 2 binary files: b, c; 1 empty file: d). Choose plain text, or save "
+            "yours as .txt, .csv or .jsonl first.",
         ),
-        ({"t/.a": "x"}, "t", "{}/t: there is no text file here (skipped: 1 hidden file: .a). Check the path."),
+        ({"t/.a": "x"}, "t", "{}/t: there is no text here. Choose plain text, or "
+            "save yours as .txt, .csv or .jsonl first."),
         ({"book.txt": "x"}, "bok.txt", "data.source: there is no file, folder or data set named {}/bok.txt. "
             "Did you mean book.txt?"),
-        ({"a": "x"}, "*.txt", "{}/*.txt: there is no text file here. Check the path."),
+        ({"a": "x"}, "*.txt", "{}/*.txt: there is no text here. Choose plain text, or save yours "
+            "as .txt, .csv or .jsonl first."),
     ],
 )  # fmt: skip
 def test_sources_without_text_are_refused(tmp_path: Path, files: dict[str, str], spec: str, message: str) -> None:
