@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gptlite.download import download
+from gptlite.errors import Problem, StorageError
 from gptlite.formatting import Say, say_nothing
 from gptlite.storage import files
 from gptlite.storage.sealed import read_sealed
@@ -41,6 +42,7 @@ _FILES = {
     "o200k_base": {"encodings/o200k_base.tiktoken": "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"},
 }
 _MAX_BYTES = 16 << 20  # the largest file has 4 MB
+_WHERE = "tokenizer.kind"
 FOREIGN_FILE = "tokenizer.json"
 
 
@@ -77,7 +79,7 @@ def fingerprint_inputs(section: TokenizerSection) -> dict[str, Any]:
 def load_named(kind: str, say: Say = say_nothing) -> BpeTokenizer:
     """Return a named encoding, with tiktoken's ids. Of its special tokens only end-of-text is kept, so that it is last.
 
-    Raise StorageError when a file of it is neither cached nor downloadable.
+    Raise StorageError, a line per missing file, when they are neither cached nor downloadable.
     """
     from tiktoken_ext.openai_public import ENCODING_CONSTRUCTORS  # type: ignore[import-untyped]
 
@@ -91,14 +93,25 @@ def load_named(kind: str, say: Say = say_nothing) -> BpeTokenizer:
 def _fill_cache(kind: str, say: Say) -> None:
     """Put the encoding's files into tiktoken's cache folder, checked, so that tiktoken itself downloads nothing."""
     default = str(Path(tempfile.gettempdir()) / "data-gym-cache")
-    folder = os.environ.get("TIKTOKEN_CACHE_DIR") or os.environ.get("DATA_GYM_CACHE_DIR") or default
+    folder = os.environ.get("TIKTOKEN_CACHE_DIR", os.environ.get("DATA_GYM_CACHE_DIR", default))
+    if not folder:
+        raise StorageError(
+            f"TIKTOKEN_CACHE_DIR is empty, which leaves no folder for the files of {kind}. Set it to a folder.", _WHERE
+        )
+    problems: list[Problem] = []
     for name, sha256 in _FILES[kind].items():
         url = _HOST + name
         path = Path(folder) / hashlib.sha1(url.encode()).hexdigest()  # as tiktoken names it
         with files.storage_errors(path, "read"):
-            is_there = path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == sha256
-        if not is_there:
-            download([url], path, sha256, max_bytes=_MAX_BYTES, where="tokenizer.kind", say=say)
+            if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == sha256:
+                continue
+        try:
+            download([url], path, sha256, max_bytes=_MAX_BYTES, where=_WHERE, say=say)
+        except StorageError as error:
+            problems += error.problems
+    if problems:
+        advice = f"the files of {kind} are kept in {folder}. Set TIKTOKEN_CACHE_DIR to keep them elsewhere."
+        raise StorageError([*problems, Problem(advice, _WHERE)])
 
 
 def is_foreign(folder: Path) -> bool:

@@ -53,15 +53,20 @@ def test_a_saved_encoding_needs_neither_cache_nor_network(
 
 
 @pytest.mark.parametrize("kind", FILES)
-def test_offline_a_missing_file_is_named_in_one_line(
+def test_offline_each_missing_file_is_named_in_one_line(
     kind: str, offline: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
     with pytest.raises(StorageError) as caught:
         load_named(kind)
-    line, name = str(caught.value), FILES[kind][0]
-    assert line.startswith("tokenizer.kind: downloading https://")
-    assert line.endswith(f" failed (ConnectionError). Go online, or put the file at {tmp_path}/{name} yourself.")
+    *lines, last = str(caught.value).splitlines()
+    assert len(lines) == len(FILES[kind])
+    for line, name in zip(lines, FILES[kind], strict=True):
+        assert line.startswith("tokenizer.kind: downloading https://")
+        assert line.endswith(f" failed (ConnectionError). Go online, or put the file at {tmp_path}/{name} yourself.")
+    assert last == (
+        f"tokenizer.kind: the files of {kind} are kept in {tmp_path}. Set TIKTOKEN_CACHE_DIR to keep them elsewhere."
+    )
 
 
 @pytest.mark.parametrize("kind", FILES)
@@ -109,10 +114,23 @@ def test_a_damaged_file_in_the_cache_is_never_used(
         load_named("cl100k_base")
 
 
-def test_the_folder_is_the_one_that_tiktoken_uses(offline: None, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"DATA_GYM_CACHE_DIR": "/one"}, r"the files of o200k_base are kept in /one\. "),
+        (
+            {"DATA_GYM_CACHE_DIR": "/one", "TIKTOKEN_CACHE_DIR": ""},
+            r"^tokenizer\.kind: TIKTOKEN_CACHE_DIR is empty, .* Set it to a folder\.$",
+        ),
+    ],
+)
+def test_the_folder_is_the_one_that_tiktoken_uses(
+    variables: dict[str, str], message: str, offline: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("TIKTOKEN_CACHE_DIR", raising=False)
-    monkeypatch.setenv("DATA_GYM_CACHE_DIR", "/one")
-    with pytest.raises(StorageError, match="put the file at /one/"):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(StorageError, match=message):
         load_named("o200k_base")
 
 
