@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
-from gptlite.cli.prepare import show_named_texts
+from gptlite.cli.prepare import list_named_texts
 from gptlite.config.schema import DataSection, TokenizerSection
 from gptlite.data.preparing.fingerprint import compute_fingerprint, open_sources
 from gptlite.data.preparing.prepare import prepare
@@ -116,7 +117,8 @@ def test_what_a_card_says_of_documents_is_listed(
 ) -> None:
     card = tmp_path / "cards/plays.yaml"
     card.write_text(card.read_text() + "documents: lines\n")
-    show_named_texts(verify=False)
+    with pytest.raises(typer.Exit):
+        list_named_texts(True)
     assert "plays (0.0 KiB, none, documents: lines), downloaded" in capsys.readouterr().out
 
 
