@@ -64,7 +64,7 @@ class Damaged(RunError):
 
 
 class Diverged(UserError):
-    """Training went non-finite. facts: what is needed to repeat the step, for diverged.json."""
+    """Training went non-finite. facts: the step and the highest learning rate, for diverged.json."""
 
     exit_code = 3
 

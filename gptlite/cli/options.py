@@ -59,7 +59,7 @@ def with_standard_input(data: list[str] | None) -> list[str] | None:
 
     with located("--data -"):
         path = keep_standard_input(sys.stdin.buffer)
-    return [str(path) if text == STANDARD_INPUT else text for text in data]
+    return list(dict.fromkeys(str(path) if text == STANDARD_INPUT else text for text in data))
 
 
 def forbid_downloads(offline: bool) -> bool:
@@ -96,6 +96,7 @@ ContextOption = Annotated[
         metavar="N",
         help="Read up to N tokens at a time instead of block_size: for models without learned positions.",
         min=1,
+        max=1 << 20,
     ),
 ]
 CheckpointOption = Annotated[

@@ -103,6 +103,6 @@ def _meant(command: str, word: str, known: Sequence[str]) -> list[str]:
 
 def _as_option(key: str, known: Sequence[str]) -> str:
     """Return the option that sets a key."""
-    leaf = key.partition(".")[2]
+    section, _, leaf = key.partition(".")
     option = {"source": "--data", "n": "-n"}.get(leaf, f"--{leaf.replace('_', '-')}")
-    return option if option in known else f"--set {key}=VALUE"
+    return option if option in known and section in ("data", "sample") else f"--set {key}=VALUE"

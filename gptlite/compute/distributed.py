@@ -60,7 +60,8 @@ def join(say: Say = say_nothing) -> None:
         raise StorageError(
             f"the processes cannot meet there: {what}. Set another MASTER_PORT.", f"{host}:{port}"
         ) from None
-    start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")  # torchrun's store outlives processes, which start again
+    # torchrun's store outlives processes, which start again after a failure, or when more machines have come.
+    start = f"{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)} {world_size()}"
     store: Any = tdist.PrefixStore(start, found)  # type: ignore[attr-defined]
     store.set(str(rank()), "")
     for process in range(world_size()):

@@ -37,7 +37,10 @@ def run_in_processes(n: int, arguments: Sequence[str]) -> None:
     try:
         elastic_launch(config, sys.executable)("-P", "-m", "gptlite", *arguments)
     except ChildFailedError as error:
-        rank, failure = error.get_first_failure()
+        # Not one that only followed another: it ends with 4, or by the signal that stops it.
+        rank, failure = min(
+            error.failures.items(), key=lambda each: (each[1].exitcode in (4, 143, -15), each[1].timestamp)
+        )
         if failure.exitcode >= 0:
             raise ProcessFailed(failure.exitcode) from None
         name = signal.Signals(-failure.exitcode).name

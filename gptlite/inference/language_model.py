@@ -107,7 +107,9 @@ class LanguageModel:
         that the section refuses.
         """
         # Numpy's numbers and any sequence become Python's own, which the config accepts.
-        plain = json.loads(json.dumps(keys, default=lambda value: value.tolist()))
+        plain = json.loads(
+            json.dumps(keys, default=lambda value: value.tolist() if hasattr(value, "tolist") else repr(value))
+        )
         overrides = [Override(key, f"sample.{key}", value) for key, value in plain.items()]
         params = load_config(None, overrides).sample
         if params.n > 1:

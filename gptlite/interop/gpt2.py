@@ -129,8 +129,11 @@ def fetch_gpt2() -> Path:
         try:  # what the cache has of this revision is taken without the network
             path = Path(hf_hub_download(_REPOSITORY, name, revision=_REVISION, local_files_only=is_offline()))
         except Exception as error:  # of several libraries that download
+            reason: BaseException = error
+            while reason.__context__ is not None:
+                reason = reason.__context__
             raise StorageError(
-                f"{name} of {_REPOSITORY} was not found: {str(error).partition('. ')[0]}. Go online, or put "
+                f"{name} of {_REPOSITORY} was not found: {str(reason).partition('. ')[0]}. Go online, or put "
                 f"{', '.join(_SHA256)} into a folder, and name that folder."
             ) from error
         with files.storage_errors(path, "read"), path.open("rb") as file:

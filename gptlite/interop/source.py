@@ -53,6 +53,7 @@ def open_source(name: str, cfg: RunConfig, say: Say = say_nothing) -> Source:
         raise ConfigError("this is a file. Name a run, a checkpoint, a folder of Hugging Face's format, or gpt2.")
     is_hf = os.path.isfile(path / "config.json") and not os.path.lexists(path / MANIFEST)
     if not is_hf and name == GPT2 and not os.path.lexists(path) and not os.path.lexists(runs / name):
+        say("taking GPT-2 from Hugging Face's cache, or from the network (0.5 GB)")
         path, is_hf = fetch_gpt2(), True
     if is_hf and not os.path.lexists(path / FOREIGN_FILE):
         raise DataError(

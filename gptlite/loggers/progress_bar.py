@@ -59,7 +59,8 @@ class ConsoleSink(Sink):
 
     def progress(self, step: int, loss: float | None = None) -> None:
         """Move the bar to `step` and show the loss of this update."""
-        self._facts["loss"] = f"loss {loss:.3f}"
+        if loss is not None:
+            self._facts["loss"] = f"loss {loss:.3f}"
         self._step = step
         self._pace_from = self._pace_from or (self._position(), self._now())
         self._update_bar()

@@ -46,8 +46,9 @@ class _NLLSumInParts(torch.autograd.Function):
         rows = max(1, MAX_LOGITS // weight.size(0))
         parts = zip(torch.split(hidden, rows), torch.split(targets, rows), strict=True)
         grad_weight, grads_hidden, loss = torch.zeros_like(weight), [], []
+        head = weight.detach().requires_grad_()  # once: autocast keeps a half of each leaf that it sees
         for states, of_states in parts:
-            leaves = states.detach().requires_grad_(), weight.detach().requires_grad_()
+            leaves = states.detach().requires_grad_(), head
             with torch.enable_grad():
                 nll = nll_sum(logits_of(*leaves, multiple)[None], of_states[None])
             grad_states, grad = torch.autograd.grad(nll, leaves)

@@ -99,7 +99,7 @@ def _holder(fd: int) -> str:
 
 
 def locked(path: Path) -> bool:
-    """Return whether a process has `lock(path)`, or asks too: that takes it for an instant, for which `lock` waits."""
+    """Return whether a process has `lock(path)`. To ask takes it for an instant, for which `lock` and `locked` wait."""
     if sys.platform == "win32":
         return False
     with storage_errors(path, "read"), contextlib.ExitStack() as opened:
@@ -109,4 +109,8 @@ def locked(path: Path) -> bool:
         except FileNotFoundError:
             return False
         opened.callback(os.close, fd)
-        return not _take(fd, path)
+        for _ in range(3):  # another that asks has the lock for an instant, too
+            if _take(fd, path):
+                return False
+            time.sleep(_POLL_SECONDS)
+        return True

@@ -182,7 +182,7 @@ def restore(
         raise RunError(problems, where=str(checkpoint.path))
     from_gpt2(checkpoint.read_tensors("model.safetensors"), model)
     load_named_state(model, optimizers, checkpoint.read_tensors("optimizer.safetensors"))
-    scaler.load_state_dict(record["scaler"])
+    scaler.load_state_dict(record.get("scaler", {}))
     if (name := first_non_finite(model, optimizers)) is not None:
         raise Damaged(f"{name} has values that are not finite.", str(checkpoint.path))
     logs = {name: LogEnd(**end) for name, end in record["logs"].items()}

@@ -131,7 +131,7 @@ def time_parts(trainer: Trainer, scratch_parent: Path) -> Times:
 
     def update(step: int) -> None:
         stats = train_step(trainer, step % (cfg.train.updates or MAX_UPDATES), elapsed_fraction)
-        stats.check_finite(cfg.train)  # which waits for its end
+        stats.check_finite(cfg)  # which waits for its backward pass
 
     def save(folder: Path) -> None:
         files = checkpoint_files(trainer.language_model, trainer.deciding, TrainState(), {}, trainer.scaler)

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from gptlite.config.training import TrainSection
+from gptlite.config.schema import RunConfig
 from gptlite.loggers.metrics import Listener, MetricLog
 from gptlite.runs.run import Run
 from gptlite.training.checkpointing import TrainState, first_non_finite
@@ -43,7 +43,8 @@ def run_updates(
         state = state.after_update(trainer.tokens_per_update, clock(), fraction)
         done = timing.is_done(state)
         log_due = is_due(state.step, cfg.log.every, done)
-        state = read_losses(unread, 0 if log_due else trainer.compute.updates_ahead, state, cfg.train)
+        eval_due = eval_follows or done
+        state = read_losses(unread, 0 if log_due or eval_due else trainer.compute.updates_ahead, state, cfg)
         update_seconds += signals.now() - started_at
         listener.progress(state.step, None if unread else stats.loss)
         if log_due:
@@ -51,7 +52,6 @@ def run_updates(
             log_updates(state, stats, log, {} if throughput is None else throughput.read(tokens, update_seconds))
             state, logged_step, update_seconds = state.after_log(), state.step, 0.0
         request = dist.largest(signals.take_request())
-        eval_due = eval_follows or done
         if eval_due and request >= STOP:  # whoever stops us may not wait for an evaluation
             state = replace(state, evaluation_due=True)
         elif eval_due:
@@ -61,7 +61,7 @@ def run_updates(
         evaluated_at = clock() if eval_due else state.elapsed
         save_due = is_due(state.step, cfg.save.every, done) or state.is_new_best or request > 0
         if save_due:
-            state = read_losses(unread, 0, state, cfg.train)
+            state = read_losses(unread, 0, state, cfg)
             save(trainer, run, state, log, listener)
         if request >= STOP and (state.evaluation_due or not done):
             raise signals.interrupted(request - STOP, f"stopped and saved after step {state.step}")
@@ -70,7 +70,7 @@ def run_updates(
     return replace(state, elapsed=clock())
 
 
-def read_losses(unread: deque[StepStats], but: int, state: TrainState, cfg: TrainSection) -> TrainState:
+def read_losses(unread: deque[StepStats], but: int, state: TrainState, cfg: RunConfig) -> TrainState:
     """Take the losses of all updates `but` the last few into the state. Diverged for the first that is not finite."""
     while len(unread) > but:
         stats = unread.popleft()
@@ -90,7 +90,7 @@ def log_updates(state: TrainState, stats: StepStats, log: MetricLog, speed: Mapp
 def save(trainer: Trainer, run: Run, state: TrainState, log: MetricLog, listener: Listener) -> None:
     """Save a checkpoint after everything that was logged. Diverged, with the old ones kept, for numbers not finite."""
     if (name := first_non_finite(trainer.model, trainer.optimizers)) is not None:
-        raise diverged(state.step, f"{name} has values that are not finite", trainer.cfg.train)
+        raise diverged(state.step, f"{name} has values that are not finite", trainer.cfg)
     log.sync()
     trainer.save(run, state, log.ends, listener.say)
     listener.event("checkpoint", {"step": state.step})
@@ -129,7 +129,7 @@ def evaluate_and_log(trainer: Trainer, state: TrainState, log: MetricLog) -> Tra
     """Evaluate, and log the score with a sample. Raise Diverged if the loss is not finite."""
     score = trainer.evaluate(trainer.validation)
     if not math.isfinite(score.loss):
-        raise diverged(state.step, f"the validation loss is {score.loss}", trainer.cfg.train)
+        raise diverged(state.step, f"the validation loss is {score.loss}", trainer.cfg)
     values = {"loss": score.loss, "bits_per_byte": score.bits_per_byte, "perplexity": score.perplexity}
     if trainer.old_text is not None:
         values["old_bits_per_byte"] = trainer.evaluate(trainer.old_text).bits_per_byte

@@ -96,8 +96,9 @@ class Session:
         if self.restored is None and cfg.train.max_minutes is not None:
             state = replace(state, evaluation_updates=expected_evaluation_updates(trainer))
         if self.restored is not None and timing.is_done(state) and not state.evaluation_due:
-            advice = "To train on, raise train.max_steps, train.epochs or train.max_minutes."
-            listener.say(f"{run.name} is finished after {state.step} updates. {advice}")
+            advice = " To train on, raise train.max_steps, train.epochs or train.max_minutes."
+            advice = "" if self.replay is not None else advice
+            listener.say(f"{run.name} is finished after {state.step} updates.{advice}")
         if is_main and not timing.is_done(state):
             run.reopen()
         signals = Signals(f"run {run.name}", run.handle, listener.say_at_once)

@@ -17,7 +17,7 @@ from types import FrameType
 from gptlite.errors import Interrupted
 from gptlite.formatting import Say
 
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOPPING = (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM))  # Windows has none
 SAVE = 1  # a request below every signal that stops, so that the largest request of several processes is to stop
 STOP = 100  # plus the number of the signal
 

@@ -81,7 +81,7 @@ class StepStats:
         """Norm of the whole gradient before clipping."""
         return self.loss_and_norm.read()[1]
 
-    def check_finite(self, cfg: TrainSection) -> None:
+    def check_finite(self, cfg: RunConfig) -> None:
         """Raise Diverged if the loss or the gradient is not finite, and scaling the loss does not help."""
         can_scale = self.may_skip and self.more.get("loss_scale", 1.0) >= 1.0
         if not (math.isfinite(self.loss) and (can_scale or math.isfinite(self.grad_norm))):
@@ -225,12 +225,12 @@ def train_step(
     return replace(stats, more={**more, **learning_rates(optimizers), "update_ratio": update_ratio.ratio(before)})
 
 
-def diverged(step: int, what: str, train: TrainSection) -> Diverged:
+def diverged(step: int, what: str, cfg: RunConfig) -> Diverged:
     """Return the error for numbers of `step` that are not finite."""
-    lr = train.highest_lr
+    lr = cfg.train.highest_lr
+    exact = "" if cfg.run.precision == "fp32" else ", or with run.precision=fp32"
     return Diverged(
-        f"{what}. Start a new run with a lower train.lr (it was {lr:g}) or more train.warmup_steps, or with "
-        "run.precision=fp32.",
+        f"{what}. Start a new run with a lower train.lr (it was {lr:g}) or more train.warmup_steps{exact}.",
         f"step {step}",
         {"step": step, "lr": lr},
     )

@@ -144,7 +144,8 @@ def build(cfg: RunConfig, prepared: Prepared) -> Trainer:
 def begin(trainer: Trainer, say: Say, *, has_weights: bool = False) -> Trainer:
     """Return the trainer of a run with train.from: with the text that its source was validated on, if there is one.
 
-    The model gets the weights of the source unless it has those of a checkpoint. UserError where it cannot.
+    The model gets the weights of the source unless it has those of a checkpoint. UserError where it cannot, ConfigError
+    where the processes read different ones.
     """
     cfg, model, tokenizer = trainer.cfg, trainer.model, trainer.language_model.tokenizer
     if cfg.train.from_ is None:
@@ -155,6 +156,9 @@ def begin(trainer: Trainer, say: Say, *, has_weights: bool = False) -> Trainer:
         with memory_errors(cfg):
             say(take_weights(cfg, model, tokenizer))
     old_text = read_old_text(cfg, tokenizer, trainer.validation.n_tokens, say)
+    if world_size() > 1:
+        weights = sum(float(parameter.detach().double().sum()) for parameter in model.parameters())
+        check_same({"the sum of the weights": str(weights), "the text of train.from": str(old_text is not None)})
     return dataclasses.replace(trainer, old_text=old_text)
 
 

@@ -122,7 +122,7 @@ def gptlite(optimizer: str, precision: str, **shape: int) -> Contender:
 
     def step() -> None:
         nonlocal done
-        train_step(trainer, done).check_finite(setup.cfg.train)  # which waits for its end
+        train_step(trainer, done).check_finite(setup.cfg)  # which waits for its end
         done += 1
 
     own = muon_flops(setup.cfg.model) if optimizer == "muon" else 0

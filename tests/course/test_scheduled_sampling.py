@@ -227,4 +227,4 @@ def test_a_model_that_proposes_nothing_finite_is_reported_as_any_other(monkeypat
     with torch.no_grad():
         trainer.model.token_embedding.weight.fill_(math.nan)
     with pytest.raises(Diverged, match="step 11: the loss is nan"):
-        train_step(trainer, 10).check_finite(trainer.cfg.train)
+        train_step(trainer, 10).check_finite(trainer.cfg)

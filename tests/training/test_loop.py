@@ -12,6 +12,7 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from training_runs import Crash, assert_same_end, crash_at, final, resume, signal_in, start, train_new
 
+from gptlite.cli.terminal import Console
 from gptlite.compute.device import Compute
 from gptlite.errors import Diverged, Interrupted
 from gptlite.inference.score import Score
@@ -118,7 +119,7 @@ def test_a_device_that_is_behind_changes_nothing_of_a_run(tiny, tmp_path, monkey
     cfg = tiny.with_values({"log.every": 5, "save.every": 3})
     at_once = train_new(cfg, root=tmp_path / "at once").run
     request.getfixturevalue("behind")
-    assert_same_end(at_once, train_new(cfg, root=tmp_path / "behind").run)
+    assert_same_end(at_once, train_new(cfg, root=tmp_path / "behind", listener=Console()).run)
     signal_in(monkeypatch, 8, signal.SIGTERM)
     with pytest.raises(Interrupted):
         start(cfg, tmp_path, "stopped")
@@ -136,8 +137,9 @@ def test_a_loss_that_is_not_finite_is_named_by_its_step_also_when_it_is_read_lat
         return train_step(trainer, step, *rest)
 
     monkeypatch.setattr(loop, "train_step", poison)
-    with pytest.raises(Diverged, match="step 6: the loss is nan"):
-        train_new(tiny.with_values({"log.every": 20, "save.every": 4}), root=tmp_path)
+    for values in ({"log.every": 20, "save.every": 4}, {"log.every": 20, "save.every": 20, "eval.every": 3}):
+        with pytest.raises(Diverged, match="step 6: the loss is nan"):
+            train_new(tiny.with_values(values), root=tmp_path / str(len(values)))
 
 
 def test_fp16_trains_as_fp32_does_and_resumes_bit_for_bit(tiny, tmp_path, monkeypatch):

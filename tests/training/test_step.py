@@ -134,7 +134,7 @@ def test_a_loss_or_gradient_that_is_not_finite_is_found_when_it_is_read(poison):
     with torch.no_grad():
         trainer.model.token_embedding.weight[3, 3] = poison
     with pytest.raises(Diverged, match=r"step 3: the loss is nan.*lower train\.lr \(it was 0\.01\)") as raised:
-        train_step(trainer, 2).check_finite(trainer.cfg.train)
+        train_step(trainer, 2).check_finite(trainer.cfg)
     assert raised.value.exit_code == 3
 
 
@@ -142,7 +142,7 @@ def test_an_infinite_gradient_of_a_finite_loss_stops_too():
     trainer = trainer_for(config())
     trainer.model.ln_f.weight.register_hook(lambda gradient: gradient * math.inf)
     with pytest.raises(Diverged, match=r"the norm of the gradient (inf|nan)"):
-        train_step(trainer, 0).check_finite(trainer.cfg.train)
+        train_step(trainer, 0).check_finite(trainer.cfg)
 
 
 def test_clipping_bounds_the_norm_that_the_optimizer_sees():
@@ -305,13 +305,13 @@ def test_in_fp16_a_gradient_that_overflows_is_skipped_and_halves_the_scale_until
     trainer = trainer_for(config(**BY_OPTIMIZER["muon"], **{"run.precision": "fp16"}))
     handle = trainer.model.ln_f.weight.register_hook(lambda gradient: gradient * math.inf)
     before = [p.detach().clone() for p in trainer.model.parameters()]
-    train_step(trainer, 0).check_finite(trainer.cfg.train)
+    train_step(trainer, 0).check_finite(trainer.cfg)
     assert trainer.scaler.get_scale() == 2.0**15  # torch begins with 2^16
     assert all(torch.equal(p, q) for p, q in zip(before, trainer.model.parameters(), strict=True))
     handle.remove()
-    train_step(trainer, 1).check_finite(trainer.cfg.train)
+    train_step(trainer, 1).check_finite(trainer.cfg)
     assert not any(torch.equal(p, q) for p, q in zip(before, trainer.model.parameters(), strict=True) if p.ndim == 2)
     trainer.scaler.update(0.5)
     trainer.model.ln_f.weight.register_hook(lambda gradient: gradient * math.inf)
     with pytest.raises(Diverged, match=r"the norm of the gradient (inf|nan)"):
-        train_step(trainer, 2, update_ratio=UpdateRatio(trainer.model)).check_finite(trainer.cfg.train)
+        train_step(trainer, 2, update_ratio=UpdateRatio(trainer.model)).check_finite(trainer.cfg)

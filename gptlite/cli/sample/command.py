@@ -188,6 +188,8 @@ def read_prompts(typed: Sequence[str] | None, files: Sequence[str] | None, encod
     for what is not text, StorageError for unreadable files.
     """
     typed, files = typed or [], files or []
+    if typed.count(STANDARD_INPUT) > 1:
+        raise ConfigError("standard input can be read only once. Leave out the others.", where="--prompt -")
     texts = []
     for text in typed:
         if text == STANDARD_INPUT:

@@ -197,7 +197,7 @@ def _check_both_parts(corpus: Corpus) -> None:
     if any(next(corpus.parts(split), None) is None for split in SPLITS):
         raise DataError(
             f"the text has {counted(int(corpus.sizes.sum()), 'byte')}, too few for a training and a validation part, "
-            "which share no document. Give more text.",
+            "which share no document. Give more, or other text.",
             _where(corpus.sources),
         )
 

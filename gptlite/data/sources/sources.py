@@ -171,6 +171,8 @@ def _glob(pattern: Path, reading: DataSection) -> Source:
         folders = {folder for path in found for folder in path.parents if root in folder.parents}
         outputs = {folder for folder in folders if _is_output(folder)}
         found = {path for path in found if outputs.isdisjoint(path.parents)}
+    if not found:
+        raise _missing(str(pattern), pattern)
     name = Path(root.name, *pattern.parts[fixed:]).as_posix()
     return _several(str(pattern), name, root, found, reading)
 

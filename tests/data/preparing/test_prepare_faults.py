@@ -133,7 +133,7 @@ def test_a_file_added_or_removed_while_text_is_prepared_is_noticed(tmp_path: Pat
 def test_a_document_too_short_to_be_split_is_refused(tmp_path: Path, text: str, section: Section) -> None:
     size = {1: "1 byte", 3: "3 bytes", 4: "4 bytes"}[len(text.encode())]
     message = f"{tmp_path}/texts/a.txt: the text has {size}, too few for a training and a validation part, which"
-    with pytest.raises(DataError, match=f"^{re.escape(message)} share no document. Give more text.$"):
+    with pytest.raises(DataError, match=f"^{re.escape(message)} share no document. Give more, or other text.$"):
         prepare(section(tmp_path, {"a.txt": text}, val_fraction=0.1), CHAR)
     assert not (tmp_path / "prepared").exists()
 

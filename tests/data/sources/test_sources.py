@@ -142,8 +142,8 @@ def test_encoding_and_normal_form_apply(tmp_path: Path) -> None:
             "save yours as .txt, .csv or .jsonl first."),
         ({"book.txt": "x"}, "bok.txt", "data.source: there is no file, folder or data set named {}/bok.txt. "
             "Did you mean book.txt?"),
-        ({"a": "x"}, "*.txt", "{}/*.txt: there is no text here. Choose plain text, or save yours "
-            "as .txt, .csv or .jsonl first."),
+        ({"a": "x"}, "*.txt", "data.source: no file matches {}/*.txt. Check the path; the data sets are "
+            "python-stdlib, tinyshakespeare."),
     ],
 )  # fmt: skip
 def test_sources_without_text_are_refused(tmp_path: Path, files: dict[str, str], spec: str, message: str) -> None:
