@@ -196,7 +196,8 @@ RECIPES = {
             (
                 "gptlite/training/step.py",
                 "    if update_ratio is not None and cfg.log.grad_norms:\n",
-                '    more["weight_norm"] = weight_norm(model)\n'
+                "    if update_ratio is not None:\n"
+                '        more["weight_norm"] = weight_norm(model)\n'
                 "    if update_ratio is not None and cfg.log.grad_norms:\n",
             ),
             (
@@ -214,7 +215,7 @@ RECIPES = {
             (
                 "gptlite/data/sources/documents.py",
                 '    ".csv": (',
-                '    ".sqlite": ("SQLite", "column", records.sqlite_rows),\n    ".csv": (',
+                '    ".sqlite": ("column", records.sqlite_rows),\n    ".csv": (',
             ),
             (
                 "gptlite/data/sources/documents.py",

@@ -14,10 +14,10 @@ from torch import Tensor
 
 
 class Activation(NamedTuple):
-    """An element-wise function, and its `activation_function` in GPT-2's config.json."""
+    """An element-wise function, and its `activation_function` in GPT-2's config.json; None: GPT-2 has no such one."""
 
     function: Callable[[Tensor], Tensor]
-    gpt2_name: str
+    gpt2_name: str | None
 
 
 ACTIVATIONS: Mapping[str, Activation] = {

@@ -77,6 +77,8 @@ def from_gpt2(tensors: Mapping[str, Tensor], model: GPT) -> None:
 def missing_in_gpt2(cfg: ModelSection) -> list[str]:
     """Return "key=value" of each setting that would have to be another for GPT-2's architecture to have it."""
     instead: dict[str, Any] = {"norm": "pre", "scale_embeddings": False, "variant": None}
+    if ACTIVATIONS[cfg.activation].gpt2_name is None:
+        instead["activation"] = next(name for name, each in ACTIVATIONS.items() if each.gpt2_name is not None)
     return [f"model.{key}={shown(value)}" for key, value in instead.items() if getattr(cfg, key) != value]
 
 

@@ -178,7 +178,7 @@ def test_signals_at_random_times_also_in_saves_and_evaluations(tiny, tmp_path, m
         signal.signal(signum, before)
         if error is not None:
             assert error.exit_code == 128 + signum
-            assert f"after step {final(cut).step} of 30" in str(error)
+            assert f"after step {final(cut).step} (" in str(error)
             sent += 1
             continue
         assert_same_end(whole, cut)
