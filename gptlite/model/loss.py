@@ -5,6 +5,7 @@ Shapes: B sequences, T tokens, N = B T, C = n_embd, V = vocab_size.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -43,8 +44,9 @@ class _NLLSumInParts(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, multiple: int) -> Tensor:
         """Return the loss: (N, C), (V, C), (N,) -> scalar."""
-        rows = max(1, MAX_LOGITS // weight.size(0))
-        parts = zip(torch.split(hidden, rows), torch.split(targets, rows), strict=True)
+        # Parts of about one size, so that each can use the memory of the one before.
+        n_parts = math.ceil(targets.numel() * weight.size(0) / MAX_LOGITS)
+        parts = zip(torch.tensor_split(hidden, n_parts), torch.tensor_split(targets, n_parts), strict=True)
         grad_weight, grads_hidden, loss = torch.zeros_like(weight), [], []
         head = weight.detach().requires_grad_()  # once: autocast keeps a half of each leaf that it sees
         for states, of_states in parts:

@@ -43,4 +43,4 @@ def test_no_more_logits_are_held_at_a_time_than_are_allowed(monkeypatch):
     monkeypatch.setattr(loss, "MAX_LOGITS", 60)
     monkeypatch.setattr(loss, "logits_of", noting)
     loss_and_gradients(1)
-    assert sizes == [52, 52, 52, 26]  # 4 rows of 13 logits, and 2
+    assert sizes == [52, 52, 39, 39]  # 4 rows of 13 logits, or 3
