@@ -37,7 +37,8 @@ class _Checked:
         if extra and isinstance(self, TyperCommand):
             known = options_of(self)
             meant = ", ".join(f"{option} before {word}" for option, word in _WORDS.items() if option in known)
-            advice = f"Write {meant}." if meant else f"See {ctx.command_path} --help."
+            write = "Quote globs, and write" if "--data" in known else "Write"
+            advice = f"{write} {meant}." if meant else f"See {ctx.command_path} --help."
             shown = on_one_line(and_more([shlex.quote(word) for word in extra], 3))
             problems.append(Problem(f"unexpected argument {shown}. {advice}", ctx.command_path))
         if problems and not any(param.is_eager for param in given):  # --help, whatever else is given

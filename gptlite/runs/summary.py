@@ -15,6 +15,7 @@ from gptlite.config.yaml import DEFAULT_BPE_VOCAB_SIZE, DEFAULT_MAX_STEPS, Value
 from gptlite.errors import RunError, UserError
 from gptlite.formatting import counted
 from gptlite.loggers.metrics import METRICS, SAMPLES, parse_line, read_content
+from gptlite.runs.checkpoint import step_folders
 from gptlite.runs.run import CONFIG, Run
 from gptlite.storage import files
 
@@ -117,6 +118,8 @@ def read_run(run: Run) -> tuple[Summary, list[str]]:
     info = _noting(problems, lambda: run.info) or {}
     end = (_noting(problems, lambda: run.end) if state == "finished" else None) or {}
     lines = _noting(problems, lambda: _log_lines(run, problems)) or []
+    newest = [] if state == "finished" else step_folders(run.checkpoints)[:1]  # saved after the last line of the log
+    saved = [int(path.name.removeprefix("step-")) for path in newest]
     best = min(((each.bits_per_byte, each.step) for each in _evaluations(lines)), default=(None, None))
     speeds, times = ([x for x in (_number(line["time"], name) for line in lines) if x is not None] for name in TIMES)
     summary = Summary(
@@ -131,7 +134,7 @@ def read_run(run: Run) -> tuple[Summary, list[str]]:
             [key for key, why in info.get("reasons", {}).items() if why["reason"] != GIVEN] + info.get("chosen", [])
         ),
         parameters=info.get("parameters"),
-        step=max((line["step"] for line in lines), default=end.get("step", 0)),
+        step=max([end.get("step", 0), *(line["step"] for line in lines), *saved]),
         best_bits_per_byte=end.get("best_bits_per_byte", best[0]),
         best_step=end.get("best_step", best[1]),
         tokens_per_second=statistics.median(speeds) if speeds else None,

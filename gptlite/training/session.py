@@ -96,7 +96,7 @@ class Session:
         if self.restored is None and cfg.train.max_minutes is not None:
             state = replace(state, evaluation_updates=expected_evaluation_updates(trainer))
         if self.restored is not None and timing.is_done(state) and not state.evaluation_due:
-            advice = " To train on, raise train.max_steps, train.epochs or train.max_minutes."
+            advice = " To train on, --set a larger train.max_steps, train.epochs or train.max_minutes."
             advice = "" if self.replay is not None else advice
             listener.say(f"{run.name} is finished after {state.step} updates.{advice}")
         if is_main and not timing.is_done(state):

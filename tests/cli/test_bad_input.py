@@ -162,7 +162,8 @@ def test_a_locked_run_is_refused_and_the_holder_named(gptlite, trained):
         (["train", "--name"], "gptlite train: option '--name' requires an argument. See gptlite train --help."),
         (
             ["prepare", "a b", *"bcd"],
-            "gptlite prepare: unexpected argument 'a b', b, c and 1 more. Write --data before a text, --config before "
+            "gptlite prepare: unexpected argument 'a b', b, c and 1 more. Quote globs, and write --data "
+            "before a text, --config before "
             "a config, --set before a key=value.",
         ),
         (["sample", "nano", "the cat"], "gptlite sample: unexpected argument 'the cat'. Write --prompt before a text"),

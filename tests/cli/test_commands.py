@@ -281,7 +281,9 @@ def test_a_moved_project_can_be_evaluated_and_resumed(gptlite, trained, tmp_path
 def test_continue_with_only_a_name_continues_the_run_unchanged(gptlite, trained):
     result = gptlite("train", "--name", "nano", "--continue")
     assert result.code == 0
-    assert "nano is finished after 6 updates. To train on, raise train.max_steps, train.epochs or " in result.err
+    assert (
+        "nano is finished after 6 updates. To train on, --set a larger train.max_steps, train.epochs or " in result.err
+    )
 
 
 def test_a_run_that_ended_at_its_first_checkpoint_can_be_continued(gptlite, monkeypatch):

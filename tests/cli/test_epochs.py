@@ -15,7 +15,9 @@ from gptlite.runs.run import Run
 
 EPOCHS = ["train", "-c", "nano.yaml", "--set", "train.epochs=0.05"]
 CHOSEN = "max_steps 6"
-FINISHED = "e is finished after 6 updates. To train on, raise train.max_steps, train.epochs or train.max_minutes."
+FINISHED = (
+    "e is finished after 6 updates. To train on, --set a larger train.max_steps, train.epochs or train.max_minutes."
+)
 
 
 def length(run: str) -> tuple[int | None, float | None]:

@@ -64,6 +64,9 @@ def test_sizes_are_chosen_around_the_model(gptlite):
     run = Run(Path("runs/quick"))
     (better,) = command_for_better("text", run, saved_config(run))
     assert better == "train --data more.txt --init nano --data MORE_TEXT --minutes 0.01"
+    own = saved_config(run).with_values({"tokenizer.from": None})
+    (better,) = command_for_better("time", run, own)
+    assert better == "train --data more.txt --init nano --set tokenizer.kind=char --minutes 0.03"
     assert "for 0.01 min: tokenizer of nano, 1 layer of width 16, context 16, " in made.err
     assert "the tokenizer is that of nano: char, 18 ids" in made.err
 

@@ -153,7 +153,7 @@ def test_characters_that_the_tokenizer_lacks_are_named_before_anything_is_writte
     assert refused.errors == [
         "tokenizer.from: the tokenizer does not know '?' (U+003F), 'f' (U+0066), '{' (U+007B), '}' (U+007D), "
         "'\u00e9' (U+00E9): it knows 17 characters from its training text. Change this text, or train on one that "
-        "has them."
+        "has them. Or give the new model a tokenizer of its own, such as --set tokenizer.kind=char."
     ]
     assert sorted(Path("data/prepared").iterdir()) == before
 

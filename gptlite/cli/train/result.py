@@ -115,6 +115,7 @@ def command_for_better(better: str | None, run: Run, cfg: RunConfig) -> list[str
         is_beside = Path(cfg.train.from_).parent.parent.parent == run.path.absolute().parent
         source = source_name(cfg.train.from_) if is_beside else cfg.train.from_.removeprefix(here)
         text += f" --init {shlex.quote(source)}"
+        text += f" --set tokenizer.kind={cfg.tokenizer.kind}" if cfg.tokenizer.from_ is None else ""
     reads_plainly = asked == DataSection(source=asked.source, dir=asked.dir, val_max_bytes=asked.val_max_bytes)
     minutes = run.info.get(MINUTES)
     if better == "time" and minutes is None and cfg.train.max_steps is not None:

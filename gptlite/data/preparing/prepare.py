@@ -24,7 +24,7 @@ from gptlite.data.preparing.corpus import Corpus, changed_meanwhile, scan
 from gptlite.data.preparing.encode import Encoded, encode_corpus, learning_text
 from gptlite.data.preparing.fingerprint import FingerprintedSources, HashCache, find_finished, fingerprint_sources
 from gptlite.data.sources.documents import describe_reading, describe_skipped
-from gptlite.errors import StorageError, UserError, located
+from gptlite.errors import DataError, StorageError, UserError
 from gptlite.formatting import Say, counted, say_nothing
 from gptlite.storage import files, locks
 from gptlite.storage.sealed import MANIFEST, SealedFolder, write_folder, write_manifest
@@ -79,8 +79,11 @@ def _build(
     for line in _describe(corpus, data):
         say(line)
     if section.from_ is not None:
-        with located("tokenizer.from"):
-            load(Path(section.from_)).encode(corpus.characters)  # DataError that names those without an id
+        try:
+            load(Path(section.from_)).encode(corpus.characters)
+        except DataError as error:  # it names those without an id
+            own = "Or give the new model a tokenizer of its own, such as --set tokenizer.kind=char."
+            raise DataError(f"{error.problems[0].sentence} {own}", "tokenizer.from") from error
     with locks.lock(folder.with_name(f".{folder.name}.lock"), "gptlite prepare", say):
         if (finished := find_finished(sources, folder.parent)) is not None:
             return finished  # by the process that had the lock
