@@ -207,6 +207,9 @@ def describe(runs: Sequence[Summary], names: Sequence[str], verdict: Verdict) ->
     if same_sources and None not in (a.text, b.text) and a.text != b.text:
         yield "text: not the same. It was changed between the two runs.\n"
     yield "\n" + "".join(f"{line}\n" for line in verdict.lines())
+    amounts = compare.warn_of_differences([RunGroup([run]) for run in runs])
+    if amounts and verdict.comparison is not None:
+        yield f"{amounts}\n"
     for run, name in zip(runs, names, strict=True):
         for step, text in read_samples(run.run)[-1:]:
             yield f"\n{name}, sample at step {step}\n"
