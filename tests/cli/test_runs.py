@@ -373,7 +373,7 @@ def test_a_score_without_a_mask_is_marked_ranks_last_and_is_not_compared(gptlite
 
 def test_rows_of_other_texts_or_amounts_are_said_to_be_so(gptlite, trained):
     assert gptlite("runs").err == ""
-    varied("short", 2.0)
+    varied("short", 2.0, lr=0.5)
     Path("runs/short/metrics.jsonl").write_text("")
     Run(Path("runs/short")).finish(json_of(trained / "finished.json") | {"step": 2})
     for said in (gptlite("runs").err, gptlite("runs", "diff", "nano", "short").out):
