@@ -10,6 +10,7 @@ environment; with `-m` in place of `--no-python`, Python would import modules fr
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import socket
@@ -34,7 +35,7 @@ PATIENCE, SILENCE = 1800.0, 5.0  # seconds that a process waits for others, and 
 
 
 def join(say: Say = say_nothing) -> None:
-    """Join the group of the run's processes, until `leave_group`; `say` gets a line where others are waited for.
+    """Join the group of the run's processes, until this one ends; `say` gets a line where others are waited for.
 
     Raise ConfigError where the environment lacks an address, StorageError where its port is taken or nobody answers.
     """
@@ -72,6 +73,7 @@ def join(say: Say = say_nothing) -> None:
         world_size=world_size(),
         timeout=timedelta(seconds=PATIENCE),
     )
+    atexit.register(tdist.destroy_process_group)  # else Python's exit can be aborted: gloo's threads still hold tensors
 
 
 def _answers(host: str, port: int) -> bool:
