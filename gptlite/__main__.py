@@ -26,7 +26,12 @@ def main() -> None:
     from gptlite.cli import app
 
     signal.signal(signal.SIGINT, before)
-    sys.exit(app.run(sys.argv[1:]))
+    code = app.run(sys.argv[1:])
+    if "RANK" in os.environ:  # of several processes, whose gloo threads may abort Python's own way out
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 if __name__ == "__main__":
