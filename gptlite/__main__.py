@@ -27,7 +27,8 @@ def main() -> None:
 
     signal.signal(signal.SIGINT, before)
     code = app.run(sys.argv[1:])
-    if "RANK" in os.environ:  # of several processes, whose gloo threads may abort Python's own way out
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_initialized():  # gloo's threads may abort Python's own way out
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

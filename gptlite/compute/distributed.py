@@ -73,7 +73,7 @@ def join(say: Say = say_nothing) -> None:
         world_size=world_size(),
         timeout=timedelta(seconds=PATIENCE),
     )
-    atexit.register(tdist.destroy_process_group)  # else Python's exit can be aborted: gloo's threads still hold tensors
+    atexit.register(tdist.destroy_process_group)  # for programs that call gptlite.train; the command line ends without
 
 
 def _answers(host: str, port: int) -> bool:

@@ -96,9 +96,9 @@ class Session:
         if self.restored is None and cfg.train.max_minutes is not None:
             state = replace(state, evaluation_updates=expected_evaluation_updates(trainer))
         if self.restored is not None and timing.is_done(state) and not state.evaluation_due:
-            advice = " To train on, --set a larger train.max_steps, train.epochs or train.max_minutes."
-            advice = "" if self.replay is not None else advice
-            listener.say(f"{run.name} is finished after {state.step} updates.{advice}")
+            finished = f"{run.name} is finished after {state.step} updates."
+            advice = "To train on, --set a larger train.max_steps, train.epochs or train.max_minutes."
+            listener.say(finished if self.replay is not None else f"{finished} {advice}")
         if is_main and not timing.is_done(state):
             run.reopen()
         signals = Signals(f"run {run.name}", run.handle, listener.say_at_once)

@@ -69,8 +69,10 @@ def test_who_only_asks_keeps_no_start_away(tmp_path: Path, monkeypatch: pytest.M
     with path.open("rb") as asking:
         fcntl.flock(asking, fcntl.LOCK_EX)
         monkeypatch.setattr("time.sleep", lambda seconds: fcntl.flock(asking, fcntl.LOCK_UN))
+        assert not locks.locked(path)  # nor does it look like a process that trains
+        fcntl.flock(asking, fcntl.LOCK_EX)
         with locks.lock(path, "starts"):
-            pass
+            assert locks.locked(path)
 
 
 def test_a_lock_whose_file_was_removed_before_it_was_locked_is_taken_again(
