@@ -26,13 +26,7 @@ def main() -> None:
     from gptlite.cli import app
 
     signal.signal(signal.SIGINT, before)
-    code = app.run(sys.argv[1:])
-    distributed = sys.modules.get("torch.distributed")
-    if distributed is not None and distributed.is_initialized():  # gloo's threads may abort Python's own way out
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-    sys.exit(code)
+    sys.exit(app.run(sys.argv[1:]))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from gptlite.cli.sample import command as sample
 from gptlite.cli.terminal import Console, drop, emit, on_one_line, shell_name
 from gptlite.cli.train import command as train
 from gptlite.cli.usage import Command, Commands, usage_problem
-from gptlite.compute.processes import is_main, local_world_size, world_size
+from gptlite.compute.processes import is_main, leave_group, local_world_size, world_size
 from gptlite.errors import ConfigError, DataError, Diverged, Interrupted, StorageError, UserError
 from gptlite.storage.files import storage_errors
 from gptlite.version import __version__
@@ -138,3 +138,5 @@ def run(arguments: Sequence[str]) -> int:
             raise
         print_error(answer)
         return answer.exit_code
+    finally:
+        leave_group()

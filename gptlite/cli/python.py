@@ -11,6 +11,7 @@ from gptlite.cli.runs.diff import Verdict, judge_named
 from gptlite.cli.terminal import Console
 from gptlite.cli.train.command import make_request
 from gptlite.cli.train.options import TrainOptions
+from gptlite.compute.processes import leave_group
 from gptlite.config.yaml import Value, write
 from gptlite.errors import ConfigError
 from gptlite.loggers.metrics import Listener
@@ -51,8 +52,11 @@ def train(
     if problems := options.problems():
         raise ConfigError(problems)
     listener = listener or Console(quiet=not progress)
-    with open_session(make_request(options, listener), listener) as session:
-        return session.train()
+    try:
+        with open_session(make_request(options, listener), listener) as session:
+            return session.train()
+    finally:
+        leave_group()
 
 
 def compare(a: str | Path | Outcome, b: str | Path | Outcome, *, margin: float = MARGIN) -> Verdict:

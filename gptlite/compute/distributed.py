@@ -10,7 +10,7 @@ environment; with `-m` in place of `--no-python`, Python would import modules fr
 
 from __future__ import annotations
 
-import atexit
+import itertools
 import os
 import re
 import socket
@@ -31,11 +31,12 @@ from gptlite.errors import ConfigError, StorageError
 from gptlite.formatting import Say, say_nothing
 
 T = TypeVar("T")
+_groups = itertools.count()  # every process joins as many, so its number names each
 PATIENCE, SILENCE = 1800.0, 5.0  # seconds that a process waits for others, and how long it does so without a word
 
 
 def join(say: Say = say_nothing) -> None:
-    """Join the group of the run's processes, until this one ends; `say` gets a line where others are waited for.
+    """Join the group of the run's processes, until `leave_group`; `say` gets a line where others are waited for.
 
     Raise ConfigError where the environment lacks an address, StorageError where its port is taken or nobody answers.
     """
@@ -61,7 +62,7 @@ def join(say: Say = say_nothing) -> None:
             f"the processes cannot meet there: {what}. Set another MASTER_PORT.", f"{host}:{port}"
         ) from None
     # torchrun's store outlives processes, which start again after a failure, or when more machines have come.
-    start = f"{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)} {world_size()}"
+    start = f"{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)} {world_size()} {next(_groups)}"
     store: Any = tdist.PrefixStore(start, found)  # type: ignore[attr-defined]
     store.set(str(rank()), "")
     for process in range(world_size()):
@@ -73,7 +74,6 @@ def join(say: Say = say_nothing) -> None:
         world_size=world_size(),
         timeout=timedelta(seconds=PATIENCE),
     )
-    atexit.register(tdist.destroy_process_group)  # for programs that call gptlite.train; the command line ends without
 
 
 def _answers(host: str, port: int) -> bool:

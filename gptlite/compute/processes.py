@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
+import sys
 from collections.abc import Mapping
 
 from gptlite.errors import ConfigError
@@ -75,3 +77,14 @@ def read_number(name: str, default: int, least: int, advice: str) -> int:
     if not re.fullmatch("[0-9]{1,9}", text) or int(text) < least:
         raise ConfigError(f"the environment variable is {text[:40]!r}. {advice}", name)
     return int(text)
+
+
+def leave_group() -> None:
+    """Leave the group that the processes of a run have formed, if they have.
+
+    Otherwise gloo's threads, which still run, abort Python's exit.
+    """
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_initialized():
+        distributed.destroy_process_group()
+        gc.collect()  # a module that shares gradients holds the group in a cycle

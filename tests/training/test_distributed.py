@@ -45,6 +45,7 @@ def test_two_processes_take_the_same_batches_and_reach_the_same_losses_as_one():
 # Of one row each, of all rows at once, with a head of its own: 50 losses by case.
 LOSSES = """
 import json, sys, torch
+from gptlite.compute.processes import leave_group
 from gptlite.training.step import sharing_gradients, train_step
 from test_step import BY_OPTIMIZER, config, trainer_for
 
@@ -57,6 +58,7 @@ for optimizer, dtype, values in json.loads(sys.argv[1]):
     found, is_main = losses(optimizer, dtype, **values)
     if is_main:
         print(json.dumps(found))
+leave_group()
 """
 CASES = [
     ("adamw", "float64", {"train.micro_batch_size": 1}, 1e-12),
