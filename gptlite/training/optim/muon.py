@@ -78,8 +78,8 @@ class Muon(Uncompiled):
     The update is scaled by 0.2 sqrt(max(rows, cols)), which gives it the root mean square of a typical AdamW
     update (Liu et al. 2025, arXiv 2502.16982), so that their learning rates are comparable.
 
-    A group's `parts` splits its matrices into that many equal blocks of rows, which are orthogonalised separately: Q, K
-    and V are stored as one matrix but are three maps.
+    All groups have one learning rate and one weight decay. A group's `parts` splits its matrices into that many equal
+    blocks of rows, which are orthogonalised separately: Q, K and V are stored as one matrix but are three maps.
     """
 
     def __init__(
