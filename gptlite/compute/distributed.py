@@ -144,6 +144,28 @@ def check_same(facts: Mapping[str, str]) -> None:
         raise ConfigError(problems, f"WORLD_SIZE {world_size()}")
 
 
+@peer_errors()
+def whole(tensor: Tensor) -> Tensor:
+    """Return a tensor of which each process may hold a part. All of them must call it."""
+    found: Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+    return found
+
+
+def own_part(tensor: Tensor) -> Tensor:
+    """Return what this process holds of a tensor: all of it, or a part."""
+    found: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    return found
+
+
+def part_like(tensor: Tensor, other: Any) -> Tensor:
+    """Return the part of a whole tensor that this process holds of another of its shape; all of it if that is whole."""
+    if not hasattr(other, "full_tensor"):
+        return tensor
+    from torch.distributed.tensor import distribute_tensor
+
+    return distribute_tensor(tensor, other.device_mesh, other.placements, src_data_rank=None)
+
+
 @dataclass(frozen=True)
 class Dist:
     """This process among `world_size`; rank 0 alone writes files and the terminal."""

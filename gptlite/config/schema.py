@@ -66,6 +66,11 @@ class RunSection(Section):
     compile: Switch = key(
         "auto", "use torch.compile: a slower start, then faster steps; auto does so on a GPU for a long training"
     )
+    parallel: Literal["ddp", "fsdp"] = key(
+        "ddp",
+        "how several processes share a run: ddp holds the whole model in each, fsdp a part of it, for models that one "
+        "GPU cannot hold",
+    )
     checkpoint_activations: bool = key(
         False,
         "keep only the input of each block and compute it again in the backward pass: less memory, a third slower",

@@ -87,8 +87,6 @@ def mixed_inputs(model: GPT, x: Tensor, fraction: float, bits: U64, compute: Com
     """Replace about this fraction of the inputs `x` by draws from the model: (B, T), bits (B, T) -> (B, T)."""
     chosen = (bits >> np.uint64(32)) < fraction * 2**32
     chosen[:, 0] = False  # the model predicts nothing before it has read a token
-    if not chosen.any():
-        return x
     numbers = torch.from_numpy((bits[chosen] & np.uint64(2**32 - 1)).astype(np.int64)).to(x.device)
     rows, places = (torch.from_numpy(indices).to(x.device) for indices in np.nonzero(chosen))
     with torch.no_grad(), compute.autocast():

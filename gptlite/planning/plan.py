@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from gptlite.compute.processes import world_size
 from gptlite.config.schema import RunConfig
 from gptlite.data.dataset.manifest import Manifest
 from gptlite.data.dataset.prepared import TOKENIZER_FOLDER, Prepared
@@ -85,7 +86,7 @@ def estimate_run(cfg: RunConfig, prepared: Prepared, updates: int | None, *, lib
     built.
     """
     manifest = prepared.manifest
-    memory = expected_memory(cfg, manifest.tokenizer.vocab_size, libraries=libraries)
+    memory = expected_memory(cfg, manifest.tokenizer.vocab_size, libraries=libraries, processes=world_size())
     tokenizer = sum(path.stat().st_size for path in (prepared.path / TOKENIZER_FOLDER).iterdir())
     parameters = count_parameters(cfg.model, manifest.tokenizer.vocab_size)
     tokens, kept = manifest.train.tokens, cfg.save.keep + 1
@@ -98,10 +99,11 @@ def estimate_run(cfg: RunConfig, prepared: Prepared, updates: int | None, *, lib
     return Estimate(parameters, memory, Disk(checkpoint, kept, kept * checkpoint), text)
 
 
-def expected_memory(cfg: RunConfig, vocab_size: int, *, libraries: int) -> Memory:
+def expected_memory(cfg: RunConfig, vocab_size: int, *, libraries: int, processes: int = 1) -> Memory:
     """Estimate the resident memory of one process on a CPU, or of its tensors on a GPU.
 
-    parameters   4 bytes each for weights and gradients; for AdamW 8 more, for a matrix that Muon trains 4
+    parameters   4 bytes each for weights and gradients; for AdamW 8 more, for a matrix that Muon trains 4; of all of
+                 these, a process of several has its part with run.parallel fsdp
     blocks       17 C numbers per token and block, as Korthikanti et al. 2022 (arXiv 2205.05198, section 4) count for
                  the backward pass; where attention weights are written, as without the fused kernel and with dropout,
                  2 nh T more, and 6 nh T while one block is computed. A number takes 4 bytes in fp32, 2 in bf16. With
@@ -126,7 +128,8 @@ def expected_memory(cfg: RunConfig, vocab_size: int, *, libraries: int) -> Memor
     activations = model.block_size * blocks + logits * PER_LOGIT * FP32
     weights, by_muon = n_parameters * FP32, count_hidden(model) * FP32 if cfg.train.optimizer == "muon" else 0
     optimizer = 2 * weights - by_muon
-    tensors = 2 * weights + optimizer + max(activations, COPIES * weights)
+    shares = processes if cfg.run.parallel == "fsdp" else 1
+    tensors = (2 * weights + optimizer) // shares + max(activations, COPIES * weights)
     first = libraries + FIRST_UPDATE if on_cpu else 0
     return Memory(libraries if on_cpu else 0, weights, weights, optimizer, activations, first + tensors)
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gptlite.compute.distributed import whole
 from gptlite.errors import Damaged, RunError
 from gptlite.inference.language_model import LanguageModel
 from gptlite.inference.score import Score
@@ -132,9 +133,23 @@ def checkpoint_files(
     }
 
 
-def checkpoint_tensors(model: GPT, optimizers: Optimizers) -> dict[str, dict[str, Tensor]]:
-    """Return the tensor files of a checkpoint: parameters in GPT-2's layout, optimizer state by our parameter names."""
-    return {"model.safetensors": to_gpt2(model), "optimizer.safetensors": named_state(model, optimizers)}
+def checkpoint_tensors(model: GPT, optimizers: Optimizers, *, keep: bool = True) -> dict[str, dict[str, Tensor]]:
+    """Return the tensor files of a checkpoint: parameters in GPT-2's layout, optimizer state by our parameter names.
+
+    Without `keep` they are empty: a process that does not write gives its parts of the tensors.
+    """
+    files = {"model.safetensors": to_gpt2(model), "optimizer.safetensors": named_state(model, optimizers)}
+    return {file: whole_tensors(tensors, keep=keep) for file, tensors in files.items()}
+
+
+def whole_tensors(tensors: Mapping[str, Tensor], *, keep: bool) -> dict[str, Tensor]:
+    """Return tensors of which each process may hold a part, which are gathered one by one and moved to the CPU."""
+    found = {}
+    for name, tensor in tensors.items():
+        gathered = whole(tensor)
+        if keep:
+            found[name] = tensor if gathered is tensor else gathered.cpu()
+    return found
 
 
 def first_non_finite(model: GPT, optimizers: Optimizers) -> str | None:
@@ -144,10 +159,10 @@ def first_non_finite(model: GPT, optimizers: Optimizers) -> str | None:
     """
     named = {**dict(model.named_parameters()), **named_state(model, optimizers)}
     tensors = {name: tensor.detach() for name, tensor in named.items() if tensor.ndim}
-    sums = torch.stack([tensor.sum(dtype=torch.float32) for tensor in tensors.values()])
+    sums = torch.stack([whole(tensor.sum(dtype=torch.float32)) for tensor in tensors.values()])
     if sums.isfinite().all():
         return None
-    return next((name for name, tensor in tensors.items() if not tensor.isfinite().all()), None)
+    return next((name for name, tensor in tensors.items() if not whole(tensor.isfinite().all())), None)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils import get_total_norm
 
+from gptlite.compute.distributed import Dist, own_part, whole
 from gptlite.config.schema import RunConfig
 from gptlite.data.dataset.tokens import Tokens
 from gptlite.inference.inspect import Floats, attention_steps
@@ -28,8 +29,10 @@ class UpdateRatio:
     Large parameters are sampled at even spacing, over all columns alike, so that no copy of the model is made.
     """
 
-    def __init__(self, model: GPT) -> None:
-        parameters = list(model.parameters())
+    def __init__(self, model: GPT, dist: Dist) -> None:
+        """dist: the processes, each of which may hold a part of the parameters."""
+        self._dist = dist
+        parameters = [own for p in model.parameters() if (own := own_part(p)).numel()]
         self._sampled = [p.detach().view(-1)[:: spacing(p)] for p in parameters]  # views
         roots = [math.sqrt(p.numel() / part.numel()) for p, part in zip(parameters, self._sampled, strict=True)]
         weights = [torch.full_like(part, root) for part, root in zip(self._sampled, roots, strict=True)]
@@ -41,7 +44,9 @@ class UpdateRatio:
 
     def ratio(self, before: Tensor) -> float:
         """Return the ratio right after an update; before: `numbers` right before it."""
-        return float((self.numbers() - before).norm() / before.norm())
+        squares = torch.stack([(self.numbers() - before).norm(), before.norm()]).square()
+        change, size = self._dist.sum(squares).sqrt()
+        return float(change / size)
 
 
 def spacing(parameter: Tensor) -> int:
@@ -65,7 +70,7 @@ def layer_grad_norms(model: GPT) -> dict[str, float]:
         module, number, *_ = name.split(".")
         layer = {"blocks": "block_", "ln_f": "final_norm", "head": "head"}.get(module, "embeddings")
         gradients[layer + str(int(number) + 1) if layer == "block_" else layer].append(p.grad)
-    return {f"grad_norm/{layer}": get_total_norm(tensors).item() for layer, tensors in gradients.items()}
+    return {f"grad_norm/{layer}": whole(get_total_norm(tensors)).item() for layer, tensors in gradients.items()}
 
 
 def learning_rates(optimizers: Optimizers) -> dict[str, float]:

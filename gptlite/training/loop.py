@@ -12,6 +12,7 @@ from gptlite.loggers.metrics import Listener, MetricLog
 from gptlite.runs.run import Run
 from gptlite.training.checkpointing import TrainState, first_non_finite
 from gptlite.training.diagnostics import UpdateRatio, measure_attention
+from gptlite.training.sharing import gathered
 from gptlite.training.signals import STOP, Signals
 from gptlite.training.step import StepStats, diverged, train_step
 from gptlite.training.throughput import Throughput
@@ -29,7 +30,7 @@ def run_updates(
     cfg, dist = trainer.cfg, trainer.dist
     clock = clock_for(trainer, state.elapsed, signals.now)
     throughput = Throughput(trainer.model.cfg, trainer.scored_ids, trainer.compute, dist) if dist.is_main else None
-    update_ratio = UpdateRatio(trainer.model)
+    update_ratio = UpdateRatio(trainer.model, dist)
     logged_step, update_seconds, unread = state.step, 0.0, deque[StepStats]()  # since the last log line
     if state.evaluation_due:
         state = make_up_evaluation(trainer, run, state, log, listener, clock)
@@ -127,15 +128,17 @@ def save_initial(
 
 def evaluate_and_log(trainer: Trainer, state: TrainState, log: MetricLog) -> TrainState:
     """Evaluate, and log the score with a sample. Raise Diverged if the loss is not finite."""
-    score = trainer.evaluate(trainer.validation)
-    if not math.isfinite(score.loss):
-        raise diverged(state.step, f"the validation loss is {score.loss}", trainer.cfg)
-    values = {"loss": score.loss, "bits_per_byte": score.bits_per_byte, "perplexity": score.perplexity}
-    if trainer.old_text is not None:
-        values["old_bits_per_byte"] = trainer.evaluate(trainer.old_text).bits_per_byte
-    entropies, images = measure_attention(trainer)
+    with gathered(trainer.objective):
+        score = trainer.evaluate(trainer.validation)
+        if not math.isfinite(score.loss):
+            raise diverged(state.step, f"the validation loss is {score.loss}", trainer.cfg)
+        values = {"loss": score.loss, "bits_per_byte": score.bits_per_byte, "perplexity": score.perplexity}
+        if trainer.old_text is not None:
+            values["old_bits_per_byte"] = trainer.evaluate(trainer.old_text).bits_per_byte
+        entropies, images = measure_attention(trainer)
+        sample = trainer.sample()
     log.write(state.step, "val", {**values, **entropies, "tokens": state.tokens}, {"elapsed": state.elapsed})
-    log.log_sample(state.step, trainer.sample())
+    log.log_sample(state.step, sample)
     for tag, image in images.items():
         log.log_image(state.step, tag, image)
     return state.after_eval(score)

@@ -12,8 +12,8 @@ from gptlite.config.schema import RunConfig
 from gptlite.errors import ConfigError
 from gptlite.runs.run import CONFIG, Run
 
-# When a run evaluates, saves and logs, how long it trains (the learning rate schedule follows the new length), and on
-# how many threads.
+# When a run evaluates, saves and logs, how long it trains (the learning rate schedule follows the new length), on how
+# many threads, and what its processes share.
 MAY_CHANGE = (
     "train.max_steps",
     "train.epochs",
@@ -24,6 +24,7 @@ MAY_CHANGE = (
     "log.",
     "sample.",
     "run.threads",
+    "run.parallel",
 )
 # Where things lie; text and tokenizer are known by their fingerprints.
 PLACES = ("data.source", "data.val_source", "data.dir", "tokenizer.from", "run.dir")

@@ -33,6 +33,7 @@ def run_info(setup: Setup, trainer: Trainer, prepared: Prepared) -> dict[str, An
         "device": setup.cfg.run.device,
         "world_size": trainer.dist.world_size,
         "threads": setup.cfg.run.threads,
+        "parallel": setup.cfg.run.parallel,
         "reasons": {key: asdict(choice) for key, choice in setup.reasons.items()},
         "parameters": trainer.model.n_parameters(),
         "prepared": str(prepared.path.absolute()),
@@ -47,8 +48,9 @@ def run_info_resumed(before: Mapping[str, Any], now: Mapping[str, Any], say: Say
 
     Warn where torch, the processor, the number of threads or of processes is not what it was.
     """
-    old, new = ({**info, "torch": info["versions"]["torch"]} for info in (before, now))
-    named = {"torch": "torch", "processor": "processor", "threads": "threads", "world_size": "processes"}
+    old, new = ({"parallel": "ddp", **info, "torch": info["versions"]["torch"]} for info in (before, now))
+    named = {key: key for key in ("torch", "processor", "threads")}
+    named |= {"world_size": "processes", "parallel": "run.parallel"}
     changed = [f"{what} {new[key]} (before: {old[key]})" for key, what in named.items() if old[key] != new[key]]
     if changed:
         say(

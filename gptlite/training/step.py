@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.parallel import DistributedDataParallel
 
 from gptlite.compute.device import Arriving, send
-from gptlite.compute.distributed import peer_errors
+from gptlite.compute.distributed import peer_errors, whole
 from gptlite.config.schema import RunConfig
 from gptlite.config.training import TrainSection
 from gptlite.course.scheduled_sampling import random_bits, replaced_fraction_at
@@ -26,6 +25,7 @@ from gptlite.training.diagnostics import UpdateRatio, layer_grad_norms, learning
 from gptlite.training.ngram_teacher import NgramTeacher
 from gptlite.training.objective import DRAWS, Randomness
 from gptlite.training.optim.build import Together, set_lr
+from gptlite.training.sharing import exchanging, is_shared, replicated, shard
 from gptlite.training.trainer import Trainer
 
 
@@ -145,17 +145,14 @@ def accumulate_gradients(trainer: Trainer, step: int, replaced_fraction: float =
     share in the gradient. replaced_fraction: of the inputs, by scheduled sampling.
     """
     cfg, device, dist, loss_of = trainer.cfg, trainer.compute.device, trainer.dist, trainer.objective
-    shared = loss_of if isinstance(loss_of, DistributedDataParallel) else None
-    # The gradients of a shared module become the mean over the processes.
-    averaged_over = trainer.tokens_per_update // (1 if shared is None else dist.world_size)
+    averaged_over = trainer.tokens_per_update // (dist.world_size if is_shared(loss_of) else 1)
     rows, micro = cfg.train.batch_size // dist.world_size, micro_batch_size(cfg)  # of this process
     sample, total = vocab_sample_for(trainer, step), torch.zeros((), device=device)
     for micro_step in range(rows // micro):
         first_row = dist.rank * rows + micro_step * micro
         x, y = (send(each, device) for each in trainer.batches.rows(step, first_row, micro))  # (micro, T) each
         drawn = drawn_for(trainer, step, micro_step, first_row, sample, replaced_fraction)
-        is_last = micro_step + 1 == rows // micro
-        with nullcontext() if shared is None or is_last else shared.no_sync(), peer_errors():
+        with exchanging(loss_of, is_due=micro_step + 1 == rows // micro), peer_errors():
             nll, objective = loss_of(x, y, drawn, replaced_fraction)
             trainer.scaler.scale(objective / averaged_over).backward()
         total = total + nll.detach() / trainer.tokens_per_update
@@ -164,16 +161,20 @@ def accumulate_gradients(trainer: Trainer, step: int, replaced_fraction: float =
 
 @contextmanager
 def sharing_gradients(trainer: Trainer, step: int) -> Iterator[Trainer]:
-    """Yield the trainer with gradients that torch adds up over the processes, while the backward pass goes on.
+    """Yield the trainer with gradients that torch adds up over the processes, as `run.parallel` says.
 
     step: the next one, whose batch is used once before.
     """
     if trainer.dist.world_size == 1:
         yield trainer
         return
+    if trainer.cfg.run.parallel == "fsdp":
+        with peer_errors():
+            shard(trainer)
+        yield trainer
+        return
     with peer_errors():
-        # By default the first bucket has 1 MB, and a small model two exchanges.
-        shared = DistributedDataParallel(trainer.objective, bucket_cap_mb=25, gradient_as_bucket_view=True)
+        shared = replicated(trainer.objective)
     trainer = replace(trainer, objective=shared)
     try:
         # The first backward pass settles the place of each gradient in torch's buckets, and the place the order in
@@ -212,7 +213,7 @@ def train_step(
     if update_ratio is not None and scaler.is_enabled():
         more["loss_scale"] = scaler.get_scale()
     limit = math.inf if cfg.train.grad_clip is None else cfg.train.grad_clip
-    grad_norm = torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
+    grad_norm = whole(torch.nn.utils.clip_grad_norm_(model.parameters(), limit))
     stats = StepStats(step + 1, lr, Arriving(torch.stack([loss, grad_norm])), more, scaler.is_enabled())
     set_lr(optimizers, lr)
     before = None if update_ratio is None else update_ratio.numbers()

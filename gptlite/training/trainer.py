@@ -102,9 +102,9 @@ class Trainer:
 
         It takes the place of one of this step, which may have been made before its evaluation. logs: how far they are.
         """
+        tensors = checkpoint_tensors(self.model, self.optimizers, keep=self.dist.is_main)
         if self.dist.is_main:
             files = checkpoint_files(self.language_model, self.deciding, state, logs, self.scaler)
-            tensors = checkpoint_tensors(self.model, self.optimizers)
             loss = state.best_loss if state.is_new_best else None
             save_checkpoint(run.checkpoints, state.step, files, tensors, score=loss, replace=True)
             write_pointer(run.checkpoints, "latest", state.step)

@@ -82,6 +82,9 @@ def test_memory_by_hand_of_two_blocks_of_width_32_with_100_ids(tiny):
     assert of(run__checkpoint_activations=True).activations == tokens * 4 * (17 * 32 + 32) + logits
     assert of(train__micro_batch_size=24).activations == fused / 2
     assert of(eval__batch_size=96).activations == fused + logits
+    cfg = resolved(tiny, run__parallel="fsdp", train__batch_size=48, model__n_embd=64)
+    whole, part = (expected_memory(cfg, 100, libraries=0, processes=n) for n in (1, 4))
+    assert whole.peak - part.peak == (whole.weights + whole.gradients + whole.optimizer) * 3 / 4
     on_gpu = of(run__device="cuda")
     assert (on_gpu.libraries, on_gpu.peak) == (0, state + fused)
 

@@ -95,13 +95,18 @@ def many_gpus_table() -> list[str]:
         n_parameters = count_parameters(cfg.model, 50_257).total
         computing = update_flops(cfg.model, 50_257, 8 * 1024) / PER_SECOND
         column = [f"{n_layer} × {n_embd}", f"{n_parameters:,}", size(expected_memory(cfg, 50_257, libraries=0).peak)]
+        shared = cfg.with_values({"run.parallel": "fsdp"})
+        column.append(size(expected_memory(shared, 50_257, libraries=0, processes=8).peak))
         column.append(f"{1000 * computing:.0f} ms")
         for n_gpus, bandwidth in ((8, INSIDE), (64, BETWEEN), (1024, BETWEEN)):
             sending = 2 * (n_gpus - 1) / n_gpus * 4 * n_parameters / bandwidth
             waiting = max(0.0, sending - computing * 2 / 3)
             column.append(f"{1000 * sending:.0f} ms, {computing / (computing + waiting):.0%}".replace("%", " %"))
         columns.append(column)
-    names = ("shape", "parameters", "memory of a GPU", "computing", "sending, 8 GPUs", "64 GPUs", "1,024 GPUs")
+    names = (
+        *("shape", "parameters", "memory of a GPU", "by fsdp, of 8", "computing"),
+        *("sending, 8 GPUs", "64 GPUs", "1,024 GPUs"),
+    )
     return [f"| {' | '.join(row)} |" for row in zip(names, *columns, strict=True)]
 
 

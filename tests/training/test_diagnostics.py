@@ -8,6 +8,7 @@ import pytest
 import torch
 from training_runs import train_new
 
+from gptlite.compute.distributed import Dist
 from gptlite.config.schema import ModelSection, RunConfig
 from gptlite.model.gpt import GPT
 from gptlite.training import loop
@@ -32,7 +33,7 @@ def test_the_update_ratio_is_the_norm_of_the_change_over_that_of_the_parameters(
     gpt = model(**sizes)
     assert (max(p.numel() for p in gpt.parameters()) > 10 * MAX_NUMBERS) == (growth > 0)
     before = [p.detach().clone() for p in gpt.parameters()]
-    update_ratio = UpdateRatio(gpt)
+    update_ratio = UpdateRatio(gpt, Dist())
     numbers = update_ratio.numbers()
     rng = torch.Generator().manual_seed(1)
     with torch.no_grad():

@@ -21,7 +21,7 @@ def _text(tmp_path, monkeypatch):
 # In fp32 AdamW keeps the losses equal to rounding. Muon at its own rate amplifies rounding over tens of updates.
 @pytest.mark.slow
 def test_two_processes_take_the_same_batches_and_reach_the_same_losses_as_one():
-    muon, longer = "train.optimizer=muon", "train.max_steps=16"
+    muon, longer, parts = "train.optimizer=muon", "train.max_steps=16", "run.parallel=fsdp"
     assert app.run(["train", "-c", "nano.yaml", "--name", "one"]) == 0
     assert app.run(["train", "-c", "nano.yaml", "--name", "muon-one", "--set", muon]) == 0
     before = losses("one")
@@ -29,34 +29,53 @@ def test_two_processes_take_the_same_batches_and_reach_the_same_losses_as_one():
     said = in_processes(
         [
             (["train", "-c", "nano.yaml", "--name", "two"], [], 0),
-            (["train", "-c", "nano.yaml", "--name", "muon-two", "--set", muon], [], 0),
-            (["train", "--resume", "one", "--set", longer], [], 0),
+            (["train", "-c", "nano.yaml", "--name", "muon-two", "--set", muon, "--set", parts], [], 0),
+            (["train", "--resume", "one", "--set", longer, "--set", parts], [], 0),
         ]
     )
-    assert "warning: resumed with processes 2 (before: 1), so the end will not be bit for bit" in said
+    changed = "processes 2 (before: 1), run.parallel fsdp (before: ddp)"
+    assert f"warning: resumed with {changed}, so the end will not be bit for bit" in said
     assert losses("two") == pytest.approx(before, rel=1e-5)
     assert losses("muon-two") == pytest.approx(losses("muon-one"), rel=1e-3)
     # A run of two goes on as one of one, and the other way round.
     assert app.run(["train", "--resume", "two", "--set", longer]) == 0
     assert max(step for _, step in losses("one")) == 16
     assert losses("one") == pytest.approx(losses("two"), rel=1e-5)
+    for name in ("muon-one", "muon-two"):
+        assert app.run(["train", "--resume", name, "--set", longer]) == 0
+    assert losses("muon-two") == pytest.approx(losses("muon-one"), rel=1e-3)
 
 
 # Of one row each, of all rows at once, with a head of its own: 50 losses by case.
 LOSSES = """
-import json, sys, torch
-from gptlite.compute.processes import leave_group
+import copy, json, sys, torch
+from gptlite.compute.distributed import own_part
+from gptlite.compute.processes import leave_group, rank, world_size
+from gptlite.model.gpt2_layout import from_gpt2
+from gptlite.training.checkpointing import checkpoint_tensors, first_non_finite
+from gptlite.training.optim.build import load_named_state
 from gptlite.training.step import sharing_gradients, train_step
 from test_step import BY_OPTIMIZER, config, trainer_for
 
-def losses(optimizer, dtype, **values):
-    trainer = trainer_for(config(**BY_OPTIMIZER[optimizer], **values), getattr(torch, dtype))
-    with sharing_gradients(trainer, 0) as trainer:
-        return [train_step(trainer, step).loss for step in range(50)], trainer.dist.is_main
-
-for optimizer, dtype, values in json.loads(sys.argv[1]):
-    found, is_main = losses(optimizer, dtype, **values)
-    if is_main:
+for optimizer, dtype, values, resumes in json.loads(sys.argv[1]):
+    cfg, dtype = config(**BY_OPTIMIZER[optimizer], **values), getattr(torch, dtype)
+    with sharing_gradients(trainer_for(cfg, dtype), 0) as trainer:
+        found = [train_step(trainer, step).loss for step in range(50 - resumes)]
+        if resumes:
+            saved = copy.deepcopy(checkpoint_tensors(trainer.model, trainer.optimizers))
+            found += [train_step(trainer, step).loss for step in range(50 - resumes, 50)]
+            name, parameter = list(trainer.model.named_parameters())[-1]
+            if rank() == world_size() - 1:
+                own_part(parameter.data)[-1] = float("nan")
+            assert first_non_finite(trainer.model, trainer.optimizers) == name
+    if resumes:
+        resumed = trainer_for(cfg, dtype)
+        from_gpt2(saved["model.safetensors"], resumed.model)
+        load_named_state(resumed.model, resumed.optimizers, saved["optimizer.safetensors"])
+        with sharing_gradients(resumed, 50 - resumes) as resumed:
+            rest = [train_step(resumed, step).loss for step in range(50 - resumes, 50)]
+        assert rest == found[-resumes:], "not resumed bit for bit"
+    if rank() == 0:
         print(json.dumps(found))
 leave_group()
 """
@@ -72,12 +91,12 @@ CASES = [
 
 @pytest.mark.slow
 def test_gradients_of_several_processes_are_those_of_one():
-    def by_case(n: int) -> list[list[float]]:
-        cases = json.dumps([case[:3] for case in CASES])
-        return [json.loads(line) for line in torchrun(LOSSES, cases, n=n).stdout.splitlines()]
+    def by_case(n: int, parallel: str = "ddp", resumes: int = 0) -> list[list[float]]:
+        cases = [(*case[:2], {**case[2], "run.parallel": parallel}, resumes) for case in CASES]
+        return [json.loads(line) for line in torchrun(LOSSES, json.dumps(cases), n=n).stdout.splitlines()]
 
-    one, two, four = by_case(1), by_case(2), by_case(4)
-    for alone, *shared, case in zip(one, two, four, CASES, strict=True):
+    one, two, four, parts = by_case(1), by_case(2), by_case(4), by_case(2, "fsdp", 10)
+    for alone, *shared, case in zip(one, two, four, parts, CASES, strict=True):
         assert alone[-1] < alone[0] - 0.01
         for found in shared:
             assert found == pytest.approx(alone, rel=case[3], abs=0), case

@@ -200,7 +200,7 @@ def test_diagnostics_do_not_change_the_update():
     for measured in (False, True):
         trainer = trainer_for(config(**BY_OPTIMIZER["muon"], **{"log.grad_norms": True}))
         model = trainer.model
-        update_ratio = UpdateRatio(model) if measured else None
+        update_ratio = UpdateRatio(model, Dist()) if measured else None
         for step in range(3):
             stats = train_step(trainer, step, update_ratio=update_ratio)
         ends.append((stats.loss, stats.grad_norm, [p.detach().clone() for p in model.parameters()]))
@@ -314,4 +314,4 @@ def test_in_fp16_a_gradient_that_overflows_is_skipped_and_halves_the_scale_until
     trainer.scaler.update(0.5)
     trainer.model.ln_f.weight.register_hook(lambda gradient: gradient * math.inf)
     with pytest.raises(Diverged, match=r"the norm of the gradient (inf|nan)"):
-        train_step(trainer, 2, update_ratio=UpdateRatio(trainer.model)).check_finite(trainer.cfg)
+        train_step(trainer, 2, update_ratio=UpdateRatio(trainer.model, Dist())).check_finite(trainer.cfg)

@@ -97,13 +97,12 @@ def set_lr(optimizers: Optimizers, lr: float) -> None:
 
 
 def named_state(model: GPT, optimizers: Optimizers) -> dict[str, Tensor]:
-    """Optimizer state by parameter: `blocks.0.attn.qkv.weight/momentum` -> tensor."""
-    names: dict[Tensor, str] = {p: name for name, p in model.named_parameters()}
+    """Optimizer state by parameter: `blocks.0.attn.qkv.weight/momentum` -> tensor. The order is that of the model."""
+    states = {p: state for optimizer in optimizers for p, state in optimizer.state.items()}
     return {
-        f"{names[p]}/{key}": value
-        for optimizer in optimizers
-        for p, state in optimizer.state.items()
-        for key, value in state.items()
+        f"{name}/{key}": value
+        for name, p in model.named_parameters()
+        for key, value in sorted(states.get(p, {}).items())
     }
 
 

@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gptlite.compute.distributed import part_like, whole
+
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
 ITERATIONS = 5
 
@@ -98,22 +100,23 @@ class Muon(Uncompiled):
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         """Update every parameter that has a gradient."""
         assert closure is None, "Muon does not re-evaluate the loss"
-        by_shape: dict[torch.Size, list[Tensor]] = defaultdict(list)
-        targets: dict[torch.Size, list[Tensor]] = defaultdict(list)
+        by_shape: dict[torch.Size, list[tuple[Tensor, Tensor]]] = defaultdict(list)
         for group in self.param_groups:
             parameters = [p for p in group["params"] if p.grad is not None]
             for parameter, update in zip(parameters, self._nesterov(parameters, group["momentum"]), strict=True):
-                for target, matrix in zip(parameter.chunk(group["parts"]), update.chunk(group["parts"]), strict=True):
-                    wide = matrix if matrix.size(0) <= matrix.size(1) else matrix.mT
-                    by_shape[wide.shape].append(wide)
-                    targets[wide.shape].append(target)
+                for matrix in whole(update).chunk(group["parts"]):
+                    by_shape[torch.Size(sorted(matrix.shape))].append((parameter, matrix))
         lr, weight_decay = self.param_groups[0]["lr"], self.param_groups[0]["weight_decay"]
-        for shape, matrices in by_shape.items():
-            directions = orthogonalise(torch.stack(matrices), self.dtype or matrices[0].dtype)
-            pairs = zip(directions, targets[shape], strict=True)
-            oriented = [each if each.shape == target.shape else each.mT for each, target in pairs]
-            torch._foreach_mul_(targets[shape], 1 - lr * weight_decay)
-            torch._foreach_add_(targets[shape], oriented, alpha=-lr * 0.2 * math.sqrt(max(shape)))
+        for shape, pairs in by_shape.items():
+            wide = [matrix if matrix.shape == shape else matrix.mT for _, matrix in pairs]
+            directions = orthogonalise(torch.stack(wide), self.dtype or wide[0].dtype)
+            of_parameter: dict[Tensor, list[Tensor]] = defaultdict(list)
+            for (parameter, matrix), direction in zip(pairs, directions, strict=True):
+                of_parameter[parameter].append(direction if matrix.shape == shape else direction.mT)
+            targets = list(of_parameter)
+            moves = [part_like(torch.cat(parts), parameter) for parameter, parts in of_parameter.items()]
+            torch._foreach_mul_(targets, 1 - lr * weight_decay)
+            torch._foreach_add_(targets, moves, alpha=-lr * 0.2 * math.sqrt(max(shape)))
 
     def _nesterov(self, parameters: list[Tensor], momentum: float) -> Sequence[Tensor]:
         """Return the gradients moved towards their running means, which are kept as state."""
