@@ -82,16 +82,17 @@ def test_what_others_took_is_what_was_busy_without_us(monkeypatch: pytest.Monkey
 def made_up(size: str, native: str) -> list[Figure]:
     """nanoGPT takes 8 s, gptlite 2 s with AdamW and 4 s with Muon; the peak is 1 GFLOP in 0.5 s."""
     asked: list[tuple[object, int]] = []
-    flops = {"model_flops": 3 * 10**9, "precision": native}
+    precision = "bf16" if native == "cuda" else native
+    flops = {"model_flops": 3 * 10**9, "precision": precision}
     workers = {
-        "nanoGPT": FakeWorker([], asked),
+        "nanoGPT": FakeWorker([], asked, precision="fp32"),
         "gptlite adamw": FakeWorker([], asked, **flops, optimizer_flops=0),
         "gptlite muon": FakeWorker([], asked, **flops, optimizer_flops=10**9),
         "peak fp32": FakeWorker([], asked),
         "peak bf16": FakeWorker([], asked),
     }
     seconds = {"nanoGPT": [8.0], "gptlite adamw": [2.0], "gptlite muon": [4.0], "peak fp32": [1.0], "peak bf16": [1.0]}
-    seconds[f"peak {native}"] = [0.5]
+    seconds[f"peak {precision}"] = [0.5]
     interleaved = Interleaved(workers, seconds)  # type: ignore[arg-type]
     return steps.figures_of(steps.rows_of(size, interleaved, "nanoGPT"), native)
 
@@ -103,10 +104,12 @@ def test_speed_share_and_memory_follow_from_the_turns_and_limits_from_the_arithm
     assert [figure.holds for figure in figures] == [False, True, False, False, True, False]  # 4.5, 3.2 and 85 %
     assert all(figure.holds for figure in made_up("six", "fp32"))  # 1.3, and no share
     assert all(figure.holds for figure in made_up("bpe", "bf16"))  # only memory is limited
+    # On a GPU 2 and 4 s are more than 4 ms.
+    assert [figure.holds for figure in made_up("bpe", "cuda") if figure.unit == "ms"] == [False, False]
 
 
 def test_a_worker_answers_turns_and_says_why_it_cannot() -> None:
-    with Worker("trainers.gptlite", optimizer="adamw", precision="fp32", **TINY.shape()) as worker:
+    with Worker("trainers.gptlite", optimizer="adamw", precision="fp32", device="cpu", **TINY.shape()) as worker:
         assert worker.facts["threads"] >= 1
         assert worker.turn() > 0
         assert worker.peak_memory > 10 * 2**20  # torch alone is more

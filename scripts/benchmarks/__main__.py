@@ -25,7 +25,7 @@ from benchmarks import (
     sweep,
 )
 from benchmarks.figures import Figure, table
-from benchmarks.sizes import SAMPLED, SIZES
+from benchmarks.sizes import GPU_SIZES, SAMPLED, SIZES
 from gptlite.cli.lesson import find_lessons
 
 QUIET = 0.03  # of the processor, left to others
@@ -68,7 +68,8 @@ def parse() -> argparse.Namespace:
             what.add_argument("--rounds", type=positive, default=7, metavar="N", help="turns of each contender (7)")
         return what
 
-    against = add("steps", "training steps against Hugging Face and nanoGPT", tuple(SIZES))
+    against = add("steps", "training steps against Hugging Face and nanoGPT", tuple({**SIZES, **GPU_SIZES}))
+    against.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where to compute (cpu)")
     against.add_argument("--nanogpt", type=checkout, metavar="CHECKOUT", help="a checkout of nanoGPT to compare with")
     add("sampling", "sampling against Hugging Face", SAMPLED)
     add("start", "how fast the program answers, and comes to its first update")
@@ -112,7 +113,9 @@ def measure(arguments: argparse.Namespace, facts: dict[str, Any]) -> tuple[list[
     """Rows of a table, where the command has one, and figures."""
     if arguments.what == "steps":
         precisions = ["fp32", "bf16"] if facts["multiplies_bf16"] else ["fp32"]
-        return steps.measure(arguments.sizes, arguments.nanogpt, arguments.rounds, precisions)
+        sizes = GPU_SIZES if arguments.device == "cuda" else SIZES
+        names = [name for name in arguments.sizes if name in sizes]
+        return steps.measure(names, arguments.nanogpt, arguments.rounds, precisions, arguments.device)
     if arguments.what == "sampling":
         return sampling.measure(arguments.sizes, arguments.rounds)
     with tempfile.TemporaryDirectory() as scratch:

@@ -33,6 +33,11 @@ SIZES = {
     "gpt2": Size(12, 12, 768, 256, 1, 50257),  # GPT-2 124M
     "bpe": Size(3, 3, 96, 64, 32, 4096),  # small.yaml
 }
+GPU_SIZES = {
+    "bpe": SIZES["bpe"],
+    "baby": Size(6, 6, 384, 256, 64, 65),  # nanoGPT's GPU example
+    "gpt2": Size(12, 12, 768, 1024, 16, 50257),
+}
 
 # Sampling: tokens given and tokens written; both fit the block of the sizes that are sampled from.
 N_PROMPT, N_NEW = 16, 200

@@ -9,23 +9,28 @@ from typing import Any
 
 from benchmarks.figures import Figure, Spread, table
 from benchmarks.interleaved import Interleaved
-from benchmarks.sizes import SIZES, Size
+from benchmarks.sizes import GPU_SIZES, SIZES, Size
 from gptlite.compute.limits import ALONE
 
-NANOGPT, HUGGING_FACE = "nanoGPT", "Hugging Face fp32"
+NANOGPT = "nanoGPT"
 OPTIMIZERS = ("adamw", "muon")
-PEAK_SHAPES = ((1024, 1024, 1024), (2048, 2048, 2048), (4096, 1024, 1024))  # m, k, n of the matrix products
+# m, k, n of the matrix products
+PEAK_SHAPES = {
+    "cpu": ((1024, 1024, 1024), (2048, 2048, 2048), (4096, 1024, 1024)),
+    "cuda": ((8192, 8192, 8192), (16384, 4096, 4096)),
+}
 
-# (size, optimizer) -> the least times nanoGPT's speed where the CPU has only fp32, and where it multiplies bf16. With
-# Muon not at gpt2, where its own arithmetic is several times the model's and `auto` does not take it.
+# (size, optimizer) -> the least times nanoGPT's speed where the CPU has only fp32, where it multiplies bf16, and on a
+# GPU. With Muon not at gpt2, where its own arithmetic is several times the model's and `auto` does not take it.
 LEAST_RATIO = {
     ("small", "adamw"): {"fp32": 1.3, "bf16": 3.5},
     ("small", "muon"): {"fp32": 1.3, "bf16": 2.0},
     ("six", "adamw"): {"fp32": 1.3, "bf16": 4.5},
     ("six", "muon"): {"fp32": 1.3, "bf16": 3.2},
-    ("gpt2", "adamw"): {"fp32": 1.3, "bf16": 3.5},
+    ("gpt2", "adamw"): {"fp32": 1.3, "bf16": 3.5, "cuda": 1.15},
 }
-LEAST_SHARE = {"six": {"bf16": 0.85}}  # size -> of the matrix-product peak, either optimizer
+LEAST_SHARE = {"six": {"bf16": 0.85}, "gpt2": {"cuda": 0.5}}  # size -> of the matrix-product peak, either optimizer
+MOST_MILLISECONDS = {"bpe": {"cuda": 4.0}}  # size -> of a step
 
 
 @dataclass(frozen=True)
@@ -54,15 +59,18 @@ class Row:
         ]
 
 
-def contenders(size: Size, nanogpt: Path | None, precisions: list[str]) -> dict[str, tuple[str, dict[str, Any]]]:
+def contenders(
+    size: Size, nanogpt: Path | None, precisions: list[str], device: str
+) -> dict[str, tuple[str, dict[str, Any]]]:
     """How to build each: the baseline first, then the rest, then the peaks. Ours in the last, the best precision."""
-    shape = size.shape()
+    shape: dict[str, Any] = {"device": device, **size.shape()}
+    product = {"device": device, "shapes": PEAK_SHAPES[device]}
     ours = {"precision": precisions[-1], "environment": ALONE}  # as the program sets for itself
     return {
         **({NANOGPT: ("trainers.nanogpt", {"checkout": str(nanogpt), **shape})} if nanogpt else {}),
         **{f"Hugging Face {p}": ("trainers.hugging_face", {"precision": p, **shape}) for p in precisions},
         **{f"gptlite {o}": ("trainers.gptlite", {**ours, "optimizer": o, **shape}) for o in OPTIMIZERS},
-        **{f"peak {p}": ("trainers.matrix_product", {"precision": p, "shapes": PEAK_SHAPES}) for p in precisions},
+        **{f"peak {p}": ("trainers.matrix_product", {"precision": p, **product}) for p in precisions},
     }
 
 
@@ -74,7 +82,7 @@ def rows_of(name: str, interleaved: Interleaved, baseline: str) -> list[Row]:
     for contender, worker in workers.items():
         if contender.startswith("peak"):
             continue
-        precision = worker.facts.get("precision") or ("bf16" if contender.endswith("bf16") else "fp32")
+        precision = worker.facts["precision"]
         gflop = (model_flops + worker.facts.get("optimizer_flops", 0)) / 1e9
         at_peak = [gflop * s for s in seconds[f"peak {precision}"]]
         rows.append(
@@ -93,7 +101,8 @@ def rows_of(name: str, interleaved: Interleaved, baseline: str) -> list[Row]:
 
 
 def figures_of(rows: list[Row], native: str) -> list[Figure]:
-    """What one size is held to; against nanoGPT only where it took part. native: the best that the CPU multiplies."""
+    """What one size is held to; against nanoGPT only where it took part. native: the best that the CPU multiplies, or
+    cuda."""
     figures = []
     theirs = next((row for row in rows if row.contender == NANOGPT), None)
     for row in rows:
@@ -107,26 +116,32 @@ def figures_of(rows: list[Row], native: str) -> list[Figure]:
                 Figure(f"{name}: times nanoGPT", row.ratio, "x", at_least=ratio),
                 Figure(f"{name}: peak memory", Spread.of([memory]), "MiB", at_most=theirs.peak_memory / 2**20),
             ]
+        if (most := MOST_MILLISECONDS.get(row.size, {}).get(native)) is not None:
+            took = Spread.of(1000 * seconds for seconds in row.seconds)
+            figures.append(Figure(f"{name}: a step", took, "ms", at_most=most))
         share = LEAST_SHARE.get(row.size, {}).get(native)
         figures.append(Figure(f"{name}: share of the peak", row.share, "", at_least=share))
     return figures
 
 
 def measure(
-    names: list[str], nanogpt: Path | None, rounds: int, precisions: list[str]
+    names: list[str], nanogpt: Path | None, rounds: int, precisions: list[str], device: str
 ) -> tuple[list[dict[str, Any]], list[Figure]]:
     """Rows of the table, printed as they come, and the figures that have limits. precisions: of the CPU."""
+    if device == "cuda":
+        precisions = ["bf16"]
     if "bf16" not in precisions:
         print("this CPU does not multiply bf16: no rows under bf16 autocast")
-    baseline = NANOGPT if nanogpt else HUGGING_FACE
+    baseline = NANOGPT if nanogpt else f"Hugging Face {precisions[0]}"
+    sizes = GPU_SIZES if device == "cuda" else SIZES
     all_rows: list[dict[str, Any]] = []
     figures: list[Figure] = []
     for name in names:
-        with Interleaved.of(contenders(SIZES[name], nanogpt, precisions)) as interleaved:
+        with Interleaved.of(contenders(sizes[name], nanogpt, precisions, device)) as interleaved:
             interleaved.play(rounds)
             rows = rows_of(name, interleaved, baseline)
         head = [name, "", "ms/step", f"times {baseline}", "(min to max)", "of peak", "peak MiB", "threads"]
-        print(f"\n{SIZES[name]}\n{table([head, *(row.cells() for row in rows)])}")
+        print(f"\n{sizes[name]}\n{table([head, *(row.cells() for row in rows)])}")
         for precision in precisions:
             rate = Spread.of(1 / s for s in interleaved.seconds[f"peak {precision}"])
             print(
@@ -134,5 +149,5 @@ def measure(
                 flush=True,
             )
         all_rows += [asdict(row) for row in rows]
-        figures += figures_of(rows, precisions[-1])
+        figures += figures_of(rows, "cuda" if device == "cuda" else precisions[-1])
     return all_rows, figures

@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import importlib.util
 import sys
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -30,38 +31,62 @@ def random_ids(vocab_size: int) -> np.ndarray[Any, np.dtype[np.uint16]]:
     return np.random.default_rng(0).integers(0, vocab_size, N_TOKENS, dtype=np.uint16)
 
 
-def windows(size: Size) -> Callable[[], tuple[Tensor, Tensor]]:
+def finishing(device: str) -> Callable[[], object]:
+    """What waits for all that was given to a device."""
+    return torch.cuda.synchronize if device == "cuda" else lambda: None
+
+
+def compiled(module: Any, device: str) -> Any:
+    """The module, on a GPU compiled and with TF32, as nanoGPT's train.py does."""
+    if device != "cuda":
+        return module
+    torch.set_float32_matmul_precision("high")
+    return torch.compile(module)
+
+
+def windows(size: Size, device: str) -> Callable[[], tuple[Tensor, Tensor]]:
     """Batches at random places, drawn as nanoGPT does: x, y, each (batch_size, block_size) int64."""
     ids = random_ids(size.vocab_size)
 
     def draw() -> tuple[Tensor, Tensor]:
         starts = torch.randint(len(ids) - size.block_size, (size.batch_size,)).tolist()
         rows = torch.stack([torch.from_numpy(ids[i : i + size.block_size + 1].astype(np.int64)) for i in starts])
+        if device == "cuda":
+            rows = rows.pin_memory().to(device, non_blocking=True)
         return rows[:, :-1].contiguous(), rows[:, 1:].contiguous()
 
     return draw
 
 
 def steps_of(
-    loss: Callable[[Tensor, Tensor], Tensor], model: torch.nn.Module, optimizer: torch.optim.Optimizer, size: Size
+    loss: Callable[[Tensor, Tensor], Tensor],
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    size: Size,
+    device: str,
+    precision: str,
 ) -> Contender:
     """The plain loop: batch, loss, gradient, clipping, update."""
-    draw = windows(size)
+    draw = windows(size, device)
 
     def step() -> None:
-        loss(*draw()).backward()  # type: ignore[no-untyped-call]
+        x, y = draw()
+        with torch.autocast(device, dtype=torch.bfloat16, enabled=precision == "bf16"):
+            found = loss(x, y)
+        found.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), GRAD_CLIP)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
-    return timed(step), {"threads": torch.get_num_threads()}
+    return timed(step, finishing(device)), {"threads": torch.get_num_threads(), "precision": precision}
 
 
 # Each imports its own project only, so that none is charged with another's memory.
 
 
-def nanogpt(checkout: str, **shape: int) -> Contender:
-    """nanoGPT's model and optimizer, in fp32 and without compiling, as its README tells CPU users."""
+def nanogpt(checkout: str, device: str, **shape: int) -> Contender:
+    """nanoGPT's model and optimizer: in fp32 and without compiling, as its README tells CPU users; on a GPU in bf16,
+    compiled."""
     size = Size(**shape)
     spec = importlib.util.spec_from_file_location("nanogpt_model", f"{checkout}/model.py")
     assert spec is not None
@@ -71,28 +96,32 @@ def nanogpt(checkout: str, **shape: int) -> Contender:
     spec.loader.exec_module(module)
     names = ("n_layer", "n_head", "n_embd", "block_size", "vocab_size")
     config = module.GPTConfig(**{name: shape[name] for name in names}, bias=False, dropout=0.0)
-    model = module.GPT(config)
-    optimizer = model.configure_optimizers(NANOGPT_DECAY, NANOGPT_LR, NANOGPT_BETAS, "cpu")
-    return steps_of(lambda x, y: model(x, y)[1], model, optimizer, size)
+    model = module.GPT(config).to(device)
+    optimizer = model.configure_optimizers(NANOGPT_DECAY, NANOGPT_LR, NANOGPT_BETAS, device)
+    run = compiled(model, device)
+    precision = "bf16" if device == "cuda" else "fp32"
+    return steps_of(lambda x, y: run(x, y)[1], model, optimizer, size, device, precision)
 
 
-def hugging_face(precision: str, **shape: int) -> Contender:
-    """GPT2LMHeadModel and torch's AdamW, in fp32 or under bf16 autocast."""
+def hugging_face(precision: str, device: str, **shape: int) -> Contender:
+    """GPT2LMHeadModel and torch's AdamW, in fp32 or under bf16 autocast; on a GPU compiled."""
     from benchmarks.hugging_face import build
 
     size = Size(**shape)
-    model = build(size).train()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=NANOGPT_LR, betas=NANOGPT_BETAS, weight_decay=NANOGPT_DECAY)
+    model = build(size).train().to(device)
+    optimizer = torch.optim.AdamW(
+        *(model.parameters(), NANOGPT_LR, NANOGPT_BETAS), weight_decay=NANOGPT_DECAY, fused=device == "cuda"
+    )
+    run = compiled(model, device)
 
     def loss(x: Tensor, y: Tensor) -> Tensor:
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
-            logits = model(input_ids=x, use_cache=False).logits
+        logits = run(input_ids=x, use_cache=False).logits
         return torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), y.flatten())
 
-    return steps_of(loss, model, optimizer, size)
+    return steps_of(loss, model, optimizer, size, device, precision)
 
 
-def gptlite(optimizer: str, precision: str, **shape: int) -> Contender:
+def gptlite(optimizer: str, precision: str, device: str, **shape: int) -> Contender:
     """What `gptlite train` does: every other `auto` decided by the program, its own train_step on its own batches."""
     from gptlite.compute.device import Hardware, settings
     from gptlite.config.schema import RunConfig
@@ -100,14 +129,14 @@ def gptlite(optimizer: str, precision: str, **shape: int) -> Contender:
     from gptlite.model.sizes import muon_flops, update_flops
     from gptlite.planning.auto import resolve
     from gptlite.tokenizers.char import CharTokenizer
-    from gptlite.training.step import train_step
+    from gptlite.training.step import StepStats, train_step
     from gptlite.training.trainer import assemble
 
     size = Size(**shape)
     wanted = {
         **{f"model.{name}": shape[name] for name in ("n_layer", "n_head", "n_embd", "block_size")},
         "model.activation": "relu",
-        "run.device": "cpu",
+        "run.device": device,
         "run.precision": precision,
         "train.batch_size": size.batch_size,
         "train.optimizer": optimizer,
@@ -118,15 +147,17 @@ def gptlite(optimizer: str, precision: str, **shape: int) -> Contender:
     tokenizer = CharTokenizer("".join(map(chr, range(size.vocab_size - 1))))  # and end-of-text
     trainer = assemble(setup.cfg, tokenizer, tokens, tokens)
     _kept.enter_context(settings(trainer.compute, deterministic=setup.cfg.run.deterministic))
-    done = 0
+    done, unread = 0, deque[StepStats]()
 
     def step() -> None:
         nonlocal done
-        train_step(trainer, done).check_finite(setup.cfg)  # which waits for its end
+        unread.append(train_step(trainer, done))
         done += 1
+        while len(unread) > trainer.compute.updates_ahead:
+            unread.popleft().check_finite(setup.cfg)  # which waits for its end
 
     own = muon_flops(setup.cfg.model) if optimizer == "muon" else 0
-    return timed(step), {
+    return timed(step, finishing(device)), {
         "threads": torch.get_num_threads(),
         "precision": trainer.compute.precision,
         "reasons": {key: dataclasses.asdict(choice) for key, choice in setup.reasons.items()},
@@ -135,13 +166,14 @@ def gptlite(optimizer: str, precision: str, **shape: int) -> Contender:
     }
 
 
-def matrix_product(precision: str, shapes: Sequence[tuple[int, int, int]]) -> Contender:
+def matrix_product(precision: str, device: str, shapes: Sequence[tuple[int, int, int]]) -> Contender:
     """A unit is one GFLOP of multiplying (m, k) by (k, n) at the fastest of some shapes, into allocated memory."""
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
     units = []
     for m, k, n in shapes:
-        a, b, out = torch.randn(m, k, dtype=dtype), torch.randn(k, n, dtype=dtype), torch.empty(m, n, dtype=dtype)
-        units.append((timed(functools.partial(torch.mm, a, b, out=out)), 2 * m * k * n / 1e9))
+        a, b = (torch.randn(shape, dtype=dtype, device=device) for shape in ((m, k), (k, n)))
+        multiply = functools.partial(torch.mm, a, b, out=a.new_empty(m, n))
+        units.append((timed(multiply, finishing(device)), 2 * m * k * n / 1e9))
 
     def turn(times: int) -> float:
         share = times / len(units)

@@ -25,15 +25,20 @@ Turn = Callable[[int], float]  # so many units of work -> seconds for one
 Contender = tuple[Turn, dict[str, Any]]
 
 
-def timed(unit: Callable[[], object]) -> Turn:
-    """Turns of a unit of work. Short units begin with one that does not count: caches are someone else's by then."""
+def timed(unit: Callable[[], object], finish: Callable[[], object] = lambda: None) -> Turn:
+    """Turns of a unit of work. Short units begin with one that does not count: caches are someone else's by then.
+
+    finish: waits for what a GPU still has to do.
+    """
 
     def turn(times: int) -> float:
         if times > 1:
             unit()
+        finish()
         began_at = time.perf_counter()
         for _ in range(times):
             unit()
+        finish()
         return (time.perf_counter() - began_at) / times
 
     return turn
@@ -90,10 +95,13 @@ class Worker(AbstractContextManager["Worker"]):
 
 
 def peak_memory() -> int:
-    """The most bytes this process has had resident at a time, all modules included.
+    """The most bytes this process has had resident at a time, all modules included; on a GPU those of its tensors.
 
     Linux begins it with what the parent had at the fork: no matter, since the parent loads no torch.
     """
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        return int(torch.cuda.max_memory_allocated())
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
