@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
 import shlex
@@ -51,7 +52,9 @@ def lesson(
         return
     name = name.removeprefix("lesson-")
     if name not in lessons:
-        raise ConfigError(f"there is no such lesson. There are {', '.join(lessons)}.", where=f"lesson {name}")
+        near = difflib.get_close_matches(name, lessons, n=1)
+        advice = f"Did you mean {near[0]}?" if near else f"There are {', '.join(lessons)}."
+        raise ConfigError(f"there is no such lesson. {advice}", where=f"lesson {name}")
     console, folder = Console(), Path("lessons", "-".join(Path(text).stem for text in data or ["python-stdlib"]))
     rows, firsts = [], []
     for stem in (lessons[name][0], f"lesson-{name}"):

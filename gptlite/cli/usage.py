@@ -75,7 +75,7 @@ def usage_problem(error: Any, context: Any = None) -> Problem:
     if hasattr(error, "possibilities"):  # its class, which is private, is that of an unknown option
         return _unknown_option(where, error.option_name, options_of(context.command))
     message = error.format_message().partition(", unable to parse")[0].strip().rstrip(".").replace("\n", " ")
-    message = message.replace("Input should be", "this must be")  # Pydantic's words
+    message = message.replace("Input should be", "this must be").replace("Value error, ", "")  # Pydantic's words
     return Problem(f"{message[:1].lower()}{message[1:]}. See {where} --help.", where)
 
 

@@ -73,6 +73,7 @@ def test_what_cannot_be_exported_is_refused_and_nothing_is_left(gptlite, trained
     Path("there.gguf").write_text("mine")
     assert gptlite("export", "nano", "there.gguf", "--to", "gguf").refuses("there.gguf: this exists.")
     assert gptlite("export", "nano", "nowhere/x.html", "--to", "page").refuses("there is no folder nowhere")
+    assert gptlite("export", "nano", "--to", "pdf").refuses("invalid value for '--to': 'pdf' is not one of 'folder', ")
     assert gptlite("export", "nano", "x.gguf").refuses("x.gguf: --to folder writes a folder. Change the name or --to.")
     assert gptlite("export", "nano", "x.txt", "--to", "page").refuses("--to page writes a file that ends in .html.")
     assert gptlite("export", "nano", "--type", "f16").refuses("--type f16: --to folder accepts no type.")

@@ -59,3 +59,4 @@ def test_lessons_are_listed_and_an_unknown_one_is_refused_with_their_names(gptli
     listed = gptlite("lesson").out
     assert "deep-post-norm-warmup    deep-post-norm with a warm-up of half the updates\n" in listed
     assert gptlite("lesson", "base").refuses("lesson base: there is no such lesson. There are deep, deep-post-norm, ")
+    assert gptlite("lesson", "post-nrm").refuses("Did you mean post-norm?")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gptlite.cli import terminal
+from gptlite.cli.runs.table import short_value
 from gptlite.cli.terminal import format_table, shorten_middle
 
 
@@ -30,6 +31,11 @@ def test_numbers_are_aligned_to_the_right_and_wide_characters_take_two_columns()
         "日本      7  ?",
         "a     12345  running",
     ]
+
+
+def test_of_a_path_the_last_part_is_shown_and_of_a_checkpoint_its_run():
+    assert short_value("texts/book.txt") == "book.txt"
+    assert short_value("/home/ann/runs/base/checkpoints/step-00000600") == "base"
 
 
 @pytest.mark.parametrize(

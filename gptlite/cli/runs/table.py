@@ -14,6 +14,7 @@ from gptlite.errors import ConfigError
 from gptlite.formatting import Say, abbreviated, clock_time, counted
 from gptlite.runs import compare
 from gptlite.runs.compare import RunGroup
+from gptlite.runs.find import source_name
 from gptlite.runs.run import Run
 from gptlite.runs.summary import Summary, read_run
 
@@ -154,10 +155,10 @@ def row_cells(row: RunGroup) -> dict[str, str]:
 
 
 def short_value(value: Value) -> str:
-    """Return a config value in a few characters; of a path, its last part."""
+    """Return a config value in a few characters; of a path, its last part, and of a checkpoint its run."""
     if isinstance(value, list):
         return " ".join(map(short_value, value))[:LONGEST_VALUE]
-    text = value.rstrip("/").rpartition("/")[2] if isinstance(value, str) and "/" in value else write(value)
+    text = source_name(value) if isinstance(value, str) and "/" in value else write(value)
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
 
 
