@@ -91,6 +91,10 @@ class Session:
                 f"warning: run.precision is {cfg.run.precision}, which this {cfg.run.device} only emulates. Use "
                 "run.precision=fp32 in a new run, which is faster."
             )
+        if cfg.run.parallel == "fsdp" and trainer.dist.world_size == 1:
+            listener.say(
+                "warning: run.parallel is fsdp, which divides nothing in one process. Start several with --nproc."
+            )
         state = TrainState() if self.restored is None else self.restored.state
         timing = self.replay or Measured(trainer, state)
         if self.restored is None and cfg.train.max_minutes is not None:

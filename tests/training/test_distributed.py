@@ -20,7 +20,7 @@ def _text(tmp_path, monkeypatch):
 
 # In fp32 AdamW keeps the losses equal to rounding. Muon at its own rate amplifies rounding over tens of updates.
 @pytest.mark.slow
-def test_two_processes_take_the_same_batches_and_reach_the_same_losses_as_one():
+def test_two_processes_take_the_same_batches_and_reach_the_same_losses_as_one(capsys):
     muon, longer, parts = "train.optimizer=muon", "train.max_steps=16", "run.parallel=fsdp"
     assert app.run(["train", "-c", "nano.yaml", "--name", "one"]) == 0
     assert app.run(["train", "-c", "nano.yaml", "--name", "muon-one", "--set", muon]) == 0
@@ -44,6 +44,7 @@ def test_two_processes_take_the_same_batches_and_reach_the_same_losses_as_one():
     for name in ("muon-one", "muon-two"):
         assert app.run(["train", "--resume", name, "--set", longer]) == 0
     assert losses("muon-two") == pytest.approx(losses("muon-one"), rel=1e-3)
+    assert capsys.readouterr().err.count("warning: run.parallel is fsdp, which divides nothing in one process") == 1
 
 
 # Of one row each, of all rows at once, with a head of its own: 50 losses by case.
