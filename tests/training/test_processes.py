@@ -15,6 +15,9 @@ from pathlib import Path
 import pytest
 from distributed_runs import environment, free_port, losses, torchrun, write_texts
 
+from gptlite.cli import app
+from gptlite.compute import distributed
+
 
 @pytest.fixture(autouse=True)
 def _text(tmp_path, monkeypatch):
@@ -22,52 +25,8 @@ def _text(tmp_path, monkeypatch):
     write_texts()
 
 
-def alone(rank: int, port: int, *arguments: str, **more: str) -> subprocess.Popen[str]:
-    """One process of two, without torchrun."""
-    variables = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), **more}
-    command = [sys.executable, "-m", "gptlite", "train", "-c", "nano.yaml", "--name", "n", *arguments]
-    return subprocess.Popen(
-        command, env=environment(**variables), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
-    )
-
-
 @pytest.mark.slow
-def test_the_death_of_a_process_is_one_line_of_the_others():
-    port = free_port()
-    first, second = (alone(rank, port, "--set", "train.max_steps=1000000") for rank in (0, 1))
-    while not any(Path("runs").glob("n/checkpoints/step-*6")):  # both are training
-        assert first.poll() is None
-        time.sleep(0.05)
-    second.kill()
-    _, said = first.communicate(timeout=60)
-    second.communicate()
-    assert first.returncode == 4
-    assert said.splitlines()[-1].startswith("error: process 0 of 2: another process of this run has ended")
-    assert "Traceback" not in said
-
-
-@pytest.mark.slow
-def test_a_taken_port_and_a_process_that_never_comes_are_one_line():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        process = alone(0, port)
-        _, said = process.communicate(timeout=60)
-    assert process.returncode == 4
-    taken = "the processes cannot meet there: another program uses this port. Set another MASTER_PORT."
-    assert said == f"error: 127.0.0.1:{port}: {taken}\n"
-    for rank, missing in (
-        (0, "process 1 of 2 (RANK)"),
-        (1, f"process 0 at 127.0.0.1:{port} (MASTER_ADDR and MASTER_PORT)"),
-    ):
-        process = alone(rank, port)
-        assert process.stderr is not None
-        assert process.stderr.readline() == f"waiting for {missing}\n"
-        process.kill()
-        process.communicate()
-
-
-@pytest.mark.slow
-def test_tasks_of_slurm_share_a_run():
+def test_tasks_of_slurm_share_a_run_and_the_death_of_one_is_one_line_of_the_others():
     job = {
         "SLURM_STEP_NUM_TASKS": "2",
         "SLURM_STEP_TASKS_PER_NODE": "2",
@@ -76,27 +35,53 @@ def test_tasks_of_slurm_share_a_run():
         "SLURM_JOB_ID": str(free_port()),
         "SLURM_STEP_ID": "0",
     }
-    command = [sys.executable, "-m", "gptlite", "train", "-c", "nano.yaml", "--name", "n"]
-    tasks = [
-        subprocess.Popen(
-            command,
-            env=environment(**job, SLURM_PROCID=str(task), SLURM_LOCALID=str(task)),
-            stderr=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-        )
-        for task in range(2)
-    ]
-    for task in tasks:
-        _, said = task.communicate(timeout=60)
-        assert task.returncode == 0, said
+    first, second = (
+        command_line("--name", "n", *ENDLESS, **job, SLURM_PROCID=task, SLURM_LOCALID=task) for task in "01"
+    )
+    while not any(Path("runs").glob("n/checkpoints/step-*6")):  # both are training
+        assert first.poll() is None
+        time.sleep(0.05)
+    second.kill()
+    _, said = first.communicate(timeout=60)
+    second.communicate()
+    assert first.returncode == 4
     assert json.loads(Path("runs/n/run.json").read_text())["world_size"] == 2
+    assert said.splitlines()[-1].startswith("error: process 0 of 2: another process of this run has ended")
+    assert "Traceback" not in said
 
 
-def command_line(*arguments: str) -> subprocess.Popen[str]:
+def test_a_taken_port_and_a_process_that_never_comes_are_one_line(monkeypatch, capfd):
+    def said_alone(rank: int, port: int) -> list[str]:
+        """What one process of two says until it gives up."""
+        variables = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        assert app.run(["train", "-c", "nano.yaml", "--name", "n"]) == 4
+        return capfd.readouterr().err.splitlines()
+
+    monkeypatch.setattr(distributed, "SILENCE", 0.0)
+    monkeypatch.setattr(distributed, "PATIENCE", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        taken = "the processes cannot meet there: another program uses this port. Set another MASTER_PORT."
+        assert said_alone(0, port) == [f"error: 127.0.0.1:{port}: {taken}"]
+    for rank, missing in (
+        (1, f"process 0 at 127.0.0.1:{port} (MASTER_ADDR and MASTER_PORT)"),
+        (0, "process 1 of 2 (RANK)"),
+    ):
+        waiting, error = said_alone(rank, port)
+        assert waiting == f"waiting for {missing}"
+        assert error.startswith(f"error: WORLD_SIZE: {missing} did not come this far within ")
+
+
+ENDLESS = ["--set", "train.max_steps=1000000"]
+
+
+def command_line(*arguments: str, **variables: str) -> subprocess.Popen[str]:
     """`gptlite train` as a user starts it."""
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "gptlite", "train", "-c", "nano.yaml", *arguments],
-        env=environment(),
+        env=environment(**variables),
         stderr=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         text=True,
@@ -104,11 +89,9 @@ def command_line(*arguments: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.slow
-def test_nproc_starts_the_processes_of_a_run_once_nothing_can_be_refused():
-    refused = command_line("--nproc", "3")
-    _, said = refused.communicate(timeout=60)
-    assert refused.returncode == 2
-    assert said.count("error: ") == 1
+def test_nproc_starts_the_processes_of_a_run_once_nothing_can_be_refused(capfd):
+    assert app.run(["train", "-c", "nano.yaml", "--nproc", "3"]) == 2
+    assert capfd.readouterr().err.count("error: ") == 1
     assert not Path("runs").exists()
 
     trained = command_line("--nproc", "2", "--name", "n")
@@ -148,7 +131,7 @@ def last_child(process: subprocess.Popen[str]) -> int:
 
 def start_endless() -> subprocess.Popen[str]:
     """Two processes that have made their first updates."""
-    endless = command_line("--nproc", "2", "--name", "n", "--set", "train.max_steps=1000000")
+    endless = command_line("--nproc", "2", "--name", "n", *ENDLESS)
     while not any(Path("runs").glob("n/checkpoints/step-*6")):
         assert endless.poll() is None
         time.sleep(0.05)
@@ -168,17 +151,18 @@ def die() -> None:
 if os.environ["RANK"] == "1" and not Path("died").exists():
     Path("died").touch()
     threading.Thread(target=die, daemon=True).start()
-train = ["train", "-c", "nano.yaml", "--set", "train.max_steps=60", "--continue", "--name"]
+sets = ["--set", "train.max_steps=30", "--set", "train.batch_size=9"]
+train = ["train", "-c", "nano.yaml", *sets, "--continue", "--name"]
 sys.exit(app.run([*train, "r"]) or app.run([*train, "whole"]))
 """
-# The order in which four numbers are added decides their sum; of two there is one order.
-N_RESTARTED = 4
+# The order in which three numbers are added decides their sum; of two there is one order.
+N_RESTARTED = 3
 
 
 @pytest.mark.slow
 def test_torchrun_starts_processes_again_and_they_go_on_from_the_last_checkpoint():
     torchrun(RESTARTED, n=N_RESTARTED, how=("--standalone", "--max-restarts=1"))
     assert Path("died").exists()
-    assert json.loads(Path("runs/r/finished.json").read_text())["step"] == 60
+    assert json.loads(Path("runs/r/finished.json").read_text())["step"] == 30
     # Nothing shows that a process died.
     assert losses("r") == losses("whole")
