@@ -43,7 +43,7 @@ TRAIN = {
     "jobs": ([*NANO, *GRID, "--jobs", "2"], [*NANO, *GRID], "2 threads"),
     "offline": ([*NANO, "--data", "plays", "--offline"], [*NANO, "--data", "plays"], "downloads are forbidden"),
     "init": ([*SHORT, "--init", "nano"], SHORT, "18 of 18 tokens as they were"),
-    "nproc": ([*SHORT, "--nproc", "2"], SHORT, "micro_batch_size: 4"),
+    "nproc": ([*SHORT, "--nproc", "2"], SHORT, "2 processes train"),
     "clock": (["--clock", "nano"], NANO, "it has no record of its clock"),
 }
 PREPARE = {
@@ -70,7 +70,11 @@ def test_the_option_acts(gptlite, trained, monkeypatch, command, case, has_optio
     def start(run: SweepRun, arguments: object, environment: dict[str, str]) -> None:
         raise Interrupted(signal.SIGTERM, f"{environment['GPTLITE_THREADS']} threads")
 
+    def run_in_processes(n: int, arguments: object) -> None:
+        raise Interrupted(signal.SIGTERM, f"{n} processes train")
+
     monkeypatch.setattr("gptlite.cli.sweep.start", start)
+    monkeypatch.setattr("gptlite.compute.launch.run_in_processes", run_in_processes)
     plays = Card("plays", "by Shakespeare", ("ftp://nowhere.test/plays",), "0" * 64, 9, "none")
     monkeypatch.setattr(named_datasets, "cards", lambda: [plays])
     monkeypatch.setattr(named_datasets, "find_card", {"plays": plays}.get)
