@@ -175,7 +175,7 @@ RECIPES = {
             ),
         ),
         (
-            "tests/cli/test_every_option_acts.py",
+            "tests/cli/test_every_option_acts.py::test_every_option_changes_what_the_command_does[sample]",
             "tests/inference/test_sampling.py",
             "tests/config/test_documents.py",
             "tests/test_documents.py",
@@ -206,7 +206,11 @@ RECIPES = {
                 "| `train/weight_norm` | norm of all parameters |\n| `train/update_ratio` |",
             ),
         ),
-        ("tests/training/test_logging_setup.py", "tests/training/test_step.py"),
+        (
+            "tests/training/test_logging_setup.py",
+            "tests/training/test_step.py::test_diagnostics_do_not_change_the_update",
+            "tests/training/test_step.py::test_an_update_reads_no_number_from_the_device",
+        ),
         generates=False,
     ),
     "source format": Recipe(
