@@ -50,18 +50,18 @@ def evaluated(run: Run) -> list[int]:
 
 
 def test_auto_evaluates_in_every_eighth_of_the_time_and_in_two_epochs(one_minute, tmp_path, hands, monkeypatch):
-    hands.update, hands.look = 0.1, 0.2
+    hands.update, hands.look = 0.4, 0.8
     cfg = one_minute.with_values({"eval.every": "auto"})
     assert len(evaluated(train_new(cfg, root=tmp_path, name="a").run)) >= 8
-    # 19 kB of characters are about 1,175 windows of 16 tokens: two epochs are four updates and a half of 512 windows.
-    wide = cfg.with_values({"train.batch_size": 512})
-    with monkeypatch.context() as patch:
-        crash_at(patch, 16)
-        with pytest.raises(Crash):
-            train_new(wide, root=tmp_path, name="b")
-    assert evaluated(Run(tmp_path / "b")) == [8, 16]
     hands.seconds, hands.look = 0.0, 8.0  # then not more than a fifth of the time
     assert len(evaluated(train_new(cfg, root=tmp_path, name="c").run)) <= 2
+    # 19 kB of characters are about 1,175 windows of 16 tokens: two epochs are four updates and a half of 512 windows.
+    hands.update, hands.look = 0.1, 0.2
+    wide = cfg.with_values({"train.batch_size": 512})
+    crash_at(monkeypatch, 16)
+    with pytest.raises(Crash):
+        train_new(wide, root=tmp_path, name="b")
+    assert evaluated(Run(tmp_path / "b")) == [8, 16]
 
 
 # Evaluations were timed on the idle machine, and one of the busy machine ends with less time left than the last takes;

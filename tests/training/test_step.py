@@ -23,7 +23,7 @@ from gptlite.training.step import accumulate_gradients, dropout_masks_for, train
 from gptlite.training.trainer import Trainer, assemble
 
 VOCAB_SIZE = 13
-# Four tokens out of five are the same one: something to learn in 50 updates.
+# Four tokens out of five are the same one: something to learn in 20 updates.
 TEXT = TokenArray(
     np.random.default_rng(0).integers(-4 * VOCAB_SIZE, VOCAB_SIZE, 3000).clip(0).astype(np.uint16), "text"
 )
@@ -60,7 +60,7 @@ def trainer_for(cfg: RunConfig, dtype: torch.dtype = torch.float32) -> Trainer:
     return dataclasses.replace(trainer, batches=batches)
 
 
-def losses(cfg: RunConfig, dtype: torch.dtype, steps: int = 50) -> list[float]:
+def losses(cfg: RunConfig, dtype: torch.dtype, steps: int = 20) -> list[float]:
     trainer = trainer_for(cfg, dtype)
     return [train_step(trainer, step).loss for step in range(steps)]
 
