@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 import subprocess
@@ -76,13 +77,13 @@ def check_survivors(folder: Path) -> int:
 
 
 KILLS = f"""
-import os, shutil, signal, sys
+import json, os, shutil, signal, sys
 from pathlib import Path
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from gptlite.storage import files
 from test_checkpoint_faults import begin, save_and_prune
 
-root, n_calls = Path(sys.argv[1]), int(sys.argv[2])
+root, kills = Path(sys.argv[1]), json.loads(sys.argv[2])
 files._fsync = lambda fd: None
 begin(root / "fresh")
 
@@ -98,16 +99,15 @@ def killed_at(at, half):
         return call(*args)
     return syscall
 
-for half in (0, 1):
-    for at in range(1, n_calls + 1):
-        folder = root / f"{{half}}-{{at}}"
-        shutil.copytree(root / "fresh", folder)
-        child = os.fork()
-        if not child:
-            files.syscall = killed_at(at, half)
-            save_and_prune(folder, 4, 1.0)
-            os._exit(0)
-        assert os.waitpid(child, 0)[1] == signal.SIGKILL, at
+for at, half in kills:
+    folder = root / f"{{half}}-{{at}}"
+    shutil.copytree(root / "fresh", folder)
+    child = os.fork()
+    if not child:
+        files.syscall = killed_at(at, half)
+        save_and_prune(folder, 4, 1.0)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL, at
 """
 
 
@@ -115,18 +115,19 @@ for half in (0, 1):
 def test_a_kill_at_any_call_leaves_the_newest_or_the_one_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    n_calls = len(calls_of_a_save(tmp_path / "whole", monkeypatch))
-    assert n_calls > 40
-    subprocess.run([sys.executable, "-c", KILLS, tmp_path / "killed", str(n_calls)], check=True)
+    names = calls_of_a_save(tmp_path / "whole", monkeypatch)
+    assert len(names) > 40
+    kills = [(at, half) for at, name in enumerate(names, 1) for half in range(1 + (name == "write"))]
+    assert len(kills) > len(names)
+    subprocess.run([sys.executable, "-c", KILLS, tmp_path / "killed", json.dumps(kills)], check=True)
     survived = []
-    for half in (0, 1):
-        for at in range(1, n_calls + 1):
-            folder = tmp_path / "killed" / f"{half}-{at}"
-            survived.append(check_survivors(folder))
-            files.remove_leftovers(folder)
-            save_and_prune(folder, 4, 1.0)  # what the resumed run does
-            assert check_survivors(folder) == 4
-            assert {path.name for path in folder.iterdir()} == {"step-00000004", "latest.json", "best.json"}
+    for at, half in kills:
+        folder = tmp_path / "killed" / f"{half}-{at}"
+        survived.append(check_survivors(folder))
+        files.remove_leftovers(folder)
+        save_and_prune(folder, 4, 1.0)  # what the resumed run does
+        assert check_survivors(folder) == 4
+        assert {path.name for path in folder.iterdir()} == {"step-00000004", "latest.json", "best.json"}
     assert set(survived) == {3, 4}
 
 
