@@ -180,12 +180,14 @@ def test_output_into_a_closed_pipe_ends_quietly(gptlite, trained):
     assert "Traceback" not in Path("errors.txt").read_text()
 
 
-def test_training_continues_when_nobody_reads_stderr(gptlite, monkeypatch):
+@pytest.mark.parametrize(("stream", "words"), [("stderr", []), ("stdout", ["--json", "-q"])])
+def test_training_continues_when_nobody_reads_what_it_says(gptlite, monkeypatch, stream, words):
     reader, writer = os.pipe()
     os.close(reader)
-    with os.fdopen(writer, "w", buffering=1) as stream:
-        monkeypatch.setattr(sys, "stderr", stream)
-        assert gptlite("train", "-c", "nano.yaml").code == 0
+    with os.fdopen(writer, "w", buffering=1) as unread:
+        monkeypatch.setattr(sys, stream, unread)
+        result = gptlite("train", "-c", "nano.yaml", *words)
+    assert (result.code, result.err) == (0, "")
     assert Path("runs/nano/finished.json").is_file()
 
 

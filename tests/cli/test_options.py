@@ -99,14 +99,8 @@ def test_a_sweep_hands_on_every_option_to_its_runs_and_to_the_command_that_conti
     app.run(["train", *NANO, "--set", "run.seed=1", "--data", "x", "--name", "it's", "-q", *GRID, *more])
     (options,) = found
     unset = {field.name for field in fields(options) if getattr(options, field.name) == field.default}
-    assert unset == {
-        "resume",
-        "dry_run",
-        "json",
-        "clock",
-        "nproc",
-        "continue_",
-    }  # refused beside --sweep, except for the last
+    # refused beside --sweep, except for the last
+    assert unset == {"resume", "dry_run", "json", "clock", "nproc", "continue_"}
     _, *again = shlex.split(options.to_continue_sweep)
     app.run(again)
     assert found[1] == replace(options, continue_=True)

@@ -15,11 +15,9 @@ from gptlite.errors import ConfigError
 from gptlite.runs.run import Run
 from gptlite.runs.summary import read_curve, read_run, read_samples
 
-SHORT = ["train", "-c", "nano.yaml", "--json"]
-
 
 def test_events_say_what_happens_from_the_start_to_the_verdict(gptlite):
-    result = gptlite(*SHORT)
+    result = gptlite("train", "-c", "nano.yaml", "--json")
     events = [json.loads(line) for line in result.out.splitlines()]
     kinds = [event.pop("event") for event in events]
     by_kind = {kind: [event for event, its in zip(events, kinds, strict=True) if its == kind] for kind in kinds}
@@ -39,21 +37,6 @@ def test_events_say_what_happens_from_the_start_to_the_verdict(gptlite):
     assert end["best_bits_per_byte"] == summary.best_bits_per_byte
     assert end["baselines"]["ppmd"] == summary.ppmd
     assert any(line.startswith("beside compressors of that text: ") for line in end["verdict"])
-
-
-def test_events_are_alone_on_standard_output_and_quiet_says_nothing_else(gptlite):
-    result = gptlite(*SHORT, "-q")
-    assert result.err == ""
-    assert all(json.loads(line)["event"] for line in result.out.splitlines())
-
-
-def test_a_reader_of_events_who_leaves_does_not_stop_the_training(gptlite):
-    command = [sys.executable, "-m", "gptlite", *SHORT, "-q"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        process.stdout.close()
-        error = process.stderr.read()
-    assert (process.returncode, error) == (0, b"")
-    assert Path("runs/nano/finished.json").exists()
 
 
 def test_python_trains_as_the_command_line_does_and_says_what_came_of_it(gptlite, capfd):
