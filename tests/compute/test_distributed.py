@@ -1,4 +1,4 @@
-"""Several processes compare what each of them says of itself. How they meet: tests/training/test_distributed.py."""
+"""Several processes compare what each of them says of itself. How they meet: tests/training/test_processes.py."""
 
 from __future__ import annotations
 
@@ -18,15 +18,6 @@ def test_every_difference_is_named_with_both_sides(monkeypatch):
         "text is ab in process 0 and missing in process 2",
         "run is missing in process 0 and new in process 2",
     ]
-
-
-def test_whoever_never_comes_is_named(monkeypatch):
-    monkeypatch.setattr(distributed, "SILENCE", 0.0)
-    monkeypatch.setattr(distributed, "PATIENCE", 0.05)
-    said: list[str] = []
-    with pytest.raises(StorageError, match=r"process 1 of 2 \(RANK\) did not come this far within"):
-        distributed.wait_for(lambda: False, "process 1 of 2 (RANK)", said.append)
-    assert said == ["waiting for process 1 of 2 (RANK)"]
 
 
 def test_a_lost_process_is_one_line_and_a_bug_stays_a_bug():

@@ -38,9 +38,7 @@ def test_tasks_of_slurm_share_a_run_and_the_death_of_one_is_one_line_of_the_othe
     first, second = (
         command_line("--name", "n", *ENDLESS, **job, SLURM_PROCID=task, SLURM_LOCALID=task) for task in "01"
     )
-    while not any(Path("runs").glob("n/checkpoints/step-*6")):  # both are training
-        assert first.poll() is None
-        time.sleep(0.05)
+    wait_for_updates(first)
     second.kill()
     _, said = first.communicate(timeout=60)
     second.communicate()
@@ -124,6 +122,13 @@ def test_a_process_of_nproc_that_is_killed_ends_the_others():
     assert "Traceback" not in said
 
 
+def wait_for_updates(process: subprocess.Popen[str]) -> None:
+    """Wait until all processes of its run are training."""
+    while not any(Path("runs").glob("n/checkpoints/step-*6")):
+        assert process.poll() is None
+        time.sleep(0.05)
+
+
 def last_child(process: subprocess.Popen[str]) -> int:
     """The number of the process that it started last, one of the run."""
     return int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[-1])
@@ -132,9 +137,7 @@ def last_child(process: subprocess.Popen[str]) -> int:
 def start_endless() -> subprocess.Popen[str]:
     """Two processes that have made their first updates."""
     endless = command_line("--nproc", "2", "--name", "n", *ENDLESS)
-    while not any(Path("runs").glob("n/checkpoints/step-*6")):
-        assert endless.poll() is None
-        time.sleep(0.05)
+    wait_for_updates(endless)
     return endless
 
 
