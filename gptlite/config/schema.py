@@ -69,7 +69,7 @@ class RunSection(Section):
     parallel: Literal["ddp", "fsdp"] = key(
         "ddp",
         "how several processes share a run: ddp holds the whole model in each, fsdp a part of it, for models that one "
-        "GPU cannot hold",
+        "GPU cannot train",
     )
     checkpoint_activations: bool = key(
         False,

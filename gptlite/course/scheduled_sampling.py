@@ -89,6 +89,7 @@ def mixed_inputs(model: GPT, x: Tensor, fraction: float, bits: U64, compute: Com
     chosen[:, 0] = False  # the model predicts nothing before it has read a token
     numbers = torch.from_numpy((bits[chosen] & np.uint64(2**32 - 1)).astype(np.int64)).to(x.device)
     rows, places = (torch.from_numpy(indices).to(x.device) for indices in np.nonzero(chosen))
+    # Also where nothing is replaced: processes among which blocks are divided compute them together.
     with torch.no_grad(), compute.autocast():
         hidden = model.hidden(x)[rows, places - 1]  # (N, C)
         parts = zip(torch.split(hidden, DRAW_CHUNK), torch.split(numbers, DRAW_CHUNK), strict=True)

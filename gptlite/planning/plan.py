@@ -111,7 +111,8 @@ def expected_memory(cfg: RunConfig, vocab_size: int, *, libraries: int, processe
     logits       3 V numbers of 4 bytes per token: logits, probabilities, and what is left of the pass before; at most
                  MAX_LOGITS are computed at a time
     copies       5 of the parameters, in place of blocks and logits where they take more: Muon makes some for an update,
-                 and a checkpoint is written from a copy
+                 and a checkpoint is written from a copy; of divided parameters one for an evaluation, 5 of Muon's
+                 matrices, and the checkpoint on a CPU
 
     docs/scaling.md has what was measured.
     """
@@ -129,7 +130,10 @@ def expected_memory(cfg: RunConfig, vocab_size: int, *, libraries: int, processe
     weights, by_muon = n_parameters * FP32, count_hidden(model) * FP32 if cfg.train.optimizer == "muon" else 0
     optimizer = 2 * weights - by_muon
     shares = processes if cfg.run.parallel == "fsdp" else 1
-    tensors = (2 * weights + optimizer) // shares + max(activations, COPIES * weights)
+    copies = COPIES * weights
+    if shares > 1:
+        copies = weights + COPIES * by_muon + (weights + optimizer if on_cpu else 0)
+    tensors = (2 * weights + optimizer) // shares + max(activations, copies)
     first = libraries + FIRST_UPDATE if on_cpu else 0
     return Memory(libraries if on_cpu else 0, weights, weights, optimizer, activations, first + tensors)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from gptlite.config.schema import RunConfig
@@ -32,8 +32,6 @@ def run_updates(
     throughput = Throughput(trainer.model.cfg, trainer.scored_ids, trainer.compute, dist) if dist.is_main else None
     update_ratio = UpdateRatio(trainer.model, dist)
     logged_step, update_seconds, unread = state.step, 0.0, deque[StepStats]()  # since the last log line
-    if state.evaluation_due:
-        state = make_up_evaluation(trainer, run, state, log, listener, clock)
     done = timing.is_done(state)
     while not done:
         started_at = signals.now()
@@ -98,9 +96,10 @@ def save(trainer: Trainer, run: Run, state: TrainState, log: MetricLog, listener
 
 
 def make_up_evaluation(
-    trainer: Trainer, run: Run, state: TrainState, log: MetricLog, listener: Listener, clock: Callable[[], float]
+    trainer: Trainer, run: Run, state: TrainState, log: MetricLog, listener: Listener, signals: Signals
 ) -> TrainState:
     """Make the evaluation that a signal came before, and save its result in place of the checkpoint without."""
+    clock = clock_for(trainer, state.elapsed, signals.now)
     state = evaluate_and_log(trainer, state, log)
     evaluated_at = clock()
     save(trainer, run, state, log, listener)

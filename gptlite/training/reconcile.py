@@ -13,7 +13,7 @@ from gptlite.errors import ConfigError
 from gptlite.runs.run import CONFIG, Run
 
 # When a run evaluates, saves and logs, how long it trains (the learning rate schedule follows the new length), on how
-# many threads, and what its processes share.
+# many threads, and how its processes share it.
 MAY_CHANGE = (
     "train.max_steps",
     "train.epochs",

@@ -33,7 +33,7 @@ def run_info(setup: Setup, trainer: Trainer, prepared: Prepared) -> dict[str, An
         "device": setup.cfg.run.device,
         "world_size": trainer.dist.world_size,
         "threads": setup.cfg.run.threads,
-        "parallel": setup.cfg.run.parallel,
+        "parallel": setup.cfg.run.parallel if trainer.dist.world_size > 1 else "ddp",
         "reasons": {key: asdict(choice) for key, choice in setup.reasons.items()},
         "parameters": trainer.model.n_parameters(),
         "prepared": str(prepared.path.absolute()),

@@ -29,7 +29,7 @@ from gptlite.runs.run import Run
 from gptlite.runs.summary import read_samples
 from gptlite.training.checkpointing import Restored, TrainState, restore
 from gptlite.training.dry_run import expected_evaluation_updates
-from gptlite.training.loop import run_updates, save_initial
+from gptlite.training.loop import make_up_evaluation, run_updates, save_initial
 from gptlite.training.reconcile import flat
 from gptlite.training.run_info import run_info, run_info_resumed
 from gptlite.training.signals import Signals
@@ -92,9 +92,7 @@ class Session:
                 "run.precision=fp32 in a new run, which is faster."
             )
         if cfg.run.parallel == "fsdp" and trainer.dist.world_size == 1:
-            listener.say(
-                "warning: run.parallel is fsdp, which divides nothing in one process. Start several with --nproc."
-            )
+            listener.say("warning: run.parallel is fsdp, but one process divides nothing. Start several with --nproc.")
         state = TrainState() if self.restored is None else self.restored.state
         timing = self.replay or Measured(trainer, state)
         if self.restored is None and cfg.train.max_minutes is not None:
@@ -122,6 +120,8 @@ class Session:
         ):
             if self.restored is None:
                 state = save_initial(trainer, run, state, log, listener, signals)
+            elif state.evaluation_due:
+                state = make_up_evaluation(trainer, run, state, log, listener, signals)
             with sharing_gradients(trainer, state.step) as trainer:
                 state = run_updates(trainer, run, state, log, listener, signals, timing)
         if is_main:

@@ -19,7 +19,7 @@ from gptlite.training.trainer import Trainer
 
 
 def is_shared(objective: nn.Module) -> bool:
-    """Return whether the gradients become the mean over the processes."""
+    """Return whether the gradients become the mean over the processes. `fully_shard` changes the class of a module."""
     return type(objective) is not Objective
 
 
@@ -62,19 +62,15 @@ def shard(trainer: Trainer) -> None:
 @contextmanager
 def gathered(objective: nn.Module) -> Iterator[None]:
     """Hold the whole model in each process, which can then compute with it alone."""
-    if not is_shared(objective) or isinstance(objective, DistributedDataParallel):
-        yield
-        return
-    from torch.distributed.fsdp import FSDPModule
-
-    modules = [module for module in objective.modules() if isinstance(module, FSDPModule)]
+    divided: list[Any] = [module for module in objective.modules() if hasattr(module, "unshard")]
     with peer_errors():
-        for module in modules:
+        for module in divided:
             module.unshard()
             module.set_reshard_after_forward(False, recurse=False)
     try:
         yield
     finally:
-        for module in modules:
+        for module in divided:
             module.set_reshard_after_forward(module is not objective, recurse=False)  # as torch does unless told
-            module.reshard()
+        if divided:  # divide it again, and forget the order of forward passes, which is not that of every process
+            divided[0].reset_iter_state()

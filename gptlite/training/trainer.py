@@ -102,7 +102,8 @@ class Trainer:
 
         It takes the place of one of this step, which may have been made before its evaluation. logs: how far they are.
         """
-        tensors = checkpoint_tensors(self.model, self.optimizers, keep=self.dist.is_main)
+        if self.dist.is_main or self.cfg.run.parallel == "fsdp":  # every process gives its parts
+            tensors = checkpoint_tensors(self.model, self.optimizers, keep=self.dist.is_main)
         if self.dist.is_main:
             files = checkpoint_files(self.language_model, self.deciding, state, logs, self.scaler)
             loss = state.best_loss if state.is_new_best else None
