@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -26,7 +27,9 @@ def main() -> None:
     from gptlite.cli import app
 
     signal.signal(signal.SIGINT, before)
-    sys.exit(app.run(sys.argv[1:]))
+    code = app.run(sys.argv[1:])
+    gc.freeze()  # or Python looks through every object of torch for garbage once more: 0.3 s of a command
+    sys.exit(code)
 
 
 if __name__ == "__main__":
