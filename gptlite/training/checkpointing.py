@@ -146,9 +146,9 @@ def whole_tensors(tensors: Mapping[str, Tensor], *, keep: bool) -> dict[str, Ten
     """Return tensors of which each process may hold a part, which are gathered one by one and moved to the CPU."""
     found = {}
     for name, tensor in tensors.items():
-        gathered = whole(tensor)
+        full = whole(tensor)
         if keep:
-            found[name] = tensor if gathered is tensor else gathered.cpu()
+            found[name] = tensor if full is tensor else full.cpu()
     return found
 
 

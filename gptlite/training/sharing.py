@@ -39,7 +39,7 @@ def replicated(objective: nn.Module) -> DistributedDataParallel:
     return DistributedDataParallel(objective, bucket_cap_mb=25, gradient_as_bucket_view=True)
 
 
-def shard(trainer: Trainer) -> None:
+def divide(trainer: Trainer) -> None:
     """Divide the parameters and the state of the optimizers among the processes, in place."""
     from torch.distributed.device_mesh import init_device_mesh  # one process imports none of this
     from torch.distributed.fsdp import fully_shard
@@ -71,6 +71,8 @@ def gathered(objective: nn.Module) -> Iterator[None]:
         yield
     finally:
         for module in divided:
-            module.set_reshard_after_forward(module is not objective, recurse=False)  # as torch does unless told
-        if divided:  # divide it again, and forget the order of forward passes, which is not that of every process
+            module.set_reshard_after_forward(module is not objective, recurse=False)  # torch's own choice
+        if divided:
+            # Divides the model again, and forgets the forward passes. torch gathers blocks ahead in their order, and
+            # one process may have made more of them than another.
             divided[0].reset_iter_state()

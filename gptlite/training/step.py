@@ -25,7 +25,7 @@ from gptlite.training.diagnostics import UpdateRatio, layer_grad_norms, learning
 from gptlite.training.ngram_teacher import NgramTeacher
 from gptlite.training.objective import DRAWS, Randomness
 from gptlite.training.optim.build import Together, set_lr
-from gptlite.training.sharing import exchanging, is_shared, replicated, shard
+from gptlite.training.sharing import divide, exchanging, is_shared, replicated
 from gptlite.training.trainer import Trainer
 
 
@@ -163,14 +163,14 @@ def accumulate_gradients(trainer: Trainer, step: int, replaced_fraction: float =
 def sharing_gradients(trainer: Trainer, step: int) -> Iterator[Trainer]:
     """Yield the trainer with gradients that torch adds up over the processes, as `run.parallel` says.
 
-    step: the next one, whose batch is used once before.
+    step: the next one, whose batch is used once before, unless parameters are divided.
     """
     if trainer.dist.world_size == 1:
         yield trainer
         return
     if trainer.cfg.run.parallel == "fsdp":
         with peer_errors():
-            shard(trainer)
+            divide(trainer)
         yield trainer
         return
     with peer_errors():

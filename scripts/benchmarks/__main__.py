@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import itertools
 import json
 import sys
 import tempfile
@@ -25,7 +26,7 @@ from benchmarks import (
     sweep,
 )
 from benchmarks.figures import Figure, table
-from benchmarks.sizes import GPU_SIZES, SAMPLED, SIZES
+from benchmarks.sizes import SAMPLED, SIZES_OF_DEVICE
 from gptlite.cli.lesson import find_lessons
 
 QUIET = 0.03  # of the processor, left to others
@@ -68,7 +69,12 @@ def parse() -> argparse.Namespace:
             what.add_argument("--rounds", type=positive, default=7, metavar="N", help="turns of each contender (7)")
         return what
 
-    against = add("steps", "training steps against Hugging Face and nanoGPT", tuple({**SIZES, **GPU_SIZES}))
+    against = add(
+        "steps",
+        "training steps against Hugging Face and nanoGPT",
+        tuple(dict.fromkeys(itertools.chain(*SIZES_OF_DEVICE.values()))),
+    )
+    against.set_defaults(sizes=None)  # those of the device
     against.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where to compute (cpu)")
     against.add_argument("--nanogpt", type=checkout, metavar="CHECKOUT", help="a checkout of nanoGPT to compare with")
     add("sampling", "sampling against Hugging Face", SAMPLED)
@@ -106,6 +112,11 @@ def parse() -> argparse.Namespace:
     arguments = parser.parse_args()
     if arguments.what in ("steps", "sampling") and importlib.util.find_spec("transformers") is None:
         parser.error(f"{arguments.what} compares with transformers, which is not installed: pip install -e '.[dev]'")
+    if arguments.what == "steps":
+        sizes = SIZES_OF_DEVICE[arguments.device]
+        arguments.sizes = arguments.sizes or list(sizes)
+        if unknown := [name for name in arguments.sizes if name not in sizes]:
+            parser.error(f"--sizes {','.join(unknown)}: {arguments.device} has {', '.join(sizes)}")
     return arguments
 
 
@@ -113,9 +124,7 @@ def measure(arguments: argparse.Namespace, facts: dict[str, Any]) -> tuple[list[
     """Rows of a table, where the command has one, and figures."""
     if arguments.what == "steps":
         precisions = ["fp32", "bf16"] if facts["multiplies_bf16"] else ["fp32"]
-        sizes = GPU_SIZES if arguments.device == "cuda" else SIZES
-        names = [name for name in arguments.sizes if name in sizes]
-        return steps.measure(names, arguments.nanogpt, arguments.rounds, precisions, arguments.device)
+        return steps.measure(arguments.sizes, arguments.nanogpt, arguments.rounds, precisions, arguments.device)
     if arguments.what == "sampling":
         return sampling.measure(arguments.sizes, arguments.rounds)
     with tempfile.TemporaryDirectory() as scratch:

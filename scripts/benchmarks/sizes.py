@@ -33,10 +33,13 @@ SIZES = {
     "gpt2": Size(12, 12, 768, 256, 1, 50257),  # GPT-2 124M
     "bpe": Size(3, 3, 96, 64, 32, 4096),  # small.yaml
 }
-GPU_SIZES = {
-    "bpe": SIZES["bpe"],
-    "baby": Size(6, 6, 384, 256, 64, 65),  # nanoGPT's GPU example
-    "gpt2": Size(12, 12, 768, 1024, 16, 50257),
+SIZES_OF_DEVICE = {
+    "cpu": SIZES,
+    "cuda": {
+        "bpe": SIZES["bpe"],
+        "baby": Size(6, 6, 384, 256, 64, 65),  # nanoGPT's GPU example
+        "gpt2": Size(12, 12, 768, 1024, 16, 50257),
+    },
 }
 
 # Sampling: tokens given and tokens written; both fit the block of the sizes that are sampled from.

@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.figures import Figure, Spread, table
 from benchmarks.interleaved import Interleaved
-from benchmarks.sizes import GPU_SIZES, SIZES, Size
+from benchmarks.sizes import SIZES_OF_DEVICE, Size
 from gptlite.compute.limits import ALONE
 
 NANOGPT = "nanoGPT"
@@ -133,7 +133,7 @@ def measure(
     if "bf16" not in precisions:
         print("this CPU does not multiply bf16: no rows under bf16 autocast")
     baseline = NANOGPT if nanogpt else f"Hugging Face {precisions[0]}"
-    sizes = GPU_SIZES if device == "cuda" else SIZES
+    sizes = SIZES_OF_DEVICE[device]
     all_rows: list[dict[str, Any]] = []
     figures: list[Figure] = []
     for name in names:

@@ -109,9 +109,13 @@ def hugging_face(precision: str, device: str, **shape: int) -> Contender:
 
     size = Size(**shape)
     model = build(size).train().to(device)
-    optimizer = torch.optim.AdamW(
-        *(model.parameters(), NANOGPT_LR, NANOGPT_BETAS), weight_decay=NANOGPT_DECAY, fused=device == "cuda"
-    )
+    settings: dict[str, Any] = {
+        "lr": NANOGPT_LR,
+        "betas": NANOGPT_BETAS,
+        "weight_decay": NANOGPT_DECAY,
+        "fused": device == "cuda",
+    }
+    optimizer = torch.optim.AdamW(model.parameters(), **settings)
     run = compiled(model, device)
 
     def loss(x: Tensor, y: Tensor) -> Tensor:

@@ -114,8 +114,7 @@ class Muon(Uncompiled):
             for (parameter, matrix), direction in zip(pairs, directions, strict=True):
                 of_parameter[parameter].append(direction if matrix.shape == shape else direction.mT)
             targets = list(of_parameter)
-            whole_moves = [parts[0] if len(parts) == 1 else torch.cat(parts) for parts in of_parameter.values()]
-            moves = [part_like(move, parameter) for move, parameter in zip(whole_moves, targets, strict=True)]
+            moves = [part_like(torch.cat(parts), parameter) for parameter, parts in of_parameter.items()]
             torch._foreach_mul_(targets, 1 - lr * weight_decay)
             torch._foreach_add_(targets, moves, alpha=-lr * 0.2 * math.sqrt(max(shape)))
 
